@@ -1,0 +1,115 @@
+//! The only room that reads a clock.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Nanoseconds since the origin of a run, of a log, or as a span.
+pub type Nanos = u64;
+
+/// Nanoseconds in one second.
+pub const SECOND: Nanos = 1_000_000_000;
+
+/// Nanoseconds in one millisecond.
+pub const MILLISECOND: Nanos = 1_000_000;
+
+/// A monotonic clock with an origin of its own (`CLOCK_MONOTONIC` on Linux).
+///
+/// The time stamp counter is not read directly: 35 ns through the vDSO is
+/// cheap enough, and the kernel's clock is steered and consistent over cores.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    /// A clock whose origin is now.
+    #[expect(clippy::disallowed_methods, reason = "this is the clock's room")]
+    #[must_use]
+    pub fn start() -> Self {
+        Self { origin: Instant::now() }
+    }
+
+    /// Nanoseconds since the origin.
+    #[expect(clippy::disallowed_methods, reason = "this is the clock's room")]
+    #[expect(clippy::cast_possible_truncation, reason = "2^64 ns are 584 years")]
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        Instant::now().duration_since(self.origin).as_nanos() as Nanos
+    }
+
+    /// The same clock with its origin `later` nanoseconds further on.
+    #[must_use]
+    pub fn shifted(&self, later: Nanos) -> Self {
+        Self { origin: self.origin + std::time::Duration::from_nanos(later) }
+    }
+}
+
+/// Wall-clock time, for log headers and power markers only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WallTime {
+    /// Nanoseconds since 1970-01-01 00:00 UTC.
+    pub unix_ns: u64,
+}
+
+impl WallTime {
+    /// The wall-clock time now.
+    #[expect(clippy::disallowed_methods, reason = "this is the clock's room")]
+    #[expect(clippy::cast_possible_truncation, reason = "2^64 ns after 1970 is the year 2554")]
+    #[must_use]
+    pub fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { unix_ns: since.as_nanos() as u64 }
+    }
+
+    /// The calendar date and time of day in UTC.
+    ///
+    /// Source: the civil-from-days algorithm for the proleptic Gregorian
+    /// calendar, eras of 400 years counted from 0000-03-01.
+    #[must_use]
+    pub fn utc(self) -> CivilTime {
+        let seconds = self.unix_ns / SECOND;
+        let days = seconds / 86_400 + 719_468;
+        let (era, day_of_era) = (days / 146_097, days % 146_097);
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let shifted_month = (5 * day_of_year + 2) / 153;
+        let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+        CivilTime {
+            year: year_of_era + era * 400 + u64::from(month <= 2),
+            month,
+            day: day_of_year - (153 * shifted_month + 2) / 5 + 1,
+            hour: seconds / 3_600 % 24,
+            minute: seconds / 60 % 60,
+            second: seconds % 60,
+            millisecond: self.unix_ns / MILLISECOND % 1_000,
+        }
+    }
+}
+
+/// A date and a time of day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct CivilTime {
+    pub year: u64,
+    pub month: u64,
+    pub day: u64,
+    pub hour: u64,
+    pub minute: u64,
+    pub second: u64,
+    pub millisecond: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn civil_time_of_known_instants() {
+        let at = |unix_s: u64| WallTime { unix_ns: unix_s * SECOND }.utc();
+        let date = |c: CivilTime| (c.year, c.month, c.day, c.hour, c.minute, c.second);
+        assert_eq!(date(at(0)), (1970, 1, 1, 0, 0, 0));
+        assert_eq!(date(at(951_826_154)), (2000, 2, 29, 12, 9, 14));
+        assert_eq!(date(at(1_795_223_775)), (2026, 11, 21, 1, 16, 15));
+    }
+}

@@ -1,0 +1,205 @@
+//! What the settings mean: resolved once, per scenario, before anything runs.
+
+use crate::clock::Nanos;
+use crate::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TraceRules};
+
+/// The effective settings of one tenant.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// What only the chosen scenario has.
+    pub load: Load,
+    /// What the test does (after TEST05, which forces a performance run).
+    pub mode: TestMode,
+    /// Rate that the generated trace assumes, in queries/s.
+    pub target_qps: f64,
+    /// Samples in each query (>= 1). For Offline the size of its one query.
+    pub samples_per_query: u64,
+    /// Queries that may be outstanding; 0 is no limit.
+    pub max_async_queries: u64,
+    /// How long queries are issued for. 0 for Offline.
+    pub target_duration: Nanos,
+    /// How long the run must last to be valid.
+    pub min_duration: Nanos,
+    /// End early after this long; 0 is no limit.
+    pub max_duration: Nanos,
+    /// Queries to issue at least. 1 for Offline.
+    pub min_query_count: u64,
+    /// End early after this many; 0 is no limit.
+    pub max_query_count: u64,
+    /// Samples that must be complete for the run to be valid.
+    pub min_sample_count: u64,
+    /// P: size of the performance set.
+    pub performance_sample_count: u64,
+    /// A: samples of an accuracy run.
+    pub accuracy_sample_count: u64,
+    /// How samples are chosen in a performance run.
+    pub choice: SampleChoice,
+    /// Issue each sample of the set equally often.
+    pub concatenate_permutation: bool,
+    /// The seeds of trace and audit.
+    pub seeds: Seeds,
+    /// Which responses a performance run logs.
+    pub accuracy_log: AccuracyLog,
+    /// Token metrics, if any.
+    pub tokens: Option<Tokens>,
+    /// The early-stopping criterion.
+    pub early_stopping: Criterion,
+    /// Which releases of the reference the trace equals.
+    pub trace_rules: TraceRules,
+    /// Go on generating past the expected end, instead of running out.
+    pub continue_trace: bool,
+    /// Give up when this long passes without a completion; 0 waits for ever.
+    pub response_deadline: Nanos,
+    /// The client's own lag at the target percentile must not exceed this; 0
+    /// does not judge.
+    pub max_client_lag: Nanos,
+    /// `performance_issue_same_index`, shown in the logs whether used or not.
+    pub performance_issue_same_index: u64,
+    /// Shown in the logs.
+    pub print_timestamps: bool,
+}
+
+/// The part of a plan that belongs to one scenario.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Load {
+    /// One sample at a time.
+    SingleStream {
+        /// The percentile that is the result, in (0, 1).
+        percentile: f64,
+    },
+    /// N contiguous samples at a time.
+    MultiStream {
+        /// The percentile that is the result, in (0, 1).
+        percentile: f64,
+    },
+    /// An arrival process against a latency bound.
+    Server(Server),
+    /// Everything at once.
+    Offline,
+}
+
+/// The part of a plan that only Server has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Server {
+    /// The share of queries that must meet the bound, in (0, 1).
+    pub percentile: f64,
+    /// The latency bound (used when the plan has no token bounds).
+    pub target_latency: Nanos,
+    /// When queries arrive.
+    pub arrivals: Arrivals,
+    /// Hand all queries that are due to the system in one call.
+    pub coalesce: bool,
+    /// Registered threads that issue; 0 is the calling thread.
+    pub issue_threads: u64,
+    /// The search for the peak.
+    pub peak: PeakSettings,
+}
+
+/// How `FindPeakPerformance` searches.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PeakSettings {
+    /// Decimals of the rate found.
+    pub decimals: u8,
+    /// Each bracketing step multiplies the rate by 1 + this (> 0).
+    pub step_size: f64,
+    /// Runs at the rate found that must all pass.
+    pub confirmation_runs: u64,
+    /// Lowers the rate when a confirmation fails, in queries/s.
+    pub confirmation_decrement: f64,
+}
+
+/// How a performance run chooses samples. Accuracy runs issue every sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SampleChoice {
+    /// With replacement (or equal-issue, if the plan concatenates permutations).
+    Random,
+    /// Each sample once.
+    Unique,
+    /// The sample at this position of the loaded set, every time.
+    Same(u64),
+}
+
+/// The seeds of a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(missing_docs, reason = "named as the settings are")]
+pub struct Seeds {
+    pub qsl: u64,
+    pub sample_index: u64,
+    pub schedule: u64,
+    pub accuracy_log: u64,
+}
+
+/// Which responses a performance run logs.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct AccuracyLog {
+    /// Share of the responses, in [0, 1].
+    pub probability: f64,
+    /// Expected number of responses; if > 0 it overrides the share.
+    pub sampling_target: u64,
+}
+
+/// Token metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tokens {
+    /// First-token stamps and token counts come from the system.
+    Measured {
+        /// Bound of the time to first token.
+        ttft: Nanos,
+        /// Bound of the time per output token.
+        tpot: Nanos,
+    },
+    /// Tokens/s are samples/s times a factor.
+    Inferred {
+        /// Tokens per sample.
+        scaling_factor: u64,
+    },
+}
+
+/// The early-stopping criterion.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Criterion {
+    /// When it is judged.
+    pub policy: EarlyStopping,
+    /// In (0, 1).
+    pub confidence: f64,
+    /// In [0, percentile).
+    pub tolerance: f64,
+}
+
+impl Plan {
+    /// The scenario.
+    #[must_use]
+    pub fn scenario(&self) -> Scenario {
+        match self.load {
+            Load::SingleStream { .. } => Scenario::SingleStream,
+            Load::MultiStream { .. } => Scenario::MultiStream,
+            Load::Server(_) => Scenario::Server,
+            Load::Offline => Scenario::Offline,
+        }
+    }
+
+    /// The target percentile of latency; 0.99 for Offline, as the logs show it.
+    #[must_use]
+    pub fn percentile(&self) -> f64 {
+        match &self.load {
+            Load::SingleStream { percentile } | Load::MultiStream { percentile } => *percentile,
+            Load::Server(server) => server.percentile,
+            Load::Offline => 0.99,
+        }
+    }
+
+    /// The Server latency bound; 0 for the other scenarios, as the logs show it.
+    #[must_use]
+    pub fn target_latency(&self) -> Nanos {
+        match &self.load {
+            Load::Server(server) => server.target_latency,
+            _ => 0,
+        }
+    }
+
+    /// Whether first-token stamps and token counts are recorded.
+    #[must_use]
+    pub fn measures_tokens(&self) -> bool {
+        matches!(self.tokens, Some(Tokens::Measured { .. }))
+    }
+}

@@ -1,0 +1,194 @@
+//! What happened in a run: one row a query, one row a sample, in plain columns.
+
+use crate::clock::Nanos;
+use crate::qsl::SampleIndex;
+
+/// How a sample ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Answered, with this many output tokens (0 where there are none).
+    Ok {
+        /// Output tokens.
+        tokens: i64,
+    },
+    /// The system says that it could not answer. Never counted as throughput.
+    Failed(Failure),
+}
+
+/// Why a system could not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The system refused it (full queue, rejected request).
+    Rejected,
+    /// The system took too long by its own clock.
+    TimedOut,
+    /// The connection to the system was lost.
+    Disconnected,
+    /// The system reported an error.
+    Internal,
+}
+
+/// Calls that the system got wrong. Counted, shown, never a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Misuse {
+    /// Completions of a sample that was complete already; the first one counts.
+    pub duplicate: u64,
+    /// Completions with an id of an earlier run.
+    pub stale: u64,
+    /// Completions with an id that was never issued.
+    pub unknown: u64,
+    /// Samples completed without a first token in a run that measures tokens.
+    pub first_token_missing: u64,
+    /// First tokens reported after the sample was complete, or twice.
+    pub first_token_late: u64,
+    /// Samples with a token count of 0, 1, or below 0 in a run that measures tokens.
+    pub tokens_zero: u64,
+    /// Token count of exactly 1: no time per output token exists.
+    pub tokens_one: u64,
+    /// Negative token count.
+    pub tokens_negative: u64,
+}
+
+impl Misuse {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.duplicate
+            + self.stale
+            + self.unknown
+            + self.first_token_missing
+            + self.first_token_late
+            + self.tokens_zero
+            + self.tokens_one
+            + self.tokens_negative
+    }
+}
+
+/// A response kept for the accuracy log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoggedResponse<'a> {
+    /// Sequence number of the sample in the run.
+    pub sequence: u64,
+    /// What the system answered.
+    pub data: &'a [u8],
+    /// What came with the first token, where tokens are measured.
+    pub first_token: Option<&'a [u8]>,
+    /// Output tokens.
+    pub tokens: i64,
+}
+
+/// Bytes of the responses that are logged, in completion order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Responses {
+    bytes: Vec<u8>,
+    rows: Vec<ResponseRow>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ResponseRow {
+    sequence: u64,
+    tokens: i64,
+    data: (usize, usize),
+    first_token: Option<(usize, usize)>,
+}
+
+impl Responses {
+    /// Copies one response.
+    pub fn push(&mut self, response: &LoggedResponse<'_>) {
+        let data = self.keep(response.data);
+        let first_token = response.first_token.map(|bytes| self.keep(bytes));
+        self.rows.push(ResponseRow {
+            sequence: response.sequence,
+            tokens: response.tokens,
+            data,
+            first_token,
+        });
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> (usize, usize) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        (start, self.bytes.len())
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// All of them, in completion order.
+    pub fn iter(&self) -> impl Iterator<Item = LoggedResponse<'_>> {
+        self.rows.iter().map(|row| LoggedResponse {
+            sequence: row.sequence,
+            data: &self.bytes[row.data.0..row.data.1],
+            first_token: row.first_token.map(|(start, end)| &self.bytes[start..end]),
+            tokens: row.tokens,
+        })
+    }
+}
+
+/// Everything measured of one tenant in one run.
+///
+/// Times are ns since the start of the run. Query `q` has the samples
+/// `q * samples_per_query .. (q + 1) * samples_per_query`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Samples in each query (>= 1).
+    pub samples_per_query: usize,
+    /// Sequence number of the first sample within the whole test.
+    pub first_sample: u64,
+    /// Sequence number of the first query within the whole test.
+    pub first_query: u64,
+    /// Per query: when it was due. Empty where a query is due when it is
+    /// issued (SingleStream, MultiStream, fixed concurrency).
+    pub scheduled_at: Vec<Nanos>,
+    /// Per query: when it was handed to the system.
+    pub issued_at: Vec<Nanos>,
+    /// Per query that was due at a set time: how much of its lateness was the
+    /// client's own doing, not the system's for blocking the issuing thread.
+    pub client_lag: Vec<u32>,
+    /// Per sample: which one of the data set.
+    pub indices: Vec<SampleIndex>,
+    /// Per sample: when it was complete; 0 if it never was.
+    pub completed_at: Vec<Nanos>,
+    /// Per sample: when its first token was there, 0 if never. Empty unless
+    /// tokens are measured.
+    pub first_token_at: Vec<Nanos>,
+    /// Per sample: output tokens. Empty unless tokens are measured.
+    pub tokens: Vec<i64>,
+    /// Samples that failed, with the reason, by sequence number.
+    pub failed: Vec<(u64, Failure)>,
+    /// Calls that the system got wrong.
+    pub misuse: Misuse,
+    /// Responses for the accuracy log.
+    pub responses: Responses,
+}
+
+impl Record {
+    /// Queries issued.
+    #[must_use]
+    pub fn query_count(&self) -> usize {
+        self.issued_at.len()
+    }
+
+    /// When query `q` was due.
+    #[inline]
+    #[must_use]
+    pub fn scheduled(&self, q: usize) -> Nanos {
+        if self.scheduled_at.is_empty() { self.issued_at[q] } else { self.scheduled_at[q] }
+    }
+
+    /// Samples issued and never completed.
+    #[must_use]
+    pub fn missing(&self) -> usize {
+        self.completed_at.iter().filter(|&&at| at == 0).count()
+    }
+}

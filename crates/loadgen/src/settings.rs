@@ -1,0 +1,483 @@
+//! What was asked for: every setting of a test, its unit, its default, and
+//! where its value came from.
+//!
+//! One table, [`FIELDS`], is the source of the struct, of the flags and
+//! configuration keys of the command line, and of `dyno info settings`. What
+//! the settings *mean* for the chosen scenario is [`crate::plan`].
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::clock::Nanos;
+
+/// How queries reach the system under test, and what the result is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scenario {
+    /// One query of one sample at a time; the next is issued when the last is
+    /// complete. Result: a percentile of latency.
+    SingleStream,
+    /// One query of N contiguous samples at a time; the next is issued when all
+    /// samples of the last are complete. Result: a percentile of query latency.
+    MultiStream,
+    /// Queries of one sample arrive at random (Poisson), whether or not earlier
+    /// ones are complete. Latency counts from the scheduled arrival. Result:
+    /// completed samples per second, valid while a percentile of latency stays
+    /// within a bound.
+    Server,
+    /// One query with all samples, issued at the start. Result: samples per
+    /// second.
+    Offline,
+}
+
+/// What a test does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TestMode {
+    /// An accuracy run followed by a performance run.
+    SubmissionRun,
+    /// Every sample of the library once (MultiStream may pad); responses are logged.
+    AccuracyOnly,
+    /// Latency or throughput on the loaded performance set.
+    PerformanceOnly,
+    /// Search for the highest Server rate that meets the latency bound.
+    FindPeakPerformance,
+}
+
+/// When Server queries arrive. The rules know only [`Arrivals::Poisson`]; a
+/// result under any other process is labelled so.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Arrivals {
+    /// Exponential gaps: the Server scenario of the rules.
+    #[default]
+    Poisson,
+    /// One query every `1 / target_qps`.
+    Constant,
+    /// Gamma-distributed gaps with this shape (> 0); 1 is Poisson, below 1 is
+    /// burstier, above 1 is smoother. The mean rate stays `target_qps`.
+    Gamma(f64),
+    /// Groups of this many queries (>= 1) arrive at one instant; the instants
+    /// are Poisson, so that the mean rate stays `target_qps`.
+    Burst(u32),
+    /// This many queries (>= 1) in flight: closed loop, latency from issue.
+    Concurrency(u32),
+    /// The recorded arrival times, in ns from the start, ascending.
+    Replay(Arc<[Nanos]>),
+}
+
+/// Which release of the reference the query trace is to equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TraceRules {
+    /// LoadGen 6.0.6 and later: the performance set is a permutation of the
+    /// first `performance_sample_count` samples.
+    #[default]
+    Current,
+    /// Rounds up to v5.1: the performance set is drawn from the whole library.
+    UpTo5_1,
+}
+
+/// When a run whose percentile is still in doubt ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EarlyStopping {
+    /// Judged once, after the run, as the reference does.
+    #[default]
+    AfterRun,
+    /// As the appendix of the rules describes it: after the minimum duration
+    /// further queries are issued until the criterion is met or the maximum
+    /// duration is over. Repeated looks inflate the false-pass rate.
+    Extend,
+}
+
+macro_rules! named {
+    ($type:ident { $($variant:ident = $name:literal),+ $(,)? }) => {
+        impl $type {
+            /// Every value, in the reference's order.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The spelling of settings and logs.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+        }
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+        impl Setting for $type {
+            const KIND: &'static str = concat!($($name, " "),+);
+            fn parse(text: &str) -> Result<Self, String> {
+                match text {
+                    $($name => Ok(Self::$variant),)+
+                    _ => Err(format!("expected one of: {}", Self::KIND.trim_end())),
+                }
+            }
+            fn show(&self) -> String { self.name().to_string() }
+        }
+    };
+}
+
+/// A type that a setting can have: how it reads and prints.
+pub trait Setting: Sized {
+    /// What is accepted, for help texts.
+    const KIND: &'static str;
+    /// Reads a value, or says what was expected.
+    ///
+    /// # Errors
+    /// A sentence fragment that begins with "expected".
+    fn parse(text: &str) -> Result<Self, String>;
+    /// The value in the spelling that [`Setting::parse`] reads.
+    fn show(&self) -> String;
+}
+
+named!(Scenario {
+    SingleStream = "SingleStream",
+    MultiStream = "MultiStream",
+    Server = "Server",
+    Offline = "Offline",
+});
+named!(TestMode {
+    SubmissionRun = "SubmissionRun",
+    AccuracyOnly = "AccuracyOnly",
+    PerformanceOnly = "PerformanceOnly",
+    FindPeakPerformance = "FindPeakPerformance",
+});
+named!(TraceRules { Current = "current", UpTo5_1 = "up-to-5.1" });
+named!(EarlyStopping { AfterRun = "after-run", Extend = "extend" });
+
+macro_rules! number_setting {
+    ($type:ty, $kind:literal) => {
+        impl Setting for $type {
+            const KIND: &'static str = $kind;
+            fn parse(text: &str) -> Result<Self, String> {
+                text.replace('_', "").parse().map_err(|_| format!("expected {}", Self::KIND))
+            }
+            fn show(&self) -> String {
+                self.to_string()
+            }
+        }
+    };
+}
+number_setting!(u64, "a whole number");
+number_setting!(i32, "a whole number, may be negative");
+number_setting!(f64, "a number");
+number_setting!(bool, "true or false");
+
+impl Setting for Arrivals {
+    const KIND: &'static str =
+        "poisson, constant, gamma:SHAPE, burst:SIZE, concurrency:IN_FLIGHT or replay:NS,NS,...";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let expected = || format!("expected {}", Self::KIND);
+        let (name, argument) = text.split_once(':').unwrap_or((text, ""));
+        match name {
+            "poisson" if argument.is_empty() => Ok(Self::Poisson),
+            "constant" if argument.is_empty() => Ok(Self::Constant),
+            "gamma" => argument.parse().map(Self::Gamma).map_err(|_| expected()),
+            "burst" => argument.parse().map(Self::Burst).map_err(|_| expected()),
+            "concurrency" => argument.parse().map(Self::Concurrency).map_err(|_| expected()),
+            "replay" => {
+                let times: Result<Vec<Nanos>, _> =
+                    argument.split(',').map(|t| t.trim().parse()).collect();
+                times.map(|t| Self::Replay(t.into())).map_err(|_| expected())
+            }
+            _ => Err(expected()),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Poisson => "poisson".into(),
+            Self::Constant => "constant".into(),
+            Self::Gamma(shape) => format!("gamma:{shape}"),
+            Self::Burst(size) => format!("burst:{size}"),
+            Self::Concurrency(in_flight) => format!("concurrency:{in_flight}"),
+            Self::Replay(times) => {
+                let times: Vec<String> = times.iter().map(ToString::to_string).collect();
+                format!("replay:{}", times.join(","))
+            }
+        }
+    }
+}
+
+/// One row of [`FIELDS`].
+#[derive(Clone, Copy)]
+pub struct Field {
+    /// The reference's name of the field in C++ and Rust, and the key of
+    /// `dyno.toml` and of the flags.
+    pub name: &'static str,
+    /// What is accepted.
+    pub kind: &'static str,
+    /// Unit, or "" where there is none.
+    pub unit: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+    /// The value as text.
+    pub get: fn(&TestSettings) -> String,
+    /// Sets the value from text.
+    pub set: fn(&mut TestSettings, &str) -> Result<(), String>,
+}
+
+impl fmt::Debug for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+macro_rules! settings {
+    ($($name:ident : $type:ty = $default:expr, $unit:literal, $help:literal;)+) => {
+        /// Everything that can be asked of a test: the reference's fields under
+        /// the reference's names, then Dyno's own (each with the reference's
+        /// behaviour as its default).
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct TestSettings {
+            $(#[doc = $help] #[doc = concat!("\n\nUnit: ", $unit, ".")] pub $name: $type,)+
+        }
+        impl Default for TestSettings {
+            fn default() -> Self {
+                Self { $($name: $default,)+ }
+            }
+        }
+        /// Every setting, in the order of [`TestSettings`].
+        pub const FIELDS: &[Field] = &[$(Field {
+            name: stringify!($name),
+            kind: <$type as Setting>::KIND,
+            unit: $unit,
+            help: $help,
+            get: |s| Setting::show(&s.$name),
+            set: |s, text| { s.$name = Setting::parse(text)?; Ok(()) },
+        },)+];
+    };
+}
+
+settings! {
+    scenario: Scenario = Scenario::SingleStream, "", "How queries are issued and what the result is.";
+    mode: TestMode = TestMode::PerformanceOnly, "", "Performance, accuracy, both, or the search for the peak.";
+    single_stream_expected_latency_ns: f64 = 1e6, "ns", "SingleStream: expected latency; sets how many queries are generated.";
+    single_stream_target_latency_percentile: f64 = 0.90, "fraction", "SingleStream: the percentile that is the result.";
+    multi_stream_expected_latency_ns: f64 = 8e6, "ns", "MultiStream: expected query latency; sets how many queries are generated.";
+    multi_stream_target_latency_percentile: f64 = 0.99, "fraction", "MultiStream: the percentile that is the result.";
+    multi_stream_samples_per_query: u64 = 8, "samples", "MultiStream: samples in a query.";
+    server_target_qps: f64 = 1.0, "queries/s", "Server: mean arrival rate.";
+    server_target_latency_ns: u64 = 100_000_000, "ns", "Server: the latency bound.";
+    server_target_latency_percentile: f64 = 0.99, "fraction", "Server: the share of queries that must meet the bound.";
+    server_coalesce_queries: bool = false, "", "Server: hand all queries that are due to the system in one call.";
+    server_find_peak_qps_decimals_of_precision: i32 = 1, "decimals", "FindPeakPerformance: decimals of the rate found.";
+    server_find_peak_qps_boundary_step_size: f64 = 1.0, "factor", "FindPeakPerformance: each bracketing step multiplies the rate by 1 + this.";
+    server_max_async_queries: u64 = 0, "queries", "Server: end the run when more are outstanding; 0 is no limit.";
+    server_num_issue_query_threads: u64 = 0, "threads", "Server: registered threads that issue; 0 is the calling thread.";
+    offline_expected_qps: f64 = 1.0, "samples/s", "Offline: expected throughput; sets the size of the query.";
+    sample_concatenate_permutation: bool = false, "", "Issue each sample of the set equally often (equal-issue mode).";
+    min_duration_ms: u64 = 10_000, "ms", "The run lasts at least this long.";
+    max_duration_ms: u64 = 0, "ms", "The run ends early after this long; 0 is no limit.";
+    min_query_count: u64 = 100, "queries", "At least this many queries are issued.";
+    max_query_count: u64 = 0, "queries", "The run ends early after this many; 0 is no limit.";
+    qsl_rng_seed: u64 = 0, "", "Seed of the order in which samples are loaded.";
+    sample_index_rng_seed: u64 = 0, "", "Seed of the choice of samples for queries.";
+    schedule_rng_seed: u64 = 0, "", "Seed of the arrival times.";
+    accuracy_log_rng_seed: u64 = 0, "", "Seed of the choice of responses that a performance run logs.";
+    accuracy_log_probability: f64 = 0.0, "fraction", "Share of responses that a performance run logs.";
+    accuracy_log_sampling_target: u64 = 0, "samples", "Expected number of responses that a performance run logs; overrides the share.";
+    test05: bool = false, "", "Audit TEST05: performance run with the alternative seeds.";
+    test05_qsl_rng_seed: u64 = 0, "", "TEST05: replaces qsl_rng_seed.";
+    test05_sample_index_rng_seed: u64 = 0, "", "TEST05: replaces sample_index_rng_seed.";
+    test05_schedule_rng_seed: u64 = 0, "", "TEST05: replaces schedule_rng_seed.";
+    print_timestamps: bool = false, "", "Print begin and end of the performance run on stdout.";
+    performance_issue_unique: bool = false, "", "Audit: issue each sample once, in a shuffled order.";
+    performance_issue_same: bool = false, "", "Audit: issue the same sample every time.";
+    performance_issue_same_index: u64 = 0, "position", "Audit: which one, as a position in the loaded set.";
+    performance_sample_count_override: u64 = 0, "samples", "Size of the performance set; 0 is what the library reports.";
+    accuracy_sample_count_override: u64 = 0, "samples", "Samples of an accuracy run; 0 is the whole library.";
+    use_token_latencies: bool = false, "", "Judge time to first token and time per output token instead of latency.";
+    server_ttft_latency: u64 = 100_000_000, "ns", "Bound of the time to first token.";
+    server_tpot_latency: u64 = 100_000_000, "ns", "Bound of the time per output token.";
+    infer_token_latencies: bool = false, "", "Report tokens/s as samples/s times the scaling factor.";
+    token_latency_scaling_factor: u64 = 0, "tokens/sample", "The factor for inferred tokens.";
+
+    server_arrivals: Arrivals = Arrivals::Poisson, "", "Server: the arrival process.";
+    early_stopping: EarlyStopping = EarlyStopping::AfterRun, "", "Judge once after the run, or extend the run until the criterion is met.";
+    early_stopping_confidence: f64 = 0.99, "fraction", "Confidence of the early-stopping criterion.";
+    early_stopping_tolerance: f64 = 0.0, "fraction", "Tolerance of the early-stopping criterion.";
+    trace_rules: TraceRules = TraceRules::Current, "", "Which releases of the reference the query trace equals.";
+    continue_trace: bool = false, "", "Go on generating queries when the expected latency was set too high, instead of ending early.";
+    response_deadline_ms: u64 = 0, "ms", "End the run when this long passes with queries outstanding and none completed; 0 waits for ever.";
+    max_client_lag_ns: u64 = 0, "ns", "The run is INVALID if the client itself issued later than this at the target percentile; 0 does not judge.";
+    peak_confirmation_runs: u64 = 0, "runs", "FindPeakPerformance: runs at the rate found that must all pass.";
+    peak_confirmation_decrement: f64 = 0.0, "queries/s", "FindPeakPerformance: lower the rate by this when a confirmation fails.";
+}
+
+/// Where a value came from. Shown beside it in reports and in error messages.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Origin {
+    /// Nobody set it.
+    #[default]
+    Default,
+    /// The built-in table for a model (LoadGen's `mlperf.conf`).
+    BuiltIn {
+        /// The row that matched, such as `resnet50.*.performance_sample_count_override`.
+        key: String,
+    },
+    /// A configuration file.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+    },
+    /// A command-line flag.
+    Flag(String),
+    /// Code that calls the library, or a profile built into the command line.
+    Code(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::BuiltIn { key } => write!(f, "built-in table, {key}"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Flag(flag) => write!(f, "flag {flag}"),
+            Self::Code(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Settings that remember, field by field, where each value came from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// The values. Writing a field here keeps its old origin; prefer [`Settings::set`].
+    pub values: TestSettings,
+    origins: Vec<Origin>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { values: TestSettings::default(), origins: vec![Origin::Default; FIELDS.len()] }
+    }
+}
+
+impl From<TestSettings> for Settings {
+    fn from(values: TestSettings) -> Self {
+        Self { values, origins: vec![Origin::Code("caller"); FIELDS.len()] }
+    }
+}
+
+/// A setting that could not be set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SetError {
+    /// No such field.
+    UnknownKey {
+        /// What was given.
+        key: String,
+        /// The field whose name is nearest.
+        nearest: &'static str,
+    },
+    /// The value does not read.
+    BadValue {
+        /// The field.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// "expected ...".
+        expected: String,
+    },
+}
+
+impl fmt::Display for SetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownKey { key, nearest } => {
+                write!(f, "unknown key `{key}`; the nearest key is `{nearest}`")
+            }
+            Self::BadValue { key, value, expected } => {
+                write!(f, "`{key}`: cannot read `{value}`, {expected}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SetError {}
+
+impl Settings {
+    /// Sets one field from text.
+    ///
+    /// # Errors
+    /// [`SetError`] names the key and what was expected; nothing is changed.
+    pub fn set(&mut self, key: &str, text: &str, origin: Origin) -> Result<(), SetError> {
+        let Some(at) = FIELDS.iter().position(|f| f.name == key) else {
+            return Err(SetError::UnknownKey { key: key.into(), nearest: nearest_field(key) });
+        };
+        let field = &FIELDS[at];
+        (field.set)(&mut self.values, text).map_err(|expected| SetError::BadValue {
+            key: field.name,
+            value: text.into(),
+            expected,
+        })?;
+        self.origins[at] = origin;
+        Ok(())
+    }
+
+    /// Each field with its value as text and its origin.
+    pub fn rows(&self) -> impl Iterator<Item = (&'static Field, String, &Origin)> {
+        FIELDS.iter().zip(&self.origins).map(|(f, o)| (f, (f.get)(&self.values), o))
+    }
+
+    /// Where a field's value came from.
+    #[must_use]
+    pub fn origin(&self, key: &str) -> Option<&Origin> {
+        FIELDS.iter().position(|f| f.name == key).map(|at| &self.origins[at])
+    }
+}
+
+/// The field whose name is nearest to `key` by edit distance.
+#[must_use]
+pub fn nearest_field(key: &str) -> &'static str {
+    nearest(key, FIELDS.iter().map(|f| f.name)).unwrap_or("scenario")
+}
+
+/// The candidate with the smallest edit distance to `word`.
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    candidates.min_by_key(|candidate| edit_distance(word, candidate))
+}
+
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_reads_back() {
+        for field in FIELDS {
+            let mut settings = TestSettings::default();
+            let text = (field.get)(&settings);
+            (field.set)(&mut settings, &text).unwrap();
+            assert_eq!(settings, TestSettings::default(), "{}", field.name);
+        }
+    }
+
+    #[test]
+    fn a_misspelt_key_names_the_nearest_one() {
+        let error = Settings::default()
+            .set("server_target_qsp", "5", Origin::Flag("--set".into()))
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "unknown key `server_target_qsp`; the nearest key is `server_target_qps`"
+        );
+    }
+}

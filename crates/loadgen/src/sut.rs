@@ -1,0 +1,137 @@
+//! The system under test, in real time and in virtual time.
+
+use crate::clock::Nanos;
+use crate::drive::real::Responder;
+use crate::qsl::SampleIndex;
+use crate::record::Outcome;
+
+/// Names one sample of one query of one run; handed to the system with the
+/// query and handed back with the response.
+///
+/// Never 0. Bits 48-63 hold the epoch of the run, bits 40-47 the tenant, bits
+/// 0-39 the sample's sequence number in the run plus 1, so that a stale or
+/// foreign id is an error that is counted and never a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct ResponseId(pub u64);
+
+impl ResponseId {
+    const SEQUENCE_BITS: u32 = 40;
+    const TENANT_BITS: u32 = 8;
+
+    /// The id of sample `sequence` (below 2^40 - 1) of `tenant` in run `epoch`.
+    #[inline]
+    #[must_use]
+    pub fn new(epoch: u16, tenant: u8, sequence: u64) -> Self {
+        Self(Self::base(epoch, tenant) + sequence + 1)
+    }
+
+    fn base(epoch: u16, tenant: u8) -> u64 {
+        (u64::from(epoch) << Self::TENANT_BITS | u64::from(tenant)) << Self::SEQUENCE_BITS
+    }
+
+    /// Epoch and tenant as one word, equal for all ids of a tenant's run.
+    #[inline]
+    #[must_use]
+    pub fn run(self) -> u64 {
+        self.0 >> Self::SEQUENCE_BITS
+    }
+
+    /// Tenant.
+    #[inline]
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "the tenant is the low byte of the run")]
+    pub fn tenant(self) -> u8 {
+        self.run() as u8
+    }
+
+    /// Sequence number of the sample in the run; `u64::MAX` for the reserved id 0.
+    #[inline]
+    #[must_use]
+    pub fn sequence(self) -> u64 {
+        (self.0 & ((1 << Self::SEQUENCE_BITS) - 1)).wrapping_sub(1)
+    }
+}
+
+/// One sample of a query, as the system receives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct QuerySample {
+    /// To be handed back with the response.
+    pub id: ResponseId,
+    /// Position in the data set.
+    pub index: u64,
+}
+
+/// The answer to one sample. The payload is borrowed and copied only if it is
+/// to be logged.
+#[derive(Debug, Clone, Copy)]
+pub struct Response<'a> {
+    /// The sample's id.
+    pub id: ResponseId,
+    /// What the accuracy log gets, byte for byte.
+    pub data: &'a [u8],
+    /// Output tokens; 0 where there are none.
+    pub tokens: i64,
+}
+
+impl Response<'static> {
+    /// A response with no payload.
+    #[inline]
+    #[must_use]
+    pub fn empty(id: ResponseId) -> Self {
+        Self { id, data: &[], tokens: 0 }
+    }
+}
+
+/// A system that is measured in real time.
+///
+/// `issue` runs on the issuing thread; a system that computes elsewhere clones
+/// the [`Responder`] and returns at once. Completions may come from any thread,
+/// in any order and any batch.
+pub trait SystemUnderTest: Sync {
+    /// Name for the logs.
+    fn name(&self) -> &str;
+    /// Takes the samples of one query (or of several, when queries coalesce).
+    fn issue(&self, samples: &[QuerySample], responder: &Responder);
+    /// Called after the last query of a run: whatever was held back to fill a
+    /// batch must now be worked off.
+    fn flush(&self);
+}
+
+/// A query in virtual time.
+#[derive(Debug, Clone, Copy)]
+pub struct SimulatedQuery<'a> {
+    /// Which tenant issued it.
+    pub tenant: usize,
+    /// Id of the first sample; sample `i` has `first.0 + i`.
+    pub first: ResponseId,
+    /// Positions in the data set.
+    pub indices: &'a [SampleIndex],
+}
+
+/// What a simulated system says of one sample.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SimulatedCompletion {
+    /// The sample.
+    pub id: ResponseId,
+    /// When its first token was there, where tokens are simulated.
+    pub first_token_at: Option<Nanos>,
+    /// Answer or failure.
+    pub outcome: Outcome,
+}
+
+/// A system that is measured in virtual time.
+pub trait SimulatedSystem {
+    /// Name for the logs.
+    fn name(&self) -> &str;
+    /// Takes a query at time `now`.
+    fn issue(&mut self, now: Nanos, query: &SimulatedQuery<'_>);
+    /// When something next happens inside, if anything is going on.
+    fn next_event(&self) -> Option<Nanos>;
+    /// Plays everything that happens at `now` (the time of the next event) and
+    /// appends what is thereby complete.
+    fn advance(&mut self, now: Nanos, completions: &mut Vec<SimulatedCompletion>);
+    /// Called after the last query of a run.
+    fn flush(&mut self, now: Nanos);
+}
