@@ -95,7 +95,11 @@ pub fn minimum_underlatency(over: u64, params: &Params) -> u64 {
     }
     while reach - fails > 1 {
         let middle = fails + (reach - fails) / 2;
-        if passes(middle) { reach = middle } else { fails = middle }
+        if passes(middle) {
+            reach = middle;
+        } else {
+            fails = middle;
+        }
     }
     reach
 }
@@ -113,7 +117,11 @@ pub fn largest_overlatency(queries: u64, params: &Params) -> Option<u64> {
     let (mut passes, mut fails) = (0, queries + 1);
     while fails - passes > 1 {
         let middle = passes + (fails - passes) / 2;
-        if params.rejects_boundary(queries, middle) { passes = middle } else { fails = middle }
+        if params.rejects_boundary(queries, middle) {
+            passes = middle;
+        } else {
+            fails = middle;
+        }
     }
     Some(passes)
 }
