@@ -438,7 +438,7 @@ impl<'a, 'd> Test<'a, 'd> {
         self.logs.iter().all(|log| {
             log.runs().last().is_some_and(|run| {
                 let metrics = Metrics::of(&run.record, &run.plan);
-                let judgement = verdict::judge(&metrics, &run.record, &run.plan, run.ended);
+                let judgement = verdict::judge(&metrics, &run.plan, run.ended);
                 judgement.performance_met.unwrap_or(true)
             })
         })
