@@ -87,8 +87,8 @@ pub struct Trace {
 enum Chooser {
     /// At these positions, one after the other.
     Permutation { positions: Vec<u32>, next: usize },
-    /// At this position.
-    Same(usize),
+    /// At this position; an Offline query repeats the one sample there.
+    Same { at: usize, repeated: bool },
     /// Equal-issue: permutation after permutation of the whole set.
     EqualIssue(EqualIssue),
     /// Anywhere before `end`, with replacement.
@@ -123,7 +123,7 @@ impl Trace {
         // permutations are used, because the reference does.
         let mut sample_rng = Mt19937::new(plan.seeds.sample_index);
         let stride = if scenario == Scenario::MultiStream { samples_per_query as usize } else { 1 };
-        let mut permutation = |rng: &mut Mt19937| {
+        let permutation = |rng: &mut Mt19937| {
             let end = u32::try_from(set.end).expect("the plan bounds the library");
             let mut positions: Vec<u32> = (0..end).step_by(stride).collect();
             rng.shuffle(&mut positions);
@@ -134,7 +134,7 @@ impl Trace {
         let equal_issue = EqualIssue::draw(&mut sample_rng, set.samples.len(), min_queries);
 
         let chooser = match (plan.choice, accuracy_order) {
-            (SampleChoice::Same(at), _) => Chooser::Same(at as usize),
+            (SampleChoice::Same(at), _) => Chooser::Same { at: at as usize, repeated: offline },
             _ if offline => Chooser::Whole { shuffled: plan.concatenate_permutation },
             (SampleChoice::Unique, _) => {
                 Chooser::Permutation { positions: unique_order, next: 0 }
@@ -229,16 +229,11 @@ impl Trace {
                 *next += 1;
                 *positions.get(*next - 1)? as usize
             }
-            Chooser::Same(at) if self.samples_per_query == 1 => *at,
-            Chooser::Same(at) => {
-                // A MultiStream query is contiguous from there; an Offline query repeats it.
-                let (at, n) = (*at, self.samples_per_query);
-                match self.gaps {
-                    Gaps::Once => indices.extend(std::iter::repeat_n(set[at], n)),
-                    _ => indices.extend_from_slice(&set[at..at + n]),
-                }
+            Chooser::Same { at, repeated: true } => {
+                indices.extend(std::iter::repeat_n(set[*at], self.samples_per_query));
                 return Some(());
             }
+            Chooser::Same { at, repeated: false } => *at,
             Chooser::Whole { shuffled } => {
                 let mut left = self.samples_per_query;
                 while left > 0 {
@@ -316,9 +311,7 @@ impl EqualIssue {
 /// The gaps between queries.
 #[derive(Debug, Clone)]
 enum Gaps {
-    /// There is one query.
-    Once,
-    /// Closed loops: the trace only estimates when queries will be due.
+    /// Closed loops and the one query of Offline: an estimate that is logged.
     Period(Nanos),
     Exponential { rng: Mt19937, rate: f64 },
     Constant { rate: f64 },
@@ -333,8 +326,7 @@ impl Gaps {
         let period = Self::Period((SECOND as f64 * (1.0 / rate)) as Nanos);
         let rng = || Mt19937::new(plan.seeds.schedule);
         match &plan.load {
-            Load::Offline => Self::Once,
-            Load::SingleStream { .. } | Load::MultiStream { .. } => period,
+            Load::SingleStream { .. } | Load::MultiStream { .. } | Load::Offline => period,
             Load::Server(server) => match &server.arrivals {
                 Arrivals::Poisson => Self::Exponential { rng: rng(), rate },
                 Arrivals::Constant => Self::Constant { rate },
@@ -364,7 +356,6 @@ impl Gaps {
         // Truncation of seconds to whole nanoseconds, as the reference does.
         let nanos = |seconds: f64| (seconds * SECOND as f64) as Nanos;
         match self {
-            Self::Once => at,
             Self::Period(period) => at + *period,
             Self::Exponential { rng, rate } => at + nanos(rng.exponential(*rate)),
             Self::Constant { rate } => nanos(sequence as f64 / *rate),
