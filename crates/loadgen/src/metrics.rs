@@ -376,14 +376,8 @@ impl ScenarioEstimates {
             Load::Server(_) | Load::Offline => return None,
         };
         let of = |count: usize| {
-            let criterion = plan.early_stopping;
             let at = |percentile| {
-                let params = Params {
-                    percentile,
-                    confidence: criterion.confidence,
-                    tolerance: criterion.tolerance,
-                };
-                Estimate::for_count(count as u64, &params)
+                Estimate::for_count(count as u64, &Params::of(&plan.early_stopping, percentile))
             };
             Estimates { target: at(plan.percentile()), tail: tail.map(at) }
         };
