@@ -451,6 +451,39 @@ fn keys_name_existing_fields() {
     }
 }
 
+/// `testdata/from_config.json`: what `TestSettings.FromConfig` of the
+/// mlcommons-loadgen 6.0.17 wheel returned and changed, each in a new process.
+#[test]
+fn every_text_means_what_it_means_to_the_reference() {
+    let golden = include_str!("../../testdata/from_config.json");
+    let golden: serde_json::Value = serde_json::from_str(golden).unwrap();
+    let cases = golden["cases"].as_array().unwrap();
+    for case in cases {
+        let [model, scenario, text] =
+            ["model", "scenario", "text"].map(|key| case[key].as_str().unwrap());
+        let mut settings = Settings::default();
+        let conf_type = case["type"].as_u64().unwrap();
+        if conf_type < 2 {
+            Conf::built_in().apply(&mut settings, model, scenario, ConfType::BuiltIn);
+        }
+        let parsed = if conf_type == 0 { None } else { Some(Conf::parse(text, path())) };
+        if let Some(Ok(conf)) = &parsed {
+            let conf_type = if conf_type == 1 { ConfType::User } else { ConfType::Audit };
+            conf.apply(&mut settings, model, scenario, conf_type);
+        }
+        let accepted = !matches!(parsed, Some(Err(_)));
+        assert_eq!(accepted, case["code"] == 0, "{case}");
+
+        let mut expected = Settings::default();
+        for (key, value) in case["changed"].as_object().unwrap() {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+            expected.set(key, &text, Origin::Code("golden")).unwrap();
+        }
+        assert_eq!(settings.changes_since(&expected), [], "{case}");
+    }
+    assert!(cases.len() > 100);
+}
+
 proptest! {
     #[test]
     fn no_text_panics(text in "\\PC*|[ =#.*\\n0-9a-fx_+-]*|(\\*\\.(Server|\\*)\\.(mode|target_qps) = [0-9a-fxpn.+-]{1,8}\n)*") {
