@@ -1,0 +1,438 @@
+//! The query trace: which samples are loaded, which query holds which of them,
+//! and when it is due. Bit-identical to the reference for equal seeds.
+//!
+//! A [`Trace`] draws one query after the other in memory that does not grow
+//! with their number.
+
+use crate::clock::{Nanos, SECOND};
+use crate::plan::{AccuracyLog, Load, Plan, SampleChoice};
+use crate::qsl::SampleIndex;
+use crate::rng::Mt19937;
+use crate::settings::{Arrivals, Scenario, TraceRules};
+
+/// A set of samples that is in memory at once, in load order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadedSet {
+    /// What is loaded. MultiStream pads it with its own beginning, so that a
+    /// query of contiguous samples may start anywhere.
+    pub samples: Vec<SampleIndex>,
+    /// How many there are without the padding.
+    pub end: usize,
+}
+
+/// The sets that a run goes through: one for a performance run, as many as it
+/// takes for an accuracy run.
+///
+/// `total` is the number of samples in the library.
+#[must_use]
+pub fn loadable_sets(plan: &Plan, accuracy: bool, total: usize) -> Vec<LoadedSet> {
+    let wanted = if accuracy { plan.accuracy_sample_count } else { plan.performance_sample_count };
+    let wanted = usize::try_from(wanted).unwrap_or(usize::MAX).min(total);
+    let shuffled = match plan.trace_rules {
+        TraceRules::Current => wanted,
+        TraceRules::UpTo5_1 => total,
+    };
+    let shuffled = SampleIndex::try_from(shuffled).expect("the plan bounds the library");
+    let mut order: Vec<SampleIndex> = (0..shuffled).collect();
+    Mt19937::new(plan.seeds.qsl).shuffle(&mut order);
+    order.truncate(wanted);
+
+    let in_memory = usize::try_from(plan.performance_sample_count).unwrap_or(usize::MAX).max(1);
+    let padding = match plan.load {
+        Load::MultiStream { .. } => plan.samples_per_query as usize - 1,
+        _ => 0,
+    };
+    let sets = order.chunks(in_memory).map(|chunk| {
+        let mut samples = chunk.to_vec();
+        samples.reserve_exact(padding);
+        // Reads the growing set, so that a set shorter than the padding repeats.
+        for i in 0..padding {
+            samples.push(samples[i]);
+        }
+        LoadedSet { end: chunk.len(), samples }
+    });
+    if accuracy { sets.collect() } else { sets.take(1).collect() }
+}
+
+/// What a trace came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Generated {
+    /// Queries.
+    pub queries: u64,
+    /// Samples in each.
+    pub samples_per_query: u64,
+    /// When the query after the last one would be due.
+    pub duration: Nanos,
+}
+
+/// Draws the queries of one run over one loaded set.
+#[derive(Debug, Clone)]
+pub struct Trace {
+    set: LoadedSet,
+    chooser: Chooser,
+    sample_rng: Mt19937,
+    gaps: Gaps,
+    samples_per_query: usize,
+    /// Queries to generate at least; grows by whole permutations in equal-issue mode.
+    min_queries: u64,
+    duration: Nanos,
+    whole_permutations: bool,
+    generated: u64,
+    last_at: Nanos,
+    next_at: Nanos,
+}
+
+/// How the next query finds its samples in the loaded set.
+#[derive(Debug, Clone)]
+enum Chooser {
+    /// At these positions, one after the other.
+    Permutation { positions: Vec<u32>, next: usize },
+    /// At this position; an Offline query repeats the one sample there.
+    Same { at: usize, repeated: bool },
+    /// Equal-issue: permutation after permutation of the whole set.
+    EqualIssue(EqualIssue),
+    /// Anywhere before `end`, with replacement.
+    Random { end: u32 },
+    /// The whole set over and over, up to the size of the one query.
+    Whole { shuffled: bool },
+}
+
+impl Trace {
+    /// The trace of a run of `plan` over `set`.
+    #[must_use]
+    pub fn new(plan: &Plan, set: &LoadedSet, accuracy: bool) -> Self {
+        let scenario = plan.scenario();
+        let offline = scenario == Scenario::Offline;
+        let set_len = set.samples.len() as u64;
+        let unique = plan.choice == SampleChoice::Unique;
+
+        let mut samples_per_query = plan.samples_per_query;
+        if accuracy && offline {
+            samples_per_query = set.end as u64;
+        }
+        let (mut duration, mut min_queries) = match scenario {
+            Scenario::Server => (plan.target_duration, plan.min_query_count),
+            _ => (plan.target_duration * 2, plan.min_query_count),
+        };
+        if accuracy || unique {
+            duration = 0;
+            min_queries = set_len / samples_per_query.max(1);
+        }
+
+        // The generator is drawn from in this order whether or not the
+        // permutations are used, because the reference does.
+        let mut sample_rng = Mt19937::new(plan.seeds.sample_index);
+        let stride = if scenario == Scenario::MultiStream { samples_per_query as usize } else { 1 };
+        let permutation = |rng: &mut Mt19937| {
+            let end = u32::try_from(set.end).expect("the plan bounds the library");
+            let mut positions: Vec<u32> = (0..end).step_by(stride).collect();
+            rng.shuffle(&mut positions);
+            positions
+        };
+        let accuracy_order = accuracy.then(|| permutation(&mut sample_rng));
+        let unique_order = permutation(&mut sample_rng);
+        let equal_issue = EqualIssue::draw(&mut sample_rng, set.samples.len(), min_queries);
+
+        let chooser = match (plan.choice, accuracy_order) {
+            (SampleChoice::Same(at), _) => Chooser::Same { at: at as usize, repeated: offline },
+            _ if offline => Chooser::Whole { shuffled: plan.concatenate_permutation },
+            (SampleChoice::Unique, _) => {
+                Chooser::Permutation { positions: unique_order, next: 0 }
+            }
+            _ if plan.concatenate_permutation && scenario != Scenario::MultiStream => {
+                Chooser::EqualIssue(equal_issue)
+            }
+            (SampleChoice::Random, Some(positions)) => Chooser::Permutation { positions, next: 0 },
+            (SampleChoice::Random, None) => Chooser::Random { end: set.end as u32 },
+        };
+
+        if plan.concatenate_permutation && !accuracy && set_len > 0 {
+            if offline {
+                samples_per_query = samples_per_query.next_multiple_of(set_len);
+            } else {
+                min_queries = min_queries.next_multiple_of(set_len);
+            }
+        }
+        Self {
+            set: set.clone(),
+            chooser,
+            sample_rng,
+            gaps: Gaps::new(plan),
+            samples_per_query: usize::try_from(samples_per_query).expect("the plan bounds queries"),
+            min_queries,
+            duration,
+            whole_permutations: plan.concatenate_permutation && !offline,
+            generated: 0,
+            last_at: 0,
+            next_at: 0,
+        }
+    }
+
+    /// Draws the next query: appends its samples to `indices` and returns when
+    /// it is due. `None` at the end of the trace.
+    #[inline]
+    pub fn next_query(&mut self, indices: &mut Vec<SampleIndex>) -> Option<Nanos> {
+        if self.last_at >= self.duration && self.generated >= self.min_queries {
+            return None;
+        }
+        self.beyond(indices)
+    }
+
+    /// Draws a query even past the end of the trace. `None` where nothing is
+    /// left to draw from: every sample was issued, or the recorded times are over.
+    #[inline]
+    pub fn beyond(&mut self, indices: &mut Vec<SampleIndex>) -> Option<Nanos> {
+        let at = self.gaps.due(self.generated, self.next_at)?;
+        self.choose(indices)?;
+        self.generated += 1;
+        self.last_at = at;
+        self.next_at = self.gaps.after(at, self.generated);
+        if self.whole_permutations
+            && self.generated >= self.min_queries
+            && self.last_at < self.duration
+        {
+            self.min_queries += self.set.samples.len() as u64;
+        }
+        Some(at)
+    }
+
+    /// What has been drawn so far.
+    #[must_use]
+    pub fn generated(&self) -> Generated {
+        Generated {
+            queries: self.generated,
+            samples_per_query: self.samples_per_query as u64,
+            duration: self.next_at,
+        }
+    }
+
+    /// Samples in each query.
+    #[must_use]
+    pub fn samples_per_query(&self) -> usize {
+        self.samples_per_query
+    }
+
+    /// The least number of queries and the expected number, for reserving memory.
+    #[must_use]
+    pub fn expected_queries(&self, target_qps: f64) -> u64 {
+        let by_duration = target_qps * (self.duration as f64 / SECOND as f64);
+        self.min_queries.max((by_duration + 6.0 * by_duration.sqrt()) as u64 + 1)
+    }
+
+    #[inline]
+    fn choose(&mut self, indices: &mut Vec<SampleIndex>) -> Option<()> {
+        let set = &self.set.samples;
+        let start = match &mut self.chooser {
+            Chooser::Random { end } => self.sample_rng.bounded(*end) as usize,
+            Chooser::EqualIssue(order) => order.next(),
+            Chooser::Permutation { positions, next } => {
+                *next += 1;
+                *positions.get(*next - 1)? as usize
+            }
+            Chooser::Same { at, repeated: true } => {
+                indices.extend(std::iter::repeat_n(set[*at], self.samples_per_query));
+                return Some(());
+            }
+            Chooser::Same { at, repeated: false } => *at,
+            Chooser::Whole { shuffled } => {
+                let mut left = self.samples_per_query;
+                while left > 0 {
+                    let take = left.min(set.len());
+                    let from = indices.len();
+                    indices.extend_from_slice(&set[..take]);
+                    if *shuffled {
+                        self.sample_rng.shuffle(&mut indices[from..]);
+                    }
+                    left -= take;
+                }
+                return Some(());
+            }
+        };
+        if self.samples_per_query == 1 {
+            indices.push(set[start]);
+        } else {
+            indices.extend_from_slice(&set[start..start + self.samples_per_query]);
+        }
+        Some(())
+    }
+}
+
+/// Permutation after permutation of the positions `0..n`: a list of whole
+/// permutations, each a shuffle of the one before, gone through cyclically.
+///
+/// The list is as long as the trace. It is drawn twice instead of kept: once to
+/// advance the generator that the other choices draw from, once query by query.
+#[derive(Debug, Clone)]
+struct EqualIssue {
+    at_start: Mt19937,
+    rng: Mt19937,
+    positions: Vec<u32>,
+    next: usize,
+    permutation: u64,
+    permutations: u64,
+}
+
+impl EqualIssue {
+    fn draw(rng: &mut Mt19937, n: usize, min_queries: u64) -> Self {
+        let at_start = rng.clone();
+        let permutations = min_queries.div_ceil((n as u64).max(1));
+        let mut positions: Vec<u32> = (0..n as u32).collect();
+        for _ in 0..permutations {
+            rng.shuffle(&mut positions);
+        }
+        Self {
+            rng: at_start.clone(),
+            at_start,
+            next: n,
+            positions,
+            permutation: 0,
+            // The reference divides by zero when the list is empty.
+            permutations: permutations.max(1),
+        }
+    }
+
+    fn next(&mut self) -> usize {
+        if self.next == self.positions.len() {
+            if self.permutation.is_multiple_of(self.permutations) {
+                self.rng = self.at_start.clone();
+                for (at, position) in self.positions.iter_mut().enumerate() {
+                    *position = at as u32;
+                }
+            }
+            self.rng.shuffle(&mut self.positions);
+            self.permutation += 1;
+            self.next = 0;
+        }
+        self.next += 1;
+        self.positions[self.next - 1] as usize
+    }
+}
+
+/// The gaps between queries.
+#[derive(Debug, Clone)]
+enum Gaps {
+    /// Closed loops and the one query of Offline: an estimate that is logged.
+    Period(Nanos),
+    Exponential { rng: Mt19937, rate: f64 },
+    Constant { rate: f64 },
+    Gamma { rng: Mt19937, rate: f64, shape: f64 },
+    Burst { rng: Mt19937, rate: f64, size: u64 },
+    Recorded(std::sync::Arc<[Nanos]>),
+}
+
+impl Gaps {
+    fn new(plan: &Plan) -> Self {
+        let rate = plan.target_qps;
+        let period = Self::Period((SECOND as f64 * (1.0 / rate)) as Nanos);
+        let rng = || Mt19937::new(plan.seeds.schedule);
+        match &plan.load {
+            Load::SingleStream { .. } | Load::MultiStream { .. } | Load::Offline => period,
+            Load::Server(server) => match &server.arrivals {
+                Arrivals::Poisson => Self::Exponential { rng: rng(), rate },
+                Arrivals::Constant => Self::Constant { rate },
+                Arrivals::Gamma(shape) => Self::Gamma { rng: rng(), rate, shape: *shape },
+                Arrivals::Burst(size) => {
+                    let size = u64::from(*size).max(1);
+                    Self::Burst { rng: rng(), rate: rate / size as f64, size }
+                }
+                Arrivals::Concurrency(_) => period,
+                Arrivals::Replay(times) => Self::Recorded(times.clone()),
+            },
+        }
+    }
+
+    /// When query `sequence` is due, if there is one.
+    #[inline]
+    fn due(&self, sequence: u64, next_at: Nanos) -> Option<Nanos> {
+        match self {
+            Self::Recorded(times) => times.get(sequence as usize).copied(),
+            _ => Some(next_at),
+        }
+    }
+
+    /// When the query after one at `at` is due; `sequence` is its number.
+    #[inline]
+    fn after(&mut self, at: Nanos, sequence: u64) -> Nanos {
+        // Truncation of seconds to whole nanoseconds, as the reference does.
+        let nanos = |seconds: f64| (seconds * SECOND as f64) as Nanos;
+        match self {
+            Self::Period(period) => at + *period,
+            Self::Exponential { rng, rate } => at + nanos(rng.exponential(*rate)),
+            Self::Constant { rate } => nanos(sequence as f64 / *rate),
+            Self::Gamma { rng, rate, shape } => at + nanos(rng.gamma_of_mean_one(*shape) / *rate),
+            Self::Burst { rng, rate, size } => {
+                if sequence.is_multiple_of(*size) { at + nanos(rng.exponential(*rate)) } else { at }
+            }
+            Self::Recorded(times) => times.get(sequence as usize).copied().unwrap_or(at),
+        }
+    }
+}
+
+/// Which responses of a run go to the accuracy log.
+///
+/// Each sample has a value drawn when it is generated, from one generator with
+/// the default seed for the whole test; the seed of the audit only shifts all
+/// values by one offset.
+#[derive(Debug, Clone)]
+pub enum LogSelection {
+    /// All of them: accuracy runs.
+    All,
+    /// None: performance runs without an audit.
+    None,
+    /// Those whose shifted value is at most `probability`.
+    Sampled {
+        /// Draws the values in order.
+        values: Mt19937,
+        /// Shift, in [0, 1).
+        offset: f64,
+        /// Threshold, in [0, 1].
+        probability: f64,
+    },
+}
+
+impl LogSelection {
+    /// The selection of a run before which the test generated
+    /// `samples_generated` samples.
+    #[must_use]
+    pub fn new(plan: &Plan, accuracy: bool, samples_generated: u64) -> Self {
+        if accuracy {
+            return Self::All;
+        }
+        let probability = logged_share(plan);
+        if probability <= 0.0 {
+            return Self::None;
+        }
+        let mut values = Mt19937::new(Mt19937::DEFAULT_SEED);
+        values.discard(2 * samples_generated);
+        let offset = Mt19937::new(plan.seeds.accuracy_log).canonical();
+        Self::Sampled { values, offset, probability }
+    }
+
+    /// Whether the next sample's response is logged.
+    pub fn next_sample(&mut self) -> bool {
+        match self {
+            Self::All => true,
+            Self::None => false,
+            Self::Sampled { values, offset, probability } => {
+                let shifted = values.canonical() + *offset;
+                (if shifted >= 1.0 { shifted - 1.0 } else { shifted }) <= *probability
+            }
+        }
+    }
+}
+
+/// The share of responses that a performance run logs.
+fn logged_share(plan: &Plan) -> f64 {
+    let AccuracyLog { probability, sampling_target } = plan.accuracy_log;
+    if sampling_target == 0 {
+        return probability;
+    }
+    let min_duration_ms = (plan.min_duration / crate::clock::MILLISECOND) as f64;
+    let by_rate = (plan.target_qps * min_duration_ms / 1_000.0) as u64;
+    let expected = if plan.scenario() == Scenario::Offline {
+        by_rate.max(plan.min_sample_count)
+    } else {
+        (by_rate * plan.samples_per_query).max(plan.min_query_count * plan.samples_per_query)
+    };
+    sampling_target as f64 / expected.max(1) as f64
+}
