@@ -3,6 +3,24 @@
 use crate::clock::Nanos;
 use crate::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TraceRules};
 
+mod load;
+mod problem;
+mod resolve;
+#[cfg(test)]
+mod tests;
+
+pub use problem::{InReference, SettingsErrors, SettingsProblem};
+pub use resolve::{MAX_TRACE_SAMPLES, apply_test05};
+
+/// What the sample library reports of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Library {
+    /// Samples in the data set.
+    pub total: u64,
+    /// Samples that fit in memory at once.
+    pub performance: u64,
+}
+
 /// The effective settings of one tenant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
@@ -166,6 +184,18 @@ pub struct Criterion {
     pub tolerance: f64,
 }
 
+impl Load {
+    /// The target percentile of latency; 0.99 for Offline, as the logs show it.
+    #[must_use]
+    pub fn percentile(&self) -> f64 {
+        match self {
+            Self::SingleStream { percentile } | Self::MultiStream { percentile } => *percentile,
+            Self::Server(server) => server.percentile,
+            Self::Offline => 0.99,
+        }
+    }
+}
+
 impl Plan {
     /// The scenario.
     #[must_use]
@@ -181,11 +211,7 @@ impl Plan {
     /// The target percentile of latency; 0.99 for Offline, as the logs show it.
     #[must_use]
     pub fn percentile(&self) -> f64 {
-        match &self.load {
-            Load::SingleStream { percentile } | Load::MultiStream { percentile } => *percentile,
-            Load::Server(server) => server.percentile,
-            Load::Offline => 0.99,
-        }
+        self.load.percentile()
     }
 
     /// The Server latency bound; 0 for the other scenarios, as the logs show it.

@@ -51,6 +51,18 @@ pub struct Misuse {
 }
 
 impl Misuse {
+    /// Adds other counts to these.
+    pub fn add(&mut self, other: Self) {
+        self.duplicate += other.duplicate;
+        self.stale += other.stale;
+        self.unknown += other.unknown;
+        self.first_token_missing += other.first_token_missing;
+        self.first_token_late += other.first_token_late;
+        self.tokens_zero += other.tokens_zero;
+        self.tokens_one += other.tokens_one;
+        self.tokens_negative += other.tokens_negative;
+    }
+
     /// All of them.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -110,6 +122,23 @@ impl Responses {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         (start, self.bytes.len())
+    }
+
+    /// Several lists as one, in their order.
+    #[must_use]
+    pub fn joined(mut lists: Vec<Self>) -> Self {
+        if lists.iter().filter(|list| !list.is_empty()).count() <= 1 {
+            let at = lists.iter().position(|list| !list.is_empty());
+            return at.map(|at| lists.swap_remove(at)).unwrap_or_default();
+        }
+        let mut all = Self::default();
+        for list in &lists {
+            all.bytes.reserve(list.bytes.len());
+            for response in list.iter() {
+                all.push(&response);
+            }
+        }
+        all
     }
 
     /// How many.
@@ -184,6 +213,28 @@ impl Record {
     #[must_use]
     pub fn scheduled(&self, q: usize) -> Nanos {
         if self.scheduled_at.is_empty() { self.issued_at[q] } else { self.scheduled_at[q] }
+    }
+
+    /// Counts what is wrong with the token columns. The order of a run that
+    /// measures tokens is: first token, then completion with a count above 1.
+    pub fn count_token_misuse(&mut self) {
+        let mut failed: Vec<u64> = self.failed.iter().map(|(sequence, _)| *sequence).collect();
+        failed.sort_unstable();
+        for (sample, (&tokens, &first)) in
+            self.tokens.iter().zip(&self.first_token_at).enumerate()
+        {
+            let answered = self.completed_at[sample] != 0;
+            if !answered || failed.binary_search(&(sample as u64)).is_ok() {
+                continue;
+            }
+            self.misuse.first_token_missing += u64::from(first == 0);
+            match tokens {
+                0 => self.misuse.tokens_zero += 1,
+                1 => self.misuse.tokens_one += 1,
+                ..0 => self.misuse.tokens_negative += 1,
+                _ => {}
+            }
+        }
     }
 
     /// Samples issued and never completed.

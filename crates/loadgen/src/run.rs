@@ -1,11 +1,19 @@
 //! A whole test: the runs of its mode in order, and all that the logs tell of it.
 
+use std::fmt;
+use std::sync::Arc;
+
 use crate::clock::{Nanos, WallTime};
-use crate::plan::Plan;
-use crate::qsl::SampleIndex;
+use crate::drive::{Driver, Job, JobTenant, Played};
+use crate::metrics::Metrics;
+use crate::peak::{Next, PeakSearch, Purpose};
+use crate::plan::{Load, Plan};
+use crate::qsl::{SampleIndex, SampleLibrary};
 use crate::record::Record;
 use crate::session::Ended;
-use crate::settings::Settings;
+use crate::settings::{Settings, TestMode};
+use crate::trace::{LoadedSet, LogSelection, loadable_sets};
+use crate::verdict;
 
 /// How grave a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +55,8 @@ pub struct RunLog {
     pub accuracy: bool,
     /// The plan it ran under (a search for the peak changes its rate).
     pub plan: Plan,
-    /// Samples loaded, in load order.
+    /// Samples loaded for this run, in load order. Empty where they were loaded
+    /// before (an [`Event::Loaded`] tells of it).
     pub loaded: Vec<SampleIndex>,
     /// Queries generated.
     pub generated_queries: u64,
@@ -59,7 +68,7 @@ pub struct RunLog {
     pub ended: Ended,
     /// What happened; times are ns since `started_at`.
     pub record: Record,
-    /// When the samples were loaded, the queries generated, and the samples unloaded.
+    /// When the samples were loaded.
     pub load: Span,
     /// When the queries were generated.
     pub generate: Span,
@@ -79,6 +88,13 @@ pub struct RunLog {
 pub enum Event {
     /// A message.
     Message(Message),
+    /// Samples were loaded for several runs.
+    Loaded {
+        /// When.
+        span: Span,
+        /// Which, in load order.
+        samples: Vec<SampleIndex>,
+    },
     /// A run.
     Run(Box<RunLog>),
     /// The result of a performance run: the run `runs_back` runs before this event
@@ -114,4 +130,402 @@ pub struct TestLog {
     pub events: Vec<Event>,
     /// Ended by an abort or a deadline: the logs are readable but not a result.
     pub complete: bool,
+}
+
+impl TestLog {
+    /// The runs, in order.
+    pub fn runs(&self) -> impl Iterator<Item = &RunLog> {
+        self.events.iter().filter_map(|event| match event {
+            Event::Run(run) => Some(&**run),
+            _ => None,
+        })
+    }
+
+    /// The run that an [`Event::Result`] at position `at` of the events speaks of.
+    #[must_use]
+    pub fn run_of_result(&self, at: usize) -> Option<&RunLog> {
+        let Event::Result { runs_back, .. } = self.events.get(at)? else { return None };
+        let runs = self.events[..at].iter().rev().filter_map(|event| match event {
+            Event::Run(run) => Some(&**run),
+            _ => None,
+        });
+        runs.into_iter().nth(*runs_back)
+    }
+
+    /// The run whose result is the result of the test, if it has one.
+    #[must_use]
+    pub fn result(&self) -> Option<&RunLog> {
+        let at = self.events.iter().rposition(|e| matches!(e, Event::Result { .. }))?;
+        self.run_of_result(at)
+    }
+}
+
+/// One tenant of a test.
+pub struct Tenant<'a> {
+    /// Its settings, for the logs.
+    pub settings: Settings,
+    /// What they mean.
+    pub plan: Plan,
+    /// Its data set.
+    pub library: &'a dyn SampleLibrary,
+    /// What is to be told of its settings, such as an audit's overrides. Their
+    /// times are set to the start of the test.
+    pub messages: Vec<Message>,
+}
+
+impl fmt::Debug for Tenant<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tenant").field("library", &self.library.name()).finish_non_exhaustive()
+    }
+}
+
+/// Most tenants of a test.
+pub const MOST_TENANTS: usize = 256;
+
+/// Runs a whole test and returns each tenant's log.
+///
+/// All tenants have the mode of the first one. `watch` is told what begins, for
+/// progress displays.
+///
+/// # Panics
+/// If there are no tenants or more than [`MOST_TENANTS`].
+pub fn run(
+    driver: &mut dyn Driver,
+    tenants: &[Tenant<'_>],
+    watch: &mut dyn FnMut(Beginning<'_>),
+) -> Vec<TestLog> {
+    assert!((1..=MOST_TENANTS).contains(&tenants.len()), "a test has 1 to 256 tenants");
+    let mut test = Test::new(driver, tenants, watch);
+    match tenants[0].plan.mode {
+        TestMode::AccuracyOnly => test.accuracy(),
+        TestMode::PerformanceOnly => test.performance(),
+        TestMode::SubmissionRun => {
+            test.accuracy();
+            if !test.is_over() {
+                test.performance();
+            }
+        }
+        TestMode::FindPeakPerformance => test.find_peak(),
+    }
+    let complete = !test.is_over();
+    for log in &mut test.logs {
+        log.complete = complete;
+    }
+    test.logs
+}
+
+/// What begins, for progress displays.
+#[derive(Debug, Clone, Copy)]
+pub struct Beginning<'a> {
+    /// "accuracy", "performance" or why a search runs once more.
+    pub purpose: &'a str,
+    /// The plan of the first tenant.
+    pub plan: &'a Plan,
+    /// Number of the run, from 1.
+    pub run: u32,
+}
+
+struct Test<'a, 'd> {
+    driver: &'d mut dyn Driver,
+    tenants: &'a [Tenant<'a>],
+    watch: &'d mut dyn FnMut(Beginning<'_>),
+    logs: Vec<TestLog>,
+    origin: Nanos,
+    runs: u32,
+    /// Per tenant: samples and queries generated so far in this test.
+    generated: Vec<(u64, u64)>,
+}
+
+/// How a run finds its samples in memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loading {
+    /// Loads them before and unloads them after.
+    Own,
+    /// They are there.
+    Done,
+}
+
+impl<'a, 'd> Test<'a, 'd> {
+    fn new(
+        driver: &'d mut dyn Driver,
+        tenants: &'a [Tenant<'a>],
+        watch: &'d mut dyn FnMut(Beginning<'_>),
+    ) -> Self {
+        let (origin, origin_wall) = (driver.now(), driver.wall_now());
+        let sut_name = driver.system_name();
+        let sut_name_duration = driver.now() - origin;
+        let log = |tenant: &Tenant<'_>| TestLog {
+            sut_name: sut_name.clone(),
+            sut_name_duration,
+            qsl_name: tenant.library.name().to_string(),
+            qsl_total: tenant.library.total_sample_count() as u64,
+            qsl_performance: tenant.library.performance_sample_count() as u64,
+            origin_wall,
+            requested: tenant.settings.clone(),
+            plan: tenant.plan.clone(),
+            events: tenant.messages.iter().cloned().map(Event::Message).collect(),
+            complete: false,
+        };
+        Self {
+            logs: tenants.iter().map(log).collect(),
+            generated: vec![(0, 0); tenants.len()],
+            driver,
+            tenants,
+            watch,
+            origin,
+            runs: 0,
+        }
+    }
+
+    /// Whether the test ends here, because of an abort or a silent system.
+    fn is_over(&self) -> bool {
+        let silent = |log: &TestLog| {
+            log.runs().last().is_some_and(|run| {
+                matches!(run.ended, Ended::Deadline { .. } | Ended::Aborted)
+            })
+        };
+        self.driver.aborted() || self.logs.iter().any(silent)
+    }
+
+    fn now(&self) -> Nanos {
+        self.driver.now() - self.origin
+    }
+
+    fn say(&mut self, key: &'static str, severity: Severity, text: &str) {
+        let at = self.now();
+        for log in &mut self.logs {
+            let text = text.to_string();
+            log.events.push(Event::Message(Message { at, key, severity, text }));
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        self.say("generic_message", Severity::Info, text);
+    }
+
+    /// The sets of each tenant, as many rounds as the tenant with most sets needs.
+    fn sets(&self, accuracy: bool) -> Vec<Vec<LoadedSet>> {
+        let of = |tenant: &Tenant<'_>| {
+            loadable_sets(&tenant.plan, accuracy, tenant.library.total_sample_count())
+        };
+        let mut sets: Vec<_> = self.tenants.iter().map(|t| of(t).into_iter()).collect();
+        let rounds = sets.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
+        let nothing = || LoadedSet { samples: Vec::new(), end: 0 };
+        (0..rounds)
+            .map(|_| sets.iter_mut().map(|s| s.next().unwrap_or_else(nothing)).collect())
+            .collect()
+    }
+
+    fn plans(&self) -> Vec<Arc<Plan>> {
+        self.tenants.iter().map(|t| Arc::new(t.plan.clone())).collect()
+    }
+
+    fn accuracy(&mut self) {
+        self.note("Starting accuracy mode");
+        for sets in self.sets(true) {
+            self.one_run("accuracy", &self.plans(), &sets, true, Loading::Own);
+            if self.is_over() {
+                return;
+            }
+        }
+    }
+
+    fn performance(&mut self) {
+        self.note("Starting performance mode");
+        let sets = self.sets(false).swap_remove(0);
+        self.one_run("performance", &self.plans(), &sets, false, Loading::Own);
+        self.result(0);
+    }
+
+    fn result(&mut self, runs_back: usize) {
+        let at = self.now();
+        for log in &mut self.logs {
+            log.events.push(Event::Result { runs_back, at });
+        }
+    }
+
+    fn load(&mut self, sets: &[LoadedSet]) -> Span {
+        let begin = self.now();
+        for (tenant, set) in self.tenants.iter().zip(sets) {
+            if !set.samples.is_empty() {
+                tenant.library.load(&set.samples);
+            }
+        }
+        Span { begin, end: self.now() }
+    }
+
+    fn unload(&mut self, sets: &[LoadedSet]) -> Span {
+        let begin = self.now();
+        for (tenant, set) in self.tenants.iter().zip(sets) {
+            if !set.samples.is_empty() {
+                tenant.library.unload(&set.samples);
+            }
+        }
+        Span { begin, end: self.now() }
+    }
+
+    /// Plays one run and appends it to the logs.
+    fn one_run(
+        &mut self,
+        purpose: &str,
+        plans: &[Arc<Plan>],
+        sets: &[LoadedSet],
+        accuracy: bool,
+        loading: Loading,
+    ) {
+        self.runs += 1;
+        (self.watch)(Beginning { purpose, plan: &plans[0], run: self.runs });
+        let own = loading == Loading::Own;
+        let load = if own { self.load(sets) } else { Span::default() };
+        let tenants = plans.iter().zip(sets).zip(&self.generated);
+        let tenants = tenants.map(|((plan, set), (samples, _))| JobTenant {
+            plan: plan.clone(),
+            set,
+            logged: LogSelection::new(plan, accuracy, *samples),
+        });
+        // Epochs wrap after 65,535 runs of a test; 0 is never used, so that no
+        // id of a first run looks like an id of none.
+        let epoch = u16::try_from(self.runs % 65_535 + 1).expect("at most 65,535");
+        let job = Job { tenants: tenants.collect(), accuracy, epoch };
+        let played = self.driver.play(&job);
+        let unload = if own { self.unload(sets) } else { Span::default() };
+        self.append(played, plans, sets, accuracy, own.then_some((load, unload)));
+    }
+
+    fn append(
+        &mut self,
+        played: Played,
+        plans: &[Arc<Plan>],
+        sets: &[LoadedSet],
+        accuracy: bool,
+        loaded: Option<(Span, Span)>,
+    ) {
+        let origin = self.origin;
+        let since = |at: Nanos| at.saturating_sub(origin);
+        for (tenant, mut part) in played.tenants.into_iter().enumerate() {
+            let (samples, queries) = &mut self.generated[tenant];
+            part.record.first_sample = *samples;
+            part.record.first_query = *queries;
+            let generated = part.generated;
+            *samples += generated.queries * generated.samples_per_query;
+            *queries += generated.queries;
+            let (load, unload) = loaded.unwrap_or_default();
+            self.logs[tenant].events.push(Event::Run(Box::new(RunLog {
+                accuracy,
+                plan: (*plans[tenant]).clone(),
+                loaded: if loaded.is_some() { sets[tenant].samples.clone() } else { Vec::new() },
+                generated_queries: generated.queries,
+                generated_samples_per_query: generated.samples_per_query,
+                generated_duration: generated.duration,
+                ended: part.ended,
+                record: part.record,
+                load,
+                generate: Span {
+                    begin: since(played.generated.0),
+                    end: since(played.generated.1),
+                },
+                started_at: since(played.started_at),
+                started_wall: played.started_wall,
+                finished_at: since(played.finished_at),
+                unload,
+            })));
+        }
+    }
+
+    /// Whether every tenant's last run met its latency bound. Durations, counts
+    /// and early stopping are not asked for.
+    fn last_run_meets_bounds(&self) -> bool {
+        self.logs.iter().all(|log| {
+            log.runs().last().is_some_and(|run| {
+                let metrics = Metrics::of(&run.record, &run.plan);
+                let judgement = verdict::judge(&metrics, &run.plan, run.ended);
+                judgement.performance_met.unwrap_or(true)
+            })
+        })
+    }
+
+    /// Searches for the highest rate of the first tenant; the others keep theirs.
+    fn find_peak(&mut self) {
+        self.note("Starting FindPeakPerformance mode");
+        let plan = &self.tenants[0].plan;
+        let Load::Server(server) = &plan.load else {
+            self.say(
+                "error_invalid_config",
+                Severity::Error,
+                "Finding peak performance is only supported in Server scenarios.",
+            );
+            return;
+        };
+        let mut search = PeakSearch::new(plan.target_qps, server.peak);
+        let sets = self.sets(false).swap_remove(0);
+        let (mut runs_since_best, mut bisecting) = (0, false);
+        let mut found = None;
+        loop {
+            let (qps, purpose) = match search.next() {
+                Next::Run { qps, purpose } => (qps, purpose),
+                Next::Found { qps } => {
+                    found = Some(qps);
+                    break;
+                }
+                Next::Failed { .. } => break,
+            };
+            if let Purpose::Bisect { lower, upper } = purpose
+                && !bisecting
+            {
+                bisecting = true;
+                self.note(&format!(
+                    "FindPeakPerformance: Found boundaries: [{lower:.6}, {upper:.6})"
+                ));
+                let span = self.load(&sets);
+                for (log, set) in self.logs.iter_mut().zip(&sets) {
+                    log.events.push(Event::Loaded { span, samples: set.samples.clone() });
+                }
+            }
+            let text = describe(purpose, qps);
+            self.note(&text);
+            let mut plans = self.plans();
+            Arc::make_mut(&mut plans[0]).target_qps = qps;
+            let loading = if bisecting { Loading::Done } else { Loading::Own };
+            self.one_run(&text, &plans, &sets, false, loading);
+            if self.is_over() {
+                break;
+            }
+            let passed = self.last_run_meets_bounds();
+            runs_since_best = if passed { 0 } else { runs_since_best + 1 };
+            search.passed(passed);
+        }
+        match found {
+            Some(qps) => {
+                self.note(&format!("FindPeakPerformance: Found peak performance field: {qps:.6}"));
+            }
+            None => self.say(
+                "error_runtime",
+                Severity::Error,
+                "FindPeakPerformance: Initial lower bound does not satisfy performance \
+                 constraints, msg: Reduce target QPS to improve latency.",
+            ),
+        }
+        self.result(if found.is_some() { runs_since_best } else { 0 });
+        if bisecting {
+            self.unload(&sets);
+        }
+    }
+}
+
+fn describe(purpose: Purpose, qps: f64) -> String {
+    match purpose {
+        Purpose::Base => {
+            format!("FindPeakPerformance: Check validity of the base settings field: {qps:.6}")
+        }
+        Purpose::Bracket { lower, upper } => {
+            format!("FindBoundaries: Checking fields [{lower:.6}, {upper:.6})")
+        }
+        Purpose::Bisect { lower, upper } => format!(
+            "FindPeakPerformanceBinarySearch: Testing the mid value of bounds \
+             [{lower:.6}, {upper:.6}): {qps:.6}"
+        ),
+        Purpose::Confirm { run, of } => {
+            format!("FindPeakPerformance: Confirming {qps:.6}, run {run} of {of}")
+        }
+    }
 }

@@ -362,6 +362,25 @@ impl From<TestSettings> for Settings {
     }
 }
 
+/// A field that got another value, as `audit.config:3: mode PerformanceOnly -> AccuracyOnly`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The field.
+    pub key: &'static str,
+    /// Its value before.
+    pub from: String,
+    /// Its value now.
+    pub to: String,
+    /// Who changed it.
+    pub origin: Origin,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} {} -> {}", self.origin, self.key, self.from, self.to)
+    }
+}
+
 /// A setting that could not be set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -416,6 +435,33 @@ impl Settings {
         })?;
         self.origins[at] = origin;
         Ok(())
+    }
+
+    /// Notes where a field came from that was written through
+    /// [`Settings::values`], by code that has its value as a number already.
+    ///
+    /// # Panics
+    /// If there is no such field.
+    pub fn record(&mut self, key: &str, origin: Origin) {
+        let at = FIELDS.iter().position(|f| f.name == key).expect("the key is a field of FIELDS");
+        self.origins[at] = origin;
+    }
+
+    /// The fields whose value differs from an earlier state of these settings,
+    /// in the order of [`FIELDS`].
+    #[must_use]
+    pub fn changes_since(&self, earlier: &Self) -> Vec<Change> {
+        earlier
+            .rows()
+            .zip(self.rows())
+            .filter(|((_, from, _), (_, to, _))| from != to)
+            .map(|((field, from, _), (_, to, origin))| Change {
+                key: field.name,
+                from,
+                to,
+                origin: origin.clone(),
+            })
+            .collect()
     }
 
     /// Each field with its value as text and its origin.

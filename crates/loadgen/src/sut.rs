@@ -89,7 +89,7 @@ impl Response<'static> {
 /// `issue` runs on the issuing thread; a system that computes elsewhere clones
 /// the [`Responder`] and returns at once. Completions may come from any thread,
 /// in any order and any batch.
-pub trait SystemUnderTest: Sync {
+pub trait SystemUnderTest: Send + Sync {
     /// Name for the logs.
     fn name(&self) -> &str;
     /// Takes the samples of one query (or of several, when queries coalesce).

@@ -123,7 +123,7 @@ impl Trace {
         // permutations are used, because the reference does.
         let mut sample_rng = Mt19937::new(plan.seeds.sample_index);
         let stride = if scenario == Scenario::MultiStream { samples_per_query as usize } else { 1 };
-        let mut permutation = |rng: &mut Mt19937| {
+        let permutation = |rng: &mut Mt19937| {
             let end = u32::try_from(set.end).expect("the plan bounds the library");
             let mut positions: Vec<u32> = (0..end).step_by(stride).collect();
             rng.shuffle(&mut positions);

@@ -1,0 +1,191 @@
+//! The two drivers that play a session: in real time and in virtual time.
+
+pub mod real;
+pub mod sim;
+
+use std::sync::Arc;
+
+use crate::clock::{Nanos, WallTime};
+use crate::early_stopping::{self, Look, Params};
+use crate::plan::{Plan, Tokens};
+use crate::record::Record;
+use crate::session::{Ended, Session};
+use crate::trace::{Generated, LoadedSet, LogSelection};
+
+/// One run to be played: per tenant a plan, the set that is loaded, and the
+/// responses that are logged.
+#[derive(Debug)]
+pub struct Job<'a> {
+    /// The tenants.
+    pub tenants: Vec<JobTenant<'a>>,
+    /// Whether every sample is issued and every response logged.
+    pub accuracy: bool,
+    /// Tells this run's response ids from those of earlier runs.
+    pub epoch: u16,
+}
+
+/// One tenant's part of a [`Job`].
+#[derive(Debug)]
+pub struct JobTenant<'a> {
+    /// Its plan.
+    pub plan: Arc<Plan>,
+    /// What is loaded.
+    pub set: &'a LoadedSet,
+    /// What is logged.
+    pub logged: LogSelection,
+}
+
+impl Job<'_> {
+    fn session(&self) -> Session {
+        let tenants: Vec<_> = self.tenants.iter().map(|t| (t.plan.clone(), t.set)).collect();
+        Session::new(&tenants, self.accuracy)
+    }
+}
+
+/// What a driver returns of a run.
+#[derive(Debug)]
+pub struct Played {
+    /// Per tenant.
+    pub tenants: Vec<PlayedTenant>,
+    /// When the traces were generated: begin and end by the clock of the test.
+    pub generated: (Nanos, Nanos),
+    /// Start of the run by the clock of the test.
+    pub started_at: Nanos,
+    /// Wall-clock time of the start.
+    pub started_wall: WallTime,
+    /// End of the run by the clock of the test.
+    pub finished_at: Nanos,
+}
+
+/// What a driver returns of one tenant.
+#[derive(Debug)]
+pub struct PlayedTenant {
+    /// Why issuing stopped.
+    pub ended: Ended,
+    /// What the trace came to.
+    pub generated: Generated,
+    /// What happened.
+    pub record: Record,
+}
+
+/// Plays runs. Implemented for real time by [`real::RealTime`] and for virtual
+/// time by [`sim::VirtualTime`].
+pub trait Driver {
+    /// Name of the system under test.
+    fn system_name(&self) -> String;
+    /// The clock of the test, in ns; the drivers' own notion of now.
+    fn now(&self) -> Nanos;
+    /// The wall-clock time now.
+    fn wall_now(&self) -> WallTime;
+    /// Plays one run to its end.
+    fn play(&mut self, job: &Job<'_>) -> Played;
+    /// Whether somebody asked for an end of the test.
+    fn aborted(&self) -> bool;
+}
+
+/// Which responses of a run are kept for the accuracy log.
+#[derive(Debug)]
+enum Kept {
+    None,
+    All,
+    /// A bit a sample of the generated trace.
+    Some(Vec<u64>),
+}
+
+impl Kept {
+    fn new(logged: &LogSelection, samples: usize) -> Self {
+        match logged {
+            LogSelection::None => Self::None,
+            LogSelection::All => Self::All,
+            LogSelection::Sampled { .. } => {
+                let mut logged = logged.clone();
+                let mut words = vec![0; samples.div_ceil(64)];
+                for sample in 0..samples {
+                    words[sample / 64] |= u64::from(logged.next_sample()) << (sample % 64);
+                }
+                Self::Some(words)
+            }
+        }
+    }
+
+    #[inline]
+    fn keeps(&self, sequence: u64) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Some(words) => {
+                let sample = sequence as usize;
+                words.get(sample / 64).is_some_and(|word| word >> (sample % 64) & 1 == 1)
+            }
+        }
+    }
+}
+
+/// Judges the early-stopping criterion of a Server run that is still on.
+///
+/// A sample counts once its fate is known: when it is complete, or when it has
+/// been outstanding for longer than its bound. The rest count neither way.
+fn look(record: &Record, plan: &Plan, now: Nanos) -> Look {
+    let params = criterion(plan);
+    let failed: std::collections::HashSet<u64> = record.failed.iter().map(|f| f.0).collect();
+    let bounds = match plan.tokens {
+        Some(Tokens::Measured { ttft, tpot }) => [Bound::FirstToken(ttft), Bound::Tpot(tpot)],
+        _ => [Bound::Latency(plan.target_latency()); 2],
+    };
+    let judge = |bound: Bound| {
+        let (mut decided, mut over) = (0, 0);
+        for sample in 0..record.completed_at.len() {
+            let is_over = match bound.exceeded(record, sample, now) {
+                _ if failed.contains(&(sample as u64)) => Some(true),
+                known => known,
+            };
+            decided += u64::from(is_over.is_some());
+            over += u64::from(is_over == Some(true));
+        }
+        early_stopping::look(decided, over, &params)
+    };
+    match (judge(bounds[0]), judge(bounds[1])) {
+        (Look::Further(a), Look::Further(b)) => Look::Further(a.max(b)),
+        (Look::Met, other) | (other, Look::Met) => other,
+    }
+}
+
+/// The early-stopping criterion of a plan.
+pub(crate) fn criterion(plan: &Plan) -> Params {
+    Params {
+        percentile: plan.percentile(),
+        confidence: plan.early_stopping.confidence,
+        tolerance: plan.early_stopping.tolerance,
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Bound {
+    Latency(Nanos),
+    FirstToken(Nanos),
+    Tpot(Nanos),
+}
+
+impl Bound {
+    /// Whether a sample is over the bound; `None` while that is open.
+    fn exceeded(self, record: &Record, sample: usize, now: Nanos) -> Option<bool> {
+        let due = record.scheduled(sample);
+        let done = Some(record.completed_at[sample]).filter(|&at| at != 0);
+        let waits_too_long = |limit: Nanos| (now.saturating_sub(due) > limit).then_some(true);
+        match self {
+            Self::Latency(limit) => {
+                done.map_or_else(|| waits_too_long(limit), |at| Some(at.saturating_sub(due) > limit))
+            }
+            Self::FirstToken(limit) => match record.first_token_at[sample] {
+                0 if done.is_none() => waits_too_long(limit),
+                0 => Some(true),
+                first => Some(first.saturating_sub(due) > limit),
+            },
+            Self::Tpot(limit) => {
+                let (at, first) = (done?, record.first_token_at[sample]);
+                let after_first = u64::try_from(record.tokens[sample] - 1).unwrap_or(0);
+                Some(at.saturating_sub(first) > limit.saturating_mul(after_first))
+            }
+        }
+    }
+}

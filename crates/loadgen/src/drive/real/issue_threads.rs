@@ -1,0 +1,265 @@
+//! Registered issue threads: Server queries issued from several threads, each
+//! taking every n-th.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use super::{Columns, Issuer, RealTime, StartedRun, slabs};
+use crate::clock::Nanos;
+use crate::drive::{Job, Played};
+use crate::session::{Issued, Lane, Session, Step};
+
+/// Threads of the caller's that wait for queries to issue. They may be
+/// registered before or after a test starts, and serve one test after another.
+#[derive(Default)]
+pub struct IssueThreads {
+    state: Mutex<PoolState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct PoolState {
+    registered: usize,
+    work: Vec<Box<dyn FnOnce() + Send>>,
+    closed: bool,
+}
+
+impl std::fmt::Debug for IssueThreads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IssueThreads").field("registered", &self.registered()).finish()
+    }
+}
+
+impl IssueThreads {
+    /// A pool with no threads yet.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers the calling thread and issues from it until [`IssueThreads::close`].
+    pub fn serve(&self) {
+        let mut state = self.state();
+        state.registered += 1;
+        self.changed.notify_all();
+        while !state.closed {
+            match state.work.pop() {
+                Some(work) => {
+                    drop(state);
+                    work();
+                    state = self.state();
+                }
+                None => {
+                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+        state.registered -= 1;
+        self.changed.notify_all();
+    }
+
+    /// Threads registered now.
+    #[must_use]
+    pub fn registered(&self) -> usize {
+        self.state().registered
+    }
+
+    /// Waits until `n` threads are registered, for `timeout_ms` at most, and
+    /// returns how many are.
+    #[must_use]
+    pub fn wait_for(&self, n: usize, timeout_ms: u64) -> usize {
+        let timeout = std::time::Duration::from_millis(timeout_ms);
+        let waited = self.changed.wait_timeout_while(self.state(), timeout, |s| s.registered < n);
+        waited.map_or_else(|e| e.into_inner().0.registered, |(state, _)| state.registered)
+    }
+
+    /// Sends all threads home; [`IssueThreads::serve`] returns.
+    pub fn close(&self) {
+        self.state().closed = true;
+        self.changed.notify_all();
+    }
+
+    fn submit(&self, work: Box<dyn FnOnce() + Send>) {
+        self.state().work.push(work);
+        self.changed.notify_one();
+    }
+}
+
+/// Threads are waited for this long, as the reference does.
+const REGISTRATION_TIMEOUT_MS: u64 = 10_000;
+
+type LaneResult = (Vec<Issued>, Vec<Columns>);
+
+/// Plays a run of one tenant from `lanes` threads.
+pub(super) fn play(
+    driver: &mut RealTime,
+    job: &Job<'_>,
+    lanes: u64,
+    generate_begin: Nanos,
+) -> Played {
+    let pool = driver.issue_threads.clone();
+    let threads = match &pool {
+        Some(pool) => pool.wait_for(lanes as usize, REGISTRATION_TIMEOUT_MS).max(1) as u64,
+        None => lanes,
+    };
+    let of = threads.min(lanes);
+    let tenants: Vec<_> = job.tenants.iter().map(|t| (t.plan.clone(), t.set)).collect();
+    let sessions: Vec<Session> = (0..of)
+        .map(|index| Session::lane(&tenants, job.accuracy, Lane { index, of }))
+        .collect();
+    let samples = sessions.iter().map(|s| s.generated_samples(0)).sum();
+    let slabs = slabs(job, &[samples]);
+    let issuers: Vec<Issuer> = sessions.iter().map(Issuer::new).collect();
+    let generated = (generate_begin, driver.clock.now());
+
+    let mut run = StartedRun::start(driver, job, slabs);
+    let finished: Arc<Mutex<Vec<Option<LaneResult>>>> =
+        Arc::new(Mutex::new((0..of).map(|_| None).collect()));
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let mut own_threads = Vec::new();
+    for (lane, (mut session, mut issuer)) in sessions.into_iter().zip(issuers).enumerate() {
+        let mut lane_run = run.for_lane();
+        let (finished, sender) = (finished.clone(), sender.clone());
+        let work = move || {
+            lane_run.issue_lane(&mut session, &mut issuer);
+            drop(lane_run);
+            let mut results = finished.lock().unwrap_or_else(PoisonError::into_inner);
+            results[lane] = Some((session.into_issued(), issuer.tenants));
+            // The receiver is gone only if the test was torn down.
+            let _ = sender.send(());
+        };
+        match &pool {
+            Some(pool) => pool.submit(Box::new(work)),
+            None => own_threads.push(std::thread::spawn(work)),
+        }
+    }
+    drop(sender);
+    for () in receiver {}
+    for thread in own_threads {
+        // A panic of the system's in a lane is the caller's panic.
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    }
+    let results = std::mem::take(&mut *finished.lock().unwrap_or_else(PoisonError::into_inner));
+    let lanes: Vec<LaneResult> =
+        results.into_iter().map(|lane| lane.expect("every lane has reported")).collect();
+    let ((issued, columns), deadline) = merged(lanes);
+    let ended = run.drain(columns.samples as u64, deadline, &job.tenants[0].plan);
+    let issued = Issued { ended: ended.unwrap_or(issued.ended), ..issued };
+    run.finish(generated, vec![issued], vec![columns])
+}
+
+impl StartedRun {
+    /// The same run, for another issuing thread.
+    fn for_lane(&self) -> Self {
+        Self {
+            system: self.system.clone(),
+            responder: self.responder.clone(),
+            waiter: self.waiter.clone(),
+            monitor: self.monitor.clone(),
+            clock: self.clock,
+            epoch: self.epoch,
+            started_at: self.started_at,
+            started_wall: self.started_wall,
+        }
+    }
+
+    /// Issues one lane's queries; the calling thread of the test waits for the
+    /// completions.
+    fn issue_lane(&mut self, session: &mut Session, issuer: &mut Issuer) {
+        self.waiter.enter_thread();
+        let watches = session.watches_completions();
+        let mut now = self.clock.now();
+        while !session.all_issued() {
+            match session.step(now) {
+                Step::Issue(issue) => {
+                    issuer.hand_over(self, &issue, now);
+                    if self.monitor.is_aborted() {
+                        session.abort();
+                    }
+                    if watches {
+                        // The limit is on what all lanes together have outstanding.
+                        let issued = self.monitor.issued_queries();
+                        let complete = self.responder.run.slabs[0].completed();
+                        let outstanding = issued.saturating_sub(complete);
+                        let mine = issuer.tenants[0].samples as u64;
+                        session.completed(0, mine.saturating_sub(outstanding), now);
+                    }
+                    now = self.clock.now();
+                    issuer.free_at = now;
+                }
+                Step::WaitUntil(time) => now = self.wait_until(session, time),
+                Step::WaitCompletion { .. } | Step::Look { .. } | Step::Done => break,
+            }
+        }
+    }
+
+    /// Flushes and waits until `samples` samples are complete. Returns why it
+    /// stopped waiting, if they never were.
+    fn drain(
+        &mut self,
+        samples: u64,
+        last_issue: Nanos,
+        plan: &crate::plan::Plan,
+    ) -> Option<crate::session::Ended> {
+        self.system.flush();
+        let run = self.responder.run.clone();
+        let (mut seen, mut progress_at) = (run.slabs[0].completed(), last_issue);
+        while seen < samples {
+            let limit = plan.response_deadline;
+            let until = (limit > 0).then_some(progress_at + limit);
+            self.waiter.completion(
+                until,
+                || run.slabs[0].completed() != seen,
+                || run.announce_park(),
+                || run.withdraw_park(),
+            );
+            let (now, complete) = (self.clock.now(), run.slabs[0].completed());
+            if complete != seen {
+                (seen, progress_at) = (complete, now);
+            } else if until.is_some_and(|until| now >= until) {
+                return Some(crate::session::Ended::Deadline { missing: samples - seen });
+            }
+            if self.monitor.is_aborted() {
+                return Some(crate::session::Ended::Aborted);
+            }
+        }
+        None
+    }
+}
+
+/// The queries of all lanes in their order, and the time of the last issue.
+///
+/// Lanes that ended at different places leave gaps; the result ends before the
+/// first gap.
+fn merged(lanes: Vec<LaneResult>) -> ((Issued, Columns), Nanos) {
+    let of = lanes.len();
+    let per_lane = |lane: usize| lanes[lane].0[0].queries;
+    let queries = (0..of).map(|lane| per_lane(lane) * of + lane).min().unwrap_or(0);
+    let mut columns = Columns { samples: queries, ..Columns::default() };
+    let (mut scheduled_at, mut indices) = (Vec::new(), Vec::new());
+    for query in 0..queries {
+        let ((issued, noted), at) = (&lanes[query % of], query / of);
+        scheduled_at.push(issued[0].scheduled_at[at]);
+        indices.push(issued[0].indices[at]);
+        columns.issued_at.push(noted[0].issued_at[at]);
+        columns.client_lag.push(noted[0].client_lag[at]);
+    }
+    let last_issue = columns.issued_at.iter().copied().max().unwrap_or(0);
+    let first = &lanes[0].0[0];
+    // One lane that ended early tells why the run did.
+    let ended = lanes.iter().map(|lane| lane.0[0].ended).find(|e| !matches!(e, crate::session::Ended::TraceIssued));
+    let issued = Issued {
+        ended: ended.unwrap_or(first.ended),
+        generated: first.generated,
+        scheduled_at,
+        indices,
+        samples_per_query: 1,
+        queries,
+    };
+    ((issued, columns), last_issue)
+}

@@ -1,0 +1,460 @@
+//! The driver in real time: threads, clocks, waiting, and the completion slab.
+
+mod issue_threads;
+mod responder;
+mod slab;
+mod wait;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use issue_threads::IssueThreads;
+pub use responder::Responder;
+pub use wait::Waiting;
+
+use responder::RunState;
+use slab::Slab;
+use wait::Waiter;
+
+use super::{Driver, Job, Played, PlayedTenant, look};
+use crate::clock::{Clock, Nanos, WallTime};
+use crate::early_stopping::Look;
+use crate::plan::Load;
+use crate::record::Record;
+use crate::session::{Issue, Issued, Session, Step};
+use crate::sut::{QuerySample, ResponseId, SystemUnderTest};
+
+/// Most counters that completing threads are spread over.
+const MOST_SHARDS: usize = 16;
+
+/// Plays sessions against a [`SystemUnderTest`] in real time.
+pub struct RealTime {
+    system: Arc<dyn SystemUnderTest>,
+    waiting: Waiting,
+    clock: Clock,
+    issue_threads: Option<Arc<IssueThreads>>,
+    monitor: Monitor,
+}
+
+impl std::fmt::Debug for RealTime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RealTime").field("system", &self.system.name()).finish_non_exhaustive()
+    }
+}
+
+/// What another thread may see of a run, and how it may end it.
+#[derive(Debug, Clone, Default)]
+pub struct Monitor {
+    shared: Arc<MonitorState>,
+}
+
+#[derive(Debug, Default)]
+struct MonitorState {
+    abort: AtomicBool,
+    issued_queries: AtomicU64,
+    run: Mutex<Option<Responder>>,
+}
+
+impl Monitor {
+    /// Ends the test as soon as the issuing thread notices: at once while it
+    /// issues, within a tenth of a second while it waits.
+    pub fn abort(&self) {
+        self.shared.abort.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Monitor::abort`] was called.
+    #[must_use]
+    pub fn is_aborted(&self) -> bool {
+        self.shared.abort.load(Ordering::Relaxed)
+    }
+
+    /// Queries issued and samples complete in the run that is on, and its time
+    /// in ns; `None` between runs.
+    #[must_use]
+    pub fn progress(&self) -> Option<(u64, u64, Nanos)> {
+        let run = self.shared.run.lock().unwrap_or_else(PoisonError::into_inner);
+        run.as_ref().map(|responder| {
+            let complete = responder.run.slabs.iter().map(Slab::completed).sum();
+            let issued = self.shared.issued_queries.load(Ordering::Relaxed);
+            (issued, complete, responder.run.clock.now())
+        })
+    }
+
+    fn issued_queries(&self) -> u64 {
+        self.shared.issued_queries.load(Ordering::Relaxed)
+    }
+
+    fn watch(&self, run: Option<Responder>) {
+        self.shared.issued_queries.store(0, Ordering::Relaxed);
+        *self.shared.run.lock().unwrap_or_else(PoisonError::into_inner) = run;
+    }
+}
+
+impl RealTime {
+    /// A driver that issues from the thread that calls [`Driver::play`].
+    #[must_use]
+    pub fn new(system: Arc<dyn SystemUnderTest>) -> Self {
+        Self {
+            system,
+            waiting: Waiting::Auto,
+            clock: Clock::start(),
+            issue_threads: None,
+            monitor: Monitor::default(),
+        }
+    }
+
+    /// How the issuing thread waits.
+    #[must_use]
+    pub fn waiting(mut self, waiting: Waiting) -> Self {
+        self.waiting = waiting;
+        self
+    }
+
+    /// Threads that issue in place of the calling one, where the plan asks for them.
+    #[must_use]
+    pub fn issue_threads(mut self, threads: Arc<IssueThreads>) -> Self {
+        self.issue_threads = Some(threads);
+        self
+    }
+
+    /// A handle to watch and to abort the test from another thread.
+    #[must_use]
+    pub fn monitor(&self) -> Monitor {
+        self.monitor.clone()
+    }
+}
+
+impl Driver for RealTime {
+    fn system_name(&self) -> String {
+        self.system.name().to_string()
+    }
+
+    fn now(&self) -> Nanos {
+        self.clock.now()
+    }
+
+    fn wall_now(&self) -> WallTime {
+        WallTime::now()
+    }
+
+    fn aborted(&self) -> bool {
+        self.monitor.is_aborted()
+    }
+
+    fn play(&mut self, job: &Job<'_>) -> Played {
+        let generate_begin = self.clock.now();
+        let lanes = issuing_threads(job);
+        if lanes > 1 || (lanes == 1 && self.issue_threads.is_some()) {
+            return issue_threads::play(self, job, lanes, generate_begin);
+        }
+        let mut session = job.session();
+        let samples: Vec<usize> =
+            (0..session.tenant_count()).map(|t| session.generated_samples(t)).collect();
+        let slabs = slabs(job, &samples);
+        let mut issuer = Issuer::new(&session);
+        let generated = (generate_begin, self.clock.now());
+
+        let mut run = StartedRun::start(self, job, slabs);
+        run.issue_all(&mut session, &mut issuer);
+        run.finish(generated, session.into_issued(), issuer.tenants)
+    }
+}
+
+/// Threads that the plan wants to issue; 0 is the calling one.
+fn issuing_threads(job: &Job<'_>) -> u64 {
+    match (&job.tenants[..], job.tenants.first().map(|t| &t.plan.load)) {
+        ([_], Some(Load::Server(server))) => server.issue_threads,
+        _ => 0,
+    }
+}
+
+fn shards() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(MOST_SHARDS)
+}
+
+fn slabs(job: &Job<'_>, samples: &[usize]) -> Box<[Slab]> {
+    let of = |(tenant, &samples): (&super::JobTenant<'_>, &usize)| {
+        Slab::new(samples, tenant.plan.measures_tokens(), &tenant.logged, shards())
+    };
+    job.tenants.iter().zip(samples).map(of).collect()
+}
+
+/// A run whose clock has started.
+struct StartedRun {
+    system: Arc<dyn SystemUnderTest>,
+    responder: Responder,
+    waiter: Waiter,
+    monitor: Monitor,
+    clock: Clock,
+    epoch: u16,
+    started_at: Nanos,
+    started_wall: WallTime,
+}
+
+impl StartedRun {
+    fn start(driver: &RealTime, job: &Job<'_>, slabs: Box<[Slab]>) -> Self {
+        let started_at = driver.clock.now();
+        let clock = driver.clock.shifted(started_at);
+        let run = RunState::new(clock, job.epoch, slabs, shards());
+        let responder = Responder { run: Arc::new(run) };
+        driver.monitor.watch(Some(responder.clone()));
+        Self {
+            system: driver.system.clone(),
+            responder,
+            waiter: Waiter::new(clock, driver.waiting),
+            monitor: driver.monitor.clone(),
+            clock,
+            epoch: job.epoch,
+            started_at,
+            started_wall: WallTime::now(),
+        }
+    }
+
+    fn report_completions(&self, session: &mut Session, now: Nanos) {
+        for (tenant, slab) in self.responder.run.slabs.iter().enumerate() {
+            session.completed(tenant, slab.completed(), now);
+        }
+    }
+
+    /// Steps the session until it is done.
+    fn issue_all(&mut self, session: &mut Session, issuer: &mut Issuer) {
+        let watches = session.watches_completions();
+        let mut flushed = false;
+        let mut now = self.clock.now();
+        loop {
+            match session.step(now) {
+                Step::Issue(issue) => {
+                    issuer.hand_over(self, &issue, now);
+                    if self.monitor.is_aborted() {
+                        session.abort();
+                    }
+                    if watches {
+                        self.report_completions(session, now);
+                    }
+                    now = self.clock.now();
+                    issuer.free_at = now;
+                }
+                Step::WaitUntil(time) => now = self.wait_until(session, time),
+                Step::WaitCompletion { until } => {
+                    if !flushed && session.all_issued() {
+                        flushed = true;
+                        self.system.flush();
+                    }
+                    now = self.wait_completion(session, until);
+                }
+                Step::Look { tenant } => {
+                    let look = self.look(session, issuer, tenant);
+                    now = self.clock.now();
+                    session.looked(tenant, look, now);
+                    issuer.free_at = now;
+                }
+                Step::Done => break,
+            }
+        }
+        if !flushed {
+            self.system.flush();
+        }
+    }
+
+    /// Waits for the time of the next query, in pieces short enough to notice
+    /// an abort.
+    fn wait_until(&mut self, session: &mut Session, time: Nanos) -> Nanos {
+        let now = self.clock.now();
+        let now = self.waiter.until(time.min(now + ABORT_NOTICED_WITHIN));
+        if self.monitor.is_aborted() {
+            session.abort();
+        }
+        if session.has_deadlines() {
+            self.report_completions(session, now);
+        }
+        now
+    }
+
+    fn wait_completion(&mut self, session: &mut Session, until: Option<Nanos>) -> Nanos {
+        let run = &self.responder.run;
+        let before = session.completed_samples();
+        self.waiter.completion(
+            until,
+            || run.slabs.iter().map(Slab::completed).sum::<u64>() != before,
+            || run.announce_park(),
+            || run.withdraw_park(),
+        );
+        if self.monitor.is_aborted() {
+            session.abort();
+        }
+        let now = self.clock.now();
+        self.report_completions(session, now);
+        now
+    }
+
+    fn look(&self, session: &Session, issuer: &Issuer, tenant: usize) -> Look {
+        let columns = &issuer.tenants[tenant];
+        let slab = &self.responder.run.slabs[tenant];
+        let record = Record {
+            samples_per_query: 1,
+            scheduled_at: session.scheduled(tenant).to_vec(),
+            issued_at: columns.issued_at.clone(),
+            completed_at: slab.completed_at(columns.samples),
+            first_token_at: slab.first_token_at(columns.samples),
+            tokens: slab.token_counts(columns.samples),
+            ..Record::default()
+        };
+        look(&record, session.plan(tenant), self.clock.now())
+    }
+
+    fn finish(
+        self,
+        generated: (Nanos, Nanos),
+        issued: Vec<Issued>,
+        columns: Vec<Columns>,
+    ) -> Played {
+        let finished_at = self.started_at + self.clock.now();
+        self.monitor.watch(None);
+        // Alone unless the system keeps a responder; then its stamps can be
+        // moved out instead of copied.
+        let (slabs, mut misuse) = match Arc::try_unwrap(self.responder.run) {
+            Ok(run) => (Slabs::Owned(run.slabs.into_vec()), run.misuse.total()),
+            Err(run) => {
+                let misuse = run.misuse.total();
+                (Slabs::Shared(run), misuse)
+            }
+        };
+        let stamps = slabs.into_stamps(&columns);
+        let mut tenants = Vec::new();
+        for ((issued, columns), stamps) in issued.into_iter().zip(columns).zip(stamps) {
+            let (ended, generated) = (issued.ended, issued.generated);
+            let mut record = Record {
+                samples_per_query: issued.samples_per_query,
+                scheduled_at: issued.scheduled_at,
+                issued_at: columns.issued_at,
+                client_lag: columns.client_lag,
+                indices: issued.indices,
+                completed_at: stamps.completed_at,
+                first_token_at: stamps.first_token_at,
+                tokens: stamps.tokens,
+                failed: stamps.failed,
+                misuse: stamps.misuse,
+                responses: stamps.responses,
+                ..Record::default()
+            };
+            record.count_token_misuse();
+            // Ids that belong to no tenant of this run are told once.
+            record.misuse.add(std::mem::take(&mut misuse));
+            tenants.push(PlayedTenant { ended, generated, record });
+        }
+        Played {
+            tenants,
+            generated,
+            started_at: self.started_at,
+            started_wall: self.started_wall,
+            finished_at,
+        }
+    }
+}
+
+/// The slabs of a run that is over.
+enum Slabs {
+    Owned(Vec<Slab>),
+    Shared(Arc<RunState>),
+}
+
+impl Slabs {
+    fn into_stamps(self, columns: &[Columns]) -> Vec<slab::Stamps> {
+        match self {
+            Self::Owned(slabs) => {
+                slabs.into_iter().zip(columns).map(|(s, c)| s.into_stamps(c.samples)).collect()
+            }
+            Self::Shared(run) => {
+                run.slabs.iter().zip(columns).map(|(s, c)| s.stamps(c.samples)).collect()
+            }
+        }
+    }
+}
+
+/// What one issuing thread notes of each query.
+#[derive(Debug, Default)]
+struct Columns {
+    issued_at: Vec<Nanos>,
+    client_lag: Vec<u32>,
+    /// Samples issued.
+    samples: usize,
+}
+
+/// Hands queries to the system.
+#[derive(Debug)]
+struct Issuer {
+    tenants: Vec<Columns>,
+    /// The samples of the query that is handed over.
+    samples: Vec<QuerySample>,
+    /// When the system last returned from taking a query: until then a late
+    /// query is the system's doing, not the client's.
+    free_at: Nanos,
+}
+
+impl Issuer {
+    /// Reserves memory for all queries that are generated.
+    fn new(session: &Session) -> Self {
+        let columns = |tenant| {
+            let queries = session.generated_queries(tenant);
+            let paced = session.is_open_loop(tenant);
+            Columns {
+                issued_at: touched(queries, 1),
+                client_lag: if paced { touched(queries, 1) } else { Vec::new() },
+                samples: 0,
+            }
+        };
+        let largest = (0..session.tenant_count()).map(|t| session.samples_per_query(t)).max();
+        Self {
+            tenants: (0..session.tenant_count()).map(columns).collect(),
+            samples: touched(largest.unwrap_or(1), QuerySample { id: ResponseId(1), index: 1 }),
+            free_at: 0,
+        }
+    }
+
+    #[inline]
+    fn hand_over(&mut self, run: &StartedRun, issue: &Issue<'_>, now: Nanos) {
+        let samples_per_query = issue.indices.len() / issue.queries;
+        self.samples.clear();
+        let mut first = issue.first_query * samples_per_query as u64;
+        for indices in issue.indices.chunks_exact(samples_per_query) {
+            let base = ResponseId::new(run.epoch, issue.tenant as u8, first).0;
+            self.samples.extend(indices.iter().zip(base..).map(|(&index, id)| QuerySample {
+                id: ResponseId(id),
+                index: u64::from(index),
+            }));
+            first += issue.stride * samples_per_query as u64;
+        }
+
+        let columns = &mut self.tenants[issue.tenant];
+        columns.issued_at.resize(columns.issued_at.len() + issue.queries, now);
+        for &due in issue.scheduled {
+            let lag = now.saturating_sub(due.max(self.free_at));
+            columns.client_lag.push(u32::try_from(lag).unwrap_or(u32::MAX));
+        }
+        columns.samples += issue.indices.len();
+
+        let slab = &run.responder.run.slabs[issue.tenant];
+        let end = first - (issue.stride - 1) * samples_per_query as u64;
+        slab.provide(end as usize);
+        if issue.stride == 1 {
+            slab.admit(end);
+        } else {
+            slab.admit_at_least(end);
+        }
+        run.monitor.shared.issued_queries.fetch_add(issue.queries as u64, Ordering::Relaxed);
+        run.system.issue(&self.samples, &run.responder);
+    }
+}
+
+/// An empty vector whose memory has been touched, so that the page faults fall
+/// before the timed part.
+///
+/// `with` must not be zero, which the allocator provides without touching anything.
+fn touched<T: Clone>(capacity: usize, with: T) -> Vec<T> {
+    let mut column = vec![with; capacity];
+    column.clear();
+    column
+}
+
+/// An abort is noticed within this while the issuing thread waits.
+const ABORT_NOTICED_WITHIN: Nanos = 50_000_000;

@@ -1,0 +1,200 @@
+//! Where a system under test hands back its answers.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::Thread;
+
+use super::slab::{Alone, Slab};
+use crate::clock::{Clock, Nanos};
+use crate::record::{Failure, Misuse};
+use crate::sut::{Response, ResponseId};
+
+/// Takes completions of one run, from any thread, in any order and any batch.
+///
+/// A completion costs one clock read, one atomic operation per 64 samples and
+/// one to count; it takes no lock, allocates nothing and makes no system call,
+/// unless the issuing thread has parked and must be woken. (Responses that are
+/// logged are copied, after they are stamped.)
+#[derive(Debug, Clone)]
+pub struct Responder {
+    pub(super) run: Arc<RunState>,
+}
+
+/// What the issuing thread and the completing threads share in one run.
+#[derive(Debug)]
+pub(super) struct RunState {
+    /// Ns since the start of the run.
+    pub(super) clock: Clock,
+    /// [`ResponseId::run`] of tenant 0.
+    pub(super) first_run: u64,
+    pub(super) slabs: Box<[Slab]>,
+    pub(super) misuse: ForeignIds,
+    parked: Alone<AtomicBool>,
+    issuer: Thread,
+    shards: usize,
+}
+
+/// Completions whose id belongs to no tenant of the run.
+#[derive(Debug, Default)]
+pub(super) struct ForeignIds {
+    stale: AtomicU64,
+    unknown: AtomicU64,
+}
+
+impl ForeignIds {
+    pub(super) fn total(&self) -> Misuse {
+        Misuse {
+            stale: self.stale.load(Ordering::Relaxed),
+            unknown: self.unknown.load(Ordering::Relaxed),
+            ..Misuse::default()
+        }
+    }
+}
+
+impl RunState {
+    /// Run by the current thread, which is the one that will park.
+    pub(super) fn new(clock: Clock, epoch: u16, slabs: Box<[Slab]>, shards: usize) -> Self {
+        Self {
+            clock,
+            first_run: ResponseId::new(epoch, 0, 0).run(),
+            slabs,
+            misuse: ForeignIds::default(),
+            parked: Alone::default(),
+            issuer: std::thread::current(),
+            shards,
+        }
+    }
+
+    /// The slab that an id belongs to.
+    #[inline]
+    fn slab(&self, id: ResponseId) -> Option<&Slab> {
+        let tenant = id.run().wrapping_sub(self.first_run);
+        let slab = usize::try_from(tenant).ok().and_then(|at| self.slabs.get(at));
+        if slab.is_none() {
+            let earlier = id.run() < self.first_run && id.0 != 0;
+            let counter = if earlier { &self.misuse.stale } else { &self.misuse.unknown };
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+        slab
+    }
+
+    /// Announces that the issuer parks. It must look at the counts once more
+    /// between this and [`std::thread::park`].
+    pub(super) fn announce_park(&self) {
+        self.parked.0.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn withdraw_park(&self) {
+        self.parked.0.store(false, Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn wake(&self) {
+        if self.parked.0.load(Ordering::SeqCst) && self.parked.0.swap(false, Ordering::SeqCst) {
+            self.issuer.unpark();
+        }
+    }
+
+    /// Ns since the start of the run; at least 1, because 0 means not complete.
+    #[inline]
+    fn stamp(&self) -> Nanos {
+        self.clock.now().max(1)
+    }
+
+    #[inline]
+    fn shard(&self) -> usize {
+        thread_shard() % self.shards
+    }
+}
+
+/// A number for the calling thread; threads that complete share counters only
+/// when there are more of them than shards.
+#[inline]
+fn thread_shard() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    SHARD.with(|shard| {
+        if shard.get() == usize::MAX {
+            shard.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        shard.get()
+    })
+}
+
+impl Responder {
+    /// Completes samples; the time is read once, on entry.
+    #[inline]
+    pub fn complete(&self, responses: &[Response<'_>]) {
+        let at = self.run.stamp();
+        self.complete_at(responses, at);
+    }
+
+    #[inline]
+    fn complete_at(&self, responses: &[Response<'_>], at: Nanos) {
+        let run = &*self.run;
+        let shard = run.shard();
+        let mut rest = responses;
+        let (mut counted, mut fresh) = (None, 0);
+        while let Some(first) = rest.first() {
+            let len = contiguous_in_word(rest);
+            let (together, others) = rest.split_at(len);
+            rest = others;
+            let Some(slab) = run.slab(first.id) else { continue };
+            let tenant = first.id.tenant();
+            if let Some((counted_tenant, counted_slab)) = counted
+                && counted_tenant != tenant
+            {
+                Slab::count(counted_slab, fresh, shard);
+                fresh = 0;
+            }
+            counted = Some((tenant, slab));
+            fresh += slab.complete(together, at, shard);
+        }
+        if let Some((_, slab)) = counted {
+            slab.count(fresh, shard);
+            run.wake();
+        }
+    }
+
+    /// Reports the first tokens of samples. `data` of each response is logged
+    /// as the first token's payload; its token count is ignored.
+    pub fn first_token(&self, responses: &[Response<'_>]) {
+        let at = self.run.stamp();
+        for response in responses {
+            if let Some(slab) = self.run.slab(response.id) {
+                slab.first_token(response, at);
+            }
+        }
+    }
+
+    /// Reports samples that the system cannot answer. They are complete, and
+    /// never count as throughput.
+    pub fn fail(&self, ids: &[ResponseId], why: Failure) {
+        let at = self.run.stamp();
+        let shard = self.run.shard();
+        for &id in ids {
+            if let Some(slab) = self.run.slab(id) {
+                let fresh = u64::from(slab.fail(id, why, at));
+                slab.count(fresh, shard);
+            }
+        }
+        self.run.wake();
+    }
+}
+
+/// How many of the first responses have ids that follow each other within one
+/// word of 64 samples (>= 1).
+#[inline]
+fn contiguous_in_word(responses: &[Response<'_>]) -> usize {
+    let first = responses[0].id;
+    let room = 64 - (first.sequence() % 64) as usize;
+    let most = room.min(responses.len());
+    let mut len = 1;
+    while len < most && responses[len].id.0 == first.0 + len as u64 {
+        len += 1;
+    }
+    len
+}

@@ -1,0 +1,362 @@
+//! The completion slab: where completions of any thread, in any order and any
+//! batch, are stamped without a lock, an allocation or a system call.
+//!
+//! One stamp per sample and a bitmap of claims. A completion claims its bit
+//! with one `fetch_or` per touched word of 64 samples, which settles duplicate
+//! ids; then it stores the stamp. A reader that finds a claim but no stamp has
+//! read between the two and takes it as not complete yet.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use super::super::Kept;
+use crate::clock::Nanos;
+use crate::record::{Failure, LoggedResponse, Misuse, Responses};
+use crate::sut::{Response, ResponseId};
+use crate::trace::LogSelection;
+
+/// Samples in a chunk. Chunks are allocated before the run; only a run that
+/// goes on past its trace allocates more, on the issuing thread.
+const CHUNK_SAMPLES: usize = 1 << 16;
+const WORD_SAMPLES: usize = 64;
+/// 2^14 chunks of 2^16 samples: a billion samples in a run.
+const MAX_CHUNKS: usize = 1 << 14;
+
+/// A value alone on its cache line (two, because prefetchers pair them).
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Alone<T>(pub(super) T);
+
+#[derive(Debug)]
+struct Chunk {
+    completed_at: Box<[AtomicU64]>,
+    claims: Box<[AtomicU64]>,
+    tokens: Option<TokenColumns>,
+}
+
+#[derive(Debug)]
+struct TokenColumns {
+    first_at: Box<[AtomicU64]>,
+    first_claims: Box<[AtomicU64]>,
+    counts: Box<[AtomicI64]>,
+}
+
+fn zeroed(n: usize) -> Box<[AtomicU64]> {
+    let column: Box<[AtomicU64]> = (0..n).map(|_| AtomicU64::new(0)).collect();
+    // The allocator may hand out untouched pages; the faults belong here and
+    // not between two stamps.
+    for page in column.iter().step_by(512) {
+        page.store(0, Ordering::Relaxed);
+    }
+    column
+}
+
+impl Chunk {
+    fn new(tokens: bool) -> Self {
+        let words = CHUNK_SAMPLES / WORD_SAMPLES;
+        Self {
+            completed_at: zeroed(CHUNK_SAMPLES),
+            claims: zeroed(words),
+            tokens: tokens.then(|| TokenColumns {
+                first_at: zeroed(CHUNK_SAMPLES),
+                first_claims: zeroed(words),
+                counts: (0..CHUNK_SAMPLES).map(|_| AtomicI64::new(0)).collect(),
+            }),
+        }
+    }
+}
+
+/// All samples of one tenant in one run.
+#[derive(Debug)]
+pub(super) struct Slab {
+    chunks: Box<[OnceLock<Box<Chunk>>]>,
+    /// Samples issued so far: ids from here on are unknown.
+    issued: Alone<AtomicU64>,
+    /// Samples complete, counted by each completing thread apart.
+    completed: Box<[Alone<AtomicU64>]>,
+    tokens: bool,
+    kept: Kept,
+    responses: Box<[Alone<Mutex<Responses>>]>,
+    first_tokens: Mutex<std::collections::HashMap<u64, Vec<u8>>>,
+    failed: Mutex<Vec<(u64, Failure)>>,
+    duplicate: AtomicU64,
+    unknown: AtomicU64,
+    first_token_late: AtomicU64,
+}
+
+impl Slab {
+    /// A slab with memory for `samples` samples, and for more on demand.
+    pub(super) fn new(samples: usize, tokens: bool, logged: &LogSelection, shards: usize) -> Self {
+        let slab = Self {
+            chunks: (0..MAX_CHUNKS).map(|_| OnceLock::new()).collect(),
+            issued: Alone::default(),
+            completed: (0..shards).map(|_| Alone::default()).collect(),
+            tokens,
+            kept: Kept::new(logged, samples),
+            responses: (0..shards).map(|_| Alone::default()).collect(),
+            first_tokens: Mutex::default(),
+            failed: Mutex::default(),
+            duplicate: AtomicU64::new(0),
+            unknown: AtomicU64::new(0),
+            first_token_late: AtomicU64::new(0),
+        };
+        slab.provide(samples);
+        slab
+    }
+
+    /// Makes room for `samples` samples in all.
+    #[inline]
+    pub(super) fn provide(&self, samples: usize) {
+        let chunks = samples.div_ceil(CHUNK_SAMPLES);
+        assert!(chunks <= MAX_CHUNKS, "a run holds at most 2^30 samples");
+        if chunks > 0 && self.chunks[chunks - 1].get().is_none() {
+            for chunk in &self.chunks[..chunks] {
+                chunk.get_or_init(|| Box::new(Chunk::new(self.tokens)));
+            }
+        }
+    }
+
+    /// Admits ids below `samples`; called before the query is handed over.
+    #[inline]
+    pub(super) fn admit(&self, samples: u64) {
+        self.issued.0.store(samples, Ordering::Release);
+    }
+
+    /// As [`Slab::admit`] where several threads issue.
+    pub(super) fn admit_at_least(&self, samples: u64) {
+        self.issued.0.fetch_max(samples, Ordering::Release);
+    }
+
+    /// Samples complete by now, failed ones included.
+    #[inline]
+    pub(super) fn completed(&self) -> u64 {
+        self.completed.iter().map(|shard| shard.0.load(Ordering::SeqCst)).sum()
+    }
+
+    /// Stamps the responses of `run`, whose ids follow each other within one
+    /// word, and returns how many were not complete before.
+    #[inline]
+    pub(super) fn complete(&self, run: &[Response<'_>], at: Nanos, shard: usize) -> u64 {
+        let sequence = run[0].id.sequence();
+        let Some((chunk, within, mask)) = self.admitted(sequence, run.len()) else {
+            return self.complete_partly(run, at, shard);
+        };
+        let before = chunk.claims[within / WORD_SAMPLES].fetch_or(mask, Ordering::AcqRel);
+        let stamps = &chunk.completed_at[within..within + run.len()];
+        if let Some(columns) = &chunk.tokens {
+            for (i, response) in run.iter().enumerate() {
+                if before >> ((within + i) % WORD_SAMPLES) & 1 == 0 {
+                    columns.counts[within + i].store(response.tokens, Ordering::Relaxed);
+                }
+            }
+        }
+        let duplicates = before & mask;
+        if duplicates == 0 {
+            for stamp in stamps {
+                stamp.store(at, Ordering::Release);
+            }
+        } else {
+            for (i, stamp) in stamps.iter().enumerate() {
+                if duplicates >> ((within + i) % WORD_SAMPLES) & 1 == 0 {
+                    stamp.store(at, Ordering::Release);
+                }
+            }
+            self.duplicate.fetch_add(u64::from(duplicates.count_ones()), Ordering::Relaxed);
+        }
+        if !matches!(self.kept, Kept::None) {
+            self.keep(run, within, duplicates, shard);
+        }
+        run.len() as u64 - u64::from(duplicates.count_ones())
+    }
+
+    /// Some of these ids were never issued: one by one.
+    #[cold]
+    fn complete_partly(&self, run: &[Response<'_>], at: Nanos, shard: usize) -> u64 {
+        let mut fresh = 0;
+        for response in run {
+            if self.admitted(response.id.sequence(), 1).is_some() {
+                fresh += self.complete(std::slice::from_ref(response), at, shard);
+            } else {
+                self.unknown.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        fresh
+    }
+
+    /// Chunk, position in it and mask of samples that were issued.
+    #[inline]
+    fn admitted(&self, sequence: u64, len: usize) -> Option<(&Chunk, usize, u64)> {
+        let end = sequence.checked_add(len as u64)?;
+        if end > self.issued.0.load(Ordering::Acquire) {
+            return None;
+        }
+        let at = sequence as usize;
+        let chunk = self.chunks[at / CHUNK_SAMPLES].get()?;
+        let within = at % CHUNK_SAMPLES;
+        let mask = (u64::MAX >> (WORD_SAMPLES - len)) << (within % WORD_SAMPLES);
+        Some((chunk, within, mask))
+    }
+
+    fn keep(&self, run: &[Response<'_>], within: usize, duplicates: u64, shard: usize) {
+        let mut responses =
+            self.responses[shard].0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (i, response) in run.iter().enumerate() {
+            let sequence = response.id.sequence();
+            let duplicate = duplicates >> ((within + i) % WORD_SAMPLES) & 1 == 1;
+            if duplicate || !self.kept.keeps(sequence) {
+                continue;
+            }
+            let first_token = self.tokens.then(|| {
+                let mut kept = self.first_tokens.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.remove(&sequence).unwrap_or_default()
+            });
+            responses.push(&LoggedResponse {
+                sequence,
+                data: response.data,
+                first_token: first_token.as_deref(),
+                tokens: response.tokens,
+            });
+        }
+    }
+
+    /// Stamps a first token. The token columns exist only in runs that measure tokens.
+    pub(super) fn first_token(&self, response: &Response<'_>, at: Nanos) {
+        let sequence = response.id.sequence();
+        let Some((chunk, within, mask)) = self.admitted(sequence, 1) else {
+            self.unknown.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let Some(columns) = &chunk.tokens else { return };
+        let word = within / WORD_SAMPLES;
+        let complete = chunk.claims[word].load(Ordering::Acquire) & mask != 0;
+        let claimed = columns.first_claims[word].fetch_or(mask, Ordering::AcqRel) & mask != 0;
+        if complete || claimed {
+            self.first_token_late.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        columns.first_at[within].store(at, Ordering::Release);
+        if self.kept.keeps(sequence) {
+            let mut kept = self.first_tokens.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.insert(sequence, response.data.to_vec());
+        }
+    }
+
+    /// Stamps a failure, and returns whether the sample was not complete before.
+    pub(super) fn fail(&self, id: ResponseId, why: Failure, at: Nanos) -> bool {
+        let sequence = id.sequence();
+        let Some((chunk, within, mask)) = self.admitted(sequence, 1) else {
+            self.unknown.fetch_add(1, Ordering::Relaxed);
+            return false;
+        };
+        let before = chunk.claims[within / WORD_SAMPLES].fetch_or(mask, Ordering::AcqRel);
+        if before & mask != 0 {
+            self.duplicate.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).push((sequence, why));
+        chunk.completed_at[within].store(at, Ordering::Release);
+        true
+    }
+
+    /// Adds to the count of complete samples; after all stamps are stored.
+    #[inline]
+    pub(super) fn count(&self, fresh: u64, shard: usize) {
+        // Sequentially consistent, because a waiter announces that it parks
+        // and then reads this, while a completion adds to this and then reads
+        // whether somebody is parked: one of the two must see the other.
+        self.completed[shard].0.fetch_add(fresh, Ordering::SeqCst);
+    }
+
+    /// Completion stamps of the first `samples` samples; 0 is not complete.
+    pub(super) fn completed_at(&self, samples: usize) -> Vec<Nanos> {
+        self.column(samples, |chunk| Some(&chunk.completed_at[..]), AtomicU64::load)
+    }
+
+    /// First-token stamps of the first `samples` samples; 0 is none.
+    pub(super) fn first_token_at(&self, samples: usize) -> Vec<Nanos> {
+        self.column(samples, |c| c.tokens.as_ref().map(|t| &t.first_at[..]), AtomicU64::load)
+    }
+
+    /// Token counts of the first `samples` samples.
+    pub(super) fn token_counts(&self, samples: usize) -> Vec<i64> {
+        self.column(samples, |c| c.tokens.as_ref().map(|t| &t.counts[..]), AtomicI64::load)
+    }
+
+    fn column<A, T>(
+        &self,
+        samples: usize,
+        of: impl Fn(&Chunk) -> Option<&[A]>,
+        load: impl Fn(&A, Ordering) -> T,
+    ) -> Vec<T> {
+        let mut column = Vec::with_capacity(samples);
+        for chunk in self.chunks.iter().map_while(|chunk| chunk.get()) {
+            let Some(values) = of(chunk) else { return Vec::new() };
+            let left = samples - column.len();
+            column.extend(values.iter().take(left).map(|v| load(v, Ordering::Acquire)));
+        }
+        column
+    }
+
+    /// A copy of all that was stamped for the first `samples` samples.
+    pub(super) fn stamps(&self, samples: usize) -> Stamps {
+        let mut stamps = self.take_rest();
+        stamps.completed_at = self.completed_at(samples);
+        stamps.first_token_at = self.first_token_at(samples);
+        stamps.tokens = self.token_counts(samples);
+        stamps
+    }
+
+    /// As [`Slab::stamps`], giving memory back chunk by chunk.
+    pub(super) fn into_stamps(mut self, samples: usize) -> Stamps {
+        let mut stamps = self.take_rest();
+        stamps.completed_at.reserve_exact(samples);
+        if self.tokens {
+            stamps.first_token_at.reserve_exact(samples);
+            stamps.tokens.reserve_exact(samples);
+        }
+        let mut left = samples;
+        for chunk in self.chunks.iter_mut().map_while(OnceLock::take) {
+            let n = left.min(CHUNK_SAMPLES);
+            left -= n;
+            let values = chunk.completed_at.iter().take(n);
+            stamps.completed_at.extend(values.map(|v| v.load(Ordering::Acquire)));
+            if let Some(columns) = &chunk.tokens {
+                let values = columns.first_at.iter().take(n);
+                stamps.first_token_at.extend(values.map(|v| v.load(Ordering::Acquire)));
+                let values = columns.counts.iter().take(n);
+                stamps.tokens.extend(values.map(|v| v.load(Ordering::Acquire)));
+            }
+        }
+        stamps
+    }
+
+    fn take_rest(&self) -> Stamps {
+        let lock = |shard: &Alone<Mutex<Responses>>| {
+            std::mem::take(&mut *shard.0.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        Stamps {
+            responses: Responses::joined(self.responses.iter().map(lock).collect()),
+            failed: std::mem::take(
+                &mut *self.failed.lock().unwrap_or_else(PoisonError::into_inner),
+            ),
+            misuse: Misuse {
+                duplicate: self.duplicate.load(Ordering::Relaxed),
+                unknown: self.unknown.load(Ordering::Relaxed),
+                first_token_late: self.first_token_late.load(Ordering::Relaxed),
+                ..Misuse::default()
+            },
+            ..Stamps::default()
+        }
+    }
+}
+
+/// What a slab holds, in plain columns.
+#[derive(Debug, Default)]
+pub(super) struct Stamps {
+    pub(super) completed_at: Vec<Nanos>,
+    pub(super) first_token_at: Vec<Nanos>,
+    pub(super) tokens: Vec<i64>,
+    pub(super) failed: Vec<(u64, Failure)>,
+    pub(super) misuse: Misuse,
+    pub(super) responses: Responses,
+}

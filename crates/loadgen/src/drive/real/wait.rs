@@ -1,0 +1,133 @@
+//! Waiting in real time: sleep until shortly before the time, spin the rest;
+//! for completions spin briefly, then park.
+
+use std::time::Duration;
+
+use crate::clock::{Clock, Nanos};
+
+/// How the issuing thread waits for the time of the next query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Waiting {
+    /// Spin where there is a core to spare, else sleep only.
+    #[default]
+    Auto,
+    /// Sleep to a guard before the time, then spin: least lateness, needs a core.
+    Spin,
+    /// Sleep only: a few microseconds late, leaves the core to the system.
+    Sleep,
+}
+
+/// Sleeps end this long before the time at first; adapted to what is seen.
+const FIRST_GUARD: Nanos = 60_000;
+const LEAST_GUARD: Nanos = 20_000;
+const MOST_GUARD: Nanos = 500_000;
+
+/// Longest spin for a completion before the thread parks.
+const MOST_SPIN: Nanos = 100_000;
+const LEAST_SPIN: Nanos = 200;
+const FIRST_SPIN: Nanos = 20_000;
+
+/// Waits on behalf of one issuing thread.
+#[derive(Debug, Clone)]
+pub(super) struct Waiter {
+    clock: Clock,
+    spins: bool,
+    /// How long before the time a sleep ends.
+    guard: Nanos,
+    /// How long to spin for a completion before parking.
+    spin: Nanos,
+}
+
+impl Waiter {
+    /// A waiter by this clock, for the calling thread.
+    pub(super) fn new(clock: Clock, waiting: Waiting) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let spins = match waiting {
+            Waiting::Auto => cores > 1,
+            Waiting::Spin => true,
+            Waiting::Sleep => false,
+        };
+        let waiter =
+            Self { clock, spins, guard: FIRST_GUARD, spin: if spins { FIRST_SPIN } else { LEAST_SPIN } };
+        waiter.enter_thread();
+        waiter
+    }
+
+    /// Sets the timer slack of the calling thread to 1 ns; the default of 50 us
+    /// would be added to every sleep.
+    pub(super) fn enter_thread(&self) {
+        #[cfg(target_os = "linux")]
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    }
+
+    /// Returns at `time` or a little later, at the time that it then is.
+    #[expect(clippy::disallowed_methods, reason = "the driver waits here")]
+    pub(super) fn until(&mut self, time: Nanos) -> Nanos {
+        let mut now = self.clock.now();
+        let guard = if self.spins { self.guard } else { 0 };
+        if time > now + guard {
+            std::thread::sleep(Duration::from_nanos(time - guard - now));
+            now = self.clock.now();
+            self.adapt_guard(now, time);
+        }
+        while now < time {
+            std::hint::spin_loop();
+            now = self.clock.now();
+        }
+        now
+    }
+
+    /// Moves the guard to where about one sleep in a thousand overshoots it:
+    /// up by a tenth at an overshoot, down by a ten-thousandth otherwise.
+    fn adapt_guard(&mut self, woken: Nanos, time: Nanos) {
+        if woken > time {
+            self.guard = (self.guard + self.guard / 10).min(MOST_GUARD);
+        } else {
+            self.guard = (self.guard - self.guard / 10_000).max(LEAST_GUARD);
+        }
+    }
+
+    /// Returns when `ready` holds or `until` has passed. `announce` tells the
+    /// completing threads that this one parks, before `ready` is asked again.
+    pub(super) fn completion(
+        &mut self,
+        until: Option<Nanos>,
+        mut ready: impl FnMut() -> bool,
+        announce: impl Fn(),
+        withdraw: impl Fn(),
+    ) {
+        let begin = self.clock.now();
+        let mut rounds = 0_u32;
+        loop {
+            if ready() {
+                // A spin that pays is worth a longer one next time.
+                self.spin = (self.spin * 2).min(if self.spins { MOST_SPIN } else { LEAST_SPIN });
+                return;
+            }
+            std::hint::spin_loop();
+            rounds += 1;
+            if rounds.is_multiple_of(32) && self.clock.now() - begin > self.spin {
+                break;
+            }
+        }
+        self.spin = (self.spin / 2).max(LEAST_SPIN);
+        announce();
+        while !ready() {
+            let now = self.clock.now();
+            match until {
+                Some(until) if now >= until => break,
+                // An abort is noticed at the latest after this.
+                Some(until) => {
+                    std::thread::park_timeout(Duration::from_nanos(until - now).min(LONGEST_PARK));
+                }
+                None => std::thread::park_timeout(LONGEST_PARK),
+            }
+            if self.clock.now() - now >= LONGEST_PARK.as_nanos() as Nanos {
+                break;
+            }
+        }
+        withdraw();
+    }
+}
+
+const LONGEST_PARK: Duration = Duration::from_millis(100);

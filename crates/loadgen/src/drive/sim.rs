@@ -1,0 +1,242 @@
+//! The driver in virtual time: an event loop that jumps from one event to the
+//! next. The same seeds give the same bytes.
+
+use super::{Driver, Job, Kept, Played, PlayedTenant, look};
+use crate::clock::{Nanos, WallTime};
+use crate::record::{LoggedResponse, Misuse, Outcome, Record};
+use crate::session::{Issue, Issued, Session, Step};
+use crate::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
+
+/// Plays sessions against a [`SimulatedSystem`] in virtual time.
+pub struct VirtualTime<'a> {
+    system: &'a mut dyn SimulatedSystem,
+    /// Virtual time of the whole test, over all its runs.
+    elapsed: Nanos,
+    origin: WallTime,
+}
+
+impl std::fmt::Debug for VirtualTime<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("VirtualTime").field("elapsed", &self.elapsed).finish_non_exhaustive()
+    }
+}
+
+impl<'a> VirtualTime<'a> {
+    /// A driver whose test begins at this wall-clock time, which is a setting
+    /// here: nothing in a simulated test depends on when it is run.
+    pub fn new(system: &'a mut dyn SimulatedSystem, origin: WallTime) -> Self {
+        Self { system, elapsed: 0, origin }
+    }
+}
+
+impl Driver for VirtualTime<'_> {
+    fn system_name(&self) -> String {
+        self.system.name().to_string()
+    }
+
+    fn now(&self) -> Nanos {
+        self.elapsed
+    }
+
+    fn wall_now(&self) -> WallTime {
+        WallTime { unix_ns: self.origin.unix_ns + self.elapsed }
+    }
+
+    fn aborted(&self) -> bool {
+        false
+    }
+
+    fn play(&mut self, job: &Job<'_>) -> Played {
+        let started_at = self.elapsed;
+        let started_wall = self.wall_now();
+        let mut session = job.session();
+        let mut run = SimulatedRun::new(job, &session);
+        let finished = run.play(&mut session, self.system);
+        self.elapsed += finished;
+        let issued = session.into_issued();
+        let tenants =
+            issued.into_iter().zip(run.tenants).map(|(issued, columns)| columns.finish(issued));
+        Played {
+            tenants: tenants.collect(),
+            generated: (started_at, started_at),
+            started_at,
+            started_wall,
+            finished_at: self.elapsed,
+        }
+    }
+}
+
+/// One tenant's columns while a run goes on.
+struct Columns {
+    record: Record,
+    kept: Kept,
+    completed: u64,
+    tokens: bool,
+}
+
+struct SimulatedRun {
+    tenants: Vec<Columns>,
+    epoch: u16,
+    /// Completions of one event; kept for its memory.
+    completions: Vec<SimulatedCompletion>,
+    foreign: Misuse,
+}
+
+impl SimulatedRun {
+    fn new(job: &Job<'_>, session: &Session) -> Self {
+        let columns = |(at, tenant): (usize, &super::JobTenant<'_>)| Columns {
+            record: Record {
+                issued_at: Vec::with_capacity(session.generated_queries(at)),
+                completed_at: Vec::with_capacity(session.generated_samples(at)),
+                ..Record::default()
+            },
+            kept: Kept::new(&tenant.logged, session.generated_samples(at)),
+            completed: 0,
+            tokens: tenant.plan.measures_tokens(),
+        };
+        Self {
+            tenants: job.tenants.iter().enumerate().map(columns).collect(),
+            epoch: job.epoch,
+            completions: Vec::new(),
+            foreign: Misuse::default(),
+        }
+    }
+
+    /// Plays to the end and returns the time that it then is.
+    fn play(&mut self, session: &mut Session, system: &mut dyn SimulatedSystem) -> Nanos {
+        let watches = session.watches_completions();
+        let mut now = 0;
+        let mut flushed = false;
+        loop {
+            match session.step(now) {
+                Step::Issue(issue) => self.issue(&issue, now, system),
+                Step::WaitUntil(time) => {
+                    // Everything before the time of the next query, which comes
+                    // last among events of the same instant.
+                    while let Some(at) = system.next_event().filter(|&at| at <= time) {
+                        now = now.max(at);
+                        self.advance(now, system);
+                    }
+                    self.report(session, now);
+                    now = time;
+                }
+                Step::WaitCompletion { until } => {
+                    if !flushed && session.all_issued() {
+                        flushed = true;
+                        system.flush(now);
+                    }
+                    match (system.next_event(), until) {
+                        (Some(at), until) if until.is_none_or(|until| at <= until) => {
+                            now = now.max(at);
+                            self.advance(now, system);
+                        }
+                        (_, Some(until)) => now = until,
+                        // Nothing will ever happen: what is outstanding is missing.
+                        (_, None) => session.give_up(),
+                    }
+                    self.report(session, now);
+                }
+                Step::Look { tenant } => {
+                    let mut record = self.tenants[tenant].record.clone();
+                    record.samples_per_query = 1;
+                    record.scheduled_at = session.scheduled(tenant).to_vec();
+                    let verdict = look(&record, session.plan(tenant), now);
+                    session.looked(tenant, verdict, now);
+                }
+                Step::Done => break,
+            }
+            if watches {
+                self.report(session, now);
+            }
+        }
+        if !flushed {
+            system.flush(now);
+        }
+        now
+    }
+
+    #[inline]
+    fn issue(&mut self, issue: &Issue<'_>, now: Nanos, system: &mut dyn SimulatedSystem) {
+        let columns = &mut self.tenants[issue.tenant];
+        let record = &mut columns.record;
+        let first = record.completed_at.len() as u64;
+        record.issued_at.resize(record.issued_at.len() + issue.queries, now);
+        record.completed_at.resize(record.completed_at.len() + issue.indices.len(), 0);
+        if columns.tokens {
+            record.first_token_at.resize(record.completed_at.len(), 0);
+            record.tokens.resize(record.completed_at.len(), 0);
+        }
+        let first = ResponseId::new(self.epoch, issue.tenant as u8, first);
+        let query = SimulatedQuery { tenant: issue.tenant, first, indices: issue.indices };
+        system.issue(now, &query);
+    }
+
+    #[inline]
+    fn advance(&mut self, now: Nanos, system: &mut dyn SimulatedSystem) {
+        system.advance(now, &mut self.completions);
+        let mut completions = std::mem::take(&mut self.completions);
+        for completion in completions.drain(..) {
+            self.complete(&completion, now);
+        }
+        self.completions = completions;
+    }
+
+    #[inline]
+    fn complete(&mut self, completion: &SimulatedCompletion, now: Nanos) {
+        let id = completion.id;
+        let mine = ResponseId::new(self.epoch, id.tenant(), 0).run() == id.run();
+        let tenant = usize::from(id.tenant());
+        let Some(columns) = self.tenants.get_mut(tenant).filter(|_| mine) else {
+            self.foreign.unknown += 1;
+            return;
+        };
+        let (record, sequence) = (&mut columns.record, id.sequence());
+        let sample = usize::try_from(sequence).unwrap_or(usize::MAX);
+        let Some(stamp) = record.completed_at.get_mut(sample) else {
+            record.misuse.unknown += 1;
+            return;
+        };
+        if *stamp != 0 {
+            record.misuse.duplicate += 1;
+            return;
+        }
+        *stamp = now.max(1);
+        columns.completed += 1;
+        match completion.outcome {
+            Outcome::Failed(why) => record.failed.push((sequence, why)),
+            Outcome::Ok { tokens } => {
+                if columns.tokens {
+                    record.tokens[sample] = tokens;
+                    record.first_token_at[sample] = completion.first_token_at.unwrap_or(0);
+                }
+                if columns.kept.keeps(sequence) {
+                    let first_token = columns.tokens.then_some(&[][..]);
+                    let response = LoggedResponse { sequence, data: &[], first_token, tokens };
+                    record.responses.push(&response);
+                }
+            }
+        }
+    }
+
+    fn report(&self, session: &mut Session, now: Nanos) {
+        for (tenant, columns) in self.tenants.iter().enumerate() {
+            session.completed(tenant, columns.completed, now);
+        }
+    }
+}
+
+impl Columns {
+    fn finish(self, issued: Issued) -> PlayedTenant {
+        let mut record = Record {
+            samples_per_query: issued.samples_per_query,
+            // Virtual time has no client that could lag.
+            client_lag: vec![0; issued.scheduled_at.len()],
+            scheduled_at: issued.scheduled_at,
+            indices: issued.indices,
+            ..self.record
+        };
+        record.count_token_misuse();
+        PlayedTenant { ended: issued.ended, generated: issued.generated, record }
+    }
+}
+

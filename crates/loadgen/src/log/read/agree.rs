@@ -1,0 +1,141 @@
+//! Whether a summary and a detail log tell the same story.
+
+use std::fmt;
+
+use super::detail::{Detail, Value};
+use super::summary::Summary;
+
+/// A line of the summary that the detail log contradicts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disagreement {
+    /// Line of the summary, from 1.
+    pub line: usize,
+    /// Its label.
+    pub label: String,
+    /// Its value.
+    pub summary: String,
+    /// The key of the detail log.
+    pub key: String,
+    /// That key's value.
+    pub detail: String,
+}
+
+impl fmt::Display for Disagreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { line, label, summary, key, detail } = self;
+        write!(f, "line {line}: `{label}` is {summary}, but the detail log has {key} = {detail}")
+    }
+}
+
+/// Labels of the summary and the keys that must agree: of several keys, the
+/// first that the detail log has.
+const PAIRS: &[(&str, &[&str])] = &[
+    ("SUT name", &["sut_name"]),
+    ("Scenario", &["effective_scenario"]),
+    ("Mode", &["effective_test_mode"]),
+    ("Completed samples per second", &["result_completed_samples_per_sec"]),
+    ("Samples per second", &["result_samples_per_second"]),
+    ("Completed tokens per second", &["result_completed_tokens_per_second"]),
+    ("Tokens per second", &["result_tokens_per_second"]),
+    ("Completed tokens per second (inferred)", &["result_inferred_completed_tokens_per_second"]),
+    ("Tokens per second (inferred)", &["result_inferred_tokens_per_second"]),
+    ("Result is", &["result_validity"]),
+    ("Performance constraints satisfied", &["result_perf_constraints_met"]),
+    ("Min duration satisfied", &["result_min_duration_met"]),
+    ("Min queries satisfied", &["result_min_queries_met"]),
+    ("Early stopping satisfied", &["early_stopping_met"]),
+    ("QPS w/ loadgen overhead", &["result_qps_with_loadgen_overhead"]),
+    ("QPS w/o loadgen overhead", &["result_qps_without_loadgen_overhead"]),
+    ("TPS w/ loadgen overhead", &["result_token_throughput_with_loadgen_overhead"]),
+    ("Scheduled samples per second", &["result_scheduled_samples_per_sec"]),
+    ("Min latency (ns)", &["result_min_query_latency_ns", "result_min_latency_ns"]),
+    ("Max latency (ns)", &["result_max_query_latency_ns", "result_max_latency_ns"]),
+    ("Mean latency (ns)", &["result_mean_query_latency_ns", "result_mean_latency_ns"]),
+    ("Min First Token latency (ns)", &["result_first_token_min_latency_ns"]),
+    ("Max First Token latency (ns)", &["result_first_token_max_latency_ns"]),
+    ("Mean First Token latency (ns)", &["result_first_token_mean_latency_ns"]),
+    ("Min Time per Output Token (ns)", &["result_time_to_output_token_min"]),
+    ("Max Time per Output Token (ns)", &["result_time_to_output_token_max"]),
+    ("Mean Time per Output Token (ns)", &["result_time_to_output_token_mean"]),
+    ("target_latency (ns)", &["effective_target_latency_ns"]),
+    ("ttft_latency (ns)", &["requested_server_ttft_latency"]),
+    ("tpot_latency (ns)", &["requested_server_tpot_latency"]),
+    ("min_duration (ms)", &["effective_min_duration_ms"]),
+    ("max_duration (ms)", &["effective_max_duration_ms"]),
+];
+
+/// Every line of the summary whose value is not that of the detail log, as far
+/// as the digits of both allow to tell.
+#[must_use]
+pub fn disagreements(summary: &Summary, detail: &Detail) -> Vec<Disagreement> {
+    let mut found = Vec::new();
+    let found_peak = detail.text("effective_test_mode") == Some("FindPeakPerformance");
+    for (line, label, value) in &summary.fields {
+        if found_peak && label == "target_qps" {
+            continue; // The summary shows the rate found, the detail log the one begun with.
+        }
+        let Some((key, known)) = counterpart(label, detail) else { continue };
+        if !agrees(value, known) {
+            found.push(Disagreement {
+                line: *line,
+                label: label.clone(),
+                summary: value.clone(),
+                key,
+                detail: show(known),
+            });
+        }
+    }
+    found
+}
+
+/// The key that corresponds to a label, with its value.
+fn counterpart<'a>(label: &str, detail: &'a Detail) -> Option<(String, &'a Value)> {
+    let keys: Vec<String> = match PAIRS.iter().find(|(known, _)| *known == label) {
+        Some((_, keys)) => keys.iter().map(ToString::to_string).collect(),
+        None => match label.split_once(" percentile ") {
+            Some((p, "latency (ns)")) => vec![
+                format!("result_{p}_percentile_per_query_latency_ns"),
+                format!("result_{p}_percentile_latency_ns"),
+            ],
+            Some((p, "first token latency (ns)")) => {
+                vec![format!("result_first_token_{p}_percentile_latency_ns")]
+            }
+            Some((p, "time to output token (ns)")) => {
+                vec![format!("result_time_per_output_token_{p}_percentile_ns")]
+            }
+            _ => vec![format!("effective_{label}")],
+        },
+    };
+    keys.into_iter().find_map(|key| detail.value(&key).map(|value| (key, value)))
+}
+
+fn agrees(summary: &str, detail: &Value) -> bool {
+    match detail {
+        Value::Bool(true) => matches!(summary, "Yes" | "1"),
+        Value::Bool(false) => matches!(summary, "NO" | "0"),
+        Value::Text(text) => text.trim() == summary,
+        Value::Number(number) if number.text == summary => true,
+        Value::Number(number) => match (number.as_u64(), summary.parse::<u64>()) {
+            (Some(a), Ok(b)) => a == b,
+            _ => summary.parse().is_ok_and(|a: f64| close(a, number.as_f64())),
+        },
+        Value::Null => summary.parse().is_ok_and(|value: f64| !value.is_finite()),
+        Value::List(_) | Value::Map(_) => false,
+    }
+}
+
+/// Equal as far as two decimals on one side and six digits on the other tell.
+fn close(summary: f64, detail: f64) -> bool {
+    (summary - detail).abs() <= 0.005_001 + 5.001e-6 * detail.abs()
+}
+
+fn show(value: &Value) -> String {
+    match value {
+        Value::Null => "null".into(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Number(number) => number.text.clone(),
+        Value::Text(text) => text.clone(),
+        Value::List(list) => format!("a list of {}", list.len()),
+        Value::Map(map) => format!("a map of {}", map.len()),
+    }
+}

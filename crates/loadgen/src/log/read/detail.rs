@@ -1,0 +1,325 @@
+//! `mlperf_log_detail.txt`, tolerant of what the reference writes: strings that
+//! are not escaped, `nan` and `inf`, and a lone `]` for an empty list.
+
+use std::path::Path;
+use std::{fs, io};
+
+use super::cursor::Cursor;
+use super::{LogReadProblem, ProblemKind};
+use crate::clock::Nanos;
+
+/// A number as the log has it: the text is exact, the values are read from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Number {
+    /// The digits in the log.
+    pub text: String,
+}
+
+impl Number {
+    /// The number; may be NaN or infinite.
+    #[must_use]
+    pub fn as_f64(&self) -> f64 {
+        self.text.parse().unwrap_or(f64::NAN)
+    }
+
+    /// The number, if it is whole and not negative.
+    #[must_use]
+    pub fn as_u64(&self) -> Option<u64> {
+        self.text.parse().ok()
+    }
+}
+
+/// What a key stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// Ours, where the reference has `nan` or `inf`.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number.
+    Number(Number),
+    /// A string: decoded where it is valid JSON, else as it stands.
+    Text(String),
+    /// A list of whole numbers.
+    List(Vec<u64>),
+    /// A map of strings, in the order of the log.
+    Map(Vec<(String, String)>),
+}
+
+/// A line of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Line, from 1.
+    pub line: usize,
+    /// Key.
+    pub key: String,
+    /// Value.
+    pub value: Value,
+    /// When, in ns since the origin of the log.
+    pub at: Nanos,
+    /// Counted as an error.
+    pub is_error: bool,
+    /// Counted as a warning.
+    pub is_warning: bool,
+    /// Source file that wrote it.
+    pub file: String,
+    /// Line of that file.
+    pub line_no: u64,
+    /// Process.
+    pub pid: u64,
+    /// Thread.
+    pub tid: u64,
+}
+
+/// A detail log.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Detail {
+    /// Every line that reads, in order.
+    pub entries: Vec<Entry>,
+}
+
+impl Detail {
+    /// The value of a key; of the last line that has it, as the official parsers
+    /// take it.
+    #[must_use]
+    pub fn value(&self, key: &str) -> Option<&Value> {
+        self.entries.iter().rev().find(|entry| entry.key == key).map(|entry| &entry.value)
+    }
+
+    /// The values of a key, in order.
+    pub fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.entries.iter().filter(move |entry| entry.key == key).map(|entry| &entry.value)
+    }
+
+    /// A whole number.
+    #[must_use]
+    pub fn whole(&self, key: &str) -> Option<u64> {
+        match self.value(key)? {
+            Value::Number(number) => number.as_u64(),
+            _ => None,
+        }
+    }
+
+    /// A number.
+    #[must_use]
+    pub fn number(&self, key: &str) -> Option<f64> {
+        match self.value(key)? {
+            Value::Number(number) => Some(number.as_f64()),
+            _ => None,
+        }
+    }
+
+    /// A string.
+    #[must_use]
+    pub fn text(&self, key: &str) -> Option<&str> {
+        match self.value(key)? {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A truth value.
+    #[must_use]
+    pub fn flag(&self, key: &str) -> Option<bool> {
+        match self.value(key)? {
+            Value::Bool(flag) => Some(*flag),
+            _ => None,
+        }
+    }
+
+    /// The lines that are errors.
+    pub fn errors(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| entry.is_error)
+    }
+}
+
+/// Reads a detail log from its file.
+///
+/// # Errors
+/// The file cannot be read. Lines that cannot be read are collected.
+pub fn read_detail_file(path: &Path) -> io::Result<(Detail, Vec<LogReadProblem>)> {
+    let bytes = fs::read(path)?;
+    Ok(read_detail(&String::from_utf8_lossy(&bytes)))
+}
+
+/// Reads a detail log.
+#[must_use]
+pub fn read_detail(text: &str) -> (Detail, Vec<LogReadProblem>) {
+    let mut detail = Detail::default();
+    let mut problems = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        if line.trim().is_empty() {
+            continue;
+        }
+        match read_line(at + 1, line) {
+            Ok(entry) => detail.entries.push(entry),
+            Err(kind) => problems.push(LogReadProblem { line: at + 1, kind }),
+        }
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        let kind = ProblemKind::Truncated { expected: "a line end" };
+        problems.push(LogReadProblem { line: text.lines().count(), kind });
+    }
+    (detail, problems)
+}
+
+fn read_line(line: usize, text: &str) -> Result<Entry, ProblemKind> {
+    const START: &str = ":::MLLOG {\"key\": \"";
+    let foreign = ProblemKind::Foreign { expected: "a line that begins with `:::MLLOG {\"key\":`" };
+    let (_, rest) = text.split_once(START).ok_or(foreign)?;
+    let field = |field| ProblemKind::Field { field };
+    let (key, rest) = rest.split_once("\", \"value\": ").ok_or(field("key"))?;
+    // From the right, because a string of the reference may contain anything.
+    let (value, rest) = rest.rsplit_once(", \"time_ms\": ").ok_or(field("value"))?;
+    let (time, rest) = rest.split_once(", \"namespace\": ").ok_or(field("time_ms"))?;
+    let tail = |name: &'static str| after(rest, name).ok_or(ProblemKind::Field { field: name });
+    let number = |name| tail(name)?.parse().map_err(|_| field(name));
+    let flag = |name| tail(name)?.parse().map_err(|_| field(name));
+    if !rest.trim_end().ends_with("}}") {
+        return Err(ProblemKind::Truncated { expected: "`}}` at the end of the line" });
+    }
+    Ok(Entry {
+        line,
+        key: key.to_string(),
+        value: read_value(value).ok_or_else(|| ProblemKind::Value { key: key.to_string() })?,
+        at: milliseconds(time).ok_or(field("time_ms"))?,
+        is_error: flag("is_error")?,
+        is_warning: flag("is_warning")?,
+        file: tail("file")?.trim_matches('"').to_string(),
+        line_no: number("line_no")?,
+        pid: number("pid")?,
+        tid: number("tid")?,
+    })
+}
+
+/// The text of a field of the metadata, up to the comma or brace after it.
+fn after<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(&format!("\"{name}\": "))?;
+    Some(&rest[..rest.find([',', '}'])?])
+}
+
+/// Reads `12.000345` ms as ns without rounding.
+fn milliseconds(text: &str) -> Option<Nanos> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if fraction.len() > 6 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let nanos: u64 = format!("{fraction:0<6}").parse().ok()?;
+    whole.parse::<u64>().ok()?.checked_mul(1_000_000)?.checked_add(nanos)
+}
+
+fn read_value(text: &str) -> Option<Value> {
+    match text {
+        "null" => return Some(Value::Null),
+        "true" => return Some(Value::Bool(true)),
+        "false" => return Some(Value::Bool(false)),
+        "]" | "[]" => return Some(Value::List(Vec::new())),
+        _ => {}
+    }
+    match text.bytes().next()? {
+        b'"' => {
+            let body = text.strip_prefix('"')?.strip_suffix('"')?;
+            let mut cursor = Cursor::new(text.as_bytes());
+            let decoded = cursor.string().filter(|_| cursor.at_end());
+            Some(Value::Text(decoded.unwrap_or_else(|| body.to_string())))
+        }
+        b'[' => {
+            let body = text.strip_prefix('[')?.strip_suffix(']')?;
+            body.split(',').map(|n| n.trim().parse().ok()).collect::<Option<_>>().map(Value::List)
+        }
+        b'{' => read_map(text).map(Value::Map),
+        _ => {
+            let number = Number { text: text.to_string() };
+            text.parse::<f64>().ok().map(|_| Value::Number(number))
+        }
+    }
+}
+
+fn read_map(text: &str) -> Option<Vec<(String, String)>> {
+    let mut cursor = Cursor::new(text.as_bytes());
+    let mut pairs = Vec::new();
+    if !cursor.eat(b'{') {
+        return None;
+    }
+    if cursor.eat(b'}') {
+        return cursor.at_end().then_some(pairs);
+    }
+    loop {
+        let key = cursor.string()?;
+        if !cursor.eat(b':') {
+            return None;
+        }
+        pairs.push((key, cursor.string()?));
+        if !cursor.eat(b',') {
+            return (cursor.eat(b'}') && cursor.at_end()).then_some(pairs);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn line(value: &str) -> String {
+        format!(
+            ":::MLLOG {{\"key\": \"k\", \"value\": {value}, \"time_ms\": 1011.999820, \"namespace\": \
+             \"mlperf::logging\", \"event_type\": \"POINT_IN_TIME\", \"metadata\": {{\"is_error\": \
+             false, \"is_warning\": true, \"file\": \"loadgen.cc\", \"line_no\": 562, \"pid\": 7, \
+             \"tid\": 8}}}}\n"
+        )
+    }
+
+    fn value_of(text: &str) -> Value {
+        let (detail, problems) = read_detail(&line(text));
+        assert_eq!(problems, []);
+        detail.entries[0].value.clone()
+    }
+
+    #[test]
+    fn values_that_are_not_json_read_as_they_stand() {
+        let text = |s: &str| Value::Text(s.into());
+        assert_eq!(value_of(r#""C:\models\new""#), text(r"C:\models\new"));
+        assert_eq!(value_of(r#""a "quoted" name""#), text(r#"a "quoted" name"#));
+        assert_eq!(value_of(r#""x", "time_ms": 3""#), text(r#"x", "time_ms": 3"#));
+        assert_eq!(value_of(r#""one\ntwo""#), text("one\ntwo"));
+        assert_eq!(value_of("]"), Value::List(vec![]));
+        assert_eq!(value_of("[3,1,2]"), Value::List(vec![3, 1, 2]));
+        assert_eq!(value_of("nan"), Value::Number(Number { text: "nan".into() }));
+        assert_eq!(value_of("-inf"), Value::Number(Number { text: "-inf".into() }));
+        assert_eq!(value_of("null"), Value::Null);
+        assert_eq!(value_of("{}"), Value::Map(vec![]));
+    }
+
+    #[test]
+    fn every_field_is_read() {
+        let (detail, _) = read_detail(&line("18446744073709551615"));
+        let entry = &detail.entries[0];
+        assert_eq!((entry.at, entry.is_error, entry.is_warning), (1_011_999_820, false, true));
+        assert_eq!((entry.file.as_str(), entry.line_no), ("loadgen.cc", 562));
+        assert_eq!((entry.pid, entry.tid), (7, 8));
+        assert_eq!(detail.whole("k"), Some(u64::MAX));
+    }
+
+    #[test]
+    fn a_cut_or_foreign_line_is_named() {
+        let good = line("1");
+        let cut = &good[..good.len() - 30];
+        let (detail, problems) = read_detail(&format!("{good}Segmentation fault\n{good}{cut}"));
+        assert_eq!(detail.entries.len(), 2);
+        let lines: Vec<usize> = problems.iter().map(|p| p.line).collect();
+        assert_eq!(lines, [2, 4, 4]);
+        assert!(problems[0].to_string().starts_with("line 2: expected a line that begins with"));
+        assert!(problems[2].to_string().contains("the file ends early"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text: String, cut in 0usize..300, value in "[\\[\\]{}\":,\\\\a0 .]*") {
+            let _ = read_detail(&text);
+            let whole = line(&value);
+            let _ = read_detail(&whole);
+            let _ = read_detail(whole.get(..cut.min(whole.len())).unwrap_or(""));
+        }
+    }
+}

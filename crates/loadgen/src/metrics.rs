@@ -1,0 +1,604 @@
+//! The numbers of a run: latencies, percentiles, rates, counts.
+//!
+//! The arithmetic is the reference's, bit for bit, with one exception: means
+//! are signed. A sample that failed or never came back is never throughput and
+//! never a latency:
+//!
+//! | | answered | failed | missing |
+//! |---|---|---|---|
+//! | latency, first token, time per output token | yes | no | no |
+//! | query latency (MultiStream) | if the whole query was answered | no | no |
+//! | `sample_count`, completed rates, tokens | yes | no | no |
+//! | scheduled rate, `query_count` | yes | yes | yes |
+//! | `max_latency` | yes | yes, until it failed | no |
+//! | over-latency counts (Server) | if over the bound | always | always |
+//! | early-stopping estimates (SingleStream, MultiStream) | yes | no | no |
+//!
+//! The last row flatters such a run, but it is INVALID in any case.
+
+use crate::clock::{Nanos, SECOND};
+use crate::early_stopping::{Estimate, Params};
+use crate::plan::{Load, Plan, Tokens};
+use crate::record::{Failure, Record};
+
+/// The percentiles that every distribution has.
+pub const PERCENTILES: [f64; 6] = [0.50, 0.90, 0.95, 0.97, 0.99, 0.999];
+
+/// What is reported of a list of times, all in ns.
+///
+/// Signed, because a time per output token is negative where a system reports
+/// no tokens. All zeros when `count` is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Distribution {
+    /// How many.
+    pub count: u64,
+    /// Smallest.
+    pub min: i64,
+    /// Largest.
+    pub max: i64,
+    /// Sum / count, truncated towards zero.
+    pub mean: i64,
+    /// At [`PERCENTILES`]: `sorted[floor(count * q)]`, no interpolation.
+    pub percentiles: [i64; 6],
+    /// At the plan's target percentile.
+    pub target: i64,
+}
+
+/// When the last query issued was due, issued and done, ns since the start.
+///
+/// These are what durations and rates are computed from, as in the reference;
+/// the last query need not be the last one to complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FinalQuery {
+    /// Due.
+    pub scheduled: Nanos,
+    /// Issued.
+    pub issued: Nanos,
+    /// All its samples answered or failed; the last completion of the run if
+    /// one of its samples is missing.
+    pub done: Nanos,
+}
+
+/// Queries or samples per second, nan or inf where a run has one query.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Rates {
+    /// Queries/s.
+    SingleStream {
+        /// Over the time until the last issue.
+        with_overhead: f64,
+        /// 1 / mean latency.
+        without_overhead: f64,
+    },
+    /// Reports no rate.
+    MultiStream,
+    /// Samples/s.
+    Server {
+        /// As offered.
+        scheduled: f64,
+        /// As answered.
+        completed: f64,
+    },
+    /// Samples/s.
+    Offline {
+        /// As answered.
+        samples: f64,
+    },
+}
+
+/// Tokens per second, nan or inf where a run has one query.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TokenRates {
+    /// Measured, all scenarios but Offline.
+    Measured {
+        /// Over the time until the last issue.
+        with_overhead: f64,
+        /// Over the sum of all latencies.
+        without_overhead: f64,
+        /// The same with latencies in ns, which is what the reference's detail
+        /// log shows under `result_token_throughput`.
+        without_overhead_per_ns: f64,
+        /// Over the time until the last query was done.
+        completed: f64,
+    },
+    /// Measured in Offline.
+    MeasuredOffline {
+        /// Over the longest latency.
+        tokens: f64,
+    },
+    /// Samples/s times a factor; only Server and Offline have it.
+    Inferred {
+        /// Tokens/s.
+        tokens: f64,
+    },
+}
+
+/// Samples that the system said it could not answer, by reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FailureCounts {
+    /// Refused.
+    pub rejected: u64,
+    /// Too slow by the system's own clock.
+    pub timed_out: u64,
+    /// Connection lost.
+    pub disconnected: u64,
+    /// Error reported.
+    pub internal: u64,
+}
+
+impl FailureCounts {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.rejected + self.timed_out + self.disconnected + self.internal
+    }
+}
+
+/// Samples over a Server bound, failed and missing ones included. Zero in the
+/// other scenarios, and for tokens where none are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OverBound {
+    /// Latency > `server_target_latency_ns`.
+    pub latency: u64,
+    /// Time to first token > `server_ttft_latency`, or no first token.
+    pub first_token: u64,
+    /// Time per output token > `server_tpot_latency`, or no first token.
+    pub time_per_output_token: u64,
+}
+
+/// Early-stopping estimates of one kind of time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimates {
+    /// At the plan's target percentile.
+    pub target: Estimate,
+    /// At the 99th percentile; SingleStream only.
+    pub tail: Option<Estimate>,
+}
+
+/// What SingleStream and MultiStream estimate. MultiStream estimates the query
+/// latency only.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ScenarioEstimates {
+    /// Of the latency (MultiStream: of the query latency).
+    pub latency: Estimates,
+    /// Of the time to first token.
+    pub first_token: Option<Estimates>,
+    /// Of the time per output token.
+    pub time_per_output_token: Option<Estimates>,
+}
+
+/// The numbers of one run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Metrics {
+    /// Queries issued.
+    pub query_count: u64,
+    /// Samples answered: the reference's n.
+    pub sample_count: u64,
+    /// Samples that failed.
+    pub failed: FailureCounts,
+    /// Samples issued that were never completed.
+    pub missing: u64,
+    /// Server: samples over a bound.
+    pub over: OverBound,
+    /// Of samples, from the scheduled time.
+    pub latency: Distribution,
+    /// MultiStream: from the scheduled time to the last sample's completion.
+    pub query_latency: Option<Distribution>,
+    /// From the scheduled time, if any first token was reported.
+    pub first_token: Option<Distribution>,
+    /// (latency - time to first token) / (tokens - 1), if any first token was
+    /// reported. As in the reference a count below 2 is taken as 0 tokens, which
+    /// makes the time negative.
+    pub time_per_output_token: Option<Distribution>,
+    /// Output tokens of answered samples.
+    pub token_count: i64,
+    /// The longest time a sample took to be answered or to fail, ns.
+    pub max_latency: Nanos,
+    /// The last query issued.
+    pub final_query: FinalQuery,
+    /// Queries or samples per second.
+    pub rates: Rates,
+    /// Tokens per second, if the plan asks for tokens.
+    pub token_rates: Option<TokenRates>,
+    /// Issued - scheduled, where queries are due at set times.
+    pub lag: Option<Distribution>,
+    /// The part of the lag that was the client's own doing.
+    pub client_lag: Option<Distribution>,
+    /// What early stopping estimates in SingleStream and MultiStream.
+    pub estimates: Option<ScenarioEstimates>,
+}
+
+impl Metrics {
+    /// Computes all of them in O(samples).
+    ///
+    /// An empty record has zeros and non-finite rates.
+    #[must_use]
+    pub fn of(record: &Record, plan: &Plan) -> Self {
+        let mut times = Times::of(record, plan);
+        let target = plan.percentile();
+        let sample_count = times.latency.len() as u64;
+        let estimates = ScenarioEstimates::for_counts(&times, plan);
+
+        let of_latency = estimates.filter(|_| times.query_latency.is_none()).map(|e| e.latency);
+        let (latency, of_latency) = summarize(&mut times.latency, target, of_latency);
+        let query_latency = times.query_latency.as_mut().map(|values| {
+            let of_query = estimates.map(|e| e.latency);
+            summarize(values, target, of_query)
+        });
+        let first_token = times
+            .first_token
+            .as_mut()
+            .map(|values| summarize(values, target, estimates.and_then(|e| e.first_token)));
+        let time_per_output_token = times.time_per_output_token.as_mut().map(|values| {
+            summarize(values, target, estimates.and_then(|e| e.time_per_output_token))
+        });
+        let estimates = query_latency.and_then(|(_, found)| found).or(of_latency).map(|found| {
+            ScenarioEstimates {
+                latency: found,
+                first_token: first_token.and_then(|(_, found)| found),
+                time_per_output_token: time_per_output_token.and_then(|(_, found)| found),
+            }
+        });
+
+        let final_query = FinalQuery::of(record);
+        let span = Denominators {
+            samples: sample_count,
+            issued: times.issued_samples,
+            mean: latency.mean,
+            max_latency: times.max_latency,
+            final_query,
+        };
+        Self {
+            query_count: record.query_count() as u64,
+            sample_count,
+            failed: FailureCounts::of(record),
+            missing: times.missing,
+            over: times.over,
+            latency,
+            query_latency: query_latency.map(|(distribution, _)| distribution),
+            first_token: first_token.map(|(distribution, _)| distribution),
+            time_per_output_token: time_per_output_token.map(|(distribution, _)| distribution),
+            token_count: times.token_count,
+            max_latency: times.max_latency,
+            final_query,
+            rates: span.rates(plan),
+            token_rates: span.token_rates(plan, times.token_count),
+            lag: lag(record, target),
+            client_lag: client_lag(record, target),
+            estimates,
+        }
+    }
+
+    /// Samples issued, whatever became of them.
+    #[must_use]
+    pub fn issued_samples(&self) -> u64 {
+        self.sample_count + self.failed.total() + self.missing
+    }
+}
+
+/// The columns that the distributions are made of, and what can be counted
+/// while they are read.
+struct Times {
+    latency: Vec<i64>,
+    query_latency: Option<Vec<i64>>,
+    first_token: Option<Vec<i64>>,
+    time_per_output_token: Option<Vec<i64>>,
+    token_count: i64,
+    max_latency: Nanos,
+    missing: u64,
+    issued_samples: u64,
+    over: OverBound,
+}
+
+impl Times {
+    fn of(record: &Record, plan: &Plan) -> Self {
+        let samples = record.samples_per_query.max(1);
+        let completed = &record.completed_at[..];
+        let mut failed = vec![false; if record.failed.is_empty() { 0 } else { completed.len() }];
+        for &(sequence, _) in &record.failed {
+            if let Some(flag) = usize::try_from(sequence).ok().and_then(|at| failed.get_mut(at)) {
+                *flag = true;
+            }
+        }
+        let multi = matches!(plan.load, Load::MultiStream { .. });
+        let mut times = Self {
+            latency: Vec::with_capacity(completed.len()),
+            query_latency: multi.then(|| Vec::with_capacity(record.query_count())),
+            first_token: None,
+            time_per_output_token: None,
+            token_count: 0,
+            max_latency: 0,
+            missing: 0,
+            issued_samples: 0,
+            over: OverBound::default(),
+        };
+        for (query, stamps) in (0..record.query_count()).zip(completed.chunks(samples)) {
+            let (due, first) = (record.scheduled(query), query * samples);
+            times.issued_samples += stamps.len() as u64;
+            let (mut last, mut whole) = (0, stamps.len() == samples);
+            for (sample, &at) in (first..).zip(stamps) {
+                let failed = !failed.is_empty() && failed[sample];
+                if at != 0 {
+                    times.max_latency = times.max_latency.max(at.saturating_sub(due));
+                }
+                if failed || at == 0 {
+                    whole = false;
+                    times.missing += u64::from(!failed);
+                } else {
+                    last = last.max(at);
+                    times.latency.push(span(due, at));
+                }
+            }
+            if let Some(query_latency) = times.query_latency.as_mut().filter(|_| whole) {
+                query_latency.push(span(due, last));
+            }
+        }
+        times.count_over_latency(plan);
+        if plan.measures_tokens() {
+            times.read_tokens(record, plan, &failed);
+        }
+        times
+    }
+
+    fn count_over_latency(&mut self, plan: &Plan) {
+        if let Load::Server(server) = &plan.load {
+            let within = self.latency.iter().filter(|&&l| is_within(l, server.target_latency));
+            self.over.latency = self.issued_samples - within.count() as u64;
+        }
+    }
+
+    fn read_tokens(&mut self, record: &Record, plan: &Plan, failed: &[bool]) {
+        let samples = record.samples_per_query.max(1);
+        let answered = |sample: usize| {
+            let failed = failed.get(sample).is_some_and(|&failed| failed);
+            let at = record.completed_at.get(sample).copied().filter(|&at| at != 0 && !failed)?;
+            Some((at, record.tokens.get(sample).copied().unwrap_or(0)))
+        };
+        let (mut first_token, mut per_token) = (Vec::new(), Vec::new());
+        let count = record.completed_at.len().min(record.query_count() * samples);
+        for sample in 0..count {
+            let Some((at, tokens)) = answered(sample) else {
+                continue;
+            };
+            // The reference reports such counts as errors and goes on with 0.
+            let tokens = if tokens < 2 { 0 } else { tokens };
+            self.token_count += tokens;
+            let first = record.first_token_at.get(sample).copied().unwrap_or(0);
+            if first == 0 {
+                continue;
+            }
+            first_token.push(span(record.scheduled(sample / samples), first));
+            per_token.push(span(first, at) / (tokens - 1));
+        }
+        if let (Load::Server(_), Some(Tokens::Measured { ttft, tpot })) = (&plan.load, plan.tokens)
+        {
+            let over = |times: &[i64], bound| {
+                let within = times.iter().filter(|&&t| is_within(t, bound)).count();
+                self.issued_samples - within as u64
+            };
+            self.over.first_token = over(&first_token, ttft);
+            self.over.time_per_output_token = over(&per_token, tpot);
+        }
+        if !first_token.is_empty() {
+            self.first_token = Some(first_token);
+            self.time_per_output_token = Some(per_token);
+        }
+    }
+}
+
+/// From `begin` to `end`, ns; negative if the stamps are the wrong way round.
+fn span(begin: Nanos, end: Nanos) -> i64 {
+    end.wrapping_sub(begin).cast_signed()
+}
+
+fn is_within(time: i64, bound: Nanos) -> bool {
+    i64::try_from(bound).is_ok_and(|bound| time <= bound) || bound > i64::MAX.unsigned_abs()
+}
+
+impl ScenarioEstimates {
+    /// Chooses the ranks; the latencies are filled in by [`summarize`].
+    fn for_counts(times: &Times, plan: &Plan) -> Option<Self> {
+        let tail = match plan.load {
+            Load::SingleStream { .. } => Some(0.99),
+            Load::MultiStream { .. } => None,
+            Load::Server(_) | Load::Offline => return None,
+        };
+        let of = |count: usize| {
+            let criterion = plan.early_stopping;
+            let at = |percentile| {
+                let params = Params {
+                    percentile,
+                    confidence: criterion.confidence,
+                    tolerance: criterion.tolerance,
+                };
+                Estimate::for_count(count as u64, &params)
+            };
+            Estimates { target: at(plan.percentile()), tail: tail.map(at) }
+        };
+        let tokens = tail.is_some();
+        Some(Self {
+            latency: of(times.query_latency.as_ref().unwrap_or(&times.latency).len()),
+            first_token: times.first_token.as_ref().filter(|_| tokens).map(|t| of(t.len())),
+            time_per_output_token: times
+                .time_per_output_token
+                .as_ref()
+                .filter(|_| tokens)
+                .map(|t| of(t.len())),
+        })
+    }
+}
+
+impl FinalQuery {
+    fn of(record: &Record) -> Self {
+        let Some(last) = record.query_count().checked_sub(1) else {
+            return Self::default();
+        };
+        let samples = record.samples_per_query.max(1);
+        let stamps = record.completed_at.get(last * samples..).unwrap_or_default();
+        let stamps = &stamps[..stamps.len().min(samples)];
+        let done = if stamps.contains(&0) { &record.completed_at[..] } else { stamps };
+        Self {
+            scheduled: record.scheduled(last),
+            issued: record.issued_at[last],
+            done: done.iter().copied().max().unwrap_or(0),
+        }
+    }
+}
+
+impl FailureCounts {
+    fn of(record: &Record) -> Self {
+        let mut counts = Self::default();
+        for (_, reason) in &record.failed {
+            match reason {
+                Failure::Rejected => counts.rejected += 1,
+                Failure::TimedOut => counts.timed_out += 1,
+                Failure::Disconnected => counts.disconnected += 1,
+                Failure::Internal => counts.internal += 1,
+            }
+        }
+        counts
+    }
+}
+
+/// What rates divide by and multiply with.
+struct Denominators {
+    samples: u64,
+    issued: u64,
+    mean: i64,
+    max_latency: Nanos,
+    final_query: FinalQuery,
+}
+
+impl Denominators {
+    fn rates(&self, plan: &Plan) -> Rates {
+        match plan.load {
+            Load::SingleStream { .. } => Rates::SingleStream {
+                with_overhead: gaps(self.samples) / seconds(self.final_query.issued),
+                without_overhead: 1.0 / self.mean_seconds(),
+            },
+            Load::MultiStream { .. } => Rates::MultiStream,
+            Load::Server(_) => Rates::Server {
+                scheduled: gaps(self.issued) / seconds(self.final_query.scheduled),
+                completed: gaps(self.samples) / seconds(self.final_query.done),
+            },
+            Load::Offline => {
+                Rates::Offline { samples: self.samples as f64 / seconds(self.max_latency) }
+            }
+        }
+    }
+
+    fn token_rates(&self, plan: &Plan, token_count: i64) -> Option<TokenRates> {
+        let tokens = token_count as f64;
+        match (plan.tokens?, &plan.load) {
+            (Tokens::Measured { .. }, Load::Offline) => {
+                Some(TokenRates::MeasuredOffline { tokens: tokens / seconds(self.max_latency) })
+            }
+            (Tokens::Measured { .. }, _) => Some(TokenRates::Measured {
+                with_overhead: tokens / seconds(self.final_query.issued),
+                without_overhead: tokens / (self.mean_seconds() * self.samples as f64),
+                without_overhead_per_ns: tokens / (self.mean as f64 * self.samples as f64),
+                completed: tokens / seconds(self.final_query.done),
+            }),
+            (Tokens::Inferred { scaling_factor }, Load::Offline) => Some(TokenRates::Inferred {
+                tokens: scaling_factor as f64 * self.samples as f64 / seconds(self.max_latency),
+            }),
+            (Tokens::Inferred { scaling_factor }, Load::Server(_)) => Some(TokenRates::Inferred {
+                tokens: scaling_factor as f64 * gaps(self.samples) / seconds(self.final_query.done),
+            }),
+            (Tokens::Inferred { .. }, _) => None,
+        }
+    }
+
+    fn mean_seconds(&self) -> f64 {
+        self.mean as f64 / SECOND as f64
+    }
+}
+
+/// The number of intervals between `count` events.
+fn gaps(count: u64) -> f64 {
+    count.saturating_sub(1) as f64
+}
+
+fn seconds(time: Nanos) -> f64 {
+    time as f64 / SECOND as f64
+}
+
+fn lag(record: &Record, target: f64) -> Option<Distribution> {
+    if record.scheduled_at.is_empty() {
+        return None;
+    }
+    let pairs = record.scheduled_at.iter().zip(&record.issued_at);
+    let mut values: Vec<i64> = pairs.map(|(&due, &at)| span(due, at)).collect();
+    Some(summarize(&mut values, target, None).0)
+}
+
+fn client_lag(record: &Record, target: f64) -> Option<Distribution> {
+    let mut values: Vec<i64> = record.client_lag.iter().copied().map(i64::from).collect();
+    (!values.is_empty()).then(|| summarize(&mut values, target, None).0)
+}
+
+/// The distribution of `values`, which are put in another order, and the
+/// latencies of the estimates, if any.
+fn summarize(
+    values: &mut [i64],
+    target: f64,
+    estimates: Option<Estimates>,
+) -> (Distribution, Option<Estimates>) {
+    let Some(&first) = values.first() else {
+        return (Distribution::default(), estimates);
+    };
+    let (mut min, mut max, mut sum) = (first, first, 0_i128);
+    for &value in values.iter() {
+        min = min.min(value);
+        max = max.max(value);
+        sum += i128::from(value);
+    }
+    let count = values.len();
+    let index = |q: f64| rank(count as u64, q) as usize;
+    let rank_of = |estimate: &Estimate| -> Option<usize> {
+        estimate.position().and_then(|position| usize::try_from(position).ok())
+    };
+    let mut ranks: Vec<usize> = PERCENTILES.iter().map(|&q| index(q)).collect();
+    ranks.push(index(target));
+    let tail = estimates.and_then(|e| e.tail);
+    ranks.extend(estimates.iter().filter_map(|e| rank_of(&e.target)));
+    ranks.extend(tail.iter().filter_map(rank_of));
+    ranks.sort_unstable();
+    ranks.dedup();
+    place(values, &ranks, 0);
+
+    let distribution = Distribution {
+        count: count as u64,
+        min,
+        max,
+        mean: i64::try_from(sum / count as i128).expect("a mean lies between minimum and maximum"),
+        percentiles: PERCENTILES.map(|q| values[index(q)]),
+        target: values[index(target)],
+    };
+    let filled = |estimate: Estimate| Estimate {
+        latency: rank_of(&estimate).map_or(0, |at| values[at]),
+        ..estimate
+    };
+    let estimates =
+        estimates.map(|e| Estimates { target: filled(e.target), tail: e.tail.map(filled) });
+    (distribution, estimates)
+}
+
+/// The reference's index of percentile `q` among `count` sorted values.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounding down")]
+pub(crate) fn rank(count: u64, q: f64) -> u64 {
+    ((count as f64 * q) as u64).min(count.saturating_sub(1))
+}
+
+/// Moves to each of the ascending `ranks` the value that sorting would put
+/// there. `values` is the part of the whole that starts at `offset`.
+///
+/// Splitting near the middle first halves what the other ranks must look at.
+fn place(values: &mut [i64], ranks: &[usize], offset: usize) {
+    let middle = offset + values.len() / 2;
+    let Some(chosen) = (0..ranks.len()).min_by_key(|&at| ranks[at].abs_diff(middle)) else {
+        return;
+    };
+    let (below, _, above) = values.select_nth_unstable(ranks[chosen] - offset);
+    place(below, &ranks[..chosen], offset);
+    place(above, &ranks[chosen + 1..], ranks[chosen] + 1);
+}

@@ -1,0 +1,264 @@
+//! The part of a plan that belongs to the scenario: rate, percentile, arrivals,
+//! bounds and the search for the peak.
+
+use super::problem::InReference;
+use super::resolve::{INVALID_SETTINGS, Resolution};
+use super::{Load, PeakSettings, Server, Tokens};
+use crate::clock::SECOND;
+use crate::settings::{Arrivals, Scenario, TestMode, TestSettings};
+
+/// Decimals of the peak rate that are still distinct at any rate a system reaches.
+const PEAK_DECIMALS_MAX: i32 = 9;
+
+impl Resolution<'_> {
+    /// Queries/s that the trace assumes. The reference takes 1 for a negative
+    /// rate of Server and Offline; the same stands in for every other value that
+    /// gives no period.
+    pub(super) fn target_qps(&mut self) -> f64 {
+        let s = self.settings;
+        let one = || InReference::Replaced { by: "1 query/s".into() };
+        let latency = |ns: f64| SECOND as f64 / ns;
+        let (field, given, rate) = match s.scenario {
+            Scenario::SingleStream => {
+                let ns = s.single_stream_expected_latency_ns;
+                ("single_stream_expected_latency_ns", ns, latency(ns))
+            }
+            Scenario::MultiStream => {
+                let ns = s.multi_stream_expected_latency_ns;
+                ("multi_stream_expected_latency_ns", ns, latency(ns))
+            }
+            Scenario::Server => ("server_target_qps", s.server_target_qps, s.server_target_qps),
+            Scenario::Offline => {
+                ("offline_expected_qps", s.offline_expected_qps, s.offline_expected_qps)
+            }
+        };
+        if given.is_finite() && given > 0.0 {
+            return rate;
+        }
+        let (expected, change) = match s.scenario {
+            Scenario::SingleStream | Scenario::MultiStream => {
+                ("a latency above 0 ns", "set it to how long one query takes")
+            }
+            Scenario::Server => ("a rate above 0 queries/s", "set it to the mean arrival rate"),
+            Scenario::Offline => {
+                ("a rate above 0 samples/s", "set it to the throughput that the system may reach")
+            }
+        };
+        // 0 and infinity keep their meaning where the reference survives them:
+        // a latency of 0 ns is a trace without gaps, a throughput of 0 leaves
+        // the query at its minimum. What then has no end is caught as a trace
+        // that is too long.
+        let survives = rate >= 0.0 && !(s.scenario == Scenario::Server && rate == 0.0);
+        let in_reference = if survives { InReference::Runs } else { one() };
+        self.problem(&[field], expected, change, in_reference);
+        if survives { rate } else { 1.0 }
+    }
+
+    /// Which token metrics there are.
+    pub(super) fn tokens(&mut self) -> Option<Tokens> {
+        let s = self.settings;
+        let inferring = matches!(s.scenario, Scenario::Server | Scenario::Offline);
+        if s.use_token_latencies && s.infer_token_latencies {
+            self.problem(
+                &["use_token_latencies", "infer_token_latencies"],
+                "at most one of them",
+                "tokens are either measured or inferred",
+                InReference::Replaced { by: "measured tokens".into() },
+            );
+        } else if s.infer_token_latencies && inferring && s.token_latency_scaling_factor == 0 {
+            self.problem(
+                &["infer_token_latencies", "token_latency_scaling_factor"],
+                "a factor of at least 1 token/sample",
+                "set the factor to the mean number of output tokens of a sample",
+                InReference::Runs,
+            );
+        }
+        let bounds = s.server_ttft_latency.min(s.server_tpot_latency);
+        if s.use_token_latencies && s.scenario == Scenario::Server && bounds == 0 {
+            self.problem(
+                &["server_ttft_latency", "server_tpot_latency"],
+                "bounds above 0 ns",
+                "no system meets a bound of 0 ns",
+                InReference::Runs,
+            );
+        }
+        if s.use_token_latencies {
+            Some(Tokens::Measured { ttft: s.server_ttft_latency, tpot: s.server_tpot_latency })
+        } else if s.infer_token_latencies {
+            Some(Tokens::Inferred { scaling_factor: s.token_latency_scaling_factor })
+        } else {
+            None
+        }
+    }
+
+    /// What only the chosen scenario has.
+    pub(super) fn load(&mut self, target_qps: f64, has_tokens: bool) -> Load {
+        let s = self.settings;
+        let defaults = TestSettings::default();
+        if s.mode == TestMode::FindPeakPerformance && s.scenario != Scenario::Server {
+            self.problem(
+                &["mode", "scenario"],
+                "scenario Server",
+                "only Server has a rate to search for",
+                InReference::Stops { key: "error_invalid_config" },
+            );
+        }
+        match s.scenario {
+            Scenario::SingleStream => Load::SingleStream {
+                percentile: self.percentile(
+                    "single_stream_target_latency_percentile",
+                    s.single_stream_target_latency_percentile,
+                    defaults.single_stream_target_latency_percentile,
+                ),
+            },
+            Scenario::MultiStream => Load::MultiStream {
+                percentile: self.percentile(
+                    "multi_stream_target_latency_percentile",
+                    s.multi_stream_target_latency_percentile,
+                    defaults.multi_stream_target_latency_percentile,
+                ),
+            },
+            Scenario::Server => Load::Server(self.server(target_qps, has_tokens)),
+            Scenario::Offline => Load::Offline,
+        }
+    }
+
+    fn percentile(&mut self, field: &'static str, given: f64, default: f64) -> f64 {
+        if given > 0.0 && given < 1.0 {
+            return given;
+        }
+        let change = if (1.0..100.0).contains(&given) {
+            format!("the 99th percentile is 0.99; did you mean {}?", given / 100.0)
+        } else {
+            format!("the default is {default}")
+        };
+        let by = InReference::Replaced { by: format!("the default {default}") };
+        self.problem(&[field], "a fraction above 0 and below 1", change, by);
+        default
+    }
+
+    fn server(&mut self, target_qps: f64, has_tokens: bool) -> Server {
+        let s = self.settings;
+        if s.server_target_latency_ns == 0 && !has_tokens {
+            self.problem(
+                &["server_target_latency_ns"],
+                "a bound above 0 ns",
+                "no system meets a bound of 0 ns",
+                InReference::Runs,
+            );
+        }
+        let default_percentile = TestSettings::default().server_target_latency_percentile;
+        let arrivals = self.arrivals();
+        let mut issue_threads = s.server_num_issue_query_threads;
+        if issue_threads > 0 && arrivals != Arrivals::Poisson {
+            self.problem(
+                &["server_num_issue_query_threads", "server_arrivals"],
+                "issue threads with Poisson arrivals only",
+                "set the threads to 0",
+                InReference::Replaced { by: "the calling thread".into() },
+            );
+            issue_threads = 0;
+        }
+        Server {
+            percentile: self.percentile(
+                "server_target_latency_percentile",
+                s.server_target_latency_percentile,
+                default_percentile,
+            ),
+            target_latency: s.server_target_latency_ns,
+            peak: self.peak(target_qps, &arrivals),
+            arrivals,
+            coalesce: s.server_coalesce_queries,
+            issue_threads,
+        }
+    }
+
+    fn arrivals(&mut self) -> Arrivals {
+        let s = self.settings;
+        let bound = s.server_max_async_queries;
+        let group = match &s.server_arrivals {
+            Arrivals::Burst(group) | Arrivals::Concurrency(group) => u64::from(*group),
+            _ => 0,
+        };
+        let complaint = match &s.server_arrivals {
+            Arrivals::Gamma(shape) if !(shape.is_finite() && *shape > 0.0) => {
+                Some("a gamma shape above 0")
+            }
+            Arrivals::Burst(0) => Some("a burst of at least 1 query"),
+            Arrivals::Concurrency(0) => Some("at least 1 query in flight"),
+            Arrivals::Replay(times) if times.is_empty() => Some("at least one arrival time"),
+            Arrivals::Replay(times) if !times.is_sorted() => {
+                Some("arrival times that ascend (equal times are a burst)")
+            }
+            _ => None,
+        };
+        if let Some(expected) = complaint {
+            let by = InReference::Replaced { by: "Poisson arrivals".into() };
+            self.problem(&["server_arrivals"], expected, "correct the arrival process", by);
+            return Arrivals::Poisson;
+        }
+        if bound > 0 && group > bound {
+            self.problem(
+                &["server_arrivals", "server_max_async_queries"],
+                "no more queries at once than may be outstanding",
+                "raise the limit, or set it to 0 for none",
+                InReference::Runs,
+            );
+        }
+        s.server_arrivals.clone()
+    }
+
+    fn peak(&mut self, target_qps: f64, arrivals: &Arrivals) -> PeakSettings {
+        let s = self.settings;
+        let problems_before = self.problems.len();
+        let default_step = TestSettings::default().server_find_peak_qps_boundary_step_size;
+        let mut step_size = s.server_find_peak_qps_boundary_step_size;
+        if !(step_size.is_finite() && step_size > 0.0) {
+            self.problem(
+                &["server_find_peak_qps_boundary_step_size"],
+                "a factor above 0",
+                "1 doubles the rate at each step",
+                InReference::Replaced { by: format!("the default {default_step}") },
+            );
+            step_size = default_step;
+        }
+        let asked = s.server_find_peak_qps_decimals_of_precision;
+        let decimals = asked.clamp(0, PEAK_DECIMALS_MAX);
+        if decimals != asked {
+            self.problem(
+                &["server_find_peak_qps_decimals_of_precision"],
+                format!("0 to {PEAK_DECIMALS_MAX} decimals"),
+                "no measurement tells finer rates apart",
+                InReference::Replaced { by: format!("{decimals} decimals") },
+            );
+        }
+        let mut decrement = s.peak_confirmation_decrement;
+        if !(decrement >= 0.0 && decrement < target_qps.max(f64::MIN_POSITIVE)) {
+            self.problem(
+                &["peak_confirmation_decrement", "server_target_qps"],
+                "a decrement of at least 0 queries/s and below the first rate",
+                "lower the decrement",
+                InReference::Replaced { by: "no decrement".into() },
+            );
+            decrement = 0.0;
+        }
+        if matches!(arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_)) {
+            self.problem(
+                &["mode", "server_arrivals"],
+                "arrivals that have a rate",
+                "choose poisson, constant, gamma or burst",
+                InReference::Stops { key: INVALID_SETTINGS },
+            );
+        }
+        // A search that is not asked for cannot be wrong.
+        if s.mode != TestMode::FindPeakPerformance {
+            self.problems.truncate(problems_before);
+        }
+        PeakSettings {
+            decimals: u8::try_from(decimals).expect("clamped to 0..=9"),
+            step_size,
+            confirmation_runs: s.peak_confirmation_runs,
+            confirmation_decrement: decrement,
+        }
+    }
+}

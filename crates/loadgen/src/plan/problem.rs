@@ -1,0 +1,133 @@
+//! Settings that make no sense together, said in a way that tells what to change.
+
+use std::fmt;
+
+use crate::run::Severity;
+use crate::settings::{Origin, Settings};
+
+/// What the drop-in, which must accept what the reference accepts, does about a
+/// [`SettingsProblem`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InReference {
+    /// Runs as asked, with a warning.
+    Runs,
+    /// Runs as asked, with an error in the log.
+    Logs,
+    /// Runs with another value, with an error in the log: the one that the
+    /// reference takes, or a safe one where its behaviour is undefined.
+    Replaced {
+        /// The value that is used, with its unit.
+        by: String,
+    },
+    /// Does not run.
+    Stops {
+        /// Key of the error in the detail log.
+        key: &'static str,
+    },
+}
+
+/// A setting, or a combination of settings, that `dyno run` refuses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingsProblem {
+    /// The fields in question and their values. `library.total` and
+    /// `library.performance` stand for what the sample library reports.
+    pub given: Vec<(&'static str, String)>,
+    /// What would have been accepted.
+    pub expected: String,
+    /// What to change.
+    pub change: String,
+    /// What the drop-in does about it.
+    pub in_reference: InReference,
+}
+
+impl SettingsProblem {
+    /// Whether even the drop-in cannot run this.
+    #[must_use]
+    pub fn stops(&self) -> bool {
+        matches!(self.in_reference, InReference::Stops { .. })
+    }
+
+    /// How grave it is in the logs of the drop-in.
+    #[must_use]
+    pub fn severity(&self) -> Severity {
+        match self.in_reference {
+            InReference::Runs => Severity::Warning,
+            InReference::Logs | InReference::Replaced { .. } | InReference::Stops { .. } => {
+                Severity::Error
+            }
+        }
+    }
+
+    /// Key of its entry in the detail log of the drop-in.
+    #[must_use]
+    pub fn log_key(&self) -> &'static str {
+        match self.in_reference {
+            InReference::Runs => "warning_generic_message",
+            InReference::Logs | InReference::Replaced { .. } => "error_invalid_test_settings",
+            InReference::Stops { key } => key,
+        }
+    }
+
+    /// The problem with the origin of each value, such as
+    /// `` `server_target_qps` is 0 (user.conf:3) ``.
+    #[must_use]
+    pub fn describe(&self, settings: &Settings) -> String {
+        let origin = |name: &str| settings.origin(name).filter(|o| **o != Origin::Default);
+        self.sentence(|name| origin(name).map(ToString::to_string))
+    }
+
+    /// The text for the logs of the drop-in: the problem and what is done about it.
+    #[must_use]
+    pub fn log_text(&self) -> String {
+        match &self.in_reference {
+            InReference::Replaced { by } => format!("{self}. Running with {by}."),
+            InReference::Stops { .. } => format!("{self}. The test is not run."),
+            InReference::Runs | InReference::Logs => format!("{self}."),
+        }
+    }
+
+    fn sentence(&self, origin: impl Fn(&str) -> Option<String>) -> String {
+        let given: Vec<String> = self
+            .given
+            .iter()
+            .map(|(name, value)| match origin(name) {
+                Some(origin) => format!("`{name}` is {value} ({origin})"),
+                None => format!("`{name}` is {value}"),
+            })
+            .collect();
+        format!("{}: expected {}; {}", given.join(" and "), self.expected, self.change)
+    }
+}
+
+impl fmt::Display for SettingsProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence(|_| None))
+    }
+}
+
+/// Every problem of a group of settings (at least one).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingsErrors(pub Vec<SettingsProblem>);
+
+impl SettingsErrors {
+    /// One line a problem, with the origin of each value.
+    #[must_use]
+    pub fn describe(&self, settings: &Settings) -> String {
+        let lines: Vec<String> = self.0.iter().map(|p| p.describe(settings)).collect();
+        lines.join("\n")
+    }
+}
+
+impl fmt::Display for SettingsErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, problem) in self.0.iter().enumerate() {
+            if at > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for SettingsErrors {}

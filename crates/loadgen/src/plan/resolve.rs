@@ -1,0 +1,463 @@
+//! From settings to a plan: the reference's arithmetic, and every check of it.
+//!
+//! One resolution collects the problems it meets and goes on with a safe value.
+//! [`Plan::resolve`] refuses if there is any; [`Plan::resolve_as_reference`]
+//! hands them to the caller's log.
+
+use super::problem::{InReference, SettingsErrors, SettingsProblem};
+use super::{AccuracyLog, Criterion, Library, Load, Plan, SampleChoice, Seeds};
+use crate::clock::{MILLISECOND, Nanos, SECOND};
+use crate::settings::{
+    Arrivals, Change, FIELDS, Origin, Scenario, Settings, TestMode, TestSettings,
+};
+
+/// The longest trace that is generated, in samples. At the rate of a million
+/// samples a second it lasts twelve days.
+pub const MAX_TRACE_SAMPLES: u64 = 1 << 40;
+
+/// Key of the reference's log for settings that make no sense.
+pub(super) const INVALID_SETTINGS: &str = "error_invalid_test_settings";
+
+impl Plan {
+    /// What the settings mean, refusing what makes no sense: the way of `dyno run`.
+    ///
+    /// # Errors
+    /// [`SettingsErrors`] holds every problem, not just the first.
+    pub fn resolve(settings: &TestSettings, library: Library) -> Result<Self, SettingsErrors> {
+        let (plan, problems) = Self::resolve_as_reference(settings, library);
+        if problems.is_empty() { Ok(plan) } else { Err(SettingsErrors(problems)) }
+    }
+
+    /// What the settings mean to the reference: the way of the drop-in.
+    ///
+    /// Where the reference divides by zero, loops for ever or reads past an
+    /// array, the plan holds a safe value and a problem says which. The plan must
+    /// not be run if a problem [stops](SettingsProblem::stops) it.
+    #[must_use]
+    pub fn resolve_as_reference(
+        settings: &TestSettings,
+        library: Library,
+    ) -> (Self, Vec<SettingsProblem>) {
+        let mut effective = settings.clone();
+        replace_for_test05(&mut effective);
+        let mut resolution = Resolution { settings: &effective, library, problems: Vec::new() };
+        let plan = resolution.plan();
+        (plan, resolution.problems)
+    }
+}
+
+/// Audit TEST05: a performance run with the alternative seeds. Call it after
+/// the audit file, before the settings are logged as requested; a warning
+/// belongs into the log if `test05` is set.
+///
+/// Resolving does the same once more, which changes nothing.
+pub fn apply_test05(settings: &mut Settings) -> Vec<Change> {
+    let before = settings.clone();
+    if replace_for_test05(&mut settings.values) {
+        for key in ["mode", "qsl_rng_seed", "sample_index_rng_seed", "schedule_rng_seed"] {
+            settings.record(key, Origin::Code("test05"));
+        }
+    }
+    settings.changes_since(&before)
+}
+
+fn replace_for_test05(settings: &mut TestSettings) -> bool {
+    if settings.test05 {
+        settings.mode = TestMode::PerformanceOnly;
+        settings.qsl_rng_seed = settings.test05_qsl_rng_seed;
+        settings.sample_index_rng_seed = settings.test05_sample_index_rng_seed;
+        settings.schedule_rng_seed = settings.test05_schedule_rng_seed;
+    }
+    settings.test05
+}
+
+/// A resolution on its way: what is read, and the problems met so far.
+pub(super) struct Resolution<'a> {
+    pub(super) settings: &'a TestSettings,
+    library: Library,
+    pub(super) problems: Vec<SettingsProblem>,
+}
+
+/// Size of a query, how many there are, and for how long they are issued.
+struct Shape {
+    samples_per_query: u64,
+    min_query_count: u64,
+    target_duration: Nanos,
+    min_sample_count: u64,
+}
+
+impl Resolution<'_> {
+    fn plan(&mut self) -> Plan {
+        let s = self.settings;
+        let performance_sample_count = self.performance_sample_count();
+        let accuracy_sample_count = self.accuracy_sample_count();
+        let target_qps = self.target_qps();
+        let tokens = self.tokens();
+        let load = self.load(target_qps, tokens.is_some());
+        let choice = self.choice(performance_sample_count);
+        let shape = self.shape(target_qps, performance_sample_count);
+        self.check_limits(&shape);
+        self.check_trace_length(target_qps, &load, choice, &shape);
+        let early_stopping = self.criterion(load.percentile());
+        Plan {
+            mode: s.mode,
+            target_qps,
+            samples_per_query: shape.samples_per_query,
+            max_async_queries: match &load {
+                Load::Server(_) => s.server_max_async_queries,
+                _ => 1,
+            },
+            target_duration: shape.target_duration,
+            min_duration: nanos(s.min_duration_ms),
+            max_duration: nanos(s.max_duration_ms),
+            min_query_count: shape.min_query_count,
+            max_query_count: s.max_query_count,
+            min_sample_count: shape.min_sample_count,
+            performance_sample_count,
+            accuracy_sample_count,
+            choice,
+            concatenate_permutation: s.sample_concatenate_permutation,
+            seeds: Seeds {
+                qsl: s.qsl_rng_seed,
+                sample_index: s.sample_index_rng_seed,
+                schedule: s.schedule_rng_seed,
+                accuracy_log: s.accuracy_log_rng_seed,
+            },
+            accuracy_log: AccuracyLog {
+                probability: self.accuracy_log_probability(),
+                sampling_target: s.accuracy_log_sampling_target,
+            },
+            tokens,
+            early_stopping,
+            trace_rules: s.trace_rules,
+            continue_trace: s.continue_trace,
+            response_deadline: nanos(s.response_deadline_ms),
+            max_client_lag: s.max_client_lag_ns,
+            performance_issue_same_index: s.performance_issue_same_index,
+            print_timestamps: s.print_timestamps,
+            load,
+        }
+    }
+
+    /// Collects a problem with these fields.
+    pub(super) fn problem(
+        &mut self,
+        fields: &[&'static str],
+        expected: impl Into<String>,
+        change: impl Into<String>,
+        in_reference: InReference,
+    ) {
+        let given = fields.iter().map(|&name| (name, self.given(name))).collect();
+        let (expected, change) = (expected.into(), change.into());
+        self.problems.push(SettingsProblem { given, expected, change, in_reference });
+    }
+
+    fn given(&self, name: &str) -> String {
+        match name {
+            "library.total" => self.library.total.to_string(),
+            "library.performance" => self.library.performance.to_string(),
+            _ => {
+                let field = FIELDS.iter().find(|f| f.name == name).expect("named as in FIELDS");
+                shortened((field.get)(self.settings))
+            }
+        }
+    }
+
+    fn runs_performance(&self) -> bool {
+        self.settings.mode != TestMode::AccuracyOnly
+    }
+
+    /// P. At least 1.
+    fn performance_sample_count(&mut self) -> u64 {
+        let Library { total, performance } = self.library;
+        let asked = self.settings.performance_sample_count_override;
+        let stops = InReference::Stops { key: INVALID_SETTINGS };
+        let expected_size = format!("1 to {} samples in the library", u32::MAX);
+        if total == 0 {
+            let change = "check where the samples come from";
+            self.problem(&["library.total"], expected_size, change, stops);
+        } else if total > u64::from(u32::MAX) {
+            let change = "test with a part of the data set";
+            self.problem(&["library.total"], expected_size, change, stops);
+        } else if asked > total {
+            self.problem(
+                &["performance_sample_count_override", "library.total"],
+                format!("at most the {total} samples of the library"),
+                "lower it, or set it to 0 for what the library reports",
+                InReference::Runs,
+            );
+        } else if asked == 0 && performance == 0 {
+            self.problem(
+                &["performance_sample_count_override", "library.performance"],
+                "at least 1 performance sample",
+                "set the override, or let the library report how many samples fit in memory",
+                InReference::Replaced { by: format!("all {total} samples") },
+            );
+        }
+        [asked, performance, total].into_iter().find(|&n| n > 0).unwrap_or(1)
+    }
+
+    /// A.
+    fn accuracy_sample_count(&mut self) -> u64 {
+        let total = self.library.total;
+        let asked = self.settings.accuracy_sample_count_override;
+        if asked > total && total > 0 {
+            self.problem(
+                &["accuracy_sample_count_override", "library.total"],
+                format!("at most the {total} samples of the library"),
+                "lower it, or set it to 0 for the whole library",
+                InReference::Runs,
+            );
+        }
+        if asked == 0 { total } else { asked }
+    }
+
+    fn choice(&mut self, performance_sample_count: u64) -> SampleChoice {
+        let s = self.settings;
+        let position = s.performance_issue_same_index;
+        if s.performance_issue_unique && s.performance_issue_same {
+            self.problem(
+                &["performance_issue_unique", "performance_issue_same"],
+                "at most one of them",
+                "unset one",
+                InReference::Logs,
+            );
+        }
+        // The reference looks at "same" first for Offline, at "unique" first elsewhere.
+        let same_wins = s.scenario == Scenario::Offline || !s.performance_issue_unique;
+        if !(s.performance_issue_same && same_wins) {
+            return if s.performance_issue_unique {
+                SampleChoice::Unique
+            } else {
+                SampleChoice::Random
+            };
+        }
+        let loaded = performance_sample_count.min(self.library.total.max(1));
+        if position < loaded {
+            return SampleChoice::Same(position);
+        }
+        self.problem(
+            &["performance_issue_same_index"],
+            format!("a position below the {loaded} samples of the performance set"),
+            "lower it",
+            InReference::Replaced { by: "position 0".into() },
+        );
+        SampleChoice::Same(0)
+    }
+
+    fn shape(&mut self, target_qps: f64, performance_sample_count: u64) -> Shape {
+        let s = self.settings;
+        let min_duration_s = s.min_duration_ms as f64 / 1000.0;
+        let mut min_query_count = s.min_query_count;
+        let mut target_duration = nanos(s.min_duration_ms);
+        let samples_per_query = match s.scenario {
+            Scenario::Offline if s.performance_issue_unique => performance_sample_count,
+            // 1.1: the query is a tenth longer than the run must last.
+            Scenario::Offline => min_query_count.max(truncated(1.1 * min_duration_s * target_qps)),
+            Scenario::MultiStream => s.multi_stream_samples_per_query,
+            Scenario::SingleStream | Scenario::Server => 1,
+        };
+        let samples_per_query = self.at_least_one_sample(samples_per_query);
+        match s.scenario {
+            Scenario::Offline => {
+                min_query_count = 1;
+                target_duration = 0;
+            }
+            Scenario::SingleStream if s.sample_concatenate_permutation => {
+                // The reference pads by the library's own count, whatever the
+                // override says, and by a whole one where nothing is to be padded.
+                let set = [self.library.performance, performance_sample_count];
+                let set = set.into_iter().find(|&n| n > 0).unwrap_or(1);
+                let expected = truncated(2.0 * min_duration_s * target_qps);
+                min_query_count = min_query_count.max(expected);
+                min_query_count = min_query_count.saturating_add(set - min_query_count % set);
+            }
+            _ => min_query_count = self.at_least_one_query(min_query_count, target_duration),
+        }
+        Shape {
+            samples_per_query,
+            min_query_count,
+            target_duration,
+            min_sample_count: min_query_count.saturating_mul(samples_per_query),
+        }
+    }
+
+    fn at_least_one_sample(&mut self, samples_per_query: u64) -> u64 {
+        let one = InReference::Replaced { by: "1 sample in a query".into() };
+        if samples_per_query > 0 {
+            return samples_per_query;
+        }
+        if self.settings.scenario == Scenario::MultiStream {
+            self.problem(
+                &["multi_stream_samples_per_query"],
+                "at least 1 sample",
+                "a query without samples is never complete",
+                one,
+            );
+        } else if self.runs_performance() {
+            self.problem(
+                &["min_duration_ms", "min_query_count", "offline_expected_qps"],
+                "a query of at least 1 sample",
+                "raise min_query_count, or min_duration_ms and offline_expected_qps",
+                one,
+            );
+        }
+        1
+    }
+
+    fn at_least_one_query(&mut self, min_query_count: u64, target_duration: Nanos) -> u64 {
+        let s = self.settings;
+        if min_query_count > 0 || !self.runs_performance() || s.performance_issue_unique {
+            return min_query_count;
+        }
+        let one = InReference::Replaced { by: "a minimum of 1 query".into() };
+        if s.scenario == Scenario::Server && s.sample_concatenate_permutation {
+            self.problem(
+                &["min_query_count", "sample_concatenate_permutation"],
+                "at least 1 query, for the permutations to be generated",
+                "raise min_query_count",
+                one,
+            );
+            return 1;
+        }
+        if target_duration == 0 {
+            self.problem(
+                &["min_query_count", "min_duration_ms"],
+                "at least one of them above 0",
+                "else no query is issued",
+                one,
+            );
+            return 1;
+        }
+        0
+    }
+
+    fn check_limits(&mut self, shape: &Shape) {
+        let s = self.settings;
+        if s.max_duration_ms > 0 && s.max_duration_ms < s.min_duration_ms {
+            self.problem(
+                &["max_duration_ms", "min_duration_ms"],
+                "a maximum of at least the minimum",
+                "such a run ends before it can be valid; set the maximum to 0 for none",
+                InReference::Runs,
+            );
+        }
+        if s.max_query_count > 0 && s.max_query_count < shape.min_query_count {
+            let needed = shape.min_query_count;
+            self.problem(
+                &["max_query_count", "min_query_count"],
+                format!("a maximum of at least the {needed} queries of a valid run"),
+                "raise it, or set it to 0 for none",
+                InReference::Runs,
+            );
+        }
+    }
+
+    /// Refuses what would exhaust memory, or loop for ever for a period of 0 ns.
+    fn check_trace_length(
+        &mut self,
+        target_qps: f64,
+        load: &Load,
+        choice: SampleChoice,
+        shape: &Shape,
+    ) {
+        if !self.runs_performance() || choice == SampleChoice::Unique {
+            return;
+        }
+        let (rate_field, duration_s) = match load {
+            Load::SingleStream { .. } => ("single_stream_expected_latency_ns", 2.0),
+            Load::MultiStream { .. } => ("multi_stream_expected_latency_ns", 2.0),
+            Load::Server(_) => ("server_target_qps", 1.0),
+            Load::Offline => ("offline_expected_qps", 0.0),
+        };
+        let duration_s = duration_s * (shape.target_duration as f64 / SECOND as f64);
+        let paced = match load {
+            Load::Server(server) => {
+                !matches!(server.arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_))
+            }
+            _ => true,
+        };
+        // Between fixed arrivals lie whole ns, so that above 1e9 queries/s the
+        // trace would stand still.
+        let stands_still = !matches!(load, Load::Server(_)) && target_qps > SECOND as f64;
+        let in_duration = match duration_s > 0.0 && paced {
+            true if stands_still => f64::INFINITY,
+            true => duration_s * target_qps,
+            false => 0.0,
+        };
+        let queries = in_duration.max(shape.min_query_count as f64);
+        if queries * shape.samples_per_query as f64 <= MAX_TRACE_SAMPLES as f64 {
+            return;
+        }
+        let mut fields = vec![rate_field, "min_duration_ms", "min_query_count"];
+        if matches!(load, Load::MultiStream { .. }) {
+            fields.push("multi_stream_samples_per_query");
+        }
+        self.problem(
+            &fields,
+            format!("a trace of at most {MAX_TRACE_SAMPLES} samples"),
+            "lower the rate, the duration or the count",
+            InReference::Stops { key: INVALID_SETTINGS },
+        );
+    }
+
+    fn accuracy_log_probability(&mut self) -> f64 {
+        let given = self.settings.accuracy_log_probability;
+        let share = if given.is_nan() { 0.0 } else { given.clamp(0.0, 1.0) };
+        if share != given {
+            self.problem(
+                &["accuracy_log_probability"],
+                "a fraction from 0 to 1",
+                "1 logs every response",
+                InReference::Replaced { by: share.to_string() },
+            );
+        }
+        share
+    }
+
+    fn criterion(&mut self, percentile: f64) -> Criterion {
+        let s = self.settings;
+        let defaults = TestSettings::default();
+        let (mut confidence, mut tolerance) =
+            (s.early_stopping_confidence, s.early_stopping_tolerance);
+        if !(confidence > 0.0 && confidence < 1.0) {
+            confidence = defaults.early_stopping_confidence;
+            self.problem(
+                &["early_stopping_confidence"],
+                "a fraction above 0 and below 1",
+                "the rules use 0.99",
+                InReference::Replaced { by: format!("the default {confidence}") },
+            );
+        }
+        if !(tolerance >= 0.0 && tolerance < percentile) {
+            tolerance = defaults.early_stopping_tolerance;
+            self.problem(
+                &["early_stopping_tolerance"],
+                format!("a fraction of at least 0 and below the percentile {percentile}"),
+                "the rules use 0",
+                InReference::Replaced { by: format!("the default {tolerance}") },
+            );
+        }
+        Criterion { policy: s.early_stopping, confidence, tolerance }
+    }
+}
+
+fn nanos(milliseconds: u64) -> Nanos {
+    milliseconds.saturating_mul(MILLISECOND)
+}
+
+/// As C++ converts, where that is defined: towards zero. `as` saturates, and
+/// takes NaN as 0.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "said above")]
+fn truncated(value: f64) -> u64 {
+    value as u64
+}
+
+/// A recorded trace is too long for a message; its beginning tells which it is.
+fn shortened(value: String) -> String {
+    const CHARS_MAX: usize = 60;
+    match value.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{}...", &value[..end]),
+        None => value,
+    }
+}

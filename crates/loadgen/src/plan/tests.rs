@@ -1,0 +1,351 @@
+//! Expected values: SPEC section 2.3 worked by hand, and the `effective_*`
+//! lines that the reference logged for the settings beside them.
+
+use std::path::PathBuf;
+
+use super::*;
+use crate::settings::{Origin, Settings, TestSettings};
+
+const LIBRARY: Library = Library { total: 200, performance: 64 };
+
+fn settings(rows: &[(&str, &str)]) -> TestSettings {
+    let mut settings = Settings::default();
+    for (key, text) in rows {
+        settings.set(key, text, Origin::Code("test")).unwrap();
+    }
+    settings.values
+}
+
+fn plan(rows: &[(&str, &str)]) -> Plan {
+    Plan::resolve(&settings(rows), LIBRARY).unwrap()
+}
+
+/// The one message that `dyno run` gives, and how the drop-in takes it.
+fn refusal(rows: &[(&str, &str)], library: Library) -> (String, Plan, SettingsProblem) {
+    let settings = settings(rows);
+    let (plan, problems) = Plan::resolve_as_reference(&settings, library);
+    let refused = Plan::resolve(&settings, library).unwrap_err();
+    assert_eq!(refused.0, problems, "both ways see the same problems");
+    assert_eq!(problems.len(), 1, "{rows:?}: {refused}");
+    (refused.to_string(), plan, problems[0].clone())
+}
+
+#[test]
+fn offline_query_is_a_tenth_longer_than_the_run() {
+    let offline = [("scenario", "Offline"), ("min_duration_ms", "600_000")];
+    let rate = |qps| [&offline[..], &[("offline_expected_qps", qps)]].concat();
+    // u64(1.1 * 600.0 * 12.34) = u64(8144.4)
+    let plan = plan(&rate("12.34"));
+    assert_eq!(plan.samples_per_query, 8144);
+    assert_eq!(plan.min_sample_count, 8144);
+    assert_eq!((plan.min_query_count, plan.target_duration), (1, 0));
+    assert_eq!(plan.min_duration, 600_000_000_000);
+    assert_eq!(plan.percentile(), 0.99);
+}
+
+#[test]
+fn offline_query_holds_at_least_min_query_count_or_the_unique_set() {
+    let rows = [("scenario", "Offline"), ("min_query_count", "24576")];
+    assert_eq!(plan(&rows).samples_per_query, 24_576);
+    let unique = [&rows[..], &[("performance_issue_unique", "true")]].concat();
+    assert_eq!(plan(&unique).samples_per_query, 64);
+    assert_eq!(plan(&unique).choice, SampleChoice::Unique);
+}
+
+#[test]
+fn equal_issue_single_stream_pads_by_the_count_of_the_library() {
+    let rows = |count| {
+        [
+            ("sample_concatenate_permutation", "true"),
+            ("performance_sample_count_override", "100"),
+            ("single_stream_expected_latency_ns", "1e7"),
+            ("min_duration_ms", "1000"),
+            ("min_query_count", count),
+        ]
+    };
+    // e = u64(2.0 * 1.0 * 100) = 200, then to the next multiple of 64, not of 100.
+    assert_eq!(plan(&rows("10")).min_query_count, 256);
+    assert_eq!(plan(&rows("201")).min_query_count, 256);
+    // A multiple already: a whole set more.
+    assert_eq!(plan(&rows("256")).min_query_count, 320);
+    assert_eq!(plan(&rows("10")).performance_sample_count, 100);
+}
+
+#[test]
+fn rates_and_limits_of_each_scenario() {
+    let single = plan(&[("single_stream_expected_latency_ns", "4e6")]);
+    assert_eq!((single.target_qps, single.max_async_queries), (250.0, 1));
+    let multi = plan(&[("scenario", "MultiStream"), ("multi_stream_samples_per_query", "4")]);
+    assert_eq!((multi.target_qps, multi.samples_per_query), (125.0, 4));
+    assert_eq!(multi.min_sample_count, 400);
+    let server = plan(&[("scenario", "Server"), ("server_max_async_queries", "7")]);
+    assert_eq!((server.max_async_queries, server.target_latency()), (7, 100_000_000));
+    assert_eq!(server.target_duration, 10_000_000_000);
+    assert_eq!(single.target_latency(), 0);
+}
+
+#[test]
+fn test05_is_a_performance_run_with_the_other_seeds() {
+    let mut settings = Settings::from(settings(&[
+        ("test05", "true"),
+        ("mode", "AccuracyOnly"),
+        ("test05_qsl_rng_seed", "11"),
+        ("test05_sample_index_rng_seed", "12"),
+        ("test05_schedule_rng_seed", "13"),
+        ("accuracy_log_rng_seed", "14"),
+    ]));
+    let plan = Plan::resolve(&settings.values, LIBRARY).unwrap();
+    assert_eq!(plan.mode, TestMode::PerformanceOnly);
+    let seeds = Seeds { qsl: 11, sample_index: 12, schedule: 13, accuracy_log: 14 };
+    assert_eq!(plan.seeds, seeds);
+
+    let changes = apply_test05(&mut settings);
+    assert_eq!(changes.len(), 4);
+    assert_eq!(changes[0].to_string(), "test05: mode AccuracyOnly -> PerformanceOnly");
+    assert_eq!(Plan::resolve(&settings.values, LIBRARY).unwrap(), plan);
+    assert!(apply_test05(&mut Settings::default()).is_empty());
+}
+
+#[test]
+fn tokens_are_measured_or_inferred() {
+    let measured = plan(&[("use_token_latencies", "true"), ("server_ttft_latency", "5")]);
+    assert_eq!(measured.tokens, Some(Tokens::Measured { ttft: 5, tpot: 100_000_000 }));
+    assert!(measured.measures_tokens());
+    let rows = [("infer_token_latencies", "true"), ("token_latency_scaling_factor", "69")];
+    assert_eq!(plan(&rows).tokens, Some(Tokens::Inferred { scaling_factor: 69 }));
+    // The built-in table sets the end-to-end bound of token models to 0.
+    let server = [
+        ("scenario", "Server"),
+        ("use_token_latencies", "true"),
+        ("server_target_latency_ns", "0"),
+    ];
+    assert!(plan(&server).measures_tokens());
+}
+
+#[test]
+fn every_impossible_setting_is_refused_with_the_field_and_the_remedy() {
+    use InReference::{Logs, Runs};
+    let replaced = |by: &str| InReference::Replaced { by: by.into() };
+    let stops = || InReference::Stops { key: "error_invalid_test_settings" };
+    let server = ("scenario", "Server");
+    let offline = ("scenario", "Offline");
+    let multi = ("scenario", "MultiStream");
+    let peak = ("mode", "FindPeakPerformance");
+    let p = "server_target_latency_percentile";
+    #[rustfmt::skip]
+    let cases: &[(&[(&str, &str)], &str, InReference)] = &[
+        (&[server, (p, "0")], "`server_target_latency_percentile` is 0: expected a fraction above 0 and below 1", replaced("the default 0.99")),
+        (&[server, (p, "99")], "did you mean 0.99?", replaced("the default 0.99")),
+        (&[server, (p, "NaN")], "below 1", replaced("the default 0.99")),
+        (&[("single_stream_target_latency_percentile", "1")], "single_stream", replaced("the default 0.9")),
+        (&[multi, ("multi_stream_target_latency_percentile", "-0.5")], "multi_stream", replaced("the default 0.99")),
+        (&[server, ("server_target_qps", "-5")], "`server_target_qps` is -5: expected a rate above 0 queries/s; set it to", replaced("1 query/s")),
+        (&[server, ("server_target_qps", "0")], "server_target_qps", replaced("1 query/s")),
+        (&[server, ("server_target_qps", "NaN")], "server_target_qps", replaced("1 query/s")),
+        (&[offline, ("offline_expected_qps", "-1")], "offline_expected_qps", replaced("1 query/s")),
+        (&[offline, ("offline_expected_qps", "0")], "offline_expected_qps", Runs),
+        (&[("single_stream_expected_latency_ns", "-1")], "a latency above 0 ns", replaced("1 query/s")),
+        (&[("single_stream_expected_latency_ns", "0"), ("min_duration_ms", "0")], "a latency above 0 ns", Runs),
+        (&[multi, ("multi_stream_expected_latency_ns", "NaN")], "a latency above 0 ns", replaced("1 query/s")),
+        (&[("performance_sample_count_override", "201")], "`performance_sample_count_override` is 201 and `library.total` is 200: expected at most the 200 samples", Runs),
+        (&[("accuracy_sample_count_override", "201")], "at most the 200 samples", Runs),
+        (&[multi, ("multi_stream_samples_per_query", "0")], "at least 1 sample", replaced("1 sample in a query")),
+        (&[offline, ("min_query_count", "0"), ("min_duration_ms", "0")], "a query of at least 1 sample", replaced("1 sample in a query")),
+        (&[("min_query_count", "0"), ("min_duration_ms", "0")], "at least one of them above 0", replaced("a minimum of 1 query")),
+        (&[server, ("min_query_count", "0"), ("sample_concatenate_permutation", "true")], "permutations", replaced("a minimum of 1 query")),
+        (&[("performance_issue_same", "true"), ("performance_issue_same_index", "64")], "a position below the 64 samples", replaced("position 0")),
+        (&[("performance_issue_same", "true"), ("performance_issue_unique", "true")], "at most one of them", Logs),
+        (&[server, ("server_arrivals", "gamma:0")], "a gamma shape above 0", replaced("Poisson arrivals")),
+        (&[server, ("server_arrivals", "gamma:NaN")], "a gamma shape above 0", replaced("Poisson arrivals")),
+        (&[server, ("server_arrivals", "burst:0")], "at least 1 query", replaced("Poisson arrivals")),
+        (&[server, ("server_arrivals", "concurrency:0")], "in flight", replaced("Poisson arrivals")),
+        (&[server, ("server_arrivals", "replay:5,4")], "ascend", replaced("Poisson arrivals")),
+        (&[server, ("server_arrivals", "burst:9"), ("server_max_async_queries", "8")], "may be outstanding", Runs),
+        (&[server, ("server_arrivals", "constant"), ("server_num_issue_query_threads", "2")], "Poisson arrivals only", replaced("the calling thread")),
+        (&[server, ("server_target_latency_ns", "0")], "a bound above 0 ns", Runs),
+        (&[("max_duration_ms", "9999")], "`max_duration_ms` is 9999 and `min_duration_ms` is 10000", Runs),
+        (&[("max_query_count", "99")], "at least the 100 queries", Runs),
+        (&[("early_stopping_confidence", "1")], "early_stopping_confidence", replaced("the default 0.99")),
+        (&[("early_stopping_tolerance", "0.9")], "below the percentile 0.9", replaced("the default 0")),
+        (&[("early_stopping_tolerance", "-0.1")], "below the percentile 0.9", replaced("the default 0")),
+        (&[("accuracy_log_probability", "1.5")], "from 0 to 1", replaced("1")),
+        (&[("accuracy_log_probability", "NaN")], "from 0 to 1", replaced("0")),
+        (&[peak], "expected scenario Server", InReference::Stops { key: "error_invalid_config" }),
+        (&[server, peak, ("server_find_peak_qps_boundary_step_size", "0")], "a factor above 0", replaced("the default 1")),
+        (&[server, peak, ("server_find_peak_qps_decimals_of_precision", "-1")], "0 to 9 decimals", replaced("0 decimals")),
+        (&[server, peak, ("peak_confirmation_decrement", "1")], "below the first rate", replaced("no decrement")),
+        (&[server, peak, ("server_arrivals", "concurrency:4")], "arrivals that have a rate", stops()),
+        (&[("use_token_latencies", "true"), ("infer_token_latencies", "true")], "at most one", replaced("measured tokens")),
+        (&[offline, ("infer_token_latencies", "true")], "1 token/sample", Runs),
+        (&[server, ("use_token_latencies", "true"), ("server_tpot_latency", "0")], "bounds above 0 ns", Runs),
+        (&[server, ("server_target_qps", "1e12")], "a trace of at most 1099511627776 samples", stops()),
+        (&[offline, ("offline_expected_qps", "1e300")], "a trace of at most", stops()),
+        (&[("min_query_count", "1_099_511_627_777")], "a trace of at most", stops()),
+        // A period below 1 ns: the reference generates for ever.
+        (&[("single_stream_expected_latency_ns", "0.5")], "a trace of at most", stops()),
+    ];
+    for (rows, text, in_reference) in cases {
+        let (message, plan, problem) = refusal(rows, LIBRARY);
+        assert!(message.contains(text), "{rows:?}: {message}");
+        assert_eq!(problem.in_reference, *in_reference, "{rows:?}");
+        assert!(plan.samples_per_query >= 1 && plan.performance_sample_count >= 1);
+    }
+}
+
+#[test]
+fn a_library_without_samples_or_beyond_the_index_is_refused() {
+    let library = |total, performance| Library { total, performance };
+    let (message, _, problem) = refusal(&[], library(0, 0));
+    assert!(message.starts_with("`library.total` is 0: expected 1 to 4294967295 samples"));
+    assert!(problem.stops());
+    assert!(refusal(&[], library(1 << 32, 64)).2.stops());
+    let (_, plan, problem) = refusal(&[], library(50, 0));
+    assert_eq!(plan.performance_sample_count, 50);
+    assert_eq!(problem.log_key(), "error_invalid_test_settings");
+    assert!(problem.log_text().ends_with(". Running with all 50 samples."));
+}
+
+#[test]
+fn what_the_reference_does_with_the_impossible_is_kept() {
+    // Offline looks at "same" first, the other scenarios at "unique".
+    let both = [("performance_issue_same", "true"), ("performance_issue_unique", "true")];
+    assert_eq!(refusal(&both, LIBRARY).1.choice, SampleChoice::Unique);
+    let offline = [&both[..], &[("scenario", "Offline")]].concat();
+    let plan = refusal(&offline, LIBRARY).1;
+    assert_eq!((plan.choice, plan.samples_per_query), (SampleChoice::Same(0), 64));
+    // The effective count stays at the override; only the loaded set is capped.
+    let rows = [("performance_sample_count_override", "500")];
+    assert_eq!(refusal(&rows, LIBRARY).1.performance_sample_count, 500);
+    // A negative rate is 1.
+    let rows = [("scenario", "Server"), ("server_target_qps", "-5")];
+    assert_eq!(refusal(&rows, LIBRARY).1.target_qps, 1.0);
+}
+
+#[test]
+fn every_problem_is_named_at_once_with_its_origin() {
+    let mut settings = Settings::default();
+    let file = Origin::File { path: PathBuf::from("user.conf"), line: 3 };
+    settings.set("scenario", "Server", Origin::Flag("--scenario".into())).unwrap();
+    settings.set("server_target_qps", "-1", file).unwrap();
+    settings.set("max_query_count", "1", Origin::Default).unwrap();
+    let errors = Plan::resolve(&settings.values, LIBRARY).unwrap_err();
+    assert_eq!(
+        errors.describe(&settings),
+        "`server_target_qps` is -1 (user.conf:3): expected a rate above 0 queries/s; \
+         set it to the mean arrival rate\n\
+         `max_query_count` is 1 and `min_query_count` is 100: expected a maximum of at least \
+         the 100 queries of a valid run; raise it, or set it to 0 for none"
+    );
+}
+
+#[test]
+fn a_replay_needs_an_arrival() {
+    let mut settings = settings(&[("scenario", "Server")]);
+    settings.server_arrivals = Arrivals::Replay([].into());
+    let message = Plan::resolve(&settings, LIBRARY).unwrap_err().to_string();
+    assert!(message.contains("at least one arrival time"), "{message}");
+    settings.server_arrivals = Arrivals::Replay([0, 5, 5].into());
+    Plan::resolve(&settings, LIBRARY).unwrap();
+}
+
+#[test]
+fn an_accuracy_run_needs_no_query_count() {
+    let rows = [("mode", "AccuracyOnly"), ("min_query_count", "0"), ("min_duration_ms", "0")];
+    assert_eq!(plan(&rows).min_query_count, 0);
+    // A peak search that is not made cannot be set wrongly.
+    assert_eq!(plan(&[("server_find_peak_qps_boundary_step_size", "0")]).target_qps, 1000.0);
+}
+
+/// Where the reference's logs are, if this machine has them.
+fn shared() -> Option<PathBuf> {
+    let path = std::env::var_os("DYNO_SHARED").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")),
+        PathBuf::from,
+    );
+    let logs = path.join("reference/loadgen");
+    logs.is_dir().then_some(logs)
+}
+
+/// The `effective_*` values as the reference names them.
+fn effective(plan: &Plan) -> Vec<(&'static str, String)> {
+    let flag = |choice: bool| choice.to_string();
+    vec![
+        ("scenario", plan.scenario().to_string()),
+        ("test_mode", plan.mode.to_string()),
+        ("samples_per_query", plan.samples_per_query.to_string()),
+        ("target_qps", plan.target_qps.to_string()),
+        ("target_latency_ns", plan.target_latency().to_string()),
+        ("target_latency_percentile", plan.percentile().to_string()),
+        ("max_async_queries", plan.max_async_queries.to_string()),
+        ("target_duration_ms", (plan.target_duration / 1_000_000).to_string()),
+        ("min_duration_ms", (plan.min_duration / 1_000_000).to_string()),
+        ("max_duration_ms", (plan.max_duration / 1_000_000).to_string()),
+        ("min_query_count", plan.min_query_count.to_string()),
+        ("max_query_count", plan.max_query_count.to_string()),
+        ("min_sample_count", plan.min_sample_count.to_string()),
+        ("qsl_rng_seed", plan.seeds.qsl.to_string()),
+        ("sample_index_rng_seed", plan.seeds.sample_index.to_string()),
+        ("schedule_rng_seed", plan.seeds.schedule.to_string()),
+        ("accuracy_log_rng_seed", plan.seeds.accuracy_log.to_string()),
+        ("accuracy_log_probability", plan.accuracy_log.probability.to_string()),
+        ("accuracy_log_sampling_target", plan.accuracy_log.sampling_target.to_string()),
+        ("print_timestamps", flag(plan.print_timestamps)),
+        ("performance_issue_unique", flag(plan.choice == SampleChoice::Unique)),
+        ("performance_issue_same", flag(matches!(plan.choice, SampleChoice::Same(_)))),
+        ("performance_issue_same_index", plan.performance_issue_same_index.to_string()),
+        ("performance_sample_count", plan.performance_sample_count.to_string()),
+        ("accuracy_sample_count", plan.accuracy_sample_count.to_string()),
+        ("sample_concatenate_permutation", flag(plan.concatenate_permutation)),
+    ]
+}
+
+fn logged<'a>(log: &'a str, key: &str) -> &'a str {
+    let start = log.find(&format!("\"key\": \"effective_{key}\", \"value\": ")).expect(key);
+    let value = &log[start..].split_once("\"value\": ").unwrap().1;
+    value.split_once(", \"time_ms\"").unwrap().0.trim_matches('"')
+}
+
+/// Equal as texts, or as numbers within the six digits that the reference logs.
+fn agrees(ours: &str, theirs: &str) -> bool {
+    let numbers = || Some((ours.parse::<f64>().ok()?, theirs.parse::<f64>().ok()?));
+    let close = |(a, b): (f64, f64)| (a - b).abs() <= 5e-6 * b.abs();
+    ours == theirs || (theirs.contains('.') && numbers().is_some_and(close))
+}
+
+#[test]
+fn effective_settings_equal_those_in_the_logs_of_the_reference() {
+    let Some(reference) = shared() else {
+        println!("skipped: no reference logs (set DYNO_SHARED)");
+        return;
+    };
+    let mut runs = 0;
+    for entry in std::fs::read_dir(reference).unwrap() {
+        let folder = entry.unwrap().path();
+        let Ok(text) = std::fs::read_to_string(folder.join("settings.json")) else { continue };
+        let log = std::fs::read_to_string(folder.join("mlperf_log_detail.txt")).unwrap();
+        let run: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let mut settings = Settings::default();
+        for (key, value) in run["test_settings"].as_object().unwrap() {
+            let key = match key.as_str() {
+                "ttft_latency" => "server_ttft_latency",
+                "tpot_latency" => "server_tpot_latency",
+                key => key,
+            };
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+            settings.set(key, &text, Origin::Code("test")).unwrap();
+        }
+        let count = |key: &str| run["qsl"][key].as_u64().unwrap();
+        let library = Library {
+            total: count("total_sample_count"),
+            performance: count("performance_sample_count"),
+        };
+        let (plan, problems) = Plan::resolve_as_reference(&settings.values, library);
+        assert!(problems.iter().all(|p| !p.stops()), "{}: {problems:?}", folder.display());
+        for (key, ours) in effective(&plan) {
+            let theirs = logged(&log, key);
+            assert!(agrees(&ours, theirs), "{}: {key}: {ours}, {theirs}", folder.display());
+        }
+        runs += 1;
+    }
+    assert_eq!(runs, 23, "every reference run was compared");
+}

@@ -1,0 +1,620 @@
+//! Whether a performance run counts, why not, and what to do about it.
+
+use std::fmt;
+
+use crate::clock::{MILLISECOND, Nanos, SECOND};
+use crate::early_stopping::{Estimate, Look, Params, look};
+use crate::metrics::{self, Distribution, Estimates, Metrics};
+use crate::plan::{Load, Plan, Tokens};
+use crate::session::Ended;
+use crate::settings::{EarlyStopping, Scenario};
+
+/// Whether a run counts.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// It does.
+    Valid,
+    /// It does not, for these reasons (at least one).
+    Invalid(Vec<Violation>),
+}
+
+/// A latency that a Server bound limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bounded {
+    /// From the scheduled time to the answer.
+    Latency,
+    /// From the scheduled time to the first token.
+    FirstToken,
+    /// Between tokens after the first.
+    TimePerOutputToken,
+}
+
+/// One reason why a run does not count. Displays as a sentence with what to do.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// Server: too large a share of the samples was over a bound.
+    Bound {
+        /// Which bound.
+        bounded: Bounded,
+        /// The share that must meet it, in (0, 1).
+        percentile: f64,
+        /// The bound, ns.
+        bound: Nanos,
+        /// The percentile of the answered samples, ns.
+        measured: i64,
+        /// Samples over the bound, failed and missing ones included.
+        over: u64,
+        /// Samples in all.
+        samples: u64,
+    },
+    /// The run was too short.
+    Duration {
+        /// Decides what to do.
+        scenario: Scenario,
+        /// How long it was, ns.
+        lasted: Nanos,
+        /// How long it must be, ns.
+        minimum: Nanos,
+    },
+    /// Too few queries were issued, or too few samples done.
+    Count {
+        /// Queries issued.
+        queries: u64,
+        /// Queries that must be.
+        minimum_queries: u64,
+        /// Samples answered or failed.
+        samples: u64,
+        /// Samples that must be.
+        minimum_samples: u64,
+    },
+    /// The percentile is not certain enough.
+    EarlyStopping {
+        /// Queries that it takes beyond those of the run.
+        further: u64,
+    },
+    /// The client itself was late, so that the latencies are partly its own.
+    ClientLag {
+        /// Where on the distribution it is judged, in (0, 1).
+        percentile: f64,
+        /// The client's lag there, ns.
+        measured: i64,
+        /// `max_client_lag_ns`.
+        budget: Nanos,
+    },
+    /// Samples never came back.
+    Missing {
+        /// How many.
+        samples: u64,
+    },
+    /// The system failed samples in a scenario where each one counts.
+    Failed {
+        /// How many.
+        samples: u64,
+    },
+    /// The run was aborted.
+    Aborted,
+}
+
+/// What early stopping says of one kind of time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Finding {
+    /// Server.
+    Bound {
+        /// Queries issued.
+        queries: u64,
+        /// Queries over the bound.
+        over: u64,
+        /// Further queries it takes; 0 if the criterion is met.
+        deficit: u64,
+    },
+    /// SingleStream and MultiStream.
+    Estimated(Estimates),
+}
+
+/// What early stopping says of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum EarlyStoppingResult {
+    /// Offline has no criterion.
+    None,
+    /// Of the latency.
+    Latency(Finding),
+    /// Of tokens. The time to first token is judged only if the time per output
+    /// token passes, as in the reference.
+    Tokens {
+        /// Of the time to first token, if judged.
+        first_token: Option<Finding>,
+        /// Of the time per output token.
+        time_per_output_token: Finding,
+    },
+}
+
+/// The reference's advice for its three recommendations, each empty where the
+/// condition is met.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Recommendations {
+    /// On the latency bound.
+    pub performance: String,
+    /// On the minimum duration.
+    pub min_duration: String,
+    /// On the minimum of queries.
+    pub min_queries: String,
+}
+
+/// All that is judged of a performance run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judgement {
+    /// Whether the run counts.
+    pub verdict: Verdict,
+    /// Server: whether the bounds are met.
+    pub performance_met: Option<bool>,
+    /// Whether the run was long enough.
+    pub min_duration_met: bool,
+    /// Whether there were enough queries and samples.
+    pub min_queries_met: bool,
+    /// Whether the percentile is certain enough.
+    pub early_stopping_met: bool,
+    /// What early stopping says.
+    pub early_stopping: EarlyStoppingResult,
+    /// Whether the client kept within its budget, if one is set and the client
+    /// had a schedule to keep.
+    pub client_lag_met: Option<bool>,
+    /// What a reader must know to read the verdict right.
+    pub notes: Vec<&'static str>,
+}
+
+/// Shown with every verdict under the `Extend` policy.
+pub const EXTENDED_RUN_NOTE: &str = "The run was extended until the early-stopping criterion held. \
+     Each further look is another chance to pass, so that a system exactly on the boundary passes \
+     more often than the stated confidence allows: about 6 % of the time at a cap of 4 times the \
+     minimum, 9 % at 10 times, instead of 1 %.";
+
+/// Judges a performance run. An accuracy run has no verdict.
+///
+/// The first four conditions are the reference's. Dyno adds that nothing may be
+/// missing, that only Server may fail samples (there they are over the bound),
+/// that the client kept within its budget, and that nobody aborted the run.
+#[must_use]
+pub fn judge(metrics: &Metrics, plan: &Plan, ended: Ended) -> Judgement {
+    let mut judging = Judging { metrics, plan, violations: Vec::new() };
+    let performance_met = judging.performance();
+    let min_duration_met = judging.duration();
+    let min_queries_met = judging.count();
+    let early_stopping = judging.early_stopping();
+    let client_lag_met = judging.client_lag();
+    judging.completeness(ended);
+    let violations = judging.violations;
+    let extended = plan.early_stopping.policy == EarlyStopping::Extend
+        && early_stopping != EarlyStoppingResult::None;
+    Judgement {
+        verdict: if violations.is_empty() { Verdict::Valid } else { Verdict::Invalid(violations) },
+        performance_met,
+        min_duration_met,
+        min_queries_met,
+        early_stopping_met: early_stopping.is_met(),
+        early_stopping,
+        client_lag_met,
+        notes: if extended { vec![EXTENDED_RUN_NOTE] } else { Vec::new() },
+    }
+}
+
+/// Whether a Server run meets its bounds at the target percentile, failed and
+/// missing samples counting as over the bound; `None` in the other scenarios.
+///
+/// This alone steers the search for the peak.
+#[must_use]
+pub fn performance_met(metrics: &Metrics, plan: &Plan) -> Option<bool> {
+    Judging { metrics, plan, violations: Vec::new() }.performance()
+}
+
+struct Judging<'a> {
+    metrics: &'a Metrics,
+    plan: &'a Plan,
+    violations: Vec<Violation>,
+}
+
+impl Judging<'_> {
+    fn performance(&mut self) -> Option<bool> {
+        let Load::Server(server) = &self.plan.load else {
+            return None;
+        };
+        let (over, before) = (self.metrics.over, self.violations.len());
+        if let Some(Tokens::Measured { ttft, tpot }) = self.plan.tokens {
+            let first_token = self.metrics.first_token;
+            let per_token = self.metrics.time_per_output_token;
+            self.bound(Bounded::FirstToken, ttft, first_token, over.first_token);
+            let over = over.time_per_output_token;
+            self.bound(Bounded::TimePerOutputToken, tpot, per_token, over);
+        } else {
+            let latency = Some(self.metrics.latency);
+            self.bound(Bounded::Latency, server.target_latency, latency, over.latency);
+        }
+        Some(self.violations.len() == before)
+    }
+
+    /// "The percentile is within the bound" said in counts: the value at its
+    /// index is, so more than index values are. Counts know what to do with
+    /// samples that have no latency.
+    fn bound(&mut self, bounded: Bounded, bound: Nanos, times: Option<Distribution>, over: u64) {
+        let (samples, percentile) = (self.metrics.issued_samples(), self.plan.percentile());
+        if samples - over > metrics::rank(samples, percentile) {
+            return;
+        }
+        let measured = times.map_or(0, |times| times.target);
+        self.violations.push(Violation::Bound {
+            bounded,
+            percentile,
+            bound,
+            measured,
+            over,
+            samples,
+        });
+    }
+
+    fn duration(&mut self) -> bool {
+        let (scenario, minimum) = (self.plan.scenario(), self.plan.min_duration);
+        let lasted = match scenario {
+            Scenario::Offline => self.metrics.max_latency,
+            Scenario::Server => self.metrics.final_query.scheduled,
+            Scenario::SingleStream | Scenario::MultiStream => self.metrics.final_query.issued,
+        };
+        if lasted < minimum {
+            self.violations.push(Violation::Duration { scenario, lasted, minimum });
+        }
+        lasted >= minimum
+    }
+
+    fn count(&mut self) -> bool {
+        let queries = self.metrics.query_count;
+        let samples = self.metrics.sample_count + self.metrics.failed.total();
+        let (minimum_queries, minimum_samples) =
+            (self.plan.min_query_count, self.plan.min_sample_count);
+        let met = queries >= minimum_queries && samples >= minimum_samples;
+        if !met {
+            self.violations.push(Violation::Count {
+                queries,
+                minimum_queries,
+                samples,
+                minimum_samples,
+            });
+        }
+        met
+    }
+
+    fn early_stopping(&mut self) -> EarlyStoppingResult {
+        let result = early_stopping_result(self.metrics, self.plan);
+        if let Some(unmet) = result.unmet() {
+            self.violations.push(Violation::EarlyStopping { further: unmet.further() });
+        }
+        result
+    }
+
+    fn client_lag(&mut self) -> Option<bool> {
+        let budget = self.plan.max_client_lag;
+        let lag = self.metrics.client_lag.filter(|_| budget > 0)?;
+        let met = u64::try_from(lag.target).is_ok_and(|lag| lag <= budget);
+        if !met {
+            self.violations.push(Violation::ClientLag {
+                percentile: self.plan.percentile(),
+                measured: lag.target,
+                budget,
+            });
+        }
+        Some(met)
+    }
+
+    fn completeness(&mut self, ended: Ended) {
+        let failed = self.metrics.failed.total();
+        if failed > 0 && self.plan.scenario() != Scenario::Server {
+            self.violations.push(Violation::Failed { samples: failed });
+        }
+        if self.metrics.missing > 0 {
+            self.violations.push(Violation::Missing { samples: self.metrics.missing });
+        }
+        if ended == Ended::Aborted {
+            self.violations.push(Violation::Aborted);
+        }
+    }
+}
+
+fn early_stopping_result(metrics: &Metrics, plan: &Plan) -> EarlyStoppingResult {
+    let (latency, first_token, per_token) = match (&plan.load, metrics.estimates) {
+        (Load::Offline, _) => return EarlyStoppingResult::None,
+        (Load::Server(_), _) => {
+            let params = Params {
+                percentile: plan.percentile(),
+                confidence: plan.early_stopping.confidence,
+                tolerance: plan.early_stopping.tolerance,
+            };
+            let finding = |over| {
+                let queries = metrics.query_count;
+                let deficit = match look(queries, over, &params) {
+                    Look::Met => 0,
+                    Look::Further(further) => further,
+                };
+                Finding::Bound { queries, over, deficit }
+            };
+            let over = metrics.over;
+            let tokens = (finding(over.first_token), finding(over.time_per_output_token));
+            (finding(over.latency), tokens.0, tokens.1)
+        }
+        (_, Some(estimates)) => {
+            // MultiStream has no estimates of tokens and shows those of the
+            // query latency in their place, as the reference does.
+            let or_latency =
+                |of: Option<Estimates>| Finding::Estimated(of.unwrap_or(estimates.latency));
+            (
+                Finding::Estimated(estimates.latency),
+                or_latency(estimates.first_token),
+                or_latency(estimates.time_per_output_token),
+            )
+        }
+        (_, None) => return EarlyStoppingResult::None,
+    };
+    if plan.measures_tokens() {
+        EarlyStoppingResult::Tokens {
+            first_token: per_token.is_met().then_some(first_token),
+            time_per_output_token: per_token,
+        }
+    } else {
+        EarlyStoppingResult::Latency(latency)
+    }
+}
+
+impl Finding {
+    /// Whether the criterion is met.
+    #[must_use]
+    pub fn is_met(&self) -> bool {
+        self.further() == 0
+    }
+
+    /// Further queries that it takes at least.
+    #[must_use]
+    pub fn further(&self) -> u64 {
+        match self {
+            Self::Bound { deficit, .. } => *deficit,
+            Self::Estimated(Estimates { target, .. }) if target.rank.is_some() => 0,
+            Self::Estimated(Estimates { target, .. }) => {
+                target.needed.saturating_sub(target.processed).max(1)
+            }
+        }
+    }
+
+    /// The text of the logs.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::Bound { deficit: 0, .. } => " * Run successful.".into(),
+            Self::Bound { queries, deficit, .. } => format!(
+                " * Run unsuccessful.\n * Processed {queries} queries.\n * Would need to run at \
+                 least {deficit} more queries,\n with the run being successful if every \
+                 additional\n query were under latency."
+            ),
+            Self::Estimated(estimates) => estimates_text(estimates),
+        }
+    }
+}
+
+fn estimates_text(estimates: &Estimates) -> String {
+    let Estimate { processed, needed, .. } = estimates.target;
+    let Some(rank) = estimates.target.rank else {
+        return format!(
+            " * Only processed {processed} queries.\n * Need to process at least {needed} \
+             queries for early stopping."
+        );
+    };
+    let line = |estimate: &Estimate| {
+        let percent = estimate.percentile * 100.0;
+        format!("\n * Early stopping {percent:.1}th percentile estimate: {}", estimate.latency)
+    };
+    let mut text = format!(
+        " * Processed at least {needed} queries ({processed}).\n * Would discard {} highest \
+         latency queries.",
+        rank - 1
+    );
+    text += &line(&estimates.target);
+    match &estimates.tail {
+        Some(tail) if tail.rank.is_some() => text += &line(tail),
+        Some(tail) => {
+            let percent = tail.percentile * 100.0;
+            text += &format!(
+                "\n * Not enough queries processed for {percent:.1}th percentile\n early stopping \
+                 estimate (would need to process at\n least {} total queries).",
+                tail.needed
+            );
+        }
+        None => {}
+    }
+    text
+}
+
+impl EarlyStoppingResult {
+    /// Whether the criterion is met by all that was judged.
+    #[must_use]
+    pub fn is_met(&self) -> bool {
+        self.unmet().is_none()
+    }
+
+    fn unmet(&self) -> Option<&Finding> {
+        let findings = match self {
+            Self::None => [None, None],
+            Self::Latency(finding) => [Some(finding), None],
+            Self::Tokens { first_token, time_per_output_token } => {
+                [Some(time_per_output_token), first_token.as_ref()]
+            }
+        };
+        findings.into_iter().flatten().find(|finding| !finding.is_met())
+    }
+
+    /// The estimates that the detail log shows: those of the kind judged last.
+    #[must_use]
+    pub fn logged_estimates(&self) -> Option<&Estimates> {
+        let last = match self {
+            Self::None => return None,
+            Self::Latency(finding) => finding,
+            Self::Tokens { first_token, time_per_output_token } => {
+                first_token.as_ref().unwrap_or(time_per_output_token)
+            }
+        };
+        match last {
+            Finding::Estimated(estimates) => Some(estimates),
+            Finding::Bound { .. } => None,
+        }
+    }
+}
+
+const REDUCE_QPS: &str = "Reduce target QPS to improve latency.";
+
+impl Violation {
+    /// The reference's advice, where it has any.
+    #[must_use]
+    pub fn recommendation(&self) -> Option<String> {
+        Some(match self {
+            Self::Bound { bounded: Bounded::Latency, .. } => REDUCE_QPS.into(),
+            // The spelling is the reference's.
+            Self::Bound { bounded: Bounded::FirstToken, .. } => {
+                format!("TTFT constrain not met: {REDUCE_QPS}")
+            }
+            Self::Bound { bounded: Bounded::TimePerOutputToken, .. } => {
+                format!("TPOT constrain not met: {REDUCE_QPS}")
+            }
+            Self::Duration { scenario, .. } => match scenario {
+                Scenario::SingleStream | Scenario::MultiStream => {
+                    "Decrease the expected latency so the loadgen pre-generates more queries."
+                }
+                Scenario::Server => {
+                    "Increase the target QPS so the loadgen pre-generates more queries."
+                }
+                Scenario::Offline => {
+                    "Increase expected QPS so the loadgen pre-generates a larger (coalesced) query."
+                }
+            }
+            .into(),
+            Self::Count { .. } => "The test exited early, before enough queries were issued.\n   \
+                 See the detailed log for why this may have occurred."
+                .into(),
+            Self::EarlyStopping { .. }
+            | Self::ClientLag { .. }
+            | Self::Missing { .. }
+            | Self::Failed { .. }
+            | Self::Aborted => return None,
+        })
+    }
+}
+
+impl Judgement {
+    /// The reference's recommendations.
+    #[must_use]
+    pub fn recommendations(&self) -> Recommendations {
+        let mut texts = Recommendations::default();
+        let Verdict::Invalid(violations) = &self.verdict else {
+            return texts;
+        };
+        for violation in violations {
+            let text = violation.recommendation().unwrap_or_default();
+            match violation {
+                Violation::Bound { .. } if !texts.performance.is_empty() => {
+                    texts.performance += "\n * ";
+                    texts.performance += &text;
+                }
+                Violation::Bound { .. } => texts.performance = text,
+                Violation::Duration { .. } => texts.min_duration = text,
+                Violation::Count { .. } => texts.min_queries = text,
+                _ => {}
+            }
+        }
+        texts
+    }
+}
+
+impl fmt::Display for Bounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Latency => "latency",
+            Self::FirstToken => "time to first token",
+            Self::TimePerOutputToken => "time per output token",
+        })
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bound { bounded, percentile, bound, measured, over, samples } => {
+                let (percent, bound) = (percentile * 100.0, Span(*bound));
+                let measured = Span(measured.unsigned_abs());
+                write!(
+                    f,
+                    "{over} of {samples} samples exceed the bound of {bound} on {bounded}, and \
+                     {percent}% must meet it ({bounded} at that percentile: {measured}); lower \
+                     server_target_qps or make the system faster"
+                )
+            }
+            Self::Duration { scenario, lasted, minimum } => {
+                let remedy = match scenario {
+                    Scenario::SingleStream => "lower single_stream_expected_latency_ns",
+                    Scenario::MultiStream => "lower multi_stream_expected_latency_ns",
+                    Scenario::Server => "raise server_target_qps",
+                    Scenario::Offline => "raise offline_expected_qps",
+                };
+                let (lasted, minimum) = (Span(*lasted), Span(*minimum));
+                write!(
+                    f,
+                    "the run lasted {lasted} and must last {minimum}; {remedy} so that more is \
+                     generated, or lower min_duration_ms"
+                )
+            }
+            Self::Count { queries, minimum_queries, samples, minimum_samples } => write!(
+                f,
+                "{queries} of at least {minimum_queries} queries were issued and {samples} of at \
+                 least {minimum_samples} samples came back; the run ended early, see why in the \
+                 detail log"
+            ),
+            Self::EarlyStopping { further: u64::MAX } => f.write_str(
+                "no number of queries can make this percentile certain; lower the percentile or \
+                 early_stopping_confidence",
+            ),
+            Self::EarlyStopping { further } => write!(
+                f,
+                "too few queries to be certain of the percentile: {further} more are needed, if \
+                 all of them are fast; raise min_query_count or min_duration_ms"
+            ),
+            Self::ClientLag { percentile, measured, budget } => {
+                let (percent, budget) = (percentile * 100.0, Span(*budget));
+                let measured = Span(measured.unsigned_abs());
+                write!(
+                    f,
+                    "the client itself issued {measured} late at the {percent}th percentile, over \
+                     its budget of {budget}; free a core for it, lower the rate, or raise \
+                     max_client_lag_ns"
+                )
+            }
+            Self::Missing { samples } => write!(
+                f,
+                "{samples} samples never came back; look for requests that the system dropped, or \
+                 raise response_deadline_ms"
+            ),
+            Self::Failed { samples } => write!(
+                f,
+                "the system failed {samples} samples and this scenario allows none; look at the \
+                 reasons and at the system's own log"
+            ),
+            Self::Aborted => f.write_str("the run was aborted; run it again to the end"),
+        }
+    }
+}
+
+/// A time span for readers: three decimals of the largest unit that is not 0.
+struct Span(Nanos);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0 as f64;
+        match self.0 {
+            0..1_000 => write!(f, "{ns} ns"),
+            1_000..MILLISECOND => write!(f, "{:.3} us", ns / 1e3),
+            MILLISECOND..SECOND => write!(f, "{:.3} ms", ns / 1e6),
+            SECOND.. => write!(f, "{:.3} s", ns / 1e9),
+        }
+    }
+}
