@@ -10,6 +10,7 @@
 pub mod clock;
 pub mod drive;
 pub mod early_stopping;
+pub mod log;
 pub mod metrics;
 pub mod peak;
 pub mod plan;
