@@ -469,10 +469,12 @@ impl Issuer {
 /// Appends the samples of a query whose first sample has this id.
 #[inline]
 fn list_samples(samples: &mut Vec<QuerySample>, first: ResponseId, indices: &[SampleIndex]) {
-    samples.extend(indices.iter().zip(first.0..).map(|(&index, id)| QuerySample {
-        id: ResponseId(id),
-        index: u64::from(index),
-    }));
+    samples.extend(
+        indices
+            .iter()
+            .zip(first.0..)
+            .map(|(&index, id)| QuerySample { id: ResponseId(id), index: u64::from(index) }),
+    );
 }
 
 /// An empty vector whose memory has been touched, so that the page faults fall
