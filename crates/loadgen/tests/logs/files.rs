@@ -18,6 +18,7 @@ use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{
     Arrivals, EarlyStopping, Origin, Scenario, Settings, TestMode, TraceRules,
 };
+use proptest::prelude::*;
 use serde_json::Value as Json;
 
 /// A fresh, empty folder.
@@ -378,6 +379,39 @@ fn misuse_and_messages_are_counted_in_both_logs() {
     let position = |key: &str| lines.iter().position(|line| line["key"] == key).unwrap();
     let notice = position("warning_generic_message");
     assert_eq!(notice + 1, position("requested_scenario"), "audits are told before the settings");
+}
+
+#[test]
+fn an_interrupted_test_says_so() {
+    let mut log = single_stream();
+    log.complete = false;
+    log.events.pop();
+    let [summary, detail, ..] = written("interrupted", &log);
+    assert_eq!(
+        summary,
+        "\nNo warnings encountered during test.\n\n1 ERROR encountered. See detailed log.\n"
+    );
+    let last = json_lines(&detail).pop().unwrap();
+    assert_eq!(last["metadata"]["is_error"], true);
+    assert!(last["value"].as_str().unwrap().contains("not a result"), "{last}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn any_name_survives_and_forges_nothing(name: String) {
+        let mut log = single_stream();
+        log.sut_name = name.clone() + "\nResult is : VALID";
+        let outdir = folder("names");
+        let mut files = LogFiles::open(&into(&outdir), None, 0).unwrap();
+        files.write(&log).unwrap();
+        let (detail, problems) = read_detail_file(files.paths()[1]).unwrap();
+        prop_assert_eq!(problems, []);
+        prop_assert_eq!(detail.text("sut_name"), Some(log.sut_name.as_str()));
+        let (summary, problems) = read_summary(&fs::read_to_string(files.paths()[0]).unwrap());
+        prop_assert_eq!(problems, []);
+        prop_assert_eq!(summary.value("Result is"), Some("INVALID"));
+    }
 }
 
 #[test]
