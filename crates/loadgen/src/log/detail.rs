@@ -34,6 +34,9 @@ pub fn write(log: &TestLog, reports: &[Report], file: &mut dyn Write) -> io::Res
     write_effective(&mut lines, log)?;
     write_own_settings(&mut lines, log)?;
     write_events(&mut lines, &log.events[notices..], reports)?;
+    if !log.complete {
+        lines.errors("The test ended before it was complete; its logs are not a result.", 1)?;
+    }
     lines.finish()
 }
 

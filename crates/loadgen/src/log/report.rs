@@ -3,7 +3,7 @@
 
 use crate::metrics::Metrics;
 use crate::run::{RunLog, TestLog};
-use crate::verdict::{EarlyStoppingResult, Judgement, Verdict, Violation, judge};
+use crate::verdict::{EarlyStoppingResult, Finding, Judgement, Verdict, Violation, judge};
 
 /// A performance run that is reported, with its numbers and its verdict.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,7 +67,7 @@ impl Report<'_> {
             EarlyStoppingResult::Tokens { first_token, time_per_output_token } => vec![
                 (
                     EarlyStoppingKind::FirstToken,
-                    first_token.as_ref().map(|finding| finding.text()).unwrap_or_default(),
+                    first_token.as_ref().map(Finding::text).unwrap_or_default(),
                 ),
                 (EarlyStoppingKind::TimePerOutputToken, time_per_output_token.text()),
             ],

@@ -22,7 +22,7 @@ pub fn write(log: &TestLog, file: &mut dyn Write) -> io::Result<()> {
     for event in &log.events {
         match event {
             Event::Loaded { span, samples } => {
-                trace.span("LoadSamples", *span, Some(samples.len()))
+                trace.span("LoadSamples", *span, Some(samples.len()));
             }
             Event::Run(run) => trace.run(run)?,
             Event::Message(_) | Event::Result { .. } => {}

@@ -454,7 +454,7 @@ fn power(text: &str) -> WallTime {
 
 /// Year, month, day, hour, minute, second, millisecond.
 fn wall([year, month, day, hour, minute, second, milli]: [u64; 7]) -> WallTime {
-    let leap = |y: u64| y % 4 == 0 && (y % 100 != 0 || y % 400 == 0);
+    let leap = |y: u64| y.is_multiple_of(4) && (!y.is_multiple_of(100) || y.is_multiple_of(400));
     let days_of = |m: u64| match m {
         2 => 28 + u64::from(leap(year)),
         4 | 6 | 9 | 11 => 30,
