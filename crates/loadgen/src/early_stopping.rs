@@ -17,6 +17,8 @@
 
 use std::f64::consts::TAU;
 
+use crate::plan::Criterion;
+
 /// The criterion for one percentile.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Params {
@@ -33,6 +35,13 @@ impl Params {
     #[must_use]
     pub fn rules(percentile: f64) -> Self {
         Self { percentile, confidence: 0.99, tolerance: 0.0 }
+    }
+
+    /// A plan's criterion for this percentile.
+    #[must_use]
+    pub fn of(criterion: &Criterion, percentile: f64) -> Self {
+        let &Criterion { confidence, tolerance, .. } = criterion;
+        Self { percentile, confidence, tolerance }
     }
 
     /// Probability that a query is over its bound, for a system on the boundary.

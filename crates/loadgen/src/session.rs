@@ -148,9 +148,8 @@ impl Session {
     /// The part of a session that one of several issuing threads plays.
     #[must_use]
     pub fn lane(tenants: &[(Arc<Plan>, &LoadedSet)], accuracy: bool, lane: Lane) -> Self {
-        let tenant = |(plan, set): &(Arc<Plan>, &LoadedSet)| {
-            Tenant::new(plan.clone(), set, accuracy, lane)
-        };
+        let tenant =
+            |(plan, set): &(Arc<Plan>, &LoadedSet)| Tenant::new(plan.clone(), set, accuracy, lane);
         Self { tenants: tenants.iter().map(tenant).collect() }
     }
 
@@ -266,6 +265,12 @@ impl Session {
         self.tenants[tenant].known
     }
 
+    /// The samples of all generated queries, in this lane.
+    #[must_use]
+    pub fn generated_indices(&self, tenant: usize) -> &[SampleIndex] {
+        &self.tenants[tenant].indices
+    }
+
     /// Samples in each of a tenant's queries.
     #[must_use]
     pub fn samples_per_query(&self, tenant: usize) -> usize {
@@ -317,9 +322,13 @@ enum Pacing {
 enum State {
     Issuing,
     /// The early-stopping criterion is looked at. `last` if all is complete.
-    Looking { last: bool },
+    Looking {
+        last: bool,
+    },
     /// All is issued; waiting for the rest to complete.
-    Draining { look_again: bool },
+    Draining {
+        look_again: bool,
+    },
     Done,
 }
 
@@ -583,8 +592,8 @@ impl Tenant {
     #[inline]
     fn check_end(&mut self, now: Nanos) {
         let (plan, issued) = (&self.plan, self.issued as u64);
-        let open_server = matches!(self.pacing, Pacing::OpenLoop { .. })
-            && matches!(plan.load, Load::Server(_));
+        let open_server =
+            matches!(self.pacing, Pacing::OpenLoop { .. }) && matches!(plan.load, Load::Server(_));
         let ended = if open_server {
             let outstanding = self.outstanding_samples();
             let limit = plan.max_async_queries;

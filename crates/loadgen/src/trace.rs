@@ -87,8 +87,8 @@ pub struct Trace {
 enum Chooser {
     /// At these positions, one after the other.
     Permutation { positions: Vec<u32>, next: usize },
-    /// At this position.
-    Same(usize),
+    /// At this position; an Offline query repeats the one sample there.
+    Same { at: usize, repeated: bool },
     /// Equal-issue: permutation after permutation of the whole set.
     EqualIssue(EqualIssue),
     /// Anywhere before `end`, with replacement.
@@ -134,11 +134,9 @@ impl Trace {
         let equal_issue = EqualIssue::draw(&mut sample_rng, set.samples.len(), min_queries);
 
         let chooser = match (plan.choice, accuracy_order) {
-            (SampleChoice::Same(at), _) => Chooser::Same(at as usize),
+            (SampleChoice::Same(at), _) => Chooser::Same { at: at as usize, repeated: offline },
             _ if offline => Chooser::Whole { shuffled: plan.concatenate_permutation },
-            (SampleChoice::Unique, _) => {
-                Chooser::Permutation { positions: unique_order, next: 0 }
-            }
+            (SampleChoice::Unique, _) => Chooser::Permutation { positions: unique_order, next: 0 },
             _ if plan.concatenate_permutation && scenario != Scenario::MultiStream => {
                 Chooser::EqualIssue(equal_issue)
             }
@@ -229,16 +227,11 @@ impl Trace {
                 *next += 1;
                 *positions.get(*next - 1)? as usize
             }
-            Chooser::Same(at) if self.samples_per_query == 1 => *at,
-            Chooser::Same(at) => {
-                // A MultiStream query is contiguous from there; an Offline query repeats it.
-                let (at, n) = (*at, self.samples_per_query);
-                match self.gaps {
-                    Gaps::Once => indices.extend(std::iter::repeat_n(set[at], n)),
-                    _ => indices.extend_from_slice(&set[at..at + n]),
-                }
+            Chooser::Same { at, repeated: true } => {
+                indices.extend(std::iter::repeat_n(set[*at], self.samples_per_query));
                 return Some(());
             }
+            Chooser::Same { at, repeated: false } => *at,
             Chooser::Whole { shuffled } => {
                 let mut left = self.samples_per_query;
                 while left > 0 {
@@ -316,14 +309,25 @@ impl EqualIssue {
 /// The gaps between queries.
 #[derive(Debug, Clone)]
 enum Gaps {
-    /// There is one query.
-    Once,
-    /// Closed loops: the trace only estimates when queries will be due.
+    /// Closed loops and the one query of Offline: an estimate that is logged.
     Period(Nanos),
-    Exponential { rng: Mt19937, rate: f64 },
-    Constant { rate: f64 },
-    Gamma { rng: Mt19937, rate: f64, shape: f64 },
-    Burst { rng: Mt19937, rate: f64, size: u64 },
+    Exponential {
+        rng: Mt19937,
+        rate: f64,
+    },
+    Constant {
+        rate: f64,
+    },
+    Gamma {
+        rng: Mt19937,
+        rate: f64,
+        shape: f64,
+    },
+    Burst {
+        rng: Mt19937,
+        rate: f64,
+        size: u64,
+    },
     Recorded(std::sync::Arc<[Nanos]>),
 }
 
@@ -333,8 +337,7 @@ impl Gaps {
         let period = Self::Period((SECOND as f64 * (1.0 / rate)) as Nanos);
         let rng = || Mt19937::new(plan.seeds.schedule);
         match &plan.load {
-            Load::Offline => Self::Once,
-            Load::SingleStream { .. } | Load::MultiStream { .. } => period,
+            Load::SingleStream { .. } | Load::MultiStream { .. } | Load::Offline => period,
             Load::Server(server) => match &server.arrivals {
                 Arrivals::Poisson => Self::Exponential { rng: rng(), rate },
                 Arrivals::Constant => Self::Constant { rate },
@@ -364,13 +367,16 @@ impl Gaps {
         // Truncation of seconds to whole nanoseconds, as the reference does.
         let nanos = |seconds: f64| (seconds * SECOND as f64) as Nanos;
         match self {
-            Self::Once => at,
             Self::Period(period) => at + *period,
             Self::Exponential { rng, rate } => at + nanos(rng.exponential(*rate)),
             Self::Constant { rate } => nanos(sequence as f64 / *rate),
             Self::Gamma { rng, rate, shape } => at + nanos(rng.gamma_of_mean_one(*shape) / *rate),
             Self::Burst { rng, rate, size } => {
-                if sequence.is_multiple_of(*size) { at + nanos(rng.exponential(*rate)) } else { at }
+                if sequence.is_multiple_of(*size) {
+                    at + nanos(rng.exponential(*rate))
+                } else {
+                    at
+                }
             }
             Self::Recorded(times) => times.get(sequence as usize).copied().unwrap_or(at),
         }

@@ -173,9 +173,8 @@ impl Bound {
         let done = Some(record.completed_at[sample]).filter(|&at| at != 0);
         let waits_too_long = |limit: Nanos| (now.saturating_sub(due) > limit).then_some(true);
         match self {
-            Self::Latency(limit) => {
-                done.map_or_else(|| waits_too_long(limit), |at| Some(at.saturating_sub(due) > limit))
-            }
+            Self::Latency(limit) => done
+                .map_or_else(|| waits_too_long(limit), |at| Some(at.saturating_sub(due) > limit)),
             Self::FirstToken(limit) => match record.first_token_at[sample] {
                 0 if done.is_none() => waits_too_long(limit),
                 0 => Some(true),
