@@ -52,9 +52,10 @@ pub fn test_log(detail: &Detail, summary: &Summary, accuracy: &[AccuracyEntry]) 
         run.plan.target_qps = summary.value("target_qps").unwrap().parse().unwrap();
         metrics(detail, summary, &run.plan)
     });
-    let judgement = reported.as_ref().zip(metrics.as_ref()).map(|(run, metrics)| {
-        judge(metrics, &run.plan, run.ended)
-    });
+    let judgement = reported
+        .as_ref()
+        .zip(metrics.as_ref())
+        .map(|(run, metrics)| judge(metrics, &run.plan, run.ended));
     let log = TestLog {
         sut_name: detail.text("sut_name").unwrap().into(),
         sut_name_duration: whole(detail, "get_sut_name_duration_ns"),
@@ -165,7 +166,7 @@ fn plan(detail: &Detail) -> Plan {
 fn events(detail: &Detail, plan: &Plan) -> Vec<Event> {
     let mut events = Vec::new();
     let mut run = empty_run(plan);
-    for entry in &detail.entries {
+    for (at, entry) in detail.entries.iter().enumerate() {
         let count = || match &entry.value {
             Value::Number(number) => number.as_u64().unwrap(),
             other => panic!("{} is {other:?}", entry.key),
@@ -179,8 +180,14 @@ fn events(detail: &Detail, plan: &Plan) -> Vec<Event> {
             }
             "loaded_qsl_set" => {
                 let Value::List(loaded) = &entry.value else { panic!("a list") };
-                run.loaded = loaded.iter().map(|&i| u32::try_from(i).unwrap()).collect();
-                run.load = Span { begin: entry.at, end: entry.at };
+                let samples = loaded.iter().map(|&i| u32::try_from(i).unwrap()).collect();
+                let span = Span { begin: entry.at, end: entry.at };
+                // A search loads once for several runs, and says so in between.
+                if detail.entries[at + 1].key == "generic_message" {
+                    events.push(Event::Loaded { span, samples });
+                } else {
+                    (run.loaded, run.load) = (samples, span);
+                }
             }
             "generated_query_count" => run.generated_queries = count(),
             "generated_samples_per_query" => run.generated_samples_per_query = count(),
@@ -191,8 +198,7 @@ fn events(detail: &Detail, plan: &Plan) -> Vec<Event> {
                 run.record.completed_at = vec![lasted];
                 run.finished_at = entry.at;
                 events.push(Event::Run(Box::new(run.clone())));
-                let (loaded, load) = (run.loaded.clone(), run.load);
-                run = RunLog { loaded, load, ..empty_run(plan) };
+                run = empty_run(plan);
             }
             "result_validity" => events.push(Event::Result { runs_back: 0, at: entry.at }),
             _ => {}
@@ -297,8 +303,7 @@ fn metrics(detail: &Detail, summary: &Summary, plan: &Plan) -> Metrics {
         },
         latency,
         query_latency,
-        first_token: tokens
-            .then(|| latencies("result_first_token_", "_latency_ns", sample_count)),
+        first_token: tokens.then(|| latencies("result_first_token_", "_latency_ns", sample_count)),
         time_per_output_token: tokens.then(|| per_token(detail, plan, sample_count)),
         token_count: 0,
         max_latency: latency.max.unsigned_abs(),
@@ -320,9 +325,8 @@ fn distribution(
     count: u64,
 ) -> Distribution {
     let value = |what: &str| signed(detail, &format!("{prefix}{what}{suffix}"));
-    let percentiles = PERCENTILES.map(|p| {
-        signed(detail, &format!("{prefix}{:.2}{percentile_suffix}", 100.0 * p))
-    });
+    let percentiles = PERCENTILES
+        .map(|p| signed(detail, &format!("{prefix}{:.2}{percentile_suffix}", 100.0 * p)));
     let target = PERCENTILES.iter().position(|p| *p == plan.percentile()).unwrap();
     Distribution {
         count,
@@ -374,16 +378,19 @@ fn rates(detail: &Detail, summary: &Summary, plan: &Plan) -> Rates {
     match plan.scenario() {
         Scenario::SingleStream => Rates::SingleStream {
             with_overhead: rate("result_qps_with_loadgen_overhead", "QPS w/ loadgen overhead"),
-            without_overhead: rate("result_qps_without_loadgen_overhead", "QPS w/o loadgen overhead"),
+            without_overhead: rate(
+                "result_qps_without_loadgen_overhead",
+                "QPS w/o loadgen overhead",
+            ),
         },
         Scenario::MultiStream => Rates::MultiStream,
         Scenario::Server => Rates::Server {
             scheduled: rate("result_scheduled_samples_per_sec", "Scheduled samples per second"),
             completed: rate("result_completed_samples_per_sec", "Completed samples per second"),
         },
-        Scenario::Offline => Rates::Offline {
-            samples: rate("result_samples_per_second", "Samples per second"),
-        },
+        Scenario::Offline => {
+            Rates::Offline { samples: rate("result_samples_per_second", "Samples per second") }
+        }
     }
 }
 

@@ -186,7 +186,10 @@ fn traced() -> Vec<(PathBuf, rebuild::Rebuilt, Detail)> {
         // start is not in the trace and a little earlier.
         run.started_at = samples[0].scheduled_at;
         let samples_per_query = run.generated_samples_per_query as usize;
-        let scheduled = matches!(rebuilt.metrics.as_ref().unwrap().rates, Rates::Server { .. } | Rates::Offline { .. });
+        let scheduled = matches!(
+            rebuilt.metrics.as_ref().unwrap().rates,
+            Rates::Server { .. } | Rates::Offline { .. }
+        );
         run.record = record_of(&samples, samples_per_query, run.started_at, scheduled)
             .expect("the trace has whole queries");
         traced.push((folder, rebuilt, detail));
@@ -232,8 +235,16 @@ fn metrics_of_a_traced_run_are_those_of_its_detail_log() {
             (ours, theirs) => panic!("{place}: {ours:?} and {theirs:?}"),
         }
         let judgement = judge(&metrics, &run.plan, run.ended);
-        assert_eq!(Some(judgement.early_stopping_met), detail.flag("early_stopping_met"), "{place}");
-        assert_eq!(judgement.early_stopping, rebuilt.judgement.as_ref().unwrap().early_stopping, "{place}");
+        assert_eq!(
+            Some(judgement.early_stopping_met),
+            detail.flag("early_stopping_met"),
+            "{place}"
+        );
+        assert_eq!(
+            judgement.early_stopping,
+            rebuilt.judgement.as_ref().unwrap().early_stopping,
+            "{place}"
+        );
     }
 }
 
@@ -267,7 +278,9 @@ fn logs_of_real_submissions_read_and_agree() {
     while let Some(folder) = open.pop() {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
         open.extend(entries.map(|e| e.unwrap().path()).filter(|path| path.is_dir()));
-        let Ok((detail, problems)) = read_detail_file(&folder.join("mlperf_log_detail.txt")) else { continue };
+        let Ok((detail, problems)) = read_detail_file(&folder.join("mlperf_log_detail.txt")) else {
+            continue;
+        };
         assert_eq!(problems, [], "{}", folder.display());
         let (summary, problems) = read_summary(&summary_text(&folder));
         assert_eq!(problems, [], "{}", folder.display());
