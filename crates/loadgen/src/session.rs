@@ -10,8 +10,7 @@
 use std::sync::Arc;
 
 use crate::clock::Nanos;
-use crate::drive::criterion;
-use crate::early_stopping::{self, Look};
+use crate::early_stopping::{self, Look, Params};
 use crate::plan::{Load, Plan};
 use crate::qsl::SampleIndex;
 use crate::settings::{Arrivals, EarlyStopping, Scenario};
@@ -389,7 +388,8 @@ impl Tenant {
             && matches!(plan.scenario(), Scenario::SingleStream | Scenario::MultiStream)
         {
             // The appendix of the rules: go on until one query may be over.
-            min_queries = min_queries.max(early_stopping::minimum_queries(1, &criterion(&plan)));
+            let params = Params::of(&plan.early_stopping, plan.percentile());
+            min_queries = min_queries.max(early_stopping::minimum_queries(1, &params));
         }
         let mut tenant = Self {
             trace: Trace::new(&plan, set, accuracy),

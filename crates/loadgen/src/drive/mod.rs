@@ -126,7 +126,7 @@ impl Kept {
 /// A sample counts once its fate is known: when it is complete, or when it has
 /// been outstanding for longer than its bound. The rest count neither way.
 fn look(record: &Record, plan: &Plan, now: Nanos) -> Look {
-    let params = criterion(plan);
+    let params = Params::of(&plan.early_stopping, plan.percentile());
     let failed: std::collections::HashSet<u64> = record.failed.iter().map(|f| f.0).collect();
     let bounds = match plan.tokens {
         Some(Tokens::Measured { ttft, tpot }) => [Bound::FirstToken(ttft), Bound::Tpot(tpot)],
@@ -147,15 +147,6 @@ fn look(record: &Record, plan: &Plan, now: Nanos) -> Look {
     match (judge(bounds[0]), judge(bounds[1])) {
         (Look::Further(a), Look::Further(b)) => Look::Further(a.max(b)),
         (Look::Met, other) | (other, Look::Met) => other,
-    }
-}
-
-/// The early-stopping criterion of a plan.
-pub(crate) fn criterion(plan: &Plan) -> Params {
-    Params {
-        percentile: plan.percentile(),
-        confidence: plan.early_stopping.confidence,
-        tolerance: plan.early_stopping.tolerance,
     }
 }
 
@@ -182,8 +173,11 @@ impl Bound {
             },
             Self::Tpot(limit) => {
                 let (at, first) = (done?, record.first_token_at[sample]);
+                // Of one token or fewer there is no time per output token; the
+                // verdict counts such a sample as within the bound.
                 let after_first = u64::try_from(record.tokens[sample] - 1).unwrap_or(0);
-                Some(at.saturating_sub(first) > limit.saturating_mul(after_first))
+                let spent = at.saturating_sub(first);
+                Some(first == 0 || (after_first > 0 && spent / after_first > limit))
             }
         }
     }
