@@ -188,6 +188,16 @@ impl Session {
         }
     }
 
+    /// The query that is due next, for a driver that waits for its time and may
+    /// as well build it meanwhile. With coalescing more may come along.
+    #[must_use]
+    pub fn upcoming(&self) -> Option<Issue<'_>> {
+        let due = |(_, tenant): &(usize, &Tenant)| tenant.scheduled.get(tenant.issued).copied();
+        let paced = self.tenants.iter().enumerate().filter(|t| due(t).is_some());
+        let (at, tenant) = paced.min_by_key(due)?;
+        Some(tenant.call(at, tenant.issued, tenant.issued + 1))
+    }
+
     /// Reports how many of a tenant's samples are complete by now, failed ones
     /// included.
     #[inline]
@@ -573,18 +583,24 @@ impl Tenant {
         if !self.accuracy {
             self.check_end(now);
         }
+        self.call(tenant, first, self.issued)
+    }
+
+    /// The call that hands over these queries of the lane.
+    #[inline]
+    fn call(&self, tenant: usize, first: usize, end: usize) -> Issue<'_> {
         let spq = self.samples_per_query;
         let scheduled = match self.pacing {
-            Pacing::OpenLoop { .. } => &self.scheduled[first..self.issued],
+            Pacing::OpenLoop { .. } => &self.scheduled[first..end],
             Pacing::ClosedLoop { .. } => &[],
         };
         Issue {
             tenant,
             first_query: first as u64 * self.lane.of + self.lane.index,
             stride: self.lane.of,
-            queries: self.issued - first,
+            queries: end - first,
             scheduled,
-            indices: &self.indices[first * spq..self.issued * spq],
+            indices: &self.indices[first * spq..end * spq],
         }
     }
 

@@ -62,7 +62,8 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     let mut outcomes = Vec::new();
     for (name, group) in GROUPS.iter().filter(|(name, _)| names.is_empty() || names.contains(name))
     {
-        let bench = Bench { root, folder: target_folder(root).join("peers").join(name), quick };
+        let folder = target_folder(root)?.join("peers").join(name);
+        let bench = Bench { root, folder, quick };
         std::fs::create_dir_all(&bench.folder)
             .with_context(|| format!("cannot create {}", bench.folder.display()))?;
         for (comparison, outcome) in group(&bench)? {
@@ -83,9 +84,11 @@ fn summarise(outcomes: &[Outcome]) -> (String, bool) {
     (format!("{passed} passed, {failed} failed, {skipped} skipped"), failed > 0)
 }
 
-/// Where cargo builds.
-fn target_folder(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+/// Where cargo builds; absolute, because tests run in the folder of their crate.
+fn target_folder(root: &Path) -> Result<PathBuf> {
+    let folder =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    std::path::absolute(folder).context("there is no current folder")
 }
 
 /// Runs `cargo test` with these arguments and variables. A filter that matches

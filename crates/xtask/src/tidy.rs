@@ -3,6 +3,7 @@
 
 mod allowed;
 mod assertions;
+mod docs;
 mod edges;
 mod naming;
 mod prose;
@@ -84,6 +85,8 @@ fn findings(root: &Path) -> Result<Vec<Finding>> {
     }
     found.extend(tree::changelog(&tree));
     found.extend(tree::benchmarks_are_listed(&tree));
+    found.extend(docs::named_tests_exist(&tree, &sources));
+    found.extend(docs::links_lead_somewhere(&tree));
     found.sort();
     Ok(found)
 }

@@ -146,7 +146,7 @@ pub(super) fn play(
     let results = std::mem::take(&mut *finished.lock().unwrap_or_else(PoisonError::into_inner));
     let lanes: Vec<LaneResult> =
         results.into_iter().map(|lane| lane.expect("every lane has reported")).collect();
-    let ((issued, columns), deadline) = merged(lanes);
+    let ((issued, columns), deadline) = merged(&lanes);
     let ended = run.drain(columns.samples as u64, deadline, &job.tenants[0].plan);
     let issued = Issued { ended: ended.unwrap_or(issued.ended), ..issued };
     run.finish(generated, vec![issued], vec![columns])
@@ -235,7 +235,7 @@ impl StartedRun {
 ///
 /// Lanes that ended at different places leave gaps; the result ends before the
 /// first gap.
-fn merged(lanes: Vec<LaneResult>) -> ((Issued, Columns), Nanos) {
+fn merged(lanes: &[LaneResult]) -> ((Issued, Columns), Nanos) {
     let of = lanes.len();
     let per_lane = |lane: usize| lanes[lane].0[0].queries;
     let queries = (0..of).map(|lane| per_lane(lane) * of + lane).min().unwrap_or(0);
