@@ -15,7 +15,7 @@ use dyno_loadgen::sut::{QuerySample, Response, ResponseId, SystemUnderTest};
 use crate::null::{NullLibrary, tenant};
 
 /// A system that does with each query what a function says.
-struct Does<F>(F);
+pub struct Does<F>(pub F);
 
 impl<F: Fn(&[QuerySample], &Responder) + Send + Sync> SystemUnderTest for Does<F> {
     fn name(&self) -> &str {
@@ -27,12 +27,12 @@ impl<F: Fn(&[QuerySample], &Responder) + Send + Sync> SystemUnderTest for Does<F
     fn flush(&self) {}
 }
 
-fn answer(samples: &[QuerySample], responder: &Responder) {
+pub fn answer(samples: &[QuerySample], responder: &Responder) {
     let responses: Vec<_> = samples.iter().map(|s| Response::empty(s.id)).collect();
     responder.complete(&responses);
 }
 
-fn settings(scenario: Scenario, queries: u64) -> TestSettings {
+pub fn settings(scenario: Scenario, queries: u64) -> TestSettings {
     TestSettings {
         scenario,
         min_duration_ms: 0,
@@ -42,20 +42,20 @@ fn settings(scenario: Scenario, queries: u64) -> TestSettings {
     }
 }
 
-fn play_with(settings: &TestSettings, mut driver: RealTime) -> RunLog {
+pub fn play_with(settings: &TestSettings, mut driver: RealTime) -> RunLog {
     let library = NullLibrary::new(100, 100);
     let log = run(&mut driver, &[tenant(settings, &library)], &mut |_| {}).swap_remove(0);
     log.runs().last().unwrap().clone()
 }
 
-fn play(
+pub fn play(
     settings: &TestSettings,
     issue: impl Fn(&[QuerySample], &Responder) + Send + Sync + 'static,
 ) -> RunLog {
     play_with(settings, RealTime::new(Arc::new(Does(issue))))
 }
 
-fn assert_sound(record: &Record) {
+pub fn assert_sound(record: &Record) {
     assert_eq!(record.missing(), 0);
     for (sample, &done) in record.completed_at.iter().enumerate() {
         assert!(done >= record.issued_at[sample / record.samples_per_query], "sample {sample}");

@@ -16,7 +16,7 @@ use crate::null::{Echo, NullLibrary, tenant};
 
 const MS: Nanos = 1_000_000;
 
-fn settings(scenario: Scenario) -> TestSettings {
+pub fn settings(scenario: Scenario) -> TestSettings {
     TestSettings {
         scenario,
         min_duration_ms: 0,
@@ -27,17 +27,17 @@ fn settings(scenario: Scenario) -> TestSettings {
     }
 }
 
-fn play_many(all: &[TestSettings], system: &mut Echo) -> Vec<TestLog> {
+pub fn play_many(all: &[TestSettings], system: &mut Echo) -> Vec<TestLog> {
     let libraries: Vec<_> = all.iter().map(|_| NullLibrary::new(100, 20)).collect();
     let tenants: Vec<_> = all.iter().zip(&libraries).map(|(s, l)| tenant(s, l)).collect();
     run(&mut VirtualTime::new(system, WallTime { unix_ns: 0 }), &tenants, &mut |_| {})
 }
 
-fn play(settings: &TestSettings, system: &mut Echo) -> RunLog {
+pub fn play(settings: &TestSettings, system: &mut Echo) -> RunLog {
     play_many(std::slice::from_ref(settings), system)[0].runs().last().unwrap().clone()
 }
 
-fn echo(latency: Nanos) -> Echo {
+pub fn echo(latency: Nanos) -> Echo {
     Echo { latency, ..Echo::default() }
 }
 

@@ -114,8 +114,15 @@ impl Waiter {
             }
         }
         self.spin = (self.spin / 2).max(LEAST_SPIN);
-        announce();
-        while !ready() {
+        loop {
+            // Anew before each park: a completion that changes nothing here (a
+            // duplicate, or one that was counted before an earlier wait) takes
+            // the announcement back with its wake-up, and the next completion
+            // would then wake nobody.
+            announce();
+            if ready() {
+                break;
+            }
             let now = self.clock.now();
             match until {
                 Some(until) if now >= until => break,
@@ -134,3 +141,27 @@ impl Waiter {
 }
 
 const LONGEST_PARK: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn every_park_is_announced_even_after_a_wake_up_for_nothing() {
+        let mut waiter = Waiter::new(Clock::start(), Waiting::Sleep, 1);
+        let (announced, wakes) = (Cell::new(false), Cell::new(0));
+        let ready = || {
+            // What a completing thread does that changes nothing for the waiter:
+            // it takes the announcement back and wakes.
+            if announced.replace(false) {
+                wakes.set(wakes.get() + 1);
+                std::thread::current().unpark();
+            }
+            wakes.get() == 3
+        };
+        waiter.completion(None, ready, || announced.set(true), || ());
+        assert_eq!(wakes.get(), 3);
+    }
+}
