@@ -3,6 +3,7 @@
 
 mod golden_traces;
 mod logs;
+mod misbehaving;
 mod null;
 mod queueing;
 mod real_time;

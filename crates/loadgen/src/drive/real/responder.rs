@@ -66,15 +66,15 @@ impl RunState {
         }
     }
 
-    /// The slab that an id belongs to.
+    /// The slab that `samples` ids from this one on belong to.
     #[inline]
-    fn slab(&self, id: ResponseId) -> Option<&Slab> {
+    fn slab(&self, id: ResponseId, samples: usize) -> Option<&Slab> {
         let tenant = id.run().wrapping_sub(self.first_run);
         let slab = usize::try_from(tenant).ok().and_then(|at| self.slabs.get(at));
         if slab.is_none() {
             let earlier = id.run() < self.first_run && id.0 != 0;
             let counter = if earlier { &self.misuse.stale } else { &self.misuse.unknown };
-            counter.fetch_add(1, Ordering::Relaxed);
+            counter.fetch_add(samples as u64, Ordering::Relaxed);
         }
         slab
     }
@@ -142,7 +142,7 @@ impl Responder {
             let len = contiguous_in_word(rest);
             let (together, others) = rest.split_at(len);
             rest = others;
-            let Some(slab) = run.slab(first.id) else { continue };
+            let Some(slab) = run.slab(first.id, len) else { continue };
             let tenant = first.id.tenant();
             if let Some((counted_tenant, counted_slab)) = counted
                 && counted_tenant != tenant
@@ -164,7 +164,7 @@ impl Responder {
     pub fn first_token(&self, responses: &[Response<'_>]) {
         let at = self.run.stamp();
         for response in responses {
-            if let Some(slab) = self.run.slab(response.id) {
+            if let Some(slab) = self.run.slab(response.id, 1) {
                 slab.first_token(response, at);
             }
         }
@@ -176,7 +176,7 @@ impl Responder {
         let at = self.run.stamp();
         let shard = self.run.shard();
         for &id in ids {
-            if let Some(slab) = self.run.slab(id) {
+            if let Some(slab) = self.run.slab(id, 1) {
                 let fresh = u64::from(slab.fail(id, why, at));
                 slab.count(fresh, shard);
             }
@@ -193,7 +193,7 @@ fn contiguous_in_word(responses: &[Response<'_>]) -> usize {
     let room = 64 - (first.sequence() % 64) as usize;
     let most = room.min(responses.len());
     let mut len = 1;
-    while len < most && responses[len].id.0 == first.0 + len as u64 {
+    while len < most && responses[len].id.0.wrapping_sub(first.0) == len as u64 {
         len += 1;
     }
     len
