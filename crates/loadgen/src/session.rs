@@ -308,6 +308,14 @@ impl Session {
         self.tenants.iter().map(|t| t.completed_samples).sum()
     }
 
+    /// Whether a tenant ends at `now` for a silent system, by what was reported:
+    /// the driver is to report what is complete before it steps.
+    #[inline]
+    #[must_use]
+    pub fn is_overdue(&self, now: Nanos) -> bool {
+        self.tenants.iter().any(|tenant| tenant.deadline().is_some_and(|at| now >= at))
+    }
+
     /// Whether a tenant ends when the system is silent for too long.
     #[must_use]
     pub fn has_deadlines(&self) -> bool {

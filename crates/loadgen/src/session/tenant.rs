@@ -235,7 +235,8 @@ impl Tenant {
         }
     }
 
-    fn deadline(&self) -> Option<Nanos> {
+    #[inline]
+    pub(super) fn deadline(&self) -> Option<Nanos> {
         let limit = self.plan.response_deadline;
         (limit > 0 && self.outstanding_samples() > 0).then(|| self.progress_at + limit)
     }

@@ -23,3 +23,20 @@ fn every_id_of_a_foreign_batch_is_counted() {
     assert_sound(&run.record);
     assert_eq!((run.record.misuse.stale, run.record.misuse.unknown), (10 * 10, 2 * 10));
 }
+
+#[test]
+fn a_deadline_spares_a_system_that_answers_while_queries_go_out_late() {
+    // All queries are due at once, so that the issuer never waits; each answer
+    // is there in a tenth of the deadline.
+    let wanted = TestSettings {
+        response_deadline_ms: 20,
+        server_target_qps: 1e9,
+        ..settings(Scenario::Server, 60)
+    };
+    let run = play(&wanted, |samples, responder| {
+        std::thread::park_timeout(std::time::Duration::from_millis(2));
+        answer(samples, responder);
+    });
+    assert_eq!(run.ended, Ended::TraceIssued);
+    assert_sound(&run.record);
+}

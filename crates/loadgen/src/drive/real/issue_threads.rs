@@ -181,6 +181,9 @@ impl StartedRun {
         let watches = session.watches_completions();
         let mut now = self.clock.now();
         while !session.all_issued() {
+            if session.is_overdue(now) {
+                self.report_lane(session, issuer, now);
+            }
             match session.step(now) {
                 Step::Issue(issue) => {
                     issuer.hand_over(self, &issue, now);
@@ -188,12 +191,7 @@ impl StartedRun {
                         session.abort();
                     }
                     if watches {
-                        // The limit is on what all lanes together have outstanding.
-                        let issued = self.monitor.issued_queries();
-                        let complete = self.responder.run.slabs[0].completed();
-                        let outstanding = issued.saturating_sub(complete);
-                        let mine = issuer.tenants[0].samples as u64;
-                        session.completed(0, mine.saturating_sub(outstanding), now);
+                        self.report_lane(session, issuer, now);
                     }
                     now = self.clock.now();
                     issuer.free_at = now;
@@ -202,6 +200,16 @@ impl StartedRun {
                 Step::WaitCompletion { .. } | Step::Look { .. } | Step::Done => break,
             }
         }
+    }
+
+    /// Reports completions so that what is outstanding in the lane is what all
+    /// lanes together have outstanding: the limits are on that.
+    fn report_lane(&self, session: &mut Session, issuer: &Issuer, now: Nanos) {
+        let issued = self.monitor.issued_queries();
+        let complete = self.responder.run.slabs[0].completed();
+        let outstanding = issued.saturating_sub(complete);
+        let mine = issuer.tenants[0].samples as u64;
+        session.completed(0, mine.saturating_sub(outstanding), now);
     }
 
     /// Flushes and waits until `samples` samples are complete. Returns why it

@@ -229,6 +229,9 @@ impl StartedRun {
         let mut flushed = false;
         let mut now = self.clock.now();
         loop {
+            if session.is_overdue(now) {
+                self.report_completions(session, now);
+            }
             match session.step(now) {
                 Step::Issue(issue) => {
                     issuer.hand_over(self, &issue, now);
@@ -246,6 +249,9 @@ impl StartedRun {
                         issuer.build(&next, self.epoch);
                     }
                     now = self.wait_until(session, time);
+                    if session.has_deadlines() {
+                        self.report_completions(session, now);
+                    }
                 }
                 Step::WaitCompletion { until } => {
                     if !flushed && session.all_issued() {
@@ -275,9 +281,6 @@ impl StartedRun {
         let now = self.waiter.until(time.min(now + ABORT_NOTICED_WITHIN));
         if self.monitor.is_aborted() {
             session.abort();
-        }
-        if session.has_deadlines() {
-            self.report_completions(session, now);
         }
         now
     }
