@@ -69,6 +69,8 @@ pub(super) struct Tenant {
     progress_at: Nanos,
     /// In a closed loop: since when the next query could go out.
     ready_since: Nanos,
+    /// Time of the last issue, until the end conditions have been looked at.
+    unchecked: Option<Nanos>,
     pub(super) state: State,
     pub(super) ended: Option<Ended>,
 }
@@ -111,6 +113,7 @@ impl Tenant {
             shift: 0,
             progress_at: 0,
             ready_since: 0,
+            unchecked: None,
             state: State::Issuing,
             ended: None,
             plan,
@@ -182,6 +185,13 @@ impl Tenant {
 
     #[inline]
     pub(super) fn next(&mut self, now: Nanos) -> Next {
+        // After the issue and not with it, because what the system answered
+        // meanwhile is not outstanding.
+        if let Some(at) = self.unchecked.take()
+            && matches!(self.state, State::Issuing)
+        {
+            self.check_end(at);
+        }
         loop {
             match self.state {
                 State::Issuing => {
@@ -273,9 +283,7 @@ impl Tenant {
                 self.issued += 1;
             }
         }
-        if !self.accuracy {
-            self.check_end(now);
-        }
+        self.unchecked = (!self.accuracy).then_some(now);
         self.call(tenant, first, self.issued)
     }
 

@@ -40,3 +40,30 @@ fn a_deadline_spares_a_system_that_answers_while_queries_go_out_late() {
     assert_eq!(run.ended, Ended::TraceIssued);
     assert_sound(&run.record);
 }
+
+#[test]
+fn outstanding_queries_are_counted_after_the_system_took_the_query() {
+    // A burst of 8 that is answered inline leaves nothing outstanding.
+    let burst = TestSettings {
+        server_coalesce_queries: true,
+        server_arrivals: Arrivals::Burst(8),
+        server_max_async_queries: 3,
+        ..settings(Scenario::Server, 400)
+    };
+    let run = play(&burst, answer);
+    assert_eq!((run.ended, run.record.query_count()), (Ended::TraceIssued, 400));
+
+    // Each query is answered when the next one comes: one is outstanding.
+    let one = TestSettings { server_max_async_queries: 1, ..settings(Scenario::Server, 400) };
+    let before = Mutex::new(None::<ResponseId>);
+    let run = play(&one, move |samples, responder| {
+        let last = samples[0].id.sequence() == 399;
+        if let Some(id) = before.lock().unwrap().replace(samples[0].id) {
+            responder.complete(&[Response::empty(id)]);
+        }
+        if last {
+            answer(samples, responder);
+        }
+    });
+    assert_eq!((run.ended, run.record.query_count()), (Ended::TraceIssued, 400));
+}
