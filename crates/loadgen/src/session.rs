@@ -330,5 +330,6 @@ impl Session {
 }
 
 /// A run that extends itself under `early_stopping = "extend"` ends after this
-/// many minimum durations unless `max_duration_ms` says otherwise.
+/// many minimum durations (Server: or durations of its trace, if that is longer)
+/// unless `max_duration_ms` says otherwise.
 pub const EXTENSION_CAP: u64 = 10;

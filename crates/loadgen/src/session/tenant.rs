@@ -333,12 +333,19 @@ impl Tenant {
         }
     }
 
-    /// The maximum duration; a run that extends itself always has one.
+    /// The maximum duration, 0 for none. What a run adds to itself always has
+    /// an end; what it must issue in any case is not cut short for it.
     fn max_duration(&self) -> Nanos {
-        match self.plan.max_duration {
-            0 if self.extends() => self.plan.target_duration.saturating_mul(EXTENSION_CAP),
-            limit => limit,
+        let plan = &self.plan;
+        if plan.max_duration != 0 || !self.extends() {
+            return plan.max_duration;
         }
+        let base = match self.pacing {
+            Pacing::OpenLoop { .. } => plan.target_duration.max(self.generated.duration),
+            Pacing::ClosedLoop { .. } if (self.issued as u64) < plan.min_query_count => 0,
+            Pacing::ClosedLoop { .. } => plan.target_duration,
+        };
+        base.saturating_mul(EXTENSION_CAP)
     }
 
     #[inline]

@@ -1,0 +1,81 @@
+//! Runs that extend themselves until the percentile is certain.
+
+use std::sync::Arc;
+
+use dyno_loadgen::clock::{Nanos, WallTime};
+use dyno_loadgen::drive::sim::VirtualTime;
+use dyno_loadgen::record::Outcome;
+use dyno_loadgen::run::run;
+use dyno_loadgen::session::Ended;
+use dyno_loadgen::settings::{Arrivals, EarlyStopping, Scenario, TestSettings};
+use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
+
+use crate::null::{NullLibrary, tenant};
+use crate::scenarios::{echo, play, settings};
+
+const MS: Nanos = 1_000_000;
+
+fn extend(scenario: Scenario) -> TestSettings {
+    TestSettings {
+        early_stopping: EarlyStopping::Extend,
+        server_arrivals: Arrivals::Constant,
+        server_target_qps: 1_000.0,
+        ..settings(scenario)
+    }
+}
+
+#[test]
+fn the_cap_is_on_the_extension_and_not_on_the_trace() {
+    // 2 s of trace, 10 times a minimum of 0.1 s.
+    let long =
+        TestSettings { min_duration_ms: 100, min_query_count: 2_000, ..extend(Scenario::Server) };
+    let run = play(&long, &mut echo(MS));
+    assert_eq!((run.ended, run.record.query_count()), (Ended::TraceIssued, 2_000));
+    // A minimum of 0 s does not forbid the extension.
+    let run =
+        play(&TestSettings { min_query_count: 100, ..extend(Scenario::Server) }, &mut echo(MS));
+    assert_eq!(run.ended, Ended::TraceIssued);
+    assert!(run.record.query_count() >= 459, "{}", run.record.query_count());
+    // A hopeless run ends at 10 times its own trace.
+    let hopeless = TestSettings { min_query_count: 100, ..extend(Scenario::Server) };
+    let run = play(&hopeless, &mut echo(200 * MS));
+    let Ended::MaxDuration { at } = run.ended else { panic!("{:?}", run.ended) };
+    assert!((900 * MS..1_300 * MS).contains(&at), "{at}");
+    // A closed loop reaches its minimum however slow the system is.
+    let single = TestSettings { min_duration_ms: 10, ..extend(Scenario::SingleStream) };
+    let run = play(&single, &mut echo(20 * MS));
+    assert_eq!((run.ended, run.record.query_count()), (Ended::Naturally, 100));
+}
+
+/// Answers after 1 ms, but for some queries after long.
+#[derive(Default)]
+struct SlowFor {
+    slow: std::ops::Range<u64>,
+    pending: std::collections::BTreeMap<(Nanos, u64), ResponseId>,
+    queries: u64,
+    flushed_at: Vec<u64>,
+}
+
+impl SimulatedSystem for SlowFor {
+    fn name(&self) -> &str {
+        "slow for some"
+    }
+    fn issue(&mut self, now: Nanos, query: &SimulatedQuery<'_>) {
+        let latency = if self.slow.contains(&self.queries) { 300 * MS } else { MS };
+        self.pending.insert((now + latency, self.queries), query.first);
+        self.queries += 1;
+    }
+    fn next_event(&self) -> Option<Nanos> {
+        self.pending.first_key_value().map(|(at, _)| at.0)
+    }
+    fn advance(&mut self, now: Nanos, completions: &mut Vec<SimulatedCompletion>) {
+        while let Some(entry) = self.pending.first_entry().filter(|entry| entry.key().0 <= now) {
+            let id = entry.remove();
+            let outcome = Outcome::Ok { tokens: 0 };
+            completions.push(SimulatedCompletion { id, first_token_at: None, outcome });
+        }
+    }
+    fn flush(&mut self, _now: Nanos) {
+        self.flushed_at.push(self.queries);
+    }
+}
