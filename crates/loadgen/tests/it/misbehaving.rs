@@ -67,3 +67,39 @@ fn outstanding_queries_are_counted_after_the_system_took_the_query() {
     });
     assert_eq!((run.ended, run.record.query_count()), (Ended::TraceIssued, 400));
 }
+
+#[test]
+fn a_failed_sample_is_over_the_bound_when_a_run_extends_itself() {
+    let wanted = TestSettings {
+        early_stopping: EarlyStopping::Extend,
+        server_target_latency_ns: 60_000_000_000,
+        ..settings(Scenario::Server, 500)
+    };
+    let run = play(&wanted, |samples, responder| {
+        if samples[0].id.sequence() == 0 {
+            responder.fail(&[samples[0].id], Failure::Rejected);
+        } else {
+            answer(samples, responder);
+        }
+    });
+    // By the rules' table 661 further queries forgive one at 99 %.
+    assert!(run.record.query_count() >= 662, "{}", run.record.query_count());
+}
+
+#[test]
+fn any_token_count_is_survived() {
+    let wanted = TestSettings {
+        use_token_latencies: true,
+        early_stopping: EarlyStopping::Extend,
+        server_ttft_latency: 60_000_000_000,
+        server_tpot_latency: 60_000_000_000,
+        ..settings(Scenario::Server, 500)
+    };
+    let run = play(&wanted, |samples, responder| {
+        let tokens = [i64::MIN, i64::MAX, 0, -1][samples[0].id.sequence() as usize % 4];
+        responder.first_token(&[Response::empty(samples[0].id)]);
+        responder.complete(&[Response { id: samples[0].id, data: &[], tokens }]);
+    });
+    assert_sound(&run.record);
+    assert!(run.record.misuse.tokens_negative > 0);
+}

@@ -312,6 +312,8 @@ impl StartedRun {
             completed_at: slab.completed_at(columns.samples),
             first_token_at: slab.first_token_at(columns.samples),
             tokens: slab.token_counts(columns.samples),
+            // Read after the stamps: a stamped failure is among them.
+            failed: slab.failed(),
             ..Record::default()
         };
         look(&record, session.plan(tenant), self.clock.now())

@@ -296,6 +296,11 @@ impl Slab {
         column
     }
 
+    /// Failures so far.
+    pub(super) fn failed(&self) -> Vec<(u64, Failure)> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// A copy of all that was stamped for the first `samples` samples.
     pub(super) fn stamps(&self, samples: usize) -> Stamps {
         let mut stamps = self.take_rest();
