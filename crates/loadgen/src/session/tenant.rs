@@ -258,7 +258,10 @@ impl Tenant {
 
     fn end_of_trace(&mut self) {
         let open = matches!(self.pacing, Pacing::OpenLoop { .. });
-        if open && self.extends() && self.plan.scenario() == Scenario::Server {
+        // Queries that are wanted and cannot be drawn: the recorded times are
+        // over, or every sample was issued. Another look would not help.
+        let gave_out = self.further > 0;
+        if open && self.extends() && !gave_out && self.plan.scenario() == Scenario::Server {
             self.state = State::Looking { last: false };
             return;
         }

@@ -25,6 +25,18 @@ fn extend(scenario: Scenario) -> TestSettings {
 }
 
 #[test]
+fn a_trace_that_gives_out_ends_the_run() {
+    let times: Arc<[Nanos]> = (0..50).map(|i| i * MS).collect();
+    let replay =
+        TestSettings { server_arrivals: Arrivals::Replay(times), ..extend(Scenario::Server) };
+    let unique = TestSettings { performance_issue_unique: true, ..extend(Scenario::Server) };
+    for (wanted, queries) in [(replay, 50), (unique, 20)] {
+        let run = play(&TestSettings { max_duration_ms: 60_000, ..wanted }, &mut echo(MS));
+        assert_eq!((run.ended, run.record.query_count()), (Ended::TraceIssued, queries));
+    }
+}
+
+#[test]
 fn the_cap_is_on_the_extension_and_not_on_the_trace() {
     // 2 s of trace, 10 times a minimum of 0.1 s.
     let long =
