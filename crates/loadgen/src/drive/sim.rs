@@ -115,7 +115,11 @@ impl SimulatedRun {
         let mut flushed = false;
         loop {
             match session.step(now) {
-                Step::Issue(issue) => self.issue(&issue, now, system),
+                Step::Issue(issue) => {
+                    // A run that extends itself issues again after a flush.
+                    flushed = false;
+                    self.issue(&issue, now, system);
+                }
                 Step::WaitUntil(time) => {
                     // Everything before the time of the next query, which comes
                     // last among events of the same instant.

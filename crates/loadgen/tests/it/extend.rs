@@ -91,3 +91,21 @@ impl SimulatedSystem for SlowFor {
         self.flushed_at.push(self.queries);
     }
 }
+
+#[test]
+fn a_run_that_goes_on_after_its_last_look_is_flushed_again() {
+    // The last ones are open when the trace ends, and over the bound when all
+    // is complete.
+    let mut system = SlowFor { slow: 590..600, ..SlowFor::default() };
+    let wanted = TestSettings { min_query_count: 600, ..extend(Scenario::Server) };
+    let library = NullLibrary::new(100, 100);
+    let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
+    let log = run(&mut driver, &[tenant(&wanted, &library)], &mut |_| {}).swap_remove(0);
+    let run = log.runs().last().unwrap();
+    assert_eq!(run.ended, Ended::TraceIssued);
+    assert!(system.queries > 1_500, "{} queries", system.queries);
+    assert_eq!(system.flushed_at.last(), Some(&system.queries), "{:?}", system.flushed_at);
+    assert!(system.flushed_at.len() >= 2, "{:?}", system.flushed_at);
+    let due = &run.record.scheduled_at;
+    assert!(due.is_sorted() && due[600] - due[599] > 200 * MS, "arrivals stand still meanwhile");
+}

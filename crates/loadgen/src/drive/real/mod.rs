@@ -234,6 +234,8 @@ impl StartedRun {
             }
             match session.step(now) {
                 Step::Issue(issue) => {
+                    // A run that extends itself issues again after a flush.
+                    flushed = false;
                     issuer.hand_over(self, &issue, now);
                     if self.monitor.is_aborted() {
                         session.abort();
