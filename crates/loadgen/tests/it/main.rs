@@ -3,6 +3,7 @@
 
 mod extend;
 mod golden_traces;
+mod issue_threads;
 mod logs;
 mod misbehaving;
 mod null;

@@ -19,9 +19,11 @@ pub struct IssueThreads {
 #[derive(Default)]
 struct PoolState {
     registered: usize,
-    work: Vec<Box<dyn FnOnce() + Send>>,
+    work: Vec<Work>,
     closed: bool,
 }
+
+type Work = Box<dyn FnOnce() + Send>;
 
 impl std::fmt::Debug for IssueThreads {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -45,13 +47,15 @@ impl IssueThreads {
         let mut state = self.state();
         state.registered += 1;
         self.changed.notify_all();
-        while !state.closed {
+        loop {
             match state.work.pop() {
                 Some(work) => {
                     drop(state);
                     work();
                     state = self.state();
                 }
+                // What was submitted before is still worked off.
+                None if state.closed => break,
                 None => {
                     state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
@@ -72,19 +76,29 @@ impl IssueThreads {
     #[must_use]
     pub fn wait_for(&self, n: usize, timeout_ms: u64) -> usize {
         let timeout = std::time::Duration::from_millis(timeout_ms);
-        let waited = self.changed.wait_timeout_while(self.state(), timeout, |s| s.registered < n);
+        let waited = self
+            .changed
+            .wait_timeout_while(self.state(), timeout, |s| s.registered < n && !s.closed);
         waited.map_or_else(|e| e.into_inner().0.registered, |(state, _)| state.registered)
     }
 
-    /// Sends all threads home; [`IssueThreads::serve`] returns.
+    /// Sends all threads home once they have issued what they have begun;
+    /// [`IssueThreads::serve`] returns. Later tests issue from threads of their own.
     pub fn close(&self) {
         self.state().closed = true;
         self.changed.notify_all();
     }
 
-    fn submit(&self, work: Box<dyn FnOnce() + Send>) {
-        self.state().work.push(work);
-        self.changed.notify_one();
+    /// Hands work to the threads, or back if there are none any more.
+    fn submit(&self, work: Work) -> Result<(), Work> {
+        let mut state = self.state();
+        if state.closed || state.registered == 0 {
+            return Err(work);
+        }
+        state.work.push(work);
+        // All, because those who wait for registrations wait here too.
+        self.changed.notify_all();
+        Ok(())
     }
 }
 
@@ -137,9 +151,12 @@ pub(super) fn play(
             // The receiver is gone only if the test was torn down.
             let _ = sender.send(());
         };
-        match &pool {
+        let work = match &pool {
             Some(pool) => pool.submit(Box::new(work)),
-            None => own_threads.push(std::thread::spawn(work)),
+            None => Err(Box::new(work) as Work),
+        };
+        if let Err(work) = work {
+            own_threads.push(std::thread::spawn(work));
         }
     }
     drop(sender);

@@ -1,0 +1,58 @@
+//! Registered issue threads that panic, leave or end at different places.
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+
+use dyno_loadgen::drive::real::{IssueThreads, RealTime, Responder};
+use dyno_loadgen::run::run;
+use dyno_loadgen::session::Ended;
+use dyno_loadgen::settings::{EarlyStopping, Scenario, TestSettings};
+use dyno_loadgen::sut::{QuerySample, Response, ResponseId};
+
+use crate::null::{NullLibrary, tenant};
+use crate::real_time::{Does, answer, assert_sound, play, play_with, settings};
+
+fn lanes(count: u64, queries: u64) -> TestSettings {
+    TestSettings {
+        server_num_issue_query_threads: count,
+        server_target_qps: 1e6,
+        ..settings(Scenario::Server, queries)
+    }
+}
+
+fn pool_of(threads: usize) -> (Arc<IssueThreads>, Vec<thread::JoinHandle<()>>) {
+    let pool = IssueThreads::new();
+    let serve = |pool: Arc<IssueThreads>| thread::spawn(move || pool.serve());
+    let workers = (0..threads).map(|_| serve(pool.clone())).collect();
+    assert_eq!(pool.wait_for(threads, 10_000), threads);
+    (pool, workers)
+}
+
+#[test]
+fn a_pool_that_closes_during_a_run_finishes_it() {
+    let (pool, workers) = pool_of(1);
+    // Fewer threads than lanes that are taken: the second lane waits for the
+    // first, and the pool is closed meanwhile.
+    let (entered, wait_entered) = mpsc::channel();
+    let entered = Mutex::new(entered);
+    let closer = thread::spawn({
+        let pool = pool.clone();
+        move || {
+            wait_entered.recv().unwrap();
+            pool.close();
+        }
+    });
+    let system = Does(move |samples: &[QuerySample], responder: &_| {
+        let _ = entered.lock().unwrap().send(());
+        answer(samples, responder);
+    });
+    let driver = RealTime::new(Arc::new(system)).issue_threads(pool.clone());
+    assert_sound(&play_with(&lanes(1, 2_000), driver).record);
+    closer.join().unwrap();
+    for worker in workers {
+        worker.join().unwrap();
+    }
+    // Nobody is left, and nobody will come: the driver brings its own threads.
+    let driver = RealTime::new(Arc::new(Does(answer))).issue_threads(pool);
+    assert_sound(&play_with(&lanes(2, 50), driver).record);
+}
