@@ -29,6 +29,27 @@ fn pool_of(threads: usize) -> (Arc<IssueThreads>, Vec<thread::JoinHandle<()>>) {
 }
 
 #[test]
+fn a_panic_of_the_system_is_the_callers_and_the_threads_stay() {
+    let (pool, workers) = pool_of(2);
+    let system = Does(|samples: &[QuerySample], responder: &_| {
+        assert!(samples[0].id.sequence() != 5, "broken system");
+        answer(samples, responder);
+    });
+    let driver = RealTime::new(Arc::new(system)).issue_threads(pool.clone());
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        play_with(&lanes(2, 50), driver);
+    }));
+    assert_eq!(caught.unwrap_err().downcast_ref::<&str>(), Some(&"broken system"));
+    assert_eq!(pool.registered(), 2);
+    let driver = RealTime::new(Arc::new(Does(answer))).issue_threads(pool.clone());
+    assert_sound(&play_with(&lanes(2, 50), driver).record);
+    pool.close();
+    for worker in workers {
+        worker.join().unwrap();
+    }
+}
+
+#[test]
 fn a_pool_that_closes_during_a_run_finishes_it() {
     let (pool, workers) = pool_of(1);
     // Fewer threads than lanes that are taken: the second lane waits for the

@@ -1,6 +1,7 @@
 //! Registered issue threads: Server queries issued from several threads, each
 //! taking every n-th.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::{Columns, Issuer, RealTime, StartedRun, slabs};
@@ -136,20 +137,24 @@ pub(super) fn play(
     let generated = (generate_begin, driver.clock.now());
 
     let mut run = StartedRun::start(driver, job, slabs);
-    let finished: Arc<Mutex<Vec<Option<LaneResult>>>> =
-        Arc::new(Mutex::new((0..of).map(|_| None).collect()));
     let (sender, receiver) = std::sync::mpsc::channel();
     let mut own_threads = Vec::new();
     for (lane, (mut session, mut issuer)) in sessions.into_iter().zip(issuers).enumerate() {
         let mut lane_run = run.for_lane();
-        let (finished, sender) = (finished.clone(), sender.clone());
+        let sender = sender.clone();
         let work = move || {
-            lane_run.issue_lane(&mut session, &mut issuer);
+            // A panic of the system's is the caller's panic; a thread of the
+            // pool goes on to serve.
+            let issued = catch_unwind(AssertUnwindSafe(|| {
+                lane_run.issue_lane(&mut session, &mut issuer);
+            }));
+            if issued.is_err() {
+                // The other lanes need not go on.
+                lane_run.monitor.abort();
+            }
             drop(lane_run);
-            let mut results = finished.lock().unwrap_or_else(PoisonError::into_inner);
-            results[lane] = Some((session.into_issued(), issuer.tenants));
             // The receiver is gone only if the test was torn down.
-            let _ = sender.send(());
+            let _ = sender.send((lane, issued.map(|()| (session.into_issued(), issuer.tenants))));
         };
         let work = match &pool {
             Some(pool) => pool.submit(Box::new(work)),
@@ -160,16 +165,16 @@ pub(super) fn play(
         }
     }
     drop(sender);
-    for () in receiver {}
+    let mut reported: Vec<_> = receiver.into_iter().collect();
     for thread in own_threads {
-        // A panic of the system's in a lane is the caller's panic.
-        if let Err(panic) = thread.join() {
-            std::panic::resume_unwind(panic);
-        }
+        // It has reported, with its panic if there was one.
+        let _ = thread.join();
     }
-    let results = std::mem::take(&mut *finished.lock().unwrap_or_else(PoisonError::into_inner));
-    let lanes: Vec<LaneResult> =
-        results.into_iter().map(|lane| lane.expect("every lane has reported")).collect();
+    reported.sort_unstable_by_key(|(lane, _)| *lane);
+    let lanes: Vec<LaneResult> = reported
+        .into_iter()
+        .map(|(_, lane)| lane.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        .collect();
     let ((issued, columns), deadline) = merged(&lanes);
     let ended = run.drain(columns.samples as u64, deadline, &job.tenants[0].plan);
     let issued = Issued { ended: ended.unwrap_or(issued.ended), ..issued };
