@@ -141,6 +141,11 @@ impl Responses {
         all
     }
 
+    /// Forgets the responses of samples from this one on.
+    pub(crate) fn keep_below(&mut self, samples: u64) {
+        self.rows.retain(|row| row.sequence < samples);
+    }
+
     /// How many.
     #[must_use]
     pub fn len(&self) -> usize {

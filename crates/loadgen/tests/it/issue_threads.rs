@@ -77,3 +77,38 @@ fn a_pool_that_closes_during_a_run_finishes_it() {
     let driver = RealTime::new(Arc::new(Does(answer))).issue_threads(pool);
     assert_sound(&play_with(&lanes(2, 50), driver).record);
 }
+
+#[test]
+fn lanes_that_end_apart_leave_a_record_without_gaps() {
+    // Lane 0 is answered by another thread, long after lane 1 has issued all.
+    let (sender, receiver) = mpsc::channel::<(ResponseId, Responder)>();
+    let sender = Mutex::new(sender);
+    let worker = thread::spawn(move || {
+        let held: Vec<_> = receiver.iter().take(11).collect();
+        thread::park_timeout(std::time::Duration::from_millis(5));
+        for (id, responder) in held.into_iter().chain(receiver) {
+            responder.complete(&[Response::empty(id)]);
+        }
+    });
+    let wanted = TestSettings {
+        server_max_async_queries: 10,
+        accuracy_log_probability: 1.0,
+        ..lanes(2, 4_000)
+    };
+    let system = Does(move |samples: &[QuerySample], responder: &Responder| {
+        if samples[0].id.sequence() % 2 == 0 {
+            let _ = sender.lock().unwrap().send((samples[0].id, responder.clone()));
+        } else {
+            answer(samples, responder);
+        }
+    });
+    let library = NullLibrary::new(100, 100);
+    let mut driver = RealTime::new(Arc::new(system));
+    let log = run(&mut driver, &[tenant(&wanted, &library)], &mut |_| {}).swap_remove(0);
+    drop(driver);
+    worker.join().unwrap();
+    let record = &log.runs().last().unwrap().record;
+    assert!(matches!(log.runs().last().unwrap().ended, Ended::TooManyOutstanding { .. }));
+    assert_sound(record);
+    assert_eq!(record.responses.len(), record.indices.len());
+}

@@ -176,7 +176,9 @@ pub(super) fn play(
         .map(|(_, lane)| lane.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         .collect();
     let ((issued, columns), deadline) = merged(&lanes);
-    let ended = run.drain(columns.samples as u64, deadline, &job.tenants[0].plan);
+    // All that was issued, also what lies behind a gap.
+    let samples: usize = lanes.iter().map(|(_, columns)| columns[0].samples).sum();
+    let ended = run.drain(samples as u64, deadline, &job.tenants[0].plan);
     let issued = Issued { ended: ended.unwrap_or(issued.ended), ..issued };
     Played { error: mismatch, ..run.finish(generated, vec![issued], vec![columns]) }
 }

@@ -303,7 +303,7 @@ impl Slab {
 
     /// A copy of all that was stamped for the first `samples` samples.
     pub(super) fn stamps(&self, samples: usize) -> Stamps {
-        let mut stamps = self.take_rest();
+        let mut stamps = self.take_rest(samples);
         stamps.completed_at = self.completed_at(samples);
         stamps.first_token_at = self.first_token_at(samples);
         stamps.tokens = self.token_counts(samples);
@@ -312,7 +312,7 @@ impl Slab {
 
     /// As [`Slab::stamps`], giving memory back chunk by chunk.
     pub(super) fn into_stamps(mut self, samples: usize) -> Stamps {
-        let mut stamps = self.take_rest();
+        let mut stamps = self.take_rest(samples);
         stamps.completed_at.reserve_exact(samples);
         if self.tokens {
             stamps.first_token_at.reserve_exact(samples);
@@ -334,15 +334,20 @@ impl Slab {
         stamps
     }
 
-    fn take_rest(&self) -> Stamps {
+    /// What is kept beside the columns, of the first `samples` samples: lanes
+    /// that ended at different places have issued more than is told.
+    fn take_rest(&self, samples: usize) -> Stamps {
         let lock = |shard: &Alone<Mutex<Responses>>| {
             std::mem::take(&mut *shard.0.lock().unwrap_or_else(PoisonError::into_inner))
         };
+        let mut responses = Responses::joined(self.responses.iter().map(lock).collect());
+        responses.keep_below(samples as u64);
+        let mut failed =
+            std::mem::take(&mut *self.failed.lock().unwrap_or_else(PoisonError::into_inner));
+        failed.retain(|(sequence, _)| *sequence < samples as u64);
         Stamps {
-            responses: Responses::joined(self.responses.iter().map(lock).collect()),
-            failed: std::mem::take(
-                &mut *self.failed.lock().unwrap_or_else(PoisonError::into_inner),
-            ),
+            responses,
+            failed,
             misuse: Misuse {
                 duplicate: self.duplicate.load(Ordering::Relaxed),
                 unknown: self.unknown.load(Ordering::Relaxed),
