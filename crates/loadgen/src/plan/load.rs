@@ -5,10 +5,13 @@ use super::problem::InReference;
 use super::resolve::{INVALID_SETTINGS, Resolution};
 use super::{Load, PeakSettings, Server, Tokens};
 use crate::clock::SECOND;
-use crate::settings::{Arrivals, Scenario, TestMode, TestSettings};
+use crate::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSettings};
 
 /// Decimals of the peak rate that are still distinct at any rate a system reaches.
 const PEAK_DECIMALS_MAX: i32 = 9;
+
+/// Threads that the logger of the reference can serve.
+const ISSUE_THREADS_MAX: u64 = 1_024;
 
 impl Resolution<'_> {
     /// Queries/s that the trace assumes. The reference takes 1 for a negative
@@ -158,6 +161,24 @@ impl Resolution<'_> {
                 InReference::Replaced { by: "the calling thread".into() },
             );
             issue_threads = 0;
+        }
+        if issue_threads > 0 && s.early_stopping == EarlyStopping::Extend {
+            self.problem(
+                &["server_num_issue_query_threads", "early_stopping"],
+                "issue threads with early stopping judged after the run",
+                "set the threads to 0, or early_stopping to after-run",
+                InReference::Replaced { by: "the calling thread".into() },
+            );
+            issue_threads = 0;
+        }
+        if issue_threads > ISSUE_THREADS_MAX {
+            self.problem(
+                &["server_num_issue_query_threads"],
+                format!("at most {ISSUE_THREADS_MAX} threads"),
+                "no machine issues faster from more",
+                InReference::Replaced { by: format!("{ISSUE_THREADS_MAX} threads") },
+            );
+            issue_threads = ISSUE_THREADS_MAX;
         }
         Server {
             percentile: self.percentile(

@@ -112,3 +112,12 @@ fn lanes_that_end_apart_leave_a_record_without_gaps() {
     assert_sound(record);
     assert_eq!(record.responses.len(), record.indices.len());
 }
+
+#[test]
+fn a_run_that_extends_itself_is_issued_by_the_calling_thread() {
+    let wanted = TestSettings { early_stopping: EarlyStopping::Extend, ..lanes(2, 100) };
+    let wanted = TestSettings { server_target_latency_ns: 60_000_000_000, ..wanted };
+    let run = play(&wanted, answer);
+    assert_eq!(run.ended, Ended::TraceIssued);
+    assert!(run.record.query_count() >= 459);
+}
