@@ -112,7 +112,7 @@ impl Trace {
         }
         let (mut duration, mut min_queries) = match scenario {
             Scenario::Server => (plan.target_duration, plan.min_query_count),
-            _ => (plan.target_duration * 2, plan.min_query_count),
+            _ => (plan.target_duration.saturating_mul(2), plan.min_query_count),
         };
         if accuracy || unique {
             duration = 0;
@@ -366,20 +366,18 @@ impl Gaps {
     fn after(&mut self, at: Nanos, sequence: u64) -> Nanos {
         // Truncation of seconds to whole nanoseconds, as the reference does.
         let nanos = |seconds: f64| (seconds * SECOND as f64) as Nanos;
-        match self {
-            Self::Period(period) => at + *period,
-            Self::Exponential { rng, rate } => at + nanos(rng.exponential(*rate)),
-            Self::Constant { rate } => nanos(sequence as f64 / *rate),
-            Self::Gamma { rng, rate, shape } => at + nanos(rng.gamma_of_mean_one(*shape) / *rate),
-            Self::Burst { rng, rate, size } => {
-                if sequence.is_multiple_of(*size) {
-                    at + nanos(rng.exponential(*rate))
-                } else {
-                    at
-                }
+        let gap = match self {
+            Self::Period(period) => *period,
+            Self::Exponential { rng, rate } => nanos(rng.exponential(*rate)),
+            Self::Constant { rate } => return nanos(sequence as f64 / *rate),
+            Self::Gamma { rng, rate, shape } => nanos(rng.gamma_of_mean_one(*shape) / *rate),
+            Self::Burst { size, .. } if !sequence.is_multiple_of(*size) => 0,
+            Self::Burst { rng, rate, .. } => nanos(rng.exponential(*rate)),
+            Self::Recorded(times) => {
+                return times.get(sequence as usize).copied().unwrap_or(at);
             }
-            Self::Recorded(times) => times.get(sequence as usize).copied().unwrap_or(at),
-        }
+        };
+        at.saturating_add(gap)
     }
 }
 

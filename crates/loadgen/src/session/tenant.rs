@@ -170,7 +170,7 @@ impl Tenant {
         self.known += 1;
         if matches!(self.pacing, Pacing::OpenLoop { .. }) {
             self.further -= 1;
-            self.scheduled.push(at + self.shift);
+            self.scheduled.push(at.saturating_add(self.shift));
         }
         true
     }
@@ -248,7 +248,8 @@ impl Tenant {
     #[inline]
     pub(super) fn deadline(&self) -> Option<Nanos> {
         let limit = self.plan.response_deadline;
-        (limit > 0 && self.outstanding_samples() > 0).then(|| self.progress_at + limit)
+        (limit > 0 && self.outstanding_samples() > 0)
+            .then(|| self.progress_at.saturating_add(limit))
     }
 
     fn overdue(&self, now: Nanos) -> Option<Ended> {
@@ -373,7 +374,7 @@ impl Tenant {
             }
             Look::Further(queries) => {
                 self.further = queries.max(1);
-                let due = self.trace.generated().duration + self.shift;
+                let due = self.trace.generated().duration.saturating_add(self.shift);
                 if last {
                     // Arrivals stood still while the system drained.
                     self.shift += now.saturating_sub(due);

@@ -4,6 +4,7 @@
 mod extend;
 mod golden_traces;
 mod issue_threads;
+mod limits;
 mod logs;
 mod misbehaving;
 mod null;

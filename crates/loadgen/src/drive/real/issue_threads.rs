@@ -249,7 +249,7 @@ impl StartedRun {
         let (mut seen, mut progress_at) = (run.slabs[0].completed(), last_issue);
         while seen < samples {
             let limit = plan.response_deadline;
-            let until = (limit > 0).then_some(progress_at + limit);
+            let until = (limit > 0).then_some(progress_at.saturating_add(limit));
             self.waiter.completion(
                 until,
                 || run.slabs[0].completed() != seen,
