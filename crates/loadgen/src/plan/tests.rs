@@ -181,9 +181,9 @@ fn every_impossible_setting_is_refused_with_the_field_and_the_remedy() {
         (&[("use_token_latencies", "true"), ("infer_token_latencies", "true")], "at most one", replaced("measured tokens")),
         (&[offline, ("infer_token_latencies", "true")], "1 token/sample", Runs),
         (&[server, ("use_token_latencies", "true"), ("server_tpot_latency", "0")], "bounds above 0 ns", Runs),
-        (&[server, ("server_target_qps", "1e12")], "a trace of at most 1099511627776 samples", stops()),
+        (&[server, ("server_target_qps", "1e12")], "a trace of at most 4294967296 samples", stops()),
         (&[offline, ("offline_expected_qps", "1e300")], "a trace of at most", stops()),
-        (&[("min_query_count", "1_099_511_627_777")], "a trace of at most", stops()),
+        (&[("min_query_count", "4_294_967_297")], "a trace of at most", stops()),
         // A period below 1 ns: the reference generates for ever.
         (&[("single_stream_expected_latency_ns", "0.5")], "a trace of at most", stops()),
     ];

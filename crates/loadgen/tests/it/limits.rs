@@ -36,3 +36,22 @@ fn times_beyond_the_clock_saturate() {
     let run = play(&slow, &mut echo(1_000));
     assert_eq!((run.ended, run.record.query_count()), (Ended::Naturally, 10));
 }
+
+#[test]
+fn traces_that_no_run_can_hold_are_refused_and_never_begun() {
+    let library = Library { total: 100, performance: 100 };
+    let long =
+        TestSettings { min_query_count: MAX_TRACE_SAMPLES + 1, ..settings(Scenario::Offline) };
+    assert!(Plan::resolve(&long, library).is_err());
+    // Closed loops with whole nanoseconds between their expected arrivals.
+    for qps in [2e9, f64::INFINITY] {
+        let wanted = TestSettings {
+            server_arrivals: Arrivals::Concurrency(4),
+            server_target_qps: qps,
+            min_duration_ms: 1,
+            ..settings(Scenario::Server)
+        };
+        let (_, problems) = Plan::resolve_as_reference(&wanted, library);
+        assert!(problems.iter().any(|p| p.stops()), "{qps}");
+    }
+}

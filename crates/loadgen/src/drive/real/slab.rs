@@ -19,8 +19,14 @@ use crate::trace::LogSelection;
 /// goes on past its trace allocates more, on the issuing thread.
 const CHUNK_SAMPLES: usize = 1 << 16;
 const WORD_SAMPLES: usize = 64;
-/// 2^14 chunks of 2^16 samples: a billion samples in a run.
-const MAX_CHUNKS: usize = 1 << 14;
+/// 2^14 chunks of 2^16 samples: a run that goes on past its trace may come to a
+/// billion samples.
+const LEAST_SLOTS: usize = 1 << 14;
+
+/// Chunks that a run with a trace of this many samples may come to.
+fn chunk_slots(samples: usize) -> usize {
+    LEAST_SLOTS.max(samples.div_ceil(CHUNK_SAMPLES).saturating_mul(2))
+}
 
 /// A value alone on its cache line (two, because prefetchers pair them).
 #[derive(Debug, Default)]
@@ -88,7 +94,7 @@ impl Slab {
     /// A slab with memory for `samples` samples, and for more on demand.
     pub(super) fn new(samples: usize, tokens: bool, logged: &LogSelection, shards: usize) -> Self {
         let slab = Self {
-            chunks: (0..MAX_CHUNKS).map(|_| OnceLock::new()).collect(),
+            chunks: (0..chunk_slots(samples)).map(|_| OnceLock::new()).collect(),
             issued: Alone::default(),
             completed: (0..shards).map(|_| Alone::default()).collect(),
             tokens,
@@ -108,7 +114,7 @@ impl Slab {
     #[inline]
     pub(super) fn provide(&self, samples: usize) {
         let chunks = samples.div_ceil(CHUNK_SAMPLES);
-        assert!(chunks <= MAX_CHUNKS, "a run holds at most 2^30 samples");
+        assert!(chunks <= self.chunks.len(), "a run is not extended beyond 2^30 samples");
         if chunks > 0 && self.chunks[chunks - 1].get().is_none() {
             for chunk in &self.chunks[..chunks] {
                 chunk.get_or_init(|| Box::new(Chunk::new(self.tokens)));
@@ -368,4 +374,20 @@ pub(super) struct Stamps {
     pub(super) failed: Vec<(u64, Failure)>,
     pub(super) misuse: Misuse,
     pub(super) responses: Responses,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::MAX_TRACE_SAMPLES;
+
+    #[test]
+    fn a_slab_has_room_for_every_trace_that_a_plan_allows() {
+        for samples in [1, 1 << 30, (1 << 30) + 1, MAX_TRACE_SAMPLES] {
+            let samples = usize::try_from(samples).unwrap();
+            assert!(chunk_slots(samples) * CHUNK_SAMPLES >= samples, "{samples}");
+            let last = u64::try_from(samples).unwrap() - 1;
+            assert_eq!(ResponseId::new(1, 255, last).sequence(), last);
+        }
+    }
 }
