@@ -134,7 +134,12 @@ impl Trace {
         let equal_issue = EqualIssue::draw(&mut sample_rng, set.samples.len(), min_queries);
 
         let chooser = match (plan.choice, accuracy_order) {
-            (SampleChoice::Same(at), _) => Chooser::Same { at: at as usize, repeated: offline },
+            (SampleChoice::Same(at), _) => {
+                // The reference reads past the last set of an accuracy run,
+                // which may be shorter than the others.
+                let at = usize::try_from(at).ok().filter(|&at| at < set.end).unwrap_or(0);
+                Chooser::Same { at, repeated: offline }
+            }
             _ if offline => Chooser::Whole { shuffled: plan.concatenate_permutation },
             (SampleChoice::Unique, _) => Chooser::Permutation { positions: unique_order, next: 0 },
             _ if plan.concatenate_permutation && scenario != Scenario::MultiStream => {

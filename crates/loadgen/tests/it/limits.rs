@@ -55,3 +55,22 @@ fn traces_that_no_run_can_hold_are_refused_and_never_begun() {
         assert!(problems.iter().any(|p| p.stops()), "{qps}");
     }
 }
+
+#[test]
+fn a_same_index_beyond_a_short_accuracy_set_falls_back_to_its_first_sample() {
+    for scenario in Scenario::ALL {
+        let wanted = TestSettings {
+            mode: TestMode::AccuracyOnly,
+            performance_issue_same: true,
+            performance_issue_same_index: 15,
+            accuracy_sample_count_override: 43,
+            multi_stream_samples_per_query: 2,
+            ..settings(*scenario)
+        };
+        let logs = play_many(&[wanted], &mut echo(1_000));
+        let last = logs[0].runs().last().unwrap();
+        assert_eq!(last.loaded.len() - usize::from(*scenario == Scenario::MultiStream), 3);
+        assert!(last.record.indices.iter().all(|i| last.loaded.contains(i)), "{scenario}");
+        assert_eq!(last.record.indices[0], last.loaded[0], "{scenario}");
+    }
+}
