@@ -406,6 +406,10 @@ impl<'a, 'd> Test<'a, 'd> {
         let origin = self.origin;
         let since = |at: Nanos| at.saturating_sub(origin);
         for (tenant, mut part) in played.tenants.into_iter().enumerate() {
+            if sets[tenant].samples.is_empty() {
+                // Other tenants have more sets; this one had nothing to do.
+                continue;
+            }
             let (samples, queries) = &mut self.generated[tenant];
             part.record.first_sample = *samples;
             part.record.first_query = *queries;

@@ -74,3 +74,17 @@ fn a_same_index_beyond_a_short_accuracy_set_falls_back_to_its_first_sample() {
         assert_eq!(last.record.indices[0], last.loaded[0], "{scenario}");
     }
 }
+
+#[test]
+fn a_tenant_with_fewer_accuracy_sets_has_fewer_runs() {
+    let accuracy = |samples| TestSettings {
+        mode: TestMode::AccuracyOnly,
+        accuracy_sample_count_override: samples,
+        ..settings(Scenario::SingleStream)
+    };
+    let logs = play_many(&[accuracy(60), accuracy(20)], &mut echo(1_000));
+    let runs: Vec<_> = logs.iter().map(|log| log.runs().count()).collect();
+    assert_eq!(runs, [3, 1]);
+    assert!(logs.iter().flat_map(|log| log.runs()).all(|run| run.record.query_count() == 20));
+    assert!(logs.iter().all(|log| log.complete));
+}
