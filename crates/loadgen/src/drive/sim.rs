@@ -53,6 +53,8 @@ impl Driver for VirtualTime<'_> {
         let mut run = SimulatedRun::new(job, &session, started_at);
         let finished = run.play(&mut session, self.system);
         self.elapsed += finished;
+        // Ids that belong to no tenant of this run are told once.
+        run.tenants[0].record.misuse.add(run.foreign);
         let issued = session.into_issued();
         let tenants =
             issued.into_iter().zip(run.tenants).map(|(issued, columns)| columns.finish(issued));
@@ -203,7 +205,10 @@ impl SimulatedRun {
         let mine = ResponseId::new(self.epoch, id.tenant(), 0).run() == id.run();
         let (tenant, base) = (usize::from(id.tenant()), self.base);
         let Some(columns) = self.tenants.get_mut(tenant).filter(|_| mine) else {
-            self.foreign.unknown += 1;
+            let own = ResponseId::new(self.epoch, 0, 0).run();
+            let stale = id.run() < own && id.0 != 0;
+            let counter = if stale { &mut self.foreign.stale } else { &mut self.foreign.unknown };
+            *counter += 1;
             return;
         };
         let (record, sequence) = (&mut columns.record, id.sequence());

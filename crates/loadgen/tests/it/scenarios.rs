@@ -364,3 +364,51 @@ fn a_system_keeps_its_time_and_its_work_from_run_to_run() {
     let second = logs[0].runs().last().unwrap();
     assert_eq!((second.started_at, second.record.issued_at[0]), (20 * MS, 0));
 }
+
+/// Answers each query, and a sample of an earlier run with it.
+struct Confused(Echo);
+
+impl dyno_loadgen::sut::SimulatedSystem for Confused {
+    fn name(&self) -> &str {
+        "confused"
+    }
+    fn issue(&mut self, now: Nanos, query: &dyno_loadgen::sut::SimulatedQuery<'_>) {
+        self.0.issue(now, query);
+    }
+    fn next_event(&self) -> Option<Nanos> {
+        self.0.next_event()
+    }
+    fn advance(
+        &mut self,
+        now: Nanos,
+        completions: &mut Vec<dyno_loadgen::sut::SimulatedCompletion>,
+    ) {
+        self.0.advance(now, completions);
+        for at in 0..completions.len() {
+            for id in [completions[at].id.sequence(), u64::MAX] {
+                let id = dyno_loadgen::sut::ResponseId(id);
+                let outcome = completions[at].outcome.clone();
+                completions.push(dyno_loadgen::sut::SimulatedCompletion {
+                    id,
+                    first_token_at: None,
+                    outcome,
+                });
+            }
+        }
+    }
+    fn flush(&mut self, now: Nanos) {
+        self.0.flush(now);
+    }
+}
+
+#[test]
+fn foreign_ids_are_counted_in_virtual_time_too() {
+    let library = NullLibrary::new(100, 20);
+    let wanted = settings(Scenario::SingleStream);
+    let mut system = Confused(echo(MS));
+    let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
+    let log = run(&mut driver, &[tenant(&wanted, &library)], &mut |_| {}).swap_remove(0);
+    let misuse = log.runs().last().unwrap().record.misuse;
+    // The first of them has the reserved id 0, which is of no run.
+    assert_eq!((misuse.stale, misuse.unknown), (99, 101));
+}
