@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::clock::{Nanos, WallTime};
+use crate::clock::{Nanos, SECOND, WallTime};
 use crate::drive::{Driver, Job, JobTenant, Played};
 use crate::metrics::Metrics;
 use crate::peak::{Next, PeakSearch, Purpose};
-use crate::plan::{Load, Plan};
+use crate::plan::{Load, MAX_TRACE_SAMPLES, Plan};
 use crate::qsl::{SampleIndex, SampleLibrary};
 use crate::record::Record;
 use crate::session::Ended;
@@ -436,16 +436,17 @@ impl<'a, 'd> Test<'a, 'd> {
         }
     }
 
-    /// Whether every tenant's last run met its latency bound. Durations, counts
-    /// and early stopping are not asked for.
-    fn last_run_meets_bounds(&self) -> bool {
-        self.logs.iter().all(|log| {
-            log.runs().last().is_some_and(|run| {
-                let metrics = Metrics::of(&run.record, &run.plan);
-                let judgement = verdict::judge(&metrics, &run.plan, run.ended);
-                judgement.performance_met.unwrap_or(true)
-            })
-        })
+    /// Whether every tenant's last run met its latency bound, or else what to do
+    /// about it. Durations, counts and early stopping are not asked for.
+    fn last_run_meets_bounds(&self) -> Result<(), String> {
+        for run in self.logs.iter().filter_map(|log| log.runs().last()) {
+            let metrics = Metrics::of(&run.record, &run.plan);
+            let judgement = verdict::judge(&metrics, &run.plan, run.ended);
+            if judgement.performance_met == Some(false) {
+                return Err(judgement.recommendations().performance);
+            }
+        }
+        Ok(())
     }
 
     /// Searches for the highest rate of the first tenant; the others keep theirs.
@@ -461,9 +462,10 @@ impl<'a, 'd> Test<'a, 'd> {
             return;
         };
         let mut search = PeakSearch::new(plan.target_qps, server.peak);
+        let highest = highest_rate(plan);
         let sets = self.sets(false).swap_remove(0);
         let (mut runs_since_best, mut bisecting) = (0, false);
-        let mut found = None;
+        let (mut found, mut failure) = (None, None);
         loop {
             let (qps, purpose) = match search.next() {
                 Next::Run { qps, purpose } => (qps, purpose),
@@ -473,6 +475,17 @@ impl<'a, 'd> Test<'a, 'd> {
                 }
                 Next::Failed { .. } => break,
             };
+            if let Purpose::Bracket { lower, upper } = purpose
+                && upper > highest
+            {
+                let text = format!(
+                    "FindPeakPerformance: Found no rate that fails; {highest:.6} is the highest \
+                     that can be issued"
+                );
+                self.say("warning_generic_message", Severity::Warning, &text);
+                found = Some(lower);
+                break;
+            }
             if let Purpose::Bisect { lower, upper } = purpose
                 && !bisecting
             {
@@ -495,25 +508,41 @@ impl<'a, 'd> Test<'a, 'd> {
                 break;
             }
             let passed = self.last_run_meets_bounds();
-            runs_since_best = if passed { 0 } else { runs_since_best + 1 };
-            search.passed(passed);
+            runs_since_best = if passed.is_ok() { 0 } else { runs_since_best + 1 };
+            search.passed(passed.is_ok());
+            failure = passed.err().map(|advice| (purpose, advice));
         }
-        match found {
-            Some(qps) => {
+        match (found, failure) {
+            (Some(qps), _) => {
                 self.note(&format!("FindPeakPerformance: Found peak performance field: {qps:.6}"));
             }
-            None => self.say(
-                "error_runtime",
-                Severity::Error,
-                "FindPeakPerformance: Initial lower bound does not satisfy performance \
-                 constraints, msg: Reduce target QPS to improve latency.",
-            ),
+            // The end of the test has a reason of its own.
+            _ if self.is_over() => {}
+            (None, Some((Purpose::Confirm { .. }, advice))) => {
+                let text = format!("FindPeakPerformance: No rate was confirmed, msg: {advice}");
+                self.say("error_runtime", Severity::Error, &text);
+            }
+            (None, failure) => {
+                let advice = failure.map(|(_, advice)| advice).unwrap_or_default();
+                let text = format!(
+                    "FindPeakPerformance: Initial lower bound does not satisfy performance \
+                     constraints, msg: {advice}"
+                );
+                self.say("error_runtime", Severity::Error, &text);
+            }
         }
         self.result(if found.is_some() { runs_since_best } else { 0 });
         if bisecting {
             self.unload(&sets);
         }
     }
+}
+
+/// The highest rate that a trace of the plan's duration can have: between
+/// arrivals lie whole ns, and the number of samples is bounded.
+fn highest_rate(plan: &Plan) -> f64 {
+    let duration_s = plan.target_duration as f64 / SECOND as f64;
+    (MAX_TRACE_SAMPLES as f64 / duration_s).min(SECOND as f64)
 }
 
 fn describe(purpose: Purpose, qps: f64) -> String {

@@ -8,6 +8,7 @@ mod limits;
 mod logs;
 mod misbehaving;
 mod null;
+mod peak;
 mod queueing;
 mod real_time;
 mod scenarios;

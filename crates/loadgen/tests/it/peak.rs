@@ -1,0 +1,56 @@
+//! The search for the peak where it goes wrong, in virtual time.
+
+use dyno_loadgen::run::{Event, TestLog};
+use dyno_loadgen::session::Ended;
+use dyno_loadgen::settings::{EarlyStopping, Scenario, TestMode, TestSettings};
+
+use crate::null::Echo;
+use crate::scenarios::{echo, play_many, settings};
+
+fn search() -> TestSettings {
+    TestSettings {
+        mode: TestMode::FindPeakPerformance,
+        server_target_qps: 1_000.0,
+        ..settings(Scenario::Server)
+    }
+}
+
+fn texts(log: &TestLog) -> Vec<&str> {
+    let mut texts = Vec::new();
+    for event in &log.events {
+        if let Event::Message(message) = event {
+            texts.push(message.text.as_str());
+        }
+    }
+    texts
+}
+
+#[test]
+fn a_system_that_meets_every_rate_ends_the_search() {
+    // 100 queries whatever the rate: no run is ever long.
+    let logs = play_many(&[search()], &mut echo(1_000));
+    let run = logs[0].result().unwrap();
+    assert!(run.plan.target_qps >= 1e8 && run.plan.target_qps <= 1e9, "{}", run.plan.target_qps);
+    assert!(logs[0].complete);
+    assert!(texts(&logs[0]).iter().any(|text| text.contains("no rate that fails")));
+}
+
+#[test]
+fn a_silent_system_is_not_told_to_be_slow() {
+    let wanted = TestSettings { response_deadline_ms: 50, ..search() };
+    let mut system = Echo { silent_from: Some(10), ..echo(1_000) };
+    let logs = play_many(&[wanted], &mut system);
+    assert!(!logs[0].complete);
+    assert!(matches!(logs[0].runs().last().unwrap().ended, Ended::Deadline { .. }));
+    assert!(!texts(&logs[0]).iter().any(|text| text.contains("Initial lower bound")));
+}
+
+#[test]
+fn the_advice_is_that_of_the_bound_that_failed() {
+    let tokens = TestSettings { use_token_latencies: true, ..search() };
+    let logs = play_many(&[tokens], &mut echo(1_000));
+    let told = texts(&logs[0]).iter().any(|text| {
+        text.contains("Initial lower bound") && text.contains("TTFT constrain not met")
+    });
+    assert!(told, "{:?}", texts(&logs[0]));
+}
