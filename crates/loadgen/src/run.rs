@@ -414,8 +414,10 @@ impl<'a, 'd> Test<'a, 'd> {
             part.record.first_sample = *samples;
             part.record.first_query = *queries;
             let generated = part.generated;
-            *samples += generated.queries * generated.samples_per_query;
-            *queries += generated.queries;
+            // A run that went on past its trace has issued more.
+            let in_run = generated.queries.max(part.record.query_count() as u64);
+            *samples += in_run * generated.samples_per_query;
+            *queries += in_run;
             let (load, unload) = loaded.unwrap_or_default();
             self.logs[tenant].events.push(Event::Run(Box::new(RunLog {
                 accuracy,

@@ -54,3 +54,16 @@ fn the_advice_is_that_of_the_bound_that_failed() {
     });
     assert!(told, "{:?}", texts(&logs[0]));
 }
+
+#[test]
+fn sample_numbers_of_extended_runs_do_not_overlap() {
+    let wanted = TestSettings { early_stopping: EarlyStopping::Extend, ..search() };
+    let wanted = TestSettings { server_target_latency_ns: 1_000_000, ..wanted };
+    let logs = play_many(&[wanted], &mut echo(900_000));
+    let mut next = 0;
+    for run in logs[0].runs().take(3) {
+        assert!(run.record.first_sample >= next, "{} < {next}", run.record.first_sample);
+        next = run.record.first_sample + run.record.indices.len() as u64;
+    }
+    assert!(next > 459);
+}
