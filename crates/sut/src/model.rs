@@ -97,6 +97,9 @@ impl Model {
 
 /// Servers behind one queue, first come first served.
 ///
+/// The first query after a flush begins a new run: the servers are idle and time
+/// starts again, while the random numbers go on.
+///
 /// When a query arrives, the time at which each server becomes free is known,
 /// so a query gets its server and its end at once; what remains are the ends,
 /// in order. With one server they are in order by themselves.
@@ -110,6 +113,8 @@ pub struct ServiceModel {
     fault_rng: Mt19937,
     queries: u64,
     servers: Servers,
+    /// The run is over; time starts again with the next query.
+    flushed: bool,
 }
 
 #[derive(Debug)]
@@ -137,6 +142,29 @@ enum Fate {
     Unanswered,
 }
 
+impl Servers {
+    fn idle(count: usize) -> Self {
+        match count {
+            1 => Self::One { free_at: 0, ends: VecDeque::new() },
+            n => Self::Many {
+                free_at: std::iter::repeat_n(Reverse(0), n).collect(),
+                ends: BinaryHeap::new(),
+            },
+        }
+    }
+
+    /// Idle at time 0, whatever was left over.
+    fn reset(&mut self) {
+        match self {
+            Self::One { free_at, ends } => {
+                *free_at = 0;
+                ends.clear();
+            }
+            Self::Many { free_at, .. } => *self = Self::idle(free_at.len()),
+        }
+    }
+}
+
 impl ServiceModel {
     /// An idle system.
     ///
@@ -158,13 +186,6 @@ impl ServiceModel {
         if let Some(Tokens { fewest, most, .. }) = model.tokens {
             assert!(1 <= fewest && fewest <= most, "tokens are {fewest} to {most}");
         }
-        let servers = match model.servers.get() {
-            1 => Servers::One { free_at: 0, ends: VecDeque::new() },
-            n => Servers::Many {
-                free_at: std::iter::repeat_n(Reverse(0), n).collect(),
-                ends: BinaryHeap::new(),
-            },
-        };
         Self {
             service: model.service,
             tokens: model.tokens,
@@ -172,7 +193,8 @@ impl ServiceModel {
             service_rng: Mt19937::new(model.seed),
             fault_rng: Mt19937::new(model.seed.wrapping_add(1)),
             queries: 0,
-            servers,
+            servers: Servers::idle(model.servers.get()),
+            flushed: false,
         }
     }
 
@@ -230,6 +252,10 @@ impl SimulatedSystem for ServiceModel {
     }
 
     fn issue(&mut self, now: Nanos, query: &SimulatedQuery<'_>) {
+        if std::mem::take(&mut self.flushed) {
+            self.servers.reset();
+            self.queries = 0;
+        }
         let samples = query.indices.len();
         let service = self.service_time(samples);
         let (mut fate, decoding) = self.fate();
@@ -274,7 +300,9 @@ impl SimulatedSystem for ServiceModel {
         }
     }
 
-    fn flush(&mut self, _now: Nanos) {}
+    fn flush(&mut self, _now: Nanos) {
+        self.flushed = true;
+    }
 }
 
 fn complete(job: &Job, completions: &mut Vec<SimulatedCompletion>) {

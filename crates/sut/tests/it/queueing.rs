@@ -6,6 +6,7 @@ use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::record::{Failure, Outcome};
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
+use dyno_sut::batch::{Policy, Simulated};
 use dyno_sut::model::{Cost, Faults, Model, ServiceModel, ServiceTime, Tokens};
 use dyno_sut::replay::Replay;
 
@@ -165,4 +166,26 @@ fn replay_gives_each_sample_its_latency_again() {
     let done = play(&mut Replay::of_latencies(&[500, 20, 30]), &[0, 100, 200, 1_000]);
     let seen: Vec<_> = done.iter().map(|(at, c)| (*at, c.id.sequence())).collect();
     assert_eq!(seen, [(120, 1), (230, 2), (500, 0), (1_500, 3)]);
+}
+
+#[test]
+fn a_flush_ends_the_run_and_time_starts_again() {
+    let policy = Policy { max_size: 4, max_wait: 50 };
+    let workers = NonZero::new(2).unwrap();
+    let listed = || model(ServiceTime::Listed(vec![900, 500, 700]), 2);
+    let systems: [Box<dyn SimulatedSystem>; 4] = [
+        Box::new(model(ServiceTime::Listed(vec![900, 500]), 1)),
+        Box::new(listed()),
+        Box::new(Replay::of_latencies(&[700, 20])),
+        Box::new(Simulated::new(listed(), policy, workers)),
+    ];
+    for mut system in systems {
+        let first = play(&mut *system, &[10, 20, 30, 600]);
+        assert_eq!(first.len(), 4, "{}", system.name());
+        // An aborted run leaves a query in the queue.
+        let query = SimulatedQuery { tenant: 0, first: ResponseId(99), indices: &[0] };
+        system.issue(5, &query);
+        system.flush(6);
+        assert_eq!(play(&mut *system, &[10, 20, 30, 600]), first, "{}", system.name());
+    }
 }

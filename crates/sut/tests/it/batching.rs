@@ -9,10 +9,13 @@ use dyno_sut::batch::{Batcher, Policy, Simulated};
 use dyno_sut::model::{Cost, Model, ServiceModel, ServiceTime};
 use proptest::prelude::*;
 
+/// Batches by time of issue.
+pub type Batches = Arc<Mutex<Vec<(Nanos, Vec<u32>)>>>;
+
 /// Notes the batches that reach a model.
-struct Noted {
-    model: ServiceModel,
-    batches: Arc<Mutex<Vec<(Nanos, Vec<u32>)>>>,
+pub struct Noted {
+    pub model: ServiceModel,
+    pub batches: Batches,
 }
 
 impl SimulatedSystem for Noted {
@@ -45,7 +48,7 @@ fn play(
     let workers = NonZero::new(workers).unwrap();
     let service = ServiceTime::Deterministic(cost);
     let model = ServiceModel::new(Model { servers: workers, ..Model::single(service) });
-    let batches = Arc::default();
+    let batches = Batches::default();
     let mut system =
         Simulated::new(Noted { model, batches: Arc::clone(&batches) }, policy, workers);
     let mut done = Vec::new();
