@@ -280,9 +280,9 @@ impl<'a, 'd> Test<'a, 'd> {
     /// Whether the test ends here, because of an abort or a silent system.
     fn is_over(&self) -> bool {
         let silent = |log: &TestLog| {
-            log.runs().last().is_some_and(|run| {
-                matches!(run.ended, Ended::Deadline { .. } | Ended::Aborted)
-            })
+            log.runs()
+                .last()
+                .is_some_and(|run| matches!(run.ended, Ended::Deadline { .. } | Ended::Aborted))
         };
         self.driver.aborted() || self.logs.iter().any(silent)
     }
@@ -420,10 +420,7 @@ impl<'a, 'd> Test<'a, 'd> {
                 ended: part.ended,
                 record: part.record,
                 load,
-                generate: Span {
-                    begin: since(played.generated.0),
-                    end: since(played.generated.1),
-                },
+                generate: Span { begin: since(played.generated.0), end: since(played.generated.1) },
                 started_at: since(played.started_at),
                 started_wall: played.started_wall,
                 finished_at: since(played.finished_at),

@@ -10,8 +10,7 @@
 use std::sync::Arc;
 
 use crate::clock::Nanos;
-use crate::drive::criterion;
-use crate::early_stopping::{self, Look};
+use crate::early_stopping::{self, Look, Params};
 use crate::plan::{Load, Plan};
 use crate::qsl::SampleIndex;
 use crate::settings::{Arrivals, EarlyStopping, Scenario};
@@ -148,9 +147,8 @@ impl Session {
     /// The part of a session that one of several issuing threads plays.
     #[must_use]
     pub fn lane(tenants: &[(Arc<Plan>, &LoadedSet)], accuracy: bool, lane: Lane) -> Self {
-        let tenant = |(plan, set): &(Arc<Plan>, &LoadedSet)| {
-            Tenant::new(plan.clone(), set, accuracy, lane)
-        };
+        let tenant =
+            |(plan, set): &(Arc<Plan>, &LoadedSet)| Tenant::new(plan.clone(), set, accuracy, lane);
         Self { tenants: tenants.iter().map(tenant).collect() }
     }
 
@@ -188,6 +186,16 @@ impl Session {
             Some(until) if !completion => Step::WaitUntil(until),
             until => Step::WaitCompletion { until },
         }
+    }
+
+    /// The query that is due next, for a driver that waits for its time and may
+    /// as well build it meanwhile. With coalescing more may come along.
+    #[must_use]
+    pub fn upcoming(&self) -> Option<Issue<'_>> {
+        let due = |(_, tenant): &(usize, &Tenant)| tenant.scheduled.get(tenant.issued).copied();
+        let paced = self.tenants.iter().enumerate().filter(|t| due(t).is_some());
+        let (at, tenant) = paced.min_by_key(due)?;
+        Some(tenant.call(at, tenant.issued, tenant.issued + 1))
     }
 
     /// Reports how many of a tenant's samples are complete by now, failed ones
@@ -323,9 +331,13 @@ enum Pacing {
 enum State {
     Issuing,
     /// The early-stopping criterion is looked at. `last` if all is complete.
-    Looking { last: bool },
+    Looking {
+        last: bool,
+    },
     /// All is issued; waiting for the rest to complete.
-    Draining { look_again: bool },
+    Draining {
+        look_again: bool,
+    },
     Done,
 }
 
@@ -386,7 +398,8 @@ impl Tenant {
             && matches!(plan.scenario(), Scenario::SingleStream | Scenario::MultiStream)
         {
             // The appendix of the rules: go on until one query may be over.
-            min_queries = min_queries.max(early_stopping::minimum_queries(1, &criterion(&plan)));
+            let params = Params::of(&plan.early_stopping, plan.percentile());
+            min_queries = min_queries.max(early_stopping::minimum_queries(1, &params));
         }
         let mut tenant = Self {
             trace: Trace::new(&plan, set, accuracy),
@@ -570,18 +583,24 @@ impl Tenant {
         if !self.accuracy {
             self.check_end(now);
         }
+        self.call(tenant, first, self.issued)
+    }
+
+    /// The call that hands over these queries of the lane.
+    #[inline]
+    fn call(&self, tenant: usize, first: usize, end: usize) -> Issue<'_> {
         let spq = self.samples_per_query;
         let scheduled = match self.pacing {
-            Pacing::OpenLoop { .. } => &self.scheduled[first..self.issued],
+            Pacing::OpenLoop { .. } => &self.scheduled[first..end],
             Pacing::ClosedLoop { .. } => &[],
         };
         Issue {
             tenant,
             first_query: first as u64 * self.lane.of + self.lane.index,
             stride: self.lane.of,
-            queries: self.issued - first,
+            queries: end - first,
             scheduled,
-            indices: &self.indices[first * spq..self.issued * spq],
+            indices: &self.indices[first * spq..end * spq],
         }
     }
 
@@ -589,8 +608,8 @@ impl Tenant {
     #[inline]
     fn check_end(&mut self, now: Nanos) {
         let (plan, issued) = (&self.plan, self.issued as u64);
-        let open_server = matches!(self.pacing, Pacing::OpenLoop { .. })
-            && matches!(plan.load, Load::Server(_));
+        let open_server =
+            matches!(self.pacing, Pacing::OpenLoop { .. }) && matches!(plan.load, Load::Server(_));
         let ended = if open_server {
             let outstanding = self.outstanding_samples();
             let limit = plan.max_async_queries;

@@ -239,4 +239,3 @@ impl Columns {
         PlayedTenant { ended: issued.ended, generated: issued.generated, record }
     }
 }
-

@@ -107,9 +107,8 @@ pub(super) fn play(
     };
     let of = threads.min(lanes);
     let tenants: Vec<_> = job.tenants.iter().map(|t| (t.plan.clone(), t.set)).collect();
-    let sessions: Vec<Session> = (0..of)
-        .map(|index| Session::lane(&tenants, job.accuracy, Lane { index, of }))
-        .collect();
+    let sessions: Vec<Session> =
+        (0..of).map(|index| Session::lane(&tenants, job.accuracy, Lane { index, of })).collect();
     let samples = sessions.iter().map(|s| s.generated_samples(0)).sum();
     let slabs = slabs(job, &[samples], driver.shards());
     let issuers: Vec<Issuer> = sessions.iter().map(|s| Issuer::new(s, job.epoch)).collect();
@@ -252,7 +251,10 @@ fn merged(lanes: Vec<LaneResult>) -> ((Issued, Columns), Nanos) {
     let last_issue = columns.issued_at.iter().copied().max().unwrap_or(0);
     let first = &lanes[0].0[0];
     // One lane that ended early tells why the run did.
-    let ended = lanes.iter().map(|lane| lane.0[0].ended).find(|e| !matches!(e, crate::session::Ended::TraceIssued));
+    let ended = lanes
+        .iter()
+        .map(|lane| lane.0[0].ended)
+        .find(|e| !matches!(e, crate::session::Ended::TraceIssued));
     let issued = Issued {
         ended: ended.unwrap_or(first.ended),
         generated: first.generated,
