@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::fmt;
 use std::num::NonZero;
 
 use dyno_loadgen::clock::{Nanos, SECOND};
@@ -95,6 +96,65 @@ impl Model {
     }
 }
 
+/// What is wrong with a [`Model`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// A list of service times is empty.
+    NoTimes,
+    /// The standard deviation of the logarithm is negative or not finite.
+    Sigma(f64),
+    /// Shares of failed and of unanswered queries are not in [0, 1], or exceed 1
+    /// together.
+    Faults(Faults),
+    /// The range of token counts is empty or starts below 1.
+    Tokens(Tokens),
+}
+
+impl fmt::Display for ModelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTimes => f.write_str("a list of service times needs at least one"),
+            Self::Sigma(sigma) => write!(f, "sigma is {sigma}; it must be 0 or more"),
+            Self::Faults(Faults { failed, unanswered }) => write!(
+                f,
+                "{failed} of the queries fail and {unanswered} are never answered; both shares \
+                 must lie in 0..=1, and so must their sum"
+            ),
+            Self::Tokens(Tokens { fewest, most, .. }) => {
+                write!(f, "tokens are {fewest} to {most}; the range must start at 1 or more")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ModelError {}
+
+impl Model {
+    fn check(&self) -> Result<(), ModelError> {
+        match &self.service {
+            ServiceTime::Drawn(times) | ServiceTime::Listed(times) if times.is_empty() => {
+                return Err(ModelError::NoTimes);
+            }
+            ServiceTime::LogNormal { sigma, .. } if !(sigma.is_finite() && *sigma >= 0.0) => {
+                return Err(ModelError::Sigma(*sigma));
+            }
+            _ => {}
+        }
+        let Faults { failed, unanswered } = self.faults;
+        let share = |share| (0.0..=1.0).contains(&share);
+        if !(share(failed) && share(unanswered) && share(failed + unanswered)) {
+            return Err(ModelError::Faults(self.faults));
+        }
+        match self.tokens {
+            Some(tokens) if !(1 <= tokens.fewest && tokens.fewest <= tokens.most) => {
+                Err(ModelError::Tokens(tokens))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Servers behind one queue, first come first served.
 ///
 /// The first query after a flush begins a new run: the servers are idle and time
@@ -168,25 +228,11 @@ impl Servers {
 impl ServiceModel {
     /// An idle system.
     ///
-    /// # Panics
-    /// If a list of times is empty, a share is not in [0, 1], sigma is negative,
-    /// or a range of tokens is empty or starts below 1.
-    #[must_use]
-    pub fn new(model: Model) -> Self {
-        match &model.service {
-            ServiceTime::Drawn(times) | ServiceTime::Listed(times) => {
-                assert!(!times.is_empty(), "a list of service times needs at least one");
-            }
-            ServiceTime::LogNormal { sigma, .. } => assert!(*sigma >= 0.0, "sigma is {sigma}"),
-            ServiceTime::Deterministic(_) | ServiceTime::Exponential(_) => {}
-        }
-        let Faults { failed, unanswered } = model.faults;
-        assert!((0.0..=1.0).contains(&failed), "share of failed queries is {failed}");
-        assert!((0.0..=1.0).contains(&unanswered), "share of unanswered queries is {unanswered}");
-        if let Some(Tokens { fewest, most, .. }) = model.tokens {
-            assert!(1 <= fewest && fewest <= most, "tokens are {fewest} to {most}");
-        }
-        Self {
+    /// # Errors
+    /// [`ModelError`] if the model contradicts itself.
+    pub fn new(model: Model) -> Result<Self, ModelError> {
+        model.check()?;
+        Ok(Self {
             service: model.service,
             tokens: model.tokens,
             faults: model.faults,
@@ -195,7 +241,7 @@ impl ServiceModel {
             queries: 0,
             servers: Servers::idle(model.servers.get()),
             flushed: false,
-        }
+        })
     }
 
     fn service_time(&mut self, samples: usize) -> Nanos {

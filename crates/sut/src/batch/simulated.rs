@@ -74,7 +74,7 @@ impl<S: SimulatedSystem> Simulated<S> {
             worker.outstanding = worker.ids.len();
             self.indices.clear();
             self.indices.extend(self.batch.iter().map(|sample| sample.index));
-            let sequence = number * self.batcher.policy().max_size;
+            let sequence = number * self.batcher.policy().max_size.get();
             let query = SimulatedQuery {
                 tenant: self.batch[0].tenant,
                 first: ResponseId::new(0, 0, sequence as u64),
@@ -125,7 +125,7 @@ impl<S: SimulatedSystem> SimulatedSystem for Simulated<S> {
     fn advance(&mut self, now: Nanos, completions: &mut Vec<SimulatedCompletion>) {
         if self.system.next_event().is_some_and(|event| event <= now) {
             self.system.advance(now, &mut self.completions);
-            let max_size = self.batcher.policy().max_size;
+            let max_size = self.batcher.policy().max_size.get();
             for mut completion in self.completions.drain(..) {
                 let sequence = completion.id.sequence() as usize;
                 let number = sequence / max_size;

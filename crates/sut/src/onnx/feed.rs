@@ -1,12 +1,12 @@
 //! How samples enter a model and answers leave it, the same for all engines.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, ResponseId};
 
 use super::{Answer, EngineOptions, OnnxError};
-use crate::engine::Answers;
+use crate::engine::{Answers, Engine};
 use crate::tensors::{Elements, ModelInput, Tensor, TensorLibrary};
 use crate::top1;
 
@@ -20,6 +20,7 @@ pub(super) struct Feed {
     /// Samples in a call at most; 1 where the model has a place for one only.
     batch: usize,
     answer: Answer,
+    trouble: OnceLock<String>,
 }
 
 /// The first output of a call.
@@ -30,6 +31,11 @@ pub(super) enum Output<'a> {
     I32(&'a [i32]),
     U8(&'a [u8]),
 }
+
+/// One call of a model: the shape and the elements of each input go in, the
+/// first output comes out.
+pub(super) type Call<'c> = dyn FnMut(Vec<(Vec<usize>, Elements<'_>)>, &mut dyn FnMut(Output<'_>)) -> Result<(), String>
+    + 'c;
 
 impl Feed {
     /// Matches by name, or by position where both have exactly one.
@@ -57,7 +63,8 @@ impl Feed {
                 let (expected, sample) = (input.shape.clone(), tensor.sample_shape.clone());
                 OnnxError::Shape { name: input.name.clone(), expected, sample }
             })?;
-            // One first dimension that is fixed, and the model takes one sample a call.
+            // One input whose first dimension is fixed, or is the sample's own,
+            // and the model takes one sample a call.
             let grows = input.shape.first() == Some(&None);
             batched &= grows && shape.len() == tensor.sample_shape.len() + 1;
             // Only the shape travels with the feed; the elements stay in the library.
@@ -69,7 +76,13 @@ impl Feed {
             inputs.push((Tensor { elements, ..tensor.clone() }, shape));
         }
         let batch = if batched { options.largest_batch.max(1) } else { 1 };
-        Ok(Self { library: Arc::clone(library), inputs, batch, answer: options.answer })
+        Ok(Self {
+            library: Arc::clone(library),
+            inputs,
+            batch,
+            answer: options.answer,
+            trouble: OnceLock::new(),
+        })
     }
 
     /// Whether a call may hold several samples.
@@ -86,45 +99,53 @@ impl Feed {
 
     /// Splits the samples into calls, runs them, and notes what comes of it.
     ///
-    /// `call` gets the number of samples, each input's shape and elements, and
-    /// passes the first output on to its last argument.
+    /// `call` gets each input's shape and elements, and passes the first output
+    /// on to its last argument.
     pub(super) fn answer(
         &self,
         samples: &[QuerySample],
         answers: &mut Answers,
-        mut call: impl FnMut(
-            Vec<(Vec<usize>, Elements<'_>)>,
-            &mut dyn FnMut(Output<'_>),
-        ) -> Result<(), String>,
-    ) -> Result<(), String> {
-        let mut trouble = Ok(());
+        call: &mut Call<'_>,
+    ) {
         for samples in samples.chunks(self.batch) {
-            let Some(inputs) = self.inputs(samples) else {
-                fail(samples, Failure::Rejected, answers);
-                continue;
-            };
-            let mut answered = false;
-            let called =
-                call(inputs, &mut |output| answered = self.note(samples, &output, answers));
-            if called.is_ok() && answered {
-                continue;
+            if let Err((failure, why)) = self.answer_call(samples, answers, call) {
+                for sample in samples {
+                    answers.fail(sample.id, failure);
+                }
+                self.trouble.get_or_init(|| why);
             }
-            fail(samples, Failure::Internal, answers);
-            let uneven = || {
-                format!("the first output has no equal part for each of {} samples", samples.len())
-            };
-            trouble = called.and_then(|()| Err(uneven()));
         }
-        trouble
+    }
+
+    fn answer_call(
+        &self,
+        samples: &[QuerySample],
+        answers: &mut Answers,
+        call: &mut Call<'_>,
+    ) -> Result<(), (Failure, String)> {
+        let inputs = self.inputs(samples);
+        let inputs = inputs.ok_or((Failure::Rejected, "a sample is not in the library".into()))?;
+        let mut answered = false;
+        call(inputs, &mut |output| answered = self.note(samples, &output, answers))
+            .map_err(|why| (Failure::Internal, why))?;
+        if answered {
+            return Ok(());
+        }
+        let n = samples.len();
+        let why = format!("the first output has no equal part for each of {n} samples");
+        Err((Failure::Internal, why))
+    }
+
+    /// Why the first sample that failed did so.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.get().map(String::as_str)
     }
 
     /// Answers sample 0, so that a model that cannot run is told before a run.
-    pub(super) fn trial(
-        &self,
-        answer: impl FnOnce(&[QuerySample], &mut Answers) -> Result<(), String>,
-    ) -> Result<(), OnnxError> {
+    pub(super) fn trial(&self, engine: &dyn Engine) -> Result<(), OnnxError> {
         let first = QuerySample { id: ResponseId(1), index: 0 };
-        answer(&[first], &mut Answers::new()).map_err(|why| OnnxError::Trial { why })
+        engine.answer(&[first], &mut Answers::new());
+        self.trouble().map_or(Ok(()), |why| Err(OnnxError::Trial { why: why.to_owned() }))
     }
 
     fn inputs(&self, samples: &[QuerySample]) -> Option<Vec<(Vec<usize>, Elements<'_>)>> {
@@ -173,12 +194,6 @@ impl Feed {
             }
         }
         true
-    }
-}
-
-fn fail(samples: &[QuerySample], failure: Failure, answers: &mut Answers) {
-    for sample in samples {
-        answers.fail(sample.id, failure);
     }
 }
 

@@ -85,7 +85,7 @@ impl OrtModel {
             sessions: self.sessions.into_iter().map(Mutex::new).collect(),
             feed,
         };
-        engine.feed.trial(|samples, answers| engine.try_answer(samples, answers))?;
+        engine.feed.trial(&engine)?;
         Ok(engine)
     }
 }
@@ -130,20 +130,6 @@ impl OrtEngine {
         }
         self.sessions[0].lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn try_answer(&self, samples: &[QuerySample], answers: &mut Answers) -> Result<(), String> {
-        let mut session = self.session();
-        self.feed.answer(samples, answers, |inputs, take| {
-            let fed = self.inputs.iter().zip(&inputs);
-            let fed = fed.map(|(input, (shape, elements))| {
-                Ok((input.name.as_str(), value(shape, elements).map_err(|e| e.to_string())?))
-            });
-            let fed: Vec<(&str, SessionInputValue<'_>)> = fed.collect::<Result<_, String>>()?;
-            let outputs = session.run(fed).map_err(|error| error.to_string())?;
-            let (_, first) = outputs.iter().next().ok_or("the model has no outputs")?;
-            output(&first, take)
-        })
-    }
 }
 
 fn value<'a>(shape: &'a [usize], elements: &'a Elements<'_>) -> ort::Result<SessionInputValue<'a>> {
@@ -186,9 +172,21 @@ impl Engine for OrtEngine {
     }
 
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
-        // What fails is noted per sample; a model that never works was refused
-        // when the engine was made.
-        let _ = self.try_answer(samples, answers);
+        let mut session = self.session();
+        self.feed.answer(samples, answers, &mut |inputs, take| {
+            let fed = self.inputs.iter().zip(&inputs);
+            let fed = fed.map(|(input, (shape, elements))| {
+                Ok((input.name.as_str(), value(shape, elements).map_err(|e| e.to_string())?))
+            });
+            let fed: Vec<(&str, SessionInputValue<'_>)> = fed.collect::<Result<_, String>>()?;
+            let outputs = session.run(fed).map_err(|error| error.to_string())?;
+            let (_, first) = outputs.iter().next().ok_or("the model has no outputs")?;
+            output(&first, take)
+        });
+    }
+
+    fn trouble(&self) -> Option<&str> {
+        self.feed.trouble()
     }
 }
 

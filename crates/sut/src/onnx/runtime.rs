@@ -62,31 +62,34 @@ impl Search {
     /// [`RuntimeMissing`] tells each place that was looked at.
     pub fn find(&self) -> Result<PathBuf, RuntimeMissing> {
         let mut tried = Vec::new();
+        self.locate(&mut tried).ok_or(RuntimeMissing { tried })
+    }
+
+    /// Notes where it was not.
+    fn locate(&self, tried: &mut Vec<String>) -> Option<PathBuf> {
         for (what, named) in [("--ort-lib", &self.given), ("ORT_DYLIB_PATH", &self.dylib_path)] {
             let Some(path) = named else { continue };
             if path.is_file() {
                 // The loader takes relative paths from the program's folder.
-                return Ok(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+                return Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
             }
             tried.push(format!("{what} {}: no such file", path.display()));
-            return Err(RuntimeMissing { tried });
+            return None;
         }
         if let Some(root) = &self.virtual_env {
-            match in_virtual_env(root) {
-                Some(library) => return Ok(library),
-                None => tried.push(format!("VIRTUAL_ENV {}: no onnxruntime in it", root.display())),
+            let library = in_virtual_env(root);
+            if library.is_some() {
+                return library;
             }
+            tried.push(format!("VIRTUAL_ENV {}: no onnxruntime in it", root.display()));
         }
         if self.python {
             match of_python() {
-                Ok(library) => return Ok(library),
+                Ok(library) => return Some(library),
                 Err(why) => tried.push(format!("python3: {why}")),
             }
         }
-        if self.system {
-            return Ok(PathBuf::from(SYSTEM_NAME));
-        }
-        Err(RuntimeMissing { tried })
+        self.system.then(|| PathBuf::from(SYSTEM_NAME))
     }
 }
 
@@ -146,10 +149,14 @@ pub(super) fn environment(search: &Search) -> Result<Environment, RuntimeMissing
     if let Some(environment) = &*loaded {
         return Ok(environment.clone());
     }
-    let path = search.find()?;
-    let unusable = |why: String| RuntimeMissing { tried: vec![why] };
-    let builder = ort::init_from(&path).map_err(|error| unusable(error.to_string()))?;
-    let environment = builder.build().map_err(|error| unusable(error.to_string()))?;
+    let mut tried = Vec::new();
+    let Some(path) = search.locate(&mut tried) else { return Err(RuntimeMissing { tried }) };
+    let made = ort::init_from(&path).map_err(|error| error.to_string());
+    let made = made.and_then(|builder| builder.build().map_err(|error| error.to_string()));
+    let environment = made.map_err(|why| {
+        tried.push(why);
+        RuntimeMissing { tried }
+    })?;
     *loaded = Some(environment.clone());
     Ok(environment)
 }

@@ -66,7 +66,7 @@ impl TractModel {
         if feed.is_batched() {
             if let Ok(plan) = plan(self.model.clone(), &self.inputs, &feed, true) {
                 let engine = TractEngine { name: name.clone(), plan, feed: feed.clone() };
-                if engine.trial().is_ok() {
+                if engine.feed.trial(&engine).is_ok() {
                     return Ok(engine);
                 }
             }
@@ -76,7 +76,7 @@ impl TractModel {
         let plan = plan(self.model, &self.inputs, &feed, false);
         let plan = plan.map_err(|error| refused(&self.path, &error))?;
         let engine = TractEngine { name, plan, feed };
-        engine.trial()?;
+        engine.feed.trial(&engine)?;
         Ok(engine)
     }
 }
@@ -134,29 +134,6 @@ pub struct TractEngine {
     feed: Feed,
 }
 
-impl TractEngine {
-    fn trial(&self) -> Result<(), OnnxError> {
-        self.feed.trial(|samples, answers| self.try_answer(samples, answers))
-    }
-
-    fn try_answer(&self, samples: &[QuerySample], answers: &mut Answers) -> Result<(), String> {
-        self.feed.answer(samples, answers, |inputs, take| {
-            let tensor = |(shape, elements): &(Vec<usize>, Elements<'_>)| match elements {
-                Elements::F32(all) => Tensor::from_shape(shape, all),
-                Elements::I64(all) => Tensor::from_shape(shape, all),
-                Elements::U8(all) => Tensor::from_shape(shape, all),
-            };
-            let call = || -> TractResult<TVec<TValue>> {
-                let fed = inputs.iter().map(|input| Ok(tensor(input)?.into()));
-                self.plan.run(fed.collect::<TractResult<_>>()?)
-            };
-            let outputs = call().map_err(|error| format!("{error:#}"))?;
-            let first = outputs.first().ok_or("the model has no outputs")?;
-            output(first, take).map_err(|error| format!("{error:#}"))
-        })
-    }
-}
-
 fn output(tensor: &Tensor, take: &mut dyn FnMut(Output<'_>)) -> TractResult<()> {
     let contiguous = "tract's tensors are contiguous";
     match tensor.datum_type() {
@@ -184,9 +161,24 @@ impl Engine for TractEngine {
     }
 
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
-        // What fails is noted per sample; a model that never works was refused
-        // when the engine was made.
-        let _ = self.try_answer(samples, answers);
+        self.feed.answer(samples, answers, &mut |inputs, take| {
+            let tensor = |(shape, elements): &(Vec<usize>, Elements<'_>)| match elements {
+                Elements::F32(all) => Tensor::from_shape(shape, all),
+                Elements::I64(all) => Tensor::from_shape(shape, all),
+                Elements::U8(all) => Tensor::from_shape(shape, all),
+            };
+            let call = || -> TractResult<TVec<TValue>> {
+                let fed = inputs.iter().map(|input| Ok(tensor(input)?.into()));
+                self.plan.run(fed.collect::<TractResult<_>>()?)
+            };
+            let outputs = call().map_err(|error| format!("{error:#}"))?;
+            let first = outputs.first().ok_or("the model has no outputs")?;
+            output(first, take).map_err(|error| format!("{error:#}"))
+        });
+    }
+
+    fn trouble(&self) -> Option<&str> {
+        self.feed.trouble()
     }
 }
 

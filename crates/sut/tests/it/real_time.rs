@@ -12,15 +12,16 @@ use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::{Failure, Record};
 use dyno_loadgen::run::{Tenant, run};
 use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
-use dyno_loadgen::sut::{QuerySample, SystemUnderTest};
+use dyno_loadgen::sut::{QuerySample, SimulatedSystem, SystemUnderTest};
 use dyno_sut::batch::{self, Policy, Simulated};
 use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
 use dyno_sut::engine::{Answers, Engine, Inline};
-use dyno_sut::model::{Cost, Model, ServiceModel, ServiceTime};
+use dyno_sut::model::{Cost, Faults, Model, ServiceModel, ServiceTime};
 use dyno_sut::null::Null;
+use dyno_sut::replay::Replay;
 use dyno_sut::top1::Score;
 
-use crate::batching::{Batches, Noted};
+use crate::batching::{Batches, Noted, policy};
 
 fn play(driver: &mut dyn Driver, settings: TestSettings) -> Record {
     let total = DigitsLibrary.total_sample_count() as u64;
@@ -63,7 +64,7 @@ fn score(record: &Record) -> Score {
 
 #[test]
 fn digits_have_their_accuracy_in_every_scenario() {
-    let policy = Policy { max_size: 16, max_wait: MILLISECOND / 10 };
+    let policy = policy(16, MILLISECOND / 10);
     for scenario in
         [Scenario::SingleStream, Scenario::MultiStream, Scenario::Server, Scenario::Offline]
     {
@@ -105,7 +106,7 @@ impl Engine for NotedEngine {
 fn both_adapters_make_the_same_batches() {
     // The next query of 8 samples arrives when the last is complete, and 8 are
     // 3 + 3 + 2, the 2 after the longest wait: nothing depends on a thread's luck.
-    let policy = Policy { max_size: 3, max_wait: MILLISECOND };
+    let policy = policy(3, MILLISECOND);
     for (scenario, queries) in [(Scenario::MultiStream, 40), (Scenario::Offline, 1)] {
         let settings = || settings(scenario, TestMode::PerformanceOnly, queries);
         let seen = Arc::default();
@@ -113,7 +114,7 @@ fn both_adapters_make_the_same_batches() {
 
         let noted = Batches::default();
         let cost = Cost { base: 1_000, per_sample: 10 };
-        let model = ServiceModel::new(Model::single(ServiceTime::Deterministic(cost)));
+        let model = ServiceModel::new(Model::single(ServiceTime::Deterministic(cost))).unwrap();
         let inner = Noted { model, batches: Arc::clone(&noted) };
         let mut system = Simulated::new(inner, policy, NonZero::<usize>::MIN);
         let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
@@ -130,7 +131,7 @@ fn both_adapters_make_the_same_batches() {
 #[test]
 fn what_waits_is_worked_off_when_the_run_is_over() {
     // Nothing fills the batch and nothing times out: only the flush helps.
-    let policy = Policy { max_size: 1_000_000, max_wait: 3_600 * SECOND };
+    let policy = policy(1_000_000, 3_600 * SECOND);
     let settings = settings(Scenario::Server, TestMode::AccuracyOnly, 1);
     let record = in_real_time(pool(DigitsPerceptron::new(), policy, 3), settings);
     assert_eq!((score(&record).correct, record.missing()), (519, 0));
@@ -139,7 +140,7 @@ fn what_waits_is_worked_off_when_the_run_is_over() {
 #[test]
 fn a_lone_sample_waits_no_longer_than_it_must() {
     let wait: Nanos = 2 * MILLISECOND;
-    let policy = Policy { max_size: 8, max_wait: wait };
+    let policy = policy(8, wait);
     let settings = settings(Scenario::SingleStream, TestMode::PerformanceOnly, 20);
     let record = in_real_time(pool(DigitsPerceptron::new(), policy, 2), settings);
     let mut latencies: Vec<Nanos> =
@@ -160,13 +161,30 @@ fn an_engine_that_panics_fails_its_samples_only() {
             "panics"
         }
         fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
-            assert!(samples[0].index % 2 == 0, "an odd sample, as the test wants it");
+            assert!(samples[0].index.is_multiple_of(2), "an odd sample, as the test wants it");
             answers.push(samples[0].id, &[]);
         }
     }
-    let policy = Policy { max_size: 1, max_wait: 0 };
+    let policy = policy(1, 0);
     let settings = settings(Scenario::SingleStream, TestMode::AccuracyOnly, 1);
     let record = in_real_time(pool(Panics, policy, 2), settings);
     assert_eq!((record.missing(), record.failed.len()), (0, 270));
     assert!(record.failed.iter().all(|(_, why)| *why == Failure::Internal));
+}
+
+#[test]
+fn a_replayed_run_takes_what_it_took() {
+    let cost = Cost { base: 40_000, per_sample: 0 };
+    let faults = Faults { failed: 0.1, unanswered: 0.0 };
+    let model = Model { faults, ..Model::single(ServiceTime::Exponential(cost)) };
+    let mut model = ServiceModel::new(model).unwrap();
+    let settings = || settings(Scenario::Server, TestMode::PerformanceOnly, 2_000);
+    let in_virtual_time = |system: &mut dyn SimulatedSystem| {
+        play(&mut VirtualTime::new(system, WallTime { unix_ns: 0 }), settings())
+    };
+    let recorded = in_virtual_time(&mut model);
+    let replayed = in_virtual_time(&mut Replay::of_record(&recorded));
+    assert!(recorded.failed.len() > 100);
+    assert_eq!(recorded.completed_at, replayed.completed_at);
+    assert_eq!(recorded.failed.len(), replayed.failed.len());
 }
