@@ -388,6 +388,9 @@ impl<'a, 'd> Test<'a, 'd> {
         let epoch = u16::try_from(self.runs % 65_535 + 1).expect("at most 65,535");
         let job = Job { tenants: tenants.collect(), accuracy, epoch };
         let played = self.driver.play(&job);
+        if let Some(text) = &played.error {
+            self.say("error_runtime", Severity::Error, text);
+        }
         let unload = if own { self.unload(sets) } else { Span::default() };
         self.append(played, plans, sets, accuracy, own.then_some((load, unload)));
     }

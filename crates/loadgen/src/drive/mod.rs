@@ -55,6 +55,8 @@ pub struct Played {
     pub started_wall: WallTime,
     /// End of the run by the clock of the test.
     pub finished_at: Nanos,
+    /// What the driver could not do as asked, for the log.
+    pub error: Option<String>,
 }
 
 /// What a driver returns of one tenant.

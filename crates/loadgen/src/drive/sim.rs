@@ -62,6 +62,7 @@ impl Driver for VirtualTime<'_> {
             started_at,
             started_wall,
             finished_at: self.elapsed,
+            error: None,
         }
     }
 }

@@ -390,3 +390,26 @@ fn effective_settings_equal_those_in_the_logs_of_the_reference() {
     }
     assert_eq!(runs, 23, "every reference run was compared");
 }
+
+#[test]
+fn another_percentile_brings_the_rules_query_count() {
+    let flag = || Origin::Flag("--set".into());
+    let count = |rows: Rows<'_>| {
+        let mut settings = Settings::default();
+        for (key, text) in rows {
+            settings.set(key, text, flag()).unwrap();
+        }
+        raise_query_count_for_percentile(&mut settings);
+        settings.values.min_query_count
+    };
+    let server = |percentile| {
+        count(&[("scenario", "Server"), ("server_target_latency_percentile", percentile)])
+    };
+    // The rules' table, rounded up to multiples of 2^13.
+    assert_eq!([server("0.9"), server("0.95"), server("0.97")], [24_576, 57_344, 90_112]);
+    assert_eq!(server("0.99"), 100, "the scenario's own percentile");
+    let single = ("single_stream_target_latency_percentile", "0.99");
+    assert_eq!(count(&[single]), 270_336);
+    assert_eq!(count(&[single, ("min_query_count", "5")]), 5, "a count that somebody chose stays");
+    assert_eq!(count(&[single, ("scenario", "Offline")]), 100);
+}

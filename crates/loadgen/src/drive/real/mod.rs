@@ -360,6 +360,7 @@ impl StartedRun {
             started_at: self.started_at,
             started_wall: self.started_wall,
             finished_at,
+            error: None,
         }
     }
 }

@@ -13,7 +13,7 @@ use dyno_loadgen::metrics::{Metrics, Rates};
 use dyno_loadgen::run::{Event, TestLog};
 use dyno_loadgen::verdict::judge;
 
-use crate::rebuild;
+use super::rebuild;
 
 /// The project's shelf of reference data, where it is at hand.
 fn shelf() -> Option<PathBuf> {
