@@ -76,10 +76,8 @@ fn pause_until(clock: Clock, time: Nanos) -> Nanos {
     now
 }
 
-/// Plays `queries` queries (Offline: samples) against a system.
-pub fn play(pattern: Pattern, queries: usize, system: &dyn System) -> Measured {
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-    let preparing = Clock::start();
+/// Draws schedule and samples.
+fn prepared(pattern: Pattern, queries: usize) -> Floor {
     let mut rng = Mt19937::new(1);
     let indices = (0..queries).map(|_| rng.bounded(1_024)).collect();
     let mut scheduled = Vec::new();
@@ -91,66 +89,80 @@ pub fn play(pattern: Pattern, queries: usize, system: &dyn System) -> Measured {
             at += (rng.exponential(qps) * SECOND as f64) as Nanos;
         }
     }
-    let prepare_s = preparing.now() as f64 / 1e9;
-    let stamps: Vec<AtomicU64> = (0..queries).map(|_| AtomicU64::new(0)).collect();
-    for page in stamps.iter().step_by(512) {
-        page.store(0, Ordering::Relaxed);
-    }
-    let sample = |i: usize, indices: &[u32]| QuerySample {
-        id: ResponseId(i as u64 + 1),
-        index: u64::from(indices[i]),
-    };
-    let mut all = Vec::new();
-    let clock = Clock::start();
-    let floor = Floor {
-        clock,
+    Floor {
+        clock: Clock::start(),
         scheduled,
-        stamps,
+        stamps: Vec::new(),
         indices,
         done: AtomicU64::new(0),
         errors: AtomicU64::new(0),
-    };
+    }
+}
+
+impl Floor {
+    fn sample(&self, i: usize) -> QuerySample {
+        QuerySample { id: ResponseId(i as u64 + 1), index: u64::from(self.indices[i]) }
+    }
+
+    /// Issues all queries and returns when each was due.
+    fn issue(&self, pattern: Pattern, all: &[QuerySample], system: &dyn System) -> Vec<Nanos> {
+        let (clock, queries) = (self.clock, self.indices.len());
+        let begin = clock.now();
+        match pattern {
+            Pattern::Offline => {
+                system.issue(all, self);
+                vec![begin; queries]
+            }
+            Pattern::SingleStream => {
+                let mut issued_at = Vec::with_capacity(queries);
+                for i in 0..queries {
+                    issued_at.push(clock.now());
+                    system.issue(&[self.sample(i)], self);
+                    while self.done.load(Ordering::Acquire) != i as u64 + 1 {
+                        std::hint::spin_loop();
+                    }
+                }
+                issued_at
+            }
+            Pattern::Server { .. } => {
+                let mut now = begin;
+                for (i, &due) in self.scheduled.iter().enumerate() {
+                    if now < begin + due {
+                        pause_until(clock, begin + due);
+                    }
+                    system.issue(&[self.sample(i)], self);
+                    now = clock.now();
+                }
+                self.scheduled.iter().map(|due| begin + due).collect()
+            }
+        }
+    }
+}
+
+/// Plays `queries` queries (Offline: samples) against a system.
+pub fn play(pattern: Pattern, queries: usize, system: &dyn System) -> Measured {
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    let preparing = Clock::start();
+    let mut floor = prepared(pattern, queries);
+    let prepare_s = preparing.now() as f64 / 1e9;
+    floor.stamps = (0..queries).map(|_| AtomicU64::new(0)).collect();
+    for page in floor.stamps.iter().step_by(512) {
+        page.store(0, Ordering::Relaxed);
+    }
+    let mut all = Vec::new();
     if matches!(pattern, Pattern::Offline) {
-        all.extend((0..queries).map(|i| sample(i, &floor.indices)));
+        all.extend((0..queries).map(|i| floor.sample(i)));
     }
-    let begin = clock.now();
-    let mut issued_at = Vec::with_capacity(if all.is_empty() { queries } else { 1 });
-    match pattern {
-        Pattern::Offline => system.issue(&all, &floor),
-        Pattern::SingleStream => {
-            for i in 0..queries {
-                issued_at.push(clock.now());
-                system.issue(&[sample(i, &floor.indices)], &floor);
-                while floor.done.load(Ordering::Acquire) != i as u64 + 1 {
-                    std::hint::spin_loop();
-                }
-            }
-        }
-        Pattern::Server { .. } => {
-            let mut now = begin;
-            for i in 0..queries {
-                let due = begin + floor.scheduled[i];
-                if now < due {
-                    pause_until(clock, due);
-                }
-                system.issue(&[sample(i, &floor.indices)], &floor);
-                now = clock.now();
-            }
-        }
-    }
+    let begin = floor.clock.now();
+    let due = floor.issue(pattern, &all, system);
     while floor.done.load(Ordering::Acquire) != queries as u64 {
         std::hint::spin_loop();
     }
-    let run_s = (clock.now() - begin) as f64 / 1e9;
+    let run_s = (floor.clock.now() - begin) as f64 / 1e9;
     assert_eq!(floor.errors.load(Ordering::Relaxed), 0);
-    let due = |i: usize| match pattern {
-        Pattern::Offline => begin,
-        Pattern::SingleStream => issued_at[i],
-        Pattern::Server { .. } => begin + floor.scheduled[i],
-    };
     let stamps = floor.stamps.iter().map(|s| s.load(Ordering::Relaxed));
     let mut latencies: Vec<Nanos> =
-        stamps.enumerate().map(|(i, at)| at.saturating_sub(due(i))).collect();
+        stamps.zip(due).map(|(at, due)| at.saturating_sub(due)).collect();
     let percentiles = crate::PERCENTILES
         .iter()
         .map(|q| *latencies.select_nth_unstable((queries as f64 * q) as usize).1)

@@ -348,3 +348,19 @@ proptest! {
         prop_assert_eq!(&run, &play(&wanted, &mut echo(latency)), "same seed, same bytes");
     }
 }
+
+#[test]
+fn a_system_keeps_its_time_and_its_work_from_run_to_run() {
+    let wanted = TestSettings {
+        mode: TestMode::AccuracyOnly,
+        accuracy_sample_count_override: 40,
+        ..settings(Scenario::SingleStream)
+    };
+    let mut system = echo(MS);
+    let logs = play_many(&[wanted], &mut system);
+    assert_eq!(logs[0].runs().count(), 2);
+    let times: Vec<Nanos> = system.queries.iter().map(|q| q.0).collect();
+    assert_eq!(times, (0..40).map(|i| i * MS).collect::<Vec<_>>());
+    let second = logs[0].runs().last().unwrap();
+    assert_eq!((second.started_at, second.record.issued_at[0]), (20 * MS, 0));
+}

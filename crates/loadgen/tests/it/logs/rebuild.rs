@@ -95,16 +95,6 @@ fn plan(detail: &Detail) -> Plan {
     let whole = |key: &str| whole(detail, &format!("effective_{key}"));
     let percentile = detail.number("effective_target_latency_percentile").unwrap();
     let unique = detail.flag("effective_performance_issue_unique").unwrap();
-    let tokens = if detail.flag("requested_use_token_latencies") == Some(true) {
-        // Offline does not log its bounds; its summary shows the defaults.
-        let bound = |key| detail.whole(key).unwrap_or(100_000_000);
-        let ttft = bound("requested_server_ttft_latency");
-        Some(Tokens::Measured { ttft, tpot: bound("requested_server_tpot_latency") })
-    } else {
-        detail
-            .value("result_inferred_tokens_per_second")
-            .map(|_| Tokens::Inferred { scaling_factor: 1 })
-    };
     Plan {
         load: match Scenario::parse(detail.text("effective_scenario").unwrap()).unwrap() {
             Scenario::SingleStream => Load::SingleStream { percentile },
@@ -148,7 +138,7 @@ fn plan(detail: &Detail) -> Plan {
             probability: detail.number("effective_accuracy_log_probability").unwrap(),
             sampling_target: whole("accuracy_log_sampling_target"),
         },
-        tokens,
+        tokens: tokens(detail),
         early_stopping: Criterion {
             policy: EarlyStopping::AfterRun,
             confidence: 0.99,
@@ -161,6 +151,17 @@ fn plan(detail: &Detail) -> Plan {
         performance_issue_same_index: whole("performance_issue_same_index"),
         print_timestamps: detail.flag("effective_print_timestamps").unwrap(),
     }
+}
+
+fn tokens(detail: &Detail) -> Option<Tokens> {
+    if detail.flag("requested_use_token_latencies") == Some(true) {
+        // Offline does not log its bounds; its summary shows the defaults.
+        let bound = |key| detail.whole(key).unwrap_or(100_000_000);
+        let ttft = bound("requested_server_ttft_latency");
+        return Some(Tokens::Measured { ttft, tpot: bound("requested_server_tpot_latency") });
+    }
+    let inferred = detail.value("result_inferred_tokens_per_second");
+    inferred.map(|_| Tokens::Inferred { scaling_factor: 1 })
 }
 
 fn events(detail: &Detail, plan: &Plan) -> Vec<Event> {
