@@ -8,7 +8,10 @@ use crate::settings::{Origin, Settings, TestSettings};
 
 const LIBRARY: Library = Library { total: 200, performance: 64 };
 
-fn settings(rows: &[(&str, &str)]) -> TestSettings {
+/// Fields and their values as text.
+type Rows<'a> = &'a [(&'a str, &'a str)];
+
+fn settings(rows: Rows<'_>) -> TestSettings {
     let mut settings = Settings::default();
     for (key, text) in rows {
         settings.set(key, text, Origin::Code("test")).unwrap();
@@ -16,12 +19,12 @@ fn settings(rows: &[(&str, &str)]) -> TestSettings {
     settings.values
 }
 
-fn plan(rows: &[(&str, &str)]) -> Plan {
+fn plan(rows: Rows<'_>) -> Plan {
     Plan::resolve(&settings(rows), LIBRARY).unwrap()
 }
 
 /// The one message that `dyno run` gives, and how the drop-in takes it.
-fn refusal(rows: &[(&str, &str)], library: Library) -> (String, Plan, SettingsProblem) {
+fn refusal(rows: Rows<'_>, library: Library) -> (String, Plan, SettingsProblem) {
     let settings = settings(rows);
     let (plan, problems) = Plan::resolve_as_reference(&settings, library);
     let refused = Plan::resolve(&settings, library).unwrap_err();
@@ -133,7 +136,7 @@ fn every_impossible_setting_is_refused_with_the_field_and_the_remedy() {
     let peak = ("mode", "FindPeakPerformance");
     let p = "server_target_latency_percentile";
     #[rustfmt::skip]
-    let cases: &[(&[(&str, &str)], &str, InReference)] = &[
+    let cases: &[(Rows<'_>, &str, InReference)] = &[
         (&[server, (p, "0")], "`server_target_latency_percentile` is 0: expected a fraction above 0 and below 1", replaced("the default 0.99")),
         (&[server, (p, "99")], "did you mean 0.99?", replaced("the default 0.99")),
         (&[server, (p, "NaN")], "below 1", replaced("the default 0.99")),

@@ -1,0 +1,302 @@
+//! The files of the logs: opened before the run, written after it.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use super::format::iso_datetime;
+use super::report::{Report, reports};
+use super::{accuracy, detail, summary, trace};
+use crate::clock::WallTime;
+use crate::plan::Plan;
+use crate::run::TestLog;
+use crate::settings::{Scenario, TestMode};
+
+/// Where the logs go and what they are called: the reference's output settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogSettings {
+    /// An existing folder.
+    pub outdir: PathBuf,
+    /// What file names begin with.
+    pub prefix: String,
+    /// What precedes `.txt` and `.json`.
+    pub suffix: String,
+    /// Adds the time of opening after the prefix, in UTC.
+    pub prefix_with_datetime: bool,
+    /// Prints the detail log too.
+    pub copy_detail_to_stdout: bool,
+    /// Prints the summary too.
+    pub copy_summary_to_stdout: bool,
+    /// Without it the trace file is empty.
+    pub enable_trace: bool,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        Self {
+            outdir: PathBuf::from("."),
+            prefix: "mlperf_log_".into(),
+            suffix: String::new(),
+            prefix_with_datetime: false,
+            copy_detail_to_stdout: false,
+            copy_summary_to_stdout: false,
+            enable_trace: true,
+        }
+    }
+}
+
+impl LogSettings {
+    /// The paths of summary, detail, accuracy and trace, in this order. `tenant`
+    /// is the tenant's name in a test of several.
+    #[must_use]
+    pub fn paths(&self, tenant: Option<&str>, opened: WallTime) -> [PathBuf; 4] {
+        let mut prefix = self.prefix.clone();
+        if self.prefix_with_datetime {
+            prefix += &format!("{}_", iso_datetime(opened));
+        }
+        if let Some(tenant) = tenant {
+            let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+            let tenant = tenant.replace(|c| !allowed(c), "-");
+            prefix += &format!("{tenant}_");
+        }
+        let path = |kind: &str, extension: &str| {
+            self.outdir.join(format!("{prefix}{kind}{}.{extension}", self.suffix))
+        };
+        [
+            path("summary", "txt"),
+            path("detail", "txt"),
+            path("accuracy", "json"),
+            path("trace", "json"),
+        ]
+    }
+}
+
+/// A file that could not be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedFile {
+    /// Which.
+    pub path: PathBuf,
+    /// Why.
+    pub kind: io::ErrorKind,
+    /// What the system said.
+    pub message: String,
+}
+
+impl FailedFile {
+    fn new(path: &Path, error: &io::Error) -> Self {
+        Self { path: path.to_path_buf(), kind: error.kind(), message: error.to_string() }
+    }
+}
+
+/// Why the logs cannot be opened or written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LogError {
+    /// Before the run: a file cannot be opened.
+    Open(FailedFile),
+    /// Before the run: the disk is too full for what the run will write.
+    NoSpace {
+        /// The folder.
+        outdir: PathBuf,
+        /// Bytes that the logs will take, about.
+        needed: u64,
+        /// Bytes free.
+        free: u64,
+    },
+    /// After the run: some files are not whole. The measurement is still in
+    /// memory; open other [`LogFiles`] and write again.
+    Write {
+        /// Files that are whole.
+        written: Vec<PathBuf>,
+        /// Files that are not.
+        failed: Vec<FailedFile>,
+    },
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MB: f64 = 1e6;
+        match self {
+            Self::Open(FailedFile { path, kind, message }) => {
+                write!(f, "cannot open the log `{}`: {message}; ", path.display())?;
+                f.write_str(match kind {
+                    io::ErrorKind::NotFound => "create the folder or choose another outdir",
+                    io::ErrorKind::PermissionDenied => {
+                        "choose an outdir that you may write to, or change its permissions"
+                    }
+                    io::ErrorKind::StorageFull => "free some space or choose another outdir",
+                    _ => "choose another outdir",
+                })
+            }
+            Self::NoSpace { outdir, needed, free } => write!(
+                f,
+                "the logs will take about {:.0} MB and `{}` has {:.0} MB free; free some space, \
+                 choose another outdir, or disable the trace",
+                (*needed as f64 / MB).ceil(),
+                outdir.display(),
+                *free as f64 / MB
+            ),
+            Self::Write { written, failed } => {
+                f.write_str(
+                    "the run is over and in memory, but its logs could not all be written",
+                )?;
+                for FailedFile { path, message, .. } in failed {
+                    write!(f, "; `{}`: {message}", path.display())?;
+                }
+                let whole: Vec<String> = written.iter().map(|p| p.display().to_string()).collect();
+                if !whole.is_empty() {
+                    write!(f, "; whole are {}", whole.join(", "))?;
+                }
+                f.write_str("; write them again to another outdir")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LogError {}
+
+/// About how many bytes the logs of a test take, responses not counted (their
+/// size is the system's secret until it answers). Too much rather than too little.
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an estimate, not negative"
+)]
+pub fn expected_bytes(plan: &Plan, enable_trace: bool) -> u64 {
+    /// Settings, results, and the hashes of the sources.
+    const FIXED: u64 = 64 << 10;
+    /// A response of a few bytes with its numbers; measured at 52 for 4 bytes.
+    const ENTRY: u64 = 80;
+    /// The events of a sample; measured at 300 to 520.
+    const TRACED: u64 = 520;
+    /// An index in the list of loaded samples.
+    const LOADED: u64 = 9;
+    let by_time = (plan.target_qps * plan.min_duration as f64 * 1e-9) as u64;
+    let by_time = if plan.scenario() == Scenario::Offline { 0 } else { by_time };
+    let performance = plan.min_query_count.max(by_time).saturating_mul(plan.samples_per_query);
+    let (measured, answered) = match plan.mode {
+        TestMode::AccuracyOnly => (0, plan.accuracy_sample_count),
+        TestMode::SubmissionRun => (performance, plan.accuracy_sample_count),
+        TestMode::PerformanceOnly | TestMode::FindPeakPerformance => (performance, 0),
+    };
+    let logged = answered.saturating_add((measured as f64 * plan.accuracy_log.probability) as u64);
+    let traced = if enable_trace { measured.saturating_add(answered) } else { 0 };
+    let loaded = plan.performance_sample_count.saturating_add(answered);
+    FIXED
+        .saturating_add(logged.saturating_mul(ENTRY))
+        .saturating_add(traced.saturating_mul(TRACED))
+        .saturating_add(loaded.saturating_mul(LOADED))
+}
+
+/// The four open files of one tenant.
+#[derive(Debug)]
+pub struct LogFiles {
+    settings: LogSettings,
+    /// Summary, detail, accuracy, trace.
+    files: [(PathBuf, File); 4],
+}
+
+impl LogFiles {
+    /// Creates or empties all four files, and checks that the disk has room for
+    /// `expected_bytes` (see [`expected_bytes`]; 0 checks nothing), so that a run
+    /// of an hour does not end with nowhere to put it.
+    ///
+    /// # Errors
+    /// [`LogError::Open`] or [`LogError::NoSpace`]; both say what to do.
+    pub fn open(
+        settings: &LogSettings,
+        tenant: Option<&str>,
+        expected_bytes: u64,
+    ) -> Result<Self, LogError> {
+        let [summary, detail, accuracy, trace] = settings.paths(tenant, WallTime::now());
+        let open = |path: PathBuf| match File::create(&path) {
+            Ok(file) => Ok((path, file)),
+            Err(error) => Err(LogError::Open(FailedFile::new(&path, &error))),
+        };
+        let files = [open(summary)?, open(detail)?, open(accuracy)?, open(trace)?];
+        // After opening, because that gives back the space of older logs.
+        match free_bytes(&settings.outdir) {
+            Some(free) if free < expected_bytes => Err(LogError::NoSpace {
+                outdir: settings.outdir.clone(),
+                needed: expected_bytes,
+                free,
+            }),
+            _ => Ok(Self { settings: settings.clone(), files }),
+        }
+    }
+
+    /// Paths of summary, detail, accuracy and trace.
+    #[must_use]
+    pub fn paths(&self) -> [&Path; 4] {
+        self.files.each_ref().map(|(path, _)| path.as_path())
+    }
+
+    /// Writes all four files; computes the reports on the way.
+    ///
+    /// # Errors
+    /// As [`LogFiles::write_reports`].
+    pub fn write(&mut self, log: &TestLog) -> Result<(), LogError> {
+        self.write_reports(log, &reports(log))
+    }
+
+    /// Writes all four files. One that fails does not keep the others from being
+    /// written, and nothing is taken from the log: it can be written again.
+    ///
+    /// `reports` is what [`reports`] returned for this log.
+    ///
+    /// # Errors
+    /// [`LogError::Write`] says which files are whole and which are not.
+    pub fn write_reports(&mut self, log: &TestLog, reports: &[Report]) -> Result<(), LogError> {
+        // The counts of the summary come from the detail log; where that fails
+        // to reach the disk, they are taken from a copy in memory.
+        let mut detail_text = Vec::new();
+        let counts = detail::write(log, reports, &mut detail_text).expect("memory does not fail");
+        let summary_text = summary::text(log, reports, counts);
+        let mut written = Vec::new();
+        let mut failed = Vec::new();
+        for (i, (path, file)) in self.files.iter_mut().enumerate() {
+            let result = emptied(file).and_then(|()| match i {
+                0 => file.write_all(summary_text.as_bytes()),
+                1 => file.write_all(&detail_text),
+                2 => accuracy::write(log, file),
+                _ if self.settings.enable_trace => trace::write(log, file),
+                _ => Ok(()),
+            });
+            match result {
+                Ok(()) => written.push(path.clone()),
+                Err(error) => failed.push(FailedFile::new(path, &error)),
+            }
+        }
+        // Nobody listening on stdout is no reason to fail.
+        if self.settings.copy_detail_to_stdout {
+            let _ = io::stdout().write_all(&detail_text);
+        }
+        if self.settings.copy_summary_to_stdout {
+            let _ = io::stdout().write_all(summary_text.as_bytes());
+        }
+        if failed.is_empty() { Ok(()) } else { Err(LogError::Write { written, failed }) }
+    }
+}
+
+/// A file that was written before starts again; what is no regular file cannot
+/// and need not.
+fn emptied(file: &mut File) -> io::Result<()> {
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+        file.rewind()?;
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(folder).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+#[cfg(not(unix))]
+fn free_bytes(_folder: &Path) -> Option<u64> {
+    None
+}

@@ -1,0 +1,162 @@
+//! `mlperf_log_trace.json`: the run for a trace viewer, in the Chrome trace format.
+//!
+//! Everything is derived after the run from the record, so that tracing costs
+//! the run nothing. What the record does not hold is not invented: `IssueQuery`
+//! has its begin and no length, and there is no logger thread to show.
+
+use std::io::{self, Write};
+
+use super::format::{push_microseconds, push_u64};
+use super::stream::Stream;
+use crate::clock::Nanos;
+use crate::run::{Event, RunLog, Span, TestLog};
+use crate::settings::Scenario;
+
+/// Writes the trace of every run. The file as a whole is JSON.
+///
+/// # Errors
+/// The file could not be written.
+pub fn write(log: &TestLog, file: &mut dyn Write) -> io::Result<()> {
+    let mut trace = Trace { out: Stream::new(file), pid: u64::from(std::process::id()) };
+    trace.text("{\"traceEvents\":[\n");
+    for event in &log.events {
+        let Event::Run(run) = event else { continue };
+        let count = Some(run.loaded.len() as u64);
+        trace.span("LoadSamples", run.load, count);
+        trace.span("GenerateQueries", run.generate, None);
+        trace.run(run)?;
+        // The spelling is the reference's.
+        trace.span("UnloadSampes", run.unload, count);
+    }
+    trace.text(
+        "{\"name\":\"LastTrace\"}\n],\n\"displayTimeUnit\":\"ns\",\n\"otherData\":{\n\"ts\":",
+    );
+    push_microseconds(&mut trace.out.buffer, log.origin_wall.unix_ns);
+    trace.text(",\n\"version\":\"MLPerf LoadGen v1.0\"\n}\n}\n");
+    trace.out.write()
+}
+
+struct Trace<'a> {
+    out: Stream<'a>,
+    pid: u64,
+}
+
+/// One sample as the trace shows it; times in ns since the origin of the log.
+struct Row {
+    sequence: u64,
+    query: u64,
+    index: u64,
+    scheduled: Nanos,
+    issued: Nanos,
+    /// `None` if it never was.
+    completed: Option<Nanos>,
+}
+
+impl Trace<'_> {
+    #[inline]
+    fn text(&mut self, text: &str) {
+        self.out.buffer.extend_from_slice(text.as_bytes());
+    }
+
+    #[inline]
+    fn number(&mut self, label: &str, value: u64) {
+        self.text(label);
+        push_u64(&mut self.out.buffer, value);
+    }
+
+    #[inline]
+    fn time(&mut self, label: &str, at: Nanos) {
+        self.text(label);
+        push_microseconds(&mut self.out.buffer, at);
+    }
+
+    /// An event with a length.
+    fn span(&mut self, name: &str, span: Span, count: Option<u64>) {
+        self.text("{\"name\":\"");
+        self.text(name);
+        self.number("\",\"ph\":\"X\",\"pid\":", self.pid);
+        self.number(",\"tid\":", self.pid);
+        self.time(",\"ts\":", span.begin);
+        self.time(",\"dur\":", span.end.saturating_sub(span.begin));
+        self.text(",\"args\":{");
+        if let Some(count) = count {
+            self.number("\"count\":", count);
+        }
+        self.text("}},\n");
+    }
+
+    fn run(&mut self, run: &RunLog) -> io::Result<()> {
+        let record = &run.record;
+        let server = run.plan.scenario() == Scenario::Server;
+        for (q, &issued) in record.issued_at.iter().enumerate() {
+            let issued = run.started_at + issued;
+            let scheduled = run.started_at + record.scheduled(q);
+            self.span("IssueQuery", Span { begin: issued, end: issued }, None);
+            for i in q * record.samples_per_query..(q + 1) * record.samples_per_query {
+                let at = |time: Nanos| (time != 0).then(|| run.started_at + time);
+                let row = Row {
+                    sequence: record.first_sample + i as u64,
+                    query: record.first_query + q as u64,
+                    index: u64::from(record.indices[i]),
+                    scheduled,
+                    issued,
+                    completed: at(record.completed_at[i]),
+                };
+                if server {
+                    self.latency("Latency", &row, row.completed);
+                }
+                self.pair("Sample", &row, row.completed);
+                if let Some(first_token) = record.first_token_at.get(i).copied().and_then(at) {
+                    if server {
+                        self.latency("Token_Latency", &row, Some(first_token));
+                    } else {
+                        self.pair("Token", &row, Some(first_token));
+                    }
+                }
+                self.out.entry_done()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A counter of the two parts of a latency.
+    fn latency(&mut self, name: &str, row: &Row, done: Option<Nanos>) {
+        let Some(done) = done else { return };
+        self.text("{\"name\":\"");
+        self.text(name);
+        self.number("\",\"ph\": \"C\",\"pid\":", self.pid);
+        self.time(",\"ts\":", row.scheduled);
+        self.number(",\"args\":{ \"issue_delay\":", row.issued.saturating_sub(row.scheduled));
+        self.number(",\"issue_to_done\":", done.saturating_sub(row.issued));
+        self.text("}},\n");
+    }
+
+    /// Begin and end of something that overlaps others. A sample that never came
+    /// back has no end.
+    fn pair(&mut self, name: &str, row: &Row, done: Option<Nanos>) {
+        self.begin_of_pair(name, 'b', row, row.scheduled);
+        self.number(",\"args\":{\"sample_seq\":", row.sequence);
+        self.number(",\"query_seq\":", row.query);
+        self.number(",\"sample_idx\":", row.index);
+        self.number(",\"issue_start_ns\":", row.issued.saturating_sub(row.scheduled));
+        if let Some(done) = done {
+            self.number(",\"complete_ns\":", done.saturating_sub(row.scheduled));
+        }
+        self.text("}},\n");
+        if let Some(done) = done {
+            self.begin_of_pair(name, 'e', row, done);
+            self.text("},\n");
+        }
+    }
+
+    fn begin_of_pair(&mut self, name: &str, phase: char, row: &Row, at: Nanos) {
+        self.text("{\"name\":\"");
+        self.text(name);
+        // The space after the end's comma is the reference's.
+        let phase = if phase == 'b' { "b\",\"pid\":" } else { "e\", \"pid\":" };
+        self.text("\",\"cat\":\"default\",\"ph\":\"");
+        self.number(phase, self.pid);
+        self.number(",\"id\":", row.sequence);
+        self.time(",\"ts\":", at);
+    }
+}

@@ -1,0 +1,214 @@
+//! The words of a verdict: the reference's texts, and Dyno's own.
+
+use std::fmt;
+
+use super::{Bounded, Finding, Judgement, Recommendations, Verdict, Violation};
+use crate::clock::{MILLISECOND, Nanos, SECOND};
+use crate::early_stopping::Estimate;
+use crate::metrics::Estimates;
+use crate::settings::Scenario;
+
+impl Finding {
+    /// The text of the logs.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::Bound { deficit: 0, .. } => " * Run successful.".into(),
+            Self::Bound { queries, deficit, .. } => format!(
+                " * Run unsuccessful.\n * Processed {queries} queries.\n * Would need to run at \
+                 least {deficit} more queries,\n with the run being successful if every \
+                 additional\n query were under latency."
+            ),
+            Self::Estimated(estimates) => estimates_text(estimates),
+        }
+    }
+}
+
+fn estimates_text(estimates: &Estimates) -> String {
+    let Estimate { processed, needed, .. } = estimates.target;
+    let Some(rank) = estimates.target.rank else {
+        return format!(
+            " * Only processed {processed} queries.\n * Need to process at least {needed} \
+             queries for early stopping."
+        );
+    };
+    let line = |estimate: &Estimate| {
+        let percent = estimate.percentile * 100.0;
+        format!("\n * Early stopping {percent:.1}th percentile estimate: {}", estimate.latency)
+    };
+    let mut text = format!(
+        " * Processed at least {needed} queries ({processed}).\n * Would discard {} highest \
+         latency queries.",
+        rank - 1
+    );
+    text += &line(&estimates.target);
+    match &estimates.tail {
+        Some(tail) if tail.rank.is_some() => text += &line(tail),
+        Some(tail) => {
+            let percent = tail.percentile * 100.0;
+            text += &format!(
+                "\n * Not enough queries processed for {percent:.1}th percentile\n early stopping \
+                 estimate (would need to process at\n least {} total queries).",
+                tail.needed
+            );
+        }
+        None => {}
+    }
+    text
+}
+
+const REDUCE_QPS: &str = "Reduce target QPS to improve latency.";
+
+impl Violation {
+    /// The reference's advice, where it has any.
+    #[must_use]
+    pub fn recommendation(&self) -> Option<String> {
+        Some(match self {
+            Self::Bound { bounded: Bounded::Latency, .. } => REDUCE_QPS.into(),
+            // The spelling is the reference's.
+            Self::Bound { bounded: Bounded::FirstToken, .. } => {
+                format!("TTFT constrain not met: {REDUCE_QPS}")
+            }
+            Self::Bound { bounded: Bounded::TimePerOutputToken, .. } => {
+                format!("TPOT constrain not met: {REDUCE_QPS}")
+            }
+            Self::Duration { scenario, .. } => match scenario {
+                Scenario::SingleStream | Scenario::MultiStream => {
+                    "Decrease the expected latency so the loadgen pre-generates more queries."
+                }
+                Scenario::Server => {
+                    "Increase the target QPS so the loadgen pre-generates more queries."
+                }
+                Scenario::Offline => {
+                    "Increase expected QPS so the loadgen pre-generates a larger (coalesced) query."
+                }
+            }
+            .into(),
+            Self::Count { .. } => "The test exited early, before enough queries were issued.\n   \
+                 See the detailed log for why this may have occurred."
+                .into(),
+            Self::EarlyStopping { .. }
+            | Self::ClientLag { .. }
+            | Self::Missing { .. }
+            | Self::Failed { .. }
+            | Self::Aborted => return None,
+        })
+    }
+}
+
+impl Judgement {
+    /// The reference's recommendations.
+    #[must_use]
+    pub fn recommendations(&self) -> Recommendations {
+        let mut texts = Recommendations::default();
+        let Verdict::Invalid(violations) = &self.verdict else {
+            return texts;
+        };
+        for violation in violations {
+            let text = violation.recommendation().unwrap_or_default();
+            match violation {
+                Violation::Bound { .. } if !texts.performance.is_empty() => {
+                    texts.performance += "\n * ";
+                    texts.performance += &text;
+                }
+                Violation::Bound { .. } => texts.performance = text,
+                Violation::Duration { .. } => texts.min_duration = text,
+                Violation::Count { .. } => texts.min_queries = text,
+                _ => {}
+            }
+        }
+        texts
+    }
+}
+
+impl fmt::Display for Bounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Latency => "latency",
+            Self::FirstToken => "time to first token",
+            Self::TimePerOutputToken => "time per output token",
+        })
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bound { bounded, percentile, bound, measured, over, samples } => {
+                let (percent, bound) = (percentile * 100.0, Span(*bound));
+                let measured = Span(measured.unsigned_abs());
+                write!(
+                    f,
+                    "{over} of {samples} samples exceed the bound of {bound} on {bounded}, and \
+                     {percent}% must meet it ({bounded} at that percentile: {measured}); lower \
+                     server_target_qps or make the system faster"
+                )
+            }
+            Self::Duration { scenario, lasted, minimum } => {
+                let remedy = match scenario {
+                    Scenario::SingleStream => "lower single_stream_expected_latency_ns",
+                    Scenario::MultiStream => "lower multi_stream_expected_latency_ns",
+                    Scenario::Server => "raise server_target_qps",
+                    Scenario::Offline => "raise offline_expected_qps",
+                };
+                let (lasted, minimum) = (Span(*lasted), Span(*minimum));
+                write!(
+                    f,
+                    "the run lasted {lasted} and must last {minimum}; {remedy} so that more is \
+                     generated, or lower min_duration_ms"
+                )
+            }
+            Self::Count { queries, minimum_queries, samples, minimum_samples } => write!(
+                f,
+                "{queries} of at least {minimum_queries} queries were issued and {samples} of at \
+                 least {minimum_samples} samples came back; the run ended early, see why in the \
+                 detail log"
+            ),
+            Self::EarlyStopping { further: u64::MAX } => f.write_str(
+                "no number of queries can make this percentile certain; lower the percentile or \
+                 early_stopping_confidence",
+            ),
+            Self::EarlyStopping { further } => write!(
+                f,
+                "too few queries to be certain of the percentile: {further} more are needed, if \
+                 all of them are fast; raise min_query_count or min_duration_ms"
+            ),
+            Self::ClientLag { percentile, measured, budget } => {
+                let (percent, budget) = (percentile * 100.0, Span(*budget));
+                let measured = Span(measured.unsigned_abs());
+                write!(
+                    f,
+                    "the client itself issued {measured} late at the {percent}th percentile, over \
+                     its budget of {budget}; free a core for it, lower the rate, or raise \
+                     max_client_lag_ns"
+                )
+            }
+            Self::Missing { samples } => write!(
+                f,
+                "{samples} samples never came back; look for requests that the system dropped, or \
+                 raise response_deadline_ms"
+            ),
+            Self::Failed { samples } => write!(
+                f,
+                "the system failed {samples} samples and this scenario allows none; look at the \
+                 reasons and at the system's own log"
+            ),
+            Self::Aborted => f.write_str("the run was aborted; run it again to the end"),
+        }
+    }
+}
+
+/// A time span for readers: three decimals of the largest unit that is not 0.
+struct Span(Nanos);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0 as f64;
+        match self.0 {
+            0..1_000 => write!(f, "{ns} ns"),
+            1_000..MILLISECOND => write!(f, "{:.3} us", ns / 1e3),
+            MILLISECOND..SECOND => write!(f, "{:.3} ms", ns / 1e6),
+            SECOND.. => write!(f, "{:.3} s", ns / 1e9),
+        }
+    }
+}

@@ -1,0 +1,280 @@
+use dyno_loadgen::metrics::{
+    Distribution, FinalQuery, Metrics, OverBound, PERCENTILES, Rates, TokenRates,
+};
+use dyno_loadgen::plan::{Load, Plan, Tokens};
+use dyno_loadgen::record::{Failure, Record};
+use proptest::prelude::*;
+
+use crate::{every, plan, record, server};
+
+const SINGLE_STREAM: Load = Load::SingleStream { percentile: 0.9 };
+const MULTI_STREAM: Load = Load::MultiStream { percentile: 0.5 };
+
+/// Relative distance that rounding of a quotient of doubles may take.
+const ROUNDING: f64 = 1e-15;
+
+fn assert_close(found: f64, expected: f64) {
+    assert!((found / expected - 1.0).abs() <= ROUNDING, "{found} instead of {expected}");
+}
+
+#[test]
+fn percentiles_are_the_values_at_the_rounded_down_index() {
+    let descending: Vec<u64> = (1..=100).rev().collect();
+    let metrics = Metrics::of(&every(1000, &descending), &plan(SINGLE_STREAM));
+    // Index 100 * 0.9 = 90 holds 91; there is no interpolation.
+    assert_eq!(
+        metrics.latency,
+        Distribution {
+            count: 100,
+            min: 1,
+            max: 100,
+            mean: 50,
+            percentiles: [51, 91, 96, 98, 100, 100],
+            target: 91,
+        }
+    );
+}
+
+#[test]
+fn server_counts_from_the_schedule_and_rates_from_the_last_query() {
+    let record = Record {
+        samples_per_query: 1,
+        scheduled_at: vec![0, 100, 200, 300, 400],
+        issued_at: vec![0, 110, 200, 305, 400],
+        client_lag: vec![0, 4, 0, 5, 0],
+        completed_at: vec![50, 350, 260, 900, 500],
+        ..Record::default()
+    };
+    let metrics = Metrics::of(&record, &server(0.5, 100));
+    assert_eq!((metrics.query_count, metrics.sample_count), (5, 5));
+    assert_eq!(
+        metrics.latency,
+        Distribution {
+            count: 5,
+            min: 50,
+            max: 600,
+            mean: 212,
+            percentiles: [100, 600, 600, 600, 600, 600],
+            target: 100,
+        }
+    );
+    assert_eq!(metrics.over, OverBound { latency: 2, ..OverBound::default() });
+    assert_eq!(metrics.max_latency, 600);
+    // The fourth query is complete later, but the fifth is the last issued.
+    assert_eq!(metrics.final_query, FinalQuery { scheduled: 400, issued: 400, done: 500 });
+    assert_eq!(metrics.rates, Rates::Server { scheduled: 1e7, completed: 8e6 });
+    let lag = metrics.lag.unwrap();
+    assert_eq!((lag.count, lag.max, lag.mean, lag.target), (5, 10, 3, 0));
+    let client_lag = metrics.client_lag.unwrap();
+    assert_eq!((client_lag.count, client_lag.max, client_lag.mean), (5, 5, 1));
+}
+
+#[test]
+fn single_stream_rates_with_and_without_overhead() {
+    let mut record = record(&[0, 10, 30], &[8, 15, 30]);
+    record.scheduled_at.clear();
+    record.client_lag.clear();
+    let metrics = Metrics::of(&record, &plan(SINGLE_STREAM));
+    let Rates::SingleStream { with_overhead, without_overhead } = metrics.rates else {
+        panic!("rates of another scenario: {:?}", metrics.rates);
+    };
+    assert_close(with_overhead, 2.0 / 30e-9);
+    // The mean is 53 / 3 in whole nanoseconds.
+    assert_close(without_overhead, 1.0 / 17e-9);
+    assert_eq!((metrics.lag, metrics.client_lag), (None, None));
+}
+
+#[test]
+fn multi_stream_waits_for_the_last_sample_of_a_query() {
+    let record = Record {
+        samples_per_query: 2,
+        issued_at: vec![10, 100],
+        completed_at: vec![20, 35, 130, 110],
+        ..Record::default()
+    };
+    let metrics = Metrics::of(&record, &Plan { samples_per_query: 2, ..plan(MULTI_STREAM) });
+    let of_queries = metrics.query_latency.unwrap();
+    assert_eq!((metrics.query_count, metrics.sample_count), (2, 4));
+    assert_eq!((of_queries.count, of_queries.min, of_queries.max), (2, 25, 30));
+    assert_eq!((metrics.latency.min, metrics.latency.max, metrics.latency.mean), (10, 30, 18));
+    assert_eq!(metrics.final_query, FinalQuery { scheduled: 100, issued: 100, done: 130 });
+    assert_eq!(metrics.estimates.unwrap().latency.target.processed, 2);
+    assert_eq!(metrics.rates, Rates::MultiStream);
+}
+
+#[test]
+fn offline_divides_by_the_longest_latency() {
+    let record = Record {
+        samples_per_query: 4,
+        issued_at: vec![5],
+        completed_at: vec![105, 205, 155, 55],
+        ..Record::default()
+    };
+    let metrics = Metrics::of(&record, &plan(Load::Offline));
+    assert_eq!(metrics.rates, Rates::Offline { samples: 4.0 / 200e-9 });
+    assert_eq!((metrics.max_latency, metrics.estimates), (200, None));
+    let inferred =
+        Plan { tokens: Some(Tokens::Inferred { scaling_factor: 21 }), ..plan(Load::Offline) };
+    let metrics = Metrics::of(&record, &inferred);
+    assert_eq!(metrics.token_rates, Some(TokenRates::Inferred { tokens: 84.0 / 200e-9 }));
+}
+
+fn token_record() -> Record {
+    Record {
+        first_token_at: vec![30, 140, 260],
+        tokens: vec![5, 2, 0],
+        ..record(&[0, 100, 200], &[101, 150, 160])
+    }
+}
+
+fn token_server(ttft: u64, tpot: u64) -> Plan {
+    Plan { tokens: Some(Tokens::Measured { ttft, tpot }), ..server(0.5, 100) }
+}
+
+#[test]
+fn tokens_have_their_own_distributions() {
+    let metrics = Metrics::of(&token_record(), &token_server(35, 20));
+    let first_token = metrics.first_token.unwrap();
+    assert_eq!((first_token.count, first_token.min, first_token.max), (3, 30, 60));
+    assert_eq!((first_token.mean, first_token.target), (43, 40));
+    // (101 - 30) / 4, (150 - 40) / 1, and (160 - 60) / (0 - 1).
+    let per_token = metrics.time_per_output_token.unwrap();
+    assert_eq!((per_token.min, per_token.target, per_token.max), (-100, 17, 110));
+    assert_eq!((per_token.mean, metrics.token_count), (9, 7));
+    assert_eq!(metrics.over, OverBound { latency: 3, first_token: 2, time_per_output_token: 1 });
+    let Some(TokenRates::Measured {
+        with_overhead,
+        without_overhead,
+        without_overhead_per_ns,
+        completed,
+    }) = metrics.token_rates
+    else {
+        panic!("no measured tokens: {:?}", metrics.token_rates);
+    };
+    assert_close(with_overhead, 7.0 / 200e-9);
+    assert_close(without_overhead, 7.0 / (137e-9 * 3.0));
+    assert_close(without_overhead_per_ns, 7.0 / (137.0 * 3.0));
+    assert_close(completed, 7.0 / 360e-9);
+}
+
+#[test]
+fn a_missing_first_token_is_over_the_bound_and_no_latency() {
+    let mut record = token_record();
+    record.first_token_at[0] = 0;
+    let metrics = Metrics::of(&record, &token_server(1000, 1000));
+    assert_eq!(metrics.first_token.unwrap().count, 2);
+    assert_eq!((metrics.over.first_token, metrics.over.time_per_output_token), (1, 1));
+
+    record.first_token_at = vec![0; 3];
+    let metrics = Metrics::of(&record, &token_server(1000, 1000));
+    assert_eq!((metrics.first_token, metrics.time_per_output_token), (None, None));
+    assert_eq!((metrics.token_count, metrics.over.first_token), (7, 3));
+}
+
+#[test]
+fn failed_and_missing_samples_are_over_the_bound_and_never_throughput() {
+    let mut record = every(100, &[10, 20, 30, 40, 5000]);
+    record.failed = vec![(1, Failure::TimedOut), (4, Failure::Rejected)];
+    record.completed_at[2] = 0;
+    let metrics = Metrics::of(&record, &server(0.5, 1000));
+    assert_eq!((metrics.query_count, metrics.sample_count, metrics.missing), (5, 2, 1));
+    assert_eq!((metrics.failed.timed_out, metrics.failed.rejected), (1, 1));
+    assert_eq!(metrics.failed.total(), 2);
+    assert_eq!((metrics.latency.count, metrics.latency.min, metrics.latency.max), (2, 10, 40));
+    assert_eq!(metrics.over.latency, 3);
+    assert_eq!(metrics.max_latency, 5000);
+    assert_eq!(metrics.final_query.done, 5400);
+    assert_eq!(metrics.rates, Rates::Server { scheduled: 4.0 / 400e-9, completed: 1.0 / 5400e-9 });
+}
+
+#[test]
+fn a_query_with_a_failed_sample_has_no_latency() {
+    let record = Record {
+        samples_per_query: 2,
+        issued_at: vec![0, 100, 200],
+        completed_at: vec![10, 20, 110, 120, 210, 0],
+        failed: vec![(2, Failure::Internal)],
+        ..Record::default()
+    };
+    let metrics = Metrics::of(&record, &plan(MULTI_STREAM));
+    assert_eq!((metrics.query_latency.unwrap().count, metrics.sample_count), (1, 4));
+    // The last query was never done: the last completion of the run stands in.
+    assert_eq!((metrics.missing, metrics.final_query.done), (1, 210));
+}
+
+#[test]
+fn single_queries_and_empty_records_have_no_finite_rates() {
+    let one = Metrics::of(&every(100, &[50]), &server(0.99, 100));
+    let Rates::Server { scheduled, completed } = one.rates else { panic!("{:?}", one.rates) };
+    assert!(scheduled.is_nan(), "0 / 0, as the reference prints it");
+    assert_eq!((completed, one.latency.target), (0.0, 50));
+
+    for load in [SINGLE_STREAM, MULTI_STREAM, server(0.99, 100).load, Load::Offline] {
+        let tokens = Some(Tokens::Measured { ttft: 1, tpot: 1 });
+        let none = Metrics::of(&Record::default(), &Plan { tokens, ..plan(load) });
+        assert_eq!((none.query_count, none.sample_count, none.latency.max), (0, 0, 0));
+        assert_eq!(none.latency, Distribution::default());
+    }
+}
+
+/// The definition, word for word: sort, then index.
+fn by_sorting(values: &[u64], target: f64) -> Distribution {
+    let mut sorted: Vec<i64> = values.iter().map(|&value| value as i64).collect();
+    sorted.sort_unstable();
+    let at = |q: f64| sorted[(sorted.len() as f64 * q).floor() as usize];
+    Distribution {
+        count: sorted.len() as u64,
+        min: sorted[0],
+        max: sorted[sorted.len() - 1],
+        mean: sorted.iter().sum::<i64>() / sorted.len() as i64,
+        percentiles: PERCENTILES.map(at),
+        target: at(target),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(200)
+    })]
+
+    #[test]
+    fn selection_agrees_with_sorting(
+        latencies in prop::collection::vec(prop_oneof![1_u64..50, 1_u64..1 << 40], 1..2000),
+        percentile in 0.01..0.9999_f64,
+    ) {
+        let record = every(1000, &latencies);
+        let metrics = Metrics::of(&record, &plan(Load::SingleStream { percentile }));
+        prop_assert_eq!(metrics.latency, by_sorting(&latencies, percentile));
+
+        let mut sorted = latencies;
+        sorted.sort_unstable();
+        let estimates = metrics.estimates.unwrap().latency;
+        for estimate in [Some(estimates.target), estimates.tail].into_iter().flatten() {
+            let expected = estimate.rank.map_or(0, |t| sorted[sorted.len() - t as usize] as i64);
+            prop_assert_eq!(estimate.latency, expected);
+        }
+    }
+
+    #[test]
+    fn every_sample_is_answered_failed_or_missing(
+        fates in prop::collection::vec((1_u64..1000, 0_u8..10), 1..300),
+        bound in 1_u64..1000,
+    ) {
+        let latencies: Vec<u64> = fates.iter().map(|(latency, _)| *latency).collect();
+        let mut record = every(10, &latencies);
+        for (sample, (_, fate)) in fates.iter().enumerate() {
+            match fate {
+                0 => record.completed_at[sample] = 0,
+                1 => record.failed.push((sample as u64, Failure::Internal)),
+                _ => {}
+            }
+        }
+        let metrics = Metrics::of(&record, &server(0.9, bound));
+        prop_assert_eq!(metrics.issued_samples(), fates.len() as u64);
+        let within = |(latency, fate): &&(u64, u8)| *fate > 1 && *latency <= bound;
+        let within = fates.iter().filter(within).count() as u64;
+        prop_assert_eq!(metrics.over.latency, fates.len() as u64 - within);
+        prop_assert_eq!(metrics.missing, record.missing() as u64);
+    }
+}
