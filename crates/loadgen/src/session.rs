@@ -266,6 +266,12 @@ impl Session {
         self.tenants[tenant].known
     }
 
+    /// The samples of all generated queries, in this lane.
+    #[must_use]
+    pub fn generated_indices(&self, tenant: usize) -> &[SampleIndex] {
+        &self.tenants[tenant].indices
+    }
+
     /// Samples in each of a tenant's queries.
     #[must_use]
     pub fn samples_per_query(&self, tenant: usize) -> usize {

@@ -111,8 +111,8 @@ pub(super) fn play(
         .map(|index| Session::lane(&tenants, job.accuracy, Lane { index, of }))
         .collect();
     let samples = sessions.iter().map(|s| s.generated_samples(0)).sum();
-    let slabs = slabs(job, &[samples]);
-    let issuers: Vec<Issuer> = sessions.iter().map(Issuer::new).collect();
+    let slabs = slabs(job, &[samples], driver.shards());
+    let issuers: Vec<Issuer> = sessions.iter().map(|s| Issuer::new(s, job.epoch)).collect();
     let generated = (generate_begin, driver.clock.now());
 
     let mut run = StartedRun::start(driver, job, slabs);

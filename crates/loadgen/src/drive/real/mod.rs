@@ -20,6 +20,7 @@ use super::{Driver, Job, Played, PlayedTenant, look};
 use crate::clock::{Clock, Nanos, WallTime};
 use crate::early_stopping::Look;
 use crate::plan::Load;
+use crate::qsl::SampleIndex;
 use crate::record::Record;
 use crate::session::{Issue, Issued, Session, Step};
 use crate::sut::{QuerySample, ResponseId, SystemUnderTest};
@@ -32,6 +33,8 @@ pub struct RealTime {
     system: Arc<dyn SystemUnderTest>,
     waiting: Waiting,
     clock: Clock,
+    /// Cores that this process may use; asking costs a tenth of a millisecond.
+    cores: usize,
     issue_threads: Option<Arc<IssueThreads>>,
     monitor: Monitor,
 }
@@ -98,6 +101,7 @@ impl RealTime {
             system,
             waiting: Waiting::Auto,
             clock: Clock::start(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
             issue_threads: None,
             monitor: Monitor::default(),
         }
@@ -115,6 +119,10 @@ impl RealTime {
     pub fn issue_threads(mut self, threads: Arc<IssueThreads>) -> Self {
         self.issue_threads = Some(threads);
         self
+    }
+
+    fn shards(&self) -> usize {
+        self.cores.min(MOST_SHARDS)
     }
 
     /// A handle to watch and to abort the test from another thread.
@@ -150,8 +158,8 @@ impl Driver for RealTime {
         let mut session = job.session();
         let samples: Vec<usize> =
             (0..session.tenant_count()).map(|t| session.generated_samples(t)).collect();
-        let slabs = slabs(job, &samples);
-        let mut issuer = Issuer::new(&session);
+        let slabs = slabs(job, &samples, self.shards());
+        let mut issuer = Issuer::new(&session, job.epoch);
         let generated = (generate_begin, self.clock.now());
 
         let mut run = StartedRun::start(self, job, slabs);
@@ -168,13 +176,9 @@ fn issuing_threads(job: &Job<'_>) -> u64 {
     }
 }
 
-fn shards() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).min(MOST_SHARDS)
-}
-
-fn slabs(job: &Job<'_>, samples: &[usize]) -> Box<[Slab]> {
+fn slabs(job: &Job<'_>, samples: &[usize], shards: usize) -> Box<[Slab]> {
     let of = |(tenant, &samples): (&super::JobTenant<'_>, &usize)| {
-        Slab::new(samples, tenant.plan.measures_tokens(), &tenant.logged, shards())
+        Slab::new(samples, tenant.plan.measures_tokens(), &tenant.logged, shards)
     };
     job.tenants.iter().zip(samples).map(of).collect()
 }
@@ -193,20 +197,24 @@ struct StartedRun {
 
 impl StartedRun {
     fn start(driver: &RealTime, job: &Job<'_>, slabs: Box<[Slab]>) -> Self {
+        let monitor = driver.monitor.clone();
+        let system = driver.system.clone();
+        let started_wall = WallTime::now();
         let started_at = driver.clock.now();
         let clock = driver.clock.shifted(started_at);
-        let run = RunState::new(clock, job.epoch, slabs, shards());
+        let run = RunState::new(clock, job.epoch, slabs, driver.shards());
         let responder = Responder { run: Arc::new(run) };
-        driver.monitor.watch(Some(responder.clone()));
+        monitor.watch(Some(responder.clone()));
+        let waiter = Waiter::new(clock, driver.waiting, driver.cores);
         Self {
-            system: driver.system.clone(),
+            system,
             responder,
-            waiter: Waiter::new(clock, driver.waiting),
-            monitor: driver.monitor.clone(),
+            waiter,
+            monitor,
             clock,
             epoch: job.epoch,
             started_at,
-            started_wall: WallTime::now(),
+            started_wall,
         }
     }
 
@@ -386,6 +394,10 @@ struct Issuer {
     tenants: Vec<Columns>,
     /// The samples of the query that is handed over.
     samples: Vec<QuerySample>,
+    /// Whether `samples` holds the first query of the first tenant already.
+    /// Offline hands over millions of samples, whose list would otherwise be
+    /// built within the timed part.
+    first_is_built: bool,
     /// When the system last returned from taking a query: until then a late
     /// query is the system's doing, not the client's.
     free_at: Nanos,
@@ -393,7 +405,7 @@ struct Issuer {
 
 impl Issuer {
     /// Reserves memory for all queries that are generated.
-    fn new(session: &Session) -> Self {
+    fn new(session: &Session, epoch: u16) -> Self {
         let columns = |tenant| {
             let queries = session.generated_queries(tenant);
             let paced = session.is_open_loop(tenant);
@@ -404,9 +416,16 @@ impl Issuer {
             }
         };
         let largest = (0..session.tenant_count()).map(|t| session.samples_per_query(t)).max();
+        let mut samples =
+            touched(largest.unwrap_or(1), QuerySample { id: ResponseId(1), index: 1 });
+        let first_is_built = session.tenant_count() == 1 && session.generated_queries(0) == 1;
+        if first_is_built {
+            list_samples(&mut samples, ResponseId::new(epoch, 0, 0), session.generated_indices(0));
+        }
         Self {
             tenants: (0..session.tenant_count()).map(columns).collect(),
-            samples: touched(largest.unwrap_or(1), QuerySample { id: ResponseId(1), index: 1 }),
+            samples,
+            first_is_built,
             free_at: 0,
         }
     }
@@ -414,15 +433,16 @@ impl Issuer {
     #[inline]
     fn hand_over(&mut self, run: &StartedRun, issue: &Issue<'_>, now: Nanos) {
         let samples_per_query = issue.indices.len() / issue.queries;
-        self.samples.clear();
         let mut first = issue.first_query * samples_per_query as u64;
-        for indices in issue.indices.chunks_exact(samples_per_query) {
-            let base = ResponseId::new(run.epoch, issue.tenant as u8, first).0;
-            self.samples.extend(indices.iter().zip(base..).map(|(&index, id)| QuerySample {
-                id: ResponseId(id),
-                index: u64::from(index),
-            }));
-            first += issue.stride * samples_per_query as u64;
+        if std::mem::take(&mut self.first_is_built) {
+            first += issue.indices.len() as u64;
+        } else {
+            self.samples.clear();
+            for indices in issue.indices.chunks_exact(samples_per_query) {
+                let id = ResponseId::new(run.epoch, issue.tenant as u8, first);
+                list_samples(&mut self.samples, id, indices);
+                first += issue.stride * samples_per_query as u64;
+            }
         }
 
         let columns = &mut self.tenants[issue.tenant];
@@ -444,6 +464,15 @@ impl Issuer {
         run.monitor.shared.issued_queries.fetch_add(issue.queries as u64, Ordering::Relaxed);
         run.system.issue(&self.samples, &run.responder);
     }
+}
+
+/// Appends the samples of a query whose first sample has this id.
+#[inline]
+fn list_samples(samples: &mut Vec<QuerySample>, first: ResponseId, indices: &[SampleIndex]) {
+    samples.extend(indices.iter().zip(first.0..).map(|(&index, id)| QuerySample {
+        id: ResponseId(id),
+        index: u64::from(index),
+    }));
 }
 
 /// An empty vector whose memory has been touched, so that the page faults fall

@@ -40,8 +40,7 @@ pub(super) struct Waiter {
 
 impl Waiter {
     /// A waiter by this clock, for the calling thread.
-    pub(super) fn new(clock: Clock, waiting: Waiting) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    pub(super) fn new(clock: Clock, waiting: Waiting, cores: usize) -> Self {
         let spins = match waiting {
             Waiting::Auto => cores > 1,
             Waiting::Spin => true,
