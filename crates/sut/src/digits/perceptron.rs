@@ -1,0 +1,158 @@
+//! A perceptron with one hidden layer, in a few lines, equal on every machine.
+
+use dyno_loadgen::record::Failure;
+use dyno_loadgen::sut::QuerySample;
+
+use super::{CLASSES, PIXELS, TEST_COUNT, test_digit};
+use crate::engine::{Answers, Engine};
+use crate::top1;
+
+/// Units of the hidden layer.
+pub const HIDDEN: usize = 48;
+
+/// Full ink. Pixels are divided by it before they enter the network.
+const FULL_INK: f32 = 16.0;
+
+/// Numbers in the weights' file.
+const WEIGHTS: usize = PIXELS * HIDDEN + HIDDEN + HIDDEN * CLASSES + CLASSES;
+
+static TRAINED: [u8; 4 * WEIGHTS] = *include_bytes!("../../data/digits-mlp.bin");
+
+/// Weights of a 64-48-10 network with ReLU between the layers.
+///
+/// Matrices are row by row with the layer's inputs as rows, so that a layer
+/// adds one scaled row at a time: this vectorises over the outputs and still
+/// adds each output's terms in one fixed order, without fused multiply-add.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Perceptron {
+    /// `[64, 48]`.
+    pub hidden: Box<[[f32; HIDDEN]; PIXELS]>,
+    /// `[48]`.
+    pub hidden_bias: [f32; HIDDEN],
+    /// `[48, 10]`.
+    pub output: Box<[[f32; CLASSES]; HIDDEN]>,
+    /// `[10]`.
+    pub output_bias: [f32; CLASSES],
+}
+
+impl Perceptron {
+    /// A network whose weights are all 0.
+    #[must_use]
+    pub fn zeros() -> Self {
+        Self {
+            hidden: Box::new([[0.0; HIDDEN]; PIXELS]),
+            hidden_bias: [0.0; HIDDEN],
+            output: Box::new([[0.0; CLASSES]; HIDDEN]),
+            output_bias: [0.0; CLASSES],
+        }
+    }
+
+    /// The network trained by `examples/train_digits.rs`.
+    #[must_use]
+    pub fn trained() -> Self {
+        let mut network = Self::zeros();
+        let mut numbers = TRAINED
+            .chunks_exact(4)
+            .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("chunks of four bytes")));
+        for weight in network.weights_mut() {
+            *weight = numbers.next().expect("the file holds every weight");
+        }
+        network
+    }
+
+    /// The file's content: hidden, hidden bias, output, output bias as
+    /// little-endian `f32`.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.weights().flat_map(|weight| weight.to_le_bytes()).collect()
+    }
+
+    /// Every weight, in the order of the file.
+    pub fn weights(&self) -> impl Iterator<Item = &f32> {
+        let hidden = self.hidden.as_flattened().iter().chain(&self.hidden_bias);
+        hidden.chain(self.output.as_flattened()).chain(&self.output_bias)
+    }
+
+    /// Every weight, in the order of the file.
+    pub fn weights_mut(&mut self) -> impl Iterator<Item = &mut f32> {
+        let hidden = self.hidden.as_flattened_mut().iter_mut().chain(&mut self.hidden_bias);
+        hidden.chain(self.output.as_flattened_mut()).chain(&mut self.output_bias)
+    }
+
+    /// What enters the network for an image: ink in [0, 1].
+    #[must_use]
+    pub fn input(pixels: &[u8; PIXELS]) -> [f32; PIXELS] {
+        pixels.map(|ink| f32::from(ink) / FULL_INK)
+    }
+
+    /// The hidden layer's activations.
+    #[must_use]
+    pub fn activate(&self, input: &[f32; PIXELS]) -> [f32; HIDDEN] {
+        layer(input, &self.hidden, &self.hidden_bias).map(|sum| sum.max(0.0))
+    }
+
+    /// One score per class for the hidden layer's activations.
+    #[must_use]
+    pub fn scores(&self, hidden: &[f32; HIDDEN]) -> [f32; CLASSES] {
+        layer(hidden, &self.output, &self.output_bias)
+    }
+
+    /// The class with the greatest score.
+    #[must_use]
+    pub fn classify(&self, pixels: &[u8; PIXELS]) -> usize {
+        top1::argmax(&self.scores(&self.activate(&Self::input(pixels))))
+    }
+}
+
+fn layer<const I: usize, const O: usize>(
+    input: &[f32; I],
+    weights: &[[f32; O]; I],
+    bias: &[f32; O],
+) -> [f32; O] {
+    let mut sums = *bias;
+    for (value, row) in input.iter().zip(weights) {
+        for (sum, weight) in sums.iter_mut().zip(row) {
+            *sum += value * weight;
+        }
+    }
+    sums
+}
+
+/// The trained perceptron over the sample library. Answers are classes, as
+/// [`top1::encode`] writes them.
+#[derive(Debug, Clone)]
+pub struct DigitsPerceptron {
+    network: Perceptron,
+}
+
+impl DigitsPerceptron {
+    /// With the trained weights.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { network: Perceptron::trained() }
+    }
+}
+
+impl Default for DigitsPerceptron {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Engine for DigitsPerceptron {
+    fn name(&self) -> &str {
+        "digits-perceptron"
+    }
+
+    fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
+        for sample in samples {
+            match usize::try_from(sample.index) {
+                Ok(index) if index < TEST_COUNT => {
+                    let class = self.network.classify(test_digit(index).pixels);
+                    answers.push(sample.id, &top1::encode(class));
+                }
+                _ => answers.fail(sample.id, Failure::Rejected),
+            }
+        }
+    }
+}

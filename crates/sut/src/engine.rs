@@ -1,0 +1,143 @@
+//! What computes answers, and the system that runs it on the issuing thread.
+
+use std::cell::RefCell;
+
+use dyno_loadgen::drive::real::Responder;
+use dyno_loadgen::record::Failure;
+use dyno_loadgen::sut::{QuerySample, Response, ResponseId, SystemUnderTest};
+
+/// Computes the answers to samples on the thread that asks.
+///
+/// An engine knows its samples by their index in the data set and holds the
+/// data set itself; it knows neither queues nor batching policy.
+pub trait Engine: Send + Sync {
+    /// Name for the logs.
+    fn name(&self) -> &str;
+    /// Answers each of `samples` exactly once, by [`Answers::push`] or
+    /// [`Answers::fail`], in any order.
+    fn answer(&self, samples: &[QuerySample], answers: &mut Answers);
+}
+
+impl<E: Engine + ?Sized> Engine for Box<E> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
+        (**self).answer(samples, answers);
+    }
+}
+
+/// Answers collected by an engine, in buffers that are used again.
+#[derive(Debug, Default)]
+pub struct Answers {
+    bytes: Vec<u8>,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    id: ResponseId,
+    start: usize,
+    end: usize,
+    tokens: i64,
+    failed: Option<Failure>,
+}
+
+/// Responses handed over in one call; bounds the array on the stack that
+/// spares an allocation per batch.
+const RESPONSES_AT_ONCE: usize = 64;
+
+impl Answers {
+    /// No answers.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The answer to one sample, which has no tokens.
+    pub fn push(&mut self, id: ResponseId, data: &[u8]) {
+        self.push_tokens(id, data, 0);
+    }
+
+    /// The answer to one sample, with its count of output tokens.
+    pub fn push_tokens(&mut self, id: ResponseId, data: &[u8], tokens: i64) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(data);
+        self.rows.push(Row { id, start, end: self.bytes.len(), tokens, failed: None });
+    }
+
+    /// One sample that could not be answered.
+    pub fn fail(&mut self, id: ResponseId, failure: Failure) {
+        self.rows.push(Row { id, start: 0, end: 0, tokens: 0, failed: Some(failure) });
+    }
+
+    /// Forgets the answers and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.rows.clear();
+    }
+
+    /// Each answer in the order of its arrival: its payload, or why there is none.
+    pub fn iter(&self) -> impl Iterator<Item = (ResponseId, Result<&[u8], Failure>)> {
+        self.rows.iter().map(|row| match row.failed {
+            None => (row.id, Ok(&self.bytes[row.start..row.end])),
+            Some(failure) => (row.id, Err(failure)),
+        })
+    }
+
+    /// Hands everything to the instrument, in order and without allocating.
+    pub fn deliver(&self, responder: &Responder) {
+        for rows in self.rows.chunks(RESPONSES_AT_ONCE) {
+            let mut responses = [Response::empty(ResponseId(0)); RESPONSES_AT_ONCE];
+            let mut n = 0;
+            for row in rows {
+                if let Some(failure) = row.failed {
+                    responder.fail(&[row.id], failure);
+                    continue;
+                }
+                let data = &self.bytes[row.start..row.end];
+                responses[n] = Response { id: row.id, data, tokens: row.tokens };
+                n += 1;
+            }
+            if n > 0 {
+                responder.complete(&responses[..n]);
+            }
+        }
+    }
+}
+
+/// Runs an engine on the issuing thread: no queue, no hand-over, and the next
+/// query waits until the last is answered.
+#[derive(Debug)]
+pub struct Inline<E> {
+    engine: E,
+}
+
+impl<E: Engine> Inline<E> {
+    /// A system that consists of `engine` alone.
+    pub fn new(engine: E) -> Self {
+        Self { engine }
+    }
+}
+
+thread_local! {
+    // Several threads may issue at once, each with buffers of its own.
+    static ANSWERS: RefCell<Answers> = RefCell::default();
+}
+
+impl<E: Engine> SystemUnderTest for Inline<E> {
+    fn name(&self) -> &str {
+        self.engine.name()
+    }
+
+    fn issue(&self, samples: &[QuerySample], responder: &Responder) {
+        ANSWERS.with_borrow_mut(|answers| {
+            answers.clear();
+            self.engine.answer(samples, answers);
+            answers.deliver(responder);
+        });
+    }
+
+    fn flush(&self) {}
+}

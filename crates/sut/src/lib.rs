@@ -1,0 +1,22 @@
+//! Systems under test: adapters from the load generator to something that
+//! computes, or that pretends to.
+//!
+//! In real time, an [`engine::Engine`] computes answers on the thread that
+//! calls it: [`digits::DigitsPerceptron`] (the embedded default), [`onnx`],
+//! and `tract` behind the feature of that name. [`engine::Inline`] runs an
+//! engine on the issuing thread, [`batch::RealTime`] on a pool of workers
+//! behind a dynamic batcher; both are a
+//! [`SystemUnderTest`](dyno_loadgen::sut::SystemUnderTest).
+//!
+//! In virtual time, [`model::ServiceModel`] is a queue with servers,
+//! [`replay::Replay`] repeats an earlier run, and [`batch::Simulated`] puts the
+//! same batcher in front of either.
+#![forbid(unsafe_code)]
+
+pub mod batch;
+pub mod digits;
+pub mod engine;
+pub mod model;
+pub mod null;
+pub mod replay;
+pub mod top1;
