@@ -17,6 +17,8 @@
 
 use std::f64::consts::TAU;
 
+use crate::plan::Criterion;
+
 /// The criterion for one percentile.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Params {
@@ -33,6 +35,13 @@ impl Params {
     #[must_use]
     pub fn rules(percentile: f64) -> Self {
         Self { percentile, confidence: 0.99, tolerance: 0.0 }
+    }
+
+    /// A plan's criterion for this percentile.
+    #[must_use]
+    pub fn of(criterion: &Criterion, percentile: f64) -> Self {
+        let &Criterion { confidence, tolerance, .. } = criterion;
+        Self { percentile, confidence, tolerance }
     }
 
     /// Probability that a query is over its bound, for a system on the boundary.
@@ -283,4 +292,34 @@ fn deviance(x: f64, mean: f64) -> f64 {
         sum = next;
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stirling_errors_agree_with_sums_of_logarithms() {
+        let mut log_factorial = 0.0;
+        for n in 1..200_u64 {
+            let x = n as f64;
+            log_factorial += x.ln();
+            let direct = log_factorial - ((x + 0.5) * x.ln() - x + 0.5 * TAU.ln());
+            assert!((stirling_error(n) - direct).abs() < 1e-12, "{n}");
+        }
+    }
+
+    #[test]
+    fn binomial_sums_are_complementary() {
+        for (trials, probability) in [(10, 0.3), (100, 0.01), (5_000, 0.1), (270_336, 0.01)] {
+            let mean = (trials as f64 * probability) as u64;
+            for over in [0, mean / 2, mean, mean + mean / 3 + 1, trials - 1] {
+                let here = at_most(over, trials, probability);
+                let mirrored = at_most(trials - over - 1, trials, 1.0 - probability);
+                assert!((here + mirrored - 1.0).abs() < 1e-11, "{over} of {trials}");
+            }
+        }
+        // (1 - 0.3)^10 + 10 * 0.3 * (1 - 0.3)^9
+        assert!((at_most(1, 10, 0.3) - 0.149_308_345_9).abs() < 1e-13);
+    }
 }

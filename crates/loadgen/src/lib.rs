@@ -8,8 +8,10 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod config;
 pub mod drive;
 pub mod early_stopping;
+pub mod log;
 pub mod metrics;
 pub mod peak;
 pub mod plan;

@@ -235,8 +235,8 @@ impl Metrics {
             final_query,
             rates: span.rates(plan),
             token_rates: span.token_rates(plan, times.token_count),
-            lag: lag(record, target),
-            client_lag: client_lag(record, target),
+            lag: lag(record, target, &mut times.latency),
+            client_lag: client_lag(record, target, &mut times.latency),
             estimates,
         }
     }
@@ -376,14 +376,8 @@ impl ScenarioEstimates {
             Load::Server(_) | Load::Offline => return None,
         };
         let of = |count: usize| {
-            let criterion = plan.early_stopping;
             let at = |percentile| {
-                let params = Params {
-                    percentile,
-                    confidence: criterion.confidence,
-                    tolerance: criterion.tolerance,
-                };
-                Estimate::for_count(count as u64, &params)
+                Estimate::for_count(count as u64, &Params::of(&plan.early_stopping, percentile))
             };
             Estimates { target: at(plan.percentile()), tail: tail.map(at) }
         };
@@ -495,16 +489,21 @@ fn seconds(time: Nanos) -> f64 {
     time as f64 / SECOND as f64
 }
 
-fn lag(record: &Record, target: f64) -> Option<Distribution> {
+/// Issued - scheduled. The values are put into `buffer`, since fresh pages for
+/// them would cost as much as the rest.
+fn lag(record: &Record, target: f64, buffer: &mut Vec<i64>) -> Option<Distribution> {
     if record.scheduled_at.is_empty() {
         return None;
     }
+    buffer.clear();
     let pairs = record.scheduled_at.iter().zip(&record.issued_at);
-    let mut values: Vec<i64> = pairs.map(|(&due, &at)| span(due, at)).collect();
-    Some(summarize(&mut values, target, None).0)
+    buffer.extend(pairs.map(|(&due, &at)| span(due, at)));
+    Some(summarize(buffer, target, None).0)
 }
 
-fn client_lag(record: &Record, target: f64) -> Option<Distribution> {
-    let mut values: Vec<i64> = record.client_lag.iter().copied().map(i64::from).collect();
-    (!values.is_empty()).then(|| summarize(&mut values, target, None).0)
+/// The client's part of the lag; `buffer` as for [`lag`].
+fn client_lag(record: &Record, target: f64, buffer: &mut Vec<i64>) -> Option<Distribution> {
+    buffer.clear();
+    buffer.extend(record.client_lag.iter().copied().map(i64::from));
+    (!buffer.is_empty()).then(|| summarize(buffer, target, None).0)
 }

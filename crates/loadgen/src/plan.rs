@@ -10,7 +10,7 @@ mod resolve;
 mod tests;
 
 pub use problem::{InReference, SettingsErrors, SettingsProblem};
-pub use resolve::{MAX_TRACE_SAMPLES, apply_test05};
+pub use resolve::{MAX_TRACE_SAMPLES, apply_test05, raise_query_count_for_percentile};
 
 /// What the sample library reports of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -220,8 +220,7 @@ impl Record {
     pub fn count_token_misuse(&mut self) {
         let mut failed: Vec<u64> = self.failed.iter().map(|(sequence, _)| *sequence).collect();
         failed.sort_unstable();
-        for (sample, (&tokens, &first)) in
-            self.tokens.iter().zip(&self.first_token_at).enumerate()
+        for (sample, (&tokens, &first)) in self.tokens.iter().zip(&self.first_token_at).enumerate()
         {
             let answered = self.completed_at[sample] != 0;
             if !answered || failed.binary_search(&(sample as u64)).is_ok() {

@@ -280,9 +280,9 @@ impl<'a, 'd> Test<'a, 'd> {
     /// Whether the test ends here, because of an abort or a silent system.
     fn is_over(&self) -> bool {
         let silent = |log: &TestLog| {
-            log.runs().last().is_some_and(|run| {
-                matches!(run.ended, Ended::Deadline { .. } | Ended::Aborted)
-            })
+            log.runs()
+                .last()
+                .is_some_and(|run| matches!(run.ended, Ended::Deadline { .. } | Ended::Aborted))
         };
         self.driver.aborted() || self.logs.iter().any(silent)
     }
@@ -388,6 +388,9 @@ impl<'a, 'd> Test<'a, 'd> {
         let epoch = u16::try_from(self.runs % 65_535 + 1).expect("at most 65,535");
         let job = Job { tenants: tenants.collect(), accuracy, epoch };
         let played = self.driver.play(&job);
+        if let Some(text) = &played.error {
+            self.say("error_runtime", Severity::Error, text);
+        }
         let unload = if own { self.unload(sets) } else { Span::default() };
         self.append(played, plans, sets, accuracy, own.then_some((load, unload)));
     }
@@ -420,10 +423,7 @@ impl<'a, 'd> Test<'a, 'd> {
                 ended: part.ended,
                 record: part.record,
                 load,
-                generate: Span {
-                    begin: since(played.generated.0),
-                    end: since(played.generated.1),
-                },
+                generate: Span { begin: since(played.generated.0), end: since(played.generated.1) },
                 started_at: since(played.started_at),
                 started_wall: played.started_wall,
                 finished_at: since(played.finished_at),

@@ -121,7 +121,8 @@ pub struct SimulatedCompletion {
     pub outcome: Outcome,
 }
 
-/// A system that is measured in virtual time.
+/// A system that is measured in virtual time. All times are ns since the start
+/// of the test, over all its runs.
 pub trait SimulatedSystem {
     /// Name for the logs.
     fn name(&self) -> &str;

@@ -136,9 +136,7 @@ impl Trace {
         let chooser = match (plan.choice, accuracy_order) {
             (SampleChoice::Same(at), _) => Chooser::Same { at: at as usize, repeated: offline },
             _ if offline => Chooser::Whole { shuffled: plan.concatenate_permutation },
-            (SampleChoice::Unique, _) => {
-                Chooser::Permutation { positions: unique_order, next: 0 }
-            }
+            (SampleChoice::Unique, _) => Chooser::Permutation { positions: unique_order, next: 0 },
             _ if plan.concatenate_permutation && scenario != Scenario::MultiStream => {
                 Chooser::EqualIssue(equal_issue)
             }
@@ -313,10 +311,23 @@ impl EqualIssue {
 enum Gaps {
     /// Closed loops and the one query of Offline: an estimate that is logged.
     Period(Nanos),
-    Exponential { rng: Mt19937, rate: f64 },
-    Constant { rate: f64 },
-    Gamma { rng: Mt19937, rate: f64, shape: f64 },
-    Burst { rng: Mt19937, rate: f64, size: u64 },
+    Exponential {
+        rng: Mt19937,
+        rate: f64,
+    },
+    Constant {
+        rate: f64,
+    },
+    Gamma {
+        rng: Mt19937,
+        rate: f64,
+        shape: f64,
+    },
+    Burst {
+        rng: Mt19937,
+        rate: f64,
+        size: u64,
+    },
     Recorded(std::sync::Arc<[Nanos]>),
 }
 
@@ -361,7 +372,11 @@ impl Gaps {
             Self::Constant { rate } => nanos(sequence as f64 / *rate),
             Self::Gamma { rng, rate, shape } => at + nanos(rng.gamma_of_mean_one(*shape) / *rate),
             Self::Burst { rng, rate, size } => {
-                if sequence.is_multiple_of(*size) { at + nanos(rng.exponential(*rate)) } else { at }
+                if sequence.is_multiple_of(*size) {
+                    at + nanos(rng.exponential(*rate))
+                } else {
+                    at
+                }
             }
             Self::Recorded(times) => times.get(sequence as usize).copied().unwrap_or(at),
         }

@@ -322,11 +322,7 @@ fn early_stopping_result(metrics: &Metrics, plan: &Plan) -> EarlyStoppingResult 
     let (latency, first_token, per_token) = match (&plan.load, metrics.estimates) {
         (Load::Offline, _) => return EarlyStoppingResult::None,
         (Load::Server(_), _) => {
-            let params = Params {
-                percentile: plan.percentile(),
-                confidence: plan.early_stopping.confidence,
-                tolerance: plan.early_stopping.tolerance,
-            };
+            let params = Params::of(&plan.early_stopping, plan.percentile());
             let finding = |over| {
                 let queries = metrics.query_count;
                 let deficit = match look(queries, over, &params) {

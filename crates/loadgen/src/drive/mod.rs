@@ -55,6 +55,8 @@ pub struct Played {
     pub started_wall: WallTime,
     /// End of the run by the clock of the test.
     pub finished_at: Nanos,
+    /// What the driver could not do as asked, for the log.
+    pub error: Option<String>,
 }
 
 /// What a driver returns of one tenant.
@@ -126,7 +128,7 @@ impl Kept {
 /// A sample counts once its fate is known: when it is complete, or when it has
 /// been outstanding for longer than its bound. The rest count neither way.
 fn look(record: &Record, plan: &Plan, now: Nanos) -> Look {
-    let params = criterion(plan);
+    let params = Params::of(&plan.early_stopping, plan.percentile());
     let failed: std::collections::HashSet<u64> = record.failed.iter().map(|f| f.0).collect();
     let bounds = match plan.tokens {
         Some(Tokens::Measured { ttft, tpot }) => [Bound::FirstToken(ttft), Bound::Tpot(tpot)],
@@ -150,15 +152,6 @@ fn look(record: &Record, plan: &Plan, now: Nanos) -> Look {
     }
 }
 
-/// The early-stopping criterion of a plan.
-pub(crate) fn criterion(plan: &Plan) -> Params {
-    Params {
-        percentile: plan.percentile(),
-        confidence: plan.early_stopping.confidence,
-        tolerance: plan.early_stopping.tolerance,
-    }
-}
-
 #[derive(Clone, Copy)]
 enum Bound {
     Latency(Nanos),
@@ -173,9 +166,8 @@ impl Bound {
         let done = Some(record.completed_at[sample]).filter(|&at| at != 0);
         let waits_too_long = |limit: Nanos| (now.saturating_sub(due) > limit).then_some(true);
         match self {
-            Self::Latency(limit) => {
-                done.map_or_else(|| waits_too_long(limit), |at| Some(at.saturating_sub(due) > limit))
-            }
+            Self::Latency(limit) => done
+                .map_or_else(|| waits_too_long(limit), |at| Some(at.saturating_sub(due) > limit)),
             Self::FirstToken(limit) => match record.first_token_at[sample] {
                 0 if done.is_none() => waits_too_long(limit),
                 0 => Some(true),
@@ -183,8 +175,11 @@ impl Bound {
             },
             Self::Tpot(limit) => {
                 let (at, first) = (done?, record.first_token_at[sample]);
+                // Of one token or fewer there is no time per output token; the
+                // verdict counts such a sample as within the bound.
                 let after_first = u64::try_from(record.tokens[sample] - 1).unwrap_or(0);
-                Some(at.saturating_sub(first) > limit.saturating_mul(after_first))
+                let spent = at.saturating_sub(first);
+                Some(first == 0 || (after_first > 0 && spent / after_first > limit))
             }
         }
     }

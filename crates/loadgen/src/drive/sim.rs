@@ -50,7 +50,7 @@ impl Driver for VirtualTime<'_> {
         let started_at = self.elapsed;
         let started_wall = self.wall_now();
         let mut session = job.session();
-        let mut run = SimulatedRun::new(job, &session);
+        let mut run = SimulatedRun::new(job, &session, started_at);
         let finished = run.play(&mut session, self.system);
         self.elapsed += finished;
         let issued = session.into_issued();
@@ -62,6 +62,7 @@ impl Driver for VirtualTime<'_> {
             started_at,
             started_wall,
             finished_at: self.elapsed,
+            error: None,
         }
     }
 }
@@ -77,13 +78,17 @@ struct Columns {
 struct SimulatedRun {
     tenants: Vec<Columns>,
     epoch: u16,
+    /// Time of the test at the start of the run. Sessions count from the start
+    /// of their run, systems from the start of the test: what a system has left
+    /// to do from an earlier run takes its time in this one.
+    base: Nanos,
     /// Completions of one event; kept for its memory.
     completions: Vec<SimulatedCompletion>,
     foreign: Misuse,
 }
 
 impl SimulatedRun {
-    fn new(job: &Job<'_>, session: &Session) -> Self {
+    fn new(job: &Job<'_>, session: &Session, base: Nanos) -> Self {
         let columns = |(at, tenant): (usize, &super::JobTenant<'_>)| Columns {
             record: Record {
                 issued_at: Vec::with_capacity(session.generated_queries(at)),
@@ -97,6 +102,7 @@ impl SimulatedRun {
         Self {
             tenants: job.tenants.iter().enumerate().map(columns).collect(),
             epoch: job.epoch,
+            base,
             completions: Vec::new(),
             foreign: Misuse::default(),
         }
@@ -113,7 +119,7 @@ impl SimulatedRun {
                 Step::WaitUntil(time) => {
                     // Everything before the time of the next query, which comes
                     // last among events of the same instant.
-                    while let Some(at) = system.next_event().filter(|&at| at <= time) {
+                    while let Some(at) = self.next_event(system).filter(|&at| at <= time) {
                         now = now.max(at);
                         self.advance(now, system);
                     }
@@ -123,9 +129,9 @@ impl SimulatedRun {
                 Step::WaitCompletion { until } => {
                     if !flushed && session.all_issued() {
                         flushed = true;
-                        system.flush(now);
+                        system.flush(self.base + now);
                     }
-                    match (system.next_event(), until) {
+                    match (self.next_event(system), until) {
                         (Some(at), until) if until.is_none_or(|until| at <= until) => {
                             now = now.max(at);
                             self.advance(now, system);
@@ -150,9 +156,15 @@ impl SimulatedRun {
             }
         }
         if !flushed {
-            system.flush(now);
+            system.flush(self.base + now);
         }
         now
+    }
+
+    /// When something next happens in the system, by the time of the run.
+    #[inline]
+    fn next_event(&self, system: &dyn SimulatedSystem) -> Option<Nanos> {
+        system.next_event().map(|at| at.saturating_sub(self.base))
     }
 
     #[inline]
@@ -168,12 +180,12 @@ impl SimulatedRun {
         }
         let first = ResponseId::new(self.epoch, issue.tenant as u8, first);
         let query = SimulatedQuery { tenant: issue.tenant, first, indices: issue.indices };
-        system.issue(now, &query);
+        system.issue(self.base + now, &query);
     }
 
     #[inline]
     fn advance(&mut self, now: Nanos, system: &mut dyn SimulatedSystem) {
-        system.advance(now, &mut self.completions);
+        system.advance(self.base + now, &mut self.completions);
         let mut completions = std::mem::take(&mut self.completions);
         for completion in completions.drain(..) {
             self.complete(&completion, now);
@@ -185,7 +197,7 @@ impl SimulatedRun {
     fn complete(&mut self, completion: &SimulatedCompletion, now: Nanos) {
         let id = completion.id;
         let mine = ResponseId::new(self.epoch, id.tenant(), 0).run() == id.run();
-        let tenant = usize::from(id.tenant());
+        let (tenant, base) = (usize::from(id.tenant()), self.base);
         let Some(columns) = self.tenants.get_mut(tenant).filter(|_| mine) else {
             self.foreign.unknown += 1;
             return;
@@ -207,7 +219,8 @@ impl SimulatedRun {
             Outcome::Ok { tokens } => {
                 if columns.tokens {
                     record.tokens[sample] = tokens;
-                    record.first_token_at[sample] = completion.first_token_at.unwrap_or(0);
+                    record.first_token_at[sample] =
+                        completion.first_token_at.map_or(0, |at| at.saturating_sub(base));
                 }
                 if columns.kept.keeps(sequence) {
                     let first_token = columns.tokens.then_some(&[][..]);
@@ -239,4 +252,3 @@ impl Columns {
         PlayedTenant { ended: issued.ended, generated: issued.generated, record }
     }
 }
-

@@ -9,7 +9,8 @@ use super::report::{EarlyStoppingKind, Report};
 use crate::clock::{MILLISECOND, WallTime};
 use crate::metrics::{Distribution, PERCENTILES, Rates, TokenRates};
 use crate::plan::Load;
-use crate::run::{Event, RunLog, Severity, TestLog};
+use crate::qsl::SampleIndex;
+use crate::run::{Event, RunLog, Severity, Span, TestLog};
 use crate::session::Ended;
 use crate::settings::{Arrivals, FIELDS, Origin, Scenario};
 
@@ -33,6 +34,9 @@ pub fn write(log: &TestLog, reports: &[Report], file: &mut dyn Write) -> io::Res
     write_effective(&mut lines, log)?;
     write_own_settings(&mut lines, log)?;
     write_events(&mut lines, &log.events[notices..], reports)?;
+    if !log.complete {
+        lines.errors("The test ended before it was complete; its logs are not a result.", 1)?;
+    }
     lines.finish()
 }
 
@@ -182,44 +186,30 @@ fn write_own_settings(lines: &mut Lines, log: &TestLog) -> io::Result<()> {
 
 fn write_events(lines: &mut Lines, events: &[Event], reports: &[Report]) -> io::Result<()> {
     let mut reports = reports.iter();
-    // A search for the peak issues one loaded set several times.
-    let mut loaded: Option<&RunLog> = None;
-    for (i, event) in events.iter().enumerate() {
+    for event in events {
         match event {
-            Event::Message(message) => {
-                if let Some(Event::Run(run)) = events.get(i + 1) {
-                    if run.load.end < message.at {
-                        write_loaded(lines, run, &mut loaded)?;
-                    }
-                }
-                lines.message(message)?;
-            }
+            Event::Message(message) => lines.message(message)?,
+            Event::Loaded { span, samples } => write_loaded(lines, *span, samples)?,
             Event::Run(run) => {
-                write_loaded(lines, run, &mut loaded)?;
+                if !run.loaded.is_empty() {
+                    write_loaded(lines, run.load, &run.loaded)?;
+                }
                 write_run(lines, run)?;
             }
             Event::Result { at, .. } => {
                 lines.at = *at;
-                let report = reports.next().expect("there is a report for each result");
-                write_result(lines, report)?;
+                if let Some(report) = reports.next() {
+                    write_result(lines, report)?;
+                }
             }
         }
     }
     Ok(())
 }
 
-fn write_loaded<'a>(
-    lines: &mut Lines,
-    run: &'a RunLog,
-    loaded: &mut Option<&'a RunLog>,
-) -> io::Result<()> {
-    let again = loaded.is_some_and(|last| last.load == run.load && last.loaded == run.loaded);
-    *loaded = Some(run);
-    if again {
-        return Ok(());
-    }
-    lines.at = run.load.end;
-    lines.line("loaded_qsl_set", run.loaded.as_slice())
+fn write_loaded(lines: &mut Lines, span: Span, samples: &[SampleIndex]) -> io::Result<()> {
+    lines.at = span.end;
+    lines.line("loaded_qsl_set", samples)
 }
 
 fn write_run(lines: &mut Lines, run: &RunLog) -> io::Result<()> {

@@ -2,8 +2,8 @@
 //! part of the detail log.
 
 use crate::metrics::Metrics;
-use crate::run::{Event, RunLog, TestLog};
-use crate::verdict::{EarlyStoppingResult, Judgement, Verdict, Violation, judge};
+use crate::run::{RunLog, TestLog};
+use crate::verdict::{EarlyStoppingResult, Finding, Judgement, Verdict, Violation, judge};
 
 /// A performance run that is reported, with its numbers and its verdict.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,25 +16,17 @@ pub struct Report<'a> {
     pub judgement: Judgement,
 }
 
-/// One report for each [`Event::Result`] of a test, in order. Sorts all
+/// One report for each [`crate::run::Event::Result`] of a test, in order. Sorts all
 /// latencies: compute it once and hand it to [`super::LogFiles::write_reports`].
 #[must_use]
 pub fn reports(log: &TestLog) -> Vec<Report<'_>> {
-    let mut runs: Vec<&RunLog> = Vec::new();
-    let mut reports = Vec::new();
-    for event in &log.events {
-        match event {
-            Event::Run(run) => runs.push(run),
-            Event::Result { runs_back, .. } => {
-                let run = runs.iter().rev().nth(*runs_back).expect("a result follows its run");
-                let metrics = Metrics::of(&run.record, &run.plan);
-                let judgement = judge(&metrics, &run.plan, run.ended);
-                reports.push(Report { run, metrics, judgement });
-            }
-            Event::Message(_) => {}
-        }
-    }
-    reports
+    let report = |run| {
+        let run: &RunLog = run;
+        let metrics = Metrics::of(&run.record, &run.plan);
+        let judgement = judge(&metrics, &run.plan, run.ended);
+        Report { run, metrics, judgement }
+    };
+    (0..log.events.len()).filter_map(|at| log.run_of_result(at)).map(report).collect()
 }
 
 impl Report<'_> {
@@ -75,7 +67,7 @@ impl Report<'_> {
             EarlyStoppingResult::Tokens { first_token, time_per_output_token } => vec![
                 (
                     EarlyStoppingKind::FirstToken,
-                    first_token.as_ref().map(|finding| finding.text()).unwrap_or_default(),
+                    first_token.as_ref().map(Finding::text).unwrap_or_default(),
                 ),
                 (EarlyStoppingKind::TimePerOutputToken, time_per_output_token.text()),
             ],

@@ -41,7 +41,8 @@ type Written = std::fmt::Result;
 
 fn write_report(out: &mut String, log: &TestLog, report: &Report) -> Written {
     writeln!(out, "{RULE}\nMLPerf Results Summary\n{RULE}")?;
-    writeln!(out, "SUT name : {}", log.sut_name)?;
+    // A name with a line end must not be able to forge a line.
+    writeln!(out, "SUT name : {}", log.sut_name.replace(char::is_control, " "))?;
     writeln!(out, "Scenario : {}", report.run.plan.scenario())?;
     writeln!(out, "Mode     : {}", log.plan.mode)?;
     write_headline(out, report)?;

@@ -20,13 +20,13 @@ pub fn write(log: &TestLog, file: &mut dyn Write) -> io::Result<()> {
     let mut trace = Trace { out: Stream::new(file), pid: u64::from(std::process::id()) };
     trace.text("{\"traceEvents\":[\n");
     for event in &log.events {
-        let Event::Run(run) = event else { continue };
-        let count = Some(run.loaded.len() as u64);
-        trace.span("LoadSamples", run.load, count);
-        trace.span("GenerateQueries", run.generate, None);
-        trace.run(run)?;
-        // The spelling is the reference's.
-        trace.span("UnloadSampes", run.unload, count);
+        match event {
+            Event::Loaded { span, samples } => {
+                trace.span("LoadSamples", *span, Some(samples.len()));
+            }
+            Event::Run(run) => trace.run(run)?,
+            Event::Message(_) | Event::Result { .. } => {}
+        }
     }
     trace.text(
         "{\"name\":\"LastTrace\"}\n],\n\"displayTimeUnit\":\"ns\",\n\"otherData\":{\n\"ts\":",
@@ -71,7 +71,7 @@ impl Trace<'_> {
     }
 
     /// An event with a length.
-    fn span(&mut self, name: &str, span: Span, count: Option<u64>) {
+    fn span(&mut self, name: &str, span: Span, count: Option<usize>) {
         self.text("{\"name\":\"");
         self.text(name);
         self.number("\",\"ph\":\"X\",\"pid\":", self.pid);
@@ -80,12 +80,26 @@ impl Trace<'_> {
         self.time(",\"dur\":", span.end.saturating_sub(span.begin));
         self.text(",\"args\":{");
         if let Some(count) = count {
-            self.number("\"count\":", count);
+            self.number("\"count\":", count as u64);
         }
         self.text("}},\n");
     }
 
     fn run(&mut self, run: &RunLog) -> io::Result<()> {
+        let loaded = (!run.loaded.is_empty()).then_some(run.loaded.len());
+        if loaded.is_some() {
+            self.span("LoadSamples", run.load, loaded);
+        }
+        self.span("GenerateQueries", run.generate, None);
+        self.queries(run)?;
+        if loaded.is_some() {
+            // The spelling is the reference's.
+            self.span("UnloadSampes", run.unload, loaded);
+        }
+        Ok(())
+    }
+
+    fn queries(&mut self, run: &RunLog) -> io::Result<()> {
         let record = &run.record;
         let server = run.plan.scenario() == Scenario::Server;
         for (q, &issued) in record.issued_at.iter().enumerate() {

@@ -62,7 +62,9 @@ pub(super) fn summarize(
     ranks.extend(tail.iter().filter_map(rank_of));
     ranks.sort_unstable();
     ranks.dedup();
-    place(values, &ranks, 0);
+    if min < max {
+        place(values, &ranks, 0);
+    }
 
     let distribution = Distribution {
         count: count as u64,

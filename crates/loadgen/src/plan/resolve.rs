@@ -7,6 +7,7 @@
 use super::problem::{InReference, SettingsErrors, SettingsProblem};
 use super::{AccuracyLog, Criterion, Library, Load, Plan, SampleChoice, Seeds};
 use crate::clock::{MILLISECOND, Nanos, SECOND};
+use crate::early_stopping;
 use crate::settings::{
     Arrivals, Change, FIELDS, Origin, Scenario, Settings, TestMode, TestSettings,
 };
@@ -57,6 +58,39 @@ pub fn apply_test05(settings: &mut Settings) -> Vec<Change> {
         for key in ["mode", "qsl_rng_seed", "sample_index_rng_seed", "schedule_rng_seed"] {
             settings.record(key, Origin::Code("test05"));
         }
+    }
+    settings.changes_since(&before)
+}
+
+/// Raises the minimum query count to what the rules' formula asks for where
+/// somebody chose a percentile other than the scenario's own and left the count
+/// alone. A percentile needs the more queries the nearer it is to 1.
+pub fn raise_query_count_for_percentile(settings: &mut Settings) -> Vec<Change> {
+    let before = settings.clone();
+    let (values, usual) = (&settings.values, TestSettings::default());
+    let (key, percentile, default) = match values.scenario {
+        Scenario::SingleStream => (
+            "single_stream_target_latency_percentile",
+            values.single_stream_target_latency_percentile,
+            usual.single_stream_target_latency_percentile,
+        ),
+        Scenario::MultiStream => (
+            "multi_stream_target_latency_percentile",
+            values.multi_stream_target_latency_percentile,
+            usual.multi_stream_target_latency_percentile,
+        ),
+        Scenario::Server => (
+            "server_target_latency_percentile",
+            values.server_target_latency_percentile,
+            usual.server_target_latency_percentile,
+        ),
+        Scenario::Offline => return Vec::new(),
+    };
+    let chosen = settings.origin(key) != Some(&Origin::Default) && percentile != default;
+    let free = settings.origin("min_query_count") == Some(&Origin::Default);
+    if chosen && free && percentile > 0.0 && percentile < 1.0 {
+        settings.values.min_query_count = early_stopping::minimum_query_count(percentile);
+        settings.record("min_query_count", Origin::Code("query-count formula of the percentile"));
     }
     settings.changes_since(&before)
 }

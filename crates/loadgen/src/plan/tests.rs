@@ -259,6 +259,43 @@ fn an_accuracy_run_needs_no_query_count() {
     assert_eq!(plan(&[("server_find_peak_qps_boundary_step_size", "0")]).target_qps, 1000.0);
 }
 
+/// `testdata/effective_settings.json`: the `effective_*` values and the errors
+/// that the mlcommons-loadgen 6.0.17 wheel logged for random settings of
+/// accuracy runs of a library of 100 samples, 64 of them for performance.
+#[test]
+fn effective_settings_equal_those_of_the_reference_for_random_settings() {
+    let golden = include_str!("../../testdata/effective_settings.json");
+    let golden: serde_json::Value = serde_json::from_str(golden).unwrap();
+    let cases = golden["cases"].as_array().unwrap();
+    for case in cases {
+        let mut settings = Settings::default();
+        for (key, value) in case["settings"].as_object().unwrap() {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+            settings.set(key, &text, Origin::Code("golden")).unwrap();
+        }
+        let library = Library { total: 100, performance: 64 };
+        let (plan, problems) = Plan::resolve_as_reference(&settings.values, library);
+        let ours_and_theirs = effective(&plan).into_iter().map(|(key, ours)| {
+            let theirs = case["effective"][key].as_str().unwrap();
+            (key, ours, theirs)
+        });
+        for (key, ours, theirs) in ours_and_theirs {
+            // The plan holds one choice, so that of two flags it keeps the one that wins.
+            let flags = ["performance_issue_unique", "performance_issue_same"];
+            let contradict =
+                settings.values.performance_issue_unique && settings.values.performance_issue_same;
+            if !(contradict && flags.contains(&key)) {
+                assert!(agrees(&ours, theirs), "{key}: {ours}, {theirs}: {case}");
+            }
+        }
+        for error in case["errors"].as_array().unwrap() {
+            let said = problems.iter().any(|p| p.log_key() == "error_invalid_test_settings");
+            assert!(said, "{error}: {problems:?}");
+        }
+    }
+    assert!(cases.len() >= 60);
+}
+
 /// Where the reference's logs are, if this machine has them.
 fn shared() -> Option<PathBuf> {
     let path = std::env::var_os("DYNO_SHARED").map_or_else(
@@ -312,7 +349,8 @@ fn logged<'a>(log: &'a str, key: &str) -> &'a str {
 fn agrees(ours: &str, theirs: &str) -> bool {
     let numbers = || Some((ours.parse::<f64>().ok()?, theirs.parse::<f64>().ok()?));
     let close = |(a, b): (f64, f64)| (a - b).abs() <= 5e-6 * b.abs();
-    ours == theirs || (theirs.contains('.') && numbers().is_some_and(close))
+    let is_whole = !(ours.contains('.') || theirs.contains(['.', 'e']));
+    ours == theirs || (!is_whole && numbers().is_some_and(close))
 }
 
 #[test]
@@ -351,4 +389,27 @@ fn effective_settings_equal_those_in_the_logs_of_the_reference() {
         runs += 1;
     }
     assert_eq!(runs, 23, "every reference run was compared");
+}
+
+#[test]
+fn another_percentile_brings_the_rules_query_count() {
+    let flag = || Origin::Flag("--set".into());
+    let count = |rows: Rows<'_>| {
+        let mut settings = Settings::default();
+        for (key, text) in rows {
+            settings.set(key, text, flag()).unwrap();
+        }
+        raise_query_count_for_percentile(&mut settings);
+        settings.values.min_query_count
+    };
+    let server = |percentile| {
+        count(&[("scenario", "Server"), ("server_target_latency_percentile", percentile)])
+    };
+    // The rules' table, rounded up to multiples of 2^13.
+    assert_eq!([server("0.9"), server("0.95"), server("0.97")], [24_576, 57_344, 90_112]);
+    assert_eq!(server("0.99"), 100, "the scenario's own percentile");
+    let single = ("single_stream_target_latency_percentile", "0.99");
+    assert_eq!(count(&[single]), 270_336);
+    assert_eq!(count(&[single, ("min_query_count", "5")]), 5, "a count that somebody chose stays");
+    assert_eq!(count(&[single, ("scenario", "Offline")]), 100);
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod golden_traces;
+mod logs;
 mod null;
 mod queueing;
 mod real_time;

@@ -59,10 +59,10 @@ pub struct Echo {
     pub queries: Vec<(Nanos, usize, Vec<SampleIndex>)>,
     /// Queries before each flush.
     pub flushes: Vec<usize>,
-    pending: std::collections::VecDeque<(Nanos, ResponseId, usize)>,
+    pub pending: std::collections::VecDeque<(Nanos, ResponseId, usize)>,
     /// Samples that are never answered, by number of the sample in the system.
     pub silent_from: Option<usize>,
-    samples: usize,
+    pub samples: usize,
 }
 
 impl SimulatedSystem for Echo {

@@ -158,6 +158,23 @@ fn tokens_have_their_own_distributions() {
 }
 
 #[test]
+fn a_token_count_without_a_gap_is_taken_as_none() {
+    let record = Record { tokens: vec![1, -3, 0], ..token_record() };
+    let metrics = Metrics::of(&record, &token_server(35, 20));
+    let per_token = metrics.time_per_output_token.unwrap();
+    assert_eq!((per_token.min, per_token.max), (-110, -71));
+    assert_eq!(metrics.token_count, 0);
+}
+
+#[test]
+fn neighbouring_values_are_told_apart() {
+    let metrics = Metrics::of(&every(100, &[6, 5, 6, 6, 6]), &plan(SINGLE_STREAM));
+    assert_eq!(metrics.latency.percentiles, [6; 6]);
+    let metrics = Metrics::of(&every(100, &[6, 5, 5, 5, 5]), &plan(SINGLE_STREAM));
+    assert_eq!(metrics.latency.percentiles, [5, 6, 6, 6, 6, 6]);
+}
+
+#[test]
 fn a_missing_first_token_is_over_the_bound_and_no_latency() {
     let mut record = token_record();
     record.first_token_at[0] = 0;

@@ -100,16 +100,22 @@ pub(super) fn play(
     lanes: u64,
     generate_begin: Nanos,
 ) -> Played {
-    let pool = driver.issue_threads.clone();
-    let threads = match &pool {
-        Some(pool) => pool.wait_for(lanes as usize, REGISTRATION_TIMEOUT_MS).max(1) as u64,
-        None => lanes,
-    };
-    let of = threads.min(lanes);
+    let registered = driver.issue_threads.as_ref().map_or(0, |pool| {
+        pool.wait_for(usize::try_from(lanes).unwrap_or(usize::MAX), REGISTRATION_TIMEOUT_MS)
+    }) as u64;
+    // Nobody came to the pool: the driver brings its own threads.
+    let pool = driver.issue_threads.clone().filter(|_| registered > 0);
+    let of = if pool.is_some() { registered.min(lanes) } else { lanes };
+    let mismatch = (driver.issue_threads.is_some() && registered < lanes).then(|| {
+        format!(
+            "Mismatch between settings and number of registered IssueQueryThreads! \
+             settings.server_num_issue_query_threads = {lanes} but {registered} threads \
+             registered. {of} threads issue."
+        )
+    });
     let tenants: Vec<_> = job.tenants.iter().map(|t| (t.plan.clone(), t.set)).collect();
-    let sessions: Vec<Session> = (0..of)
-        .map(|index| Session::lane(&tenants, job.accuracy, Lane { index, of }))
-        .collect();
+    let sessions: Vec<Session> =
+        (0..of).map(|index| Session::lane(&tenants, job.accuracy, Lane { index, of })).collect();
     let samples = sessions.iter().map(|s| s.generated_samples(0)).sum();
     let slabs = slabs(job, &[samples], driver.shards());
     let issuers: Vec<Issuer> = sessions.iter().map(|s| Issuer::new(s, job.epoch)).collect();
@@ -147,10 +153,10 @@ pub(super) fn play(
     let results = std::mem::take(&mut *finished.lock().unwrap_or_else(PoisonError::into_inner));
     let lanes: Vec<LaneResult> =
         results.into_iter().map(|lane| lane.expect("every lane has reported")).collect();
-    let ((issued, columns), deadline) = merged(lanes);
+    let ((issued, columns), deadline) = merged(&lanes);
     let ended = run.drain(columns.samples as u64, deadline, &job.tenants[0].plan);
     let issued = Issued { ended: ended.unwrap_or(issued.ended), ..issued };
-    run.finish(generated, vec![issued], vec![columns])
+    Played { error: mismatch, ..run.finish(generated, vec![issued], vec![columns]) }
 }
 
 impl StartedRun {
@@ -236,7 +242,7 @@ impl StartedRun {
 ///
 /// Lanes that ended at different places leave gaps; the result ends before the
 /// first gap.
-fn merged(lanes: Vec<LaneResult>) -> ((Issued, Columns), Nanos) {
+fn merged(lanes: &[LaneResult]) -> ((Issued, Columns), Nanos) {
     let of = lanes.len();
     let per_lane = |lane: usize| lanes[lane].0[0].queries;
     let queries = (0..of).map(|lane| per_lane(lane) * of + lane).min().unwrap_or(0);
@@ -252,7 +258,10 @@ fn merged(lanes: Vec<LaneResult>) -> ((Issued, Columns), Nanos) {
     let last_issue = columns.issued_at.iter().copied().max().unwrap_or(0);
     let first = &lanes[0].0[0];
     // One lane that ended early tells why the run did.
-    let ended = lanes.iter().map(|lane| lane.0[0].ended).find(|e| !matches!(e, crate::session::Ended::TraceIssued));
+    let ended = lanes
+        .iter()
+        .map(|lane| lane.0[0].ended)
+        .find(|e| !matches!(e, crate::session::Ended::TraceIssued));
     let issued = Issued {
         ended: ended.unwrap_or(first.ended),
         generated: first.generated,

@@ -20,7 +20,6 @@ use super::{Driver, Job, Played, PlayedTenant, look};
 use crate::clock::{Clock, Nanos, WallTime};
 use crate::early_stopping::Look;
 use crate::plan::Load;
-use crate::qsl::SampleIndex;
 use crate::record::Record;
 use crate::session::{Issue, Issued, Session, Step};
 use crate::sut::{QuerySample, ResponseId, SystemUnderTest};
@@ -242,7 +241,12 @@ impl StartedRun {
                     now = self.clock.now();
                     issuer.free_at = now;
                 }
-                Step::WaitUntil(time) => now = self.wait_until(session, time),
+                Step::WaitUntil(time) => {
+                    if let Some(next) = session.upcoming() {
+                        issuer.build(&next, self.epoch);
+                    }
+                    now = self.wait_until(session, time);
+                }
                 Step::WaitCompletion { until } => {
                     if !flushed && session.all_issued() {
                         flushed = true;
@@ -356,6 +360,7 @@ impl StartedRun {
             started_at: self.started_at,
             started_wall: self.started_wall,
             finished_at,
+            error: None,
         }
     }
 }
@@ -394,10 +399,11 @@ struct Issuer {
     tenants: Vec<Columns>,
     /// The samples of the query that is handed over.
     samples: Vec<QuerySample>,
-    /// Whether `samples` holds the first query of the first tenant already.
-    /// Offline hands over millions of samples, whose list would otherwise be
-    /// built within the timed part.
-    first_is_built: bool,
+    /// Which query `samples` holds already, if any: tenant, number of its first
+    /// sample, number of samples. Offline hands over millions of samples, whose
+    /// list would otherwise be built within the timed part; Server queries are
+    /// built while their time is awaited.
+    built: Option<(usize, u64, usize)>,
     /// When the system last returned from taking a query: until then a late
     /// query is the system's doing, not the client's.
     free_at: Nanos,
@@ -416,35 +422,60 @@ impl Issuer {
             }
         };
         let largest = (0..session.tenant_count()).map(|t| session.samples_per_query(t)).max();
-        let mut samples =
-            touched(largest.unwrap_or(1), QuerySample { id: ResponseId(1), index: 1 });
-        let first_is_built = session.tenant_count() == 1 && session.generated_queries(0) == 1;
-        if first_is_built {
-            list_samples(&mut samples, ResponseId::new(epoch, 0, 0), session.generated_indices(0));
-        }
-        Self {
+        let mut issuer = Self {
             tenants: (0..session.tenant_count()).map(columns).collect(),
-            samples,
-            first_is_built,
+            samples: touched(largest.unwrap_or(1), QuerySample { id: ResponseId(1), index: 1 }),
+            built: None,
             free_at: 0,
+        };
+        if let Some(first) = session.upcoming() {
+            issuer.build(&first, epoch);
+        }
+        issuer
+    }
+
+    /// Lists the samples of a query, unless they are listed already.
+    #[inline]
+    fn build(&mut self, issue: &Issue<'_>, epoch: u16) {
+        let samples_per_query = issue.indices.len() / issue.queries;
+        let first = issue.first_query * samples_per_query as u64;
+        let wanted = Some((issue.tenant, first, issue.indices.len()));
+        if self.built == wanted {
+            return;
+        }
+        self.built = wanted;
+        self.samples.clear();
+        let mut first = first;
+        for indices in issue.indices.chunks_exact(samples_per_query) {
+            let ids = ResponseId::new(epoch, issue.tenant as u8, first).0..;
+            self.samples.extend(
+                indices.iter().zip(ids).map(|(&index, id)| QuerySample {
+                    id: ResponseId(id),
+                    index: u64::from(index),
+                }),
+            );
+            first += issue.stride * samples_per_query as u64;
         }
     }
 
     #[inline]
     fn hand_over(&mut self, run: &StartedRun, issue: &Issue<'_>, now: Nanos) {
+        self.build(issue, run.epoch);
         let samples_per_query = issue.indices.len() / issue.queries;
-        let mut first = issue.first_query * samples_per_query as u64;
-        if std::mem::take(&mut self.first_is_built) {
-            first += issue.indices.len() as u64;
+        let last_query = issue.first_query + (issue.queries as u64 - 1) * issue.stride;
+        let end = (last_query + 1) * samples_per_query as u64;
+        let slab = &run.responder.run.slabs[issue.tenant];
+        slab.provide(end as usize);
+        if issue.stride == 1 {
+            slab.admit(end);
         } else {
-            self.samples.clear();
-            for indices in issue.indices.chunks_exact(samples_per_query) {
-                let id = ResponseId::new(run.epoch, issue.tenant as u8, first);
-                list_samples(&mut self.samples, id, indices);
-                first += issue.stride * samples_per_query as u64;
-            }
+            slab.admit_at_least(end);
         }
+        run.system.issue(&self.samples, &run.responder);
 
+        // Noted after the call, so that nothing stands between the time at
+        // which the query was due and the system.
+        run.monitor.shared.issued_queries.fetch_add(issue.queries as u64, Ordering::Relaxed);
         let columns = &mut self.tenants[issue.tenant];
         columns.issued_at.resize(columns.issued_at.len() + issue.queries, now);
         for &due in issue.scheduled {
@@ -452,27 +483,7 @@ impl Issuer {
             columns.client_lag.push(u32::try_from(lag).unwrap_or(u32::MAX));
         }
         columns.samples += issue.indices.len();
-
-        let slab = &run.responder.run.slabs[issue.tenant];
-        let end = first - (issue.stride - 1) * samples_per_query as u64;
-        slab.provide(end as usize);
-        if issue.stride == 1 {
-            slab.admit(end);
-        } else {
-            slab.admit_at_least(end);
-        }
-        run.monitor.shared.issued_queries.fetch_add(issue.queries as u64, Ordering::Relaxed);
-        run.system.issue(&self.samples, &run.responder);
     }
-}
-
-/// Appends the samples of a query whose first sample has this id.
-#[inline]
-fn list_samples(samples: &mut Vec<QuerySample>, first: ResponseId, indices: &[SampleIndex]) {
-    samples.extend(indices.iter().zip(first.0..).map(|(&index, id)| QuerySample {
-        id: ResponseId(id),
-        index: u64::from(index),
-    }));
 }
 
 /// An empty vector whose memory has been touched, so that the page faults fall

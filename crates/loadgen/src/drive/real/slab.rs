@@ -198,8 +198,7 @@ impl Slab {
     }
 
     fn keep(&self, run: &[Response<'_>], within: usize, duplicates: u64, shard: usize) {
-        let mut responses =
-            self.responses[shard].0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut responses = self.responses[shard].0.lock().unwrap_or_else(PoisonError::into_inner);
         for (i, response) in run.iter().enumerate() {
             let sequence = response.id.sequence();
             let duplicate = duplicates >> ((within + i) % WORD_SAMPLES) & 1 == 1;

@@ -46,8 +46,12 @@ impl Waiter {
             Waiting::Spin => true,
             Waiting::Sleep => false,
         };
-        let waiter =
-            Self { clock, spins, guard: FIRST_GUARD, spin: if spins { FIRST_SPIN } else { LEAST_SPIN } };
+        let waiter = Self {
+            clock,
+            spins,
+            guard: FIRST_GUARD,
+            spin: if spins { FIRST_SPIN } else { LEAST_SPIN },
+        };
         waiter.enter_thread();
         waiter
     }

@@ -316,10 +316,12 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_the_reader_panic(text: String, cut in 0usize..300, value in "[\\[\\]{}\":,\\\\a0 .]*") {
-            let _ = read_detail(&text);
             let whole = line(&value);
-            let _ = read_detail(&whole);
-            let _ = read_detail(whole.get(..cut.min(whole.len())).unwrap_or(""));
+            let part = whole.get(..cut.min(whole.len())).unwrap_or("");
+            for text in [&text[..], &whole, part] {
+                let (_, problems) = read_detail(text);
+                prop_assert!(problems.iter().all(|p| p.line <= text.lines().count()));
+            }
         }
     }
 }

@@ -142,7 +142,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_the_reader_panic(text in "(?s).{0,200}|[ *:=\\nNo1a-z]{0,80}") {
-            let _ = read_summary(&text);
+            let (_, problems) = read_summary(&text);
+            prop_assert!(problems.iter().all(|p| p.line <= text.lines().count()));
         }
     }
 }

@@ -1,0 +1,385 @@
+//! One tenant of a session: pacing, end conditions, and the wait for the rest.
+
+use std::sync::Arc;
+
+use super::{EXTENSION_CAP, Ended, Issue, Issued, Lane};
+use crate::clock::Nanos;
+use crate::early_stopping::{self, Look, Params};
+use crate::plan::{Load, Plan};
+use crate::qsl::SampleIndex;
+use crate::settings::{Arrivals, EarlyStopping, Scenario};
+use crate::trace::{Generated, LoadedSet, Trace};
+
+/// When a tenant's next query may go out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pacing {
+    /// When it is due, whatever has become of earlier ones.
+    OpenLoop { coalesce: bool },
+    /// When fewer than this many queries are outstanding.
+    ClosedLoop { in_flight: u64 },
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    Issuing,
+    /// The early-stopping criterion is looked at. `last` if all is complete.
+    Looking {
+        last: bool,
+    },
+    /// All is issued; waiting for the rest to complete.
+    Draining {
+        look_again: bool,
+    },
+    Done,
+}
+
+pub(super) enum Next {
+    Ready { due: Nanos },
+    Wait { until: Option<Nanos>, on_completion: bool },
+    Look,
+    Done,
+}
+
+#[derive(Debug)]
+pub(super) struct Tenant {
+    pub(super) plan: Arc<Plan>,
+    accuracy: bool,
+    pub(super) pacing: Pacing,
+    lane: Lane,
+    /// Draws queries beyond the generated ones, where the plan allows it.
+    trace: Trace,
+    pub(super) generated: Generated,
+    /// When each query of this lane is due, for open loops.
+    pub(super) scheduled: Vec<Nanos>,
+    /// The samples of each query of this lane.
+    pub(super) indices: Vec<SampleIndex>,
+    pub(super) samples_per_query: usize,
+    /// Queries of this lane that are known so far.
+    pub(super) known: usize,
+    /// Queries of this lane that are issued.
+    pub(super) issued: usize,
+    pub(super) completed_samples: u64,
+    min_queries: u64,
+    max_queries: u64,
+    /// Queries that early stopping wants beyond the trace.
+    further: u64,
+    /// Added to due times after a pause for a last look.
+    shift: Nanos,
+    /// When something was last completed, or issued into an idle system.
+    progress_at: Nanos,
+    /// In a closed loop: since when the next query could go out.
+    ready_since: Nanos,
+    pub(super) state: State,
+    pub(super) ended: Option<Ended>,
+}
+
+impl Tenant {
+    pub(super) fn new(plan: Arc<Plan>, set: &LoadedSet, accuracy: bool, lane: Lane) -> Self {
+        let pacing = match &plan.load {
+            Load::SingleStream { .. } | Load::MultiStream { .. } => {
+                Pacing::ClosedLoop { in_flight: 1 }
+            }
+            Load::Server(server) => match server.arrivals {
+                Arrivals::Concurrency(n) => Pacing::ClosedLoop { in_flight: u64::from(n).max(1) },
+                _ => Pacing::OpenLoop { coalesce: server.coalesce },
+            },
+            Load::Offline => Pacing::OpenLoop { coalesce: false },
+        };
+        let mut min_queries = plan.min_query_count;
+        if plan.early_stopping.policy == EarlyStopping::Extend
+            && matches!(plan.scenario(), Scenario::SingleStream | Scenario::MultiStream)
+        {
+            // The appendix of the rules: go on until one query may be over.
+            let params = Params::of(&plan.early_stopping, plan.percentile());
+            min_queries = min_queries.max(early_stopping::minimum_queries(1, &params));
+        }
+        let mut tenant = Self {
+            trace: Trace::new(&plan, set, accuracy),
+            accuracy,
+            pacing,
+            lane,
+            generated: Generated::default(),
+            scheduled: Vec::new(),
+            indices: Vec::new(),
+            samples_per_query: 1,
+            known: 0,
+            issued: 0,
+            completed_samples: 0,
+            min_queries: lane.share(min_queries),
+            max_queries: lane.share(plan.max_query_count),
+            further: 0,
+            shift: 0,
+            progress_at: 0,
+            ready_since: 0,
+            state: State::Issuing,
+            ended: None,
+            plan,
+        };
+        tenant.generate();
+        tenant
+    }
+
+    /// Draws the whole trace, keeping this lane's queries.
+    fn generate(&mut self) {
+        self.samples_per_query = self.trace.samples_per_query();
+        let expected = self.trace.expected_queries(self.plan.target_qps) / self.lane.of + 1;
+        let expected = usize::try_from(expected).unwrap_or(usize::MAX);
+        if self.plan.scenario() == Scenario::Offline {
+            self.indices.reserve_exact(self.samples_per_query);
+        } else {
+            self.indices.reserve(expected.saturating_mul(self.samples_per_query).min(1 << 32));
+        }
+        if matches!(self.pacing, Pacing::OpenLoop { .. }) {
+            self.scheduled.reserve(expected.min(1 << 32));
+        }
+        let mut skipped = Vec::new();
+        for sequence in 0.. {
+            let mine = sequence % self.lane.of == self.lane.index;
+            let indices = if mine { &mut self.indices } else { &mut skipped };
+            let Some(at) = self.trace.next_query(indices) else { break };
+            skipped.clear();
+            if mine {
+                self.known += 1;
+                if matches!(self.pacing, Pacing::OpenLoop { .. }) {
+                    self.scheduled.push(at);
+                }
+            }
+        }
+        self.generated = self.trace.generated();
+    }
+
+    /// Whether one more query is known or can be drawn.
+    #[inline]
+    fn has_query(&mut self) -> bool {
+        self.issued < self.known || self.draw_beyond()
+    }
+
+    #[cold]
+    fn draw_beyond(&mut self) -> bool {
+        let goes_on = match self.pacing {
+            Pacing::ClosedLoop { .. } => self.plan.continue_trace || self.extends(),
+            Pacing::OpenLoop { .. } => self.further > 0,
+        };
+        if self.accuracy || !goes_on || self.lane != Lane::WHOLE {
+            return false;
+        }
+        let Some(at) = self.trace.beyond(&mut self.indices) else { return false };
+        self.known += 1;
+        if matches!(self.pacing, Pacing::OpenLoop { .. }) {
+            self.further -= 1;
+            self.scheduled.push(at + self.shift);
+        }
+        true
+    }
+
+    fn extends(&self) -> bool {
+        self.plan.early_stopping.policy == EarlyStopping::Extend && !self.accuracy
+    }
+
+    pub(super) fn outstanding_samples(&self) -> u64 {
+        ((self.issued * self.samples_per_query) as u64).saturating_sub(self.completed_samples)
+    }
+
+    #[inline]
+    pub(super) fn next(&mut self, now: Nanos) -> Next {
+        loop {
+            match self.state {
+                State::Issuing => {
+                    if let Some(ended) = self.overdue(now) {
+                        self.ended = Some(ended);
+                        self.state = State::Done;
+                    } else if self.has_query() {
+                        return self.next_query(now);
+                    } else {
+                        self.end_of_trace();
+                    }
+                }
+                State::Looking { .. } => return Next::Look,
+                State::Draining { look_again } => {
+                    if self.outstanding_samples() == 0 {
+                        let looks = look_again && self.extends();
+                        self.state =
+                            if looks { State::Looking { last: true } } else { State::Done };
+                    } else if let Some(ended) = self.overdue(now) {
+                        self.ended = Some(ended);
+                        self.state = State::Done;
+                    } else {
+                        return Next::Wait { until: self.deadline(), on_completion: true };
+                    }
+                }
+                State::Done => return Next::Done,
+            }
+        }
+    }
+
+    #[inline]
+    fn next_query(&self, now: Nanos) -> Next {
+        match self.pacing {
+            Pacing::OpenLoop { .. } => {
+                let due = self.scheduled[self.issued];
+                if due <= now {
+                    Next::Ready { due }
+                } else {
+                    let until = self.deadline().map_or(due, |d| d.min(due));
+                    Next::Wait { until: Some(until), on_completion: false }
+                }
+            }
+            Pacing::ClosedLoop { in_flight } => {
+                let room = in_flight * self.samples_per_query as u64;
+                if self.outstanding_samples() + self.samples_per_query as u64 <= room {
+                    Next::Ready { due: self.ready_since }
+                } else {
+                    Next::Wait { until: self.deadline(), on_completion: true }
+                }
+            }
+        }
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        let limit = self.plan.response_deadline;
+        (limit > 0 && self.outstanding_samples() > 0).then(|| self.progress_at + limit)
+    }
+
+    fn overdue(&self, now: Nanos) -> Option<Ended> {
+        let missing = self.outstanding_samples();
+        self.deadline().filter(|&at| now >= at).map(|_| Ended::Deadline { missing })
+    }
+
+    fn end_of_trace(&mut self) {
+        let open = matches!(self.pacing, Pacing::OpenLoop { .. });
+        if open && self.extends() && self.plan.scenario() == Scenario::Server {
+            self.state = State::Looking { last: false };
+            return;
+        }
+        let complete = open || self.accuracy;
+        self.end(if complete { Ended::TraceIssued } else { Ended::RanOut });
+    }
+
+    fn end(&mut self, why: Ended) {
+        self.ended = Some(why);
+        self.state = State::Draining { look_again: false };
+    }
+
+    #[inline]
+    pub(super) fn issue(&mut self, tenant: usize, now: Nanos) -> Issue<'_> {
+        let first = self.issued;
+        if self.outstanding_samples() == 0 {
+            self.progress_at = now;
+        }
+        self.issued += 1;
+        if self.pacing == (Pacing::OpenLoop { coalesce: true }) {
+            while self.has_query() && self.scheduled[self.issued] <= now {
+                self.issued += 1;
+            }
+        }
+        if !self.accuracy {
+            self.check_end(now);
+        }
+        self.call(tenant, first, self.issued)
+    }
+
+    /// The call that hands over these queries of the lane.
+    #[inline]
+    pub(super) fn call(&self, tenant: usize, first: usize, end: usize) -> Issue<'_> {
+        let spq = self.samples_per_query;
+        let scheduled = match self.pacing {
+            Pacing::OpenLoop { .. } => &self.scheduled[first..end],
+            Pacing::ClosedLoop { .. } => &[],
+        };
+        Issue {
+            tenant,
+            first_query: first as u64 * self.lane.of + self.lane.index,
+            stride: self.lane.of,
+            queries: end - first,
+            scheduled,
+            indices: &self.indices[first * spq..end * spq],
+        }
+    }
+
+    /// The end conditions after an issue at `now`, in the reference's order.
+    #[inline]
+    fn check_end(&mut self, now: Nanos) {
+        let (plan, issued) = (&self.plan, self.issued as u64);
+        let open_server =
+            matches!(self.pacing, Pacing::OpenLoop { .. }) && matches!(plan.load, Load::Server(_));
+        let ended = if open_server {
+            let outstanding = self.outstanding_samples();
+            let limit = plan.max_async_queries;
+            (limit != 0 && outstanding > limit)
+                .then_some(Ended::TooManyOutstanding { issued, outstanding })
+        } else {
+            (issued >= self.min_queries && now >= plan.target_duration).then_some(Ended::Naturally)
+        };
+        let ended = ended.or_else(|| {
+            let limit = self.max_queries;
+            (plan.max_query_count != 0 && issued >= limit)
+                .then_some(Ended::MaxQueryCount { issued })
+        });
+        let ended = ended.or_else(|| {
+            let limit = self.max_duration();
+            (limit != 0 && now > limit).then_some(Ended::MaxDuration { at: now })
+        });
+        if let Some(why) = ended {
+            self.end(why);
+        }
+    }
+
+    /// The maximum duration; a run that extends itself always has one.
+    fn max_duration(&self) -> Nanos {
+        match self.plan.max_duration {
+            0 if self.extends() => self.plan.target_duration.saturating_mul(EXTENSION_CAP),
+            limit => limit,
+        }
+    }
+
+    #[inline]
+    pub(super) fn completed(&mut self, samples: u64, now: Nanos) {
+        if samples != self.completed_samples {
+            self.completed_samples = samples;
+            self.progress_at = now;
+            self.ready_since = now;
+        }
+    }
+
+    pub(super) fn looked(&mut self, look: Look, now: Nanos) {
+        let State::Looking { last } = self.state else { return };
+        match look {
+            Look::Met if last => self.state = State::Done,
+            Look::Met => {
+                self.ended = Some(Ended::TraceIssued);
+                self.state = State::Draining { look_again: true };
+            }
+            Look::Further(_) if now > self.max_duration() => {
+                self.end(Ended::MaxDuration { at: now });
+            }
+            Look::Further(queries) => {
+                self.further = queries.max(1);
+                let due = self.trace.generated().duration + self.shift;
+                if last {
+                    // Arrivals stood still while the system drained.
+                    self.shift += now.saturating_sub(due);
+                }
+                self.ended = None;
+                self.state = State::Issuing;
+            }
+        }
+    }
+
+    pub(super) fn watches_completions(&self) -> bool {
+        matches!(self.pacing, Pacing::ClosedLoop { .. })
+            || (self.plan.max_async_queries != 0 && !self.accuracy)
+    }
+
+    pub(super) fn into_issued(mut self) -> Issued {
+        self.scheduled.truncate(self.issued);
+        self.indices.truncate(self.issued * self.samples_per_query);
+        Issued {
+            ended: self.ended.unwrap_or(Ended::Aborted),
+            generated: self.generated,
+            scheduled_at: self.scheduled,
+            indices: self.indices,
+            samples_per_query: self.samples_per_query,
+            queries: self.issued,
+        }
+    }
+}

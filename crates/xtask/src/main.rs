@@ -1,0 +1,44 @@
+//! Chores of the repository: `cargo xtask tidy` and `cargo xtask peers`.
+//!
+//! Depends on no other crate of the workspace, so that it runs when they do
+//! not compile.
+#![forbid(unsafe_code)]
+
+mod peers;
+mod tidy;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  tidy                     checks the tree: edges between crates, sizes, names, leftovers
+  peers [GROUP] [--quick]  compares with peers from other registries (needs python3 and PyPI)
+                           groups: loadgen, onnx; all of them when none is named
+                           --quick: a tenth of the cases
+";
+
+fn main() -> anyhow::Result<ExitCode> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["tidy"] => tidy::run(root()),
+        ["peers", rest @ ..] => peers::run(root(), rest),
+        [] | ["help" | "-h" | "--help"] => {
+            print!("{USAGE}");
+            Ok(ExitCode::SUCCESS)
+        }
+        other => {
+            eprint!("unknown command '{}'\n\n{USAGE}", other.join(" "));
+            Ok(ExitCode::from(2))
+        }
+    }
+}
+
+/// The root of the repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("the crate lies two folders below the root")
+}

@@ -1,0 +1,149 @@
+//! Comparisons with peers that come from other registries than crates.io.
+//!
+//! Each group sets up what it needs below `target/peers/GROUP`. What cannot be
+//! had on this machine is skipped, and said; only a difference is a failure.
+
+mod loadgen;
+mod onnx;
+mod venv;
+
+use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result};
+
+/// How one comparison came out.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    /// There is a difference, or the comparison broke.
+    Failed(String),
+    /// Something it needs cannot be had here.
+    Skipped(String),
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Passed => write!(f, "passed"),
+            Outcome::Failed(why) => write!(f, "FAILED: {why}"),
+            Outcome::Skipped(why) => write!(f, "skipped: {why}"),
+        }
+    }
+}
+
+/// What a group is given.
+struct Bench<'a> {
+    /// Of the repository.
+    root: &'a Path,
+    /// Where the group may leave what it sets up.
+    folder: PathBuf,
+    /// Fewer cases.
+    quick: bool,
+}
+
+/// A comparison and how it came out.
+type Named = (&'static str, Outcome);
+type Group = fn(&Bench) -> Result<Vec<Named>>;
+
+const GROUPS: &[(&str, Group)] = &[("loadgen", loadgen::run), ("onnx", onnx::run)];
+
+/// Runs the named group, or all; fails when a comparison failed.
+pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
+    let quick = args.contains(&"--quick");
+    let names: Vec<&str> = args.iter().copied().filter(|arg| *arg != "--quick").collect();
+    let known: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(*name)) {
+        eprintln!("there is no group '{unknown}'; there are {}", known.join(", "));
+        return Ok(ExitCode::from(2));
+    }
+    let mut outcomes = Vec::new();
+    for (name, group) in GROUPS.iter().filter(|(name, _)| names.is_empty() || names.contains(name))
+    {
+        let folder = target_folder(root)?.join("peers").join(name);
+        let bench = Bench { root, folder, quick };
+        std::fs::create_dir_all(&bench.folder)
+            .with_context(|| format!("cannot create {}", bench.folder.display()))?;
+        for (comparison, outcome) in group(&bench)? {
+            println!("peers {name}: {comparison}: {outcome}");
+            outcomes.push(outcome);
+        }
+    }
+    let (summary, failed) = summarise(&outcomes);
+    println!("{summary}");
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn summarise(outcomes: &[Outcome]) -> (String, bool) {
+    let count = |wanted: fn(&Outcome) -> bool| outcomes.iter().filter(|o| wanted(o)).count();
+    let passed = count(|o| matches!(o, Outcome::Passed));
+    let failed = count(|o| matches!(o, Outcome::Failed(_)));
+    let skipped = count(|o| matches!(o, Outcome::Skipped(_)));
+    (format!("{passed} passed, {failed} failed, {skipped} skipped"), failed > 0)
+}
+
+/// Where cargo builds; absolute, because tests run in the folder of their crate.
+fn target_folder(root: &Path) -> Result<PathBuf> {
+    let folder =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    std::path::absolute(folder).context("there is no current folder")
+}
+
+/// Runs `cargo test` with these arguments and variables. A filter that matches
+/// no test fails: otherwise a renamed test would pass for ever.
+fn cargo_test(root: &Path, args: &[&str], variables: &[(&str, &Path)]) -> Result<Outcome> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.arg("test").args(args).current_dir(root).stdout(Stdio::piped());
+    command.envs(variables.iter().copied());
+    println!("cargo test {}", args.join(" "));
+    let mut child = command.spawn().context("cannot start cargo")?;
+    let stdout = child.stdout.take().expect("stdout is piped");
+    let mut passed = 0;
+    for line in BufReader::new(stdout).lines() {
+        let line = line.context("cannot read what cargo says")?;
+        passed += tests_passed(&line);
+        println!("{line}");
+    }
+    let status = child.wait().context("cannot wait for cargo")?;
+    Ok(match (status.success(), passed) {
+        (false, _) => Outcome::Failed(format!("cargo test {}", args.join(" "))),
+        (true, 0) => Outcome::Failed(format!("cargo test {} ran no test", args.join(" "))),
+        (true, _) => Outcome::Passed,
+    })
+}
+
+/// Tests that a line such as `test result: ok. 3 passed; 0 failed` counts.
+fn tests_passed(line: &str) -> u64 {
+    let rest = line.strip_prefix("test result: ok. ");
+    rest.and_then(|rest| rest.split_once(" passed")?.0.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_failure_fails() {
+        let skipped = || Outcome::Skipped("no network".to_owned());
+        let failed = || Outcome::Failed("differs".to_owned());
+        assert_eq!(summarise(&[]), ("0 passed, 0 failed, 0 skipped".to_owned(), false));
+        assert_eq!(
+            summarise(&[Outcome::Passed, skipped(), skipped()]),
+            ("1 passed, 0 failed, 2 skipped".to_owned(), false)
+        );
+        assert_eq!(
+            summarise(&[failed(), skipped()]),
+            ("0 passed, 1 failed, 1 skipped".to_owned(), true)
+        );
+    }
+
+    #[test]
+    fn passed_tests_are_counted() {
+        assert_eq!(tests_passed("test result: ok. 12 passed; 0 failed; 0 ignored"), 12);
+        assert_eq!(tests_passed("test result: FAILED. 12 passed; 1 failed"), 0);
+        assert_eq!(tests_passed("running 12 tests"), 0);
+    }
+}

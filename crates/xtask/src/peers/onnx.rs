@@ -1,0 +1,34 @@
+//! The ONNX adapter against the ONNX Runtime of the Python package.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::venv::Venv;
+use super::{Bench, Named, Outcome, cargo_test};
+
+const WHEEL: &str = "onnxruntime==1.23.2";
+const TESTS: &str = "the adapter's tests with the shared library";
+
+/// Prints the path of the shared library inside the installed package.
+const FIND_LIBRARY: &str = "\
+import pathlib, importlib.util as u
+capi = pathlib.Path(u.find_spec('onnxruntime').origin).parent / 'capi'
+names = ['libonnxruntime.so*', 'libonnxruntime.*dylib', 'onnxruntime.dll']
+print([path for name in names for path in sorted(capi.glob(name))][0])
+";
+
+pub fn run(bench: &Bench) -> Result<Vec<Named>> {
+    let library = Venv::with(&bench.folder, WHEEL).and_then(|venv| {
+        venv.ask("import onnxruntime")?;
+        venv.ask(FIND_LIBRARY)
+    });
+    let outcome = match library {
+        Ok(library) => {
+            let args = ["--package", "dyno-sut", "onnx", "--", "--nocapture"];
+            cargo_test(bench.root, &args, &[("ORT_DYLIB_PATH", Path::new(&library))])?
+        }
+        Err(missing) => Outcome::Skipped(missing),
+    };
+    Ok(vec![(TESTS, outcome)])
+}

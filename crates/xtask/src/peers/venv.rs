@@ -1,0 +1,74 @@
+//! Python packages in an environment of our own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A virtual environment that holds one pinned package.
+pub struct Venv {
+    folder: PathBuf,
+}
+
+impl Venv {
+    /// Makes the environment, or takes the one of an earlier run.
+    ///
+    /// # Errors
+    /// Says what is missing on this machine: a Python, or the package for it.
+    pub fn with(folder: &Path, requirement: &str) -> Result<Venv, String> {
+        let venv = Venv { folder: folder.join("venv") };
+        let installed = venv.folder.join("installed.txt");
+        if fs::read_to_string(&installed).is_ok_and(|text| text == requirement) {
+            return Ok(venv);
+        }
+        println!("installing {requirement} into {}", venv.folder.display());
+        if venv.folder.exists() {
+            fs::remove_dir_all(&venv.folder).map_err(|error| error.to_string())?;
+        }
+        let mut make = Command::new("python3");
+        output_of(make.args(["-m", "venv"]).arg(&venv.folder))?;
+        let mut install = venv.python();
+        install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+        output_of(install.arg(requirement))?;
+        fs::write(&installed, requirement).map_err(|error| error.to_string())?;
+        Ok(venv)
+    }
+
+    /// Its interpreter.
+    pub fn python(&self) -> Command {
+        let inside = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
+        Command::new(self.folder.join(inside))
+    }
+
+    /// What a line of Python prints.
+    ///
+    /// # Errors
+    /// The last line that the interpreter said, such as an import that fails.
+    pub fn ask(&self, line: &str) -> Result<String, String> {
+        output_of(self.python().args(["-c", line]))
+    }
+}
+
+/// What a command prints, or the last line of what went wrong.
+fn output_of(command: &mut Command) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| format!("cannot run {name}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    }
+    // Some programs, such as venv, complain on stdout.
+    let said = [output.stderr, output.stdout].concat();
+    let said = String::from_utf8_lossy(&said);
+    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it says nothing");
+    Err(format!("{name}: {last}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_run_is_an_error_that_names_it() {
+        let error = output_of(&mut Command::new("no-such-program-here")).unwrap_err();
+        assert!(error.starts_with("cannot run no-such-program-here: "), "{error}");
+    }
+}
