@@ -1,6 +1,7 @@
 //! What computes answers, and the system that runs it on the issuing thread.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::record::Failure;
@@ -16,15 +17,25 @@ pub trait Engine: Send + Sync {
     /// Answers each of `samples` exactly once, by [`Answers::push`] or
     /// [`Answers::fail`], in any order.
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers);
+    /// What the first sample that failed failed of, in words; the record of a
+    /// run only counts.
+    fn trouble(&self) -> Option<&str> {
+        None
+    }
 }
 
-impl<E: Engine + ?Sized> Engine for Box<E> {
+/// Shared, so that the caller can ask for the trouble after the run.
+impl<E: Engine + ?Sized> Engine for Arc<E> {
     fn name(&self) -> &str {
         (**self).name()
     }
 
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
         (**self).answer(samples, answers);
+    }
+
+    fn trouble(&self) -> Option<&str> {
+        (**self).trouble()
     }
 }
 
