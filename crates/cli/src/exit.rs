@@ -22,14 +22,8 @@ pub enum Exit {
 
 impl Exit {
     /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::Valid,
-        Self::Invalid,
-        Self::Usage,
-        Self::SetUp,
-        Self::Aborted,
-        Self::Interrupted,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Valid, Self::Invalid, Self::Usage, Self::SetUp, Self::Aborted, Self::Interrupted];
 
     /// The number.
     pub fn code(self) -> u8 {

@@ -86,7 +86,7 @@ impl Test {
             .collect();
         watch.progress.begin(&self.title());
         let logs = if system.is_simulated() {
-            let mut simulated = system.simulated();
+            let mut simulated = system.simulated(self.scenario);
             let mut driver = VirtualTime::new(&mut *simulated, VIRTUAL_ORIGIN);
             run::run(&mut driver, &tenants, &mut |_| {})
         } else {
@@ -123,12 +123,7 @@ impl Test {
     }
 }
 
-fn look_on(
-    monitor: &Monitor,
-    is_over: &mpsc::Receiver<()>,
-    watch: Watch<'_>,
-    expected: Nanos,
-) {
+fn look_on(monitor: &Monitor, is_over: &mpsc::Receiver<()>, watch: Watch<'_>, expected: Nanos) {
     while is_over.recv_timeout(GLANCE) == Err(mpsc::RecvTimeoutError::Timeout) {
         if watch.interrupt.is_some_and(Interrupt::is_asked) {
             monitor.abort();

@@ -341,7 +341,8 @@ pub struct Headline {
 /// Per query that was answered whole: when it was due, and how long it took.
 fn query_latencies(record: &Record) -> Vec<(Nanos, u64)> {
     let samples = record.samples_per_query.max(1);
-    let mut failed = vec![false; if record.failed.is_empty() { 0 } else { record.completed_at.len() }];
+    let mut failed =
+        vec![false; if record.failed.is_empty() { 0 } else { record.completed_at.len() }];
     for (sequence, _) in &record.failed {
         if let Some(flag) = usize::try_from(*sequence).ok().and_then(|at| failed.get_mut(at)) {
             *flag = true;
@@ -351,7 +352,8 @@ fn query_latencies(record: &Record) -> Vec<(Nanos, u64)> {
         // The one query of Offline: its samples are what varies.
         let due = record.scheduled(0);
         let answered = record.completed_at.iter().enumerate();
-        let answered = answered.filter(|(at, done)| **done != 0 && !failed.get(*at).unwrap_or(&false));
+        let answered =
+            answered.filter(|(at, done)| **done != 0 && !failed.get(*at).unwrap_or(&false));
         return answered.map(|(_, &done)| (done, done.saturating_sub(due))).collect();
     }
     let stamps = record.completed_at.chunks(samples).enumerate().take(record.query_count());

@@ -18,15 +18,7 @@ pub struct Progress {
 impl Progress {
     /// Shown if stderr is a terminal, unless it is forbidden.
     pub fn new(is_allowed: bool) -> Self {
-        Self {
-            is_shown: is_allowed && std::io::stderr().is_terminal(),
-            title: Mutex::default(),
-        }
-    }
-
-    /// A line that is never shown.
-    pub fn silent() -> Self {
-        Self { is_shown: false, title: Mutex::default() }
+        Self { is_shown: is_allowed && std::io::stderr().is_terminal(), title: Mutex::default() }
     }
 
     /// What begins now.

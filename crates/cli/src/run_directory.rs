@@ -48,10 +48,10 @@ impl RunDirectory {
             None => {
                 let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
                 let name = name.replace(|c| !is_plain(c), "-");
-                unused(&Path::new(RUNS).join(format!(
-                    "{}-{name}",
-                    render::utc_compact(WallTime::now())
-                )))
+                unused(
+                    &Path::new(RUNS)
+                        .join(format!("{}-{name}", render::utc_compact(WallTime::now()))),
+                )
             }
         };
         let is_empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut dir| dir.next().is_none());
@@ -77,13 +77,11 @@ impl RunDirectory {
     /// Opens log files once, before anything is measured.
     fn check_room(&self, log_bytes: u64) -> Result<(), Failure> {
         let trial = self.partial.join("trial");
-        let opened = fs::create_dir_all(&trial)
-            .map_err(|error| error.to_string())
-            .and_then(|()| {
-                let settings = LogSettings { outdir: trial.clone(), ..LogSettings::default() };
-                let needed = log_bytes.saturating_add(OWN_BYTES);
-                LogFiles::open(&settings, None, needed).map_err(|error| error.to_string())
-            });
+        let opened = fs::create_dir_all(&trial).map_err(|error| error.to_string()).and_then(|()| {
+            let settings = LogSettings { outdir: trial.clone(), ..LogSettings::default() };
+            let needed = log_bytes.saturating_add(OWN_BYTES);
+            LogFiles::open(&settings, None, needed).map_err(|error| error.to_string())
+        });
         let removed = fs::remove_dir_all(&trial);
         match opened {
             Ok(_) => removed.map_err(Failure::set_up),
@@ -92,16 +90,6 @@ impl RunDirectory {
                 Err(Failure::set_up(problem).hint("--out DIR chooses where results go"))
             }
         }
-    }
-
-    /// Where the run will be found.
-    pub fn path(&self) -> &Path {
-        &self.target
-    }
-
-    /// Folders that took what this one could not.
-    pub fn rescued(&self) -> &[PathBuf] {
-        &self.rescued
     }
 
     /// Writes the four logs of a test to a folder of the run; if that fails, to
@@ -118,16 +106,13 @@ impl RunDirectory {
         self.rescuing(&|root| {
             let outdir = root.join(folder);
             fs::create_dir_all(&outdir).map_err(|error| error.to_string())?;
-            let settings = LogSettings {
-                outdir,
-                enable_trace: self.enable_trace,
-                ..LogSettings::default()
-            };
+            let settings =
+                LogSettings { outdir, enable_trace: self.enable_trace, ..LogSettings::default() };
             let text = |error: LogError| error.to_string();
             let mut files = LogFiles::open(&settings, None, 0).map_err(text)?;
             files.write_reports(log, reports).map_err(text)
         })
-        .map(|rescued| self.rescued.extend(rescued))
+        .map(|rescued| self.note(rescued))
     }
 
     /// Writes the files of the run itself, and gives it its name.
@@ -143,9 +128,7 @@ impl RunDirectory {
             Ok(())
         };
         let rescued = self.rescuing(&write)?;
-        if let Some(root) = rescued {
-            self.rescued.push(root);
-        }
+        self.note(rescued);
         // An empty folder of that name may be there, and is replaced.
         let renamed = match fs::rename(&self.partial, &self.target) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -161,6 +144,12 @@ impl RunDirectory {
             }
         };
         Ok(Finished { path, rescued: self.rescued })
+    }
+
+    fn note(&mut self, rescued: Option<PathBuf>) {
+        if let Some(root) = rescued.filter(|root| !self.rescued.contains(root)) {
+            self.rescued.push(root);
+        }
     }
 
     /// Writes here, or else in the system's temporary directory; returns the

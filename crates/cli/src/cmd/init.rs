@@ -96,7 +96,9 @@ mod tests {
     #[test]
     fn the_template_explains_every_key_and_setting() {
         let text = template();
-        for name in FIELDS.iter().map(|field| field.name).filter(|n| *n != "scenario" && *n != "mode") {
+        for name in
+            FIELDS.iter().map(|field| field.name).filter(|n| *n != "scenario" && *n != "mode")
+        {
             assert!(text.contains(&format!("# {name} = ")), "{name}");
         }
         assert!(text.lines().all(|line| line.len() <= WIDTH + 40), "lines fit a screen");

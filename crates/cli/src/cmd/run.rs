@@ -62,11 +62,15 @@ impl Run {
     /// # Errors
     /// Whatever keeps the run from beginning, and results that cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let command_line =
-            CommandLine { config: self.config.clone(), set: self.set.clone(), keys: self.keys.clone() };
+        let command_line = CommandLine {
+            config: self.config.clone(),
+            set: self.set.clone(),
+            keys: self.keys.clone(),
+        };
         // Values that are no text name no setting.
-        let variables = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
         let options = Options::read(&command_line, variables)?;
         for warning in &options.warnings {
             eprintln!("warning: {warning}");
@@ -117,7 +121,7 @@ impl Run {
             },
             state: State::Complete,
             outcomes: Vec::new(),
-            remarks: remarks(options),
+            remarks: remarks(options, system.is_simulated()),
         };
         if self.verbose {
             eprint!("{}", render::plan(options, system, tests));
@@ -201,10 +205,16 @@ fn exit(run: &summary::Run) -> Exit {
     }
 }
 
-fn remarks(options: &Options) -> Vec<String> {
-    let mut remarks: Vec<String> = options.profile().remark().map(str::to_string).into_iter().collect();
-    let is_server = options.scenarios().contains(&Scenario::Server);
-    if is_server && !options.run.is_virtual {
+/// What readers must know of the run as a whole. In virtual time nothing of the
+/// machine matters, and the same seed must give the same bytes.
+fn remarks(options: &Options, is_simulated: bool) -> Vec<String> {
+    let mut remarks: Vec<String> = Vec::new();
+    remarks.extend(options.profile().remark().map(str::to_string));
+    if is_simulated {
+        remarks.push("The system is simulated: these are figures of a model.".into());
+        return remarks;
+    }
+    if options.scenarios().contains(&Scenario::Server) {
         remarks.push(
             "Server is INVALID, too, if the client itself is later than a tenth of the latency \
              bound (at least 1 ms) at the target percentile."
@@ -214,11 +224,10 @@ fn remarks(options: &Options) -> Vec<String> {
     if cfg!(debug_assertions) {
         remarks.push("This is a debug build; its figures are those of slow code.".into());
     }
-    let (load, cores) = (environment::load_average(), environment::cores());
-    if load.is_some_and(|load| load > cores as f64) && !options.run.is_virtual {
+    let (load, cores) = (environment::load_average().unwrap_or(0.0), environment::cores());
+    if load > cores as f64 {
         remarks.push(format!(
-            "This machine was busy before the run began: a load of {:.1} on {cores} cores.",
-            load.unwrap_or_default()
+            "This machine was busy before the run began: a load of {load:.1} on {cores} cores."
         ));
     }
     remarks
@@ -267,11 +276,7 @@ fn needs_probe(options: &Options) -> bool {
 ///
 /// # Errors
 /// Every setting that makes no sense, in any of them.
-fn tests(
-    options: &Options,
-    system: &System,
-    probed: Option<f64>,
-) -> Result<Vec<Test>, Failure> {
+fn tests(options: &Options, system: &System, probed: Option<f64>) -> Result<Vec<Test>, Failure> {
     let (mut tests, mut problems) = (Vec::<Test>::new(), Vec::new());
     for scenario in options.scenarios() {
         for &mode in options.modes() {
@@ -279,9 +284,9 @@ fn tests(
                 [] => vec![None],
                 tables => tables.iter().map(Some).collect(),
             };
-            let resolved = tenants.into_iter().map(|tenant| {
-                resolve(options, system, scenario, mode, tenant, probed)
-            });
+            let resolved = tenants
+                .into_iter()
+                .map(|tenant| resolve(options, system, scenario, mode, tenant, probed));
             let (mut resolved_tenants, before) = (Vec::new(), problems.len());
             for tenant in resolved {
                 match tenant {
@@ -315,7 +320,8 @@ fn resolve(
     if let Some((key, Some(value))) = probed_setting(scenario, probed)
         && is_open(&settings, key)
     {
-        let set = settings.set(key, &value.to_string(), Origin::Code("a short probe before the run"));
+        let set =
+            settings.set(key, &value.to_string(), Origin::Code("a short probe before the run"));
         set.expect("a rate is a number");
     }
     let messages = options.complete(&mut settings);
@@ -324,6 +330,29 @@ fn resolve(
         let line = |line: &str| format!("{scenario}{of}: {line}");
         errors.describe(&settings).lines().map(line).collect::<Vec<_>>()
     })?;
+    check_memory(&plan).map_err(|problem| vec![format!("{scenario}: {problem}")])?;
     let name = tenant.map(|tenant| tenant.name.clone());
     Ok(TestTenant { name, settings, plan, messages })
+}
+
+/// A sample's index, stamps and claim, and what is computed of them afterwards;
+/// measured at 40 to 50 bytes.
+const BYTES_A_SAMPLE: f64 = 50.0;
+
+/// Refuses a trace that would exhaust the memory of this machine.
+fn check_memory(plan: &Plan) -> Result<(), String> {
+    let Some(available) = environment::memory_available() else { return Ok(()) };
+    let by_time = plan.target_qps * plan.target_duration as f64 / 1e9;
+    let samples = by_time.max(plan.min_query_count as f64) * plan.samples_per_query as f64;
+    let needed = samples * BYTES_A_SAMPLE;
+    if needed <= available as f64 {
+        return Ok(());
+    }
+    Err(format!(
+        "a trace of about {} samples takes {:.1} GB of memory, and {:.1} GB are free; lower the \
+         rate, the duration or the counts",
+        render::count(samples as u64),
+        needed / 1e9,
+        available as f64 / 1e9
+    ))
 }

@@ -3,6 +3,7 @@
 //! One table, [`KEYS`], is the source of the flags of `dyno run`, of the keys
 //! under `[run]` in `dyno.toml`, and of what `dyno init` writes.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -27,7 +28,6 @@ pub enum Mode {
 
 /// How a run is set up. `None` where nobody said anything.
 #[derive(Debug, Clone, Default, PartialEq)]
-#[expect(missing_docs, reason = "described in KEYS, one by one")]
 pub struct RunOptions {
     pub system: Option<String>,
     pub scenarios: Vec<Scenario>,
@@ -41,9 +41,9 @@ pub struct RunOptions {
     pub data: Option<PathBuf>,
     pub labels: Option<PathBuf>,
     pub ort_lib: Option<PathBuf>,
-    pub samples: Option<usize>,
+    pub samples: Option<NonZero<usize>>,
     pub workers: Option<usize>,
-    pub batch: Option<usize>,
+    pub batch: Option<NonZero<usize>>,
     pub batch_wait: Option<Nanos>,
     pub accuracy_target: Option<f64>,
     pub is_virtual: bool,
@@ -113,7 +113,7 @@ keys! {
         |o, v, _| { o.samples = Some(at_least_one(v)?); Ok(()) };
     "workers" "N" "Threads that compute behind the batcher; 0 computes on the issuing thread" "0, but one a core for Offline"
         |o, v, _| { o.workers = Some(number(v)?); Ok(()) };
-    "batch" "N" "Samples in a batch at most, if there are workers" "32"
+    "batch" "N" "Samples in a batch at most, if there are workers" "32, for models 1"
         |o, v, _| { o.batch = Some(at_least_one(v)?); Ok(()) };
     "batch-wait" "TIME" "How long the oldest sample of a batch waits for others" "0ns"
         |o, v, _| { o.batch_wait = Some(render::parse_duration(v)?); Ok(()) };
@@ -159,7 +159,10 @@ impl Args for GivenKeys {
             let arg = Arg::new(key.name).long(key.name).help(help);
             command.arg(match key.value {
                 "" => arg.action(ArgAction::SetTrue),
-                value => arg.value_name(value).action(ArgAction::Append),
+                value => {
+                    let arg = arg.value_name(value).action(ArgAction::Append);
+                    arg.allow_negative_numbers(true)
+                }
             })
         })
     }
@@ -226,11 +229,8 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.replace('_', "").parse().map_err(|_| format!("expected a number, found `{text}`"))
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match number(text)? {
-        0 => Err("expected a number of at least 1, found `0`".into()),
-        number => Ok(number),
-    }
+fn at_least_one(text: &str) -> Result<NonZero<usize>, String> {
+    NonZero::new(number(text)?).ok_or_else(|| "expected a number of at least 1, found `0`".into())
 }
 
 fn share(text: &str) -> Result<f64, String> {

@@ -10,7 +10,7 @@ mod profile;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::{MILLISECOND, SECOND};
-use dyno_loadgen::config::{ConfType, Conf, ConfigWarning};
+use dyno_loadgen::config::{Conf, ConfType, ConfigWarning};
 use dyno_loadgen::plan::apply_test05;
 use dyno_loadgen::run::{Message, Severity};
 use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestMode, nearest_field};
@@ -280,12 +280,8 @@ fn read_flags(
 
 /// The settings that options of a run stand for.
 fn shortcuts(run: &RunOptions, origin: &Origin) -> Vec<Assignment> {
-    let set = |scenario, key, value: String| Assignment {
-        scenario,
-        key,
-        value,
-        origin: origin.clone(),
-    };
+    let set =
+        |scenario, key, value: String| Assignment { scenario, key, value, origin: origin.clone() };
     let mut assignments = Vec::new();
     if let Some(duration) = run.duration {
         assignments.push(set(None, "min_duration_ms", (duration / MILLISECOND).to_string()));

@@ -21,7 +21,12 @@ pub struct Frame {
 impl Frame {
     /// A box with a title at the left and a remark at the right of its top edge.
     pub fn new(title: &str, remark: &str) -> Self {
-        let filled = WIDTH.saturating_sub(width(title) + width(remark) + 6);
+        let room = WIDTH.saturating_sub(width(remark) + 7);
+        let mut title = title.to_string();
+        if title.chars().count() > room {
+            title = title.chars().take(room - 1).chain(['…']).collect();
+        }
+        let filled = WIDTH.saturating_sub(width(&title) + width(remark) + 6);
         let edge = "─".repeat(filled);
         Self { text: format!("┌─ {title} {edge} {remark} ─┐\n") }
     }
@@ -110,7 +115,7 @@ mod tests {
 
     #[test]
     fn every_line_of_a_box_is_equally_wide() {
-        let mut frame = Frame::new("title", "remark");
+        let mut frame = Frame::new(&"a long title ".repeat(9), "remark");
         frame.line(&"long words ".repeat(20), 4);
         frame.rule();
         let row = |cells: [&str; 2]| cells.map(str::to_string).to_vec();

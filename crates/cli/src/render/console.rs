@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
-use dyno_loadgen::settings::{Origin, Scenario, TestMode};
+use dyno_loadgen::settings::{Origin, Scenario, Settings, TestMode};
 
-use super::{Alignment, Color, Frame, duration, painted, rate};
+use super::{Alignment, Color, Frame, count, duration, painted};
 use crate::environment::VERSION;
 use crate::measure::{Test, mode_name};
 use crate::options::{Options, is_open};
 use crate::outcome::{Outcome, seconds};
+use crate::report;
 use crate::summary::{DISCLAIMER, Run};
 use crate::system::System;
 
@@ -88,7 +89,8 @@ fn accuracy_lines(frame: &mut Frame, outcomes: &[&Outcome], is_colored: bool) {
     let first = line(outcomes[0]);
     if outcomes.iter().all(|outcome| line(outcome) == first) {
         let names: Vec<&str> = outcomes.iter().map(|outcome| outcome.scenario.name()).collect();
-        let in_all = if names.len() > 1 { format!(" in {} tests", names.len()) } else { String::new() };
+        let in_all =
+            if names.len() > 1 { format!(" in {} tests", names.len()) } else { String::new() };
         frame.line(&format!("Accuracy{in_all}: {first}"), 2);
         return;
     }
@@ -106,49 +108,54 @@ pub fn plan(options: &Options, system: &System, tests: &[Test]) -> String {
         if system.is_simulated() { "virtual" } else { "real" },
         options.profile().name()
     );
-    for test in tests {
-        let _ = writeln!(text, "\n{} (at least {})", test.title(), length(test));
+    for scenario in options.scenarios() {
+        let of_scenario: Vec<&Test> = tests.iter().filter(|t| t.scenario == scenario).collect();
+        let lengths: Vec<String> = of_scenario.iter().map(|test| length(test)).collect();
+        let _ = writeln!(text, "\n{scenario}: {}", lengths.join(", "));
+        let Some(test) = of_scenario.last() else { continue };
         for tenant in &test.tenants {
             if let Some(name) = &tenant.name {
                 let _ = writeln!(text, "  tenant {name}");
             }
-            let rows = tenant.settings.rows();
-            let said = rows.filter(|(_, _, origin)| {
-                !matches!(origin, Origin::Default | Origin::BuiltIn { .. })
-            });
-            for (field, value, origin) in said {
-                let unit = if field.unit.is_empty() { "" } else { " " };
-                let _ = writeln!(text, "  {} = {value}{unit}{}  ({origin})", field.name, field.unit);
-            }
-            let rate_key = match test.scenario {
-                Scenario::Server => Some("server_target_qps"),
-                Scenario::Offline => Some("offline_expected_qps"),
-                _ => None,
-            };
-            if let Some(key) = rate_key
-                && test.mode != TestMode::AccuracyOnly
-                && is_open(&tenant.settings, key)
-            {
-                let _ = writeln!(text, "  {key} is left to a short probe before the run");
-            }
+            settings(&mut text, test, &tenant.settings);
         }
     }
     let total: u64 = tests.iter().map(Test::expected).sum();
     let _ = writeln!(
         text,
-        "\n{} tests, about {} in all, accuracy tests not counted",
+        "\n{} tests, at least {} in all; accuracy tests take what the system takes",
         tests.len(),
         duration(i64::try_from(total).unwrap_or(i64::MAX))
     );
     text
 }
 
+/// What somebody chose, and what is still open.
+fn settings(text: &mut String, test: &Test, settings: &Settings) {
+    for (field, value, origin) in settings.rows() {
+        let is_chosen = !matches!(origin, Origin::Default | Origin::BuiltIn { .. });
+        let is_of_run = matches!(field.name, "scenario" | "mode");
+        if is_chosen && !is_of_run && report::is_relevant(field.name, test.scenario) {
+            let value = format!("{value} {}", field.unit);
+            let _ = writeln!(text, "  {} = {}  ({origin})", field.name, value.trim_end());
+        }
+    }
+    let rate = match test.scenario {
+        Scenario::Server => "server_target_qps",
+        Scenario::Offline => "offline_expected_qps",
+        Scenario::SingleStream | Scenario::MultiStream => return,
+    };
+    if test.mode != TestMode::AccuracyOnly && is_open(settings, rate) {
+        let _ = writeln!(text, "  {rate} is left to a short probe before the run");
+    }
+}
+
 fn length(test: &Test) -> String {
     match test.mode {
         TestMode::AccuracyOnly => {
             let samples = test.tenants.iter().map(|t| t.plan.accuracy_sample_count).max();
-            format!("{} samples", rate(samples.unwrap_or(0) as f64))
+            format!("accuracy ({} samples)", count(samples.unwrap_or(0)))
         }
-        _ => format!("{:.1} s of {}", seconds(test.expected()), mode_name(test.mode)),
+        _ => format!("{} (at least {:.1} s)", mode_name(test.mode), seconds(test.expected())),
     }
 }

@@ -6,7 +6,6 @@ use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND, WallTime};
 pub fn duration(nanos: i64) -> String {
     let size = nanos.unsigned_abs();
     let (unit, name) = match size {
-        0 => return "0 ns".into(),
         ..1_000 => return format!("{nanos} ns"),
         ..1_000_000 => (1e3, "us"),
         ..1_000_000_000 => (1e6, "ms"),
@@ -95,10 +94,7 @@ pub fn utc(at: WallTime) -> String {
 /// `20261121T041421Z`, for names of folders.
 pub fn utc_compact(at: WallTime) -> String {
     let c = at.utc();
-    format!(
-        "{:04}{:02}{:02}T{:02}{:02}{:02}Z",
-        c.year, c.month, c.day, c.hour, c.minute, c.second
-    )
+    format!("{:04}{:02}{:02}T{:02}{:02}{:02}Z", c.year, c.month, c.day, c.hour, c.minute, c.second)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use dyno_loadgen::settings::{FIELDS, Origin};
+use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings};
 
 use crate::options::{FILE_VERSION, Options};
 use crate::summary::Run;
@@ -25,22 +25,35 @@ pub fn effective_toml(run: &Run, options: &Options) -> String {
         }
         seen.push(outcome.scenario);
         let _ = writeln!(text, "\n[scenario.{}]", outcome.scenario);
-        text += &rows(&outcome.settings);
+        text += &rows(&outcome.settings, outcome.scenario);
     }
     let first = run.outcomes.first().map(|outcome| (outcome.scenario, outcome.mode));
     let is_first = |o: &&crate::outcome::Outcome| Some((o.scenario, o.mode)) == first;
     for outcome in run.outcomes.iter().filter(|o| o.tenant.is_some()).filter(is_first) {
         let name = outcome.tenant.as_deref().unwrap_or_default();
         let _ = writeln!(text, "\n[[tenants]]\nname = {name:?}\n\n[tenants.settings]");
-        text += &rows(&outcome.settings);
+        text += &rows(&outcome.settings, outcome.scenario);
     }
     text
 }
 
-fn rows(settings: &dyno_loadgen::settings::Settings) -> String {
+/// Whether a setting can matter to a scenario.
+pub fn is_relevant(key: &str, scenario: Scenario) -> bool {
+    let of_one = [
+        ("single_stream_", Scenario::SingleStream),
+        ("multi_stream_", Scenario::MultiStream),
+        ("server_", Scenario::Server),
+        ("offline_", Scenario::Offline),
+    ];
+    of_one.iter().all(|(prefix, owner)| *owner == scenario || !key.starts_with(prefix))
+}
+
+fn rows(settings: &Settings, scenario: Scenario) -> String {
     let mut text = String::new();
     for (field, value, origin) in settings.rows() {
-        if *origin == Origin::Default || matches!(field.name, "scenario" | "mode") {
+        let is_default = *origin == Origin::Default;
+        let is_of_run = matches!(field.name, "scenario" | "mode");
+        if is_default || is_of_run || !is_relevant(field.name, scenario) {
             continue;
         }
         let unit = if field.unit.is_empty() { String::new() } else { format!("{}, ", field.unit) };

@@ -1,10 +1,8 @@
 //! Files for people that a run leaves behind.
 
+mod chart;
 mod effective;
+mod html;
 
-pub use effective::{effective_toml, toml_value};
-
-/// stub
-pub fn html(_run: &crate::summary::Run) -> String {
-    String::new()
-}
+pub use effective::{effective_toml, is_relevant, toml_value};
+pub use html::html;

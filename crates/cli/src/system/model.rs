@@ -13,8 +13,17 @@ pub const GRAMMAR: &str = "a queue in virtual time: fixed=TIME, exponential=TIME
      per-token=TIME, failed=SHARE, unanswered=SHARE, seed=N";
 
 const KEYS: [&str; 11] = [
-    "fixed", "exponential", "lognormal", "per-sample", "servers", "sigma", "tokens", "per-token",
-    "failed", "unanswered", "seed",
+    "fixed",
+    "exponential",
+    "lognormal",
+    "per-sample",
+    "servers",
+    "sigma",
+    "tokens",
+    "per-token",
+    "failed",
+    "unanswered",
+    "seed",
 ];
 
 /// Spread of a lognormal model where nobody says: the standard deviation of the
