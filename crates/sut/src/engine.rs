@@ -132,6 +132,10 @@ impl<E: Engine> Inline<E> {
     }
 }
 
+/// Samples that an engine gets in one call: a query of millions (Offline) must
+/// not hold millions of answers back, nor the memory for them.
+const SAMPLES_AT_ONCE: usize = 1024;
+
 thread_local! {
     // Several threads may issue at once, each with buffers of its own.
     static ANSWERS: RefCell<Answers> = RefCell::default();
@@ -144,9 +148,11 @@ impl<E: Engine> SystemUnderTest for Inline<E> {
 
     fn issue(&self, samples: &[QuerySample], responder: &Responder) {
         ANSWERS.with_borrow_mut(|answers| {
-            answers.clear();
-            self.engine.answer(samples, answers);
-            answers.deliver(responder);
+            for part in samples.chunks(SAMPLES_AT_ONCE) {
+                answers.clear();
+                self.engine.answer(part, answers);
+                answers.deliver(responder);
+            }
         });
     }
 

@@ -8,10 +8,11 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::{Nanos, WallTime};
+use dyno_loadgen::config::{Conf, ConfType};
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::run::{RunLog, run};
-use dyno_loadgen::settings::{FIELDS, Scenario, TestSettings};
+use dyno_loadgen::settings::{FIELDS, Scenario, Settings, TestSettings};
 use dyno_loadgen::trace::{Trace, loadable_sets};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -50,11 +51,28 @@ fn list<T: serde::de::DeserializeOwned>(value: &Value) -> T {
     serde_json::from_value(value.clone()).unwrap()
 }
 
+/// Where a case read its settings from a conf file, Dyno reads the same from it.
+fn check_from_config(case: &Value, name: &str) {
+    let Some(conf) = case.get("from_config") else { return };
+    let text = |key: &str| conf[key].as_str().unwrap();
+    let (model, scenario) = (text("model"), text("scenario"));
+    let mut got = Settings::default();
+    Conf::built_in().apply(&mut got, model, scenario, ConfType::BuiltIn);
+    let user = Conf::parse(text("text"), Path::new("user.conf")).unwrap();
+    user.apply(&mut got, model, scenario, ConfType::User);
+    let want = settings(case);
+    // These the harness sets itself.
+    for field in FIELDS.iter().filter(|f| !["scenario", "mode"].contains(&f.name)) {
+        assert_eq!((field.get)(&got.values), (field.get)(&want), "{name}: {}", field.name);
+    }
+}
+
 /// Plays the case in virtual time against a system that answers at once, and
 /// compares all that the case states.
 fn check(path: &Path) {
     let name = path.file_name().unwrap().to_string_lossy().into_owned();
     let case: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    check_from_config(&case, &name);
     let size = |key: &str| usize::try_from(case[key].as_u64().unwrap()).unwrap();
     let library = NullLibrary::new(size("qsl_total"), size("qsl_performance"));
     let tenants = [tenant(&settings(&case), &library)];

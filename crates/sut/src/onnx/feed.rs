@@ -217,3 +217,24 @@ fn call_shape(model: &[Option<usize>], sample: &[usize]) -> Option<Vec<usize>> {
     };
     [one, whole].into_iter().find(fits)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_enter_with_or_without_a_first_dimension_of_one() {
+        let any = None;
+        assert_eq!(call_shape(&[any, Some(64)], &[64]), Some(vec![1, 64]));
+        assert_eq!(call_shape(&[Some(1), Some(5)], &[5]), Some(vec![1, 5]));
+        assert_eq!(call_shape(&[any, Some(3), any], &[1, 3, 9]), Some(vec![1, 3, 9]));
+        assert_eq!(call_shape(&[Some(2), Some(5)], &[2, 5]), Some(vec![2, 5]));
+        assert_eq!(call_shape(&[Some(2), Some(5)], &[5]), None);
+    }
+
+    #[test]
+    fn integers_are_a_class_or_scores() {
+        assert_eq!(greatest(&[7_i64]), 7);
+        assert_eq!(greatest(&[1_u8, 9, 9]), 1);
+    }
+}

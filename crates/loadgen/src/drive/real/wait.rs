@@ -114,8 +114,13 @@ impl Waiter {
             }
         }
         self.spin = (self.spin / 2).max(LEAST_SPIN);
-        announce();
-        while !ready() {
+        loop {
+            // Anew each time: whoever wakes this thread takes the announcement
+            // back, and may have completed nothing (a duplicate, say).
+            announce();
+            if ready() {
+                break;
+            }
             let now = self.clock.now();
             match until {
                 Some(until) if now >= until => break,
