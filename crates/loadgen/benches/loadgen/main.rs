@@ -1,5 +1,6 @@
 //! What the load generator costs, beside a floor measured in turn in the same
-//! run. Prints one JSON line a figure; run it as `bench/loadgen [--quick]`.
+//! run. Prints one JSON line a figure; run it as
+//! `bench/loadgen [--quick] [PART OF A NAME ...]`.
 #![forbid(unsafe_code)]
 
 mod floor;
@@ -77,6 +78,8 @@ struct Rounds {
     rounds: usize,
     /// Divides the number of queries.
     scale: u64,
+    /// Only figures whose name contains one of these; all if empty.
+    wanted: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -95,6 +98,9 @@ impl Rounds {
         mut ours: impl FnMut() -> f64,
         mut floor: impl FnMut() -> f64,
     ) {
+        if !self.wanted.is_empty() && !self.wanted.iter().any(|part| name.contains(part)) {
+            return;
+        }
         eprintln!("{name} ...");
         let (mut all_ours, mut all_floors) = (Vec::new(), Vec::new());
         for _ in 0..self.rounds {
@@ -416,8 +422,9 @@ fn main() {
         return peak_memory_of(&arguments[at + 1], queries);
     }
     let quick = arguments.iter().any(|a| a == "--quick" || a == "--test");
-    let rounds =
-        if quick { Rounds { rounds: 1, scale: 50 } } else { Rounds { rounds: 3, scale: 1 } };
+    let wanted = arguments[1..].iter().filter(|a| !a.starts_with("--")).cloned().collect();
+    let (rounds, scale) = if quick { (1, 50) } else { (3, 1) };
+    let rounds = Rounds { rounds, scale, wanted };
     single_stream(&rounds);
     server(&rounds);
     offline(&rounds);
