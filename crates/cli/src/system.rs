@@ -1,9 +1,9 @@
 //! What `--system` names: its data set, its labels, and the system itself.
 
 mod model;
+mod onnx;
 
 use std::num::NonZero;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use dyno_loadgen::plan::Library;
@@ -27,7 +27,12 @@ pub const SYSTEMS: [(&str, &str); 5] = [
         "UCI handwritten digits and a small perceptron, both built in; real data, real labels",
     ),
     ("null", "answers at once; what is measured is the instrument"),
-    ("onnx:FILE", "an ONNX model in ONNX Runtime; --data FILE.npy holds the samples"),
+    (
+        "onnx:FILE",
+        "an ONNX model in ONNX Runtime (pip install onnxruntime); --data FILE.npy holds the samples, \
+         --labels FILE.npy their classes. Without --data the samples are random: figures of speed, \
+         never of quality",
+    ),
     ("tract:FILE", "an ONNX model in tract; needs a build with --features tract"),
     ("model:SERVICE", model::GRAMMAR),
 ];
@@ -49,13 +54,15 @@ pub struct System {
     /// As it was named.
     pub spec: String,
     /// Its data set.
-    pub library: Box<dyn SampleLibrary>,
+    pub library: Arc<dyn SampleLibrary>,
     /// Class of each sample, where it is known.
     pub labels: Option<Vec<i64>>,
     /// Accuracy that is asked for, in [0, 1].
     pub accuracy_target: Option<f64>,
     kind: Kind,
     workers: Option<usize>,
+    /// Where nobody says.
+    offline_workers: usize,
     policy: Policy,
 }
 
@@ -73,23 +80,29 @@ impl System {
     pub fn load(run: &RunOptions) -> Result<Self, Failure> {
         let spec = run.system.clone().unwrap_or_else(|| "digits".into());
         let (name, argument) = spec.split_once(':').unwrap_or((&spec, ""));
-        let unnamed =
-            || Box::new(Numbers { count: run.samples.map_or(SAMPLES_DEFAULT, NonZero::get) });
-        let (kind, library): (Kind, Box<dyn SampleLibrary>) = match name {
-            "digits" => (Kind::Engine(Arc::new(DigitsPerceptron::new())), Box::new(DigitsLibrary)),
-            "null" => (Kind::Null, unnamed()),
-            "model" => {
-                let model = model::parse(argument, run.seed).and_then(|model| {
-                    // Built once to be checked; each test builds its own.
-                    ServiceModel::new(model.clone()).map(|_| model).map_err(|e| e.to_string())
-                });
-                let model = model.map_err(|expected| {
-                    Failure::usage(format!("system `{spec}`: {expected}"))
-                        .hint("for example model:exponential=2ms,servers=4; see dyno info systems")
-                })?;
-                (Kind::Simulated(model), unnamed())
+        let numbers =
+            || Arc::new(Numbers { count: run.samples.map_or(SAMPLES_DEFAULT, NonZero::get) });
+        let (mut labels, mut offline_workers) = (None, environment::cores());
+        let (kind, library): (Kind, Arc<dyn SampleLibrary>) = match name {
+            "onnx" | "tract" => {
+                let loaded = onnx::load(name, argument, run)?;
+                labels = loaded.library.labels().map(<[i64]>::to_vec);
+                offline_workers = loaded.offline_workers;
+                (Kind::Engine(loaded.engine), loaded.library)
             }
-            "onnx" | "tract" => load_model(name, argument, run)?,
+            "digits" => {
+                refuse_files(name, run)?;
+                labels = Some(digits::labels());
+                (Kind::Engine(Arc::new(DigitsPerceptron::new())), Arc::new(DigitsLibrary))
+            }
+            "null" => {
+                refuse_files(name, run)?;
+                (Kind::Null, numbers())
+            }
+            "model" => {
+                refuse_files(name, run)?;
+                (Kind::Simulated(read_model(&spec, argument, run)?), numbers())
+            }
             other => return Err(unknown(other)),
         };
         let is_simulated = matches!(kind, Kind::Simulated(_));
@@ -101,10 +114,6 @@ impl System {
         }
         let is_digits = name == "digits";
         let batch_default = if is_simulated { NonZero::<usize>::MIN } else { BATCH_DEFAULT };
-        let labels = match &run.labels {
-            Some(path) => Some(read_labels(path, library.total_sample_count())?),
-            None => is_digits.then(digits::labels),
-        };
         let reference = is_digits.then_some(SHARE_OF_REFERENCE * DIGITS_REFERENCE_ACCURACY);
         Ok(Self {
             library,
@@ -112,6 +121,7 @@ impl System {
             labels,
             kind,
             workers: run.workers,
+            offline_workers,
             policy: Policy {
                 max_size: run.batch.unwrap_or(batch_default),
                 max_wait: run.batch_wait.unwrap_or(0),
@@ -144,7 +154,7 @@ impl System {
     /// query of a small engine is computed in less than it takes to wake one.
     fn workers(&self, scenario: Scenario) -> usize {
         self.workers.unwrap_or(match scenario {
-            Scenario::Offline => environment::cores(),
+            Scenario::Offline => self.offline_workers,
             _ => 0,
         })
     }
@@ -197,6 +207,17 @@ impl System {
     }
 }
 
+fn read_model(spec: &str, argument: &str, run: &RunOptions) -> Result<Model, Failure> {
+    let model = model::parse(argument, run.seed).and_then(|model| {
+        // Built once to be checked; each test builds its own.
+        ServiceModel::new(model.clone()).map(|_| model).map_err(|error| error.to_string())
+    });
+    model.map_err(|expected| {
+        Failure::usage(format!("system `{spec}`: {expected}"))
+            .hint("for example model:exponential=2ms,servers=4; see dyno info systems")
+    })
+}
+
 fn unknown(name: &str) -> Failure {
     let names = SYSTEMS.map(|(name, _)| name.split(':').next().unwrap_or(name));
     let near = nearest(name, names.into_iter()).unwrap_or("digits");
@@ -204,16 +225,18 @@ fn unknown(name: &str) -> Failure {
         .hint(format!("the systems are {}; see dyno info systems", names.join(", ")))
 }
 
-fn load_model(
-    _engine: &str,
-    _file: &str,
-    _run: &RunOptions,
-) -> Result<(Kind, Box<dyn SampleLibrary>), Failure> {
-    Err(Failure::set_up("this build has no ONNX adapter"))
-}
-
-fn read_labels(_path: &PathBuf, _count: usize) -> Result<Vec<i64>, Failure> {
-    Err(Failure::set_up("this build cannot read labels"))
+/// Refuses what another system would need.
+fn refuse_files(name: &str, run: &RunOptions) -> Result<(), Failure> {
+    let given = [
+        ("--model", run.model.is_some()),
+        ("--data", !run.data.is_empty()),
+        ("--labels", run.labels.is_some()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((flag, _)) => Err(Failure::usage(format!("{flag} means nothing to system `{name}`"))
+            .hint("it belongs to --system onnx:FILE and tract:FILE")),
+        None => Ok(()),
+    }
 }
 
 /// One engine behind several systems, one after the other.

@@ -237,8 +237,8 @@ fn remarks(options: &Options, is_simulated: bool) -> Vec<String> {
 const SERVER_SHARE: f64 = 0.1;
 /// However fast the system is.
 const SERVER_QPS_MOST: f64 = 1_000.0;
-/// An Offline query must last, even if the probe ran on a slower moment.
-const OFFLINE_MARGIN: f64 = 1.3;
+/// An Offline query must last, even if the probe ran in a slower moment.
+const OFFLINE_MARGIN: f64 = 1.5;
 
 /// The key that a probe decides if nobody else does, and its value.
 fn probed_setting(scenario: Scenario, probed: Option<f64>) -> Option<(&'static str, Option<f64>)> {

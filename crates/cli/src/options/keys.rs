@@ -38,7 +38,7 @@ pub struct RunOptions {
     pub seed: Option<u64>,
     pub deadline: Option<Nanos>,
     pub model: Option<PathBuf>,
-    pub data: Option<PathBuf>,
+    pub data: Vec<(Option<String>, PathBuf)>,
     pub labels: Option<PathBuf>,
     pub ort_lib: Option<PathBuf>,
     pub samples: Option<NonZero<usize>>,
@@ -103,8 +103,8 @@ keys! {
         |o, v, _| { o.deadline = Some(render::parse_duration(v)?); Ok(()) };
     "model" "FILE" "ONNX model, for the systems onnx and tract" "named by the system"
         |o, v, base| { o.model = Some(base.join(v)); Ok(()) };
-    "data" "FILE.npy" "Samples for a model, one along the first axis" "none"
-        |o, v, base| { o.data = Some(base.join(v)); Ok(()) };
+    "data" "[INPUT=]FILE.npy" "Samples for a model, along the first axis; once for each of its inputs" "random samples"
+        |o, v, base| { o.data.push(input_file(v, base)); Ok(()) };
     "labels" "FILE.npy" "Class of each sample, to score accuracy" "none: accuracy is not scored"
         |o, v, base| { o.labels = Some(base.join(v)); Ok(()) };
     "ort-lib" "FILE" "ONNX Runtime's shared library" "found through Python's onnxruntime"
@@ -222,6 +222,14 @@ fn mode(text: &str) -> Result<Mode, String> {
         "both" => Ok(Mode::Both),
         "peak" => Ok(Mode::Peak),
         _ => Err(format!("expected accuracy, performance, both or peak, found `{text}`")),
+    }
+}
+
+/// `INPUT=FILE`, or a file alone for a model with one input.
+fn input_file(text: &str, base: &Path) -> (Option<String>, PathBuf) {
+    match text.split_once('=') {
+        Some((input, file)) => (Some(input.to_string()), base.join(file)),
+        None => (None, base.join(text)),
     }
 }
 

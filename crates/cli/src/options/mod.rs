@@ -260,6 +260,9 @@ fn read_flags(
     if is_given("conf") {
         run.conf.clear();
     }
+    if is_given("data") {
+        run.data.clear();
+    }
     let mut assignments = Vec::new();
     for (key, value) in &command_line.keys.0 {
         let flag = format!("--{}", key.name);

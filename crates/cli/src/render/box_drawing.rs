@@ -94,12 +94,13 @@ fn width(text: &str) -> usize {
 /// Lines of at most `most` columns, broken at spaces where there are any.
 pub fn wrap(text: &str, most: usize, indent: usize) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut line = String::new();
-    for word in text.split(' ') {
+    let words = text.trim_start_matches(' ');
+    let mut line = " ".repeat(text.len() - words.len());
+    for word in words.split(' ') {
         if !line.trim().is_empty() && width(&line) + 1 + width(word) > most {
             lines.push(std::mem::replace(&mut line, " ".repeat(indent) + word));
         } else {
-            if !line.is_empty() {
+            if !line.trim().is_empty() {
                 line.push(' ');
             }
             line += word;
