@@ -1,5 +1,6 @@
 //! What the load generator costs, beside a floor measured in turn in the same
-//! run. Prints one JSON line a figure; run it as `bench/loadgen [--quick]`.
+//! run. Prints one JSON line a figure; run it as
+//! `bench/loadgen [--quick] [PART OF A NAME ...]`.
 #![forbid(unsafe_code)]
 
 mod floor;
@@ -15,6 +16,7 @@ use dyno_loadgen::drive::real::RealTime;
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::drive::{Driver, Job, JobTenant, Played};
 use dyno_loadgen::log::{LogFiles, LogSettings};
+use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::record::Outcome;
@@ -76,6 +78,8 @@ struct Rounds {
     rounds: usize,
     /// Divides the number of queries.
     scale: u64,
+    /// Only figures whose name contains one of these; all if empty.
+    wanted: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -94,6 +98,9 @@ impl Rounds {
         mut ours: impl FnMut() -> f64,
         mut floor: impl FnMut() -> f64,
     ) {
+        if !self.wanted.is_empty() && !self.wanted.iter().any(|part| name.contains(part)) {
+            return;
+        }
         eprintln!("{name} ...");
         let (mut all_ours, mut all_floors) = (Vec::new(), Vec::new());
         for _ in 0..self.rounds {
@@ -263,13 +270,12 @@ fn memory(rounds: &Rounds) {
             .expect("this program runs again");
         String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number of bytes")
     };
-    rounds.figure(
-        "loadgen.server_10m_bytes",
-        "bytes at the peak of 10 M Server queries",
-        Better::Lower,
-        || child("dyno"),
-        || child("floor"),
-    );
+    for (name, unit, who) in [
+        ("loadgen.server_10m_bytes", "bytes, 10 M Server queries issued and recorded", "dyno"),
+        ("loadgen.server_10m_judged_bytes", "bytes, the same with its statistics", "dyno-judged"),
+    ] {
+        rounds.figure(name, unit, Better::Lower, || child(who), || child("floor"));
+    }
 }
 
 fn peak_memory_of(who: &str, queries: u64) {
@@ -283,8 +289,13 @@ fn peak_memory_of(who: &str, queries: u64) {
         kib * 1_024.0
     };
     let before = resident();
-    if who == "dyno" {
-        play(&settings(Scenario::Server, queries, 1e8), inline());
+    if who.starts_with("dyno") {
+        let wanted = settings(Scenario::Server, queries, 1e8);
+        let played = play(&wanted, inline());
+        if who == "dyno-judged" {
+            let metrics = Metrics::of(&played.tenants[0].record, &plan(&wanted));
+            assert_eq!(metrics.sample_count, queries);
+        }
     } else {
         floor::play(Pattern::Server { qps: 1e8 }, queries as usize, &*inline());
     }
@@ -411,8 +422,9 @@ fn main() {
         return peak_memory_of(&arguments[at + 1], queries);
     }
     let quick = arguments.iter().any(|a| a == "--quick" || a == "--test");
-    let rounds =
-        if quick { Rounds { rounds: 1, scale: 50 } } else { Rounds { rounds: 3, scale: 1 } };
+    let wanted = arguments[1..].iter().filter(|a| !a.starts_with("--")).cloned().collect();
+    let (rounds, scale) = if quick { (1, 50) } else { (3, 1) };
+    let rounds = Rounds { rounds, scale, wanted };
     single_stream(&rounds);
     server(&rounds);
     offline(&rounds);

@@ -243,7 +243,7 @@ impl StartedRun {
                 }
                 Step::WaitUntil(time) => {
                     if let Some(next) = session.upcoming() {
-                        issuer.build(&next, self.epoch);
+                        issuer.prepare(self, &next);
                     }
                     now = self.wait_until(session, time);
                 }
@@ -268,18 +268,18 @@ impl StartedRun {
         }
     }
 
-    /// Waits for the time of the next query, in pieces short enough to notice
+    /// Waits a stage towards the time of the next query, short enough to notice
     /// an abort.
     fn wait_until(&mut self, session: &mut Session, time: Nanos) -> Nanos {
         let now = self.clock.now();
-        let now = self.waiter.until(time.min(now + ABORT_NOTICED_WITHIN));
         if self.monitor.is_aborted() {
             session.abort();
+            return now;
         }
         if session.has_deadlines() {
             self.report_completions(session, now);
         }
-        now
+        self.waiter.towards(time.min(now + ABORT_NOTICED_WITHIN))
     }
 
     fn wait_completion(&mut self, session: &mut Session, until: Option<Nanos>) -> Nanos {
@@ -458,14 +458,22 @@ impl Issuer {
         }
     }
 
+    /// Does ahead of time what can be done before a query is due, and returns
+    /// its tenant's slab and how many samples are issued with it.
     #[inline]
-    fn hand_over(&mut self, run: &StartedRun, issue: &Issue<'_>, now: Nanos) {
+    fn prepare<'r>(&mut self, run: &'r StartedRun, issue: &Issue<'_>) -> (&'r Slab, u64) {
         self.build(issue, run.epoch);
         let samples_per_query = issue.indices.len() / issue.queries;
         let last_query = issue.first_query + (issue.queries as u64 - 1) * issue.stride;
         let end = (last_query + 1) * samples_per_query as u64;
         let slab = &run.responder.run.slabs[issue.tenant];
         slab.provide(end as usize);
+        (slab, end)
+    }
+
+    #[inline]
+    fn hand_over(&mut self, run: &StartedRun, issue: &Issue<'_>, now: Nanos) {
+        let (slab, end) = self.prepare(run, issue);
         if issue.stride == 1 {
             slab.admit(end);
         } else {

@@ -63,15 +63,20 @@ impl Waiter {
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     }
 
-    /// Returns at `time` or a little later, at the time that it then is.
+    /// Waits a stage towards `time` and returns the time that it then is: a
+    /// first call sleeps to the guard before it, the next one spins to it.
+    ///
+    /// What the caller does between the two stages is warm in the caches when
+    /// the time comes.
     #[expect(clippy::disallowed_methods, reason = "the driver waits here")]
-    pub(super) fn until(&mut self, time: Nanos) -> Nanos {
+    pub(super) fn towards(&mut self, time: Nanos) -> Nanos {
         let mut now = self.clock.now();
         let guard = if self.spins { self.guard } else { 0 };
         if time > now + guard {
             std::thread::sleep(Duration::from_nanos(time - guard - now));
             now = self.clock.now();
             self.adapt_guard(now, time);
+            return now;
         }
         while now < time {
             std::hint::spin_loop();
