@@ -1,6 +1,8 @@
 //! What is kept of a test: verdict, numbers, and enough for the charts. The
 //! record itself is dropped, because it may hold millions of samples.
 
+use std::collections::HashSet;
+
 use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
 use dyno_loadgen::log::Report;
 use dyno_loadgen::metrics::{Metrics, Rates};
@@ -265,9 +267,7 @@ impl Performance {
     fn of(report: &Report<'_>, log: &TestLog, mode: TestMode) -> Self {
         let run: &RunLog = report.run;
         let is_peak = mode == TestMode::FindPeakPerformance && log.complete && found_peak(log);
-        let queries = query_latencies(&run.record);
-        let mut latencies: Vec<u64> = queries.iter().map(|(_, latency)| *latency).collect();
-        latencies.sort_unstable();
+        let (latency_spectrum, slices) = charts(&run.record);
         let mut lags: Vec<u64> = run.record.client_lag.iter().map(|&lag| lag.into()).collect();
         lags.sort_unstable();
         Self {
@@ -276,9 +276,9 @@ impl Performance {
             ended: run.ended,
             lasted: run.record.completed_at.iter().copied().max().unwrap_or(0),
             peak_qps: is_peak.then_some(run.plan.target_qps),
-            latency_spectrum: spectrum(&latencies),
+            latency_spectrum,
             lag_spectrum: spectrum(&lags),
-            slices: slices(queries),
+            slices,
         }
     }
 
@@ -338,37 +338,76 @@ pub struct Headline {
     pub unit: &'static str,
 }
 
-/// Per query that was answered whole: when it was due, and how long it took.
-fn query_latencies(record: &Record) -> Vec<(Nanos, u64)> {
-    let samples = record.samples_per_query.max(1);
-    let mut failed =
-        vec![false; if record.failed.is_empty() { 0 } else { record.completed_at.len() }];
-    for (sequence, _) in &record.failed {
-        if let Some(flag) = usize::try_from(*sequence).ok().and_then(|at| failed.get_mut(at)) {
-            *flag = true;
+/// Queries whose latencies are drawn at most, evenly spread over the run: as
+/// many as tell p99.999 apart. The largest are always those of all queries.
+const DRAWN_MOST: usize = 1 << 20;
+
+/// The spectrum of latency, and latency over time.
+fn charts(record: &Record) -> (Vec<(f64, u64)>, Vec<Slice>) {
+    let queries = || latencies(record);
+    let (mut count, mut end) = (0, 0);
+    queries().for_each(|(at, _)| {
+        count += 1;
+        end = end.max(at);
+    });
+    let stride = count / DRAWN_MOST + 1;
+    let width = (end / SLICES as u64 + 1).max(MILLISECOND);
+    let mut parts = vec![Part::default(); (end / width + 1) as usize];
+    for (number, (at, latency)) in queries().enumerate() {
+        let part = &mut parts[(at / width) as usize];
+        part.count += 1;
+        part.largest = part.largest.max(latency);
+        if number.is_multiple_of(stride) {
+            part.drawn.push(latency);
         }
     }
-    if record.query_count() == 1 {
-        // The one query of Offline: its samples are what varies.
-        let due = record.scheduled(0);
-        let answered = record.completed_at.iter().enumerate();
-        let answered =
-            answered.filter(|(at, done)| **done != 0 && !failed.get(*at).unwrap_or(&false));
-        return answered.map(|(_, &done)| (done, done.saturating_sub(due))).collect();
+    let mut drawn: Vec<u64> = parts.iter().flat_map(|part| part.drawn.iter().copied()).collect();
+    drawn.sort_unstable();
+    let mut spectrum = spectrum(&drawn);
+    if let Some(last) = spectrum.last_mut() {
+        last.1 = parts.iter().map(|part| part.largest).max().unwrap_or(last.1);
     }
-    let stamps = record.completed_at.chunks(samples).enumerate().take(record.query_count());
-    stamps
-        .filter(|(query, stamps)| {
-            let first = query * samples;
-            let is_failed = |at: usize| failed.get(at).copied().unwrap_or(false);
-            (first..).zip(*stamps).all(|(at, &done)| done != 0 && !is_failed(at))
-        })
-        .map(|(query, stamps)| {
-            let due = record.scheduled(query);
-            let done = stamps.iter().copied().max().unwrap_or(due);
-            (due, done.saturating_sub(due))
-        })
-        .collect()
+    let filled = parts.into_iter().enumerate().filter(|(_, part)| !part.drawn.is_empty());
+    (spectrum, filled.map(|(number, part)| part.slice(number as u64 * width)).collect())
+}
+
+/// What is gathered of one part of a run.
+#[derive(Debug, Clone, Default)]
+struct Part {
+    count: u64,
+    largest: u64,
+    drawn: Vec<u64>,
+}
+
+impl Part {
+    /// There is at least one latency.
+    fn slice(mut self, begin: Nanos) -> Slice {
+        self.drawn.sort_unstable();
+        let rank = |q: f64| ((self.drawn.len() as f64 * q) as usize).min(self.drawn.len() - 1);
+        let at = |q: f64| self.drawn[rank(q)];
+        Slice { begin, count: self.count, latency: [at(0.5), at(0.9), at(0.99), self.largest] }
+    }
+}
+
+/// Per query that was answered whole: when it was due, and how long it took.
+/// Of the one query of Offline it is the samples, and when they were done.
+fn latencies(record: &Record) -> impl Iterator<Item = (Nanos, u64)> {
+    let is_one = record.query_count() == 1;
+    let samples = if is_one { 1 } else { record.samples_per_query.max(1) };
+    let failed: HashSet<u64> = record.failed.iter().map(|(sequence, _)| *sequence).collect();
+    let is_failed = move |at: usize| !failed.is_empty() && failed.contains(&(at as u64));
+    let parts = record.completed_at.chunks(samples).enumerate();
+    parts.filter_map(move |(number, stamps)| {
+        let query = if is_one { 0 } else { number };
+        let first = number * samples;
+        if query >= record.query_count()
+            || (first..).zip(stamps).any(|(at, &done)| done == 0 || is_failed(at))
+        {
+            return None;
+        }
+        let (due, done) = (record.scheduled(query), stamps.iter().copied().max()?);
+        Some((if is_one { done } else { due }, done.saturating_sub(due)))
+    })
 }
 
 /// By the index rule of the metrics: `sorted[floor(count * q)]`; the largest last.
@@ -382,26 +421,34 @@ fn spectrum(sorted: &[u64]) -> Vec<(f64, u64)> {
     points
 }
 
-fn slices(queries: Vec<(Nanos, u64)>) -> Vec<Slice> {
-    let Some(end) = queries.iter().map(|(at, _)| *at).max() else { return Vec::new() };
-    let width = (end / SLICES as u64 + 1).max(MILLISECOND);
-    let mut parts: Vec<Vec<u64>> = vec![Vec::new(); (end / width + 1) as usize];
-    for (at, latency) in queries {
-        parts[(at / width) as usize].push(latency);
-    }
-    let of = |(number, mut part): (usize, Vec<u64>)| {
-        part.sort_unstable();
-        let at = |q: f64| part[((part.len() as f64 * q) as usize).min(part.len() - 1)];
-        Slice {
-            begin: number as u64 * width,
-            count: part.len() as u64,
-            latency: [at(0.5), at(0.9), at(0.99), at(1.0)],
-        }
-    };
-    parts.into_iter().enumerate().filter(|(_, part)| !part.is_empty()).map(of).collect()
-}
-
 /// Seconds of a duration, for texts.
 pub fn seconds(nanos: Nanos) -> f64 {
     nanos as f64 / SECOND as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn charts_leave_out_what_was_not_answered() {
+        // Four queries of two samples; one sample of the third failed, one of
+        // the fourth is missing.
+        let ms = |n: u64| n * MILLISECOND;
+        let record = Record {
+            samples_per_query: 2,
+            issued_at: [0, 10, 20, 30].map(ms).to_vec(),
+            completed_at: [1, 3, 15, 11, 21, 22, 31, 0].map(ms).to_vec(),
+            failed: vec![(4, dyno_loadgen::record::Failure::Internal)],
+            ..Record::default()
+        };
+        let found: Vec<_> = latencies(&record).collect();
+        assert_eq!(found, [(0, ms(3)), (ms(10), ms(5))]);
+        let (spectrum, slices) = charts(&record);
+        assert_eq!(spectrum.first(), Some(&(0.0, ms(3))));
+        assert_eq!(spectrum.last(), Some(&(1.0, ms(5))));
+        let counts: Vec<_> = slices.iter().map(|slice| (slice.begin, slice.count)).collect();
+        assert_eq!(counts, [(0, 1), (ms(10), 1)]);
+        assert_eq!(charts(&Record::default()), (Vec::new(), Vec::new()));
+    }
 }

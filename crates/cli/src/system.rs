@@ -60,6 +60,8 @@ pub struct System {
     /// Accuracy that is asked for, in [0, 1].
     pub accuracy_target: Option<f64>,
     kind: Kind,
+    /// Samples are random numbers.
+    is_synthetic: bool,
     workers: Option<usize>,
     /// Where nobody says.
     offline_workers: usize,
@@ -122,12 +124,27 @@ impl System {
             kind,
             workers: run.workers,
             offline_workers,
+            is_synthetic: matches!(name, "onnx" | "tract") && run.data.is_empty(),
             policy: Policy {
                 max_size: run.batch.unwrap_or(batch_default),
                 max_wait: run.batch_wait.unwrap_or(0),
             },
             spec,
         })
+    }
+
+    /// What readers must know of it.
+    pub fn remark(&self) -> Option<&'static str> {
+        match &self.kind {
+            Kind::Simulated(_) => Some("The system is simulated: these are figures of a model."),
+            Kind::Null => {
+                Some("The null system answers at once: these are figures of the instrument.")
+            }
+            Kind::Engine(_) if self.is_synthetic => {
+                Some("The samples are random: these are figures of speed, never of quality.")
+            }
+            Kind::Engine(_) => None,
+        }
     }
 
     /// Its name without its arguments.

@@ -121,7 +121,7 @@ impl Run {
             },
             state: State::Complete,
             outcomes: Vec::new(),
-            remarks: remarks(options, system.is_simulated()),
+            remarks: remarks(options, system),
         };
         if self.verbose {
             eprint!("{}", render::plan(options, system, tests));
@@ -207,11 +207,10 @@ fn exit(run: &summary::Run) -> Exit {
 
 /// What readers must know of the run as a whole. In virtual time nothing of the
 /// machine matters, and the same seed must give the same bytes.
-fn remarks(options: &Options, is_simulated: bool) -> Vec<String> {
-    let mut remarks: Vec<String> = Vec::new();
-    remarks.extend(options.profile().remark().map(str::to_string));
-    if is_simulated {
-        remarks.push("The system is simulated: these are figures of a model.".into());
+fn remarks(options: &Options, system: &System) -> Vec<String> {
+    let said = [options.profile().remark(), system.remark()];
+    let mut remarks: Vec<String> = said.into_iter().flatten().map(str::to_string).collect();
+    if system.is_simulated() {
         return remarks;
     }
     if options.scenarios().contains(&Scenario::Server) {
@@ -320,9 +319,12 @@ fn resolve(
     if let Some((key, Some(value))) = probed_setting(scenario, probed)
         && is_open(&settings, key)
     {
-        let set =
-            settings.set(key, &value.to_string(), Origin::Code("a short probe before the run"));
-        set.expect("a rate is a number");
+        let value = match scenario {
+            Scenario::Offline => value.min(rate_that_fits(settings.values.min_duration_ms)),
+            _ => value,
+        };
+        let origin = Origin::Code("a short probe before the run");
+        settings.set(key, &value.to_string(), origin).expect("a rate is a number");
     }
     let messages = options.complete(&mut settings);
     let plan = Plan::resolve(&settings.values, system.library_size()).map_err(|errors| {
@@ -338,6 +340,14 @@ fn resolve(
 /// A sample's index, stamps and claim, and what is computed of them afterwards;
 /// measured at 40 to 50 bytes.
 const BYTES_A_SAMPLE: f64 = 50.0;
+
+/// The highest Offline rate whose query takes half of the free memory; nobody
+/// chose it, so it gives way.
+fn rate_that_fits(min_duration_ms: u64) -> f64 {
+    let Some(available) = environment::memory_available() else { return f64::INFINITY };
+    let seconds = (min_duration_ms as f64 / 1e3).max(1e-3);
+    two_digits(available as f64 / 2.0 / BYTES_A_SAMPLE / (1.1 * seconds))
+}
 
 /// Refuses a trace that would exhaust the memory of this machine.
 fn check_memory(plan: &Plan) -> Result<(), String> {

@@ -26,6 +26,18 @@ pub enum Mode {
     Peak,
 }
 
+impl Mode {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+            Self::Performance => "performance",
+            Self::Both => "both",
+            Self::Peak => "peak",
+        }
+    }
+}
+
 /// How a run is set up. `None` where nobody said anything.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunOptions {
@@ -216,13 +228,9 @@ fn scenarios(text: &str) -> Result<Vec<Scenario>, String> {
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
-    match text {
-        "accuracy" => Ok(Mode::Accuracy),
-        "performance" => Ok(Mode::Performance),
-        "both" => Ok(Mode::Both),
-        "peak" => Ok(Mode::Peak),
-        _ => Err(format!("expected accuracy, performance, both or peak, found `{text}`")),
-    }
+    let modes = [Mode::Accuracy, Mode::Performance, Mode::Both, Mode::Peak];
+    let named = modes.into_iter().find(|mode| mode.name() == text);
+    named.ok_or_else(|| format!("expected accuracy, performance, both or peak, found `{text}`"))
 }
 
 /// `INPUT=FILE`, or a file alone for a model with one input.

@@ -8,7 +8,7 @@ use crate::render;
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 250.0;
 const LEFT: f64 = 62.0;
-const RIGHT: f64 = 14.0;
+const RIGHT: f64 = 24.0;
 const TOP: f64 = 18.0;
 const BOTTOM: f64 = 30.0;
 
@@ -89,7 +89,7 @@ pub fn spectrum(latency: &[(f64, u64)], lag: &[(f64, u64)], bound: Option<u64>) 
     // 1 - p of the last point but the largest; the largest stands a bit further.
     let nines = |q: f64| -(1.0 - q).log10();
     let deepest = latency.iter().filter(|p| p.0 < 1.0).map(|p| nines(p.0)).fold(1.0, f64::max);
-    let end = deepest + 0.35;
+    let end = deepest + 0.12 * deepest + 0.2;
     let x = |q: f64| {
         let at = if q >= 1.0 { end } else { nines(q) };
         LEFT + at / end * (WIDTH - LEFT - RIGHT)
@@ -154,7 +154,7 @@ pub fn over_time(slices: &[Slice]) -> String {
     let x = LEFT + 4.0;
     let _ =
         write!(svg, "<text class=\"key-a\" x=\"{x}\" y=\"12\">p50, bands to p90 and p99</text>");
-    let _ = write!(svg, "<text class=\"key-b\" x=\"{}\" y=\"12\">largest</text>", x + 150.0);
+    let _ = write!(svg, "<text class=\"key-b\" x=\"{}\" y=\"12\">largest</text>", x + 170.0);
     svg + "</svg>"
 }
 

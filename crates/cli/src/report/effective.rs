@@ -2,10 +2,11 @@
 //! origin. Running it again runs the same tests.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings};
 
-use crate::options::{FILE_VERSION, Options};
+use crate::options::{FILE_VERSION, Options, RunOptions};
 use crate::summary::Run;
 
 /// A `dyno.toml` of the run.
@@ -18,6 +19,7 @@ pub fn effective_toml(run: &Run, options: &Options) -> String {
     let scenarios: Vec<String> =
         options.scenarios().iter().map(|scenario| format!("\"{scenario}\"")).collect();
     let _ = writeln!(text, "scenario = [{}]", scenarios.join(", "));
+    text += &system_rows(&options.run);
     let mut seen = Vec::new();
     for outcome in run.outcomes.iter().filter(|outcome| outcome.tenant.is_none()) {
         if seen.contains(&outcome.scenario) {
@@ -46,6 +48,37 @@ pub fn is_relevant(key: &str, scenario: Scenario) -> bool {
         ("offline_", Scenario::Offline),
     ];
     of_one.iter().all(|(prefix, owner)| *owner == scenario || !key.starts_with(prefix))
+}
+
+/// What was said of the system. Paths are absolute, because this file stands
+/// elsewhere than the one that they came from.
+fn system_rows(run: &RunOptions) -> String {
+    let path = |path: &Path| {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        format!("{:?}", absolute.display().to_string())
+    };
+    let data: Vec<String> = run
+        .data
+        .iter()
+        .map(|(input, file)| match input {
+            Some(input) => format!("\"{input}={}", path(file).trim_start_matches('"')),
+            None => path(file),
+        })
+        .collect();
+    let rows = [
+        ("mode", run.mode.map(|mode| format!("{:?}", mode.name()))),
+        ("model", run.model.as_deref().map(path)),
+        ("data", (!data.is_empty()).then(|| format!("[{}]", data.join(", ")))),
+        ("labels", run.labels.as_deref().map(path)),
+        ("ort_lib", run.ort_lib.as_deref().map(path)),
+        ("samples", run.samples.map(|samples| samples.to_string())),
+        ("workers", run.workers.map(|workers| workers.to_string())),
+        ("batch", run.batch.map(|batch| batch.to_string())),
+        ("batch_wait", run.batch_wait.map(|wait| format!("\"{wait}ns\""))),
+        ("accuracy_target", run.accuracy_target.map(|target| target.to_string())),
+    ];
+    let rows = rows.into_iter().filter_map(|(key, value)| Some(format!("{key} = {}\n", value?)));
+    rows.collect()
 }
 
 fn rows(settings: &Settings, scenario: Scenario) -> String {

@@ -97,6 +97,10 @@ const DYNAMIC_DEFAULT: usize = 1;
 /// and never accuracy.
 fn library(inputs: &[ModelInput], run: &RunOptions) -> Result<TensorLibrary, Failure> {
     if run.data.is_empty() {
+        if run.labels.is_some() {
+            return Err(Failure::usage("--labels needs the samples that they belong to")
+                .hint("name them with --data FILE.npy"));
+        }
         let samples = run.samples.map_or(SAMPLES_DEFAULT, NonZero::get);
         let seed = run.seed.unwrap_or(0);
         let library = TensorLibrary::synthetic(inputs, samples, DYNAMIC_DEFAULT, seed);
