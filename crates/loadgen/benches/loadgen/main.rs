@@ -128,12 +128,15 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Four significant digits, without an exponent.
-fn rounded(value: f64) -> f64 {
+fn rounded(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
-        return 0.0;
+        return "0".to_string();
     }
-    let scale = 10_f64.powi(3 - value.abs().log10().floor() as i32);
-    (value * scale).round() / scale
+    let digits_after_point = 3 - value.abs().log10().floor() as i32;
+    let scale = 10_f64.powi(-digits_after_point);
+    let decimals = usize::try_from(digits_after_point).unwrap_or(0);
+    let value = if decimals == 0 { (value / scale).round() * scale } else { value };
+    format!("{value:.decimals$}")
 }
 
 fn single_stream(rounds: &Rounds) {
@@ -262,7 +265,7 @@ fn prepare(rounds: &Rounds) {
 /// Peak memory of a run in a process of its own.
 fn memory(rounds: &Rounds) {
     let queries = rounds.queries(10_000_000);
-    let child = |who: &str| {
+    let child = |who: &str| -> f64 {
         let program = std::env::current_exe().expect("the path of this program");
         let output = Command::new(program)
             .args(["--peak-memory-of", who, &queries.to_string()])
@@ -276,6 +279,13 @@ fn memory(rounds: &Rounds) {
     ] {
         rounds.figure(name, unit, Better::Lower, || child(who), || child("floor"));
     }
+    rounds.figure(
+        "loadgen.offline_bytes_per_sample",
+        "bytes/sample, what the system is handed included",
+        Better::Lower,
+        || child("dyno-offline") / queries as f64,
+        || child("floor-offline") / queries as f64,
+    );
 }
 
 fn peak_memory_of(who: &str, queries: u64) {
@@ -289,15 +299,18 @@ fn peak_memory_of(who: &str, queries: u64) {
         kib * 1_024.0
     };
     let before = resident();
+    let offline = who.ends_with("-offline");
     if who.starts_with("dyno") {
-        let wanted = settings(Scenario::Server, queries, 1e8);
+        let scenario = if offline { Scenario::Offline } else { Scenario::Server };
+        let wanted = settings(scenario, queries, 1e8);
         let played = play(&wanted, inline());
         if who == "dyno-judged" {
             let metrics = Metrics::of(&played.tenants[0].record, &plan(&wanted));
             assert_eq!(metrics.sample_count, queries);
         }
     } else {
-        floor::play(Pattern::Server { qps: 1e8 }, queries as usize, &*inline());
+        let pattern = if offline { Pattern::Offline } else { Pattern::Server { qps: 1e8 } };
+        floor::play(pattern, queries as usize, &*inline());
     }
     println!("{}", resident() - before);
 }
