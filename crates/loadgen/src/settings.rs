@@ -324,6 +324,8 @@ pub enum Origin {
         /// Line, from 1.
         line: usize,
     },
+    /// An environment variable.
+    Environment(String),
     /// A command-line flag.
     Flag(String),
     /// Code that calls the library, or a profile built into the command line.
@@ -336,6 +338,7 @@ impl fmt::Display for Origin {
             Self::Default => f.write_str("default"),
             Self::BuiltIn { key } => write!(f, "built-in table, {key}"),
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Environment(name) => write!(f, "environment variable {name}"),
             Self::Flag(flag) => write!(f, "flag {flag}"),
             Self::Code(name) => f.write_str(name),
         }

@@ -373,11 +373,12 @@ impl Gaps {
         let nanos = |seconds: f64| (seconds * SECOND as f64) as Nanos;
         let gap = match self {
             Self::Period(period) => *period,
-            Self::Exponential { rng, rate } => nanos(rng.exponential(*rate)),
+            Self::Burst { size, .. } if !sequence.is_multiple_of(*size) => 0,
+            Self::Exponential { rng, rate } | Self::Burst { rng, rate, .. } => {
+                nanos(rng.exponential(*rate))
+            }
             Self::Constant { rate } => return nanos(sequence as f64 / *rate),
             Self::Gamma { rng, rate, shape } => nanos(rng.gamma_of_mean_one(*shape) / *rate),
-            Self::Burst { size, .. } if !sequence.is_multiple_of(*size) => 0,
-            Self::Burst { rng, rate, .. } => nanos(rng.exponential(*rate)),
             Self::Recorded(times) => {
                 return times.get(sequence as usize).copied().unwrap_or(at);
             }

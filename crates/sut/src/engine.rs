@@ -1,6 +1,7 @@
 //! What computes answers, and the system that runs it on the issuing thread.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::record::Failure;
@@ -16,15 +17,25 @@ pub trait Engine: Send + Sync {
     /// Answers each of `samples` exactly once, by [`Answers::push`] or
     /// [`Answers::fail`], in any order.
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers);
+    /// What the first sample that failed failed of, in words; the record of a
+    /// run only counts.
+    fn trouble(&self) -> Option<&str> {
+        None
+    }
 }
 
-impl<E: Engine + ?Sized> Engine for Box<E> {
+/// Shared, so that the caller can ask for the trouble after the run.
+impl<E: Engine + ?Sized> Engine for Arc<E> {
     fn name(&self) -> &str {
         (**self).name()
     }
 
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
         (**self).answer(samples, answers);
+    }
+
+    fn trouble(&self) -> Option<&str> {
+        (**self).trouble()
     }
 }
 
@@ -121,6 +132,10 @@ impl<E: Engine> Inline<E> {
     }
 }
 
+/// Samples that an engine gets in one call: a query of millions (Offline) must
+/// not hold millions of answers back, nor the memory for them.
+const SAMPLES_AT_ONCE: usize = 1024;
+
 thread_local! {
     // Several threads may issue at once, each with buffers of its own.
     static ANSWERS: RefCell<Answers> = RefCell::default();
@@ -133,9 +148,11 @@ impl<E: Engine> SystemUnderTest for Inline<E> {
 
     fn issue(&self, samples: &[QuerySample], responder: &Responder) {
         ANSWERS.with_borrow_mut(|answers| {
-            answers.clear();
-            self.engine.answer(samples, answers);
-            answers.deliver(responder);
+            for part in samples.chunks(SAMPLES_AT_ONCE) {
+                answers.clear();
+                self.engine.answer(part, answers);
+                answers.deliver(responder);
+            }
         });
     }
 

@@ -3,7 +3,7 @@
 //!
 //! In real time, an [`engine::Engine`] computes answers on the thread that
 //! calls it: [`digits::DigitsPerceptron`] (the embedded default), [`onnx`],
-//! and `tract` behind the feature of that name. [`engine::Inline`] runs an
+//! and its `tract` variant behind the feature of that name. [`engine::Inline`] runs an
 //! engine on the issuing thread, [`batch::RealTime`] on a pool of workers
 //! behind a dynamic batcher; both are a
 //! [`SystemUnderTest`](dyno_loadgen::sut::SystemUnderTest).
@@ -18,5 +18,7 @@ pub mod digits;
 pub mod engine;
 pub mod model;
 pub mod null;
+pub mod onnx;
 pub mod replay;
+pub mod tensors;
 pub mod top1;

@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::fmt;
 use std::num::NonZero;
 
 use dyno_loadgen::clock::{Nanos, SECOND};
@@ -95,7 +96,69 @@ impl Model {
     }
 }
 
+/// What is wrong with a [`Model`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// A list of service times is empty.
+    NoTimes,
+    /// The standard deviation of the logarithm is negative or not finite.
+    Sigma(f64),
+    /// Shares of failed and of unanswered queries are not in [0, 1], or exceed 1
+    /// together.
+    Faults(Faults),
+    /// The range of token counts is empty or starts below 1.
+    Tokens(Tokens),
+}
+
+impl fmt::Display for ModelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTimes => f.write_str("a list of service times needs at least one"),
+            Self::Sigma(sigma) => write!(f, "sigma is {sigma}; it must be 0 or more"),
+            Self::Faults(Faults { failed, unanswered }) => write!(
+                f,
+                "{failed} of the queries fail and {unanswered} are never answered; both shares \
+                 must lie in 0..=1, and so must their sum"
+            ),
+            Self::Tokens(Tokens { fewest, most, .. }) => {
+                write!(f, "tokens are {fewest} to {most}; the range must start at 1 or more")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ModelError {}
+
+impl Model {
+    fn check(&self) -> Result<(), ModelError> {
+        match &self.service {
+            ServiceTime::Drawn(times) | ServiceTime::Listed(times) if times.is_empty() => {
+                return Err(ModelError::NoTimes);
+            }
+            ServiceTime::LogNormal { sigma, .. } if !(sigma.is_finite() && *sigma >= 0.0) => {
+                return Err(ModelError::Sigma(*sigma));
+            }
+            _ => {}
+        }
+        let Faults { failed, unanswered } = self.faults;
+        let share = |share| (0.0..=1.0).contains(&share);
+        if !(share(failed) && share(unanswered) && share(failed + unanswered)) {
+            return Err(ModelError::Faults(self.faults));
+        }
+        match self.tokens {
+            Some(tokens) if !(1 <= tokens.fewest && tokens.fewest <= tokens.most) => {
+                Err(ModelError::Tokens(tokens))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Servers behind one queue, first come first served.
+///
+/// The first query after a flush begins a new run: the servers are idle and time
+/// starts again, while the random numbers go on.
 ///
 /// When a query arrives, the time at which each server becomes free is known,
 /// so a query gets its server and its end at once; what remains are the ends,
@@ -110,6 +173,8 @@ pub struct ServiceModel {
     fault_rng: Mt19937,
     queries: u64,
     servers: Servers,
+    /// The run is over; time starts again with the next query.
+    flushed: bool,
 }
 
 #[derive(Debug)]
@@ -137,43 +202,46 @@ enum Fate {
     Unanswered,
 }
 
-impl ServiceModel {
-    /// An idle system.
-    ///
-    /// # Panics
-    /// If a list of times is empty, a share is not in [0, 1], sigma is negative,
-    /// or a range of tokens is empty or starts below 1.
-    #[must_use]
-    pub fn new(model: Model) -> Self {
-        match &model.service {
-            ServiceTime::Drawn(times) | ServiceTime::Listed(times) => {
-                assert!(!times.is_empty(), "a list of service times needs at least one");
-            }
-            ServiceTime::LogNormal { sigma, .. } => assert!(*sigma >= 0.0, "sigma is {sigma}"),
-            ServiceTime::Deterministic(_) | ServiceTime::Exponential(_) => {}
-        }
-        let Faults { failed, unanswered } = model.faults;
-        assert!((0.0..=1.0).contains(&failed), "share of failed queries is {failed}");
-        assert!((0.0..=1.0).contains(&unanswered), "share of unanswered queries is {unanswered}");
-        if let Some(Tokens { fewest, most, .. }) = model.tokens {
-            assert!(1 <= fewest && fewest <= most, "tokens are {fewest} to {most}");
-        }
-        let servers = match model.servers.get() {
-            1 => Servers::One { free_at: 0, ends: VecDeque::new() },
-            n => Servers::Many {
+impl Servers {
+    fn idle(count: usize) -> Self {
+        match count {
+            1 => Self::One { free_at: 0, ends: VecDeque::new() },
+            n => Self::Many {
                 free_at: std::iter::repeat_n(Reverse(0), n).collect(),
                 ends: BinaryHeap::new(),
             },
-        };
-        Self {
+        }
+    }
+
+    /// Idle at time 0, whatever was left over.
+    fn reset(&mut self) {
+        match self {
+            Self::One { free_at, ends } => {
+                *free_at = 0;
+                ends.clear();
+            }
+            Self::Many { free_at, .. } => *self = Self::idle(free_at.len()),
+        }
+    }
+}
+
+impl ServiceModel {
+    /// An idle system.
+    ///
+    /// # Errors
+    /// [`ModelError`] if the model contradicts itself.
+    pub fn new(model: Model) -> Result<Self, ModelError> {
+        model.check()?;
+        Ok(Self {
             service: model.service,
             tokens: model.tokens,
             faults: model.faults,
             service_rng: Mt19937::new(model.seed),
             fault_rng: Mt19937::new(model.seed.wrapping_add(1)),
             queries: 0,
-            servers,
-        }
+            servers: Servers::idle(model.servers.get()),
+            flushed: false,
+        })
     }
 
     fn service_time(&mut self, samples: usize) -> Nanos {
@@ -230,6 +298,10 @@ impl SimulatedSystem for ServiceModel {
     }
 
     fn issue(&mut self, now: Nanos, query: &SimulatedQuery<'_>) {
+        if std::mem::take(&mut self.flushed) {
+            self.servers.reset();
+            self.queries = 0;
+        }
         let samples = query.indices.len();
         let service = self.service_time(samples);
         let (mut fate, decoding) = self.fate();
@@ -274,7 +346,9 @@ impl SimulatedSystem for ServiceModel {
         }
     }
 
-    fn flush(&mut self, _now: Nanos) {}
+    fn flush(&mut self, _now: Nanos) {
+        self.flushed = true;
+    }
 }
 
 fn complete(job: &Job, completions: &mut Vec<SimulatedCompletion>) {

@@ -20,7 +20,7 @@ pub struct Reply {
 }
 
 /// Repeats recorded replies: sample `i` of the run gets reply `i`, beginning
-/// again at the end.
+/// again at the end and in each run.
 ///
 /// The recorded latencies hold the queueing of the recorded run, so they are
 /// not queued again. To queue recorded *service times*, use
@@ -32,6 +32,8 @@ pub struct Replay {
     /// By time, then by order of issue.
     pending: BinaryHeap<Reverse<(Nanos, usize, ResponseId)>>,
     first_tokens: HashMap<ResponseId, Nanos>,
+    /// The run is over; the next query begins another, with the first reply.
+    flushed: bool,
 }
 
 impl Replay {
@@ -42,7 +44,13 @@ impl Replay {
     #[must_use]
     pub fn new(replies: Vec<Reply>) -> Self {
         assert!(!replies.is_empty(), "a replay needs at least one reply");
-        Self { replies, issued: 0, pending: BinaryHeap::new(), first_tokens: HashMap::new() }
+        Self {
+            replies,
+            issued: 0,
+            pending: BinaryHeap::new(),
+            first_tokens: HashMap::new(),
+            flushed: false,
+        }
     }
 
     /// Answers after these latencies, ns.
@@ -87,6 +95,11 @@ impl SimulatedSystem for Replay {
     }
 
     fn issue(&mut self, now: Nanos, query: &SimulatedQuery<'_>) {
+        if std::mem::take(&mut self.flushed) {
+            self.issued = 0;
+            self.pending.clear();
+            self.first_tokens.clear();
+        }
         for i in 0..query.indices.len() as u64 {
             let id = ResponseId(query.first.0 + i);
             let reply = self.replies[self.issued % self.replies.len()];
@@ -115,5 +128,7 @@ impl SimulatedSystem for Replay {
         }
     }
 
-    fn flush(&mut self, _now: Nanos) {}
+    fn flush(&mut self, _now: Nanos) {
+        self.flushed = true;
+    }
 }

@@ -104,27 +104,25 @@ impl Floor {
         QuerySample { id: ResponseId(i as u64 + 1), index: u64::from(self.indices[i]) }
     }
 
-    /// Issues all queries and returns when each was due.
+    /// Issues all queries. Returns when each was issued, for SingleStream, where
+    /// that is when it was due.
     fn issue(&self, pattern: Pattern, all: &[QuerySample], system: &dyn System) -> Vec<Nanos> {
-        let (clock, queries) = (self.clock, self.indices.len());
-        let begin = clock.now();
+        let clock = self.clock;
+        let mut issued_at = Vec::new();
         match pattern {
-            Pattern::Offline => {
-                system.issue(all, self);
-                vec![begin; queries]
-            }
+            Pattern::Offline => system.issue(all, self),
             Pattern::SingleStream => {
-                let mut issued_at = Vec::with_capacity(queries);
-                for i in 0..queries {
+                issued_at.reserve_exact(self.indices.len());
+                for i in 0..self.indices.len() {
                     issued_at.push(clock.now());
                     system.issue(&[self.sample(i)], self);
                     while self.done.load(Ordering::Acquire) != i as u64 + 1 {
                         std::hint::spin_loop();
                     }
                 }
-                issued_at
             }
             Pattern::Server { .. } => {
+                let begin = clock.now();
                 let mut now = begin;
                 for (i, &due) in self.scheduled.iter().enumerate() {
                     if now < begin + due {
@@ -133,9 +131,9 @@ impl Floor {
                     system.issue(&[self.sample(i)], self);
                     now = clock.now();
                 }
-                self.scheduled.iter().map(|due| begin + due).collect()
             }
         }
+        issued_at
     }
 }
 
@@ -154,15 +152,21 @@ pub fn play(pattern: Pattern, queries: usize, system: &dyn System) -> Measured {
         all.extend((0..queries).map(|i| floor.sample(i)));
     }
     let begin = floor.clock.now();
-    let due = floor.issue(pattern, &all, system);
+    let issued_at = floor.issue(pattern, &all, system);
     while floor.done.load(Ordering::Acquire) != queries as u64 {
         std::hint::spin_loop();
     }
     let run_s = (floor.clock.now() - begin) as f64 / 1e9;
     assert_eq!(floor.errors.load(Ordering::Relaxed), 0);
-    let stamps = floor.stamps.iter().map(|s| s.load(Ordering::Relaxed));
-    let mut latencies: Vec<Nanos> =
-        stamps.zip(due).map(|(at, due)| at.saturating_sub(due)).collect();
+    let due = |i: usize| match pattern {
+        Pattern::Offline => begin,
+        Pattern::SingleStream => issued_at[i],
+        Pattern::Server { .. } => begin + floor.scheduled[i],
+    };
+    let mut latencies: Vec<Nanos> = floor.stamps.into_iter().map(AtomicU64::into_inner).collect();
+    for (i, latency) in latencies.iter_mut().enumerate() {
+        *latency = latency.saturating_sub(due(i));
+    }
     let percentiles = crate::PERCENTILES
         .iter()
         .map(|q| *latencies.select_nth_unstable((queries as f64 * q) as usize).1)

@@ -1,5 +1,6 @@
 //! What the load generator costs, beside a floor measured in turn in the same
-//! run. Prints one JSON line a figure; run it as `bench/loadgen [--quick]`.
+//! run. Prints one JSON line a figure; run it as
+//! `bench/loadgen [--quick] [PART OF A NAME ...]`.
 #![forbid(unsafe_code)]
 
 mod floor;
@@ -15,6 +16,7 @@ use dyno_loadgen::drive::real::RealTime;
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::drive::{Driver, Job, JobTenant, Played};
 use dyno_loadgen::log::{LogFiles, LogSettings};
+use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::record::Outcome;
@@ -76,6 +78,8 @@ struct Rounds {
     rounds: usize,
     /// Divides the number of queries.
     scale: u64,
+    /// Only figures whose name contains one of these; all if empty.
+    wanted: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -94,6 +98,9 @@ impl Rounds {
         mut ours: impl FnMut() -> f64,
         mut floor: impl FnMut() -> f64,
     ) {
+        if !self.wanted.is_empty() && !self.wanted.iter().any(|part| name.contains(part)) {
+            return;
+        }
         eprintln!("{name} ...");
         let (mut all_ours, mut all_floors) = (Vec::new(), Vec::new());
         for _ in 0..self.rounds {
@@ -121,12 +128,15 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Four significant digits, without an exponent.
-fn rounded(value: f64) -> f64 {
+fn rounded(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
-        return 0.0;
+        return "0".to_string();
     }
-    let scale = 10_f64.powi(3 - value.abs().log10().floor() as i32);
-    (value * scale).round() / scale
+    let digits_after_point = 3 - value.abs().log10().floor() as i32;
+    let scale = 10_f64.powi(-digits_after_point);
+    let decimals = usize::try_from(digits_after_point).unwrap_or(0);
+    let value = if decimals == 0 { (value / scale).round() * scale } else { value };
+    format!("{value:.decimals$}")
 }
 
 fn single_stream(rounds: &Rounds) {
@@ -255,7 +265,7 @@ fn prepare(rounds: &Rounds) {
 /// Peak memory of a run in a process of its own.
 fn memory(rounds: &Rounds) {
     let queries = rounds.queries(10_000_000);
-    let child = |who: &str| {
+    let child = |who: &str| -> f64 {
         let program = std::env::current_exe().expect("the path of this program");
         let output = Command::new(program)
             .args(["--peak-memory-of", who, &queries.to_string()])
@@ -263,12 +273,18 @@ fn memory(rounds: &Rounds) {
             .expect("this program runs again");
         String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number of bytes")
     };
+    for (name, unit, who) in [
+        ("loadgen.server_10m_bytes", "bytes, 10 M Server queries issued and recorded", "dyno"),
+        ("loadgen.server_10m_judged_bytes", "bytes, the same with its statistics", "dyno-judged"),
+    ] {
+        rounds.figure(name, unit, Better::Lower, || child(who), || child("floor"));
+    }
     rounds.figure(
-        "loadgen.server_10m_bytes",
-        "bytes at the peak of 10 M Server queries",
+        "loadgen.offline_bytes_per_sample",
+        "bytes/sample, what the system is handed included",
         Better::Lower,
-        || child("dyno"),
-        || child("floor"),
+        || child("dyno-offline") / queries as f64,
+        || child("floor-offline") / queries as f64,
     );
 }
 
@@ -283,10 +299,18 @@ fn peak_memory_of(who: &str, queries: u64) {
         kib * 1_024.0
     };
     let before = resident();
-    if who == "dyno" {
-        play(&settings(Scenario::Server, queries, 1e8), inline());
+    let offline = who.ends_with("-offline");
+    if who.starts_with("dyno") {
+        let scenario = if offline { Scenario::Offline } else { Scenario::Server };
+        let wanted = settings(scenario, queries, 1e8);
+        let played = play(&wanted, inline());
+        if who == "dyno-judged" {
+            let metrics = Metrics::of(&played.tenants[0].record, &plan(&wanted));
+            assert_eq!(metrics.sample_count, queries);
+        }
     } else {
-        floor::play(Pattern::Server { qps: 1e8 }, queries as usize, &*inline());
+        let pattern = if offline { Pattern::Offline } else { Pattern::Server { qps: 1e8 } };
+        floor::play(pattern, queries as usize, &*inline());
     }
     println!("{}", resident() - before);
 }
@@ -411,8 +435,9 @@ fn main() {
         return peak_memory_of(&arguments[at + 1], queries);
     }
     let quick = arguments.iter().any(|a| a == "--quick" || a == "--test");
-    let rounds =
-        if quick { Rounds { rounds: 1, scale: 50 } } else { Rounds { rounds: 3, scale: 1 } };
+    let wanted = arguments[1..].iter().filter(|a| !a.starts_with("--")).cloned().collect();
+    let (rounds, scale) = if quick { (1, 50) } else { (3, 1) };
+    let rounds = Rounds { rounds, scale, wanted };
     single_stream(&rounds);
     server(&rounds);
     offline(&rounds);

@@ -96,7 +96,7 @@ fn lanes_that_end_apart_leave_a_record_without_gaps() {
         ..lanes(2, 4_000)
     };
     let system = Does(move |samples: &[QuerySample], responder: &Responder| {
-        if samples[0].id.sequence() % 2 == 0 {
+        if samples[0].id.sequence().is_multiple_of(2) {
             let _ = sender.lock().unwrap().send((samples[0].id, responder.clone()));
         } else {
             answer(samples, responder);

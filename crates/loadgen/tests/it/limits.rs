@@ -1,6 +1,7 @@
 //! Settings at the ends of their ranges.
 
-use dyno_loadgen::plan::{Library, MAX_TRACE_SAMPLES, Plan};
+use dyno_loadgen::plan::{Library, MAX_TRACE_SAMPLES, Plan, SettingsProblem};
+use dyno_loadgen::run::TestLog;
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Arrivals, Scenario, TestMode, TestSettings};
 
@@ -52,7 +53,7 @@ fn traces_that_no_run_can_hold_are_refused_and_never_begun() {
             ..settings(Scenario::Server)
         };
         let (_, problems) = Plan::resolve_as_reference(&wanted, library);
-        assert!(problems.iter().any(|p| p.stops()), "{qps}");
+        assert!(problems.iter().any(SettingsProblem::stops), "{qps}");
     }
 }
 
@@ -85,6 +86,6 @@ fn a_tenant_with_fewer_accuracy_sets_has_fewer_runs() {
     let logs = play_many(&[accuracy(60), accuracy(20)], &mut echo(1_000));
     let runs: Vec<_> = logs.iter().map(|log| log.runs().count()).collect();
     assert_eq!(runs, [3, 1]);
-    assert!(logs.iter().flat_map(|log| log.runs()).all(|run| run.record.query_count() == 20));
+    assert!(logs.iter().flat_map(TestLog::runs).all(|run| run.record.query_count() == 20));
     assert!(logs.iter().all(|log| log.complete));
 }

@@ -387,7 +387,7 @@ impl dyno_loadgen::sut::SimulatedSystem for Confused {
         for at in 0..completions.len() {
             for id in [completions[at].id.sequence(), u64::MAX] {
                 let id = dyno_loadgen::sut::ResponseId(id);
-                let outcome = completions[at].outcome.clone();
+                let outcome = completions[at].outcome;
                 completions.push(dyno_loadgen::sut::SimulatedCompletion {
                     id,
                     first_token_at: None,

@@ -12,14 +12,15 @@ pub use real_time::RealTime;
 pub use simulated::Simulated;
 
 use std::collections::VecDeque;
+use std::num::NonZero;
 
 use dyno_loadgen::clock::Nanos;
 
 /// When a batch is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// Samples in a batch at most (>= 1).
-    pub max_size: usize,
+    /// Samples in a batch at most.
+    pub max_size: NonZero<usize>,
     /// How long the oldest sample waits for others, in ns. 0 batches only what
     /// queues up while the workers are busy.
     pub max_wait: Nanos,
@@ -31,7 +32,8 @@ pub struct Policy {
 ///
 /// ```
 /// use dyno_sut::batch::{Batcher, Policy};
-/// let mut batcher = Batcher::new(Policy { max_size: 2, max_wait: 100 });
+/// let max_size = 2.try_into().expect("not 0");
+/// let mut batcher = Batcher::new(Policy { max_size, max_wait: 100 });
 /// let mut batch = Vec::new();
 /// batcher.push(0, 'a');
 /// assert!(!batcher.ready(99) && batcher.ready(100));
@@ -49,12 +51,8 @@ pub struct Batcher<T> {
 
 impl<T> Batcher<T> {
     /// An empty queue.
-    ///
-    /// # Panics
-    /// If the greatest size is 0.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
-        assert!(policy.max_size > 0, "a batch holds at least one sample");
         Self { policy, waiting: VecDeque::new(), flushing: false }
     }
 
@@ -92,7 +90,7 @@ impl<T> Batcher<T> {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
         let (arrived, _) = self.waiting.front()?;
-        if self.flushing || self.waiting.len() >= self.policy.max_size {
+        if self.flushing || self.waiting.len() >= self.policy.max_size.get() {
             return Some(0);
         }
         Some(arrived.saturating_add(self.policy.max_wait))
@@ -101,7 +99,7 @@ impl<T> Batcher<T> {
     /// Moves the oldest samples, up to the greatest size, to the end of `batch`,
     /// whether they are ready or not.
     pub fn take(&mut self, batch: &mut Vec<T>) {
-        let n = self.waiting.len().min(self.policy.max_size);
+        let n = self.waiting.len().min(self.policy.max_size.get());
         batch.extend(self.waiting.drain(..n).map(|(_, sample)| sample));
         // The next run starts with an empty queue and waits again.
         self.flushing &= !self.waiting.is_empty();

@@ -21,7 +21,8 @@ pub struct Simulated<S> {
     batcher: Batcher<Waiting>,
     workers: Vec<Worker>,
     free: Vec<usize>,
-    flushing: bool,
+    /// The run is over; the next query begins another, and time starts again.
+    flushed: bool,
     // Buffers that are used again.
     batch: Vec<Waiting>,
     indices: Vec<SampleIndex>,
@@ -55,7 +56,7 @@ impl<S: SimulatedSystem> Simulated<S> {
             batcher: Batcher::new(policy),
             workers: vec![Worker::default(); workers.get()],
             free: (0..workers.get()).rev().collect(),
-            flushing: false,
+            flushed: false,
             batch: Vec::new(),
             indices: Vec::new(),
             completions: Vec::new(),
@@ -73,7 +74,7 @@ impl<S: SimulatedSystem> Simulated<S> {
             worker.outstanding = worker.ids.len();
             self.indices.clear();
             self.indices.extend(self.batch.iter().map(|sample| sample.index));
-            let sequence = number * self.batcher.policy().max_size;
+            let sequence = number * self.batcher.policy().max_size.get();
             let query = SimulatedQuery {
                 tenant: self.batch[0].tenant,
                 first: ResponseId::new(0, 0, sequence as u64),
@@ -81,10 +82,17 @@ impl<S: SimulatedSystem> Simulated<S> {
             };
             self.system.issue(now, &query);
         }
-        if self.flushing && self.batcher.is_empty() {
-            self.flushing = false;
+        if self.flushed && self.batcher.is_empty() {
             self.system.flush(now);
         }
+    }
+
+    /// Forgets what an aborted run has left over.
+    fn reset(&mut self, now: Nanos) {
+        self.flushed = false;
+        self.batcher = Batcher::new(self.batcher.policy());
+        self.free = (0..self.workers.len()).rev().collect();
+        self.system.flush(now);
     }
 }
 
@@ -94,6 +102,9 @@ impl<S: SimulatedSystem> SimulatedSystem for Simulated<S> {
     }
 
     fn issue(&mut self, now: Nanos, query: &SimulatedQuery<'_>) {
+        if self.flushed {
+            self.reset(now);
+        }
         for (i, &index) in query.indices.iter().enumerate() {
             let id = ResponseId(query.first.0 + i as u64);
             self.batcher.push(now, Waiting { id, index, tenant: query.tenant });
@@ -114,7 +125,7 @@ impl<S: SimulatedSystem> SimulatedSystem for Simulated<S> {
     fn advance(&mut self, now: Nanos, completions: &mut Vec<SimulatedCompletion>) {
         if self.system.next_event().is_some_and(|event| event <= now) {
             self.system.advance(now, &mut self.completions);
-            let max_size = self.batcher.policy().max_size;
+            let max_size = self.batcher.policy().max_size.get();
             for mut completion in self.completions.drain(..) {
                 let sequence = completion.id.sequence() as usize;
                 let number = sequence / max_size;
@@ -132,7 +143,7 @@ impl<S: SimulatedSystem> SimulatedSystem for Simulated<S> {
 
     fn flush(&mut self, now: Nanos) {
         self.batcher.flush();
-        self.flushing = true;
+        self.flushed = true;
         self.dispatch(now);
     }
 }

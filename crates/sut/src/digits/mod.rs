@@ -6,6 +6,7 @@
 //! perceptron; the last 540 are the sample library. `data/README.md` tells the
 //! origin and the formats.
 
+mod export;
 mod perceptron;
 
 pub use perceptron::{DigitsPerceptron, HIDDEN, Perceptron};

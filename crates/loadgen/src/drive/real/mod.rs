@@ -21,6 +21,7 @@ use crate::clock::{Clock, Nanos, WallTime};
 use crate::early_stopping::Look;
 use crate::plan::Load;
 use crate::record::Record;
+use crate::run::Process;
 use crate::session::{Issue, Issued, Session, Step};
 use crate::sut::{QuerySample, ResponseId, SystemUnderTest};
 
@@ -144,6 +145,14 @@ impl Driver for RealTime {
         WallTime::now()
     }
 
+    fn process(&self) -> Process {
+        #[cfg(target_os = "linux")]
+        let tid = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        #[cfg(not(target_os = "linux"))]
+        let tid = std::process::id();
+        Process { pid: std::process::id(), tid }
+    }
+
     fn aborted(&self) -> bool {
         self.monitor.is_aborted()
     }
@@ -248,12 +257,12 @@ impl StartedRun {
                 }
                 Step::WaitUntil(time) => {
                     if let Some(next) = session.upcoming() {
-                        issuer.build(&next, self.epoch);
+                        issuer.prepare(self, &next);
                     }
-                    now = self.wait_until(session, time);
                     if session.has_deadlines() {
                         self.report_completions(session, now);
                     }
+                    now = self.wait_until(session, time);
                 }
                 Step::WaitCompletion { until } => {
                     if !flushed && session.all_issued() {
@@ -276,15 +285,15 @@ impl StartedRun {
         }
     }
 
-    /// Waits for the time of the next query, in pieces short enough to notice
+    /// Waits a stage towards the time of the next query, short enough to notice
     /// an abort.
     fn wait_until(&mut self, session: &mut Session, time: Nanos) -> Nanos {
         let now = self.clock.now();
-        let now = self.waiter.until(time.min(now + ABORT_NOTICED_WITHIN));
         if self.monitor.is_aborted() {
             session.abort();
+            return now;
         }
-        now
+        self.waiter.towards(time.min(now + ABORT_NOTICED_WITHIN))
     }
 
     fn wait_completion(&mut self, session: &mut Session, until: Option<Nanos>) -> Nanos {
@@ -465,14 +474,22 @@ impl Issuer {
         }
     }
 
+    /// Does ahead of time what can be done before a query is due, and returns
+    /// its tenant's slab and how many samples are issued with it.
     #[inline]
-    fn hand_over(&mut self, run: &StartedRun, issue: &Issue<'_>, now: Nanos) {
+    fn prepare<'r>(&mut self, run: &'r StartedRun, issue: &Issue<'_>) -> (&'r Slab, u64) {
         self.build(issue, run.epoch);
         let samples_per_query = issue.indices.len() / issue.queries;
         let last_query = issue.first_query + (issue.queries as u64 - 1) * issue.stride;
         let end = (last_query + 1) * samples_per_query as u64;
         let slab = &run.responder.run.slabs[issue.tenant];
         slab.provide(end as usize);
+        (slab, end)
+    }
+
+    #[inline]
+    fn hand_over(&mut self, run: &StartedRun, issue: &Issue<'_>, now: Nanos) {
+        let (slab, end) = self.prepare(run, issue);
         if issue.stride == 1 {
             slab.admit(end);
         } else {

@@ -63,15 +63,20 @@ impl Waiter {
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     }
 
-    /// Returns at `time` or a little later, at the time that it then is.
+    /// Waits a stage towards `time` and returns the time that it then is: a
+    /// first call sleeps to the guard before it, the next one spins to it.
+    ///
+    /// What the caller does between the two stages is warm in the caches when
+    /// the time comes.
     #[expect(clippy::disallowed_methods, reason = "the driver waits here")]
-    pub(super) fn until(&mut self, time: Nanos) -> Nanos {
+    pub(super) fn towards(&mut self, time: Nanos) -> Nanos {
         let mut now = self.clock.now();
         let guard = if self.spins { self.guard } else { 0 };
         if time > now + guard {
             std::thread::sleep(Duration::from_nanos(time - guard - now));
             now = self.clock.now();
             self.adapt_guard(now, time);
+            return now;
         }
         while now < time {
             std::hint::spin_loop();
@@ -115,10 +120,8 @@ impl Waiter {
         }
         self.spin = (self.spin / 2).max(LEAST_SPIN);
         loop {
-            // Anew before each park: a completion that changes nothing here (a
-            // duplicate, or one that was counted before an earlier wait) takes
-            // the announcement back with its wake-up, and the next completion
-            // would then wake nobody.
+            // Anew each time: whoever wakes this thread takes the announcement
+            // back, and may have completed nothing (a duplicate, say).
             announce();
             if ready() {
                 break;

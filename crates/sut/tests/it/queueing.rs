@@ -6,8 +6,11 @@ use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::record::{Failure, Outcome};
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
-use dyno_sut::model::{Cost, Faults, Model, ServiceModel, ServiceTime, Tokens};
+use dyno_sut::batch::Simulated;
+use dyno_sut::model::{Cost, Faults, Model, ModelError, ServiceModel, ServiceTime, Tokens};
 use dyno_sut::replay::Replay;
+
+use crate::batching::policy;
 
 /// Mean service time of every model here.
 const SERVICE: Nanos = 1_000_000;
@@ -61,7 +64,7 @@ fn mean_sojourn(system: &mut dyn SimulatedSystem, load: f64, servers: f64) -> f6
 
 fn model(service: ServiceTime, servers: usize) -> ServiceModel {
     let servers = NonZero::new(servers).unwrap();
-    ServiceModel::new(Model { servers, seed: 99, ..Model::single(service) })
+    ServiceModel::new(Model { servers, seed: 99, ..Model::single(service) }).unwrap()
 }
 
 fn check(what: &str, got: f64, theory: f64, tolerance: f64) {
@@ -137,7 +140,8 @@ fn tokens_follow_the_first_one() {
     let mut system = ServiceModel::new(Model {
         tokens: Some(tokens),
         ..Model::single(ServiceTime::Deterministic(Cost { base: 1_000, per_sample: 0 }))
-    });
+    })
+    .unwrap();
     let done = play(&mut system, &[0, 0]);
     let seen: Vec<_> = done.iter().map(|(at, c)| (*at, c.first_token_at, c.outcome)).collect();
     let ok = Outcome::Ok { tokens: 11 };
@@ -151,7 +155,8 @@ fn faults_have_their_share_and_leave_the_times_alone() {
     let service = ServiceTime::Exponential(COST);
     let faults = Faults { failed: 0.1, unanswered: 0.05 };
     let sound = play(&mut model(service.clone(), 1), &arrivals);
-    let mut faulty = ServiceModel::new(Model { faults, seed: 99, ..Model::single(service) });
+    let faulty = Model { faults, seed: 99, ..Model::single(service) };
+    let mut faulty = ServiceModel::new(faulty).unwrap();
     let faulty = play(&mut faulty, &arrivals);
     let failed = faulty.iter().filter(|(_, c)| c.outcome == Outcome::Failed(Failure::Internal));
     check("failed", failed.count() as f64, 10_000.0, 0.03);
@@ -165,4 +170,39 @@ fn replay_gives_each_sample_its_latency_again() {
     let done = play(&mut Replay::of_latencies(&[500, 20, 30]), &[0, 100, 200, 1_000]);
     let seen: Vec<_> = done.iter().map(|(at, c)| (*at, c.id.sequence())).collect();
     assert_eq!(seen, [(120, 1), (230, 2), (500, 0), (1_500, 3)]);
+}
+
+#[test]
+fn a_flush_ends_the_run_and_time_starts_again() {
+    let policy = policy(4, 50);
+    let workers = NonZero::new(2).unwrap();
+    let listed = || model(ServiceTime::Listed(vec![900, 500, 700]), 2);
+    let systems: [Box<dyn SimulatedSystem>; 4] = [
+        Box::new(model(ServiceTime::Listed(vec![900, 500]), 1)),
+        Box::new(listed()),
+        Box::new(Replay::of_latencies(&[700, 20])),
+        Box::new(Simulated::new(listed(), policy, workers)),
+    ];
+    for mut system in systems {
+        let first = play(&mut *system, &[10, 20, 30, 600]);
+        assert_eq!(first.len(), 4, "{}", system.name());
+        // An aborted run leaves a query in the queue.
+        let query = SimulatedQuery { tenant: 0, first: ResponseId(99), indices: &[0] };
+        system.issue(5, &query);
+        system.flush(6);
+        assert_eq!(play(&mut *system, &[10, 20, 30, 600]), first, "{}", system.name());
+    }
+}
+
+#[test]
+fn models_that_contradict_themselves_are_refused() {
+    let refused = |model: Model| ServiceModel::new(model).unwrap_err();
+    let sound = || Model::single(ServiceTime::Deterministic(COST));
+    let empty = Model::single(ServiceTime::Drawn(Vec::new()));
+    assert_eq!(refused(empty), ModelError::NoTimes);
+    let faults = Faults { failed: 0.6, unanswered: 0.6 };
+    assert_eq!(refused(Model { faults, ..sound() }), ModelError::Faults(faults));
+    let tokens = Tokens { fewest: 0, most: 3, per_token: 1 };
+    let error = refused(Model { tokens: Some(tokens), ..sound() });
+    assert_eq!(error.to_string(), "tokens are 0 to 3; the range must start at 1 or more");
 }

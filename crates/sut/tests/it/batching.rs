@@ -9,10 +9,17 @@ use dyno_sut::batch::{Batcher, Policy, Simulated};
 use dyno_sut::model::{Cost, Model, ServiceModel, ServiceTime};
 use proptest::prelude::*;
 
+pub fn policy(max_size: usize, max_wait: Nanos) -> Policy {
+    Policy { max_size: NonZero::new(max_size).unwrap(), max_wait }
+}
+
+/// Batches by time of issue.
+pub type Batches = Arc<Mutex<Vec<(Nanos, Vec<u32>)>>>;
+
 /// Notes the batches that reach a model.
-struct Noted {
-    model: ServiceModel,
-    batches: Arc<Mutex<Vec<(Nanos, Vec<u32>)>>>,
+pub struct Noted {
+    pub model: ServiceModel,
+    pub batches: Batches,
 }
 
 impl SimulatedSystem for Noted {
@@ -44,8 +51,8 @@ fn play(
 ) -> (Vec<(Nanos, Vec<u32>)>, Vec<u64>) {
     let workers = NonZero::new(workers).unwrap();
     let service = ServiceTime::Deterministic(cost);
-    let model = ServiceModel::new(Model { servers: workers, ..Model::single(service) });
-    let batches = Arc::default();
+    let model = ServiceModel::new(Model { servers: workers, ..Model::single(service) }).unwrap();
+    let batches = Batches::default();
     let mut system =
         Simulated::new(Noted { model, batches: Arc::clone(&batches) }, policy, workers);
     let mut done = Vec::new();
@@ -67,7 +74,7 @@ fn play(
 
 #[test]
 fn a_batch_leaves_when_full_when_due_and_when_the_run_is_over() {
-    let policy = Policy { max_size: 3, max_wait: 100 };
+    let policy = policy(3, 100);
     let cost = Cost { base: 10, per_sample: 0 };
     let (batches, _) = play(&[0, 1, 2, 50, 60, 500], policy, 1, cost);
     let expected = [(2, vec![0, 1, 2]), (150, vec![3, 4]), (500, vec![5])];
@@ -76,7 +83,7 @@ fn a_batch_leaves_when_full_when_due_and_when_the_run_is_over() {
 
 #[test]
 fn a_batch_grows_while_the_workers_are_busy() {
-    let policy = Policy { max_size: 4, max_wait: 0 };
+    let policy = policy(4, 0);
     let cost = Cost { base: 100, per_sample: 0 };
     let (batches, done) = play(&[0, 10, 20, 30, 40, 50], policy, 1, cost);
     assert_eq!(batches, [(0, vec![0]), (100, vec![1, 2, 3, 4]), (200, vec![5])]);
@@ -93,7 +100,7 @@ proptest! {
     ) {
         let mut now = 0;
         let arrivals: Vec<Nanos> = gaps.iter().map(|gap| { now += gap; now }).collect();
-        let policy = Policy { max_size, max_wait };
+        let policy = policy(max_size, max_wait);
         // As many workers as samples: a ready batch never waits for one.
         let cost = Cost { base: 1_000, per_sample: 1 };
         let (batches, done) = play(&arrivals, policy, arrivals.len(), cost);
@@ -115,7 +122,7 @@ proptest! {
         sizes in prop::collection::vec(0_usize..20, 1..50),
         max_size in 1_usize..9,
     ) {
-        let mut batcher = Batcher::new(Policy { max_size, max_wait: 5 });
+        let mut batcher = Batcher::new(policy(max_size, 5));
         let (mut pushed, mut taken, mut batch) = (0, Vec::new(), Vec::new());
         for (now, size) in (0_u64..).zip(&sizes) {
             for _ in 0..*size {

@@ -1,0 +1,223 @@
+//! `dyno info`: what the program knows, from the tables that it works with.
+
+use std::fmt::Write as _;
+
+use clap::{Args, ValueEnum};
+use dyno_loadgen::config::{Conf, ConfType, built_in_models};
+use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestSettings};
+
+use crate::exit::{Exit, Failure};
+use crate::render;
+use crate::system::SYSTEMS;
+
+/// What about.
+#[derive(Debug, Args)]
+pub struct Info {
+    /// What to tell about
+    #[arg(value_enum)]
+    topic: Option<Topic>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Topic {
+    Settings,
+    Scenarios,
+    Systems,
+    Models,
+    Metrics,
+    ExitCodes,
+}
+
+impl Info {
+    /// Prints it.
+    ///
+    /// # Errors
+    /// None; the type is that of all commands.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let text = match self.topic {
+            None => overview(),
+            Some(Topic::Settings) => settings(),
+            Some(Topic::Scenarios) => scenarios(),
+            Some(Topic::Systems) => definitions(&SYSTEMS),
+            Some(Topic::Models) => models(),
+            Some(Topic::Metrics) => definitions(&METRICS),
+            Some(Topic::ExitCodes) => exit_codes(),
+        };
+        print!("{text}");
+        Ok(Exit::Valid)
+    }
+}
+
+fn overview() -> String {
+    let topics = [
+        ("settings", "every setting with its default and unit"),
+        ("scenarios", "how queries are issued, and what the result is"),
+        ("systems", "what --system can name"),
+        ("models", "the built-in table of models for --conf-model"),
+        ("metrics", "what each figure is: formula and window"),
+        ("exit-codes", "how a command ends"),
+    ];
+    definitions(&topics.map(|(name, what)| (name, what)))
+}
+
+/// Columns of the text beside a name.
+const WIDTH: usize = 78;
+
+fn definitions(rows: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    for (name, what) in rows {
+        let _ = writeln!(text, "{name}");
+        for line in render::wrap(what, WIDTH - 4, 0) {
+            let _ = writeln!(text, "    {line}");
+        }
+    }
+    text
+}
+
+fn settings() -> String {
+    let defaults = TestSettings::default();
+    let mut text = String::from(
+        "Each is a key under [settings] in dyno.toml, a flag --settings.KEY VALUE, and a variable\n\
+         DYNO_SETTINGS_KEY. Defaults are the reference's; profile and built-in table come between.\n\n",
+    );
+    for field in FIELDS {
+        let unit = if field.unit.is_empty() { String::new() } else { format!(" {}", field.unit) };
+        let _ = writeln!(text, "{} = {}{unit}", field.name, (field.get)(&defaults));
+        for line in render::wrap(&format!("{} ({})", field.help, field.kind.trim()), WIDTH - 4, 0) {
+            let _ = writeln!(text, "    {line}");
+        }
+    }
+    text
+}
+
+fn scenarios() -> String {
+    definitions(&[
+        (
+            Scenario::SingleStream.name(),
+            "One query of one sample at a time; the next is issued when the last is complete. \
+             Result: p90 of latency.",
+        ),
+        (
+            Scenario::MultiStream.name(),
+            "One query of 8 contiguous samples at a time; the next is issued when all samples of \
+             the last are complete. Result: p99 of query latency.",
+        ),
+        (
+            Scenario::Server.name(),
+            "Queries of one sample arrive at random (Poisson) whether or not earlier ones are \
+             complete. Latency counts from the scheduled arrival. Result: completed queries/s, \
+             valid while p99 of latency stays within a bound. server_arrivals chooses other \
+             processes: constant, gamma, burst, concurrency, replay.",
+        ),
+        (
+            Scenario::Offline.name(),
+            "One query with all samples, issued at the start. Result: samples/s.",
+        ),
+    ])
+}
+
+/// Formula and window of each figure.
+const METRICS: [(&str, &str); 10] = [
+    (
+        "latency",
+        "completion - scheduled time, per sample, in ns. A query is scheduled by its arrival \
+         process (Server), at the start (Offline), or when it is issued (SingleStream, \
+         MultiStream). Window: samples that were answered.",
+    ),
+    (
+        "query latency",
+        "MultiStream: completion of the query's last sample - scheduled time. Window: queries \
+         whose samples were all answered.",
+    ),
+    (
+        "percentiles",
+        "sorted[floor(count * q)], no interpolation, as the reference does. p90 is q = 0.9.",
+    ),
+    (
+        "completed queries/s (Server)",
+        "(answered samples - 1) / time until the last query issued was done. Failed and missing \
+         samples are no throughput.",
+    ),
+    ("samples/s (Offline)", "answered samples / the longest latency."),
+    (
+        "client lag",
+        "how much later than scheduled a query was issued through the client's own doing: issue - \
+         max(scheduled time, time when the system last returned control). Over max_client_lag_ns \
+         at the target percentile, a Server run is INVALID: its latencies would be the client's.",
+    ),
+    (
+        "time to first token",
+        "first token - scheduled time; needs use_token_latencies and a system that reports it.",
+    ),
+    ("time per output token", "(completion - first token) / (tokens - 1)."),
+    (
+        "early stopping",
+        "whether so many queries with so few over the bound could, with a probability above 1 % \
+         (1 - early_stopping_confidence), come from a system that misses it. Judged once after the \
+         run; further queries it would take are told.",
+    ),
+    (
+        "accuracy (top-1)",
+        "share of samples whose answer is their label, over every sample of the library.",
+    ),
+];
+
+fn models() -> String {
+    let mut text = String::from(
+        "What --conf-model NAME sets, besides the rows for every model (the official seeds,\n\
+         percentiles and durations, which always apply).\n\n",
+    );
+    for model in built_in_models() {
+        let _ = writeln!(text, "{model}");
+        for scenario in Scenario::ALL {
+            let mut settings = Settings::default();
+            Conf::built_in().apply(&mut settings, model, scenario.name(), ConfType::BuiltIn);
+            let of_model = settings.rows().filter_map(|(field, value, origin)| match origin {
+                // Rows of one scenario apply to fields of that scenario whatever is run.
+                Origin::BuiltIn { key }
+                    if key.starts_with(&format!("{model}.{scenario}."))
+                        || (*scenario == Scenario::SingleStream
+                            && key.starts_with(&format!("{model}.*."))) =>
+                {
+                    let of = if key.contains(".*.") { "every scenario" } else { scenario.name() };
+                    Some(format!("    {of}: {} = {value} {}", field.name, field.unit))
+                }
+                _ => None,
+            });
+            for row in of_model {
+                let _ = writeln!(text, "{}", row.trim_end());
+            }
+        }
+    }
+    text
+}
+
+fn exit_codes() -> String {
+    Exit::ALL.map(|exit| format!("{:>4}  {}\n", exit.code(), exit.meaning())).concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_of_the_table_shows_its_rows_once() {
+        let text = models();
+        let resnet = text.split("\nresnet50\n").nth(1).expect("resnet50 is in the table");
+        let resnet: Vec<&str> = resnet.lines().take_while(|line| line.starts_with(' ')).collect();
+        assert_eq!(
+            resnet,
+            [
+                "    every scenario: performance_sample_count_override = 1024 samples",
+                "    Server: server_target_latency_ns = 15000000 ns",
+                "    Offline: min_query_count = 24576 queries",
+            ]
+        );
+    }
+
+    #[test]
+    fn exit_codes_are_those_of_the_design() {
+        let codes = Exit::ALL.map(Exit::code);
+        assert_eq!(codes, [0, 1, 2, 3, 4, 130]);
+    }
+}

@@ -1,0 +1,106 @@
+//! `dyno init`: a `dyno.toml` that explains itself.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use dyno_loadgen::settings::{FIELDS, TestSettings};
+
+use crate::exit::{Exit, Failure};
+use crate::options::{FILE_VERSION, KEYS};
+use crate::{render, report};
+
+/// Where the file goes.
+#[derive(Debug, Args)]
+pub struct Init {
+    /// The file to write
+    #[arg(default_value = "dyno.toml")]
+    path: PathBuf,
+    /// Overwrite it if it is there
+    #[arg(long)]
+    force: bool,
+}
+
+impl Init {
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// If it is there already, or cannot be written.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        if self.path.exists() && !self.force {
+            let problem = format!("{} exists", self.path.display());
+            return Err(Failure::set_up(problem).hint("--force overwrites it"));
+        }
+        fs::write(&self.path, template()).map_err(|error| {
+            Failure::set_up(format!("cannot write {}: {error}", self.path.display()))
+        })?;
+        eprintln!("wrote {}; run it with: dyno run --config {0}", self.path.display());
+        Ok(Exit::Valid)
+    }
+}
+
+/// Columns of comments.
+const WIDTH: usize = 78;
+
+fn comment(text: &mut String, words: &str) {
+    for line in render::wrap(words, WIDTH, 0) {
+        let _ = writeln!(text, "# {line}");
+    }
+}
+
+/// Every key, commented out, with its default.
+fn template() -> String {
+    let mut text = String::new();
+    comment(
+        &mut text,
+        "A run of dyno. What is commented out stands at its default. Every key is also a flag: \
+         --run.system null, --settings.server_target_qps 100. An unknown key is an error.",
+    );
+    let _ = write!(text, "version = {FILE_VERSION}\n\n[run]\n");
+    for key in KEYS {
+        comment(&mut text, &format!("{}. Default: {}.", key.help, key.default));
+        let value = if key.value.is_empty() { "true".into() } else { format!("{:?}", key.value) };
+        let _ = writeln!(text, "# {} = {value}", key.name.replace('-', "_"));
+    }
+    text.push('\n');
+    comment(
+        &mut text,
+        "Settings of every scenario. Values in ns and ms may be written as \"10s\". The defaults \
+         here are the reference's; the profile and the built-in table come between.",
+    );
+    text += "[settings]\n";
+    let defaults = TestSettings::default();
+    for field in FIELDS.iter().filter(|field| !matches!(field.name, "scenario" | "mode")) {
+        let unit = if field.unit.is_empty() { String::new() } else { format!(" [{}]", field.unit) };
+        comment(&mut text, &format!("{}{unit}", field.help));
+        let value = report::toml_value(field.kind, &(field.get)(&defaults));
+        let _ = writeln!(text, "# {} = {value}", field.name);
+    }
+    text += "\n# Settings of one scenario, which override those above.\n\
+             # [scenario.Server]\n# server_target_qps = 100\n\n";
+    comment(
+        &mut text,
+        "Several tenants that share the system, each with a trace, settings and a verdict of its \
+         own.",
+    );
+    text += "# [[tenants]]\n# name = \"interactive\"\n# [tenants.settings]\n\
+             # server_target_qps = 100\n";
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_template_explains_every_key_and_setting() {
+        let text = template();
+        for name in
+            FIELDS.iter().map(|field| field.name).filter(|n| *n != "scenario" && *n != "mode")
+        {
+            assert!(text.contains(&format!("# {name} = ")), "{name}");
+        }
+        assert!(text.lines().all(|line| line.len() <= WIDTH + 40), "lines fit a screen");
+    }
+}

@@ -1,0 +1,59 @@
+//! The commands: each owns a file with its flags and what it does.
+
+mod info;
+mod init;
+mod run;
+mod selftest;
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use crate::exit::{Exit, Failure};
+
+/// A dynamometer for inference engines: puts one under load and says what it
+/// delivers, and whether the figure counts.
+#[derive(Debug, Parser)]
+#[command(name = "dyno", version, arg_required_else_help = true)]
+pub struct Dyno {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure a system; without flags, the built-in one, in half a minute
+    Run(run::Run),
+    /// Write a commented dyno.toml
+    Init(init::Init),
+    /// Tell about settings, systems, models, metrics and exit codes
+    Info(info::Info),
+    /// Say what this machine can measure
+    Selftest(selftest::Selftest),
+}
+
+impl Dyno {
+    /// Does what was asked for.
+    ///
+    /// # Errors
+    /// What keeps it from being done.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        match self.command {
+            Command::Run(run) => run.execute(),
+            Command::Init(init) => init.execute(),
+            Command::Info(info) => info.execute(),
+            Command::Selftest(selftest) => selftest.execute(),
+        }
+    }
+}
+
+/// Help on stdout, errors on stderr with the exit code of usage errors.
+pub fn usage(error: &clap::Error) -> ExitCode {
+    // A closed pipe is no reason to fail.
+    let _ = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Valid.into(),
+        _ => Exit::Usage.into(),
+    }
+}

@@ -1,0 +1,52 @@
+//! The machine and the build, for results that are read elsewhere.
+
+use std::fs;
+
+use dyno_loadgen::log;
+use serde_json::{Value, json};
+
+/// Version of this program.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Cores that this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Name of the processor, if the system tells.
+pub fn processor() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_string())
+}
+
+fn kernel() -> Option<String> {
+    fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_string())
+}
+
+/// Work that others do on this machine: the load average of the last minute.
+pub fn load_average() -> Option<f64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
+}
+
+/// Memory that is free or can be made so, in bytes.
+pub fn memory_available() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1_024)
+}
+
+/// All of it. The same on every run of one build on one machine.
+pub fn describe() -> Value {
+    json!({
+        "dyno_version": VERSION,
+        "loadgen_fingerprint": log::combined_fingerprint(),
+        "build": if cfg!(debug_assertions) { "debug" } else { "release" },
+        "os": std::env::consts::OS,
+        "arch": std::env::consts::ARCH,
+        "kernel": kernel(),
+        "processor": processor(),
+        "cores": cores(),
+    })
+}

@@ -1,0 +1,106 @@
+//! How a command ends: the exit codes, and what is said when it fails.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// The exit codes, as scripts see them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// All that was asked for was done, and every result is valid.
+    Valid,
+    /// A result is INVALID, or a target was missed.
+    Invalid,
+    /// The command line or a configuration file makes no sense.
+    Usage,
+    /// Something that the run needs is not there.
+    SetUp,
+    /// The run was given up while it was on.
+    Aborted,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+impl Exit {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Valid, Self::Invalid, Self::Usage, Self::SetUp, Self::Aborted, Self::Interrupted];
+
+    /// The number.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Valid => 0,
+            Self::Invalid => 1,
+            Self::Usage => 2,
+            Self::SetUp => 3,
+            Self::Aborted => 4,
+            // 128 + SIGINT, as shells report it.
+            Self::Interrupted => 130,
+        }
+    }
+
+    /// What it means.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Valid => "done; every result is VALID and every target met",
+            Self::Invalid => "done, but a result is INVALID or an accuracy is below its target",
+            Self::Usage => "the command line or a configuration file makes no sense; nothing ran",
+            Self::SetUp => "something is missing (a file, a library, disk space); nothing ran",
+            Self::Aborted => "given up while running, because the system stopped answering",
+            Self::Interrupted => "interrupted by Ctrl-C; what was measured is written",
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        exit.code().into()
+    }
+}
+
+/// A command that cannot do what it was asked to.
+#[derive(Debug)]
+pub struct Failure {
+    exit: Exit,
+    /// What is wrong, one entry a problem.
+    problems: Vec<String>,
+    hints: Vec<String>,
+}
+
+impl Failure {
+    /// The command line or a configuration file is wrong.
+    pub fn usage(problem: impl Display) -> Self {
+        Self::of(Exit::Usage, vec![problem.to_string()])
+    }
+
+    /// Several things of the command line or of configuration files are wrong.
+    pub fn usages(problems: Vec<String>) -> Self {
+        Self::of(Exit::Usage, problems)
+    }
+
+    /// Something is missing.
+    pub fn set_up(problem: impl Display) -> Self {
+        Self::of(Exit::SetUp, vec![problem.to_string()])
+    }
+
+    fn of(exit: Exit, problems: Vec<String>) -> Self {
+        Self { exit, problems, hints: Vec::new() }
+    }
+
+    /// Adds what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Display) -> Self {
+        self.hints.push(hint.to_string());
+        self
+    }
+
+    /// Says it on stderr.
+    pub fn report(&self) -> ExitCode {
+        for problem in &self.problems {
+            eprintln!("error: {problem}");
+        }
+        for hint in &self.hints {
+            eprintln!("hint: {hint}");
+        }
+        self.exit.into()
+    }
+}

@@ -1,0 +1,36 @@
+//! `dyno`: one command per file in [`cmd`], results on stdout, talk on stderr.
+#![forbid(unsafe_code)]
+
+mod cmd;
+mod environment;
+mod exit;
+mod interrupt;
+mod measure;
+mod options;
+mod outcome;
+mod probe;
+mod progress;
+mod render;
+mod report;
+mod run_directory;
+mod summary;
+mod system;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let arguments = match options::arguments::expand(std::env::args_os()) {
+        Ok(arguments) => arguments,
+        Err(failure) => return failure.report(),
+    };
+    let command = match cmd::Dyno::try_parse_from(arguments) {
+        Ok(command) => command,
+        Err(error) => return cmd::usage(&error),
+    };
+    match command.execute() {
+        Ok(exit) => exit.into(),
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,291 @@
+//! `dyno.toml`: `version = 1`, `[run]`, `[settings]`, `[scenario.NAME]` and
+//! `[[tenants]]`. An unknown key is an error that names the line and the
+//! nearest key.
+
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::settings::{Origin, Scenario, nearest};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::assignment::{Assignment, BadAssignment};
+use super::keys::{self, RunOptions};
+
+/// The version of the format.
+pub const VERSION: &str = "1";
+
+const SECTIONS: [&str; 5] = ["version", "run", "settings", "scenario", "tenants"];
+
+/// What a file says.
+#[derive(Debug, Clone, Default)]
+pub struct ConfigFile {
+    /// `[run]`.
+    pub run: RunOptions,
+    /// Shortcuts of `[run]`, `[settings]` and `[scenario.NAME]`.
+    pub settings: Vec<Assignment>,
+    /// `[[tenants]]`, in order.
+    pub tenants: Vec<TenantTable>,
+}
+
+/// One of `[[tenants]]`.
+#[derive(Debug, Clone)]
+pub struct TenantTable {
+    /// Unique; in logs and reports.
+    pub name: String,
+    /// What only this tenant has.
+    pub settings: Vec<Assignment>,
+}
+
+impl ConfigFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Every problem, as `FILE:LINE: what is wrong`.
+    pub fn read(path: &Path) -> Result<Self, Vec<String>> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| vec![format!("cannot read {}: {error}", path.display())])?;
+        Self::parse(&text, path)
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<Self, Vec<String>> {
+        let mut reader = Reader { text, path, problems: Vec::new() };
+        let document = match DeTable::parse(text) {
+            Ok(document) => document,
+            Err(error) => {
+                let at = error.span().map_or(0, |span| span.start);
+                reader.problem(at, format!("not valid TOML: {}", error.message()));
+                return Err(reader.problems);
+            }
+        };
+        let file = reader.document(document.get_ref());
+        if reader.problems.is_empty() { Ok(file) } else { Err(reader.problems) }
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    path: &'a Path,
+    problems: Vec<String>,
+}
+
+impl Reader<'_> {
+    fn line(&self, at: usize) -> usize {
+        self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|&&b| b == b'\n').count() + 1
+    }
+
+    fn origin(&self, at: usize) -> Origin {
+        Origin::File { path: self.path.to_path_buf(), line: self.line(at) }
+    }
+
+    fn problem(&mut self, at: usize, problem: String) {
+        self.problems.push(BadAssignment { origin: self.origin(at), problem }.to_string());
+    }
+
+    fn document(&mut self, document: &DeTable<'_>) -> ConfigFile {
+        let mut file = ConfigFile::default();
+        match document.get("version") {
+            None => self.problem(0, format!("the file must say `version = {VERSION}`")),
+            Some(version) if text_of(version.get_ref()).as_deref() != Some(VERSION) => {
+                let problem = format!("this program reads version {VERSION} of the format");
+                self.problem(version.span().start, problem);
+            }
+            Some(_) => {}
+        }
+        for (name, value) in document {
+            let at = name.span().start;
+            match &**name.get_ref() {
+                "version" => {}
+                "run" => self.run(value, &mut file),
+                "settings" => file.settings.extend(self.settings(value, None, "settings")),
+                "scenario" => self.scenarios(value, &mut file),
+                "tenants" => self.tenants(value, &mut file),
+                other => {
+                    let near = nearest(other, SECTIONS.into_iter()).unwrap_or("run");
+                    self.problem(at, format!("unknown key `{other}`; the nearest key is `{near}`"));
+                }
+            }
+        }
+        file
+    }
+
+    fn table<'t>(
+        &mut self,
+        value: &'t Spanned<DeValue<'t>>,
+        name: &str,
+    ) -> Option<&'t DeTable<'t>> {
+        let table = value.get_ref().as_table();
+        if table.is_none() {
+            self.problem(value.span().start, format!("`{name}` must be a table, [{name}]"));
+        }
+        table
+    }
+
+    fn run(&mut self, value: &Spanned<DeValue<'_>>, file: &mut ConfigFile) {
+        let Some(table) = self.table(value, "run") else { return };
+        let base = self.path.parent().map(PathBuf::from).unwrap_or_default();
+        let mut shortcuts = RunOptions::default();
+        for (name, value) in table {
+            let at = name.span().start;
+            let name = &**name.get_ref();
+            let key = match keys::find(name) {
+                Ok(key) => key,
+                Err(near) => {
+                    let problem =
+                        format!("unknown key `{name}` in [run]; the nearest key is `{near}`");
+                    self.problem(at, problem);
+                    continue;
+                }
+            };
+            for text in self.texts(value, name) {
+                if let Err(expected) = (key.set)(&mut file.run, &text, &base) {
+                    self.problem(at, format!("`{name}`: {expected}"));
+                } else if (key.set)(&mut shortcuts, &text, &base).is_ok() {
+                    let origin = self.origin(at);
+                    file.settings.extend(super::shortcuts(&shortcuts, &origin));
+                    shortcuts = RunOptions::default();
+                }
+            }
+        }
+    }
+
+    /// A value as text, or each value of an array.
+    fn texts(&mut self, value: &Spanned<DeValue<'_>>, name: &str) -> Vec<String> {
+        let values = match value.get_ref() {
+            DeValue::Array(values) => values.iter().map(|v| text_of(v.get_ref())).collect(),
+            single => vec![text_of(single)],
+        };
+        let texts: Option<Vec<String>> = values.into_iter().collect();
+        texts.unwrap_or_else(|| {
+            self.problem(value.span().start, format!("`{name}` must be a plain value"));
+            Vec::new()
+        })
+    }
+
+    fn settings(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        scenario: Option<Scenario>,
+        section: &str,
+    ) -> Vec<Assignment> {
+        let mut assignments = Vec::new();
+        let Some(table) = self.table(value, section) else { return assignments };
+        for (name, value) in table {
+            let at = name.span().start;
+            let texts = self.texts(value, name.get_ref());
+            if texts.is_empty() {
+                continue;
+            }
+            // Only the list of recorded arrival times has several values.
+            let text = texts.join(",");
+            match Assignment::new(scenario, name.get_ref(), &text, &self.origin(at)) {
+                Ok(assignment) => assignments.push(assignment),
+                Err(bad) => self.problems.push(bad.to_string()),
+            }
+        }
+        assignments
+    }
+
+    fn scenarios(&mut self, value: &Spanned<DeValue<'_>>, file: &mut ConfigFile) {
+        let Some(table) = self.table(value, "scenario") else { return };
+        for (name, value) in table {
+            match keys::scenario(name.get_ref()) {
+                Ok(scenario) => {
+                    let section = format!("scenario.{}", scenario.name());
+                    file.settings.extend(self.settings(value, Some(scenario), &section));
+                }
+                Err(expected) => self.problem(name.span().start, expected),
+            }
+        }
+    }
+
+    fn tenants(&mut self, value: &Spanned<DeValue<'_>>, file: &mut ConfigFile) {
+        let Some(tables) = value.get_ref().as_array() else {
+            self.problem(value.span().start, "`tenants` must be tables, [[tenants]]".into());
+            return;
+        };
+        for table in tables {
+            let at = table.span().start;
+            let Some(keys) = self.table(table, "[tenants]") else { continue };
+            let mut tenant = TenantTable { name: String::new(), settings: Vec::new() };
+            for (key, value) in keys {
+                match &**key.get_ref() {
+                    "name" => tenant.name = text_of(value.get_ref()).unwrap_or_default(),
+                    "settings" => {
+                        tenant.settings.extend(self.settings(value, None, "tenants.settings"));
+                    }
+                    other => {
+                        let near = nearest(other, ["name", "settings"].into_iter());
+                        let near = near.unwrap_or("settings");
+                        let problem = format!(
+                            "unknown key `{other}` in [[tenants]]; the nearest key is `{near}`"
+                        );
+                        self.problem(key.span().start, problem);
+                    }
+                }
+            }
+            let is_taken = file.tenants.iter().any(|other| other.name == tenant.name);
+            if tenant.name.is_empty() || is_taken {
+                self.problem(at, "each of [[tenants]] needs a `name` of its own".into());
+            }
+            file.tenants.push(tenant);
+        }
+    }
+}
+
+fn text_of(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) => {
+            let digits = number.as_str().replace('_', "");
+            let value = i128::from_str_radix(&digits, number.radix()).ok()?;
+            Some(value.to_string())
+        }
+        DeValue::Float(number) => Some(number.as_str().replace('_', "")),
+        DeValue::Boolean(value) => Some(value.to_string()),
+        DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &[&str]) {
+        let problems = ConfigFile::parse(text, Path::new("dyno.toml")).err().unwrap_or_default();
+        assert_eq!(problems, expected);
+    }
+
+    #[test]
+    fn problems_name_line_key_and_nearest_key() {
+        check("version = 1\n[run]\nsystem = \"null\"\n", &[]);
+        check("[run]\n", &["dyno.toml:1: the file must say `version = 1`"]);
+        check(
+            "version = 1\n\n[settings]\nserver_target_qsp = 5\n[run]\nsytem = \"null\"\n",
+            &[
+                "dyno.toml:6: unknown key `sytem` in [run]; the nearest key is `system`",
+                "dyno.toml:4: unknown key `server_target_qsp`; the nearest key is \
+                 `server_target_qps`",
+            ],
+        );
+        check(
+            "version = 1\n[scenario.Server]\nmin_query_count = \"many\"\n",
+            &["dyno.toml:3: `min_query_count`: cannot read `many`, expected a whole number"],
+        );
+        check(
+            "version = 1\n[[tenants]]\nname = \"a\"\n[[tenants]]\nname = \"a\"\n",
+            &["dyno.toml:4: each of [[tenants]] needs a `name` of its own"],
+        );
+    }
+
+    #[test]
+    fn a_later_section_is_for_one_scenario() {
+        let text = "version = 1\n[settings]\nmin_duration_ms = \"10s\"\n\
+                    [scenario.Server]\nserver_target_qps = 1_000.5\n";
+        let file = ConfigFile::parse(text, Path::new("x")).unwrap();
+        let of = |a: &Assignment| (a.scenario, a.key, a.value.clone());
+        let got: Vec<_> = file.settings.iter().map(of).collect();
+        assert!(got.contains(&(None, "min_duration_ms", "10000".into())), "{got:?}");
+        let server = (Some(Scenario::Server), "server_target_qps", "1000.5".into());
+        assert!(got.contains(&server), "{got:?}");
+    }
+}

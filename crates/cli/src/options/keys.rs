@@ -1,0 +1,262 @@
+//! What a run can be told besides the settings of the load generator.
+//!
+//! One table, [`KEYS`], is the source of the flags of `dyno run`, of the keys
+//! under `[run]` in `dyno.toml`, and of what `dyno init` writes.
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::settings::{Scenario, nearest};
+
+use super::profile::Profile;
+use crate::render;
+
+/// Which tests are run in each scenario.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Every sample once, scored.
+    Accuracy,
+    /// Latency or throughput.
+    Performance,
+    /// Accuracy, then performance.
+    Both,
+    /// The highest Server rate within the latency bound.
+    Peak,
+}
+
+impl Mode {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+            Self::Performance => "performance",
+            Self::Both => "both",
+            Self::Peak => "peak",
+        }
+    }
+}
+
+/// How a run is set up. `None` where nobody said anything.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RunOptions {
+    pub system: Option<String>,
+    pub scenarios: Vec<Scenario>,
+    pub mode: Option<Mode>,
+    pub profile: Option<Profile>,
+    pub duration: Option<Nanos>,
+    pub qps: Option<f64>,
+    pub seed: Option<u64>,
+    pub deadline: Option<Nanos>,
+    pub model: Option<PathBuf>,
+    pub data: Vec<(Option<String>, PathBuf)>,
+    pub labels: Option<PathBuf>,
+    pub ort_lib: Option<PathBuf>,
+    pub samples: Option<NonZero<usize>>,
+    pub workers: Option<usize>,
+    pub batch: Option<NonZero<usize>>,
+    pub batch_wait: Option<Nanos>,
+    pub accuracy_target: Option<f64>,
+    pub is_virtual: bool,
+    pub conf: Vec<PathBuf>,
+    pub conf_model: Option<String>,
+    pub audit: Option<PathBuf>,
+    pub out: Option<PathBuf>,
+    pub name: Option<String>,
+    pub trace_log: bool,
+}
+
+/// One row of [`KEYS`].
+pub struct Key {
+    /// Name of the flag. In `dyno.toml` the hyphens are underscores.
+    pub name: &'static str,
+    /// What stands for the value in help texts; empty for a switch.
+    pub value: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+    /// What happens without it.
+    pub default: &'static str,
+    /// Reads a value. Paths are relative to the second argument.
+    pub set: fn(&mut RunOptions, &str, &Path) -> Result<(), String>,
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+macro_rules! keys {
+    ($($name:literal $value:literal $help:literal $default:literal $set:expr;)+) => {
+        /// Every key, in the order of help texts.
+        pub const KEYS: &[Key] = &[$(Key {
+            name: $name, value: $value, help: $help, default: $default, set: $set,
+        },)+];
+    };
+}
+
+keys! {
+    "system" "SYSTEM" "What is measured: digits, null, onnx:FILE, tract:FILE, or model:SERVICE in virtual time (dyno info systems)" "digits"
+        |o, v, _| { o.system = Some(v.into()); Ok(()) };
+    "scenario" "SCENARIO,.." "SingleStream, MultiStream, Server, Offline; several with commas" "all four"
+        |o, v, _| { o.scenarios.extend(scenarios(v)?); Ok(()) };
+    "mode" "MODE" "accuracy, performance, both or peak (the highest Server rate within the bound)" "both"
+        |o, v, _| { o.mode = Some(mode(v)?); Ok(()) };
+    "profile" "PROFILE" "quick (5 s a test) or rules (600 s a test, as official runs have)" "quick"
+        |o, v, _| { o.profile = Some(Profile::parse(v)?); Ok(()) };
+    "duration" "TIME" "Each performance test lasts at least this long, such as 10s" "by profile"
+        |o, v, _| { o.duration = Some(render::parse_duration(v)?); Ok(()) };
+    "qps" "RATE" "Server: mean arrival rate in queries/s" "a tenth of what a short probe reaches, at most 1000"
+        |o, v, _| { o.qps = Some(number(v)?); Ok(()) };
+    "seed" "N" "Seeds of samples and arrivals, all from this number" "the official seeds of the current round"
+        |o, v, _| { o.seed = Some(number(v)?); Ok(()) };
+    "deadline" "TIME" "Give up when nothing is answered for this long" "60s more than the test is expected to last"
+        |o, v, _| { o.deadline = Some(render::parse_duration(v)?); Ok(()) };
+    "model" "FILE" "ONNX model, for the systems onnx and tract" "named by the system"
+        |o, v, base| { o.model = Some(base.join(v)); Ok(()) };
+    "data" "[INPUT=]FILE.npy" "Samples for a model, along the first axis; once for each of its inputs" "random samples"
+        |o, v, base| { o.data.push(input_file(v, base)); Ok(()) };
+    "labels" "FILE.npy" "Class of each sample, to score accuracy" "none: accuracy is not scored"
+        |o, v, base| { o.labels = Some(base.join(v)); Ok(()) };
+    "ort-lib" "FILE" "ONNX Runtime's shared library" "found through Python's onnxruntime"
+        |o, v, base| { o.ort_lib = Some(base.join(v)); Ok(()) };
+    "samples" "N" "Size of the data set of the systems null and model" "1024"
+        |o, v, _| { o.samples = Some(at_least_one(v)?); Ok(()) };
+    "workers" "N" "Threads that compute behind the batcher; 0 computes on the issuing thread" "0, but one a core for Offline"
+        |o, v, _| { o.workers = Some(number(v)?); Ok(()) };
+    "batch" "N" "Samples in a batch at most, if there are workers" "32, for models 1"
+        |o, v, _| { o.batch = Some(at_least_one(v)?); Ok(()) };
+    "batch-wait" "TIME" "How long the oldest sample of a batch waits for others" "0ns"
+        |o, v, _| { o.batch_wait = Some(render::parse_duration(v)?); Ok(()) };
+    "accuracy-target" "SHARE" "Accuracy that is asked for, from 0 to 1" "99 % of the reference for digits, else none"
+        |o, v, _| { o.accuracy_target = Some(share(v)?); Ok(()) };
+    "virtual" "" "Play the test in virtual time; only simulated systems can" "model: yes, others: no"
+        |o, v, _| { o.is_virtual = switch(v)?; Ok(()) };
+    "conf" "FILE" "A user.conf in LoadGen's grammar; may be given several times" "none"
+        |o, v, base| { o.conf.push(base.join(v)); Ok(()) };
+    "conf-model" "NAME" "Model whose rows of the built-in table and of user.conf apply (dyno info models)" "* only"
+        |o, v, _| { o.conf_model = Some(v.into()); Ok(()) };
+    "audit" "FILE" "An audit.config, which overrides everything else" "none"
+        |o, v, base| { o.audit = Some(base.join(v)); Ok(()) };
+    "out" "DIR" "Where the results go; must be new or empty" "runs/TIME-NAME"
+        |o, v, base| { o.out = Some(base.join(v)); Ok(()) };
+    "name" "NAME" "Name of the run, for its folder and its report" "the system"
+        |o, v, _| { o.name = Some(v.into()); Ok(()) };
+    "trace-log" "" "Write mlperf_log_trace.json, half a kilobyte a sample" "no"
+        |o, v, _| { o.trace_log = switch(v)?; Ok(()) };
+}
+
+/// The key of this name, in either spelling; else the nearest name.
+///
+/// # Errors
+/// The nearest name, in the spelling of `dyno.toml`.
+pub fn find(name: &str) -> Result<&'static Key, String> {
+    let hyphenated = name.replace('_', "-");
+    let found = KEYS.iter().find(|key| key.name == hyphenated);
+    found.ok_or_else(|| {
+        let near = nearest(&hyphenated, KEYS.iter().map(|key| key.name)).unwrap_or("system");
+        near.replace('-', "_")
+    })
+}
+
+/// The keys given on the command line, with their values.
+#[derive(Debug, Clone, Default)]
+pub struct GivenKeys(pub Vec<(&'static Key, String)>);
+
+impl Args for GivenKeys {
+    fn augment_args(command: Command) -> Command {
+        KEYS.iter().fold(command, |command, key| {
+            let help = format!("{} [default: {}]", key.help, key.default);
+            let arg = Arg::new(key.name).long(key.name).help(help);
+            command.arg(match key.value {
+                "" => arg.action(ArgAction::SetTrue),
+                value => {
+                    let arg = arg.value_name(value).action(ArgAction::Append);
+                    arg.allow_negative_numbers(true)
+                }
+            })
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for GivenKeys {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut given = Vec::new();
+        for key in KEYS {
+            if key.value.is_empty() {
+                if matches.get_flag(key.name) {
+                    given.push((key, "true".to_string()));
+                }
+            } else if let Some(values) = matches.get_many::<String>(key.name) {
+                given.extend(values.map(|value| (key, value.clone())));
+            }
+        }
+        Ok(Self(given))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// A scenario as people write it: `Server`, `server`, `single-stream`.
+///
+/// # Errors
+/// A sentence fragment that begins with "expected".
+pub fn scenario(text: &str) -> Result<Scenario, String> {
+    let plain = text.to_ascii_lowercase().replace(['-', '_'], "");
+    let named = |scenario: &Scenario| scenario.name().to_ascii_lowercase() == plain;
+    Scenario::ALL.iter().copied().find(named).ok_or_else(|| {
+        let names = Scenario::ALL.iter().map(|scenario| scenario.name());
+        let near = nearest(text, names.clone()).unwrap_or("Server");
+        let names: Vec<&str> = names.collect();
+        format!("expected one of {}, found `{text}`; the nearest is {near}", names.join(", "))
+    })
+}
+
+fn scenarios(text: &str) -> Result<Vec<Scenario>, String> {
+    if text == "all" {
+        return Ok(Scenario::ALL.to_vec());
+    }
+    text.split(',').map(|name| scenario(name.trim())).collect()
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    let modes = [Mode::Accuracy, Mode::Performance, Mode::Both, Mode::Peak];
+    let named = modes.into_iter().find(|mode| mode.name() == text);
+    named.ok_or_else(|| format!("expected accuracy, performance, both or peak, found `{text}`"))
+}
+
+/// `INPUT=FILE`, or a file alone for a model with one input.
+fn input_file(text: &str, base: &Path) -> (Option<String>, PathBuf) {
+    match text.split_once('=') {
+        Some((input, file)) => (Some(input.to_string()), base.join(file)),
+        None => (None, base.join(text)),
+    }
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.replace('_', "").parse().map_err(|_| format!("expected a number, found `{text}`"))
+}
+
+fn at_least_one(text: &str) -> Result<NonZero<usize>, String> {
+    NonZero::new(number(text)?).ok_or_else(|| "expected a number of at least 1, found `0`".into())
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let value = number(text)?;
+    if (0.0..=1.0).contains(&value) {
+        return Ok(value);
+    }
+    Err(format!("expected a share from 0 to 1, found `{text}`"))
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| format!("expected true or false, found `{text}`"))
+}

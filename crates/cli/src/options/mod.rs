@@ -1,0 +1,305 @@
+//! From what was said to what is run: flags over environment over file over
+//! profile over defaults, each value with its origin.
+
+pub mod arguments;
+mod assignment;
+mod file;
+mod keys;
+mod profile;
+
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::clock::{MILLISECOND, SECOND};
+use dyno_loadgen::config::{Conf, ConfType, ConfigWarning};
+use dyno_loadgen::plan::apply_test05;
+use dyno_loadgen::run::{Message, Severity};
+use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestMode, nearest_field};
+
+use assignment::{Assignment, apply};
+pub use file::{TenantTable, VERSION as FILE_VERSION};
+pub use keys::{GivenKeys, KEYS, Mode, RunOptions};
+pub use profile::Profile;
+
+use crate::exit::Failure;
+
+/// Variables that set a setting begin so, as `DYNO_SETTINGS_SERVER_TARGET_QPS`.
+pub const ENVIRONMENT_PREFIX: &str = "DYNO_SETTINGS_";
+
+/// All that was said, in layers.
+#[derive(Debug)]
+pub struct Options {
+    /// How the run is set up.
+    pub run: RunOptions,
+    /// Tenants of the configuration file; none is one without a name.
+    pub tenants: Vec<TenantTable>,
+    /// What is odd about the files, and yet accepted.
+    pub warnings: Vec<ConfigWarning>,
+    conf: Vec<Conf>,
+    audit: Option<Conf>,
+    file: Vec<Assignment>,
+    environment: Vec<Assignment>,
+    flags: Vec<Assignment>,
+}
+
+/// What the command line says of a run.
+#[derive(Debug, Clone)]
+pub struct CommandLine {
+    /// `--config`.
+    pub config: Option<PathBuf>,
+    /// `--set` and dotted flags.
+    pub set: Vec<String>,
+    /// Flags of [`KEYS`].
+    pub keys: GivenKeys,
+}
+
+impl Options {
+    /// Reads all layers.
+    ///
+    /// # Errors
+    /// Every problem of every layer at once.
+    pub fn read(
+        command_line: &CommandLine,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, Failure> {
+        let mut problems = Vec::new();
+        let file = match &command_line.config {
+            Some(path) => file::ConfigFile::read(path).unwrap_or_else(|found| {
+                problems.extend(found);
+                file::ConfigFile::default()
+            }),
+            None => file::ConfigFile::default(),
+        };
+        let environment = read_environment(environment, &mut problems);
+        let (run, flags) = read_flags(command_line, file.run, &mut problems);
+        let mut options = Self {
+            run,
+            tenants: file.tenants,
+            warnings: Vec::new(),
+            conf: Vec::new(),
+            audit: None,
+            file: file.settings,
+            environment,
+            flags,
+        };
+        options.read_conf(&mut problems);
+        if problems.is_empty() { Ok(options) } else { Err(Failure::usages(problems)) }
+    }
+
+    fn read_conf(&mut self, problems: &mut Vec<String>) {
+        let model = self.run.conf_model.as_deref();
+        for path in &self.run.conf {
+            let read = Conf::load(path).and_then(|conf| conf.refuse_ignored().map(|()| conf));
+            match read {
+                Ok(conf) => {
+                    self.warnings.extend(conf.lint(ConfType::User, model));
+                    self.conf.push(conf);
+                }
+                Err(error) => problems.extend(error.to_string().lines().map(str::to_string)),
+            }
+        }
+        match self.run.audit.as_deref().map(Conf::load).transpose() {
+            Ok(audit) => {
+                let lint = audit.iter().flat_map(|conf| conf.lint(ConfType::Audit, None));
+                self.warnings.extend(lint);
+                self.audit = audit;
+            }
+            Err(error) => problems.extend(error.to_string().lines().map(str::to_string)),
+        }
+    }
+
+    /// The scenarios that are run, in order.
+    pub fn scenarios(&self) -> Vec<Scenario> {
+        match (&self.run.scenarios[..], self.run.mode) {
+            ([], Some(Mode::Peak)) => vec![Scenario::Server],
+            ([], _) => Scenario::ALL.to_vec(),
+            (given, _) => {
+                let is_asked = |scenario: &Scenario| given.contains(scenario);
+                Scenario::ALL.iter().copied().filter(is_asked).collect()
+            }
+        }
+    }
+
+    /// The tests that are run in each scenario.
+    pub fn modes(&self) -> &'static [TestMode] {
+        match self.run.mode.unwrap_or(Mode::Both) {
+            Mode::Accuracy => &[TestMode::AccuracyOnly],
+            Mode::Performance => &[TestMode::PerformanceOnly],
+            Mode::Both => &[TestMode::AccuracyOnly, TestMode::PerformanceOnly],
+            Mode::Peak => &[TestMode::FindPeakPerformance],
+        }
+    }
+
+    /// The profile.
+    pub fn profile(&self) -> Profile {
+        self.run.profile.unwrap_or(Profile::Quick)
+    }
+
+    /// All layers on top of each other, for one test of one tenant. What depends
+    /// on the system is still open; see [`Options::complete`].
+    pub fn settings(
+        &self,
+        scenario: Scenario,
+        mode: TestMode,
+        tenant: Option<&TenantTable>,
+    ) -> Settings {
+        let model = self.run.conf_model.as_deref().unwrap_or("*");
+        let word = scenario.name();
+        let mut settings = Settings::default();
+        settings.values.scenario = scenario;
+        Conf::built_in().apply(&mut settings, model, word, ConfType::BuiltIn);
+        let is_known_model = self.run.conf_model.is_some();
+        self.profile().apply(&mut settings, scenario, is_known_model);
+        for conf in &self.conf {
+            conf.apply(&mut settings, model, word, ConfType::User);
+        }
+        apply(&self.file, &mut settings, scenario);
+        if let Some(tenant) = tenant {
+            apply(&tenant.settings, &mut settings, scenario);
+        }
+        apply(&self.environment, &mut settings, scenario);
+        apply(&self.flags, &mut settings, scenario);
+        settings.values.scenario = scenario;
+        settings.values.mode = mode;
+        let given = Origin::Code("dyno run");
+        settings.record("scenario", given.clone());
+        settings.record("mode", given);
+        settings
+    }
+
+    /// Fills in what nobody said, and lets the audit have the last word. Returns
+    /// what the log is told of it.
+    pub fn complete(&self, settings: &mut Settings) -> Vec<Message> {
+        set_client_lag(settings);
+        set_deadline(settings);
+        let Some(audit) = &self.audit else { return Vec::new() };
+        let applied = audit.apply_audit(settings);
+        let test05 = apply_test05(settings);
+        let note = |text: String| Message {
+            at: 0,
+            key: "generic_message",
+            severity: Severity::Info,
+            text,
+        };
+        applied.changes.iter().chain(&test05).map(|change| note(change.to_string())).collect()
+    }
+}
+
+/// Whether nobody chose the value: it is a default, of the program or of the
+/// built-in table.
+pub fn is_open(settings: &Settings, key: &str) -> bool {
+    matches!(settings.origin(key), Some(Origin::Default | Origin::BuiltIn { .. }))
+}
+
+/// Least budget for the client's lag: below it lies what a shared machine does
+/// to any thread.
+const LEAST_LAG_BUDGET_NS: u64 = MILLISECOND;
+
+fn set_client_lag(settings: &mut Settings) {
+    let key = "max_client_lag_ns";
+    if settings.values.scenario != Scenario::Server || !is_open(settings, key) {
+        return;
+    }
+    let bound = if settings.values.use_token_latencies {
+        settings.values.server_ttft_latency
+    } else {
+        settings.values.server_target_latency_ns
+    };
+    settings.values.max_client_lag_ns = (bound / 10).max(LEAST_LAG_BUDGET_NS);
+    settings.record(key, Origin::Code("a tenth of the latency bound, at least 1 ms"));
+}
+
+/// Patience beyond the expected length of a test.
+const PATIENCE_MS: u64 = 60_000;
+
+fn set_deadline(settings: &mut Settings) {
+    let key = "response_deadline_ms";
+    if is_open(settings, key) {
+        settings.values.response_deadline_ms = settings.values.min_duration_ms + PATIENCE_MS;
+        settings.record(key, Origin::Code("60 s more than the test is to last"));
+    }
+}
+
+fn read_environment(
+    variables: impl Iterator<Item = (String, String)>,
+    problems: &mut Vec<String>,
+) -> Vec<Assignment> {
+    let mut assignments = Vec::new();
+    for (name, value) in variables {
+        let Some(upper) = name.strip_prefix(ENVIRONMENT_PREFIX) else { continue };
+        let key = upper.to_ascii_lowercase();
+        let origin = Origin::Environment(name.clone());
+        if FIELDS.iter().all(|field| field.name != key) {
+            let near = nearest_field(&key).to_ascii_uppercase();
+            problems.push(format!(
+                "{origin}: no such setting; the nearest is {ENVIRONMENT_PREFIX}{near}"
+            ));
+            continue;
+        }
+        match Assignment::new(None, &key, &value, &origin) {
+            Ok(assignment) => assignments.push(assignment),
+            Err(bad) => problems.push(bad.to_string()),
+        }
+    }
+    // The environment has no order; the same variables must mean the same run.
+    assignments.sort_by(|a, b| a.key.cmp(b.key));
+    assignments
+}
+
+/// Flags on top of the file: scenarios and files that are given replace those
+/// of the file, as single values do.
+fn read_flags(
+    command_line: &CommandLine,
+    mut run: RunOptions,
+    problems: &mut Vec<String>,
+) -> (RunOptions, Vec<Assignment>) {
+    let here = Path::new("");
+    let is_given = |name| command_line.keys.0.iter().any(|(key, _)| key.name == name);
+    if is_given("scenario") {
+        run.scenarios.clear();
+    }
+    if is_given("conf") {
+        run.conf.clear();
+    }
+    if is_given("data") {
+        run.data.clear();
+    }
+    let mut assignments = Vec::new();
+    for (key, value) in &command_line.keys.0 {
+        let flag = format!("--{}", key.name);
+        let mut alone = RunOptions::default();
+        match (key.set)(&mut run, value, here).and_then(|()| (key.set)(&mut alone, value, here)) {
+            Ok(()) => assignments.extend(shortcuts(&alone, &Origin::Flag(flag))),
+            Err(expected) => problems.push(format!("flag {flag}: {expected}")),
+        }
+    }
+    for text in &command_line.set {
+        match Assignment::parse(text, &Origin::Flag("--set".into())) {
+            Ok(assignment) => assignments.push(assignment),
+            Err(bad) => problems.push(bad.to_string()),
+        }
+    }
+    (run, assignments)
+}
+
+/// The settings that options of a run stand for.
+fn shortcuts(run: &RunOptions, origin: &Origin) -> Vec<Assignment> {
+    let set =
+        |scenario, key, value: String| Assignment { scenario, key, value, origin: origin.clone() };
+    let mut assignments = Vec::new();
+    if let Some(duration) = run.duration {
+        assignments.push(set(None, "min_duration_ms", (duration / MILLISECOND).to_string()));
+    }
+    if let Some(qps) = run.qps {
+        assignments.push(set(Some(Scenario::Server), "server_target_qps", qps.to_string()));
+    }
+    if let Some(seed) = run.seed {
+        for key in ["qsl_rng_seed", "sample_index_rng_seed", "schedule_rng_seed"] {
+            assignments.push(set(None, key, seed.to_string()));
+        }
+    }
+    if let Some(deadline) = run.deadline {
+        let ms = deadline.div_ceil(MILLISECOND).min(u64::MAX / SECOND);
+        assignments.push(set(None, "response_deadline_ms", ms.to_string()));
+    }
+    assignments
+}

@@ -1,0 +1,132 @@
+//! A box that people paste into issues: sections of lines and of columns.
+
+/// Columns inside the frame.
+const WIDTH: usize = 78;
+
+/// How a column stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alignment {
+    /// Text.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// A box that is written line by line. Colour codes take no width.
+#[derive(Debug)]
+pub struct Frame {
+    text: String,
+}
+
+impl Frame {
+    /// A box with a title at the left and a remark at the right of its top edge.
+    pub fn new(title: &str, remark: &str) -> Self {
+        let room = WIDTH.saturating_sub(width(remark) + 7);
+        let mut title = title.to_string();
+        if title.chars().count() > room {
+            title = title.chars().take(room - 1).chain(['…']).collect();
+        }
+        let filled = WIDTH.saturating_sub(width(&title) + width(remark) + 6);
+        let edge = "─".repeat(filled);
+        Self { text: format!("┌─ {title} {edge} {remark} ─┐\n") }
+    }
+
+    /// One line of text; what is too long is wrapped, and its further lines
+    /// begin below the text's own first word after `indent` columns.
+    pub fn line(&mut self, line: &str, indent: usize) {
+        for part in wrap(line, WIDTH - 2, indent) {
+            let padding = " ".repeat((WIDTH - 2).saturating_sub(width(&part)));
+            self.text += &format!("│ {part}{padding} │\n");
+        }
+    }
+
+    /// A horizontal rule.
+    pub fn rule(&mut self) {
+        self.text += &format!("├{}┤\n", "─".repeat(WIDTH));
+    }
+
+    /// Rows in columns that are as wide as their widest cell.
+    pub fn table(&mut self, alignments: &[Alignment], rows: &[Vec<String>]) {
+        let column = |at: usize| rows.iter().map(|row| width(&row[at])).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..alignments.len()).map(column).collect();
+        // What is left over goes behind the first columns, evenly.
+        let used: usize = widths.iter().sum();
+        let gaps = alignments.len().saturating_sub(1).max(1);
+        let gap = ((WIDTH - 2).saturating_sub(used) / gaps).clamp(1, 3);
+        for row in rows {
+            let mut line = String::new();
+            for ((cell, &columns), alignment) in row.iter().zip(&widths).zip(alignments) {
+                if !line.is_empty() {
+                    line += &" ".repeat(gap);
+                }
+                let padding = " ".repeat(columns - width(cell));
+                line += &match alignment {
+                    Alignment::Left => format!("{cell}{padding}"),
+                    Alignment::Right => format!("{padding}{cell}"),
+                };
+            }
+            let padding = " ".repeat((WIDTH - 2).saturating_sub(width(&line)));
+            self.text += &format!("│ {line}{padding} │\n");
+        }
+    }
+
+    /// The whole box.
+    pub fn finish(mut self) -> String {
+        self.text += &format!("└{}┘\n", "─".repeat(WIDTH));
+        self.text
+    }
+}
+
+/// Columns that a text takes on a terminal, colour codes not counted.
+fn width(text: &str) -> usize {
+    let mut columns = 0;
+    let mut is_escape = false;
+    for c in text.chars() {
+        match c {
+            '\x1b' => is_escape = true,
+            'm' if is_escape => is_escape = false,
+            _ => columns += usize::from(!is_escape),
+        }
+    }
+    columns
+}
+
+/// Lines of at most `most` columns, broken at spaces where there are any.
+pub fn wrap(text: &str, most: usize, indent: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let words = text.trim_start_matches(' ');
+    let mut line = " ".repeat(text.len() - words.len());
+    for word in words.split(' ') {
+        if !line.trim().is_empty() && width(&line) + 1 + width(word) > most {
+            lines.push(std::mem::replace(&mut line, " ".repeat(indent) + word));
+        } else {
+            if !line.trim().is_empty() {
+                line.push(' ');
+            }
+            line += word;
+        }
+    }
+    lines.push(line);
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_a_box_is_equally_wide() {
+        let mut frame = Frame::new(&"a long title ".repeat(9), "remark");
+        frame.line(&"long words ".repeat(20), 4);
+        frame.rule();
+        let row = |cells: [&str; 2]| cells.map(str::to_string).to_vec();
+        frame.table(
+            &[Alignment::Left, Alignment::Right],
+            &[row(["a", "1"]), row(["\x1b[32mbbb\x1b[0m", "22"])],
+        );
+        let text = frame.finish();
+        let widths: Vec<usize> = text.lines().map(width).collect();
+        assert!(widths.iter().all(|&w| w == WIDTH + 2), "{widths:?}\n{text}");
+        assert!(text.contains("a      1"), "{text}");
+    }
+}

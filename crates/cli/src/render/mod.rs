@@ -1,0 +1,37 @@
+//! What people read on a terminal: numbers with units, and boxes of text.
+
+mod box_drawing;
+mod console;
+mod units;
+
+pub use box_drawing::{Alignment, Frame, wrap};
+pub use console::{plan, summary};
+pub use units::{count, duration, parse_duration, percentile, rate, utc, utc_compact};
+
+use std::io::IsTerminal;
+
+/// Whether colours are welcome on stdout.
+pub fn is_colored() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}
+
+/// Text in a colour, where colours are welcome.
+pub fn painted(text: &str, color: Color, is_colored: bool) -> String {
+    if !is_colored {
+        return text.to_string();
+    }
+    let code = match color {
+        Color::Good => 32,
+        Color::Bad => 31,
+    };
+    format!("\x1b[{code}m{text}\x1b[0m")
+}
+
+/// The two colours of a verdict.
+#[derive(Debug, Clone, Copy)]
+pub enum Color {
+    /// As hoped for.
+    Good,
+    /// Not as hoped for.
+    Bad,
+}

@@ -1,0 +1,124 @@
+//! Numbers with units: durations, rates, counts, percentiles, dates.
+
+use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND, WallTime};
+
+/// A duration with three significant digits: `4.21 us`, `12.0 ms`, `9m 30s`.
+pub fn duration(nanos: i64) -> String {
+    let size = nanos.unsigned_abs();
+    let (unit, name) = match size {
+        ..1_000 => return format!("{nanos} ns"),
+        1_000..1_000_000 => (1e3, "us"),
+        1_000_000..1_000_000_000 => (1e6, "ms"),
+        1_000_000_000..120_000_000_000 => (1e9, "s"),
+        _ => {
+            let seconds = size / SECOND;
+            return format!("{}m {:02}s", seconds / 60, seconds % 60);
+        }
+    };
+    format!("{} {name}", three_digits(nanos as f64 / unit))
+}
+
+fn three_digits(value: f64) -> String {
+    let decimals = match value.abs() {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// A rate: `232,119`, `998.4`, `0.512`.
+pub fn rate(per_second: f64) -> String {
+    match per_second {
+        _ if !per_second.is_finite() => "-".into(),
+        1_000.0.. => count(per_second.round() as u64),
+        100.0.. => format!("{per_second:.1}"),
+        10.0.. => format!("{per_second:.2}"),
+        _ => format!("{per_second:.3}"),
+    }
+}
+
+/// A count with commas.
+pub fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A fraction as people name percentiles: 0.99 is `p99`, 0.999 is `p99.9`.
+pub fn percentile(fraction: f64) -> String {
+    let percent = format!("{:.4}", fraction * 100.0);
+    format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// Reads `10s`, `250ms`, `1.5m`, `2h`, `80us`, `100ns` into ns.
+///
+/// # Errors
+/// A sentence fragment that begins with "expected".
+pub fn parse_duration(text: &str) -> Result<Nanos, String> {
+    let expected = || format!("expected a duration such as 10s, 250ms or 2m, found `{text}`");
+    let digits = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(expected)?;
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => MILLISECOND,
+        "s" => SECOND,
+        "m" | "min" => 60 * SECOND,
+        "h" => 3_600 * SECOND,
+        _ => return Err(expected()),
+    };
+    let number: f64 = number.trim().parse().map_err(|_| expected())?;
+    let nanos = number * unit as f64;
+    if !(nanos.is_finite() && (0.0..=u64::MAX as f64 / 2.0).contains(&nanos)) {
+        return Err(expected());
+    }
+    Ok(nanos.round() as Nanos)
+}
+
+/// `2026-11-21 04:14:21 UTC`.
+pub fn utc(at: WallTime) -> String {
+    let c = at.utc();
+    format!(
+        "{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC",
+        c.year, c.month, c.day, c.hour, c.minute, c.second
+    )
+}
+
+/// `20261121T041421Z`, for names of folders.
+pub fn utc_compact(at: WallTime) -> String {
+    let c = at.utc();
+    format!("{:04}{:02}{:02}T{:02}{:02}{:02}Z", c.year, c.month, c.day, c.hour, c.minute, c.second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_three_digits_and_read_back() {
+        let shown = [7, 4_213, 12_000_000, 9_996_000, 2_500_000_000, 570_000_000_000].map(duration);
+        assert_eq!(shown, ["7 ns", "4.21 us", "12.0 ms", "10.0 ms", "2.50 s", "9m 30s"]);
+        assert_eq!(duration(-4_213), "-4.21 us");
+        assert_eq!(parse_duration("1.5m"), Ok(90 * SECOND));
+        assert_eq!(parse_duration("250 ms"), Ok(250 * MILLISECOND));
+        for bad in ["10", "s", "-1s", "1 fortnight", "1e300h", ""] {
+            assert!(parse_duration(bad).unwrap_err().starts_with("expected"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rates_counts_and_percentiles() {
+        assert_eq!(rate(232_119.4), "232,119");
+        assert_eq!(rate(998.44), "998.4");
+        assert_eq!(rate(f64::NAN), "-");
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!([0.5, 0.99, 0.999, 0.9].map(percentile), ["p50", "p99", "p99.9", "p90"]);
+    }
+}

@@ -1,0 +1,294 @@
+//! What `--system` names: its data set, its labels, and the system itself.
+
+mod model;
+mod onnx;
+
+use std::num::NonZero;
+use std::sync::Arc;
+
+use dyno_loadgen::plan::Library;
+use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+use dyno_loadgen::settings::{Scenario, nearest};
+use dyno_loadgen::sut::{QuerySample, SimulatedSystem, SystemUnderTest};
+use dyno_sut::batch::{self, Policy};
+use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
+use dyno_sut::engine::{Answers, Engine, Inline};
+use dyno_sut::model::{Model, ServiceModel};
+use dyno_sut::null::Null;
+
+use crate::environment;
+use crate::exit::Failure;
+use crate::options::RunOptions;
+
+/// Each system with how it is named and what it is.
+pub const SYSTEMS: [(&str, &str); 5] = [
+    (
+        "digits",
+        "UCI handwritten digits and a small perceptron, both built in; real data, real labels",
+    ),
+    ("null", "answers at once; what is measured is the instrument"),
+    (
+        "onnx:FILE",
+        "an ONNX model in ONNX Runtime (pip install onnxruntime); --data FILE.npy holds the samples, \
+         --labels FILE.npy their classes. Without --data the samples are random: figures of speed, \
+         never of quality",
+    ),
+    ("tract:FILE", "an ONNX model in tract; needs a build with --features tract"),
+    ("model:SERVICE", model::GRAMMAR),
+];
+
+/// Samples of a data set that exists in name only.
+const SAMPLES_DEFAULT: usize = 1_024;
+
+/// Samples in a batch, where nobody says.
+const BATCH_DEFAULT: NonZero<usize> = NonZero::new(32).expect("32 is not 0");
+
+/// The share of the reference's accuracy that the rules ask for.
+const SHARE_OF_REFERENCE: f64 = 0.99;
+
+/// Accuracy of the built-in perceptron on its test images, when it was trained.
+const DIGITS_REFERENCE_ACCURACY: f64 = 519.0 / 540.0;
+
+/// A system that is ready to be measured.
+pub struct System {
+    /// As it was named.
+    pub spec: String,
+    /// Its data set.
+    pub library: Arc<dyn SampleLibrary>,
+    /// Class of each sample, where it is known.
+    pub labels: Option<Vec<i64>>,
+    /// Accuracy that is asked for, in [0, 1].
+    pub accuracy_target: Option<f64>,
+    kind: Kind,
+    /// Samples are random numbers.
+    is_synthetic: bool,
+    workers: Option<usize>,
+    /// Where nobody says.
+    offline_workers: usize,
+    policy: Policy,
+}
+
+enum Kind {
+    Null,
+    Engine(Arc<dyn Engine>),
+    Simulated(Model),
+}
+
+impl System {
+    /// Loads what the options name.
+    ///
+    /// # Errors
+    /// A name that does not read, or something that is missing.
+    pub fn load(run: &RunOptions) -> Result<Self, Failure> {
+        let spec = run.system.clone().unwrap_or_else(|| "digits".into());
+        let (name, argument) = spec.split_once(':').unwrap_or((&spec, ""));
+        let numbers =
+            || Arc::new(Numbers { count: run.samples.map_or(SAMPLES_DEFAULT, NonZero::get) });
+        let (mut labels, mut offline_workers) = (None, environment::cores());
+        let (kind, library): (Kind, Arc<dyn SampleLibrary>) = match name {
+            "onnx" | "tract" => {
+                let loaded = onnx::load(name, argument, run)?;
+                labels = loaded.library.labels().map(<[i64]>::to_vec);
+                offline_workers = loaded.offline_workers;
+                (Kind::Engine(loaded.engine), loaded.library)
+            }
+            "digits" => {
+                refuse_files(name, run)?;
+                labels = Some(digits::labels());
+                (Kind::Engine(Arc::new(DigitsPerceptron::new())), Arc::new(DigitsLibrary))
+            }
+            "null" => {
+                refuse_files(name, run)?;
+                (Kind::Null, numbers())
+            }
+            "model" => {
+                refuse_files(name, run)?;
+                (Kind::Simulated(read_model(&spec, argument, run)?), numbers())
+            }
+            other => return Err(unknown(other)),
+        };
+        let is_simulated = matches!(kind, Kind::Simulated(_));
+        if run.is_virtual && !is_simulated {
+            let problem =
+                format!("`{spec}` computes in real time and cannot be played in virtual time");
+            return Err(Failure::usage(problem)
+                .hint("leave out --virtual, or simulate: --system model:exponential=2ms"));
+        }
+        let is_digits = name == "digits";
+        let batch_default = if is_simulated { NonZero::<usize>::MIN } else { BATCH_DEFAULT };
+        let reference = is_digits.then_some(SHARE_OF_REFERENCE * DIGITS_REFERENCE_ACCURACY);
+        Ok(Self {
+            library,
+            accuracy_target: run.accuracy_target.or(reference),
+            labels,
+            kind,
+            workers: run.workers,
+            offline_workers,
+            is_synthetic: matches!(name, "onnx" | "tract") && run.data.is_empty(),
+            policy: Policy {
+                max_size: run.batch.unwrap_or(batch_default),
+                max_wait: run.batch_wait.unwrap_or(0),
+            },
+            spec,
+        })
+    }
+
+    /// What readers must know of it.
+    pub fn remark(&self) -> Option<&'static str> {
+        match &self.kind {
+            Kind::Simulated(_) => Some("The system is simulated: these are figures of a model."),
+            Kind::Null => {
+                Some("The null system answers at once: these are figures of the instrument.")
+            }
+            Kind::Engine(_) if self.is_synthetic => {
+                Some("The samples are random: these are figures of speed, never of quality.")
+            }
+            Kind::Engine(_) => None,
+        }
+    }
+
+    /// Its name without its arguments.
+    pub fn short_name(&self) -> &str {
+        self.spec.split(':').next().unwrap_or(&self.spec)
+    }
+
+    /// Whether it is measured in virtual time.
+    pub fn is_simulated(&self) -> bool {
+        matches!(self.kind, Kind::Simulated(_))
+    }
+
+    /// What the data set reports of itself.
+    pub fn library_size(&self) -> Library {
+        Library {
+            total: self.library.total_sample_count() as u64,
+            performance: self.library.performance_sample_count() as u64,
+        }
+    }
+
+    /// Threads that compute in this scenario; 0 is the issuing thread.
+    ///
+    /// One query at a time gains nothing from a second thread, and a Server
+    /// query of a small engine is computed in less than it takes to wake one.
+    fn workers(&self, scenario: Scenario) -> usize {
+        self.workers.unwrap_or(match scenario {
+            Scenario::Offline => self.offline_workers,
+            _ => 0,
+        })
+    }
+
+    /// The system for one test in real time.
+    ///
+    /// # Errors
+    /// If the operating system refuses a thread.
+    ///
+    /// # Panics
+    /// If it is simulated.
+    pub fn real_time(&self, scenario: Scenario) -> Result<Arc<dyn SystemUnderTest>, Failure> {
+        let engine = match &self.kind {
+            Kind::Null => return Ok(Arc::new(Null)),
+            Kind::Engine(engine) => Shared(engine.clone()),
+            Kind::Simulated(_) => panic!("a simulated system has no real time"),
+        };
+        let Some(workers) = NonZero::new(self.workers(scenario)) else {
+            return Ok(Arc::new(Inline::new(engine)));
+        };
+        let pool = batch::RealTime::start(engine, self.policy, workers);
+        let pool = pool.map_err(|error| {
+            Failure::set_up(format!("cannot start {workers} workers: {error}"))
+                .hint("lower --workers")
+        })?;
+        Ok(Arc::new(pool))
+    }
+
+    /// The system for one test in virtual time, fresh, so that every test
+    /// begins with the same random numbers.
+    ///
+    /// A model takes whole queries. Unless workers are asked for, the samples
+    /// of larger queries reach it one by one (or in batches of --batch), so that
+    /// its servers share them.
+    ///
+    /// # Panics
+    /// If it is not simulated.
+    pub fn simulated(&self, scenario: Scenario) -> Box<dyn SimulatedSystem> {
+        let Kind::Simulated(model) = &self.kind else {
+            panic!("only a model is simulated");
+        };
+        let system =
+            ServiceModel::new(model.clone()).expect("the model was built when it was read");
+        let is_larger = matches!(scenario, Scenario::MultiStream | Scenario::Offline);
+        let servers = if is_larger { model.servers.get() } else { 0 };
+        match NonZero::new(self.workers.unwrap_or(servers)) {
+            Some(workers) => Box::new(batch::Simulated::new(system, self.policy, workers)),
+            None => Box::new(system),
+        }
+    }
+}
+
+fn read_model(spec: &str, argument: &str, run: &RunOptions) -> Result<Model, Failure> {
+    let model = model::parse(argument, run.seed).and_then(|model| {
+        // Built once to be checked; each test builds its own.
+        ServiceModel::new(model.clone()).map(|_| model).map_err(|error| error.to_string())
+    });
+    model.map_err(|expected| {
+        Failure::usage(format!("system `{spec}`: {expected}"))
+            .hint("for example model:exponential=2ms,servers=4; see dyno info systems")
+    })
+}
+
+fn unknown(name: &str) -> Failure {
+    let names = SYSTEMS.map(|(name, _)| name.split(':').next().unwrap_or(name));
+    let near = nearest(name, names.into_iter()).unwrap_or("digits");
+    Failure::usage(format!("unknown system `{name}`; the nearest is `{near}`"))
+        .hint(format!("the systems are {}; see dyno info systems", names.join(", ")))
+}
+
+/// Refuses what another system would need.
+fn refuse_files(name: &str, run: &RunOptions) -> Result<(), Failure> {
+    let given = [
+        ("--model", run.model.is_some()),
+        ("--data", !run.data.is_empty()),
+        ("--labels", run.labels.is_some()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((flag, _)) => Err(Failure::usage(format!("{flag} means nothing to system `{name}`"))
+            .hint("it belongs to --system onnx:FILE and tract:FILE")),
+        None => Ok(()),
+    }
+}
+
+/// One engine behind several systems, one after the other.
+struct Shared(Arc<dyn Engine>);
+
+impl Engine for Shared {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
+        self.0.answer(samples, answers);
+    }
+}
+
+/// A data set whose samples are nothing but numbers.
+pub struct Numbers {
+    /// How many.
+    pub count: usize,
+}
+
+impl SampleLibrary for Numbers {
+    fn name(&self) -> &str {
+        "numbers"
+    }
+
+    fn total_sample_count(&self) -> usize {
+        self.count
+    }
+
+    fn performance_sample_count(&self) -> usize {
+        self.count
+    }
+
+    fn load(&self, _samples: &[SampleIndex]) {}
+
+    fn unload(&self, _samples: &[SampleIndex]) {}
+}

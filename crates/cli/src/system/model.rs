@@ -1,0 +1,119 @@
+//! The grammar of `model:SERVICE`: a service-time model on the command line.
+
+use std::num::NonZero;
+
+use dyno_loadgen::settings::nearest;
+use dyno_sut::model::{Cost, Faults, Model, ServiceTime, Tokens};
+
+use crate::render::parse_duration;
+
+/// For help texts.
+pub const GRAMMAR: &str = "a queue in virtual time: fixed=TIME, exponential=TIME or lognormal=TIME \
+     for a query, then any of per-sample=TIME, servers=N, sigma=X (lognormal), tokens=N-M, \
+     per-token=TIME, failed=SHARE, unanswered=SHARE, seed=N";
+
+const KEYS: [&str; 11] = [
+    "fixed",
+    "exponential",
+    "lognormal",
+    "per-sample",
+    "servers",
+    "sigma",
+    "tokens",
+    "per-token",
+    "failed",
+    "unanswered",
+    "seed",
+];
+
+/// Spread of a lognormal model where nobody says: the standard deviation of the
+/// logarithm of latencies commonly seen in serving.
+const SIGMA_DEFAULT: f64 = 0.5;
+
+/// Reads a model.
+///
+/// # Errors
+/// A sentence fragment that begins with "expected" or names an unknown key.
+pub fn parse(text: &str, seed: Option<u64>) -> Result<Model, String> {
+    let mut kind = None;
+    let mut cost = Cost::default();
+    let mut sigma = SIGMA_DEFAULT;
+    let (mut token_range, mut per_token) = (None, 0);
+    let mut faults = Faults::default();
+    let mut servers = NonZero::<usize>::MIN;
+    let mut seed = seed.unwrap_or(0);
+    for part in text.split(',') {
+        let (key, value) =
+            part.split_once('=').ok_or_else(|| format!("expected key=value, found `{part}`"))?;
+        match key {
+            "fixed" | "exponential" | "lognormal" => {
+                kind = Some(key);
+                cost.base = parse_duration(value)?;
+            }
+            "per-sample" => cost.per_sample = parse_duration(value)?,
+            "per-token" => per_token = parse_duration(value)?,
+            "servers" => servers = number(key, value)?,
+            "sigma" => sigma = at_least_zero(key, value)?,
+            "seed" => seed = number(key, value)?,
+            "failed" => faults.failed = share(key, value)?,
+            "unanswered" => faults.unanswered = share(key, value)?,
+            "tokens" => token_range = Some(range(value)?),
+            _ => {
+                let near = nearest(key, KEYS.into_iter()).unwrap_or("fixed");
+                return Err(format!("unknown key `{key}`; the nearest key is `{near}`"));
+            }
+        }
+    }
+    let service = match kind {
+        Some("fixed") => ServiceTime::Deterministic(cost),
+        Some("exponential") => ServiceTime::Exponential(cost),
+        Some(_) => ServiceTime::LogNormal { mean: cost, sigma },
+        None => return Err("expected fixed=TIME, exponential=TIME or lognormal=TIME".into()),
+    };
+    let tokens = token_range.map(|(fewest, most)| Tokens { fewest, most, per_token });
+    Ok(Model { servers, service, tokens, faults, seed })
+}
+
+fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("expected a number for `{key}`, found `{value}`"))
+}
+
+fn at_least_zero(key: &str, value: &str) -> Result<f64, String> {
+    let number = number(key, value)?;
+    if number >= 0.0 { Ok(number) } else { Err(format!("expected `{key}` of at least 0")) }
+}
+
+fn share(key: &str, value: &str) -> Result<f64, String> {
+    let number = number(key, value)?;
+    if (0.0..=1.0).contains(&number) {
+        return Ok(number);
+    }
+    Err(format!("expected a share from 0 to 1 for `{key}`, found `{value}`"))
+}
+
+fn range(value: &str) -> Result<(u32, u32), String> {
+    let (fewest, most) = value.split_once('-').unwrap_or((value, value));
+    match (fewest.parse(), most.parse()) {
+        (Ok(fewest), Ok(most)) if 1 <= fewest && fewest <= most => Ok((fewest, most)),
+        _ => Err(format!("expected tokens=N or tokens=N-M with 1 <= N <= M, found `{value}`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_reads_and_a_misspelt_key_names_the_nearest() {
+        let model = parse("exponential=2ms,servers=4,tokens=10-20,per-token=5us", None).unwrap();
+        assert_eq!(model.servers.get(), 4);
+        assert_eq!(
+            model.service,
+            ServiceTime::Exponential(Cost { base: 2_000_000, per_sample: 0 })
+        );
+        assert_eq!(model.tokens, Some(Tokens { fewest: 10, most: 20, per_token: 5_000 }));
+        let error = parse("fixed=1ms,server=2", None).unwrap_err();
+        assert_eq!(error, "unknown key `server`; the nearest key is `servers`");
+        assert!(parse("", None).unwrap_err().starts_with("expected"));
+    }
+}

@@ -1,0 +1,127 @@
+//! The systems `onnx:FILE` and `tract:FILE`: a model, its samples, its labels.
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dyno_sut::engine::Engine;
+use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
+use dyno_sut::onnx::runtime::Search;
+use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
+use dyno_sut::tensors::{ModelInput, TensorLibrary};
+
+use super::{BATCH_DEFAULT, SAMPLES_DEFAULT};
+use crate::environment;
+use crate::exit::Failure;
+use crate::options::RunOptions;
+
+/// A model that is ready to answer.
+pub struct Loaded {
+    pub engine: Arc<dyn Engine>,
+    pub library: Arc<TensorLibrary>,
+    /// Threads that compute in Offline, where nobody says.
+    pub offline_workers: usize,
+}
+
+/// Loads the model of `onnx:FILE` or `tract:FILE`; the file may also come from
+/// `--model`.
+///
+/// # Errors
+/// A missing file or engine, or samples that do not fit the model.
+pub fn load(engine: &str, file: &str, run: &RunOptions) -> Result<Loaded, Failure> {
+    let path = match (file, &run.model) {
+        ("", Some(path)) => path.clone(),
+        ("", None) => {
+            return Err(Failure::usage(format!("system `{engine}` needs a model"))
+                .hint(format!("write --system {engine}:FILE.onnx, or --model FILE.onnx")));
+        }
+        (file, _) => PathBuf::from(file),
+    };
+    if !path.is_file() {
+        return Err(Failure::set_up(format!("there is no model {}", path.display())));
+    }
+    match engine {
+        "onnx" => load_ort(&path, run),
+        _ => load_tract(&path, run),
+    }
+}
+
+/// ONNX Runtime spreads one call over all cores by itself, so that one worker
+/// is enough, which keeps Offline batched and open to Ctrl-C. With several
+/// workers, each has a session of its own and a share of the cores.
+fn load_ort(path: &Path, run: &RunOptions) -> Result<Loaded, Failure> {
+    let sessions = run.workers.and_then(NonZero::new).unwrap_or(NonZero::<usize>::MIN);
+    let threads = match sessions.get() {
+        1 => 0,
+        several => (environment::cores() / several).max(1),
+    };
+    let search = Search::everywhere(run.ort_lib.clone());
+    let model = OrtModel::open(path, &search, OrtOptions { threads, sessions }).map_err(missing)?;
+    let library = Arc::new(library(model.inputs(), run)?);
+    let engine = model.engine(&library, options(run)).map_err(missing)?;
+    Ok(Loaded { engine: Arc::new(engine), library, offline_workers: 1 })
+}
+
+#[cfg(feature = "tract")]
+fn load_tract(path: &Path, run: &RunOptions) -> Result<Loaded, Failure> {
+    use dyno_sut::onnx::tract::TractModel;
+
+    let model = TractModel::open(path).map_err(missing)?;
+    let library = Arc::new(library(model.inputs(), run)?);
+    let engine = model.engine(&library, options(run)).map_err(missing)?;
+    Ok(Loaded { engine: Arc::new(engine), library, offline_workers: environment::cores() })
+}
+
+#[cfg(not(feature = "tract"))]
+fn load_tract(_path: &Path, _run: &RunOptions) -> Result<Loaded, Failure> {
+    Err(Failure::set_up("this build has no tract, which alone takes minutes to compile")
+        .hint("build with --features tract, or use --system onnx:FILE"))
+}
+
+fn missing(error: OnnxError) -> Failure {
+    Failure::set_up(error)
+}
+
+/// Labels are classes, and are compared with the greatest output.
+fn options(run: &RunOptions) -> EngineOptions {
+    EngineOptions {
+        answer: if run.labels.is_some() { Answer::Argmax } else { Answer::Output },
+        largest_batch: run.batch.unwrap_or(BATCH_DEFAULT).get(),
+    }
+}
+
+/// What a dynamic dimension, other than the batch's, becomes in random samples.
+const DYNAMIC_DEFAULT: usize = 1;
+
+/// The samples that are given; random ones if there are none, which show speed
+/// and never accuracy.
+fn library(inputs: &[ModelInput], run: &RunOptions) -> Result<TensorLibrary, Failure> {
+    if run.data.is_empty() {
+        if run.labels.is_some() {
+            return Err(Failure::usage("--labels needs the samples that they belong to")
+                .hint("name them with --data FILE.npy"));
+        }
+        let samples = run.samples.map_or(SAMPLES_DEFAULT, NonZero::get);
+        let seed = run.seed.unwrap_or(0);
+        let library = TensorLibrary::synthetic(inputs, samples, DYNAMIC_DEFAULT, seed);
+        return library.map_err(Failure::set_up);
+    }
+    let mut files = Vec::new();
+    for (name, path) in &run.data {
+        let name = match (name, inputs) {
+            (Some(name), _) => name.clone(),
+            (None, [only]) => only.name.clone(),
+            (None, _) => {
+                let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
+                return Err(Failure::usage(format!(
+                    "the model has the inputs {}, and --data does not say which one it is for",
+                    names.join(", ")
+                ))
+                .hint(format!("write --data {}=FILE.npy, once for each input", names[0])));
+            }
+        };
+        files.push((name, path.clone()));
+    }
+    let name = run.data[0].1.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    TensorLibrary::open(name, &files, run.labels.as_deref()).map_err(Failure::set_up)
+}

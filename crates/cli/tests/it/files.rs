@@ -1,0 +1,167 @@
+//! What a run leaves behind.
+
+use serde_json::Value;
+
+use crate::program::Folder;
+
+const LOGS: [&str; 4] = [
+    "mlperf_log_accuracy.json",
+    "mlperf_log_detail.txt",
+    "mlperf_log_summary.txt",
+    "mlperf_log_trace.json",
+];
+
+/// A run in the blink of an eye. Whether it is valid depends on the machine.
+const SHORT: &str = "run --out out --duration 200ms --set min_query_count=70 \
+                     --settings.MultiStream.min_query_count 662";
+
+#[test]
+fn a_short_run_writes_every_file() {
+    let folder = Folder::new();
+    let ran = folder.dyno(&format!("{SHORT} --qps 400 --trace-log --mode both")).exits_either();
+    assert!(ran.stdout.contains("not an official MLPerf result"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("top-1 96.11 % (519 of 540)"), "{}", ran.stdout);
+    // Each reason why a test does not count adds its lines.
+    let reasons = ran.stdout.matches("INVALID:").count();
+    assert!(ran.stdout.lines().count() <= 20 + 4 * reasons, "fits a screen:\n{}", ran.stdout);
+    assert!(ran.stdout.lines().all(|l| l.chars().count() <= 80), "fits a screen:\n{}", ran.stdout);
+    for scenario in ["SingleStream", "MultiStream", "Server", "Offline"] {
+        for mode in ["accuracy", "performance"] {
+            for log in LOGS {
+                let path = folder.0.join("out").join(scenario).join(mode).join(log);
+                assert!(path.is_file(), "{}", path.display());
+            }
+        }
+        let text = folder.read(&format!("out/{scenario}/performance/mlperf_log_summary.txt"));
+        assert!(text.contains("Result is : "), "{scenario}:\n{text}");
+        let trace = folder.read(&format!("out/{scenario}/performance/mlperf_log_trace.json"));
+        assert!(trace.contains("traceEvents"), "{scenario}: trace");
+    }
+    let report = folder.read("out/report.html");
+    assert!(report.contains("<svg") && report.contains("prefers-color-scheme"), "report");
+    assert!(!report.contains("http://") && !report.contains("https://"), "self-contained");
+    assert!(!report.contains("NaN"), "charts have numbers");
+    let hidden = |name: &str| name.starts_with('.');
+    let mut left = std::fs::read_dir(&folder.0).unwrap();
+    assert!(!left.any(|entry| hidden(&entry.unwrap().file_name().to_string_lossy())), "no partial");
+
+    // The effective configuration reads back, to the same plan.
+    let plan = |arguments: &str| folder.dyno(&format!("run --dry-run {arguments}")).exits(0).stdout;
+    let again = plan("--config out/effective.toml");
+    assert!(again.contains("server_target_qps = 400 queries/s  (out/effective.toml:"), "{again}");
+    assert!(again.contains("8 tests, at least 800 ms in all"), "{again}");
+}
+
+/// Keys of an object that `docs/summary.md` documents under a heading.
+fn documented(heading: &str) -> Vec<String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/summary.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let section = text.split(&format!("\n## {heading}\n")).nth(1);
+    let section = section.unwrap_or_else(|| panic!("no section {heading}"));
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.filter_map(|row| row.split_once('`')).map(|(key, _)| key.to_string()).collect()
+}
+
+#[track_caller]
+fn has_documented_keys(value: &Value, heading: &str) {
+    let object = value.as_object().unwrap_or_else(|| panic!("{heading}: {value}"));
+    let keys: Vec<String> = object.keys().cloned().collect();
+    assert_eq!(keys, documented(heading), "{heading}");
+}
+
+#[test]
+fn summary_json_is_as_documented() {
+    let folder = Folder::new();
+    let ran = folder.dyno(&format!("{SHORT} --json --scenario server --qps 500")).exits_either();
+    let mut printed = ran.json();
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    assert_eq!(printed.as_object_mut().unwrap().remove("run_directory").unwrap(), "out");
+    assert_eq!(printed, summary, "stdout and file agree");
+
+    assert_eq!(summary["schema"], "dyno.summary");
+    assert_eq!(summary["official"], false);
+    has_documented_keys(&summary, "The run");
+    has_documented_keys(&summary["environment"], "Environment");
+    let [accuracy, performance] = &summary["tests"].as_array().unwrap()[..] else {
+        panic!("{}", summary["tests"]);
+    };
+    has_documented_keys(accuracy, "A test");
+    has_documented_keys(performance, "A test");
+    has_documented_keys(&accuracy["accuracy"], "Accuracy");
+    assert_eq!(accuracy["accuracy"]["scored"], 540);
+    has_documented_keys(&performance["metrics"], "Metrics");
+    has_documented_keys(&performance["metrics"]["latency_ns"], "A distribution");
+    assert_eq!(performance["result"]["unit"], "queries/s");
+    let qps = &performance["settings"]["server_target_qps"];
+    assert_eq!(qps["value"], "500");
+    assert_eq!(qps["origin"], "flag --qps");
+}
+
+impl crate::program::Ran {
+    /// Asserts that it ran to its end, whether its figures are valid or not:
+    /// that depends on what else the machine does.
+    #[track_caller]
+    fn exits_either(self) -> Self {
+        assert!(matches!(self.code, Some(0 | 1)), "{:?}\n{}", self.code, self.stderr);
+        self
+    }
+}
+
+#[test]
+fn invalid_results_and_missed_targets_exit_with_1() {
+    let folder = Folder::new();
+    let model = "run --system model:fixed=2ms --scenario server --qps 100 --mode performance";
+    let ran = folder.dyno(&format!("{model} --set server_target_latency_ns=1ms --out a")).exits(1);
+    assert!(ran.stdout.contains("Server performance INVALID:"), "{}", ran.stdout);
+    folder.dyno(&format!("{model} --set server_target_latency_ns=9ms --out b")).exits(0);
+    let ran = folder
+        .dyno("run --mode accuracy --scenario offline --accuracy-target 0.99 --out c")
+        .exits(1);
+    assert!(ran.stdout.contains("below the target of 99.00 %"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_search_for_the_peak_finds_the_capacity_of_a_queue() {
+    let folder = Folder::new();
+    // One server, 1 ms a query: no more than 1,000 queries/s get through.
+    folder
+        .dyno(
+            "run --mode peak --system model:fixed=1ms --qps 100 --duration 20s --json --out out \
+             --set server_target_latency_ns=50ms --set server_find_peak_qps_decimals_of_precision=0",
+        )
+        .exits(0);
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    let peak = summary["tests"][0]["result"]["value"].as_f64().unwrap();
+    assert!((900.0..1_000.0).contains(&peak), "{peak}");
+}
+
+#[test]
+fn a_system_that_never_answers_is_given_up() {
+    let folder = Folder::new();
+    let ran = folder
+        .dyno(
+            "run --system model:fixed=1ms,unanswered=1 --scenario single-stream --out out \
+             --mode performance --deadline 3s",
+        )
+        .exits(4);
+    assert!(ran.stdout.contains("1 samples were outstanding when 3.00 s"), "{}", ran.stdout);
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    assert_eq!(summary["state"], "aborted");
+    assert_eq!(summary["tests"][0]["metrics"]["missing"], 1);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_told_before_the_run() {
+    let folder = Folder::new();
+    folder.write("file", "");
+    let ran = folder.dyno("run --out file/out").exits(3);
+    assert!(ran.stderr.contains("cannot write to file/out"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: choose a folder"), "{}", ran.stderr);
+
+    std::fs::create_dir(folder.0.join("full")).unwrap();
+    folder.write("full/precious", "");
+    let ran = folder.dyno("run --out full").exits(3);
+    assert!(ran.stderr.contains("full exists and is not empty"), "{}", ran.stderr);
+    assert!(folder.0.join("full/precious").exists(), "nothing is lost");
+}

@@ -1,0 +1,9 @@
+//! The program as its users see it: exit codes, messages, files.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod files;
+mod messages;
+mod program;
+mod signals;
+mod tenants;

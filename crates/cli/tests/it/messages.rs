@@ -1,0 +1,165 @@
+//! What is refused before anything runs, and how it is said.
+
+use crate::program::Folder;
+
+#[track_caller]
+fn check(arguments: &str, code: i32, expected: &[&str]) {
+    let ran = Folder::new().dyno(arguments).exits(code);
+    for text in expected {
+        assert!(ran.stderr.contains(text), "expected {text:?} in:\n{}", ran.stderr);
+    }
+}
+
+#[test]
+fn unknown_names_are_answered_with_the_nearest() {
+    check("run --system digit", 2, &["unknown system `digit`; the nearest is `digits`", "hint:"]);
+    check("run --scenario servre", 2, &["flag --scenario", "the nearest is Server"]);
+    check(
+        "run --set server_target_qsp=5",
+        2,
+        &["flag --set", "nearest key is `server_target_qps`"],
+    );
+    check("run --settings.Server.min_query_cont 5", 2, &["the nearest key is `min_query_count`"]);
+    check("run --scenarios server", 2, &["unexpected argument '--scenarios'", "--scenario"]);
+}
+
+#[test]
+fn all_problems_of_a_file_are_told_with_their_lines() {
+    let folder = Folder::new();
+    folder.write(
+        "dyno.toml",
+        "version = 1\n\n[run]\nsytem = \"null\"\n\n[settings]\nmin_duration_ms = \"soon\"\n\
+         qsl_rng_sed = 1\n",
+    );
+    let ran = folder.dyno("run --config dyno.toml").exits(2);
+    for text in [
+        "error: dyno.toml:4: unknown key `sytem` in [run]; the nearest key is `system`",
+        "error: dyno.toml:7: `min_duration_ms`: cannot read `soon`, expected a whole number",
+        "error: dyno.toml:8: unknown key `qsl_rng_sed`; the nearest key is `qsl_rng_seed`",
+    ] {
+        assert!(ran.stderr.contains(text), "expected {text:?} in:\n{}", ran.stderr);
+    }
+    assert!(!folder.0.join("runs").exists(), "nothing ran");
+}
+
+#[test]
+fn a_user_conf_is_read_strictly() {
+    let folder = Folder::new();
+    folder.write("user.conf", "*.Server.target_qps = 300\n*.Server.target_qpz = 1\n");
+    let ran = folder.dyno("run --conf user.conf").exits(2);
+    assert!(
+        ran.stderr.contains("user.conf:2: unknown key `*.Server.target_qpz`"),
+        "{}",
+        ran.stderr
+    );
+    folder.write("user.conf", "*.Server.target_qps = 300\n");
+    let ran = folder.dyno("run --conf user.conf --scenario server --dry-run").exits(0);
+    assert!(
+        ran.stdout.contains("server_target_qps = 300 queries/s  (user.conf:1)"),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn impossible_settings_are_refused_before_anything_starts() {
+    let impossible = "run --scenario server,offline --set server_target_latency_percentile=0 \
+                      --qps -1 --set performance_sample_count_override=541";
+    check(
+        impossible,
+        2,
+        &[
+            "Server: `server_target_latency_percentile` is 0 (flag --set)",
+            "Server: `server_target_qps` is -1 (flag --qps)",
+            "Offline: `performance_sample_count_override` is 541 (flag --set)",
+        ],
+    );
+    check("run --system null --virtual", 2, &["cannot be played in virtual time"]);
+    check("run --mode peak --scenario offline --dry-run", 2, &["only Server has a rate"]);
+    let endless = "run --system null --scenario server --qps 1e9 --duration 100h --dry-run";
+    check(endless, 2, &["of memory", "lower the rate"]);
+}
+
+#[test]
+fn a_dry_run_prints_the_plan_and_runs_nothing() {
+    let folder = Folder::new();
+    let mut command = folder.command("run --dry-run --scenario Server --duration 10s");
+    command.env("DYNO_SETTINGS_SERVER_TARGET_LATENCY_NS", "20ms");
+    let ran = crate::program::Ran::from(command.output().unwrap()).exits(0);
+    for text in [
+        "Server: accuracy (540 samples), performance (at least 10.0 s)",
+        "server_target_latency_ns = 20000000 ns  (environment variable DYNO_SETTINGS_SERVER_TARGET_LATENCY_NS)",
+        "min_duration_ms = 10000 ms  (flag --duration)",
+        "max_client_lag_ns = 2000000 ns  (a tenth of the latency bound, at least 1 ms)",
+        "server_target_qps is left to a short probe before the run",
+        "2 tests, at least 10.0 s in all",
+    ] {
+        assert!(ran.stdout.contains(text), "expected {text:?} in:\n{}", ran.stdout);
+    }
+    assert!(!folder.0.join("runs").exists(), "nothing ran");
+}
+
+#[test]
+fn layers_override_each_other_in_order() {
+    let folder = Folder::new();
+    folder.write("user.conf", "*.*.min_query_count = 1\n*.*.min_duration = 1\n");
+    folder.write(
+        "dyno.toml",
+        "version = 1\n[run]\nconf = \"user.conf\"\nscenario = \"Server\"\nqps = 7\n\
+         [settings]\nmin_duration_ms = 2\nmax_query_count = 1000\n\
+         [scenario.Server]\nmax_query_count = 2000\n",
+    );
+    let run = "run --dry-run --config dyno.toml --settings.max_duration_ms 9000";
+    let mut command = folder.command(run);
+    command.env("DYNO_SETTINGS_MAX_QUERY_COUNT", "3000");
+    command.env("DYNO_SETTINGS_MAX_DURATION_MS", "8000");
+    let ran = crate::program::Ran::from(command.output().unwrap()).exits(0);
+    for text in [
+        "min_query_count = 1 queries  (user.conf:1)",
+        "min_duration_ms = 2 ms  (dyno.toml:7)",
+        "max_query_count = 3000 queries  (environment variable DYNO_SETTINGS_MAX_QUERY_COUNT)",
+        "max_duration_ms = 9000 ms  (flag --set)",
+        "server_target_qps = 7 queries/s  (dyno.toml:5)",
+    ] {
+        assert!(ran.stdout.contains(text), "expected {text:?} in:\n{}", ran.stdout);
+    }
+}
+
+#[test]
+fn init_writes_a_file_that_runs_and_does_not_overwrite_it() {
+    let folder = Folder::new();
+    folder.dyno("init").exits(0);
+    folder.dyno("run --config dyno.toml --dry-run").exits(0);
+    let ran = folder.dyno("init").exits(3);
+    assert!(ran.stderr.contains("--force overwrites it"), "{}", ran.stderr);
+    folder.dyno("init --force").exits(0);
+
+    // Every line that is commented out is a line that reads.
+    let text = folder.read("dyno.toml");
+    let is_key = |line: &str| {
+        let key = line.split(" = ").next().unwrap_or_default();
+        line.contains(" = ")
+            && key.chars().all(|c| c.is_ascii_lowercase() || matches!(c, '_' | '0'..='9'))
+    };
+    let section = text.split("[settings]").nth(1).unwrap().split("# [scenario").next().unwrap();
+    let keys: String = section
+        .lines()
+        .filter_map(|l| l.strip_prefix("# "))
+        .filter(|l| is_key(l))
+        .collect::<Vec<_>>()
+        .join("\n");
+    folder.write("all.toml", &format!("version = 1\n[settings]\n{keys}\nmin_query_count_ = 1\n"));
+    let ran = folder.dyno("run --config all.toml --dry-run").exits(2);
+    assert_eq!(ran.stderr.lines().count(), 1, "only the one wrong key:\n{}", ran.stderr);
+}
+
+#[test]
+fn info_tells_what_the_tables_hold() {
+    let folder = Folder::new();
+    let ran = folder.dyno("info exit-codes").exits(0);
+    assert!(ran.stdout.contains(" 130  interrupted"), "{}", ran.stdout);
+    let ran = folder.dyno("info settings").exits(0);
+    assert!(ran.stdout.contains("server_target_latency_ns = 100000000 ns"), "{}", ran.stdout);
+    let ran = folder.dyno("selftest --json").exits(0);
+    assert_eq!(ran.json()["sound"], true, "{}", ran.stdout);
+}

@@ -1,0 +1,68 @@
+//! Ctrl-C, and folders that vanish while a run is on.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::program::Folder;
+
+/// Starts a run that lasts for minutes, and returns once its folder is there:
+/// then it listens to signals. `-v` prints the plan right before the first test.
+fn start(folder: &Folder, arguments: &str) -> Child {
+    let mut child =
+        folder.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let last = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("tests, at least")));
+    assert!(last.is_some(), "the plan is printed before the first test");
+    child.stderr = None;
+    // Keeps the pipe from closing under the program.
+    std::thread::spawn(move || lines.for_each(drop));
+    child
+}
+
+fn interrupt(child: &Child) {
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+}
+
+const LONG: &str = "run -v --system null --scenario server --mode performance --qps 100 \
+                    --duration 300s --out out";
+
+#[test]
+fn an_interrupted_run_leaves_a_readable_summary() {
+    let folder = Folder::new();
+    let mut child = start(&folder, LONG);
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    assert_eq!(summary["state"], "interrupted");
+    assert_eq!(summary["verdict"], "INTERRUPTED");
+    assert_eq!(summary["tests"][0]["state"], "interrupted");
+    assert!(folder.0.join("out/Server/performance/mlperf_log_summary.txt").is_file());
+    assert!(folder.0.join("out/report.html").is_file());
+}
+
+#[test]
+fn results_survive_the_loss_of_their_folder() {
+    let folder = Folder::new();
+    let rescue = folder.0.join("rescue");
+    std::fs::create_dir(&rescue).unwrap();
+    let mut command = folder.command(LONG);
+    command.env("TMPDIR", &rescue);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("tests, at least")), "the run begins");
+    // A file in its place: not even the superuser can make folders in it.
+    let partial = folder.0.join(".out.partial");
+    std::fs::remove_dir_all(&partial).unwrap();
+    std::fs::write(&partial, "").unwrap();
+    interrupt(&child);
+    let said: Vec<String> = lines.collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("instead")), "{said:?}");
+    let rescued = |name: &str| Path::new(&rescue).join("dyno-out").join(name);
+    assert!(rescued("summary.json").is_file(), "{said:?}");
+    assert!(rescued("Server/performance/mlperf_log_detail.txt").is_file(), "{said:?}");
+}

@@ -1,0 +1,85 @@
+//! Several tenants on one simulated system, byte for byte the same every time.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::program::Folder;
+
+const CONFIG: &str = r#"
+version = 1
+
+[run]
+system = "model:exponential=2ms,servers=2,seed=3"
+scenario = "Server"
+mode = "performance"
+duration = "2s"
+
+[settings]
+server_target_latency_ns = "40ms"
+server_target_latency_percentile = 0.9
+
+[[tenants]]
+name = "interactive"
+[tenants.settings]
+server_target_qps = 300
+
+[[tenants]]
+name = "batch jobs"
+[tenants.settings]
+server_target_qps = 200
+schedule_rng_seed = 12
+server_arrivals = "burst:8"
+"#;
+
+/// The text without the numbers that the system gave to process and thread.
+fn without_process(text: &str) -> String {
+    let line = |line: &str| line.split(", \"pid\": ").next().unwrap().to_string();
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Every file below a folder, with its bytes.
+fn files(folder: &Path, root: &Path, found: &mut BTreeMap<String, String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, root, found);
+        } else {
+            let name = path.strip_prefix(root).unwrap().display().to_string();
+            found.insert(name, without_process(&std::fs::read_to_string(&path).unwrap()));
+        }
+    }
+}
+
+#[test]
+fn tenants_have_logs_and_verdicts_of_their_own_and_repeat() {
+    let folder = Folder::new();
+    folder.write("dyno.toml", CONFIG);
+    let [first, second] = ["first", "second"].map(|out| {
+        folder.dyno(&format!("run --config dyno.toml --name twice --out {out}")).exits(0);
+        let mut found = BTreeMap::new();
+        let root = folder.0.join(out);
+        files(&root, &root, &mut found);
+        found
+    });
+    let names: Vec<&String> = first.keys().collect();
+    assert_eq!(names, second.keys().collect::<Vec<_>>());
+    for name in [
+        "Server/performance/interactive/mlperf_log_summary.txt",
+        "Server/performance/batch-jobs/mlperf_log_detail.txt",
+    ] {
+        assert!(first.contains_key(name), "{name} in {names:?}");
+    }
+    for (name, bytes) in &first {
+        assert!(bytes == &second[name], "{name} differs from run to run");
+    }
+    let summary: Value = serde_json::from_str(&first["summary.json"]).unwrap();
+    let tests = summary["tests"].as_array().unwrap();
+    let tenants: Vec<_> = tests.iter().map(|test| test["tenant"].as_str().unwrap()).collect();
+    assert_eq!(tenants, ["interactive", "batch jobs"]);
+    // About rate times duration; the schedules are the tenants' own.
+    let queries = |test: &Value| test["metrics"]["query_count"].as_u64().unwrap();
+    assert!((500..700).contains(&queries(&tests[0])), "{}", queries(&tests[0]));
+    assert!((300..500).contains(&queries(&tests[1])), "{}", queries(&tests[1]));
+}

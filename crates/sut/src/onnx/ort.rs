@@ -1,0 +1,197 @@
+//! Models run by ONNX Runtime.
+
+use std::fmt;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use dyno_loadgen::sut::QuerySample;
+use ort::session::{Session, SessionInputValue};
+use ort::value::{DynValue, TensorElementType, TensorRef, ValueType};
+
+use super::feed::{Feed, Output};
+use super::runtime::{Search, environment};
+use super::{EngineOptions, OnnxError};
+use crate::engine::{Answers, Engine};
+use crate::tensors::{ElementType, Elements, ModelInput, TensorLibrary};
+
+/// A loaded model whose inputs are known.
+pub struct OrtModel {
+    path: PathBuf,
+    inputs: Vec<ModelInput>,
+    sessions: Vec<Session>,
+}
+
+/// How a model is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OrtOptions {
+    /// Threads that work on one call. 0 leaves it to ONNX Runtime.
+    pub threads: usize,
+    /// Calls that may be in work at once; each costs a copy of the weights.
+    pub sessions: NonZero<usize>,
+}
+
+impl Default for OrtOptions {
+    fn default() -> Self {
+        Self { threads: 1, sessions: NonZero::<usize>::MIN }
+    }
+}
+
+impl OrtModel {
+    /// Finds ONNX Runtime and loads a model with it.
+    ///
+    /// # Errors
+    /// [`OnnxError`] if there is no ONNX Runtime, or it refuses the model, or an
+    /// input cannot be fed.
+    pub fn open(path: &Path, search: &Search, options: OrtOptions) -> Result<Self, OnnxError> {
+        let environment = environment(search)?;
+        let load = || -> Result<Session, String> {
+            let builder = Session::builder(&environment).map_err(|e| e.to_string())?;
+            let mut builder = match options.threads {
+                0 => builder,
+                n => builder.with_intra_threads(n).map_err(|e| e.to_string())?,
+            };
+            builder.commit_from_file(path).map_err(|e| e.to_string())
+        };
+        let refused = |why| OnnxError::Model { path: path.to_path_buf(), why };
+        let sessions = (0..options.sessions.get()).map(|_| load()).collect::<Result<Vec<_>, _>>();
+        let sessions = sessions.map_err(refused)?;
+        let declared = sessions[0].inputs().iter();
+        let inputs = declared.map(|input| model_input(input.name(), input.dtype()));
+        Ok(Self { path: path.to_path_buf(), inputs: inputs.collect::<Result<_, _>>()?, sessions })
+    }
+
+    /// The inputs that the model declares.
+    #[must_use]
+    pub fn inputs(&self) -> &[ModelInput] {
+        &self.inputs
+    }
+
+    /// An engine that feeds the model from this library. It has answered sample
+    /// 0 once.
+    ///
+    /// # Errors
+    /// [`OnnxError`] if the samples do not fit the inputs or the model fails.
+    pub fn engine(
+        self,
+        library: &Arc<TensorLibrary>,
+        options: EngineOptions,
+    ) -> Result<OrtEngine, OnnxError> {
+        let feed = Feed::new(&self.inputs, library, options)?;
+        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let engine = OrtEngine {
+            name: format!("onnxruntime-{stem}"),
+            inputs: self.inputs,
+            sessions: self.sessions.into_iter().map(Mutex::new).collect(),
+            feed,
+        };
+        engine.feed.trial(&engine)?;
+        Ok(engine)
+    }
+}
+
+impl fmt::Debug for OrtModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OrtModel").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+fn model_input(name: &str, value: &ValueType) -> Result<ModelInput, OnnxError> {
+    let unfit = || OnnxError::InputType { name: name.to_owned(), found: value.to_string() };
+    let ValueType::Tensor { ty, shape, .. } = value else { return Err(unfit()) };
+    let element = match ty {
+        TensorElementType::Float32 => ElementType::F32,
+        TensorElementType::Int64 => ElementType::I64,
+        TensorElementType::Uint8 => ElementType::U8,
+        _ => return Err(unfit()),
+    };
+    // A dynamic dimension is -1.
+    let shape = shape.iter().map(|&n| usize::try_from(n).ok()).collect();
+    Ok(ModelInput { name: name.to_owned(), element, shape })
+}
+
+/// A model and its samples.
+pub struct OrtEngine {
+    name: String,
+    inputs: Vec<ModelInput>,
+    /// A session runs one call at a time.
+    sessions: Vec<Mutex<Session>>,
+    feed: Feed,
+}
+
+impl OrtEngine {
+    fn session(&self) -> MutexGuard<'_, Session> {
+        for session in &self.sessions {
+            match session.try_lock() {
+                Ok(session) => return session,
+                Err(TryLockError::Poisoned(session)) => return session.into_inner(),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        self.sessions[0].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn value<'a>(shape: &'a [usize], elements: &'a Elements<'_>) -> ort::Result<SessionInputValue<'a>> {
+    Ok(match elements {
+        Elements::F32(all) => TensorRef::from_array_view((shape, &**all))?.into(),
+        Elements::I64(all) => TensorRef::from_array_view((shape, &**all))?.into(),
+        Elements::U8(all) => TensorRef::from_array_view((shape, &**all))?.into(),
+    })
+}
+
+fn output(value: &DynValue, take: &mut dyn FnMut(Output<'_>)) -> Result<(), String> {
+    let ValueType::Tensor { ty, .. } = value.dtype() else {
+        return Err(format!("the first output is no tensor but {}", value.dtype()));
+    };
+    let unread = |error: ort::Error| error.to_string();
+    match ty {
+        TensorElementType::Float32 => {
+            take(Output::F32(value.try_extract_tensor().map_err(unread)?.1));
+        }
+        TensorElementType::Float64 => {
+            take(Output::F64(value.try_extract_tensor().map_err(unread)?.1));
+        }
+        TensorElementType::Int64 => {
+            take(Output::I64(value.try_extract_tensor().map_err(unread)?.1));
+        }
+        TensorElementType::Int32 => {
+            take(Output::I32(value.try_extract_tensor().map_err(unread)?.1));
+        }
+        TensorElementType::Uint8 => {
+            take(Output::U8(value.try_extract_tensor().map_err(unread)?.1));
+        }
+        other => return Err(format!("the first output has elements of type {other}")),
+    }
+    Ok(())
+}
+
+impl Engine for OrtEngine {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
+        let mut session = self.session();
+        self.feed.answer(samples, answers, &mut |inputs, take| {
+            let fed = self.inputs.iter().zip(&inputs);
+            let fed = fed.map(|(input, (shape, elements))| {
+                Ok((input.name.as_str(), value(shape, elements).map_err(|e| e.to_string())?))
+            });
+            let fed: Vec<(&str, SessionInputValue<'_>)> = fed.collect::<Result<_, String>>()?;
+            let outputs = session.run(fed).map_err(|error| error.to_string())?;
+            let (_, first) = outputs.iter().next().ok_or("the model has no outputs")?;
+            output(&first, take)
+        });
+    }
+
+    fn trouble(&self) -> Option<&str> {
+        self.feed.trouble()
+    }
+}
+
+impl fmt::Debug for OrtEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OrtEngine").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,165 @@
+//! NumPy's array files.
+//!
+//! Source: "NPY format" of the NumPy reference: six bytes of magic, version,
+//! length of the header, header as a Python dictionary, elements.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::Elements;
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// An array in C order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Npy {
+    /// Dimensions.
+    pub shape: Vec<usize>,
+    /// Elements, row by row.
+    pub elements: Elements<'static>,
+}
+
+/// Why bytes are not an array that is understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NpyProblem {
+    /// Magic, version or header are not those of the format.
+    NotNpy,
+    /// Fortran order.
+    FortranOrder,
+    /// An element type that is not read, as the file spells it.
+    Element(String),
+    /// Fewer or more bytes of elements than the shape says.
+    Length {
+        /// Bytes by shape and type.
+        expected: usize,
+        /// Bytes after the header.
+        found: usize,
+    },
+    /// No dimension that could count samples.
+    Scalar,
+}
+
+impl fmt::Display for NpyProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotNpy => f.write_str("not a .npy file; write it with numpy.save"),
+            Self::FortranOrder => f.write_str(
+                "the array is in Fortran order; save numpy.ascontiguousarray(array) instead",
+            ),
+            Self::Element(descr) => write!(
+                f,
+                "elements are {descr}; <f4 (float32), <i8 (int64) and |u1 (uint8) are read, so \
+                 save array.astype(...) instead"
+            ),
+            Self::Length { expected, found } => {
+                write!(f, "{found} bytes of elements where the shape says {expected}")
+            }
+            Self::Scalar => f.write_str("a scalar has no samples; the first dimension counts them"),
+        }
+    }
+}
+
+impl Npy {
+    /// Parses the content of a file.
+    ///
+    /// # Errors
+    /// [`NpyProblem`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, NpyProblem> {
+        let (header, body) = split(bytes).ok_or(NpyProblem::NotNpy)?;
+        let value = |key: &str| {
+            let at = header.find(&format!("'{key}':"))? + key.len() + 3;
+            Some(header[at..].trim_start())
+        };
+        let descr = value("descr").and_then(|text| text.strip_prefix('\''));
+        let descr = descr.and_then(|text| text.split('\'').next()).ok_or(NpyProblem::NotNpy)?;
+        if value("fortran_order").ok_or(NpyProblem::NotNpy)?.starts_with("True") {
+            return Err(NpyProblem::FortranOrder);
+        }
+        let shape = value("shape").and_then(shape).ok_or(NpyProblem::NotNpy)?;
+        let count = shape.iter().try_fold(1_usize, |product, &n| product.checked_mul(n));
+        let count = count.ok_or(NpyProblem::NotNpy)?;
+        let elements = match descr {
+            "<f4" => Elements::F32(numbers(body, count, f32::from_le_bytes)?),
+            "<i8" => Elements::I64(numbers(body, count, i64::from_le_bytes)?),
+            "|u1" => Elements::U8(numbers(body, count, u8::from_le_bytes)?),
+            other => return Err(NpyProblem::Element(other.to_owned())),
+        };
+        Ok(Self { shape, elements })
+    }
+}
+
+/// Header and elements.
+fn split(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let rest = bytes.strip_prefix(MAGIC)?;
+    let (version, rest) = rest.split_first_chunk::<2>()?;
+    let (len, rest) = match version[0] {
+        1 => {
+            let (len, rest) = rest.split_first_chunk::<2>()?;
+            (usize::from(u16::from_le_bytes(*len)), rest)
+        }
+        2 | 3 => {
+            let (len, rest) = rest.split_first_chunk::<4>()?;
+            (u32::from_le_bytes(*len) as usize, rest)
+        }
+        _ => return None,
+    };
+    let (header, body) = rest.split_at_checked(len)?;
+    Some((std::str::from_utf8(header).ok()?, body))
+}
+
+/// A tuple such as `(540, 64)`, `(540,)` or `()`.
+fn shape(text: &str) -> Option<Vec<usize>> {
+    let (inside, _) = text.strip_prefix('(')?.split_once(')')?;
+    let numbers = inside.split(',').map(str::trim).filter(|number| !number.is_empty());
+    numbers.map(|number| number.parse().ok()).collect()
+}
+
+fn numbers<T: Clone, const SIZE: usize>(
+    body: &[u8],
+    count: usize,
+    read: fn([u8; SIZE]) -> T,
+) -> Result<Cow<'static, [T]>, NpyProblem> {
+    let expected = count.saturating_mul(SIZE);
+    if body.len() != expected {
+        return Err(NpyProblem::Length { expected, found: body.len() });
+    }
+    let (chunks, _) = body.as_chunks::<SIZE>();
+    Ok(chunks.iter().map(|chunk| read(*chunk)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(header: &str, body: &[u8]) -> Vec<u8> {
+        let len = (header.len() as u16).to_le_bytes();
+        [MAGIC, &[1, 0], &len, header.as_bytes(), body].concat()
+    }
+
+    #[test]
+    fn arrays_as_numpy_writes_them() {
+        // numpy.save of numpy.array([[1, 2, 3], [4, 5, 6]], dtype=numpy.uint8).
+        let header = "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3), }  \n";
+        let array = Npy::parse(&file(header, &[1, 2, 3, 4, 5, 6])).unwrap();
+        assert_eq!(array.shape, [2, 3]);
+        assert_eq!(array.elements, Elements::U8(vec![1, 2, 3, 4, 5, 6].into()));
+
+        let header = "{'descr': '<i8', 'fortran_order': False, 'shape': (1,), }\n";
+        let array = Npy::parse(&file(header, &(-2_i64).to_le_bytes())).unwrap();
+        assert_eq!(array.elements, Elements::I64(vec![-2].into()));
+    }
+
+    #[test]
+    fn other_files_are_refused_with_the_reason() {
+        let problem = |header: &str| Npy::parse(&file(header, &[0; 4])).unwrap_err();
+        assert_eq!(Npy::parse(b"PK\x03\x04"), Err(NpyProblem::NotNpy));
+        assert_eq!(problem("{'descr': '<f4'}"), NpyProblem::NotNpy);
+        let half = "{'descr': '<f2', 'fortran_order': False, 'shape': (2,), }";
+        assert_eq!(problem(half), NpyProblem::Element("<f2".into()));
+        let fortran = "{'descr': '<f4', 'fortran_order': True, 'shape': (1,), }";
+        assert_eq!(problem(fortran), NpyProblem::FortranOrder);
+        let long = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
+        assert_eq!(problem(long), NpyProblem::Length { expected: 8, found: 4 });
+    }
+}

@@ -1,0 +1,8 @@
+//! Behaviour of the systems under test through their public surface.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod batching;
+mod digits;
+mod onnx;
+mod queueing;
+mod real_time;

@@ -1,0 +1,249 @@
+//! ONNX engines against the project's own evaluation of the same network.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dyno_loadgen::record::Failure;
+use dyno_loadgen::sut::{QuerySample, ResponseId};
+use dyno_sut::digits::{self, Perceptron};
+use dyno_sut::engine::{Answers, Engine};
+use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
+use dyno_sut::onnx::runtime::Search;
+use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
+use dyno_sut::tensors::{ElementType, Elements, ModelInput, Tensor, TensorError, TensorLibrary};
+use dyno_sut::top1;
+
+/// A folder of its own for one test, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("dyno-sut-{}-{test}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn file(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn digits_model(folder: &Folder) -> PathBuf {
+    folder.file("digits.onnx", &Perceptron::trained().to_onnx())
+}
+
+fn ink() -> Tensor {
+    let inputs: Vec<f32> = digits::test().flat_map(|d| Perceptron::input(d.pixels)).collect();
+    let elements = Elements::F32(inputs.into());
+    Tensor { name: "ink".into(), sample_shape: vec![digits::PIXELS], elements }
+}
+
+fn digits_tensors() -> Arc<TensorLibrary> {
+    Arc::new(TensorLibrary::new("digits", vec![ink()], Some(digits::labels())).unwrap())
+}
+
+fn samples(indices: impl Iterator<Item = u64>) -> Vec<QuerySample> {
+    indices.map(|index| QuerySample { id: ResponseId::new(1, 0, index), index }).collect()
+}
+
+/// All samples at once, in an order that is not the library's, in batches whose
+/// size does not divide their number.
+fn check_labels(engine: &dyn Engine) {
+    let shuffled = (0..540).map(|i| i * 7 % 540);
+    let mut answers = Answers::new();
+    engine.answer(&samples(shuffled), &mut answers);
+    let network = Perceptron::trained();
+    let mut count = 0;
+    for (id, data) in answers.iter() {
+        let own = network.classify(digits::test_digit(id.sequence() as usize).pixels);
+        assert_eq!(top1::decode(data.unwrap()), Some(own as i64), "sample {}", id.sequence());
+        count += 1;
+    }
+    assert_eq!(count, 540);
+    let log = answers.iter().map(|(id, data)| (id.sequence() as u32, data.unwrap()));
+    assert_eq!(digits::score(log).correct, 519);
+}
+
+/// The bytes of one sample's scores.
+fn check_scores(engine: &dyn Engine) {
+    let mut answers = Answers::new();
+    engine.answer(&samples([11].into_iter()), &mut answers);
+    let (_, data) = answers.iter().next().unwrap();
+    let scores = data.unwrap().as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+    let network = Perceptron::trained();
+    let input = Perceptron::input(digits::test_digit(11).pixels);
+    let own = network.scores(&network.activate(&input));
+    assert_eq!(scores.len(), own.len());
+    // Engines add in another order: some units in the last place of 58 terms.
+    assert!(scores.zip(own).all(|(theirs, own)| (theirs - own).abs() < 1e-4));
+}
+
+fn check_foreign_samples_fail(engine: &dyn Engine) {
+    let mut answers = Answers::new();
+    engine.answer(&samples([540].into_iter()), &mut answers);
+    let answers: Vec<_> = answers.iter().map(|(_, data)| data).collect();
+    assert_eq!(answers, [Err(Failure::Rejected)]);
+}
+
+const ARGMAX: EngineOptions = EngineOptions { answer: Answer::Argmax, largest_batch: 64 };
+
+/// ONNX Runtime, or `None` after saying that a test is skipped.
+fn onnx_runtime() -> Option<Search> {
+    let mut search = Search::everywhere(None);
+    // Without a file that is known to be there the test would fail, not skip.
+    search.system = false;
+    match search.find() {
+        Ok(library) => {
+            println!("using {}", library.display());
+            Some(search)
+        }
+        Err(missing) => {
+            println!("skipped: {missing}");
+            None
+        }
+    }
+}
+
+#[test]
+fn onnx_runtime_agrees_with_our_own_evaluation() {
+    let Some(search) = onnx_runtime() else { return };
+    let folder = Folder::new("ort");
+    let path = digits_model(&folder);
+    let open = || OrtModel::open(&path, &search, OrtOptions::default()).unwrap();
+    let declared = ModelInput {
+        name: "ink".into(),
+        element: ElementType::F32,
+        shape: vec![None, Some(digits::PIXELS)],
+    };
+    assert_eq!(open().inputs(), [declared]);
+    let library = digits_tensors();
+    check_labels(&open().engine(&library, ARGMAX).unwrap());
+    check_labels(&open().engine(&library, EngineOptions { largest_batch: 1, ..ARGMAX }).unwrap());
+    let scores = open().engine(&library, EngineOptions::default()).unwrap();
+    check_scores(&scores);
+    check_foreign_samples_fail(&scores);
+
+    let broken = folder.file("broken.onnx", b"no model");
+    let error = OrtModel::open(&broken, &search, OrtOptions::default()).unwrap_err();
+    assert!(matches!(&error, OnnxError::Model { path, .. } if *path == broken), "{error}");
+    let narrow = Tensor { sample_shape: vec![32], ..ink() };
+    let narrow = Arc::new(TensorLibrary::new("narrow", vec![narrow], None).unwrap());
+    let error = open().engine(&narrow, ARGMAX).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "input 'ink' takes [?, 64], which samples of shape [32] do not fit"
+    );
+}
+
+#[cfg(feature = "tract")]
+#[test]
+fn tract_agrees_with_our_own_evaluation() {
+    use dyno_sut::onnx::tract::TractModel;
+    let folder = Folder::new("tract");
+    let path = digits_model(&folder);
+    let open = || TractModel::open(&path).unwrap();
+    let library = digits_tensors();
+    check_labels(&open().engine(&library, ARGMAX).unwrap());
+    check_labels(&open().engine(&library, EngineOptions { largest_batch: 1, ..ARGMAX }).unwrap());
+    let scores = open().engine(&library, EngineOptions::default()).unwrap();
+    check_scores(&scores);
+    check_foreign_samples_fail(&scores);
+    let broken = folder.file("broken.onnx", b"no model");
+    assert!(matches!(TractModel::open(&broken), Err(OnnxError::Model { .. })));
+}
+
+#[test]
+fn a_missing_onnx_runtime_is_an_error_that_says_what_to_do() {
+    let given = Search { given: Some("/nowhere/libonnxruntime.so".into()), ..Search::default() };
+    let missing = given.find().unwrap_err();
+    let text = missing.to_string();
+    assert!(text.contains("pip install onnxruntime"), "{text}");
+    assert!(text.contains("--ort-lib /nowhere/libonnxruntime.so: no such file"), "{text}");
+
+    // A file that is there but is no library is refused when it is loaded.
+    let folder = Folder::new("missing");
+    let file = folder.file("libonnxruntime.so", b"no library");
+    let search = Search { given: Some(file), ..Search::default() };
+    let model = digits_model(&folder);
+    if onnx_runtime().is_none() {
+        let error = OrtModel::open(&model, &search, OrtOptions::default()).unwrap_err();
+        assert!(matches!(error, OnnxError::Runtime(_)), "{error}");
+    }
+}
+
+#[test]
+fn the_library_is_found_in_the_order_of_precedence() {
+    let folder = Folder::new("search");
+    let package = "venv/lib/python3.11/site-packages/onnxruntime/capi";
+    folder.file(&format!("{package}/libonnxruntime_providers_shared.so"), b"");
+    let wheel = folder.file(&format!("{package}/libonnxruntime.so.1.31.1"), b"");
+    let named = folder.file("named.so", b"");
+    let given = folder.file("given.so", b"");
+    let mut search = Search {
+        given: Some(given.clone()),
+        dylib_path: Some(named.clone()),
+        virtual_env: Some(folder.0.join("venv")),
+        python: false,
+        system: false,
+    };
+    assert_eq!(search.find().as_deref(), Ok(Path::new(&given)));
+    search.given = None;
+    assert_eq!(search.find().as_deref(), Ok(Path::new(&named)));
+    search.dylib_path = None;
+    assert_eq!(search.find().as_deref(), Ok(Path::new(&wheel)));
+    search.virtual_env = Some(folder.0.clone());
+    assert_eq!(search.find().unwrap_err().tried.len(), 1);
+}
+
+#[test]
+fn libraries_of_npy_files() {
+    let folder = Folder::new("npy");
+    let header = |descr: &str, shape: &str| {
+        let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
+        [b"\x93NUMPY\x01\x00", &(text.len() as u16).to_le_bytes()[..], text.as_bytes()].concat()
+    };
+    let pixels = [header("|u1", "(3, 2)"), vec![1, 2, 3, 4, 5, 6]].concat();
+    let pixels = folder.file("pixels.npy", &pixels);
+    let labels = folder.file("labels.npy", &[header("|u1", "(3,)"), vec![7, 8, 9]].concat());
+    let inputs = [("pixels".to_owned(), pixels)];
+    let library = TensorLibrary::open("tiny", &inputs, Some(&labels)).unwrap();
+    assert_eq!(library.labels(), Some(&[7, 8, 9][..]));
+    let picked =
+        |indices: &[u64]| library.gather(&library.tensors()[0], &samples(indices.iter().copied()));
+    assert_eq!(picked(&[1, 2]), Some(Elements::U8(vec![3, 4, 5, 6].into())));
+    assert_eq!(picked(&[2, 0]), Some(Elements::U8(vec![5, 6, 1, 2].into())));
+    assert_eq!(picked(&[3]), None);
+
+    let two = folder.file("two.npy", &[header("|u1", "(2,)"), vec![7, 8]].concat());
+    let error = TensorLibrary::open("tiny", &inputs, Some(&two)).unwrap_err();
+    assert_eq!(error, TensorError::LabelCount { samples: 3, labels: 2 });
+}
+
+#[test]
+fn synthetic_samples_fit_the_model_and_repeat_with_their_seed() {
+    let input = |element, shape: &[Option<usize>]| ModelInput {
+        name: format!("{element}"),
+        element,
+        shape: shape.to_vec(),
+    };
+    let inputs = [
+        input(ElementType::F32, &[None, Some(3), None]),
+        input(ElementType::I64, &[Some(1), Some(5)]),
+    ];
+    let library = TensorLibrary::synthetic(&inputs, 10, 4, 1).unwrap();
+    let shapes: Vec<_> = library.tensors().iter().map(|t| t.sample_shape.clone()).collect();
+    assert_eq!(shapes, [vec![3, 4], vec![5]]);
+    let Elements::F32(floats) = &library.tensors()[0].elements else { panic!("not floats") };
+    assert!(floats.iter().all(|x| (0.0..1.0).contains(x)));
+    assert_eq!(Ok(&library), TensorLibrary::synthetic(&inputs, 10, 4, 1).as_ref());
+    assert_ne!(Ok(&library), TensorLibrary::synthetic(&inputs, 10, 4, 2).as_ref());
+}
