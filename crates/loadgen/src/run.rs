@@ -527,6 +527,15 @@ impl<'a, 'd> Test<'a, 'd> {
             search.passed(passed.is_ok());
             failure = passed.err().map(|advice| (purpose, advice));
         }
+        self.conclude_search(found, failure);
+        self.result(if found.is_some() { runs_since_best } else { 0 });
+        if bisecting {
+            self.unload(&sets);
+        }
+    }
+
+    /// Says what came of a search: the rate found, or why the last run failed.
+    fn conclude_search(&mut self, found: Option<f64>, failure: Option<(Purpose, String)>) {
         match (found, failure) {
             (Some(qps), _) => {
                 self.note(&format!("FindPeakPerformance: Found peak performance field: {qps:.6}"));
@@ -545,10 +554,6 @@ impl<'a, 'd> Test<'a, 'd> {
                 );
                 self.say("error_runtime", Severity::Error, &text);
             }
-        }
-        self.result(if found.is_some() { runs_since_best } else { 0 });
-        if bisecting {
-            self.unload(&sets);
         }
     }
 }

@@ -137,9 +137,24 @@ pub(super) fn play(
     let generated = (generate_begin, driver.clock.now());
 
     let mut run = StartedRun::start(driver, job, slabs);
+    let lanes = issue_lanes(&run, pool.as_deref(), sessions.into_iter().zip(issuers));
+    let ((issued, columns), deadline) = merged(&lanes);
+    // All that was issued, also what lies behind a gap.
+    let samples: usize = lanes.iter().map(|(_, columns)| columns[0].samples).sum();
+    let ended = run.drain(samples as u64, deadline, &job.tenants[0].plan);
+    let issued = Issued { ended: ended.unwrap_or(issued.ended), ..issued };
+    Played { error: mismatch, ..run.finish(generated, vec![issued], vec![columns]) }
+}
+
+/// Issues each lane from a thread, of the pool's where there is one.
+fn issue_lanes(
+    run: &StartedRun,
+    pool: Option<&IssueThreads>,
+    lanes: impl Iterator<Item = (Session, Issuer)>,
+) -> Vec<LaneResult> {
     let (sender, receiver) = std::sync::mpsc::channel();
     let mut own_threads = Vec::new();
-    for (lane, (mut session, mut issuer)) in sessions.into_iter().zip(issuers).enumerate() {
+    for (lane, (mut session, mut issuer)) in lanes.enumerate() {
         let mut lane_run = run.for_lane();
         let sender = sender.clone();
         let work = move || {
@@ -156,7 +171,7 @@ pub(super) fn play(
             // The receiver is gone only if the test was torn down.
             let _ = sender.send((lane, issued.map(|()| (session.into_issued(), issuer.tenants))));
         };
-        let work = match &pool {
+        let work = match pool {
             Some(pool) => pool.submit(Box::new(work)),
             None => Err(Box::new(work) as Work),
         };
@@ -171,16 +186,10 @@ pub(super) fn play(
         let _ = thread.join();
     }
     reported.sort_unstable_by_key(|(lane, _)| *lane);
-    let lanes: Vec<LaneResult> = reported
+    reported
         .into_iter()
         .map(|(_, lane)| lane.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        .collect();
-    let ((issued, columns), deadline) = merged(&lanes);
-    // All that was issued, also what lies behind a gap.
-    let samples: usize = lanes.iter().map(|(_, columns)| columns[0].samples).sum();
-    let ended = run.drain(samples as u64, deadline, &job.tenants[0].plan);
-    let issued = Issued { ended: ended.unwrap_or(issued.ended), ..issued };
-    Played { error: mismatch, ..run.finish(generated, vec![issued], vec![columns]) }
+        .collect()
 }
 
 impl StartedRun {
