@@ -10,7 +10,7 @@ use dyno_loadgen::clock::{Clock, WallTime};
 use dyno_loadgen::log::{LogFiles, LogSettings};
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::record::{LoggedResponse, Record};
-use dyno_loadgen::run::{Event, RunLog, Span, TestLog};
+use dyno_loadgen::run::{Event, Process, RunLog, Span, TestLog};
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Scenario, Settings};
 
@@ -86,6 +86,7 @@ fn test_log(samples: u32, response_bytes: usize) -> Result<TestLog, Box<dyn Erro
         qsl_name: "none".into(),
         qsl_total: 1024,
         qsl_performance: 1024,
+        process: Process::default(),
         origin_wall: WallTime { unix_ns: 0 },
         requested,
         plan,

@@ -107,6 +107,16 @@ pub enum Event {
     },
 }
 
+/// The process and the thread that a log names as its writer. All 0 in virtual
+/// time, where nothing may depend on the process that plays it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Process {
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+}
+
 /// Everything that one tenant's test leaves behind: the input of every log writer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TestLog {
@@ -122,6 +132,8 @@ pub struct TestLog {
     pub qsl_performance: u64,
     /// Wall-clock time of the log's origin.
     pub origin_wall: WallTime,
+    /// Who tells it.
+    pub process: Process,
     /// What was asked for, after audit overrides.
     pub requested: Settings,
     /// What that means.
@@ -261,6 +273,7 @@ impl<'a, 'd> Test<'a, 'd> {
             qsl_total: tenant.library.total_sample_count() as u64,
             qsl_performance: tenant.library.performance_sample_count() as u64,
             origin_wall,
+            process: driver.process(),
             requested: tenant.settings.clone(),
             plan: tenant.plan.clone(),
             events: tenant.messages.iter().cloned().map(Event::Message).collect(),

@@ -9,6 +9,7 @@ use crate::clock::{Nanos, WallTime};
 use crate::early_stopping::{self, Look, Params};
 use crate::plan::{Plan, Tokens};
 use crate::record::Record;
+use crate::run::Process;
 use crate::session::{Ended, Session};
 use crate::trace::{Generated, LoadedSet, LogSelection};
 
@@ -79,6 +80,8 @@ pub trait Driver {
     fn now(&self) -> Nanos;
     /// The wall-clock time now.
     fn wall_now(&self) -> WallTime;
+    /// The process and thread that the logs name.
+    fn process(&self) -> Process;
     /// Plays one run to its end.
     fn play(&mut self, job: &Job<'_>) -> Played;
     /// Whether somebody asked for an end of the test.

@@ -4,6 +4,7 @@
 use super::{Driver, Job, Kept, Played, PlayedTenant, look};
 use crate::clock::{Nanos, WallTime};
 use crate::record::{LoggedResponse, Misuse, Outcome, Record};
+use crate::run::Process;
 use crate::session::{Issue, Issued, Session, Step};
 use crate::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 
@@ -40,6 +41,10 @@ impl Driver for VirtualTime<'_> {
 
     fn wall_now(&self) -> WallTime {
         WallTime { unix_ns: self.origin.unix_ns + self.elapsed }
+    }
+
+    fn process(&self) -> Process {
+        Process::default()
     }
 
     fn aborted(&self) -> bool {

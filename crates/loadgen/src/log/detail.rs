@@ -19,7 +19,7 @@ use crate::settings::{Arrivals, FIELDS, Origin, Scenario};
 /// # Errors
 /// The file could not be written.
 pub fn write(log: &TestLog, reports: &[Report], file: &mut dyn Write) -> io::Result<Counts> {
-    let mut lines = Lines::new(file);
+    let mut lines = Lines::new(file, log.process);
     write_header(&mut lines, log)?;
     // What was found while settings were resolved precedes them, as in the
     // reference: audit notices, and errors of configuration files.

@@ -8,17 +8,7 @@ use super::format::{general, push_json_string, push_milliseconds, push_u64};
 use super::stream::Stream;
 use crate::clock::Nanos;
 use crate::qsl::SampleIndex;
-use crate::run::{Message, Severity};
-
-#[cfg(target_os = "linux")]
-fn thread_id() -> u32 {
-    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn thread_id() -> u32 {
-    std::process::id()
-}
+use crate::run::{Message, Process, Severity};
 
 /// The value of a line.
 pub(super) enum Field<'a> {
@@ -48,21 +38,14 @@ pub(super) struct Lines<'a> {
     out: Stream<'a>,
     /// Time of the lines that follow, ns since the origin of the log.
     pub at: Nanos,
-    pid: u32,
-    tid: u32,
+    process: Process,
     counts: Counts,
 }
 
 impl<'a> Lines<'a> {
-    /// Lines into `file`, as of now from this process and thread.
-    pub fn new(file: &'a mut dyn Write) -> Self {
-        Self {
-            out: Stream::new(file),
-            at: 0,
-            pid: std::process::id(),
-            tid: thread_id(),
-            counts: Counts::default(),
-        }
+    /// Lines into `file`, told by this process.
+    pub fn new(file: &'a mut dyn Write, process: Process) -> Self {
+        Self { out: Stream::new(file), at: 0, process, counts: Counts::default() }
     }
 
     /// Errors and warnings so far.
@@ -110,7 +93,7 @@ impl<'a> Lines<'a> {
         self.counts.warnings += u64::from(is_warning);
         let place = Location::caller();
         let file = place.file().rsplit(['/', '\\']).next().unwrap_or_default();
-        let (line, pid, tid) = (place.line(), self.pid, self.tid);
+        let (line, Process { pid, tid }) = (place.line(), self.process);
         let out = &mut self.out.buffer;
         out.extend_from_slice(b":::MLLOG {\"key\": ");
         push_json_string(out, key);
@@ -182,7 +165,7 @@ mod tests {
     #[test]
     fn a_flood_of_errors_is_one_line_and_counted_in_full() {
         let mut file = Vec::new();
-        let mut lines = Lines::new(&mut file);
+        let mut lines = Lines::new(&mut file, Process { pid: 1, tid: 2 });
         lines.errors("twice", 8).unwrap();
         lines.errors("many", 1_000_000).unwrap();
         let counts = lines.finish().unwrap();

@@ -17,7 +17,7 @@ use crate::settings::Scenario;
 /// # Errors
 /// The file could not be written.
 pub fn write(log: &TestLog, file: &mut dyn Write) -> io::Result<()> {
-    let mut trace = Trace { out: Stream::new(file), pid: u64::from(std::process::id()) };
+    let mut trace = Trace { out: Stream::new(file), pid: u64::from(log.process.pid) };
     trace.text("{\"traceEvents\":[\n");
     for event in &log.events {
         match event {

@@ -21,6 +21,7 @@ use crate::clock::{Clock, Nanos, WallTime};
 use crate::early_stopping::Look;
 use crate::plan::Load;
 use crate::record::Record;
+use crate::run::Process;
 use crate::session::{Issue, Issued, Session, Step};
 use crate::sut::{QuerySample, ResponseId, SystemUnderTest};
 
@@ -142,6 +143,14 @@ impl Driver for RealTime {
 
     fn wall_now(&self) -> WallTime {
         WallTime::now()
+    }
+
+    fn process(&self) -> Process {
+        #[cfg(target_os = "linux")]
+        let tid = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        #[cfg(not(target_os = "linux"))]
+        let tid = std::process::id();
+        Process { pid: std::process::id(), tid }
     }
 
     fn aborted(&self) -> bool {

@@ -13,7 +13,7 @@ use dyno_loadgen::plan::{
     AccuracyLog, Criterion, Load, PeakSettings, Plan, SampleChoice, Seeds, Server, Tokens,
 };
 use dyno_loadgen::record::{Failure, LoggedResponse, Misuse, Record};
-use dyno_loadgen::run::{Event, Message, RunLog, Severity, Span, TestLog};
+use dyno_loadgen::run::{Event, Message, Process, RunLog, Severity, Span, TestLog};
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{
     Arrivals, EarlyStopping, Origin, Scenario, Settings, TestMode, TraceRules,
@@ -126,6 +126,7 @@ fn test_log(plan: Plan, record: Record) -> TestLog {
         qsl_name: "data\\set".into(),
         qsl_total: 8,
         qsl_performance: 4,
+        process: Process::default(),
         origin_wall: WallTime { unix_ns: 1_795_223_776_000_000_250 },
         requested,
         plan,

@@ -12,7 +12,7 @@ use dyno_loadgen::plan::{
     AccuracyLog, Criterion, Load, PeakSettings, Plan, SampleChoice, Seeds, Server, Tokens,
 };
 use dyno_loadgen::record::{LoggedResponse, Record};
-use dyno_loadgen::run::{Event, Message, RunLog, Severity, Span, TestLog};
+use dyno_loadgen::run::{Event, Message, Process, RunLog, Severity, Span, TestLog};
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{
     Arrivals, EarlyStopping, Origin, Scenario, Setting, Settings, TestMode, TraceRules,
@@ -62,6 +62,7 @@ pub fn test_log(detail: &Detail, summary: &Summary, accuracy: &[AccuracyEntry]) 
         qsl_name: detail.text("qsl_name").unwrap().into(),
         qsl_total: whole(detail, "qsl_reported_total_count"),
         qsl_performance: whole(detail, "qsl_reported_performance_count"),
+        process: Process::default(),
         origin_wall: iso(detail.text("test_datetime").unwrap()),
         requested,
         plan,
