@@ -69,11 +69,18 @@ impl Test {
         self.tenants.iter().map(of).max().unwrap_or(0)
     }
 
-    /// Plays it to its end, or to an interrupt.
+    /// Plays it to its end, or to an interrupt, under this title.
+    ///
+    /// A simulated test is not interrupted: virtual time is soon over.
     ///
     /// # Errors
     /// If the system cannot be started.
-    pub fn play(&self, system: &System, watch: Watch<'_>) -> Result<Vec<TestLog>, Failure> {
+    pub fn play(
+        &self,
+        system: &System,
+        watch: Watch<'_>,
+        title: &str,
+    ) -> Result<Vec<TestLog>, Failure> {
         let tenants: Vec<Tenant<'_>> = self
             .tenants
             .iter()
@@ -84,13 +91,13 @@ impl Test {
                 messages: tenant.messages.clone(),
             })
             .collect();
-        watch.progress.begin(&self.title());
+        watch.progress.begin(title);
         let logs = if system.is_simulated() {
             let mut simulated = system.simulated(self.scenario);
             let mut driver = VirtualTime::new(&mut *simulated, VIRTUAL_ORIGIN);
             run::run(&mut driver, &tenants, &mut |_| {})
         } else {
-            self.play_real_time(system, &tenants, watch)?
+            self.play_real_time(system, &tenants, watch, title)?
         };
         watch.progress.clear();
         Ok(logs)
@@ -101,6 +108,7 @@ impl Test {
         system: &System,
         tenants: &[Tenant<'_>],
         watch: Watch<'_>,
+        title: &str,
     ) -> Result<Vec<TestLog>, Failure> {
         let mut driver = RealTime::new(system.real_time(self.scenario)?);
         let monitor = driver.monitor();
@@ -112,7 +120,7 @@ impl Test {
             let mut announce = |beginning: run::Beginning<'_>| {
                 if self.mode == TestMode::FindPeakPerformance {
                     let qps = beginning.plan.target_qps;
-                    let title = format!("{} run {}, {qps:.1} qps", self.title(), beginning.run);
+                    let title = format!("{title}, run {} at {qps:.1}/s", beginning.run);
                     watch.progress.begin(&title);
                 }
             };

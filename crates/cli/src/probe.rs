@@ -51,7 +51,7 @@ pub fn samples_per_second(
             mode: TestMode::PerformanceOnly,
             tenants: vec![tenant],
         };
-        let log = test.play(system, watch)?.swap_remove(0);
+        let log = test.play(system, watch, "probe")?.swap_remove(0);
         if watch.interrupt.is_some_and(crate::interrupt::Interrupt::is_asked) {
             return Ok(None);
         }

@@ -126,8 +126,9 @@ impl Run {
         if self.verbose {
             eprint!("{}", render::plan(options, system, tests));
         }
-        for test in tests {
-            play(test, system, watch, &mut directory, &mut run)?;
+        for (number, test) in (1..).zip(tests) {
+            let title = format!("{number}/{} {}", tests.len(), test.title());
+            play(test, system, watch, &title, &mut directory, &mut run)?;
             if run.state != State::Complete {
                 break;
             }
@@ -175,10 +176,11 @@ fn play(
     test: &Test,
     system: &System,
     watch: Watch<'_>,
+    title: &str,
     directory: &mut RunDirectory,
     run: &mut summary::Run,
 ) -> Result<(), Failure> {
-    let logs = test.play(system, watch)?;
+    let logs = test.play(system, watch, title)?;
     for (log, tenant) in logs.iter().zip(&test.tenants) {
         let reports = reports(log);
         let name = tenant.name.as_deref();

@@ -139,7 +139,10 @@ fn performance_part(page: &mut String, performance: &Performance, plan: &Plan) {
         );
     }
     let bound = Some(plan.target_latency()).filter(|&bound| bound > 0 && plan.tokens.is_none());
-    let lag = if plan.scenario() == Scenario::Server { &performance.lag_spectrum[..] } else { &[] };
+    // In virtual time there is no lag to draw.
+    let lags = &performance.lag_spectrum[..];
+    let has_lag = plan.scenario() == Scenario::Server && lags.last().is_some_and(|lag| lag.1 > 0);
+    let lag = if has_lag { lags } else { &[] };
     let _ = write!(
         page,
         "<div class=\"charts\"><figure>{}<figcaption>Latency by percentile, both axes \

@@ -103,7 +103,8 @@ impl crate::program::Ran {
     /// that depends on what else the machine does.
     #[track_caller]
     fn exits_either(self) -> Self {
-        assert!(matches!(self.code, Some(0 | 1)), "{:?}\n{}", self.code, self.stderr);
+        let Self { code, stdout, stderr } = &self;
+        assert!(matches!(code, Some(0 | 1)), "{code:?}\n{stdout}\n{stderr}");
         self
     }
 }
@@ -164,4 +165,31 @@ fn a_folder_that_cannot_be_written_is_told_before_the_run() {
     let ran = folder.dyno("run --out full").exits(3);
     assert!(ran.stderr.contains("full exists and is not empty"), "{}", ran.stderr);
     assert!(folder.0.join("full/precious").exists(), "nothing is lost");
+}
+
+#[test]
+fn an_audit_overrides_all_and_is_told_in_the_log() {
+    let folder = Folder::new();
+    // As TEST01 is given out: a performance run that logs some responses.
+    folder.write(
+        "audit.config",
+        "*.*.mode = 2\n*.*.accuracy_log_rng_seed = 720381539243781796\n\
+         *.*.accuracy_log_sampling_target = 128\n*.*.min_query_count = 1000\n",
+    );
+    folder
+        .dyno(
+            "run --system model:fixed=1ms --scenario single-stream --duration 100ms --out out \
+             --audit audit.config --set min_query_count=64",
+        )
+        .exits(0);
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    let tests = summary["tests"].as_array().unwrap();
+    assert_eq!(tests.len(), 1, "the audit forces one mode");
+    assert_eq!(tests[0]["mode"], "performance");
+    assert_eq!(tests[0]["settings"]["min_query_count"]["value"], "1000");
+    assert_eq!(tests[0]["settings"]["min_query_count"]["origin"], "audit.config:4");
+    let detail = folder.read("out/SingleStream/performance/mlperf_log_detail.txt");
+    assert!(detail.contains("audit.config:4: min_query_count 64 -> 1000"), "told in the log");
+    let logged = folder.read("out/SingleStream/performance/mlperf_log_accuracy.json");
+    assert!(logged.matches("qsl_idx").count() > 50, "some responses are logged");
 }
