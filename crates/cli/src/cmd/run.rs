@@ -217,8 +217,8 @@ fn remarks(options: &Options, system: &System) -> Vec<String> {
     }
     if options.scenarios().contains(&Scenario::Server) {
         remarks.push(
-            "Server is INVALID, too, if the client itself is later than a tenth of the latency \
-             bound (at least 1 ms) at the target percentile."
+            "Server judges the client as well: at the target percentile it may lag by a tenth \
+             of the latency bound, or by 1 ms if that is more."
                 .into(),
         );
     }
@@ -305,7 +305,9 @@ fn tests(options: &Options, system: &System, probed: Option<f64>) -> Result<Vec<
             }
         }
     }
-    problems.dedup();
+    // The same settings are resolved for each mode.
+    let mut seen = std::collections::HashSet::new();
+    problems.retain(|problem: &String| seen.insert(problem.clone()));
     if problems.is_empty() { Ok(tests) } else { Err(Failure::usages(problems)) }
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::{MILLISECOND, SECOND};
 use dyno_loadgen::config::{Conf, ConfType, ConfigWarning};
-use dyno_loadgen::plan::apply_test05;
+use dyno_loadgen::plan::{apply_test05, raise_query_count_for_percentile};
 use dyno_loadgen::run::{Message, Severity};
 use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestMode, nearest_field};
 
@@ -169,6 +169,7 @@ impl Options {
     /// Fills in what nobody said, and lets the audit have the last word. Returns
     /// what the log is told of it.
     pub fn complete(&self, settings: &mut Settings) -> Vec<Message> {
+        raise_query_count_for_percentile(settings);
         set_client_lag(settings);
         set_deadline(settings);
         let Some(audit) = &self.audit else { return Vec::new() };

@@ -100,6 +100,15 @@ fn a_dry_run_prints_the_plan_and_runs_nothing() {
 }
 
 #[test]
+fn another_percentile_raises_the_query_count_that_nobody_chose() {
+    let run = "run --dry-run --scenario server --set server_target_latency_percentile=0.97";
+    let stdout = |arguments: &str| Folder::new().dyno(arguments).exits(0).stdout;
+    assert!(stdout(run).contains("min_query_count = 90112 queries"), "{}", stdout(run));
+    let chosen = format!("{run} --set min_query_count=7");
+    assert!(stdout(&chosen).contains("min_query_count = 7 queries"), "{}", stdout(&chosen));
+}
+
+#[test]
 fn layers_override_each_other_in_order() {
     let folder = Folder::new();
     folder.write("user.conf", "*.*.min_query_count = 1\n*.*.min_duration = 1\n");

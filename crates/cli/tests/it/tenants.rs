@@ -19,6 +19,7 @@ duration = "2s"
 [settings]
 server_target_latency_ns = "40ms"
 server_target_latency_percentile = 0.9
+min_query_count = 100
 
 [[tenants]]
 name = "interactive"
@@ -33,12 +34,6 @@ schedule_rng_seed = 12
 server_arrivals = "burst:8"
 "#;
 
-/// The text without the numbers that the system gave to process and thread.
-fn without_process(text: &str) -> String {
-    let line = |line: &str| line.split(", \"pid\": ").next().unwrap().to_string();
-    text.lines().map(line).collect::<Vec<_>>().join("\n")
-}
-
 /// Every file below a folder, with its bytes.
 fn files(folder: &Path, root: &Path, found: &mut BTreeMap<String, String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -47,7 +42,7 @@ fn files(folder: &Path, root: &Path, found: &mut BTreeMap<String, String>) {
             files(&path, root, found);
         } else {
             let name = path.strip_prefix(root).unwrap().display().to_string();
-            found.insert(name, without_process(&std::fs::read_to_string(&path).unwrap()));
+            found.insert(name, std::fs::read_to_string(&path).unwrap());
         }
     }
 }

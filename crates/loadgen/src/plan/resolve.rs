@@ -64,7 +64,7 @@ pub fn apply_test05(settings: &mut Settings) -> Vec<Change> {
 
 /// Raises the minimum query count to what the rules' formula asks for where
 /// somebody chose a percentile other than the scenario's own and left the count
-/// alone. A percentile needs the more queries the nearer it is to 1.
+/// alone (the built-in table is nobody). A percentile needs the more queries the nearer it is to 1.
 pub fn raise_query_count_for_percentile(settings: &mut Settings) -> Vec<Change> {
     let before = settings.clone();
     let (values, usual) = (&settings.values, TestSettings::default());
@@ -86,9 +86,10 @@ pub fn raise_query_count_for_percentile(settings: &mut Settings) -> Vec<Change> 
         ),
         Scenario::Offline => return Vec::new(),
     };
-    let chosen = settings.origin(key) != Some(&Origin::Default) && percentile != default;
-    let free = settings.origin("min_query_count") == Some(&Origin::Default);
-    if chosen && free && percentile > 0.0 && percentile < 1.0 {
+    let is_free =
+        |key| matches!(settings.origin(key), Some(Origin::Default | Origin::BuiltIn { .. }));
+    let chosen = !is_free(key) && percentile != default;
+    if chosen && is_free("min_query_count") && percentile > 0.0 && percentile < 1.0 {
         settings.values.min_query_count = early_stopping::minimum_query_count(percentile);
         settings.record("min_query_count", Origin::Code("query-count formula of the percentile"));
     }
