@@ -13,8 +13,8 @@ pub const MILLISECOND: Nanos = 1_000_000;
 
 /// A monotonic clock with an origin of its own (`CLOCK_MONOTONIC` on Linux).
 ///
-/// The time stamp counter is not read directly: 35 ns through the vDSO is
-/// cheap enough, and the kernel's clock is steered and consistent over cores.
+/// The time stamp counter is not read directly: the vDSO is cheap enough, and the
+/// kernel's clock is steered and consistent over cores.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     origin: Instant,
