@@ -133,7 +133,8 @@ pub(super) fn play(
         (0..of).map(|index| Session::lane(&tenants, job.accuracy, Lane { index, of })).collect();
     let samples = sessions.iter().map(|s| s.generated_samples(0)).sum();
     let slabs = slabs(job, &[samples], driver.shards());
-    let issuers: Vec<Issuer> = sessions.iter().map(|s| Issuer::new(s, job.epoch)).collect();
+    let issuers: Vec<Issuer> =
+        sessions.iter().map(|s| Issuer::new(s, job.epoch, &*driver.system)).collect();
     let generated = (generate_begin, driver.clock.now());
 
     let mut run = StartedRun::start(driver, job, slabs);
@@ -200,6 +201,7 @@ impl StartedRun {
             responder: self.responder.clone(),
             waiter: self.waiter.clone(),
             monitor: self.monitor.clone(),
+            announce: None,
             clock: self.clock,
             epoch: self.epoch,
             started_at: self.started_at,
@@ -211,6 +213,9 @@ impl StartedRun {
     /// completions.
     fn issue_lane(&mut self, session: &mut Session, issuer: &mut Issuer) {
         self.waiter.enter_thread();
+        if self.monitor.is_aborted() {
+            session.abort();
+        }
         let watches = session.watches_completions();
         let mut now = self.clock.now();
         while !session.all_issued() {
