@@ -10,6 +10,7 @@
 pub mod clock;
 pub mod config;
 pub mod drive;
+pub mod drop_in;
 pub mod early_stopping;
 pub mod log;
 pub mod metrics;

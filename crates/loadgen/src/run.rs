@@ -396,9 +396,7 @@ impl<'a, 'd> Test<'a, 'd> {
             set,
             logged: LogSelection::new(plan, accuracy, *samples),
         });
-        // Epochs wrap after 65,535 runs of a test; 0 is never used, so that no
-        // id of a first run looks like an id of none.
-        let epoch = u16::try_from(self.runs % 65_535 + 1).expect("at most 65,535");
+        let epoch = self.driver.epoch(self.runs);
         let job = Job { tenants: tenants.collect(), accuracy, epoch };
         let played = self.driver.play(&job);
         if let Some(text) = &played.error {

@@ -1,5 +1,7 @@
 //! The system under test, in real time and in virtual time.
 
+use std::ops::DerefMut;
+
 use crate::clock::Nanos;
 use crate::drive::real::Responder;
 use crate::qsl::SampleIndex;
@@ -84,6 +86,56 @@ impl Response<'static> {
     }
 }
 
+/// What a completing thread hands back for one sample. Besides [`Response`],
+/// the foreign layouts of the C and Python interfaces are responses, so that
+/// nothing is converted on the way.
+pub trait AsResponse {
+    /// The sample's id.
+    fn id(&self) -> ResponseId;
+    /// What the accuracy log gets, byte for byte. Read only if it is logged.
+    fn data(&self) -> &[u8];
+    /// Output tokens; 0 where there are none.
+    fn tokens(&self) -> i64;
+}
+
+impl AsResponse for Response<'_> {
+    #[inline]
+    fn id(&self) -> ResponseId {
+        self.id
+    }
+
+    #[inline]
+    fn data(&self) -> &[u8] {
+        self.data
+    }
+
+    #[inline]
+    fn tokens(&self) -> i64 {
+        self.tokens
+    }
+}
+
+/// A response with no payload.
+impl AsResponse for ResponseId {
+    #[inline]
+    fn id(&self) -> ResponseId {
+        *self
+    }
+
+    #[inline]
+    fn data(&self) -> &[u8] {
+        &[]
+    }
+
+    #[inline]
+    fn tokens(&self) -> i64 {
+        0
+    }
+}
+
+/// Where the samples of queries are listed before they are handed over.
+pub type SampleMemory = Box<dyn DerefMut<Target = [QuerySample]> + Send>;
+
 /// A system that is measured in real time.
 ///
 /// `issue` runs on the issuing thread; a system that computes elsewhere clones
@@ -97,6 +149,15 @@ pub trait SystemUnderTest: Send + Sync {
     /// Called after the last query of a run: whatever was held back to fill a
     /// batch must now be worked off.
     fn flush(&self);
+    /// Memory for at least `samples` samples (>= 1), for one issuing thread of
+    /// one run; asked for before the run starts. A system that needs samples in
+    /// a container of its own provides that, and is handed slices of it.
+    ///
+    /// It should be touched, so that the page faults fall before the timed part.
+    fn sample_memory(&self, samples: usize) -> SampleMemory {
+        // Not zero, which the allocator provides without touching anything.
+        Box::new(vec![QuerySample { id: ResponseId(1), index: 1 }; samples])
+    }
 }
 
 /// A query in virtual time.

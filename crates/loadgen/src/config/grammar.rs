@@ -33,6 +33,8 @@ pub struct BadLine {
     pub text: String,
     /// What was expected, and what was found.
     pub expected: String,
+    /// Whether it is bad behind the ` = `.
+    pub in_value: bool,
 }
 
 /// What a text says.
@@ -57,7 +59,11 @@ impl Lines {
         // What C calls space; other Unicode white space belongs to a token.
         let mut tokens =
             text.split([' ', '\t', '\x0b', '\x0c', '\r']).filter(|token| !token.is_empty());
-        let bad = |expected| BadLine { line, text: text.trim().to_string(), expected };
+        let bad = |expected| {
+            let text = text.trim().to_string();
+            BadLine { line, text, expected, in_value: false }
+        };
+        let bad_value = |expected| BadLine { in_value: true, ..bad(expected) };
         let idle = || Idle { line, text: text.trim().to_string() };
         let key = match tokens.next() {
             None | Some("#") => return,
@@ -80,11 +86,11 @@ impl Lines {
         for (at, value) in tokens.enumerate() {
             if value.starts_with('#') {
                 let expected = "no comment behind a value, put it on a line of its own";
-                return self.bad.push(bad(expected.to_string()));
+                return self.bad.push(bad_value(expected.to_string()));
             }
             if !is_number(value) {
                 let expected = format!("a number for the key `{key}`, found `{value}`");
-                return self.bad.push(bad(expected));
+                return self.bad.push(bad_value(expected));
             }
             let (key, value) = (key.to_string(), value.to_string());
             entry = Some(Entry { line, key, value, values: at + 1 });

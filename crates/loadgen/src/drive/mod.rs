@@ -74,6 +74,13 @@ pub struct PlayedTenant {
 /// Plays runs. Implemented for real time by [`real::RealTime`] and for virtual
 /// time by [`sim::VirtualTime`].
 pub trait Driver {
+    /// The epoch of the ids of a test's `run`-th run, counted from 1.
+    ///
+    /// Never 0, so that no id of a first run looks like an id of none. Epochs
+    /// wrap after 65,535 runs.
+    fn epoch(&mut self, run: u32) -> u16 {
+        u16::try_from(run % 65_535 + 1).expect("at most 65,535")
+    }
     /// Name of the system under test.
     fn system_name(&self) -> String;
     /// The clock of the test, in ns; the drivers' own notion of now.

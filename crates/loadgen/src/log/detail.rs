@@ -20,16 +20,15 @@ use crate::settings::{Arrivals, FIELDS, Origin, Scenario};
 /// The file could not be written.
 pub fn write(log: &TestLog, reports: &[Report], file: &mut dyn Write) -> io::Result<Counts> {
     let mut lines = Lines::new(file, log.process);
-    write_header(&mut lines, log)?;
     // What was found while settings were resolved precedes them, as in the
-    // reference: audit notices, and errors of configuration files.
+    // reference; what was found before the test precedes all.
     let is_notice = |event: &&Event| matches!(event, Event::Message(message) if message.severity != Severity::Info);
+    let is_earlier = |event: &&Event| matches!(event, Event::Message(message) if matches!(message.key, "error_invalid_config" | "error_runtime"));
+    let earlier = log.events.iter().take_while(is_earlier).count();
     let notices = log.events.iter().take_while(is_notice).count();
-    for event in &log.events[..notices] {
-        if let Event::Message(message) = event {
-            lines.message(message)?;
-        }
-    }
+    write_messages(&mut lines, &log.events[..earlier])?;
+    write_header(&mut lines, log)?;
+    write_messages(&mut lines, &log.events[earlier..notices])?;
     write_requested(&mut lines, log)?;
     write_effective(&mut lines, log)?;
     write_own_settings(&mut lines, log)?;
@@ -38,6 +37,15 @@ pub fn write(log: &TestLog, reports: &[Report], file: &mut dyn Write) -> io::Res
         lines.errors("The test ended before it was complete; its logs are not a result.", 1)?;
     }
     lines.finish()
+}
+
+fn write_messages(lines: &mut Lines, events: &[Event]) -> io::Result<()> {
+    for event in events {
+        if let Event::Message(message) = event {
+            lines.message(message)?;
+        }
+    }
+    Ok(())
 }
 
 fn write_header(lines: &mut Lines, log: &TestLog) -> io::Result<()> {

@@ -5,14 +5,16 @@ mod responder;
 mod slab;
 mod wait;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use issue_threads::IssueThreads;
 pub use responder::Responder;
+pub(crate) use responder::thread_shard;
 pub use wait::Waiting;
 
 use responder::RunState;
+pub(crate) use slab::Alone;
 use slab::Slab;
 use wait::Waiter;
 
@@ -23,7 +25,7 @@ use crate::plan::Load;
 use crate::record::Record;
 use crate::run::Process;
 use crate::session::{Issue, Issued, Session, Step};
-use crate::sut::{QuerySample, ResponseId, SystemUnderTest};
+use crate::sut::{QuerySample, ResponseId, SampleMemory, SystemUnderTest};
 
 /// Most counters that completing threads are spread over.
 const MOST_SHARDS: usize = 16;
@@ -36,8 +38,12 @@ pub struct RealTime {
     /// Cores that this process may use; asking costs a tenth of a millisecond.
     cores: usize,
     issue_threads: Option<Arc<IssueThreads>>,
+    announce: Option<Announce>,
     monitor: Monitor,
 }
+
+/// Told of the responder of each run when it begins, and `None` when it is over.
+pub type Announce = Arc<dyn Fn(Option<&Responder>) + Send + Sync>;
 
 impl std::fmt::Debug for RealTime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -103,6 +109,7 @@ impl RealTime {
             clock: Clock::start(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             issue_threads: None,
+            announce: None,
             monitor: Monitor::default(),
         }
     }
@@ -121,6 +128,15 @@ impl RealTime {
         self
     }
 
+    /// Announces each run to `to`, on the thread that plays it: for systems whose
+    /// threads find the responder in a place of their own. What `to` keeps it
+    /// gives up when the run is over, or the stamps of the run are copied.
+    #[must_use]
+    pub fn announce(mut self, to: Announce) -> Self {
+        self.announce = Some(to);
+        self
+    }
+
     fn shards(&self) -> usize {
         self.cores.min(MOST_SHARDS)
     }
@@ -133,6 +149,14 @@ impl RealTime {
 }
 
 impl Driver for RealTime {
+    /// Counted over all tests of the process, because a system may complete a
+    /// sample of an earlier one.
+    fn epoch(&mut self, _run: u32) -> u16 {
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        u16::try_from(run % 65_535 + 1).expect("at most 65,535")
+    }
+
     fn system_name(&self) -> String {
         self.system.name().to_string()
     }
@@ -167,7 +191,7 @@ impl Driver for RealTime {
         let samples: Vec<usize> =
             (0..session.tenant_count()).map(|t| session.generated_samples(t)).collect();
         let slabs = slabs(job, &samples, self.shards());
-        let mut issuer = Issuer::new(&session, job.epoch);
+        let mut issuer = Issuer::new(&session, job.epoch, &*self.system);
         let generated = (generate_begin, self.clock.now());
 
         let mut run = StartedRun::start(self, job, slabs);
@@ -197,6 +221,7 @@ struct StartedRun {
     responder: Responder,
     waiter: Waiter,
     monitor: Monitor,
+    announce: Option<Announce>,
     clock: Clock,
     epoch: u16,
     started_at: Nanos,
@@ -213,12 +238,16 @@ impl StartedRun {
         let run = RunState::new(clock, job.epoch, slabs, driver.shards());
         let responder = Responder { run: Arc::new(run) };
         monitor.watch(Some(responder.clone()));
+        if let Some(announce) = &driver.announce {
+            announce(Some(&responder));
+        }
         let waiter = Waiter::new(clock, driver.waiting, driver.cores);
         Self {
             system,
             responder,
             waiter,
             monitor,
+            announce: driver.announce.clone(),
             clock,
             epoch: job.epoch,
             started_at,
@@ -236,6 +265,9 @@ impl StartedRun {
     fn issue_all(&mut self, session: &mut Session, issuer: &mut Issuer) {
         let watches = session.watches_completions();
         let mut flushed = false;
+        if self.monitor.is_aborted() {
+            session.abort();
+        }
         let mut now = self.clock.now();
         loop {
             if session.is_overdue(now) {
@@ -338,6 +370,9 @@ impl StartedRun {
     ) -> Played {
         let finished_at = self.started_at + self.clock.now();
         self.monitor.watch(None);
+        if let Some(announce) = &self.announce {
+            announce(None);
+        }
         // Alone unless the system keeps a responder; then its stamps can be
         // moved out instead of copied.
         let (slabs, mut misuse) = match Arc::try_unwrap(self.responder.run) {
@@ -410,12 +445,13 @@ struct Columns {
 }
 
 /// Hands queries to the system.
-#[derive(Debug)]
 struct Issuer {
     tenants: Vec<Columns>,
-    /// The samples of the query that is handed over.
-    samples: Vec<QuerySample>,
-    /// Which query `samples` holds already, if any: tenant, number of its first
+    /// The samples of the query that is handed over lie at its begin.
+    memory: SampleMemory,
+    /// Or here, where more queries coalesce than `memory` has room for.
+    coalesced: Vec<QuerySample>,
+    /// Which query `memory` holds already, if any: tenant, number of its first
     /// sample, number of samples. Offline hands over millions of samples, whose
     /// list would otherwise be built within the timed part; Server queries are
     /// built while their time is awaited.
@@ -427,7 +463,7 @@ struct Issuer {
 
 impl Issuer {
     /// Reserves memory for all queries that are generated.
-    fn new(session: &Session, epoch: u16) -> Self {
+    fn new(session: &Session, epoch: u16, system: &dyn SystemUnderTest) -> Self {
         let columns = |tenant| {
             let queries = session.generated_queries(tenant);
             let paced = session.is_open_loop(tenant);
@@ -440,7 +476,8 @@ impl Issuer {
         let largest = (0..session.tenant_count()).map(|t| session.samples_per_query(t)).max();
         let mut issuer = Self {
             tenants: (0..session.tenant_count()).map(columns).collect(),
-            samples: touched(largest.unwrap_or(1), QuerySample { id: ResponseId(1), index: 1 }),
+            memory: system.sample_memory(largest.unwrap_or(1)),
+            coalesced: Vec::new(),
             built: None,
             free_at: 0,
         };
@@ -460,16 +497,19 @@ impl Issuer {
             return;
         }
         self.built = wanted;
-        self.samples.clear();
+        let listed = if issue.indices.len() <= self.memory.len() {
+            &mut self.memory[..]
+        } else {
+            self.coalesced.resize(issue.indices.len(), QuerySample { id: ResponseId(0), index: 0 });
+            &mut self.coalesced[..]
+        };
         let mut first = first;
-        for indices in issue.indices.chunks_exact(samples_per_query) {
+        let listed = listed.chunks_exact_mut(samples_per_query);
+        for (indices, samples) in issue.indices.chunks_exact(samples_per_query).zip(listed) {
             let ids = ResponseId::new(epoch, issue.tenant as u8, first).0..;
-            self.samples.extend(
-                indices.iter().zip(ids).map(|(&index, id)| QuerySample {
-                    id: ResponseId(id),
-                    index: u64::from(index),
-                }),
-            );
+            for ((sample, &index), id) in samples.iter_mut().zip(indices).zip(ids) {
+                *sample = QuerySample { id: ResponseId(id), index: u64::from(index) };
+            }
             first += issue.stride * samples_per_query as u64;
         }
     }
@@ -495,7 +535,9 @@ impl Issuer {
         } else {
             slab.admit_at_least(end);
         }
-        run.system.issue(&self.samples, &run.responder);
+        let samples = issue.indices.len();
+        let listed = if samples <= self.memory.len() { &self.memory } else { &self.coalesced[..] };
+        run.system.issue(&listed[..samples], &run.responder);
 
         // Noted after the call, so that nothing stands between the time at
         // which the query was due and the system.

@@ -1,6 +1,7 @@
 //! Where a system under test hands back its answers.
 
 use std::cell::Cell;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::Thread;
@@ -8,7 +9,7 @@ use std::thread::Thread;
 use super::slab::{Alone, Slab};
 use crate::clock::{Clock, Nanos};
 use crate::record::{Failure, Misuse};
-use crate::sut::{Response, ResponseId};
+use crate::sut::{AsResponse, ResponseId};
 
 /// Takes completions of one run, from any thread, in any order and any batch.
 ///
@@ -111,7 +112,7 @@ impl RunState {
 /// A number for the calling thread; threads that complete share counters only
 /// when there are more of them than shards.
 #[inline]
-fn thread_shard() -> usize {
+pub(crate) fn thread_shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
@@ -127,31 +128,70 @@ fn thread_shard() -> usize {
 impl Responder {
     /// Completes samples; the time is read once, on entry.
     #[inline]
-    pub fn complete(&self, responses: &[Response<'_>]) {
+    pub fn complete<R: AsResponse>(&self, responses: &[R]) {
         let at = self.run.stamp();
-        self.complete_at(responses, at);
+        self.settle(&mut { responses }, at, |_, _| ());
+    }
+
+    /// As [`Responder::complete`], and calls `fetch` for each response that is
+    /// to be logged, after it is stamped and before its payload is read: a
+    /// payload that lies on a device needs to be brought only if it is wanted.
+    pub fn complete_fetching<R: AsResponse>(
+        &self,
+        mut responses: &mut [R],
+        mut fetch: impl FnMut(&mut R),
+    ) {
+        let at = self.run.stamp();
+        self.settle(&mut responses, at, |responses, i| fetch(&mut responses[i]));
     }
 
     #[inline]
-    fn complete_at(&self, responses: &[Response<'_>], at: Nanos) {
+    fn settle<R: AsResponse, B: Deref<Target = [R]>>(
+        &self,
+        batch: &mut B,
+        at: Nanos,
+        mut fetch: impl FnMut(&mut B, usize),
+    ) {
         let run = &*self.run;
         let shard = run.shard();
-        let mut rest = responses;
-        let (mut counted, mut fresh) = (None, 0);
-        while let Some(first) = rest.first() {
-            let len = contiguous_in_word(rest);
-            let (together, others) = rest.split_at(len);
-            rest = others;
-            let Some(slab) = run.slab(first.id, len) else { continue };
-            let tenant = first.id.tenant();
+        let (mut counted, mut fresh): (Option<(u8, &Slab)>, u64) = (None, 0);
+        let mut begin = 0;
+        while begin < batch.len() {
+            let first = batch[begin].id();
+            let mut end = begin + contiguous_in_word(&batch[begin..]);
+            let Some(slab) = run.slab(first, end - begin) else {
+                begin = end;
+                continue;
+            };
+            let stamped = slab.stamp(&batch[begin..end], at).or_else(|| {
+                // Some of these ids were never issued: one by one.
+                end = begin + 1;
+                slab.stamp(&batch[begin..end], at)
+            });
+            let Some(stamped) = stamped else {
+                slab.count_unknown();
+                begin = end;
+                continue;
+            };
+            if slab.logs() {
+                // Before the lock, because it may complete other samples.
+                for i in (begin..end).filter(|i| stamped.is_fresh(i - begin)) {
+                    if slab.keeps(batch[i].id()) {
+                        fetch(batch, i);
+                    }
+                }
+                slab.keep(&batch[begin..end], stamped, shard);
+            }
+            begin = end;
+            let tenant = first.tenant();
             if let Some((counted_tenant, counted_slab)) = counted
                 && counted_tenant != tenant
             {
-                Slab::count(counted_slab, fresh, shard);
+                counted_slab.count(fresh, shard);
                 fresh = 0;
             }
             counted = Some((tenant, slab));
-            fresh += slab.complete(together, at, shard);
+            fresh += stamped.fresh();
         }
         if let Some((_, slab)) = counted {
             slab.count(fresh, shard);
@@ -161,10 +201,10 @@ impl Responder {
 
     /// Reports the first tokens of samples. `data` of each response is logged
     /// as the first token's payload; its token count is ignored.
-    pub fn first_token(&self, responses: &[Response<'_>]) {
+    pub fn first_token<R: AsResponse>(&self, responses: &[R]) {
         let at = self.run.stamp();
         for response in responses {
-            if let Some(slab) = self.run.slab(response.id, 1) {
+            if let Some(slab) = self.run.slab(response.id(), 1) {
                 slab.first_token(response, at);
             }
         }
@@ -188,12 +228,12 @@ impl Responder {
 /// How many of the first responses have ids that follow each other within one
 /// word of 64 samples (>= 1).
 #[inline]
-fn contiguous_in_word(responses: &[Response<'_>]) -> usize {
-    let first = responses[0].id;
+fn contiguous_in_word<R: AsResponse>(responses: &[R]) -> usize {
+    let first = responses[0].id();
     let room = 64 - (first.sequence() % 64) as usize;
     let most = room.min(responses.len());
     let mut len = 1;
-    while len < most && responses[len].id.0.wrapping_sub(first.0) == len as u64 {
+    while len < most && responses[len].id().0.wrapping_sub(first.0) == len as u64 {
         len += 1;
     }
     len

@@ -12,7 +12,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use super::super::Kept;
 use crate::clock::Nanos;
 use crate::record::{Failure, LoggedResponse, Misuse, Responses};
-use crate::sut::{Response, ResponseId};
+use crate::sut::{AsResponse, ResponseId};
 use crate::trace::LogSelection;
 
 /// Samples in a chunk. Chunks are allocated before the run; only a run that
@@ -31,7 +31,7 @@ fn chunk_slots(samples: usize) -> usize {
 /// A value alone on its cache line (two, because prefetchers pair them).
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct Alone<T>(pub(super) T);
+pub(crate) struct Alone<T>(pub(crate) T);
 
 #[derive(Debug)]
 struct Chunk {
@@ -140,19 +140,17 @@ impl Slab {
     }
 
     /// Stamps the responses of `run`, whose ids follow each other within one
-    /// word, and returns how many were not complete before.
+    /// word. `None` if some were never issued; then nothing is stamped.
     #[inline]
-    pub(super) fn complete(&self, run: &[Response<'_>], at: Nanos, shard: usize) -> u64 {
-        let sequence = run[0].id.sequence();
-        let Some((chunk, within, mask)) = self.admitted(sequence, run.len()) else {
-            return self.complete_partly(run, at, shard);
-        };
+    pub(super) fn stamp<R: AsResponse>(&self, run: &[R], at: Nanos) -> Option<Stamped> {
+        let sequence = run[0].id().sequence();
+        let (chunk, within, mask) = self.admitted(sequence, run.len())?;
         let before = chunk.claims[within / WORD_SAMPLES].fetch_or(mask, Ordering::AcqRel);
         let stamps = &chunk.completed_at[within..within + run.len()];
         if let Some(columns) = &chunk.tokens {
             for (i, response) in run.iter().enumerate() {
                 if before >> ((within + i) % WORD_SAMPLES) & 1 == 0 {
-                    columns.counts[within + i].store(response.tokens, Ordering::Relaxed);
+                    columns.counts[within + i].store(response.tokens(), Ordering::Relaxed);
                 }
             }
         }
@@ -169,24 +167,25 @@ impl Slab {
             }
             self.duplicate.fetch_add(u64::from(duplicates.count_ones()), Ordering::Relaxed);
         }
-        if !matches!(self.kept, Kept::None) {
-            self.keep(run, within, duplicates, shard);
-        }
-        run.len() as u64 - u64::from(duplicates.count_ones())
+        let fresh = (mask & !duplicates) >> (within % WORD_SAMPLES);
+        Some(Stamped { fresh })
     }
 
-    /// Some of these ids were never issued: one by one.
+    /// Counts a response to a sample that was never issued.
     #[cold]
-    fn complete_partly(&self, run: &[Response<'_>], at: Nanos, shard: usize) -> u64 {
-        let mut fresh = 0;
-        for response in run {
-            if self.admitted(response.id.sequence(), 1).is_some() {
-                fresh += self.complete(std::slice::from_ref(response), at, shard);
-            } else {
-                self.unknown.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        fresh
+    pub(super) fn count_unknown(&self) {
+        self.unknown.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether any responses are logged.
+    #[inline]
+    pub(super) fn logs(&self) -> bool {
+        !matches!(self.kept, Kept::None)
+    }
+
+    /// Whether the response to this sample is logged.
+    pub(super) fn keeps(&self, id: ResponseId) -> bool {
+        self.kept.keeps(id.sequence())
     }
 
     /// Chunk, position in it and mask of samples that were issued.
@@ -203,12 +202,12 @@ impl Slab {
         Some((chunk, within, mask))
     }
 
-    fn keep(&self, run: &[Response<'_>], within: usize, duplicates: u64, shard: usize) {
+    /// Copies the responses that are logged, of those just stamped.
+    pub(super) fn keep<R: AsResponse>(&self, run: &[R], stamped: Stamped, shard: usize) {
         let mut responses = self.responses[shard].0.lock().unwrap_or_else(PoisonError::into_inner);
         for (i, response) in run.iter().enumerate() {
-            let sequence = response.id.sequence();
-            let duplicate = duplicates >> ((within + i) % WORD_SAMPLES) & 1 == 1;
-            if duplicate || !self.kept.keeps(sequence) {
+            let sequence = response.id().sequence();
+            if !stamped.is_fresh(i) || !self.kept.keeps(sequence) {
                 continue;
             }
             let first_token = self.tokens.then(|| {
@@ -217,16 +216,16 @@ impl Slab {
             });
             responses.push(&LoggedResponse {
                 sequence,
-                data: response.data,
+                data: response.data(),
                 first_token: first_token.as_deref(),
-                tokens: response.tokens,
+                tokens: response.tokens(),
             });
         }
     }
 
     /// Stamps a first token. The token columns exist only in runs that measure tokens.
-    pub(super) fn first_token(&self, response: &Response<'_>, at: Nanos) {
-        let sequence = response.id.sequence();
+    pub(super) fn first_token<R: AsResponse>(&self, response: &R, at: Nanos) {
+        let sequence = response.id().sequence();
         let Some((chunk, within, mask)) = self.admitted(sequence, 1) else {
             self.unknown.fetch_add(1, Ordering::Relaxed);
             return;
@@ -242,7 +241,7 @@ impl Slab {
         columns.first_at[within].store(at, Ordering::Release);
         if self.kept.keeps(sequence) {
             let mut kept = self.first_tokens.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.insert(sequence, response.data.to_vec());
+            kept.insert(sequence, response.data().to_vec());
         }
     }
 
@@ -362,6 +361,25 @@ impl Slab {
             },
             ..Stamps::default()
         }
+    }
+}
+
+/// Which of a run of responses were not complete before.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stamped {
+    /// Bit i is response i of the run.
+    fresh: u64,
+}
+
+impl Stamped {
+    #[inline]
+    pub(super) fn fresh(self) -> u64 {
+        u64::from(self.fresh.count_ones())
+    }
+
+    #[inline]
+    pub(super) fn is_fresh(self, response: usize) -> bool {
+        self.fresh >> response & 1 == 1
     }
 }
 

@@ -1,0 +1,373 @@
+//! The reference's process-wide interface, for the languages it is bound to:
+//! `StartTest`, `QuerySamplesComplete`, `FirstTokenComplete`, `AbortTest`,
+//! `RegisterIssueQueryThread` and `FromConfig`.
+//!
+//! A process has one [`LoadGen`] and runs one test at a time. Everything that
+//! the reference would crash on is a [`StartError`], or an error in the detail
+//! log. Source: SPEC sections 1, 4 and 8.
+
+mod config;
+mod current;
+mod timestamps;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::config::Conf;
+use crate::drive::Driver;
+use crate::drive::real::{IssueThreads, Monitor, RealTime};
+use crate::log::{LogError, LogFiles, LogSettings, expected_bytes};
+use crate::plan::{Library, Plan, SettingsErrors, SettingsProblem, apply_test05};
+use crate::qsl::SampleLibrary;
+use crate::run::{Event, Message, Severity, Tenant, TestLog, run};
+use crate::settings::{Settings, TestSettings};
+use crate::sut::{AsResponse, SystemUnderTest};
+
+use config::{bad_lines, invalid_modes};
+use current::Current;
+use timestamps::Timestamps;
+
+/// The load generator of a process.
+pub struct LoadGen {
+    current: Current,
+    is_running: AtomicBool,
+    /// Of the test that is on.
+    monitor: Mutex<Option<Monitor>>,
+    /// Waits for the test that is on, or for the next one.
+    issue_threads: Mutex<Option<Arc<IssueThreads>>>,
+    /// Calls of `FromConfig` for a user's file.
+    user_configs: AtomicU64,
+    /// What the next test's log is told first.
+    pending: Mutex<Vec<Message>>,
+    /// Samples that were completed while no run was on.
+    late_samples: AtomicU64,
+}
+
+impl fmt::Debug for LoadGen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoadGen").field("is_running", &self.is_running).finish_non_exhaustive()
+    }
+}
+
+impl Default for LoadGen {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Why a test was not run, or its logs were not written.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Another test is on in this process.
+    AlreadyRunning,
+    /// The settings make no sense, not even to the reference. The detail log
+    /// says so, too.
+    Settings(SettingsErrors),
+    /// The logs cannot be opened, or not be written.
+    Log {
+        /// What happened.
+        error: LogError,
+        /// Where the logs of the finished test are instead, if they could be
+        /// written anywhere.
+        rescued: Option<PathBuf>,
+    },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AlreadyRunning => f.write_str(
+                "StartTest was called while another test is running in this process; wait until \
+                 it has returned",
+            ),
+            Self::Settings(problems) => write!(f, "the test was not run: {problems}"),
+            Self::Log { error, rescued: None } => write!(f, "{error}"),
+            Self::Log { error, rescued: Some(folder) } => {
+                write!(f, "{error}; all of them are in `{}` instead", folder.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Samples were completed while no run was on: after the end of the test, or
+/// before its begin. They are ignored, and the next test's detail log says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoRun {
+    /// How many.
+    pub samples: usize,
+}
+
+impl fmt::Display for NoRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n = self.samples;
+        write!(
+            f,
+            "{n} samples were completed while no test is running; complete each sample once, \
+             before the test ends"
+        )
+    }
+}
+
+impl std::error::Error for NoRun {}
+
+/// There is no test to abort.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoTest;
+
+impl fmt::Display for NoTest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no test is running, there is nothing to abort")
+    }
+}
+
+impl std::error::Error for NoTest {}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl LoadGen {
+    /// A load generator that runs no test yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            current: Current::new(),
+            is_running: AtomicBool::new(false),
+            monitor: Mutex::new(None),
+            issue_threads: Mutex::new(None),
+            user_configs: AtomicU64::new(0),
+            pending: Mutex::new(Vec::new()),
+            late_samples: AtomicU64::new(0),
+        }
+    }
+
+    /// Runs a test in real time and writes its logs; returns when all is done.
+    /// An audit's file, if there is one, overrides settings.
+    ///
+    /// After an [abort](LoadGen::abort) the logs are written as well, and say so.
+    ///
+    /// # Errors
+    /// [`StartError`]; each says what to do.
+    pub fn start_test(
+        &'static self,
+        system: Arc<dyn SystemUnderTest>,
+        library: &dyn SampleLibrary,
+        settings: &TestSettings,
+        logs: &LogSettings,
+        audit_config: &Path,
+    ) -> Result<(), StartError> {
+        let running = Running::begin(self)?;
+        let mut messages = self.take_pending();
+        let mut settings = Settings::from(settings.clone());
+        apply_audit(&mut settings, audit_config, &mut messages);
+        if settings.values.test05 {
+            apply_test05(&mut settings);
+            messages.push(warning("Test05 flag detected Overriding random seeds"));
+        }
+        let reported = Library {
+            total: library.total_sample_count() as u64,
+            performance: library.performance_sample_count() as u64,
+        };
+        let (plan, problems) = Plan::resolve_as_reference(&settings.values, reported);
+        // A search for a peak that does not exist is told by the run.
+        let told_here = problems.iter().filter(|p| p.log_key() != config::INVALID_CONFIG);
+        messages.extend(told_here.map(problem_message));
+        let stops = |p: &SettingsProblem| p.stops() && p.log_key() != config::INVALID_CONFIG;
+        let stopping: Vec<_> = problems.into_iter().filter(stops).collect();
+
+        let expected =
+            if stopping.is_empty() { expected_bytes(&plan, logs.enable_trace) } else { 0 };
+        let failed = |error| StartError::Log { error, rescued: None };
+        let mut files = LogFiles::open(logs, None, expected).map_err(failed)?;
+        let timestamps = Timestamps::new(plan.print_timestamps);
+        let mut driver = running.driver(system, &timestamps);
+        let tenant = Tenant { settings, plan, library, messages };
+        if !stopping.is_empty() {
+            // The logs that lie there are of this test, and say why it did not run.
+            files.write(&log_of_nothing(tenant, &driver)).map_err(failed)?;
+            return Err(StartError::Settings(SettingsErrors(stopping)));
+        }
+        let log =
+            run(&mut driver, &[tenant], &mut |begins| timestamps.expect(begins)).swap_remove(0);
+        write_or_rescue(&mut files, &log, logs)
+    }
+
+    /// Ends the test that is on, as soon as its issuing thread notices: at once
+    /// while it issues, within a tenth of a second while it waits. From any thread.
+    ///
+    /// # Errors
+    /// [`NoTest`].
+    pub fn abort(&self) -> Result<(), NoTest> {
+        lock(&self.monitor).as_ref().map(Monitor::abort).ok_or(NoTest)
+    }
+
+    /// Registers the calling thread to issue Server queries of the test that is
+    /// on, or of the next one, and returns when that test is over.
+    pub fn register_issue_thread(&self) {
+        self.issue_threads().serve();
+    }
+
+    /// Completes samples; the time is read once, on entry. From any thread.
+    ///
+    /// # Errors
+    /// [`NoRun`].
+    #[inline]
+    pub fn complete<R: AsResponse>(&self, responses: &[R]) -> Result<(), NoRun> {
+        let done = self.current.with(|run| run.complete(responses));
+        done.ok_or_else(|| self.late(responses.len()))
+    }
+
+    /// As [`LoadGen::complete`], and calls `fetch` for each response that is to
+    /// be logged, after it is stamped and before its payload is read.
+    ///
+    /// # Errors
+    /// [`NoRun`].
+    pub fn complete_fetching<R: AsResponse>(
+        &self,
+        responses: &mut [R],
+        fetch: &mut dyn FnMut(&mut R),
+    ) -> Result<(), NoRun> {
+        let samples = responses.len();
+        let done = self.current.with(|run| run.complete_fetching(responses, fetch));
+        done.ok_or_else(|| self.late(samples))
+    }
+
+    /// Reports the first tokens of samples. From any thread.
+    ///
+    /// # Errors
+    /// [`NoRun`].
+    pub fn first_token<R: AsResponse>(&self, responses: &[R]) -> Result<(), NoRun> {
+        let done = self.current.with(|run| run.first_token(responses));
+        done.ok_or_else(|| self.late(responses.len()))
+    }
+
+    #[cold]
+    fn late(&self, samples: usize) -> NoRun {
+        let no_run = NoRun { samples };
+        if samples > 0 && self.late_samples.fetch_add(samples as u64, Ordering::Relaxed) == 0 {
+            eprintln!("dyno: {no_run}");
+        }
+        no_run
+    }
+
+    fn issue_threads(&self) -> Arc<IssueThreads> {
+        lock(&self.issue_threads).get_or_insert_with(IssueThreads::new).clone()
+    }
+
+    fn take_pending(&self) -> Vec<Message> {
+        let mut messages = std::mem::take(&mut *lock(&self.pending));
+        let late = self.late_samples.swap(0, Ordering::Relaxed);
+        if late > 0 {
+            let text = format!("{late} samples were completed while no test was running.");
+            messages.push(error("error_runtime", text));
+        }
+        messages
+    }
+}
+
+/// The one test that is on. Whatever ends it, the next one finds the process
+/// as this one found it.
+struct Running {
+    of: &'static LoadGen,
+    issue_threads: Arc<IssueThreads>,
+}
+
+impl Running {
+    fn begin(of: &'static LoadGen) -> Result<Self, StartError> {
+        if of.is_running.swap(true, Ordering::Acquire) {
+            return Err(StartError::AlreadyRunning);
+        }
+        Ok(Self { of, issue_threads: of.issue_threads() })
+    }
+
+    fn driver(&self, system: Arc<dyn SystemUnderTest>, timestamps: &Timestamps) -> RealTime {
+        let (of, timestamps) = (self.of, timestamps.clone());
+        let announce = move |run: Option<&_>| {
+            match run {
+                Some(responder) => of.current.publish(responder),
+                None => of.current.withdraw(),
+            }
+            timestamps.mark(run.is_some());
+        };
+        let driver = RealTime::new(system)
+            .issue_threads(self.issue_threads.clone())
+            .announce(Arc::new(announce));
+        *lock(&of.monitor) = Some(driver.monitor());
+        driver
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.of.current.withdraw();
+        *lock(&self.of.monitor) = None;
+        // Whoever registers from now on waits for the next test.
+        *lock(&self.of.issue_threads) = None;
+        self.issue_threads.close();
+        self.of.is_running.store(false, Ordering::Release);
+    }
+}
+
+fn error(key: &'static str, text: String) -> Message {
+    Message { at: 0, key, severity: Severity::Error, text }
+}
+
+fn warning(text: impl Into<String>) -> Message {
+    let key = "warning_generic_message";
+    Message { at: 0, key, severity: Severity::Warning, text: text.into() }
+}
+
+fn problem_message(problem: &SettingsProblem) -> Message {
+    let (key, severity) = (problem.log_key(), problem.severity());
+    Message { at: 0, key, severity, text: problem.log_text() }
+}
+
+fn apply_audit(settings: &mut Settings, path: &Path, messages: &mut Vec<Message>) {
+    if !path.exists() {
+        return;
+    }
+    let name = path.display();
+    messages.push(warning(format!(
+        "Found Audit Config file ({name}). Overriding TestSettings from {name} file."
+    )));
+    match Conf::load(path) {
+        Ok(conf) => messages.extend(invalid_modes(&conf.apply_audit(settings))),
+        Err(problem) => messages.extend(bad_lines(&problem)),
+    }
+}
+
+/// The log of a test that did not run.
+fn log_of_nothing(tenant: Tenant<'_>, driver: &RealTime) -> TestLog {
+    TestLog {
+        sut_name: driver.system_name(),
+        sut_name_duration: 0,
+        qsl_name: tenant.library.name().to_string(),
+        qsl_total: tenant.library.total_sample_count() as u64,
+        qsl_performance: tenant.library.performance_sample_count() as u64,
+        origin_wall: driver.wall_now(),
+        process: driver.process(),
+        requested: tenant.settings,
+        plan: tenant.plan,
+        events: tenant.messages.into_iter().map(Event::Message).collect(),
+        complete: false,
+    }
+}
+
+/// Writes the logs; if that fails, writes them to the system's temporary folder.
+fn write_or_rescue(
+    files: &mut LogFiles,
+    log: &TestLog,
+    settings: &LogSettings,
+) -> Result<(), StartError> {
+    let Err(error) = files.write(log) else { return Ok(()) };
+    let folder = std::env::temp_dir().join(format!("dyno-rescued-{}", std::process::id()));
+    let elsewhere = LogSettings { outdir: folder.clone(), ..settings.clone() };
+    let rescued = std::fs::create_dir_all(&folder).is_ok()
+        && LogFiles::open(&elsewhere, None, 0).is_ok_and(|mut files| files.write(log).is_ok());
+    Err(StartError::Log { error, rescued: rescued.then_some(folder) })
+}

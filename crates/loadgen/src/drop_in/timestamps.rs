@@ -1,0 +1,65 @@
+//! `print_timestamps`: begin and end of a performance run on stdout.
+
+use std::sync::{Arc, Mutex};
+
+use super::lock;
+use crate::clock::{Clock, MILLISECOND, SECOND, WallTime};
+use crate::run::Beginning;
+
+/// Prints the lines that a power meter's scripts wait for. Nothing unless asked.
+#[derive(Debug, Clone)]
+pub(super) struct Timestamps {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Not asked for.
+    Off,
+    /// No performance run is expected.
+    Idle,
+    /// A performance run comes next.
+    Expected,
+    /// It began at this wall-clock time, by this clock.
+    Begun(WallTime, Clock),
+}
+
+impl Timestamps {
+    pub(super) fn new(print: bool) -> Self {
+        let state = if print { State::Idle } else { State::Off };
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// A run will begin.
+    pub(super) fn expect(&self, beginning: Beginning<'_>) {
+        let mut state = lock(&self.state);
+        if !matches!(*state, State::Off) {
+            let accuracy = beginning.purpose == "accuracy";
+            *state = if accuracy { State::Idle } else { State::Expected };
+        }
+    }
+
+    /// It has begun, or is over. The spelling is the reference's.
+    pub(super) fn mark(&self, begins: bool) {
+        let mut state = lock(&self.state);
+        let now = WallTime::now();
+        let seconds = now.unix_ns / SECOND;
+        match (begins, &*state) {
+            (true, State::Expected) => {
+                println!("Loadgen :: Perf mode start. system_clock Timestamp = {seconds}");
+                *state = State::Begun(now, Clock::start());
+            }
+            (false, State::Begun(begin, clock)) => {
+                let monotonic = clock.now();
+                let wall = now.unix_ns.saturating_sub(begin.unix_ns);
+                println!("Loadgen :: Perf mode stop. systme_clock Timestamp = {seconds}");
+                println!("Loadgen :: PerfClock Perf duration = {}ms", monotonic / MILLISECOND);
+                println!("Loadgen :: system_clock Perf duration = {}ms", wall / MILLISECOND);
+                let ratio = monotonic as f64 / wall as f64;
+                println!("Loadgen :: PerfClock/system_clock ratio = {ratio:.4}");
+                *state = State::Idle;
+            }
+            _ => {}
+        }
+    }
+}
