@@ -27,6 +27,7 @@ pub type Edge = (&'static str, &'static str, &'static str);
 pub const EDGES: &[Edge] = &[
     ("cli", "loadgen", "wires a run together: settings, plan, driver, logs"),
     ("cli", "sut", "picks the system under test that a run measures"),
+    ("loadgen-c", "loadgen", "gives the load generator to C programs"),
     ("sut", "loadgen", "adapts engines to the traits of what is measured"),
 ];
 
@@ -34,7 +35,12 @@ pub const EDGES: &[Edge] = &[
 pub const OUTSIDE: &[(&str, &[&str])] = &[
     // The instrument must stay small enough to trust: clocks and thread waits.
     ("loadgen", &["rustix"]),
+    // What C programs link is the instrument and nothing else.
+    ("loadgen-c", &[]),
 ];
 
-/// Crates that may contain unsafe code. The others forbid it.
-pub const UNSAFE_CRATES: &[&str] = &[];
+/// Crates that may contain unsafe code, each with its reason. The others forbid it.
+pub const UNSAFE_CRATES: &[&str] = &[
+    // Pointers that C programs pass.
+    "loadgen-c",
+];

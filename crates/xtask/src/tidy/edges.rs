@@ -111,11 +111,16 @@ pub fn check(manifests: &[Manifest], edges: &[Edge], outside: &[(&str, &[&str])]
             for package in others.filter(|package| !allowed.contains(&package.as_str())) {
                 found.push(Finding::of_file(
                     &from.path(),
-                    format!(
-                        "{} may depend on {} alone from outside, not on {package}",
-                        from.folder,
-                        allowed.join(", ")
-                    ),
+                    match allowed {
+                        [] => {
+                            format!("{} may depend on nothing from outside: {package}", from.folder)
+                        }
+                        _ => format!(
+                            "{} may depend on {} alone from outside, not on {package}",
+                            from.folder,
+                            allowed.join(", ")
+                        ),
+                    },
                 ));
             }
         }

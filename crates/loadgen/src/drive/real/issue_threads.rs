@@ -19,9 +19,28 @@ pub struct IssueThreads {
 
 #[derive(Default)]
 struct PoolState {
-    registered: usize,
-    work: Vec<Work>,
+    /// One for each registered thread, in the order of registration; `None` is
+    /// free again.
+    seats: Vec<Option<Seat>>,
     closed: bool,
+}
+
+/// What a registered thread is to do next. A lane has a thread of its own: one
+/// that has issued its lane does not take the next one's, which would be late.
+type Seat = Option<Work>;
+
+impl PoolState {
+    fn registered(&self) -> usize {
+        self.seats.iter().flatten().count()
+    }
+
+    /// Takes the first free seat.
+    fn sit_down(&mut self) -> usize {
+        let free = self.seats.iter().position(Option::is_none).unwrap_or(self.seats.len());
+        self.seats.resize_with(self.seats.len().max(free + 1), || None);
+        self.seats[free] = Some(None);
+        free
+    }
 }
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -46,10 +65,10 @@ impl IssueThreads {
     /// Registers the calling thread and issues from it until [`IssueThreads::close`].
     pub fn serve(&self) {
         let mut state = self.state();
-        state.registered += 1;
+        let seat = state.sit_down();
         self.changed.notify_all();
         loop {
-            match state.work.pop() {
+            match state.seats[seat].as_mut().and_then(Option::take) {
                 Some(work) => {
                     drop(state);
                     work();
@@ -62,14 +81,14 @@ impl IssueThreads {
                 }
             }
         }
-        state.registered -= 1;
+        state.seats[seat] = None;
         self.changed.notify_all();
     }
 
     /// Threads registered now.
     #[must_use]
     pub fn registered(&self) -> usize {
-        self.state().registered
+        self.state().registered()
     }
 
     /// Waits until `n` threads are registered, for `timeout_ms` at most, and
@@ -79,8 +98,8 @@ impl IssueThreads {
         let timeout = std::time::Duration::from_millis(timeout_ms);
         let waited = self
             .changed
-            .wait_timeout_while(self.state(), timeout, |s| s.registered < n && !s.closed);
-        waited.map_or_else(|e| e.into_inner().0.registered, |(state, _)| state.registered)
+            .wait_timeout_while(self.state(), timeout, |s| s.registered() < n && !s.closed);
+        waited.map_or_else(|e| e.into_inner().0.registered(), |(state, _)| state.registered())
     }
 
     /// Sends all threads home once they have issued what they have begun;
@@ -90,13 +109,14 @@ impl IssueThreads {
         self.changed.notify_all();
     }
 
-    /// Hands work to the threads, or back if there are none any more.
-    fn submit(&self, work: Work) -> Result<(), Work> {
+    /// Hands work to the `thread`-th of the threads, or back if there is none.
+    fn submit(&self, thread: usize, work: Work) -> Result<(), Work> {
         let mut state = self.state();
-        if state.closed || state.registered == 0 {
+        let closed = state.closed;
+        let Some(seat) = state.seats.iter_mut().flatten().nth(thread).filter(|_| !closed) else {
             return Err(work);
-        }
-        state.work.push(work);
+        };
+        *seat = Some(work);
         // All, because those who wait for registrations wait here too.
         self.changed.notify_all();
         Ok(())
@@ -105,6 +125,8 @@ impl IssueThreads {
 
 /// Threads are waited for this long, as the reference does.
 const REGISTRATION_TIMEOUT_MS: u64 = 10_000;
+/// Meanwhile an abort is noticed within this.
+const REGISTRATION_GLANCE_MS: u64 = 50;
 
 type LaneResult = (Vec<Issued>, Vec<Columns>);
 
@@ -116,7 +138,15 @@ pub(super) fn play(
     generate_begin: Nanos,
 ) -> Played {
     let registered = driver.issue_threads.as_ref().map_or(0, |pool| {
-        pool.wait_for(usize::try_from(lanes).unwrap_or(usize::MAX), REGISTRATION_TIMEOUT_MS)
+        let wanted = usize::try_from(lanes).unwrap_or(usize::MAX);
+        let mut registered = 0;
+        for _ in 0..REGISTRATION_TIMEOUT_MS / REGISTRATION_GLANCE_MS {
+            registered = pool.wait_for(wanted, REGISTRATION_GLANCE_MS);
+            if registered >= wanted || driver.monitor.is_aborted() {
+                break;
+            }
+        }
+        registered
     }) as u64;
     // Nobody came to the pool: the driver brings its own threads.
     let pool = driver.issue_threads.clone().filter(|_| registered > 0);
@@ -173,7 +203,7 @@ fn issue_lanes(
             let _ = sender.send((lane, issued.map(|()| (session.into_issued(), issuer.tenants))));
         };
         let work = match pool {
-            Some(pool) => pool.submit(Box::new(work)),
+            Some(pool) => pool.submit(lane, Box::new(work)),
             None => Err(Box::new(work) as Work),
         };
         if let Err(work) = work {

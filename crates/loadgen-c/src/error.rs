@@ -1,0 +1,124 @@
+//! Result codes, and the text of each thread's last error.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int};
+
+use dyno_loadgen::settings::SetError;
+
+use crate::panic;
+
+/// What a function returns. The numbers never change; later versions may add
+/// some.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum dyno_result {
+    /// It worked.
+    DYNO_OK = 0,
+    /// A pointer is NULL, not aligned, or its count is too large.
+    DYNO_ERROR_POINTER = 1,
+    /// A text is not UTF-8.
+    DYNO_ERROR_TEXT = 2,
+    /// No setting has this name.
+    DYNO_ERROR_UNKNOWN_KEY = 3,
+    /// A setting does not take this value.
+    DYNO_ERROR_VALUE = 4,
+    /// The caller's buffer is too small; nothing was written into it.
+    DYNO_ERROR_CAPACITY = 5,
+    /// A configuration file cannot be read (the reference's -2, -ENOENT).
+    DYNO_ERROR_CONFIG_UNREADABLE = 6,
+    /// A configuration file has bad lines; none of its keys applies (the
+    /// reference's -22, -EINVAL).
+    DYNO_ERROR_CONFIG_LINE = 7,
+    /// A test is running already; a process runs one at a time.
+    DYNO_ERROR_RUNNING = 8,
+    /// No run is on: a completion came too late, or there is nothing to abort.
+    DYNO_ERROR_NOT_RUNNING = 9,
+    /// The logs cannot be opened or written.
+    DYNO_ERROR_LOGS = 10,
+    /// The settings or the library allow no test, such as a library of no samples.
+    DYNO_ERROR_SETTINGS = 11,
+    /// A callback failed, and the test was aborted.
+    DYNO_ERROR_CALLBACK = 12,
+    /// A defect of this library.
+    DYNO_ERROR_INTERNAL = 13,
+}
+
+use dyno_result::{
+    DYNO_ERROR_CALLBACK, DYNO_ERROR_CAPACITY, DYNO_ERROR_CONFIG_LINE, DYNO_ERROR_CONFIG_UNREADABLE,
+    DYNO_ERROR_INTERNAL, DYNO_ERROR_LOGS, DYNO_ERROR_NOT_RUNNING, DYNO_ERROR_POINTER,
+    DYNO_ERROR_RUNNING, DYNO_ERROR_SETTINGS, DYNO_ERROR_TEXT, DYNO_ERROR_UNKNOWN_KEY,
+    DYNO_ERROR_VALUE, DYNO_OK,
+};
+
+/// All codes, in the order of their numbers.
+const ALL: [(dyno_result, &CStr); 14] = [
+    (DYNO_OK, c"it worked"),
+    (DYNO_ERROR_POINTER, c"a pointer is NULL, not aligned, or its count is too large"),
+    (DYNO_ERROR_TEXT, c"a text is not UTF-8"),
+    (DYNO_ERROR_UNKNOWN_KEY, c"no setting has this name"),
+    (DYNO_ERROR_VALUE, c"a setting does not take this value"),
+    (DYNO_ERROR_CAPACITY, c"the caller's buffer is too small"),
+    (DYNO_ERROR_CONFIG_UNREADABLE, c"a configuration file cannot be read"),
+    (DYNO_ERROR_CONFIG_LINE, c"a configuration file has bad lines"),
+    (DYNO_ERROR_RUNNING, c"a test is running already"),
+    (DYNO_ERROR_NOT_RUNNING, c"no run is on"),
+    (DYNO_ERROR_LOGS, c"the logs cannot be opened or written"),
+    (DYNO_ERROR_SETTINGS, c"the settings or the library allow no test"),
+    (DYNO_ERROR_CALLBACK, c"a callback failed, and the test was aborted"),
+    (DYNO_ERROR_INTERNAL, c"a defect of the load generator"),
+];
+
+/// Why a call failed.
+#[derive(Debug)]
+pub struct Error {
+    pub code: dyno_result,
+    /// What was wrong, where, what to do.
+    pub text: Cow<'static, str>,
+}
+
+impl Error {
+    pub fn new(code: dyno_result, text: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, text: text.into() }
+    }
+
+    /// Leaves the text for the calling thread and returns the code.
+    #[cold]
+    pub fn report(self) -> dyno_result {
+        let text = CString::new(self.text.replace('\0', "\u{fffd}")).unwrap_or_default();
+        // A thread that is ending has no place for it any more.
+        let _ = LAST.try_with(|last| last.replace(text));
+        self.code
+    }
+}
+
+impl From<SetError> for Error {
+    fn from(error: SetError) -> Self {
+        let code = match error {
+            SetError::UnknownKey { .. } => DYNO_ERROR_UNKNOWN_KEY,
+            _ => DYNO_ERROR_VALUE,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// The text of the calling thread's last error: what was wrong, where, and what
+/// to do. "" if there was none; calls that succeed leave it as it is. Valid
+/// until the thread's next error or end.
+#[unsafe(no_mangle)]
+pub extern "C" fn dyno_last_error() -> *const c_char {
+    let last = || Ok(LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr()));
+    panic::caught(c"".as_ptr(), last)
+}
+
+/// One line about a result code, never NULL. What was wrong in one call says
+/// `dyno_last_error`.
+#[unsafe(no_mangle)]
+pub extern "C" fn dyno_result_message(code: c_int) -> *const c_char {
+    let message = ALL.iter().find(|(known, _)| *known as c_int == code);
+    message.map_or(c"unknown result code", |(_, message)| message).as_ptr()
+}

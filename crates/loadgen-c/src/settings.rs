@@ -1,0 +1,177 @@
+//! The settings of a test, by name.
+
+use std::ffi::{c_char, c_int};
+use std::ptr;
+
+use dyno_loadgen::config::Conf;
+use dyno_loadgen::settings::{FIELDS, Origin, SetError, Setting, Settings, nearest_field};
+
+use crate::abi;
+use crate::error::{Error, dyno_result};
+use crate::panic;
+use crate::test::LOADGEN;
+
+/// The settings of a test, which begin with the reference's defaults. Keys are
+/// the field names of the reference's C++ `TestSettings`, such as
+/// `server_target_qps`, and further ones of Dyno's; `dyno info settings` lists
+/// them all with their units. Used by one thread at a time.
+pub struct dyno_settings {
+    pub(crate) settings: Settings,
+}
+
+/// Settings with default values. Never NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn dyno_settings_new() -> *mut dyno_settings {
+    panic::caught(ptr::null_mut(), || {
+        Ok(Box::into_raw(Box::new(dyno_settings { settings: Settings::default() })))
+    })
+}
+
+/// Frees settings; NULL is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dyno_settings_free(settings: *mut dyno_settings) {
+    // SAFETY: C passes NULL or what `dyno_settings_new` returned, once.
+    unsafe { abi::free(settings) };
+}
+
+/// Sets a value from text: numbers in decimal, `true` or `false`, names as the
+/// reference spells them (`Server`, `AccuracyOnly`).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dyno_settings_set(
+    settings: *mut dyno_settings,
+    key: *const c_char,
+    value: *const c_char,
+) -> dyno_result {
+    panic::result(|| {
+        // SAFETY: C passes NULL or a string that is valid during the call.
+        let value = unsafe { abi::text(value, "value") }?;
+        // SAFETY: C passes NULL or live settings of one thread, and likewise a string.
+        unsafe { set(settings, key, |_| value.to_owned()) }
+    })
+}
+
+/// Sets a whole number, exactly. A setting that is true or false takes 1 or 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dyno_settings_set_u64(
+    settings: *mut dyno_settings,
+    key: *const c_char,
+    value: u64,
+) -> dyno_result {
+    let text = |kind: &str| match value {
+        0 | 1 if kind == bool::KIND => (value == 1).to_string(),
+        _ => value.to_string(),
+    };
+    // SAFETY: C passes NULL or live settings of one thread, and likewise a string.
+    panic::result(|| unsafe { set(settings, key, text) })
+}
+
+/// Sets a number, exactly. A setting that is a whole number takes no fraction.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dyno_settings_set_f64(
+    settings: *mut dyno_settings,
+    key: *const c_char,
+    value: f64,
+) -> dyno_result {
+    // Printed with as many digits as tell it from all other numbers.
+    // SAFETY: C passes NULL or live settings of one thread, and likewise a string.
+    panic::result(|| unsafe { set(settings, key, |_| value.to_string()) })
+}
+
+/// Sets a field to the text that `value` makes for its kind.
+///
+/// # Safety
+/// `settings` and `key` are NULL or valid, and nobody else uses the settings.
+unsafe fn set(
+    settings: *mut dyno_settings,
+    key: *const c_char,
+    value: impl FnOnce(&str) -> String,
+) -> Result<(), Error> {
+    // SAFETY: the caller vouches for the settings.
+    let settings = unsafe { abi::exclusive(settings, "settings") }?;
+    // SAFETY: the caller vouches for the string.
+    let key = unsafe { abi::text(key, "key") }?;
+    let kind = FIELDS.iter().find(|field| field.name == key).map_or("", |field| field.kind);
+    settings.settings.set(key, &value(kind), Origin::Code("C interface"))?;
+    Ok(())
+}
+
+/// Copies a value as text, with a NUL at its end, into `out`, which has room for
+/// `capacity` bytes, and stores its length without the NUL in `length`, unless
+/// that is NULL. Too small a buffer is `DYNO_ERROR_CAPACITY`; `length` is stored
+/// all the same, so that `out` NULL with `capacity` 0 asks for it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dyno_settings_get(
+    settings: *const dyno_settings,
+    key: *const c_char,
+    out: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> dyno_result {
+    panic::result(|| {
+        // SAFETY: C passes NULL or live settings.
+        let settings = unsafe { abi::shared(settings, "settings") }?;
+        // SAFETY: C passes NULL or a string that is valid during the call.
+        let key = unsafe { abi::text(key, "key") }?;
+        let field = FIELDS
+            .iter()
+            .find(|field| field.name == key)
+            .ok_or_else(|| SetError::UnknownKey { key: key.into(), nearest: nearest_field(key) })?;
+        let text = (field.get)(&settings.settings.values);
+        // SAFETY: C passes NULL or a place for the length.
+        if let Some(length) = unsafe { length.as_mut() } {
+            *length = text.len();
+        }
+        if text.len() >= capacity {
+            let needed = text.len() + 1;
+            return Err(Error::new(
+                dyno_result::DYNO_ERROR_CAPACITY,
+                format!("`{key}` takes {needed} bytes and `capacity` is {capacity}"),
+            ));
+        }
+        // SAFETY: C passes NULL or `capacity` bytes that are its own.
+        let out = unsafe { abi::array_mut(out.cast::<u8>(), capacity, "out") }?;
+        out[..text.len()].copy_from_slice(text.as_bytes());
+        out[text.len()] = 0;
+        Ok(())
+    })
+}
+
+/// Applies a configuration file for a model and a scenario, as `FromConfig` of
+/// the reference does: `conf_type` 1 is a user's file (the first such call of a
+/// process applies the built-in table of models before it), 0 is the built-in
+/// table alone, 2 is an audit's file. The scenario is a word to look up; it does
+/// not set `scenario`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dyno_settings_from_config(
+    settings: *mut dyno_settings,
+    path: *const c_char,
+    model: *const c_char,
+    scenario: *const c_char,
+    conf_type: c_int,
+) -> dyno_result {
+    panic::result(|| {
+        // SAFETY: C passes NULL or live settings of one thread.
+        let settings = unsafe { abi::exclusive(settings, "settings") }?;
+        // SAFETY: C passes NULL or a string that is valid during the call.
+        let path = unsafe { abi::path(path, "path") }?;
+        // SAFETY: as for the path.
+        let model = unsafe { abi::text(model, "model") }?;
+        // SAFETY: as for the path.
+        let scenario = unsafe { abi::text(scenario, "scenario") }?;
+        let values = &mut settings.settings.values;
+        let code = match LOADGEN.from_config(values, path, model, scenario, conf_type) {
+            0 => return Ok(()),
+            UNREADABLE => dyno_result::DYNO_ERROR_CONFIG_UNREADABLE,
+            _ => dyno_result::DYNO_ERROR_CONFIG_LINE,
+        };
+        // The reference's code does not say which line; reading again does.
+        let text = match Conf::load(path) {
+            Err(error) => error.to_string(),
+            Ok(_) => format!("{} cannot be applied", path.display()),
+        };
+        Err(Error::new(code, text))
+    })
+}
+
+/// -ENOENT, as the reference returns it.
+const UNREADABLE: i32 = -2;

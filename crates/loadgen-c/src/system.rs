@@ -1,0 +1,215 @@
+//! The system under test, made of the caller's functions.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, OnceLock};
+use std::{ptr, slice};
+
+use dyno_loadgen::drive::real::Responder;
+use dyno_loadgen::sut::{QuerySample, ResponseId};
+
+use crate::abi::{self, check_array, dyno_query_sample, null};
+use crate::drop_in::SystemUnderTest;
+use crate::error::{Error, dyno_result};
+use crate::failure::{Failure, Reason};
+use crate::panic;
+
+/// What a system under test does. All but the last two must be set.
+///
+/// Functions that return `int` return 0, or anything else if they failed: then
+/// the test is aborted, no further function but `release_samples` is called, and
+/// `dyno_start_test` returns `DYNO_ERROR_CALLBACK`. No function may throw.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dyno_system_callbacks {
+    /// Handed to each function as it is.
+    pub context: *mut c_void,
+    /// A name for the logs, which is copied. Bytes that are not UTF-8 are replaced.
+    pub name: Option<unsafe extern "C" fn(context: *mut c_void) -> *const c_char>,
+    /// Takes the samples of one query, or of several when queries coalesce.
+    /// Called by the thread that called `dyno_start_test`, or by the registered
+    /// issue threads. `samples` are valid during the call.
+    pub issue: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            samples: *const dyno_query_sample,
+            count: usize,
+        ) -> c_int,
+    >,
+    /// Called after the last query of a run: whatever was held back to fill a
+    /// batch must now be worked off.
+    pub flush: Option<unsafe extern "C" fn(context: *mut c_void) -> c_int>,
+    /// Optional: provides memory for `count` samples, which is then what `issue`
+    /// is given. For systems that need the samples in a container of their own.
+    /// Called before a run, once for each thread that issues.
+    pub acquire_samples:
+        Option<unsafe extern "C" fn(context: *mut c_void, count: usize) -> *mut dyno_query_sample>,
+    /// Takes back what `acquire_samples` returned. Set if and only if that is.
+    pub release_samples:
+        Option<unsafe extern "C" fn(context: *mut c_void, samples: *mut dyno_query_sample)>,
+}
+
+/// A system under test.
+pub struct dyno_system {
+    callbacks: dyno_system_callbacks,
+}
+
+/// Makes a system of these functions, which are copied. NULL after an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dyno_system_new(
+    callbacks: *const dyno_system_callbacks,
+) -> *mut dyno_system {
+    panic::caught(ptr::null_mut(), || {
+        // SAFETY: C passes NULL or a struct that is valid during the call.
+        let callbacks = *unsafe { abi::shared(callbacks, "callbacks") }?;
+        let required = [
+            ("name", callbacks.name.is_some()),
+            ("issue", callbacks.issue.is_some()),
+            ("flush", callbacks.flush.is_some()),
+        ];
+        if let Some((missing, _)) = required.iter().find(|(_, set)| !set) {
+            return Err(null(&format!("callbacks->{missing}")));
+        }
+        if callbacks.acquire_samples.is_some() != callbacks.release_samples.is_some() {
+            return Err(Error::new(
+                dyno_result::DYNO_ERROR_POINTER,
+                "of `acquire_samples` and `release_samples` one is NULL; set both or none",
+            ));
+        }
+        Ok(Box::into_raw(Box::new(dyno_system { callbacks })))
+    })
+}
+
+/// Frees a system; NULL is allowed. A test that runs with it goes on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dyno_system_free(system: *mut dyno_system) {
+    // SAFETY: C passes NULL or what `dyno_system_new` returned, once.
+    unsafe { abi::free(system) };
+}
+
+impl dyno_system {
+    /// The system for one test, whose callbacks note their failures in `failure`.
+    pub fn under_test(&self, failure: Arc<Failure>) -> CallbackSystem {
+        CallbackSystem { callbacks: self.callbacks, name: OnceLock::new(), failure }
+    }
+}
+
+/// The caller's functions in one test.
+pub struct CallbackSystem {
+    callbacks: dyno_system_callbacks,
+    name: OnceLock<String>,
+    failure: Arc<Failure>,
+}
+
+// SAFETY: the header demands functions that may be called from any thread with
+// this context; nothing else here is shared.
+unsafe impl Send for CallbackSystem {}
+// SAFETY: as for Send.
+unsafe impl Sync for CallbackSystem {}
+
+const SET: &str = "dyno_system_new refuses systems without this function";
+
+impl SystemUnderTest for CallbackSystem {
+    fn name(&self) -> &str {
+        self.name.get_or_init(|| {
+            let name = self.callbacks.name.expect(SET);
+            // SAFETY: the function and its context belong together (dyno_system_new).
+            let name = unsafe { name(self.callbacks.context) };
+            // SAFETY: NULL or a C string, by the contract of `name`; copied at once.
+            match unsafe { abi::bytes(name, "name") } {
+                Ok(name) => String::from_utf8_lossy(name).into_owned(),
+                Err(_) => {
+                    self.failure.note("name", Reason::Pointer("NULL"));
+                    String::new()
+                }
+            }
+        })
+    }
+
+    fn issue(&self, samples: &[QuerySample], _: &Responder) {
+        if self.failure.is_noted() {
+            return;
+        }
+        let issue = self.callbacks.issue.expect(SET);
+        // SAFETY: the function and its context belong together; the two types of
+        // samples have one layout (abi).
+        let code = unsafe { issue(self.callbacks.context, samples.as_ptr().cast(), samples.len()) };
+        self.failure.judge("issue", code);
+    }
+
+    fn flush(&self) {
+        if self.failure.is_noted() {
+            return;
+        }
+        let flush = self.callbacks.flush.expect(SET);
+        // SAFETY: the function and its context belong together.
+        let code = unsafe { flush(self.callbacks.context) };
+        self.failure.judge("flush", code);
+    }
+
+    fn sample_memory(&self, samples: usize) -> Box<dyn DerefMut<Target = [QuerySample]> + Send> {
+        let reserved = || Box::new(vec![UNISSUED; samples]);
+        let (Some(acquire), Some(release)) =
+            (self.callbacks.acquire_samples, self.callbacks.release_samples)
+        else {
+            return reserved();
+        };
+        if self.failure.is_noted() {
+            return reserved();
+        }
+        let context = self.callbacks.context;
+        // SAFETY: the function and its context belong together.
+        let first = unsafe { acquire(context, samples) };
+        if check_array(first, samples.max(1), "samples").is_err() {
+            self.failure.note("acquire_samples", Reason::Pointer("NULL or misaligned memory"));
+            return reserved();
+        }
+        for at in 0..samples {
+            // SAFETY: `first` leads to memory for this many samples, by the
+            // contract of `acquire_samples`.
+            let sample = unsafe { first.add(at) };
+            // SAFETY: as above; the memory need not be initialised before.
+            unsafe { sample.cast::<QuerySample>().write(UNISSUED) };
+        }
+        Box::new(CallersMemory { first, samples, context, release })
+    }
+}
+
+const UNISSUED: QuerySample = QuerySample { id: ResponseId(0), index: 0 };
+
+/// Samples in memory that the caller provided.
+struct CallersMemory {
+    first: *mut dyno_query_sample,
+    samples: usize,
+    context: *mut c_void,
+    release: unsafe extern "C" fn(context: *mut c_void, samples: *mut dyno_query_sample),
+}
+
+// SAFETY: the memory has this one owner until it is released, and the header
+// demands that `release_samples` may be called from any thread.
+unsafe impl Send for CallersMemory {}
+
+impl Deref for CallersMemory {
+    type Target = [QuerySample];
+
+    fn deref(&self) -> &[QuerySample] {
+        // SAFETY: `sample_memory` initialised this many samples, which have the
+        // layout of ours (abi), and nobody else uses them until they are released.
+        unsafe { slice::from_raw_parts(self.first.cast(), self.samples) }
+    }
+}
+
+impl DerefMut for CallersMemory {
+    fn deref_mut(&mut self) -> &mut [QuerySample] {
+        // SAFETY: as in `deref`.
+        unsafe { slice::from_raw_parts_mut(self.first.cast(), self.samples) }
+    }
+}
+
+impl Drop for CallersMemory {
+    fn drop(&mut self) {
+        // SAFETY: `acquire_samples` returned this pointer for this context, and
+        // it is given back once.
+        unsafe { (self.release)(self.context, self.first) };
+    }
+}

@@ -1,0 +1,89 @@
+//! Running a test.
+
+use std::ffi::c_char;
+use std::path::Path;
+use std::sync::Arc;
+
+use dyno_loadgen::log::LogSettings;
+
+use crate::abi;
+use crate::drop_in::{LoadGen, StartError};
+use crate::error::{Error, dyno_result};
+use crate::failure::Failure;
+use crate::library::dyno_library;
+use crate::log_settings::dyno_log_settings;
+use crate::panic;
+use crate::settings::dyno_settings;
+use crate::system::dyno_system;
+
+/// The load generator of this process.
+pub static LOADGEN: LoadGen = LoadGen::new();
+
+/// Runs a whole test and returns after its logs are written. `logs` NULL means
+/// default log settings, `audit_config` NULL means "audit.config"; if that file
+/// exists, it overrides the settings.
+///
+/// A run that is INVALID, or that was aborted, is `DYNO_OK`: its logs say so.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dyno_start_test(
+    system: *mut dyno_system,
+    library: *mut dyno_library,
+    settings: *const dyno_settings,
+    logs: *const dyno_log_settings,
+    audit_config: *const c_char,
+) -> dyno_result {
+    panic::result(|| {
+        let failure = Arc::new(Failure::default());
+        // The handles are copied from, because callbacks may change them.
+        // SAFETY: C passes NULL or a live system.
+        let system = unsafe { abi::shared(system, "system") }?.under_test(failure.clone());
+        // SAFETY: C passes NULL or a live library.
+        let library = unsafe { abi::shared(library, "library") }?.in_test(failure.clone());
+        // SAFETY: C passes NULL or live settings.
+        let settings = unsafe { abi::shared(settings, "settings") }?.settings.values.clone();
+        // SAFETY: C passes NULL or live log settings.
+        let logs = unsafe { logs.as_ref() }
+            .map_or_else(LogSettings::default, |logs| logs.settings.clone());
+        let audit_config = if audit_config.is_null() {
+            Path::new("audit.config")
+        } else {
+            // SAFETY: not NULL; C passes a string that is valid during the call.
+            unsafe { abi::path(audit_config, "audit_config") }?
+        };
+        let run = LOADGEN.start_test(Arc::new(system), &library, &settings, &logs, audit_config);
+        failure.result()?;
+        run.map_err(refused)
+    })
+}
+
+fn refused(error: StartError) -> Error {
+    let code = match &error {
+        StartError::AlreadyRunning => dyno_result::DYNO_ERROR_RUNNING,
+        StartError::Log(_) => dyno_result::DYNO_ERROR_LOGS,
+        StartError::Settings(_) => dyno_result::DYNO_ERROR_SETTINGS,
+    };
+    Error::new(code, error.to_string())
+}
+
+/// Ends the running test as soon as its issuing thread notices, within a tenth
+/// of a second; its logs say that it was aborted. From any thread, callbacks
+/// included. `DYNO_ERROR_NOT_RUNNING` if no test is running.
+#[unsafe(no_mangle)]
+pub extern "C" fn dyno_abort_test() -> dyno_result {
+    panic::result(|| {
+        LOADGEN
+            .abort()
+            .map_err(|error| Error::new(dyno_result::DYNO_ERROR_NOT_RUNNING, error.to_string()))
+    })
+}
+
+/// Lends the calling thread to the load generator, which issues Server queries
+/// from it, if `server_num_issue_query_threads` is not 0. Returns when the test
+/// is over.
+#[unsafe(no_mangle)]
+pub extern "C" fn dyno_register_issue_thread() {
+    panic::caught((), || {
+        LOADGEN.register_issue_thread();
+        Ok(())
+    });
+}

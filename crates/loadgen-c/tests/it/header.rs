@@ -1,0 +1,39 @@
+//! The header that is checked in is that of the sources.
+
+use std::fs;
+use std::path::Path;
+
+/// Sources that declare something C sees, in the order of the header.
+const SOURCES: &[&str] = &[
+    "error.rs",
+    "abi.rs",
+    "settings.rs",
+    "log_settings.rs",
+    "system.rs",
+    "library.rs",
+    "test.rs",
+    "completion.rs",
+];
+
+#[test]
+fn the_header_is_that_of_the_sources() {
+    let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let config = cbindgen::Config::from_file(crate_dir.join("cbindgen.toml")).unwrap();
+    let mut builder = cbindgen::Builder::new().with_config(config);
+    for source in SOURCES {
+        builder = builder.with_src(crate_dir.join("src").join(source));
+    }
+    let mut made = Vec::new();
+    builder.generate().unwrap().write(&mut made);
+    let made = String::from_utf8(made).unwrap();
+    let path = crate_dir.join("include/dyno_loadgen.h");
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(&path, &made).unwrap();
+    }
+    let checked_in = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        checked_in == made,
+        "include/dyno_loadgen.h is not that of the sources: UPDATE_EXPECT=1 cargo test -p \
+         dyno-loadgen-c makes it anew"
+    );
+}

@@ -1,0 +1,358 @@
+//! The process-wide interface: one load generator, one test at a time, misuse.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use dyno_loadgen::drive::real::Responder;
+use dyno_loadgen::drop_in::{LoadGen, NoTest, StartError};
+use dyno_loadgen::log::read::{open_accuracy, read_detail_file};
+use dyno_loadgen::log::{LogError, LogSettings};
+use dyno_loadgen::qsl::SampleLibrary;
+use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
+use dyno_loadgen::sut::{AsResponse, QuerySample, ResponseId, SystemUnderTest};
+
+use crate::null::NullLibrary;
+use crate::real_time::settings;
+
+/// A process of its own, as far as the drop-in is concerned.
+fn process() -> &'static LoadGen {
+    Box::leak(Box::default())
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("drop_in").join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Hands samples to a function, as a harness in C does: it knows no responder.
+struct Harness<I, F>(I, F);
+
+impl<I, F> SystemUnderTest for Harness<I, F>
+where
+    I: Fn(&[QuerySample]) + Send + Sync,
+    F: Fn() + Send + Sync,
+{
+    fn name(&self) -> &str {
+        "harness"
+    }
+    fn issue(&self, samples: &[QuerySample], _responder: &Responder) {
+        (self.0)(samples);
+    }
+    fn flush(&self) {
+        (self.1)();
+    }
+}
+
+fn ids(samples: &[QuerySample]) -> Vec<ResponseId> {
+    samples.iter().map(|sample| sample.id).collect()
+}
+
+fn start(
+    process: &'static LoadGen,
+    settings: &TestSettings,
+    outdir: &Path,
+    issue: impl Fn(&[QuerySample]) + Send + Sync + 'static,
+) -> Result<(), StartError> {
+    start_flushed(process, settings, outdir, issue, || ())
+}
+
+fn start_flushed(
+    process: &'static LoadGen,
+    settings: &TestSettings,
+    outdir: &Path,
+    issue: impl Fn(&[QuerySample]) + Send + Sync + 'static,
+    flush: impl Fn() + Send + Sync + 'static,
+) -> Result<(), StartError> {
+    let logs = LogSettings { outdir: outdir.into(), ..LogSettings::default() };
+    let library = NullLibrary::new(100, 100);
+    let audit = outdir.join("audit.config");
+    process.start_test(Arc::new(Harness(issue, flush)), &library, settings, &logs, &audit)
+}
+
+/// Completes each sample at once.
+fn inline(process: &'static LoadGen) -> impl Fn(&[QuerySample]) + Send + Sync + 'static {
+    move |samples| process.complete(&ids(samples)).unwrap()
+}
+
+/// Errors and warnings of the detail log, with their keys.
+fn grave(outdir: &Path) -> Vec<(String, String)> {
+    let (detail, problems) = read_detail_file(&outdir.join("mlperf_log_detail.txt")).unwrap();
+    assert!(problems.is_empty(), "{problems:?}");
+    let grave = detail.entries.iter().filter(|entry| entry.is_error || entry.is_warning);
+    grave.map(|entry| (entry.key.clone(), format!("{:?}", entry.value))).collect()
+}
+
+fn validity(outdir: &Path) -> Option<String> {
+    let (detail, _) = read_detail_file(&outdir.join("mlperf_log_detail.txt")).unwrap();
+    detail.text("result_validity").map(str::to_owned)
+}
+
+#[test]
+fn every_scenario_runs_test_after_test() {
+    let process = process();
+    for scenario in Scenario::ALL {
+        for round in 0..2 {
+            let outdir = folder(&format!("{scenario}-{round}"));
+            start(process, &settings(*scenario, 700), &outdir, inline(process)).unwrap();
+            assert_eq!(validity(&outdir).as_deref(), Some("VALID"), "{scenario}");
+            assert_eq!(grave(&outdir), [], "{scenario}");
+        }
+    }
+}
+
+#[test]
+fn a_completion_after_the_end_is_told_and_disturbs_no_later_test() {
+    let process = process();
+    let last = Arc::new(Mutex::new(Vec::new()));
+    let outdir = folder("late");
+    let issue = {
+        let last = last.clone();
+        move |samples: &[QuerySample]| {
+            *last.lock().unwrap() = ids(samples);
+            process.complete(&ids(samples)).unwrap();
+        }
+    };
+    start(process, &settings(Scenario::SingleStream, 70), &outdir, issue).unwrap();
+    let late = last.lock().unwrap().clone();
+    let told = process.complete(&late).unwrap_err();
+    assert_eq!(told.samples, 1);
+
+    // The id of the last test's sample comes again while the next one runs.
+    let issue = move |samples: &[QuerySample]| {
+        process.complete(&late).unwrap();
+        process.complete(&ids(samples)).unwrap();
+    };
+    start(process, &settings(Scenario::SingleStream, 70), &outdir, issue).unwrap();
+    let grave = grave(&outdir);
+    assert!(grave[0].1.contains("1 samples were completed while no test was running"), "{grave:?}");
+    let old = grave.iter().filter(|(_, text)| text.contains("old sample")).count();
+    assert!(old >= 1 && validity(&outdir).as_deref() == Some("VALID"), "{grave:?}");
+}
+
+#[test]
+fn a_second_test_at_once_is_refused_and_the_first_goes_on() {
+    let process = process();
+    let (outdir, other) = (folder("first"), folder("second"));
+    let refused = Arc::new(AtomicUsize::new(0));
+    let issue = {
+        let refused = refused.clone();
+        move |samples: &[QuerySample]| {
+            let second = start(process, &settings(Scenario::Offline, 1), &other, |_| ());
+            if second == Err(StartError::AlreadyRunning) {
+                refused.fetch_add(1, Ordering::Relaxed);
+            }
+            process.complete(&ids(samples)).unwrap();
+        }
+    };
+    start(process, &settings(Scenario::SingleStream, 70), &outdir, issue).unwrap();
+    assert_eq!(refused.load(Ordering::Relaxed), 70);
+    assert_eq!(validity(&outdir).as_deref(), Some("VALID"));
+}
+
+#[test]
+fn logs_that_cannot_be_opened_are_an_error_and_nothing_is_issued() {
+    let process = process();
+    let nowhere = folder("nowhere").join("missing");
+    let run = settings(Scenario::Offline, 1);
+    let error = start(process, &run, &nowhere, |_| unreachable!("nothing is issued")).unwrap_err();
+    assert!(matches!(error, StartError::Log { error: LogError::Open(_), rescued: None }));
+    assert!(error.to_string().contains("missing"), "{error}");
+    start(process, &run, &folder("nowhere"), inline(process)).unwrap();
+}
+
+#[test]
+fn a_library_without_samples_is_an_error_that_the_log_tells() {
+    let process = process();
+    let outdir = folder("empty");
+    let logs = LogSettings { outdir: outdir.clone(), ..LogSettings::default() };
+    let library = NullLibrary::new(0, 0);
+    assert_eq!(library.name(), "null library");
+    let system = Arc::new(Harness(|_: &[QuerySample]| unreachable!("nothing is issued"), || ()));
+    let run = settings(Scenario::Offline, 1);
+    let error = process.start_test(system, &library, &run, &logs, Path::new("none")).unwrap_err();
+    assert!(matches!(error, StartError::Settings(_)), "{error:?}");
+    assert!(error.to_string().contains("`library.total` is 0"), "{error}");
+    assert!(grave(&outdir).iter().any(|(key, _)| key == "error_invalid_test_settings"));
+}
+
+#[test]
+fn an_abort_from_another_thread_ends_a_silent_test() {
+    let process = process();
+    assert_eq!(process.abort(), Err(NoTest));
+    let outdir = folder("abort");
+    let aborter = Mutex::new(None);
+    let issue = move |_: &[QuerySample]| {
+        let abort = thread::spawn(move || process.abort());
+        *aborter.lock().unwrap() = Some(abort);
+    };
+    start(process, &settings(Scenario::SingleStream, 10), &outdir, issue).unwrap();
+    let grave = grave(&outdir);
+    assert!(grave.iter().any(|(_, text)| text.contains("aborted")), "{grave:?}");
+    start(process, &settings(Scenario::SingleStream, 70), &outdir, inline(process)).unwrap();
+    assert_eq!(validity(&outdir).as_deref(), Some("VALID"));
+}
+
+#[test]
+fn registered_threads_serve_one_test_and_others_the_next() {
+    let process = process();
+    let run = TestSettings { server_num_issue_query_threads: 2, ..settings(Scenario::Server, 600) };
+    for round in 0..3 {
+        let outdir = folder(&format!("threads-{round}"));
+        let issued: Arc<Mutex<Vec<thread::ThreadId>>> = Arc::default();
+        let register = || thread::spawn(|| process.register_issue_thread());
+        let threads = [register(), register()];
+        let issue = {
+            let issued = issued.clone();
+            move |samples: &[QuerySample]| {
+                issued.lock().unwrap().push(thread::current().id());
+                process.complete(&ids(samples)).unwrap();
+            }
+        };
+        start(process, &run, &outdir, issue).unwrap();
+        for registered in &threads {
+            let count =
+                issued.lock().unwrap().iter().filter(|id| **id == registered.thread().id()).count();
+            assert_eq!(count, 300, "round {round}");
+        }
+        for registered in threads {
+            registered.join().unwrap();
+        }
+        assert_eq!(grave(&outdir), [], "round {round}");
+    }
+}
+
+#[test]
+fn threads_that_complete_at_flush_and_exit_leave_a_whole_result() {
+    let process = process();
+    let held: Arc<Mutex<Vec<ResponseId>>> = Arc::default();
+    let outdir = folder("flush");
+    let issue = {
+        let held = held.clone();
+        move |samples: &[QuerySample]| held.lock().unwrap().extend(ids(samples))
+    };
+    let flush = move || {
+        let held = std::mem::take(&mut *held.lock().unwrap());
+        for part in held.chunks(held.len().div_ceil(2).max(1)) {
+            let part = part.to_vec();
+            thread::spawn(move || {
+                for batch in part.chunks(7) {
+                    process.complete(batch).unwrap();
+                }
+            });
+        }
+    };
+    for _ in 0..50 {
+        let run = TestSettings { server_target_qps: 1e7, ..settings(Scenario::Server, 500) };
+        start_flushed(process, &run, &outdir, issue.clone(), flush.clone()).unwrap();
+        assert_eq!(validity(&outdir).as_deref(), Some("VALID"));
+    }
+}
+
+/// A response whose payload is brought only when it is asked for.
+struct Lazy {
+    id: ResponseId,
+    payload: Vec<u8>,
+}
+
+impl AsResponse for Lazy {
+    fn id(&self) -> ResponseId {
+        self.id
+    }
+    fn data(&self) -> &[u8] {
+        &self.payload
+    }
+    fn tokens(&self) -> i64 {
+        0
+    }
+}
+
+#[test]
+fn payloads_are_fetched_for_logged_responses_only_and_may_complete_others() {
+    let process = process();
+    let outdir = folder("fetch");
+    let fetched = Arc::new(AtomicUsize::new(0));
+    let count = fetched.clone();
+    let issue = move |samples: &[QuerySample]| {
+        let mut lazy: Vec<Lazy> =
+            ids(samples).into_iter().map(|id| Lazy { id, payload: Vec::new() }).collect();
+        let completed_inside = AtomicBool::new(false);
+        process
+            .complete_fetching(&mut lazy, &mut |response| {
+                count.fetch_add(1, Ordering::Relaxed);
+                response.payload = response.id.sequence().to_le_bytes().to_vec();
+                if !completed_inside.swap(true, Ordering::Relaxed) {
+                    // An id of nobody's: neither deadlock nor harm.
+                    process.complete(&[ResponseId(1)]).unwrap();
+                }
+            })
+            .unwrap();
+    };
+    let run = TestSettings { accuracy_log_probability: 0.5, ..settings(Scenario::Offline, 1_000) };
+    start(process, &run, &outdir, issue.clone()).unwrap();
+    let logged: Vec<_> = open_accuracy(&outdir.join("mlperf_log_accuracy.json"))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(logged.len(), fetched.load(Ordering::Relaxed));
+    assert!((300..700).contains(&logged.len()), "{}", logged.len());
+    assert!(logged.iter().all(|entry| entry.data == entry.seq_id.to_le_bytes()));
+
+    fetched.store(0, Ordering::Relaxed);
+    let accuracy = TestSettings { mode: TestMode::AccuracyOnly, ..run };
+    start(process, &accuracy, &outdir, issue).unwrap();
+    assert_eq!(fetched.load(Ordering::Relaxed), 100);
+}
+
+#[test]
+fn configuration_files_have_the_references_codes_and_messages() {
+    let process = process();
+    let outdir = folder("config");
+    let file = outdir.join("user.conf");
+    let mut settings = settings(Scenario::SingleStream, 70);
+    let mut call = |text: Option<&str>, conf_type| {
+        let _ = fs::remove_file(&file);
+        if let Some(text) = text {
+            fs::write(&file, text).unwrap();
+        }
+        let code = process.from_config(&mut settings, &file, "resnet50", "Server", conf_type);
+        (code, settings.performance_sample_count_override, settings.server_target_qps)
+    };
+    assert_eq!(call(Some("*.Server.target_qps = 5\n"), 2), (0, 0, 5.0));
+    assert_eq!(call(None, 1), (-2, 1024, 1.0));
+    let bad = "*.Server.target_qps = 7\nfoo bar\n*.x =5\n*.y = abc\n";
+    assert_eq!(call(Some(bad), 1), (-22, 1024, 1.0));
+    assert_eq!(call(Some("*.*.mode = 9\n"), 2), (0, 1024, 1.0));
+    settings.min_duration_ms = 0;
+    settings.min_query_count = 70;
+    settings.performance_sample_count_override = 0;
+    start(process, &settings, &outdir, inline(process)).unwrap();
+    let grave: Vec<String> = grave(&outdir).into_iter().map(|(_, text)| text).collect();
+    let expected = [
+        "can't open file",
+        "Multiple conf files are used",
+        "expected 'key=value', line=2",
+        "expected 'key=value', line=3",
+        "value needs to be integer or double, line=4",
+        "Invalid value passed to Mode key in config.",
+    ];
+    assert_eq!(grave.len(), expected.len(), "{grave:?}");
+    for (text, expected) in grave.iter().zip(expected) {
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn an_audit_file_overrides_settings_and_the_log_says_so() {
+    let process = process();
+    let outdir = folder("audit");
+    fs::write(outdir.join("audit.config"), "*.*.mode = 1\n").unwrap();
+    start(process, &settings(Scenario::Offline, 50), &outdir, inline(process)).unwrap();
+    let (detail, _) = read_detail_file(&outdir.join("mlperf_log_detail.txt")).unwrap();
+    assert_eq!(detail.text("effective_test_mode"), Some("AccuracyOnly"));
+    assert!(grave(&outdir)[0].1.contains("Found Audit Config file"), "{:?}", grave(&outdir));
+}
