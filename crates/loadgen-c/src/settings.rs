@@ -108,15 +108,8 @@ pub unsafe extern "C" fn dyno_settings_get(
     length: *mut usize,
 ) -> dyno_result {
     panic::result(|| {
-        // SAFETY: C passes NULL or live settings.
-        let settings = unsafe { abi::shared(settings, "settings") }?;
-        // SAFETY: C passes NULL or a string that is valid during the call.
-        let key = unsafe { abi::text(key, "key") }?;
-        let field = FIELDS
-            .iter()
-            .find(|field| field.name == key)
-            .ok_or_else(|| SetError::UnknownKey { key: key.into(), nearest: nearest_field(key) })?;
-        let text = (field.get)(&settings.settings.values);
+        // SAFETY: C passes NULL or live settings, and NULL or a string.
+        let (name, text) = unsafe { get(settings, key) }?;
         // SAFETY: C passes NULL or a place for the length.
         if let Some(length) = unsafe { length.as_mut() } {
             *length = text.len();
@@ -125,7 +118,7 @@ pub unsafe extern "C" fn dyno_settings_get(
             let needed = text.len() + 1;
             return Err(Error::new(
                 dyno_result::DYNO_ERROR_CAPACITY,
-                format!("`{key}` takes {needed} bytes and `capacity` is {capacity}"),
+                format!("`{name}` takes {needed} bytes and `capacity` is {capacity}"),
             ));
         }
         // SAFETY: C passes NULL or `capacity` bytes that are its own.
@@ -134,6 +127,74 @@ pub unsafe extern "C" fn dyno_settings_get(
         out[text.len()] = 0;
         Ok(())
     })
+}
+
+/// Stores a whole number, exactly; true is 1 and false is 0. A setting that is
+/// none is `DYNO_ERROR_VALUE`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dyno_settings_get_u64(
+    settings: *const dyno_settings,
+    key: *const c_char,
+    out: *mut u64,
+) -> dyno_result {
+    let number = |text: &str| match text {
+        "true" => Some(1),
+        "false" => Some(0),
+        _ => text.parse().ok(),
+    };
+    // SAFETY: C passes NULL or live settings, likewise a string and a place.
+    panic::result(|| unsafe { get_number(settings, key, out, "whole number", number) })
+}
+
+/// Stores a number, exactly. A setting that is none is `DYNO_ERROR_VALUE`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dyno_settings_get_f64(
+    settings: *const dyno_settings,
+    key: *const c_char,
+    out: *mut f64,
+) -> dyno_result {
+    // SAFETY: C passes NULL or live settings, likewise a string and a place.
+    panic::result(|| unsafe { get_number(settings, key, out, "number", |text| text.parse().ok()) })
+}
+
+/// Name and value of a field.
+///
+/// # Safety
+/// `settings` and `key` are NULL or valid, and nobody changes the settings.
+unsafe fn get(
+    settings: *const dyno_settings,
+    key: *const c_char,
+) -> Result<(&'static str, String), Error> {
+    // SAFETY: the caller vouches for the settings.
+    let settings = unsafe { abi::shared(settings, "settings") }?;
+    // SAFETY: the caller vouches for the string.
+    let key = unsafe { abi::text(key, "key") }?;
+    let field = FIELDS
+        .iter()
+        .find(|field| field.name == key)
+        .ok_or_else(|| SetError::UnknownKey { key: key.into(), nearest: nearest_field(key) })?;
+    Ok((field.name, (field.get)(&settings.settings.values)))
+}
+
+/// Stores the value of a field as `number` reads it.
+///
+/// # Safety
+/// As [`get`], and `out` is NULL or leads to a place of the caller's.
+unsafe fn get_number<T>(
+    settings: *const dyno_settings,
+    key: *const c_char,
+    out: *mut T,
+    kind: &str,
+    number: impl FnOnce(&str) -> Option<T>,
+) -> Result<(), Error> {
+    // SAFETY: the caller vouches for the settings and the string.
+    let (name, text) = unsafe { get(settings, key) }?;
+    // SAFETY: the caller vouches for the place.
+    let out = unsafe { abi::exclusive(out, "out") }?;
+    *out = number(&text).ok_or_else(|| {
+        Error::new(dyno_result::DYNO_ERROR_VALUE, format!("`{name}` is `{text}`, not a {kind}"))
+    })?;
+    Ok(())
 }
 
 /// Applies a configuration file for a model and a scenario, as `FromConfig` of
