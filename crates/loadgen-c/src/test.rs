@@ -4,10 +4,10 @@ use std::ffi::c_char;
 use std::path::Path;
 use std::sync::Arc;
 
+use dyno_loadgen::drop_in::{LoadGen, StartError};
 use dyno_loadgen::log::LogSettings;
 
 use crate::abi;
-use crate::drop_in::{LoadGen, StartError};
 use crate::error::{Error, dyno_result};
 use crate::failure::Failure;
 use crate::library::dyno_library;
@@ -59,8 +59,9 @@ pub unsafe extern "C" fn dyno_start_test(
 fn refused(error: StartError) -> Error {
     let code = match &error {
         StartError::AlreadyRunning => dyno_result::DYNO_ERROR_RUNNING,
-        StartError::Log(_) => dyno_result::DYNO_ERROR_LOGS,
+        StartError::Log { .. } => dyno_result::DYNO_ERROR_LOGS,
         StartError::Settings(_) => dyno_result::DYNO_ERROR_SETTINGS,
+        _ => dyno_result::DYNO_ERROR_INTERNAL,
     };
     Error::new(code, error.to_string())
 }
