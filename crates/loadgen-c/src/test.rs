@@ -52,12 +52,12 @@ pub unsafe extern "C" fn dyno_start_test(
         };
         let run = LOADGEN.start_test(Arc::new(system), &library, &settings, &logs, audit_config);
         failure.result()?;
-        run.map_err(refused)
+        run.map_err(|error| refused(&error))
     })
 }
 
-fn refused(error: StartError) -> Error {
-    let code = match &error {
+fn refused(error: &StartError) -> Error {
+    let code = match error {
         StartError::AlreadyRunning => dyno_result::DYNO_ERROR_RUNNING,
         StartError::Log { .. } => dyno_result::DYNO_ERROR_LOGS,
         StartError::Settings(_) => dyno_result::DYNO_ERROR_SETTINGS,
