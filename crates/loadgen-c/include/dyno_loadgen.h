@@ -150,9 +150,10 @@ typedef struct {
      */
     int (*flush)(void *context);
     /**
-     * Optional: provides memory for `count` samples, which is then what `issue`
-     * is given. For systems that need the samples in a container of their own.
-     * Called before a run, once for each thread that issues.
+     * Optional: provides memory for `count` samples, for systems that need them
+     * in a container of their own. `issue` is then given that memory, but for
+     * queries that coalesce to more than `count` samples. Called before a run,
+     * once for each thread that issues.
      */
     dyno_query_sample *(*acquire_samples)(void *context, size_t count);
     /**

@@ -5,9 +5,8 @@ use std::mem::offset_of;
 use std::path::Path;
 use std::{slice, str};
 
-use dyno_loadgen::sut::{QuerySample, ResponseId};
+use dyno_loadgen::sut::{AsResponse, QuerySample, ResponseId};
 
-use crate::drop_in::AsResponse;
 use crate::error::{Error, dyno_result};
 use crate::panic;
 

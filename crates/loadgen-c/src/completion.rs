@@ -4,8 +4,9 @@
 
 use std::ffi::c_void;
 
+use dyno_loadgen::drop_in::NoRun;
+
 use crate::abi::{self, dyno_response};
-use crate::drop_in::NoRun;
 use crate::error::{Error, dyno_result};
 use crate::panic;
 use crate::test::LOADGEN;

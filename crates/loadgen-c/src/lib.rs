@@ -9,7 +9,6 @@
 
 mod abi;
 mod completion;
-mod drop_in;
 mod error;
 mod failure;
 mod library;

@@ -6,10 +6,9 @@ use std::sync::{Arc, OnceLock};
 use std::{ptr, slice};
 
 use dyno_loadgen::drive::real::Responder;
-use dyno_loadgen::sut::{QuerySample, ResponseId};
+use dyno_loadgen::sut::{QuerySample, ResponseId, SampleMemory, SystemUnderTest};
 
 use crate::abi::{self, check_array, dyno_query_sample, null};
-use crate::drop_in::SystemUnderTest;
 use crate::error::{Error, dyno_result};
 use crate::failure::{Failure, Reason};
 use crate::panic;
@@ -39,9 +38,10 @@ pub struct dyno_system_callbacks {
     /// Called after the last query of a run: whatever was held back to fill a
     /// batch must now be worked off.
     pub flush: Option<unsafe extern "C" fn(context: *mut c_void) -> c_int>,
-    /// Optional: provides memory for `count` samples, which is then what `issue`
-    /// is given. For systems that need the samples in a container of their own.
-    /// Called before a run, once for each thread that issues.
+    /// Optional: provides memory for `count` samples, for systems that need them
+    /// in a container of their own. `issue` is then given that memory, but for
+    /// queries that coalesce to more than `count` samples. Called before a run,
+    /// once for each thread that issues.
     pub acquire_samples:
         Option<unsafe extern "C" fn(context: *mut c_void, count: usize) -> *mut dyno_query_sample>,
     /// Takes back what `acquire_samples` returned. Set if and only if that is.
@@ -147,7 +147,7 @@ impl SystemUnderTest for CallbackSystem {
         self.failure.judge("flush", code);
     }
 
-    fn sample_memory(&self, samples: usize) -> Box<dyn DerefMut<Target = [QuerySample]> + Send> {
+    fn sample_memory(&self, samples: usize) -> SampleMemory {
         let reserved = || Box::new(vec![UNISSUED; samples]);
         let (Some(acquire), Some(release)) =
             (self.callbacks.acquire_samples, self.callbacks.release_samples)

@@ -4,10 +4,10 @@ use std::ffi::c_char;
 use std::path::Path;
 use std::sync::Arc;
 
+use dyno_loadgen::drop_in::{LoadGen, StartError};
 use dyno_loadgen::log::LogSettings;
 
 use crate::abi;
-use crate::drop_in::{LoadGen, StartError};
 use crate::error::{Error, dyno_result};
 use crate::failure::Failure;
 use crate::library::dyno_library;
@@ -52,15 +52,16 @@ pub unsafe extern "C" fn dyno_start_test(
         };
         let run = LOADGEN.start_test(Arc::new(system), &library, &settings, &logs, audit_config);
         failure.result()?;
-        run.map_err(refused)
+        run.map_err(|error| refused(&error))
     })
 }
 
-fn refused(error: StartError) -> Error {
-    let code = match &error {
+fn refused(error: &StartError) -> Error {
+    let code = match error {
         StartError::AlreadyRunning => dyno_result::DYNO_ERROR_RUNNING,
-        StartError::Log(_) => dyno_result::DYNO_ERROR_LOGS,
+        StartError::Log { .. } => dyno_result::DYNO_ERROR_LOGS,
         StartError::Settings(_) => dyno_result::DYNO_ERROR_SETTINGS,
+        _ => dyno_result::DYNO_ERROR_INTERNAL,
     };
     Error::new(code, error.to_string())
 }
