@@ -187,10 +187,10 @@ LogSettings Convert(const mlperf::LogSettings& from) {
 namespace mlperf {
 
 int TestSettings::FromConfig(const std::string& path, const std::string& model,
-                             const std::string& scenario, int conf_type) {
+                             const std::string& scenario_name, int conf_type) {
   const dyno::Settings settings = dyno::Convert(*this);
   const dyno_result result = dyno_settings_from_config(settings.get(), path.c_str(), model.c_str(),
-                                                       scenario.c_str(), conf_type);
+                                                       scenario_name.c_str(), conf_type);
   // What was applied before a file that cannot be used stays.
   dyno::ForEachField(*this, dyno::Reader(settings.get()));
   switch (result) {

@@ -172,7 +172,7 @@ class Test {
     callbacks.acquire_samples = [](void* test, std::size_t count) {
       return Of(test).AcquireSamples(count);
     };
-    callbacks.release_samples = [](void* test, dyno_query_sample* samples, std::size_t) {
+    callbacks.release_samples = [](void* test, dyno_query_sample* samples) {
       Of(test).memory_.Release(reinterpret_cast<QuerySample*>(samples));
     };
     return callbacks;
@@ -218,23 +218,25 @@ class Test {
     }
   }
 
-  /// As Guarded(), where the C interface has no way to tell of a failure.
-  template <class Callback>
-  void GuardedOrAbort(Callback&& callback) {
-    if (Guarded(callback) != 0) dyno_abort_test();
-  }
+  // NULL tells of a failure, and no library of 0 samples is tested.
 
   template <class Named>
   const char* Name(Named& named) {
-    const char* name = "";
-    GuardedOrAbort([&] { name = named.Name().c_str(); });
+    const char* name = nullptr;
+    Guarded([&] { name = named.Name().c_str(); });
     return name;
   }
 
   std::size_t Count(std::size_t (mlperf::QuerySampleLibrary::*count)()) {
     std::size_t samples = 0;
-    GuardedOrAbort([&] { samples = (library_.*count)(); });
+    Guarded([&] { samples = (library_.*count)(); });
     return samples;
+  }
+
+  dyno_query_sample* AcquireSamples(std::size_t count) {
+    QuerySample* samples = nullptr;
+    Guarded([&] { samples = memory_.Acquire(count); });
+    return reinterpret_cast<dyno_query_sample*>(samples);
   }
 
   int Move(void (mlperf::QuerySampleLibrary::*move)(const std::vector<mlperf::QuerySampleIndex>&),
@@ -262,17 +264,35 @@ class Test {
     scratch_.GiveBack(std::move(copy));
   }
 
-  dyno_query_sample* AcquireSamples(std::size_t count) {
-    QuerySample* samples = nullptr;
-    GuardedOrAbort([&] { samples = memory_.Acquire(count); });
-    return reinterpret_cast<dyno_query_sample*>(samples);
-  }
-
   mlperf::SystemUnderTest& system_;
   mlperf::QuerySampleLibrary& library_;
   SampleMemory memory_;
   ScratchPool scratch_;
   Failure failure_;
+};
+
+/// A response callback behind a callback in C.
+class Fetch {
+ public:
+  explicit Fetch(const mlperf::ResponseCallback& callback) : callback_(callback) {}
+
+  static void Call(void* context, dyno_response* response) {
+    Fetch& fetch = *static_cast<Fetch*>(context);
+    if (fetch.failure_) return;
+    try {
+      fetch.callback_(reinterpret_cast<QuerySampleResponse*>(response));
+    } catch (...) {
+      fetch.failure_ = std::current_exception();
+    }
+  }
+
+  void RethrowFailure() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  const mlperf::ResponseCallback& callback_;
+  std::exception_ptr failure_;
 };
 
 struct FreeSystem {
@@ -321,23 +341,10 @@ void QuerySamplesComplete(QuerySampleResponse* responses, std::size_t response_c
     static_cast<void>(dyno_complete(dyno::InC(responses), response_count));
     return;
   }
-  struct Fetch {
-    const ResponseCallback& callback;
-    std::exception_ptr failure;
-  } fetch = {response_cb, nullptr};
-  static_cast<void>(dyno_complete_fetching(
-      dyno::InC(responses), response_count,
-      [](void* context, dyno_response* response) {
-        Fetch& fetch = *static_cast<Fetch*>(context);
-        if (fetch.failure) return;
-        try {
-          fetch.callback(reinterpret_cast<QuerySampleResponse*>(response));
-        } catch (...) {
-          fetch.failure = std::current_exception();
-        }
-      },
-      &fetch));
-  if (fetch.failure) std::rethrow_exception(fetch.failure);
+  dyno::Fetch fetch(response_cb);
+  static_cast<void>(dyno_complete_fetching(dyno::InC(responses), response_count,
+                                           &dyno::Fetch::Call, &fetch));
+  fetch.RethrowFailure();
 }
 
 void FirstTokenComplete(QuerySampleResponse* responses, std::size_t response_count,

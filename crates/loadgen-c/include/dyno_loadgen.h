@@ -273,6 +273,17 @@ dyno_result dyno_settings_get(const dyno_settings *settings,
                               size_t *length);
 
 /**
+ * Stores a whole number, exactly; true is 1 and false is 0. A setting that is
+ * none is `DYNO_ERROR_VALUE`.
+ */
+dyno_result dyno_settings_get_u64(const dyno_settings *settings, const char *key, uint64_t *out);
+
+/**
+ * Stores a number, exactly. A setting that is none is `DYNO_ERROR_VALUE`.
+ */
+dyno_result dyno_settings_get_f64(const dyno_settings *settings, const char *key, double *out);
+
+/**
  * Applies a configuration file for a model and a scenario, as `FromConfig` of
  * the reference does: `conf_type` 1 is a user's file (the first such call of a
  * process applies the built-in table of models before it), 0 is the built-in

@@ -1,9 +1,10 @@
-//! Chores of the repository: `cargo xtask tidy` and `cargo xtask peers`.
+//! Chores of the repository: `cargo xtask tidy`, `peers` and `install-c`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
 #![forbid(unsafe_code)]
 
+mod install_c;
 mod peers;
 mod tidy;
 
@@ -17,6 +18,9 @@ usage: cargo xtask COMMAND
   peers [GROUP] [--quick]  compares with peers from other registries (needs python3 and PyPI)
                            groups: loadgen, onnx; all of them when none is named
                            --quick: a tenth of the cases
+  install-c PREFIX         installs the C and C++ library, drop-in for LoadGen, below PREFIX:
+                           include, lib, pkg-config and CMake packages (needs a C++ compiler,
+                           $CXX or c++)
 ";
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -24,6 +28,7 @@ fn main() -> anyhow::Result<ExitCode> {
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(root()),
         ["peers", rest @ ..] => peers::run(root(), rest),
+        ["install-c", prefix] => install_c::run(root(), prefix),
         [] | ["help" | "-h" | "--help"] => {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)

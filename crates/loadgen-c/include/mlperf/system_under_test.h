@@ -18,8 +18,7 @@ class SystemUnderTest {
  public:
   virtual ~SystemUnderTest() {}
 
-  /// Name for the logs. Asked for at the start of a test and again for each
-  /// summary; untimed.
+  /// Name for the logs. Asked for at the start of each test, untimed.
   virtual const std::string& Name() = 0;
 
   /// Takes the samples of one query, or of several where Server queries
