@@ -1,3 +1,8 @@
-//! The C interface, from C.
+//! The C interface, from C: programs in `tests/c` are compiled, linked against
+//! the static and the shared library, and run; their logs are read back.
 
 mod header;
+mod misuse;
+mod program;
+mod scenarios;
+mod traces;
