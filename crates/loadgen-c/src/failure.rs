@@ -1,8 +1,9 @@
 //! What happens when a callback says that it failed.
 
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::OnceLock;
 
+use crate::abi;
 use crate::error::{Error, dyno_result};
 use crate::test::LOADGEN;
 
@@ -20,6 +21,9 @@ pub enum Reason {
     /// Returned a pointer that cannot be used.
     Pointer(&'static str),
 }
+
+/// A callback that names a system or a library.
+pub type Name = Option<unsafe extern "C" fn(context: *mut c_void) -> *const c_char>;
 
 impl Failure {
     /// Aborts the test. Later failures are consequences of the first.
@@ -43,6 +47,25 @@ impl Failure {
     #[inline]
     pub fn is_noted(&self) -> bool {
         self.first.get().is_some()
+    }
+
+    /// A copy of the name that the caller's function returns; "" if it or an
+    /// earlier callback has failed.
+    pub fn name(&self, name: Name, context: *mut c_void) -> String {
+        if self.is_noted() {
+            return String::new();
+        }
+        let name = name.expect("systems and libraries without this function are refused");
+        // SAFETY: the function and its context come from one struct of the caller.
+        let name = unsafe { name(context) };
+        // SAFETY: NULL or a C string, by the contract of the function; copied at once.
+        match unsafe { abi::bytes(name, "name") } {
+            Ok(name) => String::from_utf8_lossy(name).into_owned(),
+            Err(_) => {
+                self.note("name", Reason::Pointer("NULL"));
+                String::new()
+            }
+        }
     }
 
     /// The failure as the result of the test.

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 
 use crate::abi::{self, null};
-use crate::failure::{Failure, Reason};
+use crate::failure::Failure;
 use crate::panic;
 
 /// What a library of samples does. All must be set. Called by the thread that
@@ -124,19 +124,7 @@ impl CallbackLibrary {
 
 impl SampleLibrary for CallbackLibrary {
     fn name(&self) -> &str {
-        self.name.get_or_init(|| {
-            let name = self.callbacks.name.expect(SET);
-            // SAFETY: the function and its context belong together (dyno_library_new).
-            let name = unsafe { name(self.callbacks.context) };
-            // SAFETY: NULL or a C string, by the contract of `name`; copied at once.
-            match unsafe { abi::bytes(name, "name") } {
-                Ok(name) => String::from_utf8_lossy(name).into_owned(),
-                Err(_) => {
-                    self.failure.note("name", Reason::Pointer("NULL"));
-                    String::new()
-                }
-            }
-        })
+        self.name.get_or_init(|| self.failure.name(self.callbacks.name, self.callbacks.context))
     }
 
     fn total_sample_count(&self) -> usize {

@@ -111,19 +111,7 @@ const SET: &str = "dyno_system_new refuses systems without this function";
 
 impl SystemUnderTest for CallbackSystem {
     fn name(&self) -> &str {
-        self.name.get_or_init(|| {
-            let name = self.callbacks.name.expect(SET);
-            // SAFETY: the function and its context belong together (dyno_system_new).
-            let name = unsafe { name(self.callbacks.context) };
-            // SAFETY: NULL or a C string, by the contract of `name`; copied at once.
-            match unsafe { abi::bytes(name, "name") } {
-                Ok(name) => String::from_utf8_lossy(name).into_owned(),
-                Err(_) => {
-                    self.failure.note("name", Reason::Pointer("NULL"));
-                    String::new()
-                }
-            }
-        })
+        self.name.get_or_init(|| self.failure.name(self.callbacks.name, self.callbacks.context))
     }
 
     fn issue(&self, samples: &[QuerySample], _: &Responder) {

@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
+
+use crate::program::{compiler, output};
 
 /// Sources that declare something C sees, in the order of the header.
 const SOURCES: &[&str] = &[
@@ -36,4 +39,29 @@ fn the_header_is_that_of_the_sources() {
         "include/dyno_loadgen.h is not that of the sources: UPDATE_EXPECT=1 cargo test -p \
          dyno-loadgen-c makes it anew"
     );
+}
+
+#[test]
+fn the_header_is_clean_c_and_clean_cpp() {
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    for (variable, default, language, standard) in
+        [("CC", "cc", "c", "c11"), ("CXX", "c++", "c++", "c++14")]
+    {
+        let Some(compiler) = compiler(variable, default) else { continue };
+        let checked = output(
+            Command::new(compiler)
+                .args([
+                    "-fsyntax-only",
+                    "-Wall",
+                    "-Wextra",
+                    "-Wpedantic",
+                    "-Werror",
+                    "-x",
+                    language,
+                ])
+                .arg(format!("-std={standard}"))
+                .arg(include.join("dyno_loadgen.h")),
+        );
+        assert!(checked.stderr.is_empty(), "{}", String::from_utf8_lossy(&checked.stderr));
+    }
 }

@@ -16,8 +16,12 @@ pub(super) struct Current {
     shards: [Alone<RwLock<Option<Responder>>>; SHARDS],
 }
 
-/// How often, and how long each time, a busy place is waited for: a second in all.
-const PATIENCE: (u32, Duration) = (1_000, Duration::from_millis(1));
+/// How often a busy place is tried before each further try waits: the last
+/// completion of a run, on its way out, is gone by then.
+const QUICK_TRIES: u32 = 1_000;
+/// How often a busy place is tried in all: for about a second.
+const TRIES: u32 = 2_000;
+const PAUSE: Duration = Duration::from_millis(1);
 
 impl Current {
     pub(super) const fn new() -> Self {
@@ -56,13 +60,14 @@ impl Current {
 /// A place that stays busy keeps the run; its samples count as stale there.
 #[expect(clippy::disallowed_methods, reason = "the end of a run waits for completions in progress")]
 fn set_shard(shard: &RwLock<Option<Responder>>, run: Option<&Responder>) {
-    for _ in 0..PATIENCE.0 {
+    for attempt in 0..TRIES {
         match shard.try_write() {
             Ok(mut place) => return place.clone_from(&run.cloned()),
             Err(TryLockError::Poisoned(place)) => {
                 return place.into_inner().clone_from(&run.cloned());
             }
-            Err(TryLockError::WouldBlock) => std::thread::sleep(PATIENCE.1),
+            Err(TryLockError::WouldBlock) if attempt < QUICK_TRIES => std::thread::yield_now(),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
         }
     }
 }
