@@ -1,8 +1,10 @@
-//! The C interface, from C: programs in `tests/c` are compiled, linked against
-//! the static and the shared library, and run; their logs are read back.
+//! The interfaces for C and C++: programs in `tests/c` and `tests/cpp` are
+//! compiled, linked against the static and the shared library, and run; their
+//! logs are read back.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod completion_cost;
+mod cpp;
 mod header;
 mod misuse;
 mod program;

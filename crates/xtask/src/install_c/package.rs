@@ -125,8 +125,11 @@ impl Package<'_> {
     fn static_library(&self, objects: &[PathBuf], lib: &Path) -> Result<PathBuf> {
         let library = lib.join("libmlperf_loadgen.a");
         copy(self.library, &library)?;
-        let ar = std::env::var_os("AR").unwrap_or_else(|| "ar".into());
-        start(Command::new(ar).arg("rs").arg(&library).args(objects))?.finish()?;
+        // Where the linker has a plugin of another version of LLVM, `ar` leaves
+        // what it cannot read out of the index; nobody needs these sections.
+        let bitcode = ["--remove-section=.llvmbc", "--remove-section=.llvmcmd"];
+        start(tool("OBJCOPY", "objcopy").args(bitcode).arg(&library))?.finish()?;
+        start(tool("AR", "ar").arg("rs").arg(&library).args(objects))?.finish()?;
         Ok(library)
     }
 
@@ -221,6 +224,11 @@ fn link_to(target: &str, link: &Path) -> Result<()> {
 #[cfg(not(unix))]
 fn link_to(target: &str, link: &Path) -> Result<()> {
     copy(&link.with_file_name(target), link)
+}
+
+/// A tool of the compiler's that a variable may name.
+fn tool(variable: &str, default: &str) -> Command {
+    Command::new(std::env::var_os(variable).unwrap_or_else(|| default.into()))
 }
 
 /// A tool that runs.
