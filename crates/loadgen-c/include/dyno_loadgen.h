@@ -8,8 +8,25 @@
  *
  * Functions return a result code; DYNO_OK is 0. What was wrong, where, and what
  * to do says dyno_last_error, for the calling thread. Texts are UTF-8 and end
- * with NUL. Handles are freed by the function of their name; a function uses its
- * arguments during the call only, unless it says otherwise.
+ * with NUL. Functions may be called from any thread, but no thread may change a
+ * handle that another one uses. A handle is freed by the function of its name; a
+ * function uses its arguments during the call only, unless it says otherwise.
+ *
+ *     static int issue(void *context, const dyno_query_sample *samples, size_t count) {
+ *         for (size_t i = 0; i < count; i++) {
+ *             dyno_response response = {.id = samples[i].id};  // here: at once, no answer
+ *             dyno_complete(&response, 1);
+ *         }
+ *         return 0;
+ *     }
+ *     ...
+ *     dyno_settings *settings = dyno_settings_new();
+ *     dyno_settings_set(settings, "scenario", "SingleStream");
+ *     dyno_system *system = dyno_system_new(&system_callbacks);
+ *     dyno_library *library = dyno_library_new(&library_callbacks);
+ *     if (dyno_start_test(system, library, settings, NULL, NULL) != DYNO_OK) {
+ *         fprintf(stderr, "%s\n", dyno_last_error());
+ *     }
  *
  * Made from the sources by cbindgen: do not edit.
  */
@@ -127,7 +144,8 @@ typedef struct {
  *
  * Functions that return `int` return 0, or anything else if they failed: then
  * the test is aborted, no further function but `release_samples` is called, and
- * `dyno_start_test` returns `DYNO_ERROR_CALLBACK`. No function may throw.
+ * `dyno_start_test` returns `DYNO_ERROR_CALLBACK`. Each function must return:
+ * none may throw, jump out or end its thread.
  */
 typedef struct {
     /**
@@ -164,7 +182,8 @@ typedef struct {
 
 /**
  * What a library of samples does. All must be set. Called by the thread that
- * called `dyno_start_test`, outside the timed part; no function may throw.
+ * called `dyno_start_test`, outside the timed part. Each function must
+ * return: none may throw, jump out or end its thread.
  */
 typedef struct {
     /**

@@ -96,17 +96,26 @@ pub fn null(name: &str) -> Error {
 /// anywhere.
 #[inline]
 pub fn check_array<T>(pointer: *const T, count: usize, name: &str) -> Result<(), Error> {
-    let fits = count <= isize::MAX as usize / size_of::<T>();
-    if (!pointer.is_null() && pointer.is_aligned() && fits) || count == 0 {
+    if (!pointer.is_null() && pointer.is_aligned() && count <= most::<T>()) || count == 0 {
         return Ok(());
     }
-    Err(bad_pointer(if pointer.is_null() {
+    Err(bad_array(pointer, count, name))
+}
+
+/// Values of type `T` that an object can have.
+const fn most<T>() -> usize {
+    isize::MAX as usize / size_of::<T>()
+}
+
+#[cold]
+fn bad_array<T>(pointer: *const T, count: usize, name: &str) -> Error {
+    bad_pointer(if pointer.is_null() {
         format!("`{name}` is NULL, but its count is {count}")
-    } else if fits {
+    } else if count <= most::<T>() {
         format!("`{name}` is not aligned to {} bytes", align_of::<T>())
     } else {
         format!("`{name}` cannot have {count} elements: that is more than memory can hold")
-    }))
+    })
 }
 
 /// The caller's array.

@@ -11,7 +11,8 @@ use crate::failure::Failure;
 use crate::panic;
 
 /// What a library of samples does. All must be set. Called by the thread that
-/// called `dyno_start_test`, outside the timed part; no function may throw.
+/// called `dyno_start_test`, outside the timed part. Each function must
+/// return: none may throw, jump out or end its thread.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dyno_library_callbacks {

@@ -40,3 +40,30 @@ fn defect(payload: &(dyn Any + Send)) -> Error {
         format!("the load generator panicked: {text}; please report this with the calls before it"),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CStr;
+
+    use crate::error::dyno_last_error;
+
+    fn last_error() -> &'static str {
+        // SAFETY: a C string of this thread, which has no further error in a test.
+        unsafe { CStr::from_ptr(dyno_last_error()) }.to_str().unwrap()
+    }
+
+    #[test]
+    fn a_panic_is_a_result_with_its_text() {
+        assert_eq!(last_error(), "");
+        let code = result(|| panic!("index {} of {}", 3, 2));
+        assert_eq!(code, dyno_result::DYNO_ERROR_INTERNAL);
+        assert!(last_error().contains("panicked: index 3 of 2"), "{}", last_error());
+    }
+
+    #[test]
+    fn a_panic_where_there_is_no_result_is_the_value_of_errors() {
+        assert_eq!(caught(7, || panic!("no\0text")), 7);
+        assert!(last_error().contains("panicked: no\u{fffd}text"), "{}", last_error());
+    }
+}

@@ -17,7 +17,8 @@ use crate::panic;
 ///
 /// Functions that return `int` return 0, or anything else if they failed: then
 /// the test is aborted, no further function but `release_samples` is called, and
-/// `dyno_start_test` returns `DYNO_ERROR_CALLBACK`. No function may throw.
+/// `dyno_start_test` returns `DYNO_ERROR_CALLBACK`. Each function must return:
+/// none may throw, jump out or end its thread.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dyno_system_callbacks {

@@ -87,7 +87,15 @@ fn link_with(source: &str, link: Link) -> Option<PathBuf> {
     let libraries = if cfg!(target_os = "linux") { "-lpthread -ldl -lm" } else { "-lpthread -lm" };
     let mut arguments = vec![link.library().into_os_string()];
     arguments.extend(libraries.split(' ').map(OsString::from));
-    compile(source, &folder(&format!("programs-{link:?}-{source}")), &arguments)
+    let programs = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("programs-{link:?}"));
+    let own = programs.join(std::process::id().to_string());
+    fs::create_dir_all(&own).unwrap();
+    let built = compile(source, &own, &arguments)?;
+    // In one step, because other processes may run the program of that name.
+    let program = programs.join(built.file_name().unwrap());
+    fs::rename(&built, &program).unwrap();
+    fs::remove_dir_all(&own).unwrap();
+    Some(program)
 }
 
 /// Runs a program in `folder`; what it prints on stdout.
