@@ -295,6 +295,12 @@ class Fetch {
   std::exception_ptr failure_;
 };
 
+/// Throws if a completion was no completion at all. Ids that are wrong and
+/// completions that come too late are counted and logged by the library.
+void CheckCompletion(dyno_result result) {
+  if (result != DYNO_OK && result != DYNO_ERROR_NOT_RUNNING) Check(result);
+}
+
 struct FreeSystem {
   void operator()(dyno_system* system) const { dyno_system_free(system); }
 };
@@ -336,20 +342,20 @@ void AbortTest() {
 
 void QuerySamplesComplete(QuerySampleResponse* responses, std::size_t response_count,
                           const ResponseCallback& response_cb) {
-  // What is wrong with ids is counted and logged by the library.
   if (!response_cb) {
-    static_cast<void>(dyno_complete(dyno::InC(responses), response_count));
+    dyno::CheckCompletion(dyno_complete(dyno::InC(responses), response_count));
     return;
   }
   dyno::Fetch fetch(response_cb);
-  static_cast<void>(dyno_complete_fetching(dyno::InC(responses), response_count,
-                                           &dyno::Fetch::Call, &fetch));
+  const dyno_result result = dyno_complete_fetching(dyno::InC(responses), response_count,
+                                                    &dyno::Fetch::Call, &fetch);
   fetch.RethrowFailure();
+  dyno::CheckCompletion(result);
 }
 
 void FirstTokenComplete(QuerySampleResponse* responses, std::size_t response_count,
                         const ResponseCallback&) {
-  static_cast<void>(dyno_first_token(dyno::InC(responses), response_count));
+  dyno::CheckCompletion(dyno_first_token(dyno::InC(responses), response_count));
 }
 
 void RegisterIssueQueryThread() { dyno_register_issue_thread(); }

@@ -28,13 +28,13 @@ fn main() -> anyhow::Result<ExitCode> {
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(root()),
         ["peers", rest @ ..] => peers::run(root(), rest),
-        ["install-c", prefix] => install_c::run(root(), prefix),
+        ["install-c", prefix] if !prefix.starts_with('-') => install_c::run(root(), prefix),
         [] | ["help" | "-h" | "--help"] => {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)
         }
         other => {
-            eprint!("unknown command '{}'\n\n{USAGE}", other.join(" "));
+            eprint!("there is no command '{}'\n\n{USAGE}", other.join(" "));
             Ok(ExitCode::from(2))
         }
     }

@@ -298,6 +298,8 @@ CASE(completions_that_are_wrong) {
   // After the end, of nothing at all, and of nobody.
   mlperf::QuerySamplesComplete(&sut.last, 1);
   mlperf::QuerySamplesComplete(nullptr, 0);
+  CHECK(Contains(Thrown([] { mlperf::QuerySamplesComplete(nullptr, 1); }), "NULL"));
+  CHECK(Contains(Thrown([] { mlperf::FirstTokenComplete(nullptr, 1); }), "NULL"));
   QuerySampleResponse unknown(12345, 0, 0);
   mlperf::QuerySamplesComplete(&unknown, 1);
   mlperf::StartTest(&sut, &qsl, settings, Logs(1));

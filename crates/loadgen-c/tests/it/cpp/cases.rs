@@ -60,6 +60,11 @@ fn systems_with_a_queue_and_workers_are_valid() {
 }
 
 #[test]
+fn systems_with_a_thread_for_each_query_are_valid() {
+    check_case("a_thread_for_each_query", |folder, _| check_valid(folder, 4));
+}
+
+#[test]
 fn coalesced_queries_come_in_one_call() {
     check_case("coalesced_queries", |folder, _| check_valid(folder, 1));
 }

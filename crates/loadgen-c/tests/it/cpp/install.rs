@@ -71,7 +71,9 @@ fn the_shared_library_exports_the_interfaces_and_nothing_else() {
     let listed = output(Command::new("nm").args(["-D", "--defined-only"]).arg(library));
     let listed = String::from_utf8(listed.stdout).unwrap();
     let symbols: Vec<&str> = listed.lines().filter_map(|line| line.split(' ').nth(2)).collect();
-    if cfg!(target_arch = "x86_64") {
+    // Names of other machines and of other standard libraries differ.
+    let is_libstdcxx = symbols.iter().any(|name| name.contains("St7__cxx11"));
+    if cfg!(target_arch = "x86_64") && is_libstdcxx {
         for wanted in SYMBOLS {
             assert!(symbols.contains(&wanted), "{wanted} is not exported");
         }
