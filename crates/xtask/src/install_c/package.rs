@@ -245,7 +245,7 @@ fn start(command: &mut Command) -> Result<Run> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .with_context(|| format!("cannot run `{name}`, which comes with a C++ compiler"))?;
+        .with_context(|| format!("cannot run `{name}`; install a C++ compiler and binutils"))?;
     Ok(Run { name, child })
 }
 
