@@ -1,4 +1,4 @@
-//! Chores of the repository: `cargo xtask tidy` and `cargo xtask peers`.
+//! Chores of the repository: `cargo xtask tidy`, `peers` and `wheel`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
@@ -6,6 +6,7 @@
 
 mod peers;
 mod tidy;
+mod wheel;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,12 +18,15 @@ usage: cargo xtask COMMAND
   peers [GROUP] [--quick]  compares with peers from other registries (needs python3 and PyPI)
                            groups: loadgen, onnx; all of them when none is named
                            --quick: a tenth of the cases
+  wheel                    builds the Python wheel dyno-loadgen into target/wheels (needs python3
+                           and PyPI)
 ";
 
 fn main() -> anyhow::Result<ExitCode> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(root()),
+        ["wheel"] => wheel::run(root()),
         ["peers", rest @ ..] => peers::run(root(), rest),
         [] | ["help" | "-h" | "--help"] => {
             print!("{USAGE}");
