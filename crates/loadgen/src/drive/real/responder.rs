@@ -112,7 +112,7 @@ impl RunState {
 /// A number for the calling thread; threads that complete share counters only
 /// when there are more of them than shards.
 #[inline]
-pub(crate) fn thread_shard() -> usize {
+fn thread_shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
