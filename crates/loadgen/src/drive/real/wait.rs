@@ -110,7 +110,8 @@ impl Waiter {
         self.nap = (self.nap + self.nap / 4).min(LONGEST_NAP);
     }
 
-    /// Returns when `ready` holds or `until` has passed. `announce` tells the
+    /// Returns when `ready` holds or `until` has passed, or after a while, so that
+    /// the caller notices an abort. `announce` tells the
     /// completing threads that this one parks, before `ready` is asked again.
     pub(super) fn completion(
         &mut self,
@@ -134,31 +135,24 @@ impl Waiter {
             }
         }
         self.spin = (self.spin / 2).max(LEAST_SPIN);
+        // However often somebody wakes this thread for nothing.
+        let latest = until.unwrap_or(Nanos::MAX).min(begin + LONGEST_PARK);
         loop {
             // Anew each time: whoever wakes this thread takes the announcement
             // back, and may have completed nothing (a duplicate, say).
             announce();
-            if ready() {
-                break;
-            }
             let now = self.clock.now();
-            match until {
-                Some(until) if now >= until => break,
-                // An abort is noticed at the latest after this.
-                Some(until) => {
-                    std::thread::park_timeout(Duration::from_nanos(until - now).min(LONGEST_PARK));
-                }
-                None => std::thread::park_timeout(LONGEST_PARK),
-            }
-            if self.clock.now() - now >= LONGEST_PARK.as_nanos() as Nanos {
+            if ready() || now >= latest {
                 break;
             }
+            std::thread::park_timeout(Duration::from_nanos(latest - now));
         }
         withdraw();
     }
 }
 
-const LONGEST_PARK: Duration = Duration::from_millis(100);
+/// An abort is noticed at the latest after this.
+const LONGEST_PARK: Nanos = 100_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -181,5 +175,19 @@ mod tests {
         };
         waiter.completion(None, ready, || announced.set(true), || ());
         assert_eq!(wakes.get(), 3);
+    }
+
+    #[test]
+    fn wake_ups_for_nothing_do_not_keep_the_caller_from_an_abort() {
+        let mut waiter = Waiter::new(Clock::start(), Waiting::Sleep, 1);
+        let looks = Cell::new(0_u64);
+        let ready = || {
+            looks.set(looks.get() + 1);
+            assert!(looks.get() < 100_000_000, "the wait goes on for ever");
+            std::thread::current().unpark();
+            false
+        };
+        waiter.completion(None, ready, || (), || ());
+        assert!(looks.get() > 1);
     }
 }
