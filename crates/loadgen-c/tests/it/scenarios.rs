@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use dyno_loadgen::log::read::AccuracyEntry;
 
-use crate::program::{Link, accuracy, build, detail, folder, grave, run};
+use crate::program::{Link, accuracy, build, detail, folder, grave, output, run};
 
 const SCENARIOS: [&str; 4] = ["SingleStream", "MultiStream", "Server", "Offline"];
 
@@ -172,4 +173,19 @@ fn log_settings_name_the_files_and_copy_them() {
             names.filter(|p| p.to_string_lossy().ends_with("Z_summary.txt")).collect();
         assert_eq!(dated.len(), 1, "{dated:?}");
     }
+}
+
+#[test]
+fn a_stdout_that_takes_nothing_loses_no_run() {
+    let folder = folder("full-stdout");
+    let Some(program) = build("scenario.c", Link::Static) else { return };
+    let Ok(full) = fs::File::create("/dev/full") else {
+        eprintln!("skipped: there is no /dev/full");
+        return;
+    };
+    let arguments =
+        ["min_duration_ms=0", "print_timestamps=true", "log.copy_summary_to_stdout=true"];
+    output(Command::new(program).current_dir(&folder).args(arguments).stdout(full));
+    assert_eq!(grave(&folder), [""; 0]);
+    assert_eq!(detail(&folder).text("result_validity"), Some("VALID"));
 }
