@@ -10,18 +10,18 @@ use crate::record::Outcome;
 /// Names one sample of one query of one run; handed to the system with the
 /// query and handed back with the response.
 ///
-/// Never 0. Bits 48-63 hold the epoch of the run, bits 40-47 the tenant, bits
-/// 0-39 the sample's sequence number in the run plus 1, so that a stale or
+/// Never 0. Bits 44-59 hold the epoch of the run, bits 36-43 the tenant, bits
+/// 0-35 the sample's sequence number in the run plus 1, so that a stale or
 /// foreign id is an error that is counted and never a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct ResponseId(pub u64);
 
 impl ResponseId {
-    const SEQUENCE_BITS: u32 = 40;
+    pub(crate) const SEQUENCE_BITS: u32 = 36;
     const TENANT_BITS: u32 = 8;
 
-    /// The id of sample `sequence` (below 2^40 - 1) of `tenant` in run `epoch`.
+    /// The id of sample `sequence` (below 2^36 - 1) of `tenant` in run `epoch`.
     #[inline]
     #[must_use]
     pub fn new(epoch: u16, tenant: u8, sequence: u64) -> Self {
@@ -37,6 +37,11 @@ impl ResponseId {
     #[must_use]
     pub fn run(self) -> u64 {
         self.0 >> Self::SEQUENCE_BITS
+    }
+
+    /// Epoch of the run.
+    pub(crate) fn epoch(self) -> u64 {
+        self.run() >> Self::TENANT_BITS
     }
 
     /// Tenant.

@@ -5,14 +5,14 @@ mod responder;
 mod slab;
 mod wait;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use issue_threads::IssueThreads;
 pub use responder::Responder;
 pub use wait::Waiting;
 
-use responder::RunState;
+use responder::{RunState, next_epoch};
 pub(crate) use slab::Alone;
 use slab::Slab;
 use wait::Waiter;
@@ -148,12 +148,8 @@ impl RealTime {
 }
 
 impl Driver for RealTime {
-    /// Counted over all tests of the process, because a system may complete a
-    /// sample of an earlier one.
     fn epoch(&mut self, _run: u32) -> u16 {
-        static RUNS: AtomicU32 = AtomicU32::new(0);
-        let run = RUNS.fetch_add(1, Ordering::Relaxed);
-        u16::try_from(run % 65_535 + 1).expect("at most 65,535")
+        next_epoch()
     }
 
     fn system_name(&self) -> String {

@@ -22,6 +22,18 @@ pub struct Responder {
     pub(super) run: Arc<RunState>,
 }
 
+/// Epochs are from 1 to this, so that ids are below 2^53: a harness may pass them
+/// through doubles, which hold the addresses that the reference hands out.
+const MOST_EPOCHS: u64 = 511;
+
+/// The epoch of the next run. Counted over all tests of the process, because a
+/// system may complete a sample of an earlier one.
+pub(super) fn next_epoch() -> u16 {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    u16::try_from(run % MOST_EPOCHS + 1).expect("at most 511")
+}
+
 /// What the issuing thread and the completing threads share in one run.
 #[derive(Debug)]
 pub(super) struct RunState {
@@ -73,7 +85,9 @@ impl RunState {
         let tenant = id.run().wrapping_sub(self.first_run);
         let slab = usize::try_from(tenant).ok().and_then(|at| self.slabs.get(at));
         if slab.is_none() {
-            let earlier = id.run() < self.first_run && id.0 != 0;
+            // Epochs start again after the last: a larger one may be earlier, too.
+            let own = ResponseId(self.first_run << ResponseId::SEQUENCE_BITS).epoch();
+            let earlier = id.0 != 0 && id.epoch() <= MOST_EPOCHS && id.epoch() != own;
             let counter = if earlier { &self.misuse.stale } else { &self.misuse.unknown };
             counter.fetch_add(samples as u64, Ordering::Relaxed);
         }
@@ -237,4 +251,18 @@ fn contiguous_in_word<R: AsResponse>(responses: &[R]) -> usize {
         len += 1;
     }
     len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_any_run_are_exact_in_a_double() {
+        for _ in 0..2 * MOST_EPOCHS {
+            let epoch = next_epoch();
+            let end = ResponseId::new(epoch + 1, 0, 0);
+            assert!(epoch > 0 && end.0 <= (1 << 53) + 1, "epoch {epoch}");
+        }
+    }
 }
