@@ -11,6 +11,7 @@ mod current;
 mod timestamps;
 
 use std::fmt;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -169,6 +170,9 @@ impl LoadGen {
             apply_test05(&mut settings);
             messages.push(warning("Test05 flag detected Overriding random seeds"));
         }
+        let timestamps = Timestamps::new(settings.values.print_timestamps);
+        // Before the library is asked, which may take long: there is a test to abort.
+        let mut driver = running.driver(system, &timestamps);
         let reported = Library {
             total: library.total_sample_count() as u64,
             performance: library.performance_sample_count() as u64,
@@ -184,8 +188,6 @@ impl LoadGen {
             if stopping.is_empty() { expected_bytes(&plan, logs.enable_trace) } else { 0 };
         let failed = |error| StartError::Log { error, rescued: None };
         let mut files = LogFiles::open(logs, None, expected).map_err(failed)?;
-        let timestamps = Timestamps::new(plan.print_timestamps);
-        let mut driver = running.driver(system, &timestamps);
         let tenant = Tenant { settings, plan, library, messages };
         if !stopping.is_empty() {
             // The logs that lie there are of this test, and say why it did not run.
@@ -250,7 +252,8 @@ impl LoadGen {
     fn late(&self, samples: usize) -> NoRun {
         let no_run = NoRun { samples };
         if samples > 0 && self.late_samples.fetch_add(samples as u64, Ordering::Relaxed) == 0 {
-            eprintln!("dyno: {no_run}");
+            // Where nobody listens, `eprintln!` would panic.
+            let _ = writeln!(std::io::stderr(), "dyno: {no_run}");
         }
         no_run
     }

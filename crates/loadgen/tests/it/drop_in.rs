@@ -356,3 +356,66 @@ fn an_audit_file_overrides_settings_and_the_log_says_so() {
     assert_eq!(detail.text("effective_test_mode"), Some("AccuracyOnly"));
     assert!(grave(&outdir)[0].1.contains("Found Audit Config file"), "{:?}", grave(&outdir));
 }
+
+/// A library that aborts the test when it is asked how large it is.
+struct Aborting(&'static LoadGen, NullLibrary);
+
+impl SampleLibrary for Aborting {
+    fn name(&self) -> &str {
+        self.1.name()
+    }
+    fn total_sample_count(&self) -> usize {
+        self.0.abort().unwrap();
+        self.1.total_sample_count()
+    }
+    fn performance_sample_count(&self) -> usize {
+        self.1.performance_sample_count()
+    }
+    fn load(&self, samples: &[u32]) {
+        self.1.load(samples);
+    }
+    fn unload(&self, samples: &[u32]) {
+        self.1.unload(samples);
+    }
+}
+
+#[test]
+fn an_abort_while_the_library_is_asked_its_size_is_an_abort() {
+    let process = process();
+    let outdir = folder("early-abort");
+    let logs = LogSettings { outdir: outdir.clone(), ..LogSettings::default() };
+    let library = Aborting(process, NullLibrary::new(100, 100));
+    let system = Arc::new(Harness(inline(process), || ()));
+    let settings = settings(Scenario::SingleStream, 700);
+    process.start_test(system, &library, &settings, &logs, &outdir.join("none")).unwrap();
+    let grave = grave(&outdir);
+    assert!(grave.iter().any(|(_, text)| text.contains("aborted")), "{grave:?}");
+}
+
+#[test]
+fn a_stream_of_repeated_completions_does_not_keep_an_abort_from_being_noticed() {
+    let process = process();
+    let outdir = folder("abort-in-noise");
+    let (sender, receiver) = std::sync::mpsc::channel::<Vec<ResponseId>>();
+    // Completes the first sample again and again, the second one never.
+    let noise = thread::spawn(move || {
+        let first = receiver.recv().unwrap();
+        let _second = receiver.recv().unwrap();
+        process.abort().unwrap();
+        while process.complete(&first).is_ok() {
+            thread::yield_now();
+        }
+    });
+    let sender = Mutex::new(sender);
+    let issued = AtomicUsize::new(0);
+    let issue = move |samples: &[QuerySample]| {
+        if issued.fetch_add(1, Ordering::Relaxed) == 0 {
+            process.complete(&ids(samples)).unwrap();
+        }
+        sender.lock().unwrap().send(ids(samples)).unwrap();
+    };
+    start(process, &settings(Scenario::SingleStream, 700), &outdir, issue).unwrap();
+    noise.join().unwrap();
+    let grave = grave(&outdir);
+    assert!(grave.iter().any(|(_, text)| text.contains("aborted")), "{grave:?}");
+}
