@@ -4,6 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use super::wait::PunctualThread;
 use super::{Columns, Issuer, LAST_SAMPLES, RealTime, StartedRun, slabs};
 use crate::clock::Nanos;
 use crate::drive::{Job, Played};
@@ -167,6 +168,7 @@ pub(super) fn play(
         sessions.iter().map(|s| Issuer::new(s, job.epoch, &*driver.system)).collect();
     let generated = (generate_begin, driver.clock.now());
 
+    let _punctual = PunctualThread::enter();
     let mut run = StartedRun::start(driver, job, slabs);
     let lanes = issue_lanes(&run, pool.as_deref(), sessions.into_iter().zip(issuers));
     let ((issued, columns), deadline) = merged(&lanes);
@@ -242,7 +244,7 @@ impl StartedRun {
     /// Issues one lane's queries; the calling thread of the test waits for the
     /// completions.
     fn issue_lane(&mut self, session: &mut Session, issuer: &mut Issuer) {
-        self.waiter.enter_thread();
+        let _punctual = PunctualThread::enter();
         if self.monitor.is_aborted() {
             session.abort();
         }

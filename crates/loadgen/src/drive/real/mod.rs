@@ -15,7 +15,7 @@ pub use wait::Waiting;
 use responder::{RunState, next_epoch};
 pub(crate) use slab::Alone;
 use slab::Slab;
-use wait::Waiter;
+use wait::{PunctualThread, Waiter};
 
 use super::{Driver, Job, Played, PlayedTenant, look};
 use crate::clock::{Clock, Nanos, WallTime};
@@ -189,6 +189,7 @@ impl Driver for RealTime {
         let mut issuer = Issuer::new(&session, job.epoch, &*self.system);
         let generated = (generate_begin, self.clock.now());
 
+        let _punctual = PunctualThread::enter();
         let mut run = StartedRun::start(self, job, slabs);
         run.issue_all(&mut session, &mut issuer);
         run.finish(generated, session.into_issued(), issuer.tenants)

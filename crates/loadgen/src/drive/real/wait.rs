@@ -30,6 +30,36 @@ const FIRST_SPIN: Nanos = 20_000;
 const FIRST_NAP: Nanos = 20_000;
 const LONGEST_NAP: Nanos = 1_000_000;
 
+/// While it lives, sleeps of the thread that made it end when they should.
+///
+/// The default timer slack of 50 us would be added to every sleep. The thread is
+/// the caller's and gets its own back: what sleeps in it later is no business of ours.
+pub(super) struct PunctualThread {
+    #[cfg(target_os = "linux")]
+    slack: Option<std::num::NonZeroU64>,
+}
+
+impl PunctualThread {
+    #[cfg(target_os = "linux")]
+    pub(super) fn enter() -> Self {
+        let slack = rustix::thread::current_timer_slack().ok().and_then(std::num::NonZeroU64::new);
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        Self { slack }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn enter() -> Self {
+        Self {}
+    }
+}
+
+impl Drop for PunctualThread {
+    fn drop(&mut self) {
+        #[cfg(target_os = "linux")]
+        let _ = rustix::thread::set_current_timer_slack(self.slack);
+    }
+}
+
 /// Waits on behalf of one issuing thread.
 #[derive(Debug, Clone)]
 pub(super) struct Waiter {
@@ -44,29 +74,20 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// A waiter by this clock, for the calling thread.
+    /// A waiter by this clock.
     pub(super) fn new(clock: Clock, waiting: Waiting, cores: usize) -> Self {
         let spins = match waiting {
             Waiting::Auto => cores > 1,
             Waiting::Spin => true,
             Waiting::Sleep => false,
         };
-        let waiter = Self {
+        Self {
             clock,
             spins,
             guard: FIRST_GUARD,
             spin: if spins { FIRST_SPIN } else { LEAST_SPIN },
             nap: FIRST_NAP,
-        };
-        waiter.enter_thread();
-        waiter
-    }
-
-    /// Sets the timer slack of the calling thread to 1 ns; the default of 50 us
-    /// would be added to every sleep.
-    pub(super) fn enter_thread(&self) {
-        #[cfg(target_os = "linux")]
-        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        }
     }
 
     /// Waits a stage towards `time` and returns the time that it then is: a
@@ -175,6 +196,17 @@ mod tests {
         };
         waiter.completion(None, ready, || announced.set(true), || ());
         assert_eq!(wakes.get(), 3);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_thread_gets_its_timer_slack_back() {
+        use rustix::thread::{current_timer_slack, set_current_timer_slack};
+        set_current_timer_slack(std::num::NonZeroU64::new(70_000)).unwrap();
+        let punctual = PunctualThread::enter();
+        assert_eq!(current_timer_slack(), Ok(1));
+        drop(punctual);
+        assert_eq!(current_timer_slack(), Ok(70_000));
     }
 
     #[test]
