@@ -1,4 +1,4 @@
-//! Chores of the repository: `cargo xtask tidy`, `peers` and `install-c`.
+//! Chores of the repository: `cargo xtask tidy`, `peers`, `install-c` and `wheel`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
@@ -7,6 +7,7 @@
 mod install_c;
 mod peers;
 mod tidy;
+mod wheel;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,12 +22,15 @@ usage: cargo xtask COMMAND
   install-c PREFIX         installs the C and C++ library, drop-in for LoadGen, below PREFIX:
                            include, lib, pkg-config and CMake packages (needs a C++ compiler,
                            $CXX or c++)
+  wheel                    builds the Python wheel dyno-loadgen into target/wheels (needs python3
+                           and PyPI)
 ";
 
 fn main() -> anyhow::Result<ExitCode> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(root()),
+        ["wheel"] => wheel::run(root()),
         ["peers", rest @ ..] => peers::run(root(), rest),
         ["install-c", prefix] if !prefix.starts_with('-') => install_c::run(root(), prefix),
         [] | ["help" | "-h" | "--help"] => {

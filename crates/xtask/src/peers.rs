@@ -5,7 +5,7 @@
 
 mod loadgen;
 mod onnx;
-mod venv;
+pub mod venv;
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -85,7 +85,7 @@ fn summarise(outcomes: &[Outcome]) -> (String, bool) {
 }
 
 /// Where cargo builds; absolute, because tests run in the folder of their crate.
-fn target_folder(root: &Path) -> Result<PathBuf> {
+pub fn target_folder(root: &Path) -> Result<PathBuf> {
     let folder =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     std::path::absolute(folder).context("there is no current folder")

@@ -28,6 +28,7 @@ pub const EDGES: &[Edge] = &[
     ("cli", "loadgen", "wires a run together: settings, plan, driver, logs"),
     ("cli", "sut", "picks the system under test that a run measures"),
     ("loadgen-c", "loadgen", "gives the load generator to C programs"),
+    ("loadgen-py", "loadgen", "gives the load generator to Python programs"),
     ("sut", "loadgen", "adapts engines to the traits of what is measured"),
 ];
 
@@ -37,10 +38,14 @@ pub const OUTSIDE: &[(&str, &[&str])] = &[
     ("loadgen", &["rustix"]),
     // What C programs link is the instrument and nothing else.
     ("loadgen-c", &[]),
+    // What Python programs import is the instrument and its binding.
+    ("loadgen-py", &["pyo3"]),
 ];
 
 /// Crates that may contain unsafe code, each with its reason. The others forbid it.
 pub const UNSAFE_CRATES: &[&str] = &[
     // Pointers that C programs pass.
     "loadgen-c",
+    // Addresses and buffers that Python programs pass, and classes built on Python's C interface.
+    "loadgen-py",
 ];

@@ -1,0 +1,2 @@
+from mlperf_loadgen import *
+from mlperf_loadgen import __all__ as __all__

@@ -1,0 +1,133 @@
+//! Completions whose ids, answers and token counts lie in buffers: what a
+//! million samples cost is then the load generator and not Python.
+
+use dyno_loadgen::sut::ResponseId;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::completion::{Answer, Complete, FirstToken, Sink};
+use crate::memory::{Contiguous, Payload, Words};
+use crate::process::refuse_if_forked;
+
+/// Completes the samples whose ids lie in a buffer. The time is read once, on entry.
+///
+/// `ids` is any contiguous buffer of 64-bit integers. `data` holds the answers:
+/// row i of its first dimension is the answer to id i (if there are as many rows
+/// as ids), else it is cut into equal parts; with `offsets`, n + 1 positions in
+/// bytes, answer i is `data[offsets[i]:offsets[i + 1]]`. `n_tokens` holds one
+/// token count for each id.
+#[pyfunction]
+#[pyo3(
+    name = "QuerySamplesCompleteBuffer",
+    signature = (ids, data = None, n_tokens = None, offsets = None)
+)]
+pub fn query_samples_complete_buffer(
+    py: Python<'_>,
+    ids: &Bound<'_, PyAny>,
+    data: Option<&Bound<'_, PyAny>>,
+    n_tokens: Option<&Bound<'_, PyAny>>,
+    offsets: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    with_buffers(py, ids, [data, n_tokens, offsets], &Complete)
+}
+
+/// Reports the first tokens of the samples whose ids lie in a buffer; `data` and
+/// `offsets` as for `QuerySamplesCompleteBuffer` are the tokens.
+#[pyfunction]
+#[pyo3(name = "FirstTokenCompleteBuffer", signature = (ids, data = None, offsets = None))]
+pub fn first_token_complete_buffer(
+    py: Python<'_>,
+    ids: &Bound<'_, PyAny>,
+    data: Option<&Bound<'_, PyAny>>,
+    offsets: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    with_buffers(py, ids, [data, None, offsets], &FirstToken)
+}
+
+fn with_buffers(
+    py: Python<'_>,
+    ids: &Bound<'_, PyAny>,
+    [data, n_tokens, offsets]: [Option<&Bound<'_, PyAny>>; 3],
+    sink: &impl Sink,
+) -> PyResult<()> {
+    refuse_if_forked()?;
+    let ids = Words::of("ids", ids)?;
+    let ids = ids.ids();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    if data.is_none() && n_tokens.is_none() && offsets.is_none() {
+        // Attached throughout, so that no Python code writes to the ids meanwhile;
+        // a million take a few milliseconds.
+        sink.take(ids);
+        return Ok(());
+    }
+    let data = data.map(|data| Contiguous::of("data", data)).transpose()?;
+    let tokens = n_tokens.map(|tokens| Words::of("n_tokens", tokens)).transpose()?;
+    let offsets = offsets.map(|offsets| Words::of("offsets", offsets)).transpose()?;
+    let answers = answers(ids, data.as_ref(), tokens.as_ref(), offsets.as_ref())?;
+    sink.take_detached(py, &answers);
+    Ok(())
+}
+
+fn answers(
+    ids: &[ResponseId],
+    data: Option<&Contiguous>,
+    tokens: Option<&Words>,
+    offsets: Option<&Words>,
+) -> PyResult<Vec<Answer>> {
+    let n = ids.len();
+    let tokens = tokens.map_or(&[][..], Words::get);
+    if !tokens.is_empty() && tokens.len() != n {
+        let found = tokens.len();
+        let text = format!("n_tokens: expected a count for each of {n} ids, not {found} counts");
+        return Err(PyValueError::new_err(text));
+    }
+    let part = parts(n, data, offsets)?;
+    Ok((0..n)
+        .map(|i| Answer {
+            id: ids[i].0,
+            payload: part(i),
+            tokens: tokens.get(i).copied().unwrap_or(0).cast_signed(),
+        })
+        .collect())
+}
+
+/// Which part of `data` is the answer to which of `n` ids.
+fn parts<'a>(
+    n: usize,
+    data: Option<&'a Contiguous>,
+    offsets: Option<&'a Words>,
+) -> PyResult<Box<dyn Fn(usize) -> Payload + 'a>> {
+    let refused = |text: String| Err(PyValueError::new_err(text));
+    let Some(data) = data else {
+        return match offsets {
+            Some(_) => refused("offsets: they say nothing without data".into()),
+            None => Ok(Box::new(|_| Payload::at(0, 0))),
+        };
+    };
+    let bytes = data.bytes();
+    let Some(offsets) = offsets else {
+        if data.rows() != n && bytes % n != 0 {
+            return refused(format!(
+                "data: expected {n} rows or equal parts for {n} ids, not {} rows of {bytes} bytes \
+                 in all",
+                data.rows()
+            ));
+        }
+        let size = bytes / n;
+        return Ok(Box::new(move |i| data.payload(i * size, size)));
+    };
+    let offsets = offsets.get();
+    let ascend = offsets.is_sorted() && offsets.last().is_none_or(|&end| end <= bytes as u64);
+    if offsets.len() != n + 1 || !ascend {
+        return refused(format!(
+            "offsets: expected {} ascending positions within the {bytes} bytes of data for {n} ids",
+            n + 1
+        ));
+    }
+    Ok(Box::new(move |i| {
+        let begin = offsets[i] as usize;
+        data.payload(begin, offsets[i + 1] as usize - begin)
+    }))
+}

@@ -1,0 +1,140 @@
+//! Which Python values are taken for what: the rules of the reference's binding.
+//!
+//! A float is never an integer, a negative number never an unsigned one, an
+//! enumeration is its own type; whatever is refused is a `TypeError`.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyString};
+
+/// A whole number: an `int`, or what says that it is one by `__index__` or
+/// `__int__`, but for a `float`.
+pub trait Whole: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr> {
+    /// Its range, for the message.
+    const RANGE: &'static str;
+}
+
+impl Whole for u64 {
+    const RANGE: &'static str = "a whole number from 0 to 2**64 - 1";
+}
+impl Whole for i64 {
+    const RANGE: &'static str = "a whole number from -2**63 to 2**63 - 1";
+}
+impl Whole for i32 {
+    const RANGE: &'static str = "a whole number from -2**31 to 2**31 - 1";
+}
+
+/// The integer of type `T` that `value` is.
+pub fn whole<T: Whole>(value: &Bound<'_, PyAny>) -> PyResult<T> {
+    let refused = || expected(T::RANGE, value);
+    if value.is_instance_of::<PyFloat>() {
+        return Err(refused());
+    }
+    if value.is_instance_of::<PyInt>() || value.hasattr("__index__")? {
+        return value.extract().map_err(|_| refused());
+    }
+    // numpy's float32 and the like: numbers that are no float and can be cut.
+    if value.is_instance_of::<PyString>() || !value.hasattr("__int__")? {
+        return Err(refused());
+    }
+    value.call_method0("__int__")?.extract().map_err(|_| refused())
+}
+
+/// The error for a value of a type that is not taken.
+pub fn expected(what: &str, value: &Bound<'_, PyAny>) -> PyErr {
+    let shown =
+        value.repr().map_or_else(|_| "?".into(), |text| text.to_string_lossy().into_owned());
+    // A list of a million entries helps nobody.
+    let cut: String = shown.chars().take(60).collect();
+    let more = if cut.len() < shown.len() { "..." } else { "" };
+    let kind = value.get_type().name().map_or_else(|_| "?".into(), |name| name.to_string());
+    PyTypeError::new_err(format!("expected {what}, not {cut}{more} ({kind})"))
+}
+
+macro_rules! setting_type {
+    ($(#[doc = $doc:literal])+ $name:ident($type:ty), $convert:expr) => {
+        $(#[doc = $doc])+
+        #[derive(Debug, Clone, PartialEq, IntoPyObject, IntoPyObjectRef)]
+        pub struct $name(pub $type);
+
+        impl<'py> FromPyObject<'_, 'py> for $name {
+            type Error = PyErr;
+            fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+                let convert: fn(&Bound<'py, PyAny>) -> PyResult<$type> = $convert;
+                convert(&value).map(Self)
+            }
+        }
+    };
+}
+
+setting_type!(
+    /// A `size_t` or `uint64_t` of the reference.
+    Count(u64),
+    whole
+);
+setting_type!(
+    /// An `int` of the reference.
+    Integer(i32),
+    whole
+);
+setting_type!(
+    /// A `double` of the reference: what `float()` takes, but for text.
+    Real(f64),
+    |value| {
+        if value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>() {
+            return Err(expected("a number", value));
+        }
+        value.extract().map_err(|_| expected("a number", value))
+    }
+);
+setting_type!(
+    /// A `bool` of the reference: what has a truth of its own (not by its
+    /// length), and `None`, which is false.
+    Flag(bool),
+    |value| {
+        if let Ok(truth) = value.cast::<PyBool>() {
+            return Ok(truth.is_true());
+        }
+        if value.is_none() {
+            return Ok(false);
+        }
+        if !value.get_type().hasattr("__bool__")? {
+            return Err(expected("True or False", value));
+        }
+        value.is_truthy().map_err(|_| expected("True or False", value))
+    }
+);
+setting_type!(
+    /// A `std::string` of the reference: a `str`, or bytes that are UTF-8.
+    Text(String),
+    |value| {
+        if let Ok(text) = value.cast::<PyString>() {
+            return text.to_str().map(str::to_owned).map_err(|_| expected("a str", value));
+        }
+        let bytes = if let Ok(bytes) = value.cast::<PyBytes>() {
+            bytes.as_bytes().to_vec()
+        } else if let Ok(bytes) = value.cast::<PyByteArray>() {
+            bytes.to_vec()
+        } else {
+            return Err(expected("a str", value));
+        };
+        Ok(String::from_utf8(bytes)?)
+    }
+);
+
+/// A callback; `None` where the reference takes an empty `std::function`.
+#[derive(Debug)]
+pub struct Callback(pub Option<Py<PyAny>>);
+
+impl<'py> FromPyObject<'_, 'py> for Callback {
+    type Error = PyErr;
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if value.is_none() {
+            return Ok(Self(None));
+        }
+        if !value.is_callable() {
+            return Err(expected("a callable", &value));
+        }
+        Ok(Self(Some(value.to_owned().unbind())))
+    }
+}

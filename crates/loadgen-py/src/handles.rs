@@ -1,0 +1,214 @@
+//! What `Construct*` makes and `Destroy*` takes back: systems under test and
+//! sample libraries, named by plain integers.
+//!
+//! In the reference a handle is an address. Here it is a number that is given
+//! out once, so that a wrong or stale handle is an error.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::convert::{Callback, Count};
+
+/// What the issue callback is handed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IssueAs {
+    /// A list of `QuerySample`.
+    Samples,
+    /// A list of ids and a list of indices.
+    Lists,
+    /// A memoryview of ids and a memoryview of indices.
+    Buffers,
+}
+
+/// The name of a system.
+#[derive(Debug)]
+pub enum SystemName {
+    Fixed(&'static str),
+    /// Asked for in each test.
+    Asked(Option<Py<PyAny>>),
+}
+
+/// A system under test: its callbacks.
+#[derive(Debug)]
+pub struct System {
+    pub issue_as: IssueAs,
+    pub issue: Option<Py<PyAny>>,
+    pub flush: Option<Py<PyAny>>,
+    pub name: SystemName,
+}
+
+/// A sample library: its sizes and callbacks.
+#[derive(Debug)]
+pub struct Library {
+    pub total: u64,
+    pub performance: u64,
+    pub load: Option<Py<PyAny>>,
+    pub unload: Option<Py<PyAny>>,
+}
+
+#[derive(Debug)]
+enum Entry {
+    System(Arc<System>),
+    Library(Arc<Library>),
+}
+
+#[derive(Debug)]
+struct Handles {
+    entries: BTreeMap<u64, Entry>,
+    last: u64,
+}
+
+/// Locked only while no Python code can run and nothing is waited for: whoever
+/// holds it is attached to the interpreter and stays so.
+static HANDLES: Mutex<Handles> = Mutex::new(Handles { entries: BTreeMap::new(), last: 0 });
+
+fn with_handles<T>(f: impl FnOnce(&mut Handles) -> T) -> T {
+    f(&mut HANDLES.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn insert(entry: Entry) -> u64 {
+    with_handles(|handles| {
+        handles.last += 1;
+        handles.entries.insert(handles.last, entry);
+        handles.last
+    })
+}
+
+fn unknown(what: &str, handle: u64) -> PyErr {
+    PyValueError::new_err(format!(
+        "{handle} is not the handle of a {what}: it was never constructed, is destroyed already, \
+         or is the handle of something else"
+    ))
+}
+
+/// The system that `handle` names.
+///
+/// # Errors
+/// `ValueError` if it names none.
+pub fn system(handle: u64) -> PyResult<Arc<System>> {
+    with_handles(|handles| match handles.entries.get(&handle) {
+        Some(Entry::System(system)) => Ok(system.clone()),
+        _ => Err(unknown("system under test", handle)),
+    })
+}
+
+/// The library that `handle` names.
+///
+/// # Errors
+/// `ValueError` if it names none.
+pub fn library(handle: u64) -> PyResult<Arc<Library>> {
+    with_handles(|handles| match handles.entries.get(&handle) {
+        Some(Entry::Library(library)) => Ok(library.clone()),
+        _ => Err(unknown("query sample library", handle)),
+    })
+}
+
+/// Takes an entry out. The caller drops it, after the lock: that can run Python code.
+fn take(handle: u64, what: &str, is_wanted: fn(&Entry) -> bool) -> PyResult<Option<Entry>> {
+    // The reference deletes a null pointer without complaint.
+    if handle == 0 {
+        return Ok(None);
+    }
+    with_handles(|handles| match handles.entries.get(&handle) {
+        Some(entry) if is_wanted(entry) => Ok(handles.entries.remove(&handle)),
+        _ => Err(unknown(what, handle)),
+    })
+}
+
+fn destroy_system(handle: u64) -> PyResult<()> {
+    take(handle, "system under test", |entry| matches!(entry, Entry::System(_))).map(drop)
+}
+
+fn destroy_library(handle: u64) -> PyResult<()> {
+    take(handle, "query sample library", |entry| matches!(entry, Entry::Library(_))).map(drop)
+}
+
+fn construct(issue_as: IssueAs, issue: Callback, flush: Callback, name: SystemName) -> u64 {
+    let system = System { issue_as, issue: issue.0, flush: flush.0, name };
+    insert(Entry::System(Arc::new(system)))
+}
+
+/// Makes a system under test. `issue_cb(samples: list[QuerySample])` is called
+/// with each query, `flush_cb()` after the last one of a run.
+#[pyfunction]
+#[pyo3(name = "ConstructSUT", signature = (issue_cb, flush_cb, /))]
+pub fn construct_sut(issue_cb: Callback, flush_cb: Callback) -> u64 {
+    construct(IssueAs::Samples, issue_cb, flush_cb, SystemName::Fixed("PySUT"))
+}
+
+/// Makes a system under test whose `issue_cb(ids: list[int], indices: list[int])`
+/// is handed numbers instead of objects.
+#[pyfunction]
+#[pyo3(name = "ConstructFastSUT", signature = (issue_cb, flush_cb, /))]
+pub fn construct_fast_sut(issue_cb: Callback, flush_cb: Callback) -> u64 {
+    construct(IssueAs::Lists, issue_cb, flush_cb, SystemName::Fixed("PyFastSUT"))
+}
+
+/// Makes a system under test whose `issue_cb(ids: memoryview, indices: memoryview)`
+/// is handed buffers of unsigned 64-bit integers, which numpy takes as they are
+/// and `QuerySamplesCompleteBuffer` takes back. They are the callback's to keep.
+#[pyfunction]
+#[pyo3(name = "ConstructBufferSUT", signature = (issue_cb, flush_cb, /))]
+pub fn construct_buffer_sut(issue_cb: Callback, flush_cb: Callback) -> u64 {
+    construct(IssueAs::Buffers, issue_cb, flush_cb, SystemName::Fixed("PyBufferSUT"))
+}
+
+/// Makes a system under test that is reached over a network; `name_cb()` returns
+/// its name.
+#[pyfunction]
+#[pyo3(name = "ConstructQDL", signature = (issue_cb, flush_cb, name_cb, /))]
+pub fn construct_qdl(issue_cb: Callback, flush_cb: Callback, name_cb: Callback) -> u64 {
+    construct(IssueAs::Samples, issue_cb, flush_cb, SystemName::Asked(name_cb.0))
+}
+
+/// Makes a query sample library of `total` samples, `performance` of which fit in
+/// memory at once. `load_cb(indices: list[int])` and `unload_cb` are called
+/// outside the timed part.
+#[pyfunction]
+#[pyo3(name = "ConstructQSL", signature = (total, performance, load_cb, unload_cb, /))]
+#[expect(clippy::needless_pass_by_value, reason = "arguments are converted")]
+pub fn construct_qsl(
+    total: Count,
+    performance: Count,
+    load_cb: Callback,
+    unload_cb: Callback,
+) -> u64 {
+    let (total, performance) = (total.0, performance.0);
+    let library = Library { total, performance, load: load_cb.0, unload: unload_cb.0 };
+    insert(Entry::Library(Arc::new(library)))
+}
+
+macro_rules! destroy {
+    ($(#[doc = $doc:literal])+ $function:ident, $name:literal, $destroy:expr) => {
+        $(#[doc = $doc])+
+        #[pyfunction]
+        #[pyo3(name = $name, signature = (handle, /))]
+        pub fn $function(handle: Count) -> PyResult<()> {
+            $destroy(handle.0)
+        }
+    };
+}
+
+destroy!(
+    /// Gives up a system under test. A test that runs keeps it until it is over.
+    destroy_sut, "DestroySUT", destroy_system
+);
+destroy!(
+    /// As `DestroySUT`.
+    destroy_fast_sut, "DestroyFastSUT", destroy_system
+);
+destroy!(
+    /// As `DestroySUT`.
+    destroy_buffer_sut, "DestroyBufferSUT", destroy_system
+);
+destroy!(
+    /// As `DestroySUT`.
+    destroy_qdl, "DestroyQDL", destroy_system
+);
+destroy!(
+    /// Gives up a query sample library. A test that runs keeps it until it is over.
+    destroy_qsl, "DestroyQSL", destroy_library
+);

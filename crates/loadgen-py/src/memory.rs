@@ -1,0 +1,150 @@
+//! Memory that Python programs pass: addresses and buffers.
+#![expect(unsafe_code, reason = "addresses that Python programs vouch for")]
+
+use std::slice;
+
+use dyno_loadgen::sut::ResponseId;
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// An answer that lies somewhere in the process.
+#[derive(Debug, Clone, Copy)]
+pub struct Payload {
+    address: *const u8,
+    size: usize,
+}
+
+// SAFETY: an address, which says nothing of who may read it; that is up to the program.
+unsafe impl Send for Payload {}
+// SAFETY: as above.
+unsafe impl Sync for Payload {}
+
+impl Payload {
+    /// The bytes at an address that the program has given, and vouches for until
+    /// its call returns.
+    pub fn at(address: u64, size: u64) -> Self {
+        let address = std::ptr::with_exposed_provenance(address as usize);
+        Self { address, size: size as usize }
+    }
+
+    /// Address and size.
+    pub fn address(self) -> (u64, u64) {
+        (self.address.expose_provenance() as u64, self.size as u64)
+    }
+
+    /// The bytes; none at address 0.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        if self.address.is_null() || self.size == 0 {
+            return &[];
+        }
+        // SAFETY: the program vouches for what it passes, as the interface demands.
+        unsafe { slice::from_raw_parts(self.address, self.size) }
+    }
+}
+
+/// A buffer that lies in one piece, and that stays where it is until this is dropped.
+#[derive(Debug)]
+pub struct Contiguous(PyUntypedBuffer);
+
+impl Contiguous {
+    /// The buffer of `object`, called `name` in error messages.
+    ///
+    /// # Errors
+    /// `TypeError` if it has none, `ValueError` if it lies scattered.
+    pub fn of(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = PyUntypedBuffer::get(object).map_err(|_| {
+            PyTypeError::new_err(format!(
+                "{name}: expected a buffer, such as a numpy array, an array.array or a memoryview"
+            ))
+        })?;
+        if !buffer.is_c_contiguous() {
+            return Err(pyo3::exceptions::PyValueError::new_err(format!(
+                "{name}: expected a C-contiguous buffer; numpy.ascontiguousarray makes one"
+            )));
+        }
+        Ok(Self(buffer))
+    }
+
+    /// Length of the first dimension; 1 for a scalar.
+    pub fn rows(&self) -> usize {
+        self.0.shape().first().copied().unwrap_or(1)
+    }
+
+    /// Size.
+    pub fn bytes(&self) -> usize {
+        self.0.len_bytes()
+    }
+
+    /// `size` bytes from `begin` on, which lie within the buffer.
+    pub fn payload(&self, begin: usize, size: usize) -> Payload {
+        assert!(
+            begin.checked_add(size).is_some_and(|end| end <= self.bytes()),
+            "beyond the buffer"
+        );
+        Payload { address: self.0.buf_ptr().cast::<u8>().cast_const().wrapping_add(begin), size }
+    }
+}
+
+/// A buffer of 64-bit integers.
+#[derive(Debug)]
+pub struct Words(Contiguous);
+
+impl Words {
+    /// The buffer of `object`, called `name` in error messages. Signed or not is
+    /// the same to ids, and a token count beyond 2^63 is none.
+    ///
+    /// # Errors
+    /// `TypeError` if it has none, or one of something else.
+    pub fn of(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = Contiguous::of(name, object)?;
+        let format = buffer.0.format().to_string_lossy();
+        let order = if cfg!(target_endian = "little") { '<' } else { '>' };
+        let kind = format.trim_start_matches(['@', '=', order]);
+        // An empty one may lie anywhere.
+        let is_aligned = buffer.bytes() == 0 || buffer.0.buf_ptr().cast::<u64>().is_aligned();
+        if !matches!(kind, "q" | "Q" | "l" | "L" | "n" | "N")
+            || buffer.0.item_size() != size_of::<u64>()
+            || !is_aligned
+        {
+            return Err(PyTypeError::new_err(format!(
+                "{name}: expected a buffer of 64-bit integers, not of items of {} bytes and \
+                 format '{format}'",
+                buffer.0.item_size()
+            )));
+        }
+        Ok(Self(buffer))
+    }
+
+    /// The integers.
+    #[inline]
+    pub fn get(&self) -> &[u64] {
+        let (address, n) = (self.0.0.buf_ptr().cast::<u64>(), self.0.0.item_count());
+        if n == 0 {
+            return &[];
+        }
+        // SAFETY: the buffer is held, lies in one piece, is aligned and has `n`
+        // items of 8 bytes. The program must not write to it during the call,
+        // as with any function that reads a buffer.
+        unsafe { slice::from_raw_parts(address, n) }
+    }
+
+    /// The integers as ids.
+    #[inline]
+    pub fn ids(&self) -> &[ResponseId] {
+        let words = self.get();
+        // SAFETY: `ResponseId` is a transparent `u64`.
+        unsafe { slice::from_raw_parts(words.as_ptr().cast(), words.len()) }
+    }
+}
+
+/// Whether `object` can be indexed by position and is no text: what the
+/// reference takes for a list.
+pub fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
+    use pyo3::types::{PyBytes, PyString};
+    // SAFETY: a live object, and the thread is attached.
+    let indexed = unsafe { ffi::PySequence_Check(object.as_ptr()) } != 0;
+    indexed && !object.is_instance_of::<PyString>() && !object.is_instance_of::<PyBytes>()
+}

@@ -1,0 +1,121 @@
+//! What becomes of a test when its process forks or ends.
+#![expect(unsafe_code, reason = "pyo3 has no safe way to raise an exception in another thread")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pyo3::exceptions::{PyRuntimeError, PySystemExit};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::IntoPyDict;
+
+use crate::LOADGEN;
+
+/// Threads that are in `StartTest`, by Python's numbers for them. Locked for
+/// moments, by threads that are attached to the interpreter (but for the one
+/// that waits for its end), so that it is free in a forked child.
+static STARTED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+static ENDED: Condvar = Condvar::new();
+/// This process was forked off one in which a test was running.
+static IS_FORKED: AtomicBool = AtomicBool::new(false);
+
+fn started() -> MutexGuard<'static, Vec<u64>> {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A thread is in `StartTest`.
+#[derive(Debug)]
+pub struct Started {
+    thread: u64,
+}
+
+impl Started {
+    /// # Errors
+    /// Those of `threading.get_ident`.
+    pub fn begin(py: Python<'_>) -> PyResult<Self> {
+        let thread = py.import("_thread")?.call_method0("get_ident")?.extract()?;
+        started().push(thread);
+        Ok(Self { thread })
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let mut started = started();
+        // A thread whose callback starts a test, which is refused, is in it twice.
+        if let Some(at) = started.iter().rposition(|thread| *thread == self.thread) {
+            started.remove(at);
+        }
+        ENDED.notify_all();
+    }
+}
+
+/// A child of a test's process shares neither its threads nor its load generator.
+///
+/// # Errors
+/// `RuntimeError` that says what to do instead.
+pub fn refuse_if_forked() -> PyResult<()> {
+    if !IS_FORKED.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    Err(PyRuntimeError::new_err(
+        "this process was forked while a test was running, which goes on in the parent: hand \
+         answers back to the parent and complete them there; to run tests in a child, start it \
+         with the method 'spawn', or before the test",
+    ))
+}
+
+/// Called in the child after a fork.
+#[pyfunction]
+fn forked() {
+    IS_FORKED.fetch_or(!started().is_empty(), Ordering::Relaxed);
+}
+
+/// Called before the interpreter ends, which would end the thread of a test in
+/// the midst of our functions, and the process with it. Only daemon threads can
+/// be in a test now; each gets the chance to leave, and if its callback does
+/// not return, an exception there.
+#[pyfunction]
+fn exiting(py: Python<'_>) {
+    const PATIENCE: Duration = Duration::from_millis(500);
+    if IS_FORKED.load(Ordering::Relaxed) {
+        // The threads are the parent's.
+        return;
+    }
+    // There may be no test.
+    let _ = LOADGEN.abort();
+    let all_have_left = || {
+        let waited = ENDED.wait_timeout_while(started(), PATIENCE, |started| !started.is_empty());
+        waited.is_ok_and(|(started, _)| started.is_empty())
+    };
+    if py.detach(all_have_left) {
+        return;
+    }
+    let threads = started().clone();
+    for thread in threads {
+        let exit = py.get_type::<PySystemExit>();
+        // SAFETY: attached, and given an exception's class.
+        unsafe { ffi::PyThreadState_SetAsyncExc(thread as _, exit.as_ptr()) };
+    }
+    // One that waits for something outside of Python cannot be reached, and
+    // will not be back before the process is gone.
+    py.detach(all_have_left);
+}
+
+/// Has the interpreter call when the process forks, and before it ends.
+///
+/// # Errors
+/// Those of `os.register_at_fork` and `atexit.register`.
+pub fn watch(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let exiting = wrap_pyfunction!(exiting, module)?;
+    py.import("atexit")?.call_method1("register", (exiting,))?;
+    let os = py.import("os")?;
+    // Not every system forks.
+    if !os.hasattr("register_at_fork")? {
+        return Ok(());
+    }
+    let after = [("after_in_child", wrap_pyfunction!(forked, module)?)].into_py_dict(py)?;
+    os.call_method("register_at_fork", (), Some(&after)).map(drop)
+}

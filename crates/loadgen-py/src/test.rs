@@ -1,0 +1,138 @@
+//! `StartTest` and what goes with it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use dyno_loadgen::drop_in::StartError;
+use dyno_loadgen::log::{FailedFile, LogError, LogSettings as CoreLogSettings};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::LOADGEN;
+use crate::adapter::{Failure, TestedLibrary, TestedSystem};
+use crate::convert::{Count, Text};
+use crate::handles;
+use crate::interrupt::InterruptWatch;
+use crate::log_settings::LogSettings;
+use crate::process::{self, Started};
+use crate::settings::TestSettings;
+
+/// The default of `audit_config_filename`; `text_signature` repeats it.
+const AUDIT_CONFIG: &str = "audit.config";
+
+/// Runs a test and writes its logs into the current folder; returns when all is
+/// done. If a callback raises, so does this.
+#[pyfunction]
+#[pyo3(
+    name = "StartTest",
+    signature = (sut, qsl, test_settings, audit_config_filename = Text(AUDIT_CONFIG.into())),
+    text_signature = "(sut, qsl, test_settings, audit_config_filename='audit.config')"
+)]
+#[expect(clippy::needless_pass_by_value, reason = "arguments are converted")]
+pub fn start_test(
+    py: Python<'_>,
+    sut: Count,
+    qsl: Count,
+    test_settings: &Bound<'_, TestSettings>,
+    audit_config_filename: Text,
+) -> PyResult<()> {
+    let logs = CoreLogSettings::default();
+    start(py, sut.0, qsl.0, test_settings, &logs, Path::new(&audit_config_filename.0))
+}
+
+/// As `StartTest`, with settings for the logs.
+#[pyfunction]
+#[pyo3(
+    name = "StartTestWithLogSettings",
+    signature = (
+        sut, qsl, test_settings, log_settings, audit_config_filename = Text(AUDIT_CONFIG.into())
+    ),
+    text_signature =
+        "(sut, qsl, test_settings, log_settings, audit_config_filename='audit.config')"
+)]
+#[expect(clippy::needless_pass_by_value, reason = "arguments are converted")]
+pub fn start_test_with_log_settings(
+    py: Python<'_>,
+    sut: Count,
+    qsl: Count,
+    test_settings: &Bound<'_, TestSettings>,
+    log_settings: &Bound<'_, LogSettings>,
+    audit_config_filename: Text,
+) -> PyResult<()> {
+    let logs = log_settings.borrow().core(py);
+    start(py, sut.0, qsl.0, test_settings, &logs, Path::new(&audit_config_filename.0))
+}
+
+fn start(
+    py: Python<'_>,
+    sut: u64,
+    qsl: u64,
+    settings: &Bound<'_, TestSettings>,
+    logs: &CoreLogSettings,
+    audit_config: &Path,
+) -> PyResult<()> {
+    process::refuse_if_forked()?;
+    let _started = Started::begin(py)?;
+    let settings = settings.borrow().core()?;
+    let failure = Arc::new(Failure::default());
+    let system = Arc::new(TestedSystem::new(handles::system(sut)?, failure.clone()));
+    let library = TestedLibrary::new(handles::library(qsl)?, failure.clone());
+    let watch = InterruptWatch::begin(py)?;
+    let result = py.detach(|| LOADGEN.start_test(system, &library, &settings, logs, audit_config));
+    let was_interrupted = watch.end(py)?;
+    if let Some(exception) = failure.take() {
+        return Err(exception);
+    }
+    // Raises it if it came while no callback ran.
+    py.check_signals()?;
+    if was_interrupted {
+        // A callback has swallowed it, and the test is cut short all the same.
+        return Err(PyKeyboardInterrupt::new_err(()));
+    }
+    result.map_err(|error| raise(&error))
+}
+
+fn raise(error: &StartError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        StartError::Settings(_) => PyValueError::new_err(text),
+        StartError::Log { error: LogError::Open(FailedFile { path, kind, .. }), .. } => {
+            // With an error number Python picks the subclass, such as FileNotFoundError.
+            match errno(*kind) {
+                Some(errno) => PyOSError::new_err((errno, text, path.display().to_string())),
+                None => PyOSError::new_err(text),
+            }
+        }
+        StartError::Log { .. } => PyOSError::new_err(text),
+        _ => PyRuntimeError::new_err(text),
+    }
+}
+
+/// The numbers that Python maps to subclasses of `OSError`; equal on all Unix systems.
+fn errno(kind: std::io::ErrorKind) -> Option<i32> {
+    use std::io::ErrorKind;
+    match kind {
+        ErrorKind::NotFound => Some(2),
+        ErrorKind::PermissionDenied => Some(13),
+        ErrorKind::AlreadyExists => Some(17),
+        ErrorKind::NotADirectory => Some(20),
+        ErrorKind::IsADirectory => Some(21),
+        _ => None,
+    }
+}
+
+/// Ends the test that is on; its logs are written and say so, and `StartTest`
+/// returns. From any thread. Returns whether a test was on.
+#[pyfunction]
+#[pyo3(name = "AbortTest")]
+pub fn abort_test() -> bool {
+    LOADGEN.abort().is_ok()
+}
+
+/// Has the calling thread issue Server queries of the test that is on, or of the
+/// next one (`server_num_issue_query_threads`); returns when that test is over.
+#[pyfunction]
+#[pyo3(name = "RegisterIssueQueryThread")]
+pub fn register_issue_query_thread(py: Python<'_>) {
+    py.detach(|| LOADGEN.register_issue_thread());
+}
