@@ -1,19 +1,42 @@
 //! The Python wheel: `mlperf_loadgen` as the distribution `dyno-loadgen`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::peers::target_folder;
 use crate::peers::venv::Venv;
 
+/// What the wheel is installed as.
+pub const PACKAGE: &str = "dyno-loadgen";
 /// The builder; `pyproject.toml` names the same one.
 const BUILDER: &str = "maturin==1.16.0";
 const MANIFEST: &str = "crates/loadgen-py/Cargo.toml";
 
-/// Builds the wheel into `target/wheels`.
+/// Builds the wheel into `target/wheels`, and says how to install it.
 pub fn run(root: &Path) -> Result<ExitCode> {
+    match build(root)? {
+        Ok(wheels) => {
+            println!(
+                "install it with: python3 -m pip install --no-index --find-links {} {PACKAGE}",
+                wheels.display()
+            );
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(missing) => {
+            eprintln!(
+                "{missing}\nthe wheel is built by {BUILDER}: this needs python3 with its module \
+                 venv, and PyPI once"
+            );
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Builds the wheel; the folder where it is then. `Err` inside says what this
+/// machine lacks.
+pub fn build(root: &Path) -> Result<Result<PathBuf, String>> {
     let target = target_folder(root)?;
     let wheels = target.join("wheels");
     let folder = target.join("wheel-builder");
@@ -21,30 +44,20 @@ pub fn run(root: &Path) -> Result<ExitCode> {
         .with_context(|| format!("cannot create {}", folder.display()))?;
     let venv = match Venv::with(&folder, BUILDER) {
         Ok(venv) => venv,
-        Err(missing) => {
-            eprintln!(
-                "{missing}\nthe wheel is built by {BUILDER}: this needs python3 with its module \
-                 venv, and PyPI once"
-            );
-            return Ok(ExitCode::FAILURE);
-        }
+        Err(missing) => return Ok(Err(missing)),
     };
     let status = venv
         .python()
         .args(["-m", "maturin", "build", "--manifest-path", MANIFEST, "--out"])
         .arg(&wheels)
         .current_dir(root)
+        .stdout(std::io::stderr())
         .status()
         .context("cannot start maturin")?;
     if !status.success() {
-        eprintln!("maturin: {status}");
-        return Ok(ExitCode::FAILURE);
+        bail!("maturin: {status}");
     }
-    println!(
-        "install it with: python3 -m pip install --no-index --find-links {} dyno-loadgen",
-        wheels.display()
-    );
-    Ok(ExitCode::SUCCESS)
+    Ok(Ok(wheels))
 }
 
 #[cfg(test)]

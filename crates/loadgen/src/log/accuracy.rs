@@ -12,8 +12,12 @@ use crate::settings::Scenario;
 ///
 /// # Errors
 /// The file could not be written.
-pub fn write(log: &TestLog, file: &mut dyn Write) -> io::Result<()> {
-    let mut out = Stream::new(file);
+pub fn write(log: &TestLog, mut out: Stream<'_>) -> io::Result<()> {
+    let formatted = write_entries(log, &mut out);
+    out.finish(formatted)
+}
+
+fn write_entries(log: &TestLog, out: &mut Stream<'_>) -> io::Result<()> {
     out.buffer.push(b'[');
     let mut separator: &[u8] = b"\n";
     for event in &log.events {
@@ -21,12 +25,12 @@ pub fn write(log: &TestLog, file: &mut dyn Write) -> io::Result<()> {
         for response in run.record.responses.iter() {
             out.buffer.extend_from_slice(separator);
             separator = b",\n";
-            write_entry(&mut out, run, &response)?;
+            write_entry(out, run, &response)?;
             out.entry_done()?;
         }
     }
     out.buffer.extend_from_slice(b"\n]\n");
-    out.write()
+    Ok(())
 }
 
 fn write_entry(out: &mut Stream, run: &RunLog, response: &LoggedResponse) -> io::Result<()> {

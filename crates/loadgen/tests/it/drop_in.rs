@@ -419,3 +419,27 @@ fn a_stream_of_repeated_completions_does_not_keep_an_abort_from_being_noticed() 
     let grave = grave(&outdir);
     assert!(grave.iter().any(|(_, text)| text.contains("aborted")), "{grave:?}");
 }
+
+#[test]
+fn a_client_that_is_far_behind_coalesces_in_calls_of_bounded_size() {
+    let process = process();
+    let outdir = folder("coalesce");
+    let calls: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let issue = {
+        let calls = calls.clone();
+        move |samples: &[QuerySample]| {
+            calls.lock().unwrap().push(samples.len());
+            process.complete(&ids(samples)).unwrap();
+        }
+    };
+    let run = TestSettings {
+        server_coalesce_queries: true,
+        server_target_qps: 1e9,
+        ..settings(Scenario::Server, 50_000)
+    };
+    start(process, &run, &outdir, issue).unwrap();
+    let calls = calls.lock().unwrap();
+    assert_eq!(calls.iter().sum::<usize>(), 50_000);
+    assert!(calls.iter().all(|&queries| queries <= 4_096), "{calls:?}");
+    assert!(calls.len() < 50_000, "nothing coalesced");
+}

@@ -6,9 +6,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::venv::Venv;
-use super::{Bench, Named, Outcome, cargo_test};
+use super::{Bench, Named, Outcome, WHEEL, cargo_test, examples};
+use crate::wheel;
 
-const WHEEL: &str = "mlcommons-loadgen==6.0.17";
 const SCRIPT: &str = "crates/xtask/peers/loadgen_traces.py";
 /// Recorded cases that `cargo test` replays.
 const GOLDENS: &str = "crates/loadgen/testdata/traces";
@@ -18,6 +18,7 @@ const CASES_QUICK: u32 = 60;
 
 const REPEAT: &str = "the wheel repeats the recorded cases";
 const REPLAY: &str = "random cases replay bit for bit";
+const EXAMPLE: &str = "the example with a thread pool runs alike";
 
 pub fn run(bench: &Bench) -> Result<Vec<Named>> {
     let venv = Venv::with(&bench.folder, WHEEL).and_then(|venv| {
@@ -28,11 +29,18 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
         Ok(venv) => venv,
         Err(missing) => {
             let skipped = |name| (name, Outcome::Skipped(missing.clone()));
-            return Ok(vec![skipped(REPEAT), skipped(REPLAY)]);
+            return Ok(vec![skipped(REPEAT), skipped(REPLAY), skipped(EXAMPLE)]);
         }
     };
     let repeated = script(bench, &venv, &["check", GOLDENS])?;
-    Ok(vec![(REPEAT, repeated), (REPLAY, replay(bench, &venv)?)])
+    let replayed = replay(bench, &venv)?;
+    let ours = wheel::build(bench.root)?
+        .and_then(|wheels| Venv::with_ours(&bench.folder, &wheels, wheel::PACKAGE));
+    let example = match ours {
+        Ok(ours) => examples::run(bench, &venv, &ours)?,
+        Err(missing) => Outcome::Skipped(missing),
+    };
+    Ok(vec![(REPEAT, repeated), (REPLAY, replayed), (EXAMPLE, example)])
 }
 
 /// Generates cases with the wheel and has the tests of our crate replay them.

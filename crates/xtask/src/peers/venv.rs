@@ -20,7 +20,7 @@ impl Venv {
         if fs::read_to_string(&installed).is_ok_and(|text| text == requirement) {
             return Ok(venv);
         }
-        println!("installing {requirement} into {}", venv.folder.display());
+        eprintln!("installing {requirement} into {}", venv.folder.display());
         if venv.folder.exists() {
             fs::remove_dir_all(&venv.folder).map_err(|error| error.to_string())?;
         }
@@ -30,6 +30,23 @@ impl Venv {
         install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
         output_of(install.arg(requirement))?;
         fs::write(&installed, requirement).map_err(|error| error.to_string())?;
+        Ok(venv)
+    }
+
+    /// An environment with the package of ours that lies in `wheels`, as it was
+    /// built last.
+    ///
+    /// # Errors
+    /// As [`Venv::with`].
+    pub fn with_ours(folder: &Path, wheels: &Path, package: &str) -> Result<Venv, String> {
+        let venv = Venv { folder: folder.join("venv-ours") };
+        if !venv.folder.exists() {
+            output_of(Command::new("python3").args(["-m", "venv"]).arg(&venv.folder))?;
+        }
+        let mut install = venv.python();
+        install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+        install.args(["--no-index", "--force-reinstall", "--find-links"]);
+        output_of(install.arg(wheels).arg(package))?;
         Ok(venv)
     }
 

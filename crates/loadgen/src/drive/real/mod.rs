@@ -137,7 +137,7 @@ impl RealTime {
     }
 
     fn shards(&self) -> usize {
-        self.cores.min(MOST_SHARDS)
+        self.cores.next_power_of_two().min(MOST_SHARDS)
     }
 
     /// A handle to watch and to abort the test from another thread.

@@ -45,6 +45,7 @@ pub(super) struct RunState {
     pub(super) misuse: ForeignIds,
     parked: Alone<AtomicBool>,
     issuer: Thread,
+    /// A power of two: the shard is found without a division.
     shards: usize,
 }
 
@@ -68,6 +69,7 @@ impl ForeignIds {
 impl RunState {
     /// Run by the current thread, which is the one that will park.
     pub(super) fn new(clock: Clock, epoch: u16, slabs: Box<[Slab]>, shards: usize) -> Self {
+        assert!(shards.is_power_of_two(), "the shards are told apart by bits");
         Self {
             clock,
             first_run: ResponseId::new(epoch, 0, 0).run(),
@@ -119,7 +121,7 @@ impl RunState {
 
     #[inline]
     fn shard(&self) -> usize {
-        thread_shard() % self.shards
+        thread_shard() & (self.shards - 1)
     }
 }
 
