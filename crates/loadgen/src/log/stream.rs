@@ -34,10 +34,11 @@ struct Writer {
 }
 
 impl Writer {
-    fn start(mut file: File) -> Self {
+    /// `None` where there is no thread to be had.
+    fn start(mut file: File) -> Option<Self> {
         let (full, to_write) = sync_channel::<Vec<u8>>(1);
         let (hand_back, empty) = channel();
-        let thread = std::thread::spawn(move || {
+        let thread = std::thread::Builder::new().spawn(move || {
             for mut buffer in to_write {
                 file.write_all(&buffer)?;
                 buffer.clear();
@@ -46,7 +47,7 @@ impl Writer {
             }
             Ok(())
         });
-        Self { full, empty, thread }
+        Some(Self { full, empty, thread: thread.ok()? })
     }
 
     /// Waits until all is written.
@@ -79,8 +80,10 @@ impl<'a> Stream<'a> {
 
     /// Writes what is there, or has it written.
     pub fn write(&mut self) -> io::Result<()> {
-        if let Sink::Small(file) = &self.sink {
-            self.sink = Sink::Large(Writer::start(file.try_clone()?));
+        if let Sink::Small(file) = &self.sink
+            && let Some(writer) = Writer::start(file.try_clone()?)
+        {
+            self.sink = Sink::Large(writer);
         }
         match &mut self.sink {
             Sink::Direct(file) => file.write_all(&self.buffer)?,

@@ -129,6 +129,40 @@ const REGISTRATION_TIMEOUT_MS: u64 = 10_000;
 /// Meanwhile an abort is noticed within this.
 const REGISTRATION_GLANCE_MS: u64 = 50;
 
+/// Threads of the driver's, which end with this.
+struct OwnThreads {
+    pool: Arc<IssueThreads>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl OwnThreads {
+    /// As many of `wanted` as the system starts.
+    fn start(wanted: u64) -> Self {
+        let pool = IssueThreads::new();
+        let start = |_| {
+            let pool = pool.clone();
+            std::thread::Builder::new().spawn(move || pool.serve()).ok()
+        };
+        let threads: Vec<_> = (0..wanted).map_while(start).collect();
+        while pool.wait_for(threads.len(), REGISTRATION_TIMEOUT_MS) < threads.len() {}
+        Self { pool, threads }
+    }
+
+    fn count(&self) -> u64 {
+        self.threads.len() as u64
+    }
+}
+
+impl Drop for OwnThreads {
+    fn drop(&mut self) {
+        self.pool.close();
+        for thread in self.threads.drain(..) {
+            // Panics of the system's were caught and told by the lane.
+            let _ = thread.join();
+        }
+    }
+}
+
 type LaneResult = (Vec<Issued>, Vec<Columns>);
 
 /// Plays a run of one tenant from `lanes` threads.
@@ -149,16 +183,20 @@ pub(super) fn play(
         }
         registered
     }) as u64;
-    // Nobody came to the pool: the driver brings its own threads.
-    let pool = driver.issue_threads.clone().filter(|_| registered > 0);
-    let of = if pool.is_some() { registered.min(lanes) } else { lanes };
-    let mismatch = (driver.issue_threads.is_some() && registered < lanes).then(|| {
-        format!(
-            "Mismatch between settings and number of registered IssueQueryThreads! \
+    // Nobody came to the pool: the driver brings its own threads, before the run
+    // begins, because there may be fewer than are wanted.
+    let own = (registered == 0).then(|| OwnThreads::start(lanes));
+    let pool = own.as_ref().map(|own| own.pool.clone()).or(driver.issue_threads.clone());
+    let of = own.as_ref().map_or(registered, OwnThreads::count).min(lanes);
+    assert!(of > 0, "the system starts no thread to issue from");
+    let mismatch =
+        (of < lanes || driver.issue_threads.is_some() && registered < lanes).then(|| {
+            format!(
+                "Mismatch between settings and number of registered IssueQueryThreads! \
              settings.server_num_issue_query_threads = {lanes} but {registered} threads \
              registered. {of} threads issue."
-        )
-    });
+            )
+        });
     let tenants: Vec<_> = job.tenants.iter().map(|t| (t.plan.clone(), t.set)).collect();
     let sessions: Vec<Session> =
         (0..of).map(|index| Session::lane(&tenants, job.accuracy, Lane { index, of })).collect();
