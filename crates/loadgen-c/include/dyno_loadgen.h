@@ -394,7 +394,8 @@ dyno_result dyno_complete(const dyno_response *responses, size_t count);
 /**
  * As `dyno_complete`, for payloads that are expensive to bring: `fetch` is
  * called for each response that is logged, after its time was noted and before
- * its payload is read, and may change `data` and `size`. NULL is allowed.
+ * its payload is read, and may change `data` and `size`. The payload is read
+ * before the next call, which may reuse its memory. NULL is allowed.
  */
 dyno_result dyno_complete_fetching(dyno_response *responses,
                                    size_t count,

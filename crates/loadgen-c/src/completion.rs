@@ -32,7 +32,8 @@ pub unsafe extern "C" fn dyno_complete(
 
 /// As `dyno_complete`, for payloads that are expensive to bring: `fetch` is
 /// called for each response that is logged, after its time was noted and before
-/// its payload is read, and may change `data` and `size`. NULL is allowed.
+/// its payload is read, and may change `data` and `size`. The payload is read
+/// before the next call, which may reuse its memory. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_complete_fetching(
     responses: *mut dyno_response,

@@ -7,13 +7,15 @@
 //! ends the test; `StartTest` then raises `KeyboardInterrupt`.
 
 #[cfg(unix)]
-pub use unix::InterruptWatch;
+pub use unix::{InterruptWatch, stop_writing};
 
 #[cfg(unix)]
 mod unix {
     use std::io::Read;
+    use std::net::Shutdown;
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicI32, Ordering};
     use std::thread::JoinHandle;
 
     use pyo3::exceptions::PyValueError;
@@ -28,7 +30,7 @@ mod unix {
 
     #[derive(Debug)]
     struct Watch {
-        /// What Python writes to; the thread ends when it is closed.
+        /// What Python writes to; the thread ends when it is shut down.
         writer: UnixStream,
         /// Returns whether it has ended the test.
         thread: JoinHandle<bool>,
@@ -65,7 +67,10 @@ mod unix {
             let number: u8 = interrupt.extract()?;
             let listen = move || listen(reader, number);
             match std::thread::Builder::new().name("dyno-interrupt".into()).spawn(listen) {
-                Ok(thread) => Ok(Self(Some(Watch { writer, thread }))),
+                Ok(thread) => {
+                    WATCHED.store(writer.as_raw_fd(), Ordering::Relaxed);
+                    Ok(Self(Some(Watch { writer, thread })))
+                }
                 Err(error) => {
                     set_wakeup(&signal, NONE)?;
                     Err(error.into())
@@ -79,15 +84,9 @@ mod unix {
         /// Those of `signal.set_wakeup_fd`.
         pub fn end(self, py: Python<'_>) -> PyResult<bool> {
             let Some(Watch { writer, thread }) = self.0 else { return Ok(false) };
-            let restored = py.import("signal").and_then(|signal| {
-                let ours = set_wakeup(&signal, NONE)?;
-                // A callback has put its own there meanwhile: it stays.
-                if ours != NONE && ours != writer.as_raw_fd() {
-                    set_wakeup(&signal, ours)?;
-                }
-                Ok(())
-            });
-            drop(writer);
+            let restored = stop_writing(py);
+            // Closing it would not do: a child that was forked meanwhile has it, too.
+            let _ = writer.shutdown(Shutdown::Both);
             // It holds nothing and needs no interpreter; it ends at once.
             let was_interrupted = thread.join().unwrap_or(false);
             restored.map(|()| was_interrupted)
@@ -96,6 +95,28 @@ mod unix {
 
     /// No file descriptor.
     const NONE: i32 = -1;
+
+    /// What Python writes to for a watch.
+    static WATCHED: AtomicI32 = AtomicI32::new(NONE);
+
+    /// Has Python no longer write for the watch, if there is one: at its end, and
+    /// in a forked child, where a signal must not end the parent's test.
+    ///
+    /// # Errors
+    /// Those of `signal.set_wakeup_fd`.
+    pub fn stop_writing(py: Python<'_>) -> PyResult<()> {
+        let watched = WATCHED.swap(NONE, Ordering::Relaxed);
+        if watched == NONE {
+            return Ok(());
+        }
+        let signal = py.import("signal")?;
+        let found = set_wakeup(&signal, NONE)?;
+        // A callback has put its own there meanwhile: it stays.
+        if found != NONE && found != watched {
+            set_wakeup(&signal, found)?;
+        }
+        Ok(())
+    }
 
     /// Has Python write to `fd`; returns what it wrote to before.
     fn set_wakeup(signal: &Bound<'_, PyModule>, fd: i32) -> PyResult<i32> {
@@ -114,11 +135,15 @@ mod unix {
 }
 
 #[cfg(not(unix))]
-pub use other::InterruptWatch;
+pub use other::{InterruptWatch, stop_writing};
 
 #[cfg(not(unix))]
 mod other {
     use pyo3::prelude::*;
+
+    pub fn stop_writing(_: Python<'_>) -> PyResult<()> {
+        Ok(())
+    }
 
     /// Ctrl-C takes effect in the next callback.
     #[derive(Debug)]

@@ -10,7 +10,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
 
-use crate::LOADGEN;
+use crate::{LOADGEN, interrupt};
 
 /// Threads that are in `StartTest`, by Python's numbers for them. Locked for
 /// moments, by threads that are attached to the interpreter (but for the one
@@ -68,8 +68,9 @@ pub fn refuse_if_forked() -> PyResult<()> {
 
 /// Called in the child after a fork.
 #[pyfunction]
-fn forked() {
+fn forked(py: Python<'_>) -> PyResult<()> {
     IS_FORKED.fetch_or(!started().is_empty(), Ordering::Relaxed);
+    interrupt::stop_writing(py)
 }
 
 /// Called before the interpreter ends, which would end the thread of a test in

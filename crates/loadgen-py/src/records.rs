@@ -90,11 +90,10 @@ impl<const N: usize> Record<N> {
         class: &Bound<'_, PyType>,
         object: &Bound<'_, PyAny>,
     ) -> Option<[u64; N]> {
-        let is_ours = object.get_type_ptr() == class.as_type_ptr()
-            || object.is_instance(class).unwrap_or(false);
         // SAFETY: an instance of the class begins with `Instance<N>`, and whoever
         // writes its words is attached to the interpreter, as the caller is.
-        is_ours.then(|| unsafe { (*object.as_ptr().cast::<Instance<N>>()).words })
+        is_laid_out_as(class, object)
+            .then(|| unsafe { (*object.as_ptr().cast::<Instance<N>>()).words })
     }
 
     fn make(&'static self, py: Python<'_>) -> PyResult<Py<PyType>> {
@@ -142,6 +141,14 @@ impl<const N: usize> Record<N> {
         let made = unsafe { Bound::from_owned_ptr_or_err(py, made) }?;
         Ok(made.cast_into::<PyType>()?.unbind())
     }
+}
+
+/// Whether the memory of `object` is that of an instance of `class`. Not what
+/// `isinstance` says: it believes an object that claims to be one, such as a mock.
+#[inline]
+pub fn is_laid_out_as(class: &Bound<'_, PyType>, object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: a live object and a class, and the thread is attached.
+    unsafe { ffi::PyObject_TypeCheck(object.as_ptr(), class.as_type_ptr()) != 0 }
 }
 
 /// Of a field's closure: its word is signed. The rest is the word's number.

@@ -7,14 +7,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyList, PySlice, PyTuple, PyType};
 
 use crate::convert::expected;
-use crate::records::{QUERY_SAMPLE, QUERY_SAMPLE_RESPONSE};
+use crate::records::{QUERY_SAMPLE, QUERY_SAMPLE_RESPONSE, is_laid_out_as};
 
 /// `value`, if it is of `class`; a copy is not made: entries are references.
 fn entry<'py>(
     class: &Bound<'py, PyType>,
     value: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    if value.is_instance(class)? {
+    if is_laid_out_as(class, value) {
         return Ok(value.clone());
     }
     Err(expected(&format!("a {}", class.name()?), value))

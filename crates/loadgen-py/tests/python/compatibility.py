@@ -8,6 +8,7 @@ Behaviour that crashes the reference or cannot be used there is not asserted her
 import array
 import collections
 import copy
+import json
 import os
 import pathlib
 import pickle
@@ -563,6 +564,26 @@ class Run(Case):
         log = self.run_test(lg.ConstructSUT(issue, self.flush))
         self.assertEqual(self.events.count(("fetch",)), 3)
         self.assertEqual(log[0], '{ "seq_id" : 0, "qsl_idx" : 0, "data" : "0203" },')
+
+    def test_response_cb_may_reuse_one_buffer(self):
+        buffer = array.array("Q", [0])
+        address = buffer.buffer_info()[0]
+
+        def fetch(response):
+            buffer[0] = indices[response.id]
+            response.data, response.size = address, 1
+            response.id = 0
+
+        def issue(samples):
+            indices.update((s.id, s.index) for s in samples)
+            lg.QuerySamplesComplete([lg.QuerySampleResponse(s.id, 0, 0) for s in samples], fetch)
+
+        indices = {}
+        scenario, mode = lg.TestScenario.Offline, lg.TestMode.AccuracyOnly
+        log = self.run_test(lg.ConstructSUT(issue, self.flush), scenario=scenario, mode=mode)
+        entries = json.loads("[" + "".join(log).rstrip(",") + "]")
+        self.assertGreater(len(entries), 1)
+        self.assertEqual([e["data"] for e in entries], ["%02X" % e["qsl_idx"] for e in entries])
 
     def test_response_cb_is_called_for_what_is_logged_only(self):
         def issue(samples):

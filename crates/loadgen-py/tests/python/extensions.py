@@ -15,6 +15,7 @@ import tempfile
 import threading
 import traceback
 import unittest
+import unittest.mock
 import warnings
 import weakref
 
@@ -324,6 +325,17 @@ class Misuse(Case):
         self.start(lg.ConstructSUT(issue, nothing))
         self.assertNotIn("twice", self.log("detail.txt"))
 
+    def test_what_only_claims_to_be_a_response_is_none(self):
+        response = unittest.mock.Mock(spec=lg.QuerySampleResponse)
+        self.assertIsInstance(response, lg.QuerySampleResponse)
+        for call in (
+            lambda: lg.QuerySamplesComplete([response]),
+            lambda: lg.FirstTokenComplete([response, response]),
+            lambda: lg.VectorQuerySampleResponse([response]),
+        ):
+            with self.assertRaisesRegex(TypeError, "expected a QuerySampleResponse, not <Mock"):
+                call()
+
     def test_messages_name_what_was_expected(self):
         for code, text in (
             (lambda: setattr(lg.TestSettings(), "min_query_count", -3), "whole number from 0 .* not -3 .int."),
@@ -358,6 +370,24 @@ class Processes(Case):
         )
         # Python 3.12 and later warn of forks while there are threads.
         self.assertEqual(self.python(code, "-W", "ignore"), (0, "7\n", ""))
+
+    def test_children_forked_in_a_test_outlive_it_and_keep_their_signals(self):
+        code = (
+            "here, there = os.pipe()\n"
+            "def load(_):\n"
+            "    child = os.fork()\n"
+            "    if child == 0:\n"
+            "        os.close(there)\n"
+            "        try: os.kill(os.getpid(), signal.SIGINT); time.sleep(9)\n"
+            "        except KeyboardInterrupt: pass\n"
+            "        os.read(here, 1); os._exit(5)\n"
+            "    time.sleep(0.3)\n"
+            "qsl = lg.ConstructQSL(10, 10, load, nothing)\n"
+            "lg.StartTest(lg.ConstructSUT(complete, nothing), qsl, settings)\n"
+            "os.close(there)\n"
+            "print(os.waitstatus_to_exitcode(os.wait()[1]))\n"
+        )
+        self.assertEqual(self.python(code, "-W", "ignore"), (0, "5\n", ""))
 
     def test_shutdown_while_a_daemon_thread_runs_a_test(self):
         for issue in ("complete", "nothing", "forever", "lambda _: time.sleep(9)"):

@@ -1,5 +1,6 @@
 //! The process-wide interface: one load generator, one test at a time, misuse.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -306,6 +307,55 @@ fn payloads_are_fetched_for_logged_responses_only_and_may_complete_others() {
     let accuracy = TestSettings { mode: TestMode::AccuracyOnly, ..run };
     start(process, &accuracy, &outdir, issue).unwrap();
     assert_eq!(fetched.load(Ordering::Relaxed), 100);
+}
+
+/// A response of a program that has one buffer for the payloads of all: the next
+/// fetch overwrites it.
+struct OneBuffer<'a> {
+    id: ResponseId,
+    payload: Vec<u8>,
+    last_fetched: &'a Cell<ResponseId>,
+}
+
+impl AsResponse for OneBuffer<'_> {
+    fn id(&self) -> ResponseId {
+        self.id
+    }
+    fn data(&self) -> &[u8] {
+        if self.last_fetched.get() == self.id { &self.payload } else { b"overwritten" }
+    }
+    fn tokens(&self) -> i64 {
+        0
+    }
+}
+
+#[test]
+fn each_fetched_payload_is_read_before_the_next_is_fetched() {
+    let process = process();
+    let outdir = folder("fetch-one-buffer");
+    let issue = move |samples: &[QuerySample]| {
+        let last_fetched = Cell::new(ResponseId(0));
+        let mut responses: Vec<_> = ids(samples)
+            .into_iter()
+            .map(|id| OneBuffer { id, payload: Vec::new(), last_fetched: &last_fetched })
+            .collect();
+        process
+            .complete_fetching(&mut responses, &mut |response| {
+                response.payload = response.id.sequence().to_le_bytes().to_vec();
+                // What a program writes over its id counts no more.
+                response.id = ResponseId(response.id.0 | 1 << 20);
+                last_fetched.set(response.id);
+            })
+            .unwrap();
+    };
+    let accuracy = TestSettings { mode: TestMode::AccuracyOnly, ..settings(Scenario::Offline, 1) };
+    start(process, &accuracy, &outdir, issue).unwrap();
+    let logged: Vec<_> = open_accuracy(&outdir.join("mlperf_log_accuracy.json"))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(logged.len(), 100);
+    assert!(logged.iter().all(|entry| entry.data == entry.seq_id.to_le_bytes()));
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Where a system under test hands back its answers.
 
 use std::cell::Cell;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::Thread;
 
-use super::slab::{Alone, Slab};
+use super::slab::{Alone, Slab, Stamped};
 use crate::clock::{Clock, Nanos};
 use crate::record::{Failure, Misuse};
 use crate::sut::{AsResponse, ResponseId};
@@ -146,27 +147,41 @@ impl Responder {
     #[inline]
     pub fn complete<R: AsResponse>(&self, responses: &[R]) {
         let at = self.run.stamp();
-        self.settle(&mut { responses }, at, |_, _| ());
+        self.settle(&mut { responses }, at, |slab, responses, range, stamped| {
+            let first = responses[range.start].id();
+            slab.keep(first, &responses[range], stamped, self.run.shard());
+        });
     }
 
     /// As [`Responder::complete`], and calls `fetch` for each response that is
     /// to be logged, after it is stamped and before its payload is read: a
     /// payload that lies on a device needs to be brought only if it is wanted.
+    /// The payload is read before the next `fetch`, which may reuse its memory.
     pub fn complete_fetching<R: AsResponse>(
         &self,
         mut responses: &mut [R],
         mut fetch: impl FnMut(&mut R),
     ) {
         let at = self.run.stamp();
-        self.settle(&mut responses, at, |responses, i| fetch(&mut responses[i]));
+        self.settle(&mut responses, at, |slab, responses, range, stamped| {
+            for (i, response) in responses[range].iter_mut().enumerate() {
+                let id = response.id();
+                if stamped.is_fresh(i) && slab.keeps(id) {
+                    // Without the lock, because it may complete other samples.
+                    fetch(response);
+                    slab.keep(id, slice::from_ref(response), Stamped::ONE, self.run.shard());
+                }
+            }
+        });
     }
 
+    /// Completes a batch; `keep` copies what of a range of it is logged.
     #[inline]
     fn settle<R: AsResponse, B: Deref<Target = [R]>>(
         &self,
         batch: &mut B,
         at: Nanos,
-        mut fetch: impl FnMut(&mut B, usize),
+        mut keep: impl FnMut(&Slab, &mut B, Range<usize>, Stamped),
     ) {
         let run = &*self.run;
         let shard = run.shard();
@@ -190,13 +205,7 @@ impl Responder {
                 continue;
             };
             if slab.logs() {
-                // Before the lock, because it may complete other samples.
-                for i in (begin..end).filter(|i| stamped.is_fresh(i - begin)) {
-                    if slab.keeps(batch[i].id()) {
-                        fetch(batch, i);
-                    }
-                }
-                slab.keep(&batch[begin..end], stamped, shard);
+                keep(slab, batch, begin..end, stamped);
             }
             begin = end;
             let tenant = first.tenant();

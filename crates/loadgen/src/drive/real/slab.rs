@@ -214,11 +214,18 @@ impl Slab {
         Some((chunk, within, mask))
     }
 
-    /// Copies the responses that are logged, of those just stamped.
-    pub(super) fn keep<R: AsResponse>(&self, run: &[R], stamped: Stamped, shard: usize) {
+    /// Copies the responses that are logged, of those just stamped; the first is
+    /// to `first`, whatever it says after a program has fetched its payload.
+    pub(super) fn keep<R: AsResponse>(
+        &self,
+        first: ResponseId,
+        run: &[R],
+        stamped: Stamped,
+        shard: usize,
+    ) {
         let mut responses = self.responses[shard].0.lock().unwrap_or_else(PoisonError::into_inner);
         for (i, response) in run.iter().enumerate() {
-            let sequence = response.id().sequence();
+            let sequence = first.sequence() + i as u64;
             if !stamped.is_fresh(i) || !self.kept.keeps(sequence) {
                 continue;
             }
@@ -386,6 +393,9 @@ pub(super) struct Stamped {
 }
 
 impl Stamped {
+    /// One response, which was not.
+    pub(super) const ONE: Self = Self { fresh: 1 };
+
     #[inline]
     pub(super) fn fresh(self) -> u64 {
         u64::from(self.fresh.count_ones())
