@@ -11,7 +11,7 @@ mod peers;
 mod tidy;
 mod wheel;
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -33,11 +33,11 @@ usage: cargo xtask COMMAND
 fn main() -> anyhow::Result<ExitCode> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["tidy"] => tidy::run(root()),
-        ["wheel"] => wheel::run(root()),
-        ["peers", rest @ ..] => peers::run(root(), rest),
-        ["install-c", prefix] if !prefix.starts_with('-') => install_c::run(root(), prefix),
-        ["dropin", rest @ ..] => dropin::run(root(), rest),
+        ["tidy"] => tidy::run(&root()),
+        ["wheel"] => wheel::run(&root()),
+        ["peers", rest @ ..] => peers::run(&root(), rest),
+        ["install-c", prefix] if !prefix.starts_with('-') => install_c::run(&root(), prefix),
+        ["dropin", rest @ ..] => dropin::run(&root(), rest),
         [] | ["help" | "-h" | "--help"] => {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)
@@ -49,10 +49,11 @@ fn main() -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The root of the repository.
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .expect("the crate lies two folders below the root")
+/// The root of the repository. That of the checkout which runs this, where cargo
+/// says so: two of them may share a target folder, and so this program.
+fn root() -> PathBuf {
+    let crate_folder = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    let root = crate_folder.ancestors().nth(2);
+    root.expect("the crate lies two folders below the root").to_path_buf()
 }

@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_tree_is_tidy() {
-        let findings = findings(crate::root()).unwrap();
+        let findings = findings(&crate::root()).unwrap();
         let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
         assert!(lines.is_empty(), "{} findings:\n{}", lines.len(), lines.join("\n"));
     }
