@@ -1,0 +1,123 @@
+"""One scenario script, run through the reference's module and ours, and compared.
+
+    python loadgen_scenarios compare --theirs PYTHON --ours PYTHON --folder DIR [--quick] [--only REGEX]
+    python loadgen_scenarios serve     # the cases named on stdin, with the module of this interpreter
+    python loadgen_scenarios list
+"""
+
+import argparse
+import concurrent.futures
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import threading
+
+import cases_config
+import cases_logs
+import cases_runs
+import differences
+from compare import compare, report
+from observation import parts_of
+from play import serve
+
+# More hardly help: most of a case is the computing of its two processes.
+WORKERS = 3
+# A case that another program's load disturbed may have its chance again.
+ATTEMPTS = 3
+
+
+def all_cases():
+    modules = (cases_runs, cases_logs, cases_config)
+    cases = [case for module in modules for case in module.cases()]
+    named = {case.name: case for case in cases}
+    assert len(named) == len(cases), "every case has a name of its own"
+    return named
+
+
+class Server:
+    """A process that plays cases with one interpreter's module."""
+
+    def __init__(self, python):
+        command = [python, "-B", str(pathlib.Path(__file__).parent), "serve"]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+
+    def play(self, case, folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        self.process.stdin.write(f"{case}\t{folder}\n")
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the process that plays cases ended at {case}")
+        return parts_of(folder, int(answer))
+
+
+class Worker(threading.local):
+    """The two servers of a thread."""
+
+    def __init__(self, args):
+        self.theirs, self.ours = Server(args.theirs), Server(args.ours)
+
+
+def run_compare(args):
+    cases = all_cases()
+    names = [n for n, case in cases.items() if (case.quick or not args.quick) and re.search(args.only, n)]
+    # Where the reference is compared with itself, both have what it alone has.
+    extras = ("theirs", "theirs" if args.calibrate else "ours")
+    worker = Worker(args)
+    failed, again = {}, []
+
+    def once(name):
+        for attempt in range(ATTEMPTS):
+            folder = args.folder.absolute() / name
+            theirs = worker.theirs.play(name, folder / "theirs")
+            ours = worker.ours.play(name, folder / "ours")
+            findings = compare(name, theirs, ours, differences.LIST, extras)
+            if not findings:
+                break
+        if findings:
+            failed[name] = findings
+        elif attempt:
+            again.append(name)
+
+    with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+        list(pool.map(once, names))
+    for name in sorted(failed):
+        print(f"{name}:")
+        for finding in report(failed[name]):
+            print(f"    {finding}")
+    for name in again:
+        print(f"{name}: equal at a further attempt only")
+    stale = [one for one in differences.LIST if not one.hits]
+    whole = not (args.quick or args.only or args.calibrate)
+    for entry in stale if whole else []:
+        print(f"out of date: {entry}")
+    print(f"{len(names) - len(failed)} of {len(names)} cases equal")
+    return 1 if failed or (whole and stale) or not names else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("serve")
+    commands.add_parser("list")
+    command = commands.add_parser("compare")
+    command.add_argument("--theirs", required=True)
+    command.add_argument("--ours", required=True)
+    command.add_argument("--folder", type=pathlib.Path, required=True)
+    command.add_argument("--quick", action="store_true")
+    command.add_argument("--only", default="")
+    command.add_argument("--calibrate", action="store_true", help="the same module on both sides")
+    args = parser.parse_args()
+    if args.command == "serve":
+        return serve(all_cases())
+    if args.command == "list":
+        print("\n".join(all_cases()))
+        return 0
+    return run_compare(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

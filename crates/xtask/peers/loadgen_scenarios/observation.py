@@ -1,0 +1,169 @@
+"""What a played case left behind, as named parts: each a list of items (key, value)."""
+
+import decimal
+import json
+import pathlib
+import re
+from collections import Counter
+from typing import NamedTuple
+
+DATETIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+ENTRY = re.compile(r':::MLLOG \{"key": "([^"]*)", (.*)\}')
+EVENT = re.compile(r'\{"name":"([^"]*)",(?:"cat":"default",)?"ph": ?"(.)",')
+TRAILER = re.compile(r"(?:No|\d+) (warning|error)s? encountered( during test)?\..*", re.IGNORECASE)
+
+
+class Item(NamedTuple):
+    key: str
+    value: str
+
+
+def parts_of(folder, exit_code):
+    """The parts of a case that was played in `folder`."""
+    folder = pathlib.Path(folder)
+    here = folder / "here"
+    names = sorted(str(path.relative_to(here)) for path in here.rglob("*") if path.is_file())
+    parts = {
+        "exit": [Item("code", str(exit_code))],
+        "files": [Item("name", name) for name in names],
+        "stdout": [line_item(line) for line in lines_of(folder / "stdout.txt")],
+        "stderr": [line_item(line) for line in lines_of(folder / "stderr.txt")],
+    }
+    seen = folder / "observed.json"
+    observed = json.loads(seen.read_text()) if seen.exists() else {}
+    parts |= {f"system: {key}": observed_items(value) for key, value in observed.items()}
+    samples = samples_of_runs(observed.get("calls", []))
+    for name in names:
+        file = re.sub(DATETIME, "<datetime>", name)
+        text = (here / name).read_text(errors="backslashreplace")
+        if name.endswith(".txt") and "detail" in name:
+            parts[f"detail: {file}"] = [line_item(line) for line in text.splitlines()]
+        elif name.endswith(".txt") and "summary" in name:
+            warnings_and_errors = grave_entries((here / name.replace("summary", "detail")).read_text())
+            parts[f"summary: {file}"] = list(summary_items(text, warnings_and_errors))
+        elif name.endswith(".json") and "accuracy" in name:
+            parts[f"accuracy: {file}"] = accuracy_items(text)
+        elif name.endswith(".json") and "trace" in name:
+            parts[f"trace: {file}"] = list(trace_items(text, samples))
+    return parts
+
+
+def lines_of(path):
+    return path.read_text(errors="backslashreplace").splitlines() if path.exists() else []
+
+
+def line_item(line):
+    """An entry of the detail log, or a line of the summary."""
+    entry = ENTRY.fullmatch(line)
+    if entry:
+        return Item(*entry.groups())
+    label, sign, value = line.partition(":")
+    return Item(label.strip(), line) if sign else Item("text", line)
+
+
+def observed_items(value):
+    if not isinstance(value, list):
+        return [Item("is", json.dumps(value))]
+    items = []
+    for place, one in enumerate(value):
+        if isinstance(one, dict):
+            items += [Item(f"{place}.{name}", json.dumps(one[name])) for name in sorted(one)]
+        elif isinstance(one, list):
+            items.append(Item(one[0], json.dumps(one[1:])))
+        else:
+            items.append(Item(str(place), json.dumps(one)))
+    return items
+
+
+def samples_of_runs(calls):
+    """How many samples each run issued, by the flush that ends it."""
+    counts, current = [], 0
+    for name, *given in calls:
+        if name == "issue":
+            current += len(given[0])
+        elif name == "flush":
+            counts.append(current)
+            current = 0
+    return counts
+
+
+def grave_entries(detail):
+    return Counter(
+        kind for line in detail.splitlines() for kind in ("warning", "error") if f'"is_{kind}": true' in line
+    )
+
+
+def summary_items(text, grave):
+    """Lines; the counts at the end are compared with the file's own detail log."""
+    for line in text.splitlines():
+        kind = TRAILER.fullmatch(line)
+        if not kind:
+            yield line_item(line)
+            continue
+        kind = kind.group(1).lower()
+        count = grave[kind]
+        word = kind.upper() if kind == "error" else kind
+        expected = {
+            0: f"No {kind}s encountered during test.",
+            1: f"1 {word} encountered. See detailed log.",
+        }.get(count, f"{count} {word}{'S' if kind == 'error' else 's'} encountered. See detailed log.")
+        agrees = line == expected
+        yield Item(f"{kind}s", "as the detail log" if agrees else f"{line!r}, the detail log has {count}")
+
+
+def accuracy_items(text):
+    """Lines as they are but for their order: the order of several threads is chance."""
+    lines = text.splitlines(keepends=True)
+    entries = [line for line in lines if line.startswith("{")]
+    frame = [line for line in lines if not line.startswith("{")]
+    entries = [entry.rstrip(",\n") for entry in entries]
+    separators = [line[-2:] for line in lines if line.startswith("{")]
+    entries.sort(key=lambda entry: int(re.search(r'"seq_id" : (\d+)', entry).group(1)))
+    items = [Item("frame", repr(line)) for line in frame] + [Item("entry", entry) for entry in entries]
+    return items + [Item("separators", str(Counter(separators)))]
+
+
+def trace_items(text, samples):
+    """Events by kind and count, samples one by one, and what frames them."""
+    kinds, begins, counts = Counter(), {}, Counter()
+    for line in text.splitlines():
+        event = EVENT.match(line) if line.endswith(("}", "},")) else None
+        if not event:
+            yield Item("line", line)
+            continue
+        kind = " ".join(event.groups())
+        kinds[kind] += 1
+        if event.group(2) in "be":
+            # These lines are JSON in the reference's file too, which as a whole is not.
+            event = json.loads(line.rstrip(","), parse_float=decimal.Decimal)
+            begins.setdefault(kind, {})[event["id"]] = event
+        elif sizes := re.search(r'"count":(\d+)', line):
+            counts[f"{kind} of {sizes.group(1)}"] += 1
+    for kind in sorted(kinds):
+        yield Item(kind, f"{kinds[kind]} events")
+    for kind in sorted(counts):
+        yield Item("sizes", f"{counts[kind]} {kind}")
+    for kind in sorted(begins):
+        for sample in sorted(begins[kind]):
+            yield Item(f"{kind} of a sample", sample_facts(begins[kind][sample]))
+    # Only Server has a schedule; a closed loop issues when it may.
+    if "Latency C" in kinds:
+        yield from schedule_items(begins.get("Sample b", {}), samples)
+
+
+def sample_facts(event):
+    args = event.get("args", {})
+    known = {name: args[name] for name in ("sample_seq", "query_seq", "sample_idx") if name in args}
+    return json.dumps({"id": event["id"], "fields": sorted(event), "args": sorted(args)} | known)
+
+
+def schedule_items(begins, samples):
+    """When each sample of a run was due, in ns after the first of its run."""
+    ids = sorted(begins)
+    if sum(samples) != len(ids):
+        yield Item("schedule", f"{len(ids)} samples in the trace, {sum(samples)} issued")
+        return
+    for count in samples:
+        run, ids = ids[:count], ids[count:]
+        due = [int(begins[one]["ts"] * 1000) for one in run]
+        yield Item("schedule", str([at - due[0] for at in due]))
