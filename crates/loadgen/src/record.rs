@@ -2,6 +2,7 @@
 
 use crate::clock::Nanos;
 use crate::qsl::SampleIndex;
+use crate::settings::Scenario;
 
 /// How a sample ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -222,7 +223,9 @@ impl Record {
 
     /// Counts what is wrong with the token columns. The order of a run that
     /// measures tokens is: first token, then completion with a count above 1.
-    pub fn count_token_misuse(&mut self) {
+    /// Nobody waits for a first token in Offline, so there it may be missing.
+    pub fn count_token_misuse(&mut self, scenario: Scenario) {
+        let waits = scenario != Scenario::Offline;
         let mut failed: Vec<u64> = self.failed.iter().map(|(sequence, _)| *sequence).collect();
         failed.sort_unstable();
         for (sample, (&tokens, &first)) in self.tokens.iter().zip(&self.first_token_at).enumerate()
@@ -231,7 +234,7 @@ impl Record {
             if !answered || failed.binary_search(&(sample as u64)).is_ok() {
                 continue;
             }
-            self.misuse.first_token_missing += u64::from(first == 0);
+            self.misuse.first_token_missing += u64::from(waits && first == 0);
             match tokens {
                 0 => self.misuse.tokens_zero += 1,
                 1 => self.misuse.tokens_one += 1,

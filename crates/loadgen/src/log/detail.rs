@@ -154,7 +154,8 @@ fn write_effective(lines: &mut Lines, log: &TestLog) -> io::Result<()> {
     lines.line("effective_sample_index_rng_seed", plan.seeds.sample_index)?;
     lines.line("effective_schedule_rng_seed", plan.seeds.schedule)?;
     lines.line("effective_accuracy_log_rng_seed", plan.seeds.accuracy_log)?;
-    lines.line("effective_accuracy_log_probability", plan.accuracy_log.probability)?;
+    // As asked for: a share above 1 logs every response, as 1 does.
+    lines.line("effective_accuracy_log_probability", s.accuracy_log_probability)?;
     lines.line("effective_accuracy_log_sampling_target", plan.accuracy_log.sampling_target)?;
     lines.line("effective_print_timestamps", plan.print_timestamps)?;
     // As asked for, even where both are set and one wins.
@@ -226,9 +227,10 @@ fn write_run(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
     lines.line("generated_samples_per_query", run.generated_samples_per_query)?;
     lines.line("generated_query_duration", run.generated_duration)?;
     lines.at = run.started_at + run.record.issued_at.last().copied().unwrap_or(0);
+    // Before the end, as where the reference meets it.
+    write_misuse(lines, run)?;
     write_end(lines, run)?;
     lines.at = run.finished_at;
-    write_misuse(lines, run)?;
     // There is no logger thread that could be contended. Parsers expect the keys.
     for counter in [
         "logger_swap_request_slots_retry_count",

@@ -8,7 +8,7 @@ mod accuracy;
 mod detail;
 mod files;
 mod fingerprint;
-mod format;
+pub(crate) mod format;
 mod lines;
 pub mod read;
 mod report;

@@ -16,6 +16,7 @@ import threading
 
 import cases_config
 import cases_logs
+import cases_random
 import cases_runs
 import differences
 from compare import compare, report
@@ -29,7 +30,7 @@ ATTEMPTS = 3
 
 
 def all_cases():
-    modules = (cases_runs, cases_logs, cases_config)
+    modules = (cases_runs, cases_logs, cases_config, cases_random)
     cases = [case for module in modules for case in module.cases()]
     named = {case.name: case for case in cases}
     assert len(named) == len(cases), "every case has a name of its own"
@@ -67,20 +68,18 @@ def run_compare(args):
     # Where the reference is compared with itself, both have what it alone has.
     extras = ("theirs", "theirs" if args.calibrate else "ours")
     worker = Worker(args)
-    failed, again = {}, []
+    failed, again = {}, {}
 
     def once(name):
-        for attempt in range(ATTEMPTS):
+        for _ in range(ATTEMPTS):
             folder = args.folder.absolute() / name
             theirs = worker.theirs.play(name, folder / "theirs")
             ours = worker.ours.play(name, folder / "ours")
             findings = compare(name, theirs, ours, differences.LIST, extras)
             if not findings:
-                break
-        if findings:
-            failed[name] = findings
-        elif attempt:
-            again.append(name)
+                return
+            again[name] = findings
+        failed[name] = again.pop(name)
 
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
         list(pool.map(once, names))
@@ -88,8 +87,8 @@ def run_compare(args):
         print(f"{name}:")
         for finding in report(failed[name]):
             print(f"    {finding}")
-    for name in again:
-        print(f"{name}: equal at a further attempt only")
+    for name in sorted(again):
+        print(f"{name}: equal at a further attempt only; before: {again[name][0]}")
     stale = [one for one in differences.LIST if not one.hits]
     whole = not (args.quick or args.only or args.calibrate)
     for entry in stale if whole else []:

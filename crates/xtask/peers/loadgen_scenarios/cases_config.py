@@ -188,7 +188,6 @@ AUDITS = {
     "a bad line": "*.*.mode = 1\nbad line here\n",
     "seeds": "*.*.qsl_rng_seed = 1\n*.*.sample_index_rng_seed = 2\n*.*.test05 = 1\n*.*.mode = 2\n",
     "a model's line": "m.*.mode = 1\nm.*.min_query_count = 33\n*.Server.min_query_count = 34\n",
-    "tokens": "*.*.use_token_latencies = 1\n*.Server.ttft_latency = 20000\n*.Server.tpot_latency = 20000\n",
 }
 
 

@@ -14,7 +14,7 @@ def cases():
     yield from repeated()
 
 
-SAYS_TOKENS = System(first_token=True, tokens=5, tokens_of={0: 2, 1: 9, 3: 1000})
+SAYS_TOKENS = System(first_token=True, tokens=5, tokens_of={0: 2, 1: 9, 3: 60})
 
 
 def tokens():
@@ -62,9 +62,10 @@ def token_misuse():
         for name, what in wrong.items():
             system = System(first_token=True, tokens=4, **what)
             for mode in ("PerformanceOnly", "AccuracyOnly"):
-                if name == "no first token" and mode == "AccuracyOnly" and scenario != "Offline":
-                    continue  # The reference reads what is not there.
-                run = token_settings(scenario, mode)
+                if "first token" in name and mode == "AccuracyOnly" and scenario != "Offline":
+                    continue  # The reference logs a payload that is not there, and crashes.
+                # Enough that a few more over the bound change no verdict.
+                run = token_settings(scenario, mode, min_query_count=200)
                 yield Case(f"token misuse/{scenario}/{name}/{mode}", run, system=system,
                            quick=scenario == "Server" and mode == "PerformanceOnly")
     unasked = System(first_token=True, tokens=4)

@@ -2,10 +2,12 @@
 
 import difflib
 import re
+from collections import Counter
 
 # Findings of a case that are told; the rest is counted.
 TOLD = 6
-LONG = 300
+LONG = 200
+BEFORE = 40
 
 
 def compare(case, theirs, ours, differences, extras=("theirs", "ours")):
@@ -21,22 +23,40 @@ def compare(case, theirs, ours, differences, extras=("theirs", "ours")):
             findings.append(f"{part}: only {side} has it")
             continue
         allowed = [one for one in differences if one.is_about(case, part)]
-        a = without_extras(theirs[part], [one for one in allowed if one.kind == left])
-        b = without_extras(ours[part], [one for one in allowed if one.kind == right])
+        a, b = theirs[part], ours[part]
+        a, b = (
+            without_extras(a, b, [one for one in allowed if one.kind == left]),
+            without_extras(b, a, [one for one in allowed if one.kind == right]),
+        )
+        b = spread(b, [one for one in allowed if one.kind == "times"])
         findings += [f"{part}: {finding}" for finding in compare_items(a, b, allowed)]
     return findings
 
 
-def without_extras(items, extras):
-    """The items that no entry expects on this side alone."""
-    kept = []
+def without_extras(items, other, extras):
+    """The items that no entry expects on this side alone, and those that the other side has too."""
+    kept, there = [], Counter(other) if extras else Counter()
     for item in items:
         entry = next((one for one in extras if one.matches(item)), None)
+        if entry and not there[item]:
+            entry.hits += 1
+            continue
+        there[item] -= 1
+        kept.append(item)
+    return kept
+
+
+def spread(items, entries):
+    """The items, those that stand for many as often as they say."""
+    result = []
+    for item in items:
+        entry = next((one for one in entries if one.matches(item)), None)
+        times = int(re.search(entry.pattern, item.value).group(1)) if entry else 1
         if entry:
             entry.hits += 1
-        else:
-            kept.append(item)
-    return kept
+            item = item._replace(value=re.sub(entry.pattern, "", item.value))
+        result += [item] * times
+    return result
 
 
 def compare_items(theirs, ours, allowed):
@@ -57,7 +77,7 @@ def aligned(theirs, ours):
     """How two lists of keys go together: spans that are equal, and spans that are not."""
     if theirs == ours:
         return [("equal", 0, len(theirs), 0, len(ours))]
-    return difflib.SequenceMatcher(None, theirs, ours).get_opcodes()
+    return difflib.SequenceMatcher(None, theirs, ours, autojunk=False).get_opcodes()
 
 
 def compare_values(theirs, ours, allowed):
@@ -74,10 +94,17 @@ def compare_values(theirs, ours, allowed):
         if entry.explains(*before):
             applied.append(entry)
     if a != b:
-        return f"{theirs.key}: the reference has {shortened(a)}, ours {shortened(b)}"
+        return f"{theirs.key}: the reference has {around(a, b)}, ours {around(b, a)}"
     for entry in applied:
         entry.hits += 1
     return None
+
+
+def around(text, other):
+    """The part of a text that differs from another, with a little before it."""
+    same = next((i for i, (a, b) in enumerate(zip(text, other)) if a != b), min(len(text), len(other)))
+    start = max(0, same - BEFORE)
+    return ("..." if start else "") + shortened(text[start:])
 
 
 def shown(item):

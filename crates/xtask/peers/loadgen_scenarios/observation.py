@@ -10,6 +10,8 @@ from typing import NamedTuple
 DATETIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 ENTRY = re.compile(r':::MLLOG \{"key": "([^"]*)", (.*)\}')
 EVENT = re.compile(r'\{"name":"([^"]*)",(?:"cat":"default",)?"ph": ?"(.)",')
+# How ours says that a line stands for many.
+TIMES = re.compile(r' \((\d+) times\)(?=")')
 TRAILER = re.compile(r"(?:No|\d+) (warning|error)s? encountered( during test)?\..*", re.IGNORECASE)
 
 
@@ -26,7 +28,7 @@ def parts_of(folder, exit_code):
     parts = {
         "exit": [Item("code", str(exit_code))],
         "files": [Item("name", name) for name in names],
-        "stdout": [line_item(line) for line in lines_of(folder / "stdout.txt")],
+        **stdout_parts(lines_of(folder / "stdout.txt")),
         "stderr": [line_item(line) for line in lines_of(folder / "stderr.txt")],
     }
     seen = folder / "observed.json"
@@ -46,6 +48,16 @@ def parts_of(folder, exit_code):
         elif name.endswith(".json") and "trace" in name:
             parts[f"trace: {file}"] = list(trace_items(text, samples))
     return parts
+
+
+def stdout_parts(lines):
+    """The copies of the two logs apart, and the order of their blocks."""
+    kinds = ["detail" if line.startswith(":::MLLOG") else "text" for line in lines]
+    blocks = [kind for i, kind in enumerate(kinds) if i == 0 or kinds[i - 1] != kind]
+    parts = {f"stdout {kind}": [] for kind in ("detail", "text")}
+    for kind, line in zip(kinds, lines):
+        parts[f"stdout {kind}"].append(line_item(line))
+    return parts | {"stdout order": [Item("blocks", ", ".join(blocks))]}
 
 
 def lines_of(path):
@@ -88,9 +100,13 @@ def samples_of_runs(calls):
 
 
 def grave_entries(detail):
-    return Counter(
-        kind for line in detail.splitlines() for kind in ("warning", "error") if f'"is_{kind}": true' in line
-    )
+    """Warnings and errors of a detail log."""
+    counts = Counter()
+    for line in detail.splitlines():
+        times = TIMES.search(line)
+        for kind in ("warning", "error"):
+            counts[kind] += (int(times.group(1)) if times else 1) * (f'"is_{kind}": true' in line)
+    return counts
 
 
 def summary_items(text, grave):
@@ -125,24 +141,25 @@ def accuracy_items(text):
 
 def trace_items(text, samples):
     """Events by kind and count, samples one by one, and what frames them."""
-    kinds, begins, counts = Counter(), {}, Counter()
+    kinds, begins, sizes = Counter(), {}, {"LoadSamples": [], "UnloadSampes": []}
     for line in text.splitlines():
         event = EVENT.match(line) if line.endswith(("}", "},")) else None
         if not event:
             yield Item("line", line)
             continue
-        kind = " ".join(event.groups())
+        name, kind = event.group(1), " ".join(event.groups())
+        if name in sizes:
+            sizes[name].append(int(re.search(r'"count":(\d+)', line).group(1)))
+            continue
         kinds[kind] += 1
         if event.group(2) in "be":
             # These lines are JSON in the reference's file too, which as a whole is not.
             event = json.loads(line.rstrip(","), parse_float=decimal.Decimal)
             begins.setdefault(kind, {})[event["id"]] = event
-        elif sizes := re.search(r'"count":(\d+)', line):
-            counts[f"{kind} of {sizes.group(1)}"] += 1
     for kind in sorted(kinds):
         yield Item(kind, f"{kinds[kind]} events")
-    for kind in sorted(counts):
-        yield Item("sizes", f"{counts[kind]} {kind}")
+    for name, of_sets in sizes.items():
+        yield Item(name, str(of_sets))
     for kind in sorted(begins):
         for sample in sorted(begins[kind]):
             yield Item(f"{kind} of a sample", sample_facts(begins[kind][sample]))
