@@ -33,7 +33,8 @@ pub enum Failure {
 /// Calls that the system got wrong. Counted, shown, never a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Misuse {
-    /// Completions of a sample that was complete already; the first one counts.
+    /// Completions of a sample that was complete already, and first tokens of
+    /// one that had its first token; the first one counts.
     pub duplicate: u64,
     /// Completions with an id of an earlier run.
     pub stale: u64,
@@ -41,7 +42,7 @@ pub struct Misuse {
     pub unknown: u64,
     /// Samples completed without a first token in a run that measures tokens.
     pub first_token_missing: u64,
-    /// First tokens reported after the sample was complete, or twice.
+    /// First tokens reported after the sample was complete.
     pub first_token_late: u64,
     /// Samples with a token count of 0, 1, or below 0 in a run that measures tokens.
     pub tokens_zero: u64,

@@ -16,7 +16,7 @@ RATES = {
         "multi_stream_samples_per_query": rng.choice([1, 2, 3, 7, 8, rng.randint(2, 40)]),
     },
     "Server": lambda rng: {"server_target_qps": rng.uniform(3e3, 2e4)},
-    "Offline": lambda rng: {"offline_expected_qps": rng.uniform(100, 2e4)},
+    "Offline": lambda rng: {"offline_expected_qps": rng.uniform(0.5, 8)},
 }
 
 
@@ -32,9 +32,8 @@ def case_of(rng, index):
     s = {"scenario": scenario, "mode": rng.choice(["PerformanceOnly"] * 3 + ["AccuracyOnly", "SubmissionRun"])}
     s |= {name: rng.choice([0, rng.getrandbits(32), rng.getrandbits(64)]) for name in SEEDS}
     s["min_query_count"] = rng.choice([1, rng.randint(1, 60), rng.randint(60, 300)])
-    # A closed loop that ends by its duration ends by the machine's speed.
-    timed = scenario in ("Server", "Offline") and s["mode"] != "AccuracyOnly"
-    s["min_duration_ms"] = rng.choice([0, 5, 20]) if timed else 0
+    # A closed loop that ends by its duration ends by the machine's speed; that of Offline is never reached.
+    s["min_duration_ms"] = rng.choice({"Server": [0, 5, 20], "Offline": [0, 60_000]}.get(scenario, [0]))
     if rng.random() < 0.15:
         s["max_query_count"] = rng.randint(1, 200)
     if rng.random() < 0.2:

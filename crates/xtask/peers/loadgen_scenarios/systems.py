@@ -41,6 +41,7 @@ class System:
     completed_twice: tuple = ()
     first_token_missing: tuple = ()
     first_token_late: tuple = ()
+    first_token_twice: tuple = ()
     # The issue call (from 0) that raises ValueError.
     raises_at: int = -1
 
@@ -169,20 +170,25 @@ class Recorder:
             self._complete(ids)
 
     def _complete(self, ids):
-        system, loadgen = self.system, self.loadgen
+        system = self.system
         if system.first_token:
             wrong = system.first_token_missing + system.first_token_late
             self._first_tokens([i for i in ids if self.place_of[i] not in wrong])
-        responses = [self._response(i, system.size, self._tokens(i)) for i in ids]
-        # Before the others: once a run is complete, the reference frees what a second completion names.
-        early = [r for r in responses if self.place_of[r.id] in system.completed_twice]
-        if early:
-            loadgen.QuerySamplesComplete(early)
-        if system.fetches:
-            loadgen.QuerySamplesComplete(responses, self._fetch)
+            self._first_tokens([i for i in ids if self.place_of[i] in system.first_token_twice])
+        late = [i for i in ids if self.place_of[i] in system.first_token_late]
+        # Before the others: once a run is complete, the reference frees what a late call names.
+        self._complete_now(late + [i for i in ids if self.place_of[i] in system.completed_twice])
+        self._first_tokens(late)
+        self._complete_now([i for i in ids if i not in late])
+
+    def _complete_now(self, ids):
+        responses = [self._response(i, self.system.size, self._tokens(i)) for i in ids]
+        if not responses:
+            return
+        if self.system.fetches:
+            self.loadgen.QuerySamplesComplete(responses, self._fetch)
         else:
-            loadgen.QuerySamplesComplete(responses)
-        self._first_tokens([i for i in ids if self.place_of[i] in system.first_token_late])
+            self.loadgen.QuerySamplesComplete(responses)
 
     def _first_tokens(self, ids):
         if ids:
