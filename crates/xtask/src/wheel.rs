@@ -10,41 +10,48 @@ use crate::peers::venv::Venv;
 
 /// The builder; `pyproject.toml` names the same one.
 const BUILDER: &str = "maturin==1.16.0";
+/// What the wheel is called.
+pub const DISTRIBUTION: &str = "dyno-loadgen";
 const MANIFEST: &str = "crates/loadgen-py/Cargo.toml";
 
 /// Builds the wheel into `target/wheels`.
 pub fn run(root: &Path) -> Result<ExitCode> {
-    let target = target_folder(root)?;
-    let wheels = target.join("wheels");
-    let folder = target.join("wheel-builder");
+    let wheels = target_folder(root)?.join("wheels");
+    if let Err(missing) = build(root, &wheels)? {
+        eprintln!(
+            "{missing}\nthe wheel is built by {BUILDER}: this needs python3 with its module venv, \
+             and PyPI once"
+        );
+        return Ok(ExitCode::FAILURE);
+    }
+    println!(
+        "install it with: python3 -m pip install --no-index --find-links {} {DISTRIBUTION}",
+        wheels.display()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds the wheel into a folder, or says what is missing on this machine.
+///
+/// # Errors
+/// The builder is there, and fails.
+pub fn build(root: &Path, wheels: &Path) -> Result<Result<(), String>> {
+    let folder = target_folder(root)?.join("wheel-builder");
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot create {}", folder.display()))?;
     let venv = match Venv::with(&folder, BUILDER) {
         Ok(venv) => venv,
-        Err(missing) => {
-            eprintln!(
-                "{missing}\nthe wheel is built by {BUILDER}: this needs python3 with its module \
-                 venv, and PyPI once"
-            );
-            return Ok(ExitCode::FAILURE);
-        }
+        Err(missing) => return Ok(Err(missing)),
     };
     let status = venv
         .python()
         .args(["-m", "maturin", "build", "--manifest-path", MANIFEST, "--out"])
-        .arg(&wheels)
+        .arg(wheels)
         .current_dir(root)
         .status()
         .context("cannot start maturin")?;
-    if !status.success() {
-        eprintln!("maturin: {status}");
-        return Ok(ExitCode::FAILURE);
-    }
-    println!(
-        "install it with: python3 -m pip install --no-index --find-links {} dyno-loadgen",
-        wheels.display()
-    );
-    Ok(ExitCode::SUCCESS)
+    anyhow::ensure!(status.success(), "maturin: {status}");
+    Ok(Ok(()))
 }
 
 #[cfg(test)]

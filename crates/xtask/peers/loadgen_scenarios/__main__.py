@@ -1,8 +1,8 @@
 """One scenario script, run through the reference's module and ours, and compared.
 
-    python loadgen_scenarios compare --theirs PYTHON --ours PYTHON --folder DIR [--quick] [--only REGEX]
-    python loadgen_scenarios serve     # the cases named on stdin, with the module of this interpreter
-    python loadgen_scenarios list
+python loadgen_scenarios compare --theirs PYTHON --ours PYTHON --folder DIR [--quick] [--only REGEX]
+python loadgen_scenarios serve     # the cases named on stdin, with the module of this interpreter
+python loadgen_scenarios list
 """
 
 import argparse
@@ -64,7 +64,9 @@ class Worker(threading.local):
 
 def run_compare(args):
     cases = all_cases()
-    names = [n for n, case in cases.items() if (case.quick or not args.quick) and re.search(args.only, n)]
+    names = [
+        n for n, case in cases.items() if (case.quick or not args.quick) and re.search(args.only, n)
+    ]
     # Where the reference is compared with itself, both have what it alone has.
     extras = ("theirs", "theirs" if args.calibrate else "ours")
     worker = Worker(args)
@@ -76,7 +78,9 @@ def run_compare(args):
             theirs = worker.theirs.play(name, folder / "theirs")
             ours = worker.ours.play(name, folder / "ours")
             wanted = cases[name].parts
-            theirs, ours = ({p: of[p] for p in of if re.fullmatch(wanted, p)} for of in (theirs, ours))
+            theirs, ours = (
+                {p: of[p] for p in of if re.fullmatch(wanted, p)} for of in (theirs, ours)
+            )
             findings = compare(name, theirs, ours, differences.LIST, extras)
             if not findings:
                 return

@@ -44,7 +44,8 @@ class Case:
     # ("config", path, model, scenario[, type]), ("fresh",) settings, ("set", {..}) or
     # ("start"[, logs[, audit file]]); logs of None is StartTest without log settings.
     steps: tuple = START
-    # Regular expression of the parts that are compared; the others are of a process that the reference crashes.
+    # Regular expression of the parts that are compared; the others are what a process leaves
+    # that crashes in the reference.
     parts: str = ".*"
     # Whether it belongs to the short run.
     quick: bool = False

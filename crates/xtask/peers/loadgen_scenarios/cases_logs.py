@@ -25,23 +25,41 @@ def tokens():
         threaded = System(first_token=True, tokens=4, answer="thread")
         yield Case(f"tokens/{scenario}/thread", token_settings(scenario), system=threaded)
         bound = {"ttft_latency": 1, "tpot_latency": GENEROUS_NS}
-        yield Case(f"tokens/{scenario}/first token late", token_settings(scenario, **bound), system=SAYS_TOKENS)
+        yield Case(
+            f"tokens/{scenario}/first token late",
+            token_settings(scenario, **bound),
+            system=SAYS_TOKENS,
+        )
         bound = {"ttft_latency": GENEROUS_NS, "tpot_latency": 0}
-        yield Case(f"tokens/{scenario}/tokens slow", token_settings(scenario, **bound), system=SAYS_TOKENS)
+        yield Case(
+            f"tokens/{scenario}/tokens slow", token_settings(scenario, **bound), system=SAYS_TOKENS
+        )
         bound = {"ttft_latency": 1, "tpot_latency": 0}
-        yield Case(f"tokens/{scenario}/both over", token_settings(scenario, **bound), system=SAYS_TOKENS)
+        yield Case(
+            f"tokens/{scenario}/both over", token_settings(scenario, **bound), system=SAYS_TOKENS
+        )
         inferred = {"infer_token_latencies": True, "token_latency_scaling_factor": 21}
         yield Case(f"tokens/{scenario}/inferred", settings(scenario, **inferred), quick=True)
-        yield Case(f"tokens/{scenario}/inferred accuracy", settings(scenario, "AccuracyOnly", **inferred))
+        yield Case(
+            f"tokens/{scenario}/inferred accuracy", settings(scenario, "AccuracyOnly", **inferred)
+        )
         both = token_settings(scenario, **inferred)
         yield Case(f"tokens/{scenario}/measured and inferred", both, system=SAYS_TOKENS)
         none = System(first_token=True, tokens=5, first_size=0, size=0)
-        yield Case(f"tokens/{scenario}/no data", token_settings(scenario, "AccuracyOnly"), system=none)
+        yield Case(
+            f"tokens/{scenario}/no data", token_settings(scenario, "AccuracyOnly"), system=none
+        )
         # Tokens that nobody asked for.
-        yield Case(f"tokens/{scenario}/unasked counts", settings(scenario, "SubmissionRun"), system=System(tokens=5))
+        yield Case(
+            f"tokens/{scenario}/unasked counts",
+            settings(scenario, "SubmissionRun"),
+            system=System(tokens=5),
+        )
     offline = System(tokens=6)
     for mode in ("PerformanceOnly", "AccuracyOnly"):
-        yield Case(f"tokens/Offline/no first token/{mode}", token_settings("Offline", mode), system=offline)
+        yield Case(
+            f"tokens/Offline/no first token/{mode}", token_settings("Offline", mode), system=offline
+        )
     enough = token_settings("Server", min_query_count=200, server_target_latency_percentile=0.99)
     yield Case("tokens/Server/early stopping not met", enough, system=SAYS_TOKENS)
     plenty = token_settings("SingleStream", min_query_count=700)
@@ -63,15 +81,25 @@ def token_misuse():
         for name, what in wrong.items():
             system = System(first_token=True, tokens=4, **what)
             for mode in ("PerformanceOnly", "AccuracyOnly"):
-                if name in ("no first token", "first token after the end") and mode == "AccuracyOnly" and scenario != "Offline":
+                if (
+                    name in ("no first token", "first token after the end")
+                    and mode == "AccuracyOnly"
+                    and scenario != "Offline"
+                ):
                     continue  # The reference logs a payload that is not there, and crashes.
                 # Enough that a few more over the bound change no verdict.
                 run = token_settings(scenario, mode, min_query_count=200)
-                yield Case(f"token misuse/{scenario}/{name}/{mode}", run, system=system,
-                           quick=scenario == "Server" and mode == "PerformanceOnly")
+                yield Case(
+                    f"token misuse/{scenario}/{name}/{mode}",
+                    run,
+                    system=system,
+                    quick=scenario == "Server" and mode == "PerformanceOnly",
+                )
     unasked = System(first_token=True, tokens=4)
     for scenario in SCENARIOS:
-        yield Case(f"token misuse/{scenario}/unasked first token", settings(scenario), system=unasked)
+        yield Case(
+            f"token misuse/{scenario}/unasked first token", settings(scenario), system=unasked
+        )
 
 
 def sampling():
@@ -87,11 +115,21 @@ def sampling():
                 ("both", {"accuracy_log_sampling_target": 9, "accuracy_log_probability": 0.9}),
             ):
                 run = settings(scenario, mode, **share)
-                yield Case(f"sampling/{scenario}/{mode}/{name}", run, system=fetching,
-                           quick=name == "twenty" and mode == "PerformanceOnly")
-        yield Case(f"sampling/{scenario}/accuracy fetches all", settings(scenario, "AccuracyOnly"), system=fetching)
+                yield Case(
+                    f"sampling/{scenario}/{mode}/{name}",
+                    run,
+                    system=fetching,
+                    quick=name == "twenty" and mode == "PerformanceOnly",
+                )
+        yield Case(
+            f"sampling/{scenario}/accuracy fetches all",
+            settings(scenario, "AccuracyOnly"),
+            system=fetching,
+        )
         yield Case(f"sampling/{scenario}/none is fetched", settings(scenario), system=fetching)
-    timed = settings("Server", min_duration_ms=40, min_query_count=10, accuracy_log_sampling_target=30)
+    timed = settings(
+        "Server", min_duration_ms=40, min_query_count=10, accuracy_log_sampling_target=30
+    )
     yield Case("sampling/Server/by duration", timed, system=fetching)
     tokens = token_settings("Server", "AccuracyOnly")
     both = System(fetches=True, first_token=True, tokens=3)
@@ -116,16 +154,27 @@ def log_settings():
     yield logged("no trace", enable_trace=False, quick=True)
     yield logged("detail on stdout", copy_detail_to_stdout=True)
     yield logged("summary on stdout", copy_summary_to_stdout=True)
-    yield logged("both on stdout", copy_detail_to_stdout=True, copy_summary_to_stdout=True, quick=True)
+    yield logged(
+        "both on stdout", copy_detail_to_stdout=True, copy_summary_to_stdout=True, quick=True
+    )
     single = settings("SingleStream", "SubmissionRun")
-    yield logged("stdout of SingleStream", run=single, copy_detail_to_stdout=True, copy_summary_to_stdout=True)
+    yield logged(
+        "stdout of SingleStream",
+        run=single,
+        copy_detail_to_stdout=True,
+        copy_summary_to_stdout=True,
+    )
     yield logged("ignored settings", log_mode_async_poll_interval_ms=5)
-    yield logged("a longer log was there", files={"mlperf_log_detail.txt": "x" * 200_000,
-                                                  "mlperf_log_trace.json": "y" * 200_000})
+    yield logged(
+        "a longer log was there",
+        files={"mlperf_log_detail.txt": "x" * 200_000, "mlperf_log_trace.json": "y" * 200_000},
+    )
     for scenario in SCENARIOS:
         printed = settings(scenario, print_timestamps=True)
         yield Case(f"logs/print_timestamps/{scenario}", printed, quick=scenario == "Server")
-    yield Case("logs/print_timestamps/accuracy", settings("Server", "SubmissionRun", print_timestamps=True))
+    yield Case(
+        "logs/print_timestamps/accuracy", settings("Server", "SubmissionRun", print_timestamps=True)
+    )
 
 
 def misuse():
@@ -133,12 +182,21 @@ def misuse():
     twice = System(completed_twice=(0, 3))
     for scenario in SCENARIOS:
         for mode in ("PerformanceOnly", "AccuracyOnly"):
-            yield Case(f"misuse/{scenario}/completed twice/{mode}", settings(scenario, mode), system=twice,
-                       quick=mode == "PerformanceOnly")
+            yield Case(
+                f"misuse/{scenario}/completed twice/{mode}",
+                settings(scenario, mode),
+                system=twice,
+                quick=mode == "PerformanceOnly",
+            )
         # The exception comes out of StartTest; when it exits, the reference's process crashes.
         raising = System(raises_at=0 if scenario == "Offline" else 3)
-        yield Case(f"misuse/{scenario}/raises", settings(scenario), system=raising,
-                   parts="system: (raised|calls|from another thread)", quick=scenario == "Server")
+        yield Case(
+            f"misuse/{scenario}/raises",
+            settings(scenario),
+            system=raising,
+            parts="system: (raised|calls|from another thread)",
+            quick=scenario == "Server",
+        )
     often = System(completed_twice=tuple(range(12)))
     yield Case("misuse/Server/twelve completed twice", settings("Server"), system=often)
 
@@ -158,9 +216,15 @@ def senseless():
         ("no first-token bound", "Server", {"use_token_latencies": True, "ttft_latency": 0}),
     ):
         system = SAYS_TOKENS if "use_token_latencies" in more else System()
-        yield Case(f"senseless/{scenario}/{name}", settings(scenario, **more), system=system,
-                   quick=name == "negative rate")
-    yield Case("senseless/performance beyond the library", settings("SingleStream"), library=(50, 80))
+        yield Case(
+            f"senseless/{scenario}/{name}",
+            settings(scenario, **more),
+            system=system,
+            quick=name == "negative rate",
+        )
+    yield Case(
+        "senseless/performance beyond the library", settings("SingleStream"), library=(50, 80)
+    )
 
 
 def repeated():
@@ -169,6 +233,8 @@ def repeated():
     change = {"min_query_count": 30, "mode": "AccuracyOnly"}
     steps = (("start", logs[0]), ("start", logs[1]), ("set", change), ("start", logs[2]))
     for scenario in SCENARIOS:
-        yield Case(f"repeated/{scenario}", settings(scenario), steps=steps, quick=scenario == "Offline")
+        yield Case(
+            f"repeated/{scenario}", settings(scenario), steps=steps, quick=scenario == "Offline"
+        )
     again = (("start",), ("set", change), ("start",))
     yield Case("repeated/over the same logs", settings("Server"), steps=again)

@@ -29,26 +29,41 @@ def case_of(rng, index):
     scenario = SCENARIOS[index % 4]
     total = rng.choice([rng.randint(1, 12), rng.randint(13, 130), rng.randint(130, 500)])
     performance = rng.randint(max(1, total // 4), total)
-    s = {"scenario": scenario, "mode": rng.choice(["PerformanceOnly"] * 3 + ["AccuracyOnly", "SubmissionRun"])}
+    s = {
+        "scenario": scenario,
+        "mode": rng.choice(["PerformanceOnly"] * 3 + ["AccuracyOnly", "SubmissionRun"]),
+    }
     s |= {name: rng.choice([0, rng.getrandbits(32), rng.getrandbits(64)]) for name in SEEDS}
     s["min_query_count"] = rng.choice([1, rng.randint(1, 60), rng.randint(60, 300)])
-    # A closed loop that ends by its duration ends by the machine's speed; that of Offline is never reached.
-    s["min_duration_ms"] = rng.choice({"Server": [0, 5, 20], "Offline": [0, 60_000]}.get(scenario, [0]))
+    # A closed loop that ends by its duration ends by the machine's speed; that of Offline is
+    # never reached.
+    s["min_duration_ms"] = rng.choice(
+        {"Server": [0, 5, 20], "Offline": [0, 60_000]}.get(scenario, [0])
+    )
     if rng.random() < 0.15:
         s["max_query_count"] = rng.randint(1, 200)
     if rng.random() < 0.2:
         s["performance_sample_count_override"] = rng.randint(max(1, performance // 2), total)
     if rng.random() < 0.2:
         s["accuracy_sample_count_override"] = rng.randint(max(1, total // 2), total + 20)
-    s |= RATES[scenario](rng) | order(rng, smallest_set(s, total, performance)) | percentile(rng, scenario)
+    s |= (
+        RATES[scenario](rng)
+        | order(rng, smallest_set(s, total, performance))
+        | percentile(rng, scenario)
+    )
     s |= sampling(rng)
     tokens = metrics(rng, s)
     name = f"random/{index:03}-{scenario}-{s['mode']}"
-    return Case(name, s, library=(total, performance), system=system(rng, tokens), quick=index < QUICK)
+    return Case(
+        name, s, library=(total, performance), system=system(rng, tokens), quick=index < QUICK
+    )
 
 
 def smallest_set(s, total, performance):
-    """Samples of the smallest set of any phase; the reference reads past its end for a larger index."""
+    """Samples of the smallest set of any phase.
+
+    For a larger index the reference reads past the end of the set.
+    """
     in_memory = s.get("performance_sample_count_override") or performance
     accuracy = min(s.get("accuracy_sample_count_override") or total, total)
     return min(in_memory, accuracy if accuracy <= in_memory else accuracy % in_memory or in_memory)
@@ -57,7 +72,10 @@ def smallest_set(s, total, performance):
 def order(rng, smallest):
     kind = rng.choice(["random", "random", "equal", "unique", "same"])
     if kind == "same":
-        return {"performance_issue_same": True, "performance_issue_same_index": rng.randrange(smallest)}
+        return {
+            "performance_issue_same": True,
+            "performance_issue_same_index": rng.randrange(smallest),
+        }
     flag = {"equal": "sample_concatenate_permutation", "unique": "performance_issue_unique"}
     return {flag[kind]: True} if kind in flag else {}
 
@@ -68,7 +86,11 @@ def percentile(rng, scenario):
         "MultiStream": "multi_stream_target_latency_percentile",
         "Server": "server_target_latency_percentile",
     }.get(scenario)
-    s = {name: rng.choice([0.5, 0.9, 0.95, 0.97, 0.99, 0.999, rng.uniform(0.4, 0.995)])} if name else {}
+    s = (
+        {name: rng.choice([0.5, 0.9, 0.95, 0.97, 0.99, 0.999, rng.uniform(0.4, 0.995)])}
+        if name
+        else {}
+    )
     if scenario == "Server":
         s["server_target_latency_ns"] = rng.choice([GENEROUS_NS, GENEROUS_NS, 1])
     return s
@@ -90,7 +112,10 @@ def metrics(rng, s):
     """Adds token metrics to some settings; whether the system has to tell of tokens."""
     kind = rng.choice(["none", "none", "measured", "inferred"])
     if kind == "measured":
-        bounds = {name: rng.choice([GENEROUS_NS, GENEROUS_NS, 0]) for name in ("ttft_latency", "tpot_latency")}
+        bounds = {
+            name: rng.choice([GENEROUS_NS, GENEROUS_NS, 0])
+            for name in ("ttft_latency", "tpot_latency")
+        }
         s |= {"use_token_latencies": True} | bounds
     elif kind == "inferred":
         s |= {"infer_token_latencies": True, "token_latency_scaling_factor": rng.randint(1, 900)}

@@ -22,7 +22,8 @@ def plain():
         for mode in MODES:
             yield Case(f"plain/{scenario}/{mode}", settings(scenario, mode), quick=True)
         yield Case(
-            f"plain/{scenario}/by duration", settings(scenario, min_duration_ms=40, min_query_count=1),
+            f"plain/{scenario}/by duration",
+            settings(scenario, min_duration_ms=40, min_query_count=1),
             # Longer than the run may last: it ends by the list in Server, by the time elsewhere.
             system=System(sleep_first_s=0.5),
         )
@@ -49,7 +50,9 @@ def ends():
     for scenario, expected in (("SingleStream", "single"), ("MultiStream", "multi")):
         # Twenty queries are generated for a second, and are over at once.
         slow = {f"{expected}_stream_expected_latency_ns": 1e8, "min_duration_ms": 1000}
-        yield Case(f"ends/{scenario}/ran out", settings(scenario, **slow, min_query_count=1), quick=True)
+        yield Case(
+            f"ends/{scenario}/ran out", settings(scenario, **slow, min_query_count=1), quick=True
+        )
     many = settings("Server", server_max_async_queries=10)
     yield Case("ends/Server/max_async", many, system=System(answer="flush"), quick=True)
     yield Case("ends/Server/max_async kept", many | {"server_max_async_queries": 1000})
@@ -78,7 +81,9 @@ def orders():
         accuracy = settings(scenario, "SubmissionRun", sample_concatenate_permutation=True)
         yield Case(f"orders/{scenario}/whole permutations/submission", accuracy)
     for mode in ("AccuracyOnly", "SubmissionRun"):
-        yield Case(f"orders/Server/unique/{mode}", settings("Server", mode, performance_issue_unique=True))
+        yield Case(
+            f"orders/Server/unique/{mode}", settings("Server", mode, performance_issue_unique=True)
+        )
     timed = {"min_duration_ms": 50, "sample_concatenate_permutation": True, "min_query_count": 1}
     for scenario in ("Server", "Offline"):
         yield Case(f"orders/{scenario}/whole permutations/by duration", settings(scenario, **timed))
@@ -87,8 +92,14 @@ def orders():
 def counts():
     """Sizes of sets and queries."""
     for scenario in SCENARIOS:
-        for key, value in (("performance", 20), ("performance", 80), ("performance", 130),
-                           ("accuracy", 30), ("accuracy", 90), ("accuracy", 130)):
+        for key, value in (
+            ("performance", 20),
+            ("performance", 80),
+            ("performance", 130),
+            ("accuracy", 30),
+            ("accuracy", 90),
+            ("accuracy", 130),
+        ):
             override = {f"{key}_sample_count_override": value}
             mode = "AccuracyOnly" if key == "accuracy" else "SubmissionRun"
             yield Case(f"counts/{scenario}/{key} {value}", settings(scenario, mode, **override))
@@ -112,37 +123,57 @@ def validity():
         yield Case(f"validity/MultiStream/percentile {percentile}", multi)
     multi = settings("MultiStream", min_query_count=700, multi_stream_samples_per_query=2)
     yield Case("validity/MultiStream/700 queries", multi)
-    for percentile, count in ((0.9, 63), (0.9, 64), (0.95, 90), (0.97, 200), (0.99, 459), (0.999, 500)):
-        server = settings("Server", min_query_count=count, server_target_latency_percentile=percentile)
+    for percentile, count in (
+        (0.9, 63),
+        (0.9, 64),
+        (0.95, 90),
+        (0.97, 200),
+        (0.99, 459),
+        (0.999, 500),
+    ):
+        server = settings(
+            "Server", min_query_count=count, server_target_latency_percentile=percentile
+        )
         yield Case(f"validity/Server/percentile {percentile} of {count}", server)
     # Every hold_every-th query waits for the flush and is over the bound; the others are far below.
     for every, percentile in ((10, 0.9), (50, 0.9), (4, 0.5), (3, 0.9)):
-        bound = {"server_target_latency_ns": 150_000_000, "server_target_latency_percentile": percentile}
+        bound = {
+            "server_target_latency_ns": 150_000_000,
+            "server_target_latency_percentile": percentile,
+        }
         held = System(hold_every=every, sleep_flush_s=0.5)
         server = settings("Server", min_query_count=200, **bound)
         yield Case(f"validity/Server/one in {every} late at {percentile}", server, system=held)
     none = settings("Server", server_target_latency_ns=1)
     yield Case("validity/Server/all late", none, quick=True)
-    yield Case("validity/Server/too short", settings("Server", min_duration_ms=30, min_query_count=1))
+    yield Case(
+        "validity/Server/too short", settings("Server", min_duration_ms=30, min_query_count=1)
+    )
     brief = settings("Offline", min_duration_ms=60_000, offline_expected_qps=1.0)
     yield Case("validity/Offline/too short", brief, quick=True)
 
 
 def server_only():
     """Coalescing: while the first query keeps the issuer, the others fall due."""
-    due = settings("Server", server_coalesce_queries=True, server_target_qps=200.0, min_query_count=20)
+    due = settings(
+        "Server", server_coalesce_queries=True, server_target_qps=200.0, min_query_count=20
+    )
     due["schedule_rng_seed"] = 4
     busy = System(sleep_first_s=1.0)
     yield Case("server/coalesced", due, system=busy, quick=True)
-    yield Case("server/coalesced one by one", due, system=System(sleep_first_s=1.0, one_by_one=True))
-    yield Case("server/coalesced/max_query_count", due | {"max_query_count": 6}, system=busy)
+    yield Case(
+        "server/coalesced one by one", due, system=System(sleep_first_s=1.0, one_by_one=True)
+    )
+    yield Case("server/coalesced, max_query_count", due | {"max_query_count": 6}, system=busy)
     held = System(sleep_first_s=1.0, answer="flush")
-    yield Case("server/coalesced/max_async", due | {"server_max_async_queries": 5}, system=held)
-    yield Case("server/late queries one by one", due | {"server_coalesce_queries": False}, system=busy)
+    yield Case("server/coalesced, max_async", due | {"server_max_async_queries": 5}, system=held)
+    yield Case(
+        "server/late queries one by one", due | {"server_coalesce_queries": False}, system=busy
+    )
 
 
 def peak():
-    """Which runs are too slow is scripted by their number: 0 is the base, then bounds, then bisection."""
+    """Searches whose slow runs are scripted by number: 0 is the base, then bounds, then bisection."""
     rate = {"server_target_latency_ns": 200_000_000, "server_target_latency_percentile": 0.5}
     base = settings("Server", "FindPeakPerformance", min_query_count=60, **rate)
     script = {
@@ -159,7 +190,9 @@ def peak():
         system = System(slow_runs=slow, sleep_flush_s=0.4)
         yield Case(f"peak/Server/{name}", search, system=system, quick=name == "first bound fails")
     tokens = base | {
-        "use_token_latencies": True, "ttft_latency": 200_000_000, "tpot_latency": GENEROUS_NS,
+        "use_token_latencies": True,
+        "ttft_latency": 200_000_000,
+        "tpot_latency": GENEROUS_NS,
         "server_find_peak_qps_boundary_step_size": 0.001,
         "server_find_peak_qps_decimals_of_precision": 0,
     }

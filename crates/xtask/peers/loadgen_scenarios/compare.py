@@ -102,7 +102,9 @@ def compare_values(theirs, ours, allowed):
 
 def around(text, other):
     """The part of a text that differs from another, with a little before it."""
-    same = next((i for i, (a, b) in enumerate(zip(text, other)) if a != b), min(len(text), len(other)))
+    same = next(
+        (i for i, (a, b) in enumerate(zip(text, other)) if a != b), min(len(text), len(other))
+    )
     start = max(0, same - BEFORE)
     return ("..." if start else "") + shortened(text[start:])
 

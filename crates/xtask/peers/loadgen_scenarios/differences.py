@@ -80,7 +80,9 @@ def within(a, b):
 
 def escaped(a, b):
     """Whether ours is the same text as JSON."""
-    return re.search(r'"value": "(.*?)", ["#]', a).group(1) == json.loads(re.search(r'"value": (".*?"), ["#]', b).group(1))
+    return re.search(r'"value": "(.*?)", ["#]', a).group(1) == json.loads(
+        re.search(r'"value": (".*?"), ["#]', b).group(1)
+    )
 
 
 def theirs(part, key, reason, pattern="", **more):
@@ -98,31 +100,62 @@ TIMES = [
     value(DETAIL, "test_datetime", TEXT, "time"),
     value(DETAIL, "power_(begin|end)", r"\d\d-\d\d-\d{4} \d\d:\d\d:\d\d\.\d{3}", "time"),
     value(DETAIL, "get_sut_name_duration_ns", WHOLE, "time"),
-    value(DETAIL, r"result_.*(latency_ns|percentile_ns|output_token_(min|max|mean))", WHOLE, "latency"),
+    value(
+        DETAIL, r"result_.*(latency_ns|percentile_ns|output_token_(min|max|mean))", WHOLE, "latency"
+    ),
     value(DETAIL, r"early_stopping_latency_(ss|ms)", WHOLE, "latency"),
     value(DETAIL, r"early_stopping_.*result", r"(?<=estimate: )-?\d+", "latency"),
     value(DETAIL, r"result_.*(per_sec|per_second|_overhead|throughput)", REAL, "rate"),
     value(DETAIL, "error_runtime", r"(?<=duration_ns )\d+", "time"),
-    value(SUMMARY, r".* latency \(ns\)|.*Output Token \(ns\)|.*output token \(ns\)", r"(?<=: )-?\d+", "latency"),
+    value(
+        SUMMARY,
+        r".* latency \(ns\)|.*Output Token \(ns\)|.*output token \(ns\)",
+        r"(?<=: )-?\d+",
+        "latency",
+    ),
     value(SUMMARY, r".*Early stopping .* estimate", r"(?<=: )-?\d+", "latency"),
-    value(SUMMARY, r"((QPS|TPS) w/.*|(Completed|Scheduled) .* per second.*)", r"(?<=: )(-?\d+\.\d\d|inf|-?nan)", "rate"),
+    value(
+        SUMMARY,
+        r"((QPS|TPS) w/.*|(Completed|Scheduled) .* per second.*)",
+        r"(?<=: )(-?\d+\.\d\d|inf|-?nan)",
+        "rate",
+    ),
     value(SUMMARY, r"(Samples|Tokens) per second.*", r"(?<=: )[-+.\de]+", "rate"),
     value(TRACE, "line", r'(?<="ts":)[\d.]+', "time"),
     value("stdout text", "Loadgen", r"(?<= = )[\d.]+", "time"),
 ]
 NAMES = [
-    value(DETAIL, ".*", r'"file": "[^"]*", "line_no": \d+', "where the line is written in the program's own source"),
+    value(
+        DETAIL,
+        ".*",
+        r'"file": "[^"]*", "line_no": \d+',
+        "where the line is written in the program's own source",
+    ),
     value(DETAIL, "loadgen_version", r"(?<=6\.0\.17 ).*?(?=\")", "each names itself"),
-    value(DETAIL, "loadgen_(build_date|git)_.*", TEXT, "of each program's own build; NA is not known"),
+    value(
+        DETAIL, "loadgen_(build_date|git)_.*", TEXT, "of each program's own build; NA is not known"
+    ),
     value(DETAIL, "loadgen_file_sha1", r"\{.*\}(?=, )", "of each program's own sources"),
 ]
 OURS = [
-    rule(TRACE, "LoadSamples|UnloadSampes", within, "the reference shows the sets of accuracy runs only"),
-    value("stdout order", "blocks", ".+", "ours copies the logs when they are whole, the detail log first"),
+    rule(
+        TRACE,
+        "LoadSamples|UnloadSampes",
+        within,
+        "the reference shows the sets of accuracy runs only",
+    ),
+    value(
+        "stdout order",
+        "blocks",
+        ".+",
+        "ours copies the logs when they are whole, the detail log first",
+    ),
     value("system: name calls", "is", r"\d+", "ours asks once: over a network it is a round trip"),
     Difference(DETAIL, "error_runtime", "times", "a flood of one error is one line", TIMES_SAID),
     rule(DETAIL, "sut_name", escaped, "the reference does not escape strings"),
-    value(DETAIL, "effective_target_qps", r'(?<="value": )(inf|null)(?=, )', "JSON has no infinity"),
+    value(
+        DETAIL, "effective_target_qps", r'(?<="value": )(inf|null)(?=, )', "JSON has no infinity"
+    ),
     ours(DETAIL, "dyno_.*", "what the reference does not tell; its readers skip the keys"),
 ]
 # Threads, clocks and buffers of a logger that ours does not have.
@@ -130,20 +163,50 @@ IO = "FlushAll|Gather|IOThreadLoop|Process|Thread|Wait|LogDetail|LogSummary|Aban
 CALLS = "Scheduling|Waiting|SampleLoop|QuerySamplesComplete|FirstTokenComplete"
 THEIRS = [
     theirs(TRACE, "GenerateLoadableSets X", "ours does not take the time of it"),
-    theirs(DETAIL, "warning_generic_message", "the buffers of its logger grew", "Logging allocation detected: "),
-    theirs(DETAIL, "warning_generic_message", "contention of its logger", '"CAS failed."', by_chance=True),
+    theirs(
+        DETAIL,
+        "warning_generic_message",
+        "the buffers of its logger grew",
+        "Logging allocation detected: ",
+        by_chance=True,
+    ),
+    theirs(
+        DETAIL,
+        "warning_generic_message",
+        "contention of its logger",
+        '"CAS failed."',
+        by_chance=True,
+    ),
     theirs(TRACE, f"({IO}|TlsLogger:ContentionCounters|FirstAllocation) .", "what its logger does"),
-    theirs(TRACE, f"({CALLS}) X", "ours traces nothing while it runs, and derives the trace from what it recorded"),
-    value(DETAIL, "logger_.*", WHOLE, "contention of its logger; ours has none and says 0", by_chance=True),
+    theirs(
+        TRACE,
+        f"({CALLS}) X",
+        "ours traces nothing while it runs, and derives the trace from what it recorded",
+    ),
+    value(
+        DETAIL,
+        "logger_.*",
+        WHOLE,
+        "contention of its logger; ours has none and says 0",
+        by_chance=True,
+    ),
 ]
 # Misuse and senseless settings. Each is of the cases that show it.
 TWICE = "a second completion counts as an error and as nothing else"
 FIRST_TOKEN = "ours traces the first tokens that count"
-NO_FIRST_TOKEN = "no first token in time is no latency and over any bound; the reference reads another sample's"
+NO_FIRST_TOKEN = (
+    "no first token in time is no latency and over any bound; the reference reads another sample's"
+)
 BOTH = "measured tokens are those that count"
 FOLDER = "a folder is no configuration; the reference reads nothing and is content"
 MISUSE = [
-    value(DETAIL, "early_stopping_(ttft|tpot)_result", r"queries \(\d+\)", NO_FIRST_TOKEN, case="token misuse/.*first token.*"),
+    value(
+        DETAIL,
+        "early_stopping_(ttft|tpot)_result",
+        r"queries \(\d+\)",
+        NO_FIRST_TOKEN,
+        case="token misuse/.*first token.*",
+    ),
     value(SUMMARY, "text", r"queries \(\d+\)", NO_FIRST_TOKEN, case="token misuse/.*first token.*"),
     value("system: config codes", "0", ".+", FOLDER, case="config/calls/a folder"),
     ours(DETAIL, "error_invalid_config", FOLDER, "can't open file", case=".*/a folder"),
@@ -152,9 +215,23 @@ MISUSE = [
     theirs("accuracy: .*", "entry", TWICE, case="misuse/.*twice/AccuracyOnly"),
     value("accuracy: .*", "separators", ".+", TWICE, case="misuse/.*twice/AccuracyOnly"),
     theirs(TRACE, "Token.* of a sample", FIRST_TOKEN, case="token misuse/.*first token.*"),
-    value(TRACE, "(Token [be]|Token_Latency C)", r"\d+(?= events)", FIRST_TOKEN, case="token misuse/.*first token.*"),
-    theirs(TRACE, "Token [be]|Token_Latency C", FIRST_TOKEN, case="token misuse/.*unasked first token"),
-    value(DETAIL, "generated_query_duration", WHOLE, "infinitely long", case="senseless/Offline/no throughput"),
+    value(
+        TRACE,
+        "(Token [be]|Token_Latency C)",
+        r"\d+(?= events)",
+        FIRST_TOKEN,
+        case="token misuse/.*first token.*",
+    ),
+    theirs(
+        TRACE, "Token [be]|Token_Latency C", FIRST_TOKEN, case="token misuse/.*unasked first token"
+    ),
+    value(
+        DETAIL,
+        "generated_query_duration",
+        WHOLE,
+        "infinitely long",
+        case="senseless/Offline/no throughput",
+    ),
     theirs(DETAIL, "result_inferred_.*", BOTH, case="tokens/.*/measured and inferred"),
     theirs(SUMMARY, ".*okens per second .inferred.", BOTH, case="tokens/.*/measured and inferred"),
 ]

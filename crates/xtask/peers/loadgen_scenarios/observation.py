@@ -41,7 +41,9 @@ def parts_of(folder, exit_code):
         if name.endswith(".txt") and "detail" in name:
             parts[f"detail: {file}"] = [line_item(line) for line in text.splitlines()]
         elif name.endswith(".txt") and "summary" in name:
-            warnings_and_errors = grave_entries((here / name.replace("summary", "detail")).read_text())
+            warnings_and_errors = grave_entries(
+                (here / name.replace("summary", "detail")).read_text()
+            )
             parts[f"summary: {file}"] = list(summary_items(text, warnings_and_errors))
         elif name.endswith(".json") and "accuracy" in name:
             parts[f"accuracy: {file}"] = accuracy_items(text)
@@ -122,9 +124,13 @@ def summary_items(text, grave):
         expected = {
             0: f"No {kind}s encountered during test.",
             1: f"1 {word} encountered. See detailed log.",
-        }.get(count, f"{count} {word}{'S' if kind == 'error' else 's'} encountered. See detailed log.")
+        }.get(
+            count, f"{count} {word}{'S' if kind == 'error' else 's'} encountered. See detailed log."
+        )
         agrees = line == expected
-        yield Item(f"{kind}s", "as the detail log" if agrees else f"{line!r}, the detail log has {count}")
+        yield Item(
+            f"{kind}s", "as the detail log" if agrees else f"{line!r}, the detail log has {count}"
+        )
 
 
 def accuracy_items(text):
@@ -135,7 +141,9 @@ def accuracy_items(text):
     entries = [entry.rstrip(",\n") for entry in entries]
     separators = [line[-2:] for line in lines if line.startswith("{")]
     entries.sort(key=lambda entry: int(re.search(r'"seq_id" : (\d+)', entry).group(1)))
-    items = [Item("frame", repr(line)) for line in frame] + [Item("entry", entry) for entry in entries]
+    items = [Item("frame", repr(line)) for line in frame] + [
+        Item("entry", entry) for entry in entries
+    ]
     return items + [Item("separators", str(Counter(separators)))]
 
 

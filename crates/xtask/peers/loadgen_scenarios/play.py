@@ -26,7 +26,7 @@ def serve(cases):
         sys.stdout.flush()
         child = os.fork()
         if child == 0:
-            # Leaves through the interpreter's own exit: what a module does there is part of the comparison.
+            # Leaves through the interpreter's own exit: what a module does there is compared, too.
             return play(loadgen, cases[name], pathlib.Path(folder))
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
@@ -106,7 +106,9 @@ def value_of(loadgen, name, value):
 
 def fields(loadgen, settings):
     """Every field of a settings object."""
-    names = [name for name in dir(loadgen.TestSettings()) if name[0] != "_" and name != "FromConfig"]
+    names = [
+        name for name in dir(loadgen.TestSettings()) if name[0] != "_" and name != "FromConfig"
+    ]
     values = {name: getattr(settings, name) for name in names}
     plain = (bool, int, float)
     return {name: v if isinstance(v, plain) else v.name for name, v in values.items()}

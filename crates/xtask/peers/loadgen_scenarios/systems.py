@@ -58,7 +58,7 @@ class Recorder:
         self.loadgen = loadgen
         self.system = system
         self.caller = threading.get_ident()
-        # What was called, in order; a completing thread's share is apart, because its place is a matter of time.
+        # What was called, in order. What a completing thread calls is apart: its place is chance.
         self.calls = []
         self.fetched = []
         self.names = 0
@@ -88,7 +88,9 @@ class Recorder:
         return construct.ConstructSUT(self.issue, self.flush)
 
     def destroy(self, handle):
-        destroy = {"fast": "DestroyFastSUT", "qdl": "DestroyQDL"}.get(self.system.kind, "DestroySUT")
+        destroy = {"fast": "DestroyFastSUT", "qdl": "DestroyQDL"}.get(
+            self.system.kind, "DestroySUT"
+        )
         getattr(self.loadgen, destroy)(handle)
 
     def close(self):
