@@ -106,7 +106,7 @@ def counts():
     for size in (1, 8, 63, 64, 100):
         multi = settings("MultiStream", "SubmissionRun", multi_stream_samples_per_query=size)
         yield Case(f"counts/MultiStream/{size} samples a query", multi, library=(96, 33))
-    for rate, duration in ((100.0, 100), (3000.0, 250), (0.5, 10)):
+    for rate, duration in ((100.0, 1000), (3000.0, 2500), (0.5, 10_000)):
         offline = settings("Offline", offline_expected_qps=rate, min_duration_ms=duration)
         yield Case(f"counts/Offline/{rate} for {duration} ms", offline)
 
@@ -173,7 +173,7 @@ def server_only():
 
 
 def peak():
-    """Searches whose slow runs are scripted by number: 0 is the base, then bounds, then bisection."""
+    """Searches whose slow runs are scripted by number: 0 is the base, bounds, bisection."""
     rate = {"server_target_latency_ns": 200_000_000, "server_target_latency_percentile": 0.5}
     base = settings("Server", "FindPeakPerformance", min_query_count=60, **rate)
     script = {

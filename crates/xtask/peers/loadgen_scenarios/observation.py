@@ -5,7 +5,9 @@ import json
 import pathlib
 import re
 from collections import Counter
-from typing import NamedTuple
+
+from arithmetic import arithmetic_items
+from item import Item
 
 DATETIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 ENTRY = re.compile(r':::MLLOG \{"key": "([^"]*)", (.*)\}')
@@ -13,11 +15,6 @@ EVENT = re.compile(r'\{"name":"([^"]*)",(?:"cat":"default",)?"ph": ?"(.)",')
 # How ours says that a line stands for many.
 TIMES = re.compile(r' \((\d+) times\)(?=")')
 TRAILER = re.compile(r"(?:No|\d+) (warning|error)s? encountered( during test)?\..*", re.IGNORECASE)
-
-
-class Item(NamedTuple):
-    key: str
-    value: str
 
 
 def parts_of(folder, exit_code):
@@ -34,22 +31,34 @@ def parts_of(folder, exit_code):
     seen = folder / "observed.json"
     observed = json.loads(seen.read_text()) if seen.exists() else {}
     parts |= {f"system: {key}": observed_items(value) for key, value in observed.items()}
-    samples = samples_of_runs(observed.get("calls", []))
+    traces = [name for name in names if name.endswith(".json") and "trace" in name]
+    # A later test may have written over the logs of an earlier one.
+    tests = samples_of_runs(observed.get("calls", []))[-len(traces) :] if traces else []
     for name in names:
-        file = re.sub(DATETIME, "<datetime>", name)
-        text = (here / name).read_text(errors="backslashreplace")
-        if name.endswith(".txt") and "detail" in name:
-            parts[f"detail: {file}"] = [line_item(line) for line in text.splitlines()]
-        elif name.endswith(".txt") and "summary" in name:
-            warnings_and_errors = grave_entries(
-                (here / name.replace("summary", "detail")).read_text()
-            )
-            parts[f"summary: {file}"] = list(summary_items(text, warnings_and_errors))
-        elif name.endswith(".json") and "accuracy" in name:
-            parts[f"accuracy: {file}"] = accuracy_items(text)
-        elif name.endswith(".json") and "trace" in name:
-            parts[f"trace: {file}"] = list(trace_items(text, samples))
+        samples = tests[traces.index(name)] if name in traces else []
+        for part, items in log_parts(here, name, samples):
+            file = re.sub(DATETIME, "<datetime>", name)
+            parts[f"{part}: {file}"] = list(items)
     return parts
+
+
+def log_parts(here, name, samples):
+    """The parts of one file; none if it is no log."""
+    text = (here / name).read_text(errors="backslashreplace")
+    kind = re.search("(detail|summary|accuracy|trace)[^/]*\\.(txt|json)$", name)
+    kind = kind.group(1) if kind else None
+    if kind == "detail":
+        yield kind, map(line_item, text.splitlines())
+    elif kind == "accuracy":
+        yield kind, accuracy_items(text)
+    elif kind:
+        detail = (here / name.replace(kind, "detail").replace(".json", ".txt")).read_text()
+        if kind == "summary":
+            yield kind, summary_items(text, grave_entries(detail))
+        else:
+            events = sample_events(text)
+            yield kind, trace_items(text, events, samples)
+            yield "arithmetic", arithmetic_items(detail, events.get("Sample b", {}), samples)
 
 
 def stdout_parts(lines):
@@ -90,15 +99,19 @@ def observed_items(value):
 
 
 def samples_of_runs(calls):
-    """How many samples each run issued, by the flush that ends it."""
-    counts, current = [], 0
+    """Of each test, how many samples each run issued, by the flush that ends it."""
+    tests = [[]]
+    current = 0
     for name, *given in calls:
-        if name == "issue":
+        if name == "start":
+            tests.append([])
+            current = 0
+        elif name == "issue":
             current += len(given[0])
         elif name == "flush":
-            counts.append(current)
+            tests[-1].append(current)
             current = 0
-    return counts
+    return tests
 
 
 def grave_entries(detail):
@@ -147,9 +160,21 @@ def accuracy_items(text):
     return items + [Item("separators", str(Counter(separators)))]
 
 
-def trace_items(text, samples):
+def sample_events(text):
+    """The events of samples by their kind and their sample; of two, the first one counts."""
+    events = {}
+    for line in text.splitlines():
+        event = EVENT.match(line) if line.endswith("},") else None
+        if event and event.group(2) in "be":
+            # These lines are JSON in the reference's file too, which as a whole is not.
+            parsed = json.loads(line.rstrip(","), parse_float=decimal.Decimal)
+            events.setdefault(" ".join(event.groups()), {}).setdefault(parsed["id"], parsed)
+    return events
+
+
+def trace_items(text, events, samples):
     """Events by kind and count, samples one by one, and what frames them."""
-    kinds, begins, sizes = Counter(), {}, {"LoadSamples": [], "UnloadSampes": []}
+    kinds, sizes = Counter(), {"LoadSamples": [], "UnloadSampes": []}
     for line in text.splitlines():
         event = EVENT.match(line) if line.endswith(("}", "},")) else None
         if not event:
@@ -160,20 +185,16 @@ def trace_items(text, samples):
             sizes[name].append(int(re.search(r'"count":(\d+)', line).group(1)))
             continue
         kinds[kind] += 1
-        if event.group(2) in "be":
-            # These lines are JSON in the reference's file too, which as a whole is not.
-            event = json.loads(line.rstrip(","), parse_float=decimal.Decimal)
-            begins.setdefault(kind, {})[event["id"]] = event
     for kind in sorted(kinds):
         yield Item(kind, f"{kinds[kind]} events")
     for name, of_sets in sizes.items():
         yield Item(name, str(of_sets))
-    for kind in sorted(begins):
-        for sample in sorted(begins[kind]):
-            yield Item(f"{kind} of a sample", sample_facts(begins[kind][sample]))
+    for kind in sorted(events):
+        for sample in sorted(events[kind]):
+            yield Item(f"{kind} of a sample", sample_facts(events[kind][sample]))
     # Only Server has a schedule; a closed loop issues when it may.
     if "Latency C" in kinds:
-        yield from schedule_items(begins.get("Sample b", {}), samples)
+        yield from schedule_items(events.get("Sample b", {}), samples)
 
 
 def sample_facts(event):

@@ -74,6 +74,7 @@ def start(loadgen, case):
             for name, value in given[0].items():
                 setattr(settings, name, value_of(loadgen, name, value))
         else:
+            recorder.calls.append(["start"])
             observed["raised"].append(start_test(loadgen, sut, qsl, settings, *given))
     recorder.close()
     loadgen.DestroyQSL(qsl)

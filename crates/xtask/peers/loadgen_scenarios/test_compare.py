@@ -13,7 +13,15 @@ import cases_random
 import cases_runs
 import differences
 from compare import compare, report
-from observation import Item, accuracy_items, parts_of, stdout_parts, summary_items, trace_items
+from item import Item
+from observation import (
+    accuracy_items,
+    parts_of,
+    sample_events,
+    stdout_parts,
+    summary_items,
+    trace_items,
+)
 
 DETAIL = "detail: mlperf_log_detail.txt"
 SUMMARY = "summary: mlperf_log_summary.txt"
@@ -147,7 +155,8 @@ class OtherParts(unittest.TestCase):
             begin += '"args":{"sample_seq":%d}},'
             lines = ['{"name":"Latency","ph": "C","pid":1,"ts":1.0,"args":{}},']
             lines += [begin % (0, "100.001", 0), begin % (1, second, 1)]
-            return list(trace_items("\n".join(lines), [2]))
+            text = "\n".join(lines)
+            return list(trace_items(text, sample_events(text), [2]))
 
         self.assertIn(Item("schedule", "[0, 500]"), trace("100.501"))
         self.assertEqual(found(TRACE, trace("100.501"), trace("100.501")), [])
