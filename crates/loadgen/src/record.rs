@@ -1,8 +1,12 @@
 //! What happened in a run: one row a query, one row a sample, in plain columns.
 
+mod responses;
+
 use crate::clock::Nanos;
 use crate::qsl::SampleIndex;
 use crate::settings::Scenario;
+
+pub use responses::Responses;
 
 /// How a sample ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,85 +94,6 @@ pub struct LoggedResponse<'a> {
     pub first_token: Option<&'a [u8]>,
     /// Output tokens.
     pub tokens: i64,
-}
-
-/// Bytes of the responses that are logged, in completion order.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Responses {
-    bytes: Vec<u8>,
-    rows: Vec<ResponseRow>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct ResponseRow {
-    sequence: u64,
-    tokens: i64,
-    data: (usize, usize),
-    first_token: Option<(usize, usize)>,
-}
-
-impl Responses {
-    /// Copies one response.
-    pub fn push(&mut self, response: &LoggedResponse<'_>) {
-        let data = self.keep(response.data);
-        let first_token = response.first_token.map(|bytes| self.keep(bytes));
-        self.rows.push(ResponseRow {
-            sequence: response.sequence,
-            tokens: response.tokens,
-            data,
-            first_token,
-        });
-    }
-
-    fn keep(&mut self, bytes: &[u8]) -> (usize, usize) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
-        (start, self.bytes.len())
-    }
-
-    /// Several lists as one, in their order.
-    #[must_use]
-    pub fn joined(mut lists: Vec<Self>) -> Self {
-        if lists.iter().filter(|list| !list.is_empty()).count() <= 1 {
-            let at = lists.iter().position(|list| !list.is_empty());
-            return at.map(|at| lists.swap_remove(at)).unwrap_or_default();
-        }
-        let mut all = Self::default();
-        for list in &lists {
-            all.bytes.reserve(list.bytes.len());
-            for response in list.iter() {
-                all.push(&response);
-            }
-        }
-        all
-    }
-
-    /// Forgets the responses of samples from this one on.
-    pub(crate) fn keep_below(&mut self, samples: u64) {
-        self.rows.retain(|row| row.sequence < samples);
-    }
-
-    /// How many.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// All of them, in completion order.
-    pub fn iter(&self) -> impl Iterator<Item = LoggedResponse<'_>> {
-        self.rows.iter().map(|row| LoggedResponse {
-            sequence: row.sequence,
-            data: &self.bytes[row.data.0..row.data.1],
-            first_token: row.first_token.map(|(start, end)| &self.bytes[start..end]),
-            tokens: row.tokens,
-        })
-    }
 }
 
 /// Everything measured of one tenant in one run.

@@ -1,73 +1,108 @@
 //! The run that is on, where every completing thread finds it.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, TryLockError};
-use std::time::Duration;
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
 
-use crate::drive::real::{Alone, Responder, thread_shard};
+use crate::drive::real::{Alone, Responder};
 
-/// Places that completing threads are spread over.
-const SHARDS: usize = 16;
-
-/// The responder of the run that is on, once per shard: a completing thread
-/// locks a place that it shares with few others or none, which costs two atomic
-/// operations on a cache line of its own, and no thread keeps a run alive that
-/// is over (a responder in thread-local storage would).
+/// The responder of the run that is on, if one is.
+///
+/// A thread that completes often keeps a copy, so that finding the run costs it
+/// one load; a lock would cost as much as the completion itself. The copy is
+/// given up at the thread's first completion in a later run, or when it ends.
 pub(super) struct Current {
-    shards: [Alone<RwLock<Option<Responder>>>; SHARDS],
+    /// Names what `run` holds: another number each time that it changes.
+    generation: Alone<AtomicU64>,
+    run: RwLock<Option<Responder>>,
 }
 
-/// How often a busy place is tried before each further try waits: the last
-/// completion of a run, on its way out, is gone by then.
-const QUICK_TRIES: u32 = 1_000;
-/// How often a busy place is tried in all: for about a second.
-const TRIES: u32 = 2_000;
-const PAUSE: Duration = Duration::from_millis(1);
+/// A thread keeps a copy from this completion of a run on: one that completes
+/// everything in a few calls gains nothing, and would keep the run's memory.
+const CALLS_BEFORE_COPY: u32 = 64;
+
+/// What a thread knows of the run that it last completed samples of.
+struct Known {
+    generation: Cell<u64>,
+    calls: Cell<u32>,
+    copy: RefCell<Option<Responder>>,
+}
+
+thread_local! {
+    static KNOWN: Known = const {
+        Known { generation: Cell::new(0), calls: Cell::new(0), copy: RefCell::new(None) }
+    };
+}
 
 impl Current {
     pub(super) const fn new() -> Self {
-        Self { shards: [const { Alone(RwLock::new(None)) }; SHARDS] }
+        Self { generation: Alone(AtomicU64::new(0)), run: RwLock::new(None) }
     }
 
-    /// What `f` makes of the run, or `None` while none is on.
+    /// What `f` makes of the run, or `None` while none is on. `f` may call this.
     #[inline]
     pub(super) fn with<T>(&self, f: impl FnOnce(&Responder) -> T) -> Option<T> {
-        self.read().as_ref().map(f)
+        let mut f = Some(f);
+        let mut call = |run: &Responder| f.take().map(|f| f(run));
+        let generation = self.generation.0.load(Ordering::Acquire);
+        let known = KNOWN.try_with(|known| {
+            if known.generation.get() != generation {
+                return None;
+            }
+            let copy = known.copy.try_borrow().ok()?;
+            copy.as_ref().and_then(&mut call)
+        });
+        match known {
+            Ok(Some(result)) => Some(result),
+            _ => self.with_lock(generation, call),
+        }
     }
 
-    #[inline]
-    fn read(&self) -> RwLockReadGuard<'_, Option<Responder>> {
-        let shard = &self.shards[thread_shard() % SHARDS].0;
-        shard.read().unwrap_or_else(PoisonError::into_inner)
+    /// Looks the run up, and keeps a copy if this thread has done so often.
+    #[cold]
+    fn with_lock<T>(
+        &self,
+        generation: u64,
+        mut call: impl FnMut(&Responder) -> Option<T>,
+    ) -> Option<T> {
+        // A copy, so that a callback under `call` does not wait for whoever ends the run.
+        let run = self.run.read().unwrap_or_else(PoisonError::into_inner).clone();
+        // Fails where the thread is ending; then nothing is kept.
+        let _ = KNOWN.try_with(|known| known.meet(generation, run.as_ref()));
+        call(&run?)
     }
 
     pub(super) fn publish(&self, run: &Responder) {
-        self.set(Some(run));
+        self.set(Some(run.clone()));
     }
 
     pub(super) fn withdraw(&self) {
         self.set(None);
+        // An issuing thread that completed samples itself keeps nothing.
+        let _ = KNOWN.try_with(|known| known.meet(0, None));
     }
 
-    fn set(&self, run: Option<&Responder>) {
-        for shard in &self.shards {
-            set_shard(&shard.0, run);
-        }
+    fn set(&self, run: Option<Responder>) {
+        // Over all load generators, because a thread knows one run.
+        static GENERATIONS: AtomicU64 = AtomicU64::new(1);
+        let mut place = self.run.write().unwrap_or_else(PoisonError::into_inner);
+        *place = run;
+        let next = GENERATIONS.fetch_add(1, Ordering::Relaxed);
+        self.generation.0.store(next, Ordering::Release);
     }
 }
 
-/// Tries again and again rather than waits in the lock: a waiting writer would
-/// bar a callback, which runs under the lock, from completing more samples.
-/// A place that stays busy keeps the run; its samples count as stale there.
-#[expect(clippy::disallowed_methods, reason = "the end of a run waits for completions in progress")]
-fn set_shard(shard: &RwLock<Option<Responder>>, run: Option<&Responder>) {
-    for attempt in 0..TRIES {
-        match shard.try_write() {
-            Ok(mut place) => return place.clone_from(&run.cloned()),
-            Err(TryLockError::Poisoned(place)) => {
-                return place.into_inner().clone_from(&run.cloned());
-            }
-            Err(TryLockError::WouldBlock) if attempt < QUICK_TRIES => std::thread::yield_now(),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+impl Known {
+    fn meet(&self, generation: u64, run: Option<&Responder>) {
+        // In use by a call further up: that one's run is over, or still on.
+        let Ok(mut copy) = self.copy.try_borrow_mut() else { return };
+        if self.generation.replace(generation) != generation {
+            self.calls.set(0);
+            *copy = None;
+        }
+        self.calls.set(self.calls.get().saturating_add(1));
+        if self.calls.get() >= CALLS_BEFORE_COPY {
+            *copy = run.cloned();
         }
     }
 }

@@ -12,8 +12,12 @@ use crate::settings::Scenario;
 ///
 /// # Errors
 /// The file could not be written.
-pub fn write(log: &TestLog, file: &mut dyn Write) -> io::Result<()> {
-    let mut out = Stream::new(file);
+pub fn write(log: &TestLog, mut out: Stream<'_>) -> io::Result<()> {
+    let formatted = write_entries(log, &mut out);
+    out.finish(formatted)
+}
+
+fn write_entries(log: &TestLog, out: &mut Stream<'_>) -> io::Result<()> {
     out.buffer.push(b'[');
     let mut separator: &[u8] = b"\n";
     for event in &log.events {
@@ -21,12 +25,12 @@ pub fn write(log: &TestLog, file: &mut dyn Write) -> io::Result<()> {
         for response in run.record.responses.iter() {
             out.buffer.extend_from_slice(separator);
             separator = b",\n";
-            write_entry(&mut out, run, &response)?;
+            write_entry(out, run, &response)?;
             out.entry_done()?;
         }
     }
     out.buffer.extend_from_slice(b"\n]\n");
-    out.write()
+    Ok(())
 }
 
 fn write_entry(out: &mut Stream, run: &RunLog, response: &LoggedResponse) -> io::Result<()> {
@@ -52,17 +56,6 @@ fn write_entry(out: &mut Stream, run: &RunLog, response: &LoggedResponse) -> io:
     Ok(())
 }
 
-const HEX: [[u8; 2]; 256] = {
-    let digits = b"0123456789ABCDEF";
-    let mut table = [[0; 2]; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = [digits[byte >> 4], digits[byte & 15]];
-        byte += 1;
-    }
-    table
-};
-
 /// Appends upper-case hexadecimal, two digits a byte in memory order. A response
 /// larger than the buffer goes out in several writes.
 fn write_hex(out: &mut Stream, mut data: &[u8]) -> io::Result<()> {
@@ -78,11 +71,25 @@ fn write_hex(out: &mut Stream, mut data: &[u8]) -> io::Result<()> {
 }
 
 fn push_hex(out: &mut Vec<u8>, data: &[u8]) {
-    let start = out.len();
-    out.resize(start + 2 * data.len(), 0);
-    for (digits, byte) in out[start..].chunks_exact_mut(2).zip(data) {
-        digits.copy_from_slice(&HEX[usize::from(*byte)]);
+    let (blocks, rest) = data.as_chunks::<32>();
+    for block in blocks {
+        // Arithmetic rather than a table, so that it compiles to vectors.
+        let mut digits = [[0; 2]; 32];
+        for (digits, byte) in digits.iter_mut().zip(block) {
+            *digits = [digit(byte >> 4), digit(byte & 15)];
+        }
+        out.extend_from_slice(digits.as_flattened());
     }
+    for byte in rest {
+        out.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+    }
+}
+
+/// Upper-case digit of a value below 16.
+#[inline]
+fn digit(value: u8) -> u8 {
+    const FROM_NINE_TO_A: u8 = b'A' - b'9' - 1;
+    value + b'0' + if value > 9 { FROM_NINE_TO_A } else { 0 }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::format::iso_datetime;
 use super::report::{Report, reports};
+use super::stream::Stream;
 use super::{accuracy, detail, summary, trace};
 use crate::clock::WallTime;
 use crate::plan::Plan;
@@ -260,8 +261,10 @@ impl LogFiles {
             let result = emptied(file).and_then(|()| match i {
                 0 => file.write_all(summary_text.as_bytes()),
                 1 => file.write_all(&detail_text),
-                2 => accuracy::write(log, file),
-                _ if self.settings.enable_trace => trace::write(log, file),
+                2 => Stream::overlapped(file).and_then(|out| accuracy::write(log, out)),
+                _ if self.settings.enable_trace => {
+                    Stream::overlapped(file).and_then(|out| trace::write(log, out))
+                }
                 _ => Ok(()),
             });
             match result {

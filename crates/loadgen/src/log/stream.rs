@@ -1,6 +1,10 @@
-//! Large files in few writes.
+//! Large files in few writes, which a second thread does while the first one
+//! formats.
 
+use std::fs::File;
 use std::io::{self, Write};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
 
 /// Bytes gathered before a write.
 const BUFFER_BYTES: usize = 2 << 20;
@@ -10,13 +14,56 @@ const BUFFER_BYTES: usize = 2 << 20;
 pub struct Stream<'a> {
     /// What is not yet written.
     pub buffer: Vec<u8>,
-    file: &'a mut dyn Write,
+    sink: Sink<'a>,
+}
+
+enum Sink<'a> {
+    /// Written by the thread that formats.
+    Direct(&'a mut dyn Write),
+    /// As well, until it proves to be large.
+    Small(File),
+    /// Written by a thread of its own.
+    Large(Writer),
+}
+
+/// A thread that writes buffers and hands them back.
+struct Writer {
+    full: SyncSender<Vec<u8>>,
+    empty: Receiver<Vec<u8>>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Writer {
+    fn start(mut file: File) -> Self {
+        let (full, to_write) = sync_channel::<Vec<u8>>(1);
+        let (hand_back, empty) = channel();
+        let thread = std::thread::spawn(move || {
+            for mut buffer in to_write {
+                file.write_all(&buffer)?;
+                buffer.clear();
+                // Nobody takes it back when all is formatted.
+                let _ = hand_back.send(buffer);
+            }
+            Ok(())
+        });
+        Self { full, empty, thread }
+    }
+
+    /// Waits until all is written.
+    fn finish(self) -> io::Result<()> {
+        drop(self.full);
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+fn empty_buffer() -> Vec<u8> {
+    Vec::with_capacity(BUFFER_BYTES + (BUFFER_BYTES >> 4))
 }
 
 impl<'a> Stream<'a> {
-    /// A stream into `file`.
+    /// A stream into whatever takes bytes.
     pub fn new(file: &'a mut dyn Write) -> Self {
-        Self { buffer: Vec::with_capacity(BUFFER_BYTES + (BUFFER_BYTES >> 4)), file }
+        Self { buffer: empty_buffer(), sink: Sink::Direct(file) }
     }
 
     /// To be called after each entry: writes if enough has gathered.
@@ -30,10 +77,83 @@ impl<'a> Stream<'a> {
         BUFFER_BYTES.saturating_sub(self.buffer.len())
     }
 
-    /// Writes what is there.
+    /// Writes what is there, or has it written.
     pub fn write(&mut self) -> io::Result<()> {
-        self.file.write_all(&self.buffer)?;
+        if let Sink::Small(file) = &self.sink {
+            self.sink = Sink::Large(Writer::start(file.try_clone()?));
+        }
+        match &mut self.sink {
+            Sink::Direct(file) => file.write_all(&self.buffer)?,
+            Sink::Small(file) => file.write_all(&self.buffer)?,
+            Sink::Large(writer) => {
+                let empty = writer.empty.try_recv().unwrap_or_else(|_| empty_buffer());
+                let full = std::mem::replace(&mut self.buffer, empty);
+                // Fails if the thread has failed; `finish` tells why.
+                return writer.full.send(full).map_err(|_| io::ErrorKind::BrokenPipe.into());
+            }
+        }
         self.buffer.clear();
         Ok(())
+    }
+
+    /// Writes what is left, if `formatted` says that all is there, and returns
+    /// the first error.
+    pub fn finish(mut self, formatted: io::Result<()>) -> io::Result<()> {
+        let written = formatted.and_then(|()| match &mut self.sink {
+            Sink::Small(file) => file.write_all(&self.buffer),
+            _ => self.write(),
+        });
+        match self.sink {
+            // What the thread says is the cause of what this one met.
+            Sink::Large(writer) => writer.finish().and(written),
+            _ => written,
+        }
+    }
+}
+
+impl Stream<'static> {
+    /// A stream into a file, from a second thread if it becomes large.
+    pub fn overlapped(file: &File) -> io::Result<Self> {
+        Ok(Self { buffer: empty_buffer(), sink: Sink::Small(file.try_clone()?) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(stream: &mut Stream<'_>, count: u32) -> io::Result<()> {
+        for entry in 0..count {
+            stream.buffer.extend_from_slice(&entry.to_le_bytes());
+            stream.entry_done()?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn large_and_small_files_come_out_whole_and_in_order() {
+        let folder = std::env::temp_dir().join(format!("dyno-stream-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for count in [0, 10, 3_000_000] {
+            let path = folder.join(count.to_string());
+            let mut stream = Stream::overlapped(&File::create(&path).unwrap()).unwrap();
+            let formatted = entries(&mut stream, count);
+            stream.finish(formatted).unwrap();
+            let written = std::fs::read(&path).unwrap();
+            assert_eq!(written.len(), 4 * count as usize);
+            let (words, _) = written.as_chunks::<4>();
+            assert!(words.iter().zip(0..).all(|(word, entry)| u32::from_le_bytes(*word) == entry));
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_error_of_the_writing_thread_is_told() {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut stream = Stream::overlapped(&full).unwrap();
+        let formatted = entries(&mut stream, 3_000_000);
+        let error = stream.finish(formatted).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 }

@@ -4,7 +4,7 @@
 //! the run nothing. What the record does not hold is not invented: `IssueQuery`
 //! has its begin and no length, and there is no logger thread to show.
 
-use std::io::{self, Write};
+use std::io;
 
 use super::format::{push_microseconds, push_u64};
 use super::stream::Stream;
@@ -17,24 +17,10 @@ use crate::settings::Scenario;
 ///
 /// # Errors
 /// The file could not be written.
-pub fn write(log: &TestLog, file: &mut dyn Write) -> io::Result<()> {
-    let mut trace = Trace { out: Stream::new(file), pid: u64::from(log.process.pid) };
-    trace.text("{\"traceEvents\":[\n");
-    for event in &log.events {
-        match event {
-            Event::Loaded { span, samples } => {
-                trace.span("LoadSamples", *span, Some(samples.len()));
-            }
-            Event::Run(run) => trace.run(run)?,
-            Event::Message(_) | Event::Result { .. } => {}
-        }
-    }
-    trace.text(
-        "{\"name\":\"LastTrace\"}\n],\n\"displayTimeUnit\":\"ns\",\n\"otherData\":{\n\"ts\":",
-    );
-    push_microseconds(&mut trace.out.buffer, log.origin_wall.unix_ns);
-    trace.text(",\n\"version\":\"MLPerf LoadGen v1.0\"\n}\n}\n");
-    trace.out.write()
+pub fn write(log: &TestLog, out: Stream<'_>) -> io::Result<()> {
+    let mut trace = Trace { out, pid: u64::from(log.process.pid) };
+    let formatted = trace.test(log);
+    trace.out.finish(formatted)
 }
 
 struct Trace<'a> {
@@ -54,6 +40,25 @@ struct Row {
 }
 
 impl Trace<'_> {
+    fn test(&mut self, log: &TestLog) -> io::Result<()> {
+        self.text("{\"traceEvents\":[\n");
+        for event in &log.events {
+            match event {
+                Event::Loaded { span, samples } => {
+                    self.span("LoadSamples", *span, Some(samples.len()));
+                }
+                Event::Run(run) => self.run(run)?,
+                Event::Message(_) | Event::Result { .. } => {}
+            }
+        }
+        self.text(
+            "{\"name\":\"LastTrace\"}\n],\n\"displayTimeUnit\":\"ns\",\n\"otherData\":{\n\"ts\":",
+        );
+        push_microseconds(&mut self.out.buffer, log.origin_wall.unix_ns);
+        self.text(",\n\"version\":\"MLPerf LoadGen v1.0\"\n}\n}\n");
+        Ok(())
+    }
+
     #[inline]
     fn text(&mut self, text: &str) {
         self.out.buffer.extend_from_slice(text.as_bytes());

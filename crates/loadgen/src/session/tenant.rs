@@ -10,6 +10,11 @@ use crate::qsl::SampleIndex;
 use crate::settings::{Arrivals, EarlyStopping, Scenario};
 use crate::trace::{Generated, LoadedSet, Trace};
 
+/// Most queries in one call when they coalesce. A client that is further behind
+/// than this lists them in memory that is in the caches already: listing them
+/// all at once would put it back by more than it gains.
+const MOST_COALESCED: usize = 4_096;
+
 /// When a tenant's next query may go out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pacing {
@@ -283,7 +288,10 @@ impl Tenant {
         }
         self.issued += 1;
         if self.pacing == (Pacing::OpenLoop { coalesce: true }) {
-            while self.has_query() && self.scheduled[self.issued] <= now {
+            while self.has_query()
+                && self.scheduled[self.issued] <= now
+                && self.issued - first < MOST_COALESCED
+            {
                 self.issued += 1;
             }
         }

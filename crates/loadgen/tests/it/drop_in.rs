@@ -356,3 +356,27 @@ fn an_audit_file_overrides_settings_and_the_log_says_so() {
     assert_eq!(detail.text("effective_test_mode"), Some("AccuracyOnly"));
     assert!(grave(&outdir)[0].1.contains("Found Audit Config file"), "{:?}", grave(&outdir));
 }
+
+#[test]
+fn a_client_that_is_far_behind_coalesces_in_calls_of_bounded_size() {
+    let process = process();
+    let outdir = folder("coalesce");
+    let calls: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let issue = {
+        let calls = calls.clone();
+        move |samples: &[QuerySample]| {
+            calls.lock().unwrap().push(samples.len());
+            process.complete(&ids(samples)).unwrap();
+        }
+    };
+    let run = TestSettings {
+        server_coalesce_queries: true,
+        server_target_qps: 1e9,
+        ..settings(Scenario::Server, 50_000)
+    };
+    start(process, &run, &outdir, issue).unwrap();
+    let calls = calls.lock().unwrap();
+    assert_eq!(calls.iter().sum::<usize>(), 50_000);
+    assert!(calls.iter().all(|&queries| queries <= 4_096), "{calls:?}");
+    assert!(calls.len() < 50_000, "nothing coalesced");
+}

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use super::{Columns, Issuer, RealTime, StartedRun, slabs};
+use super::{Columns, Issuer, LAST_SAMPLES, RealTime, StartedRun, slabs};
 use crate::clock::Nanos;
 use crate::drive::{Job, Played};
 use crate::session::{Issued, Lane, Session, Step};
@@ -294,12 +294,16 @@ impl StartedRun {
         while seen < samples {
             let limit = plan.response_deadline;
             let until = (limit > 0).then_some(progress_at.saturating_add(limit));
-            self.waiter.completion(
-                until,
-                || run.slabs[0].completed() != seen,
-                || run.announce_park(),
-                || run.withdraw_park(),
-            );
+            if samples - seen > LAST_SAMPLES {
+                self.waiter.nap(until);
+            } else {
+                self.waiter.completion(
+                    until,
+                    || run.slabs[0].completed() != seen,
+                    || run.announce_park(),
+                    || run.withdraw_park(),
+                );
+            }
             let (now, complete) = (self.clock.now(), run.slabs[0].completed());
             if complete != seen {
                 (seen, progress_at) = (complete, now);

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use issue_threads::IssueThreads;
 pub use responder::Responder;
-pub(crate) use responder::thread_shard;
 pub use wait::Waiting;
 
 use responder::RunState;
@@ -138,7 +137,7 @@ impl RealTime {
     }
 
     fn shards(&self) -> usize {
-        self.cores.min(MOST_SHARDS)
+        self.cores.next_power_of_two().min(MOST_SHARDS)
     }
 
     /// A handle to watch and to abort the test from another thread.
@@ -331,12 +330,18 @@ impl StartedRun {
     fn wait_completion(&mut self, session: &mut Session, until: Option<Nanos>) -> Nanos {
         let run = &self.responder.run;
         let before = session.completed_samples();
-        self.waiter.completion(
-            until,
-            || run.slabs.iter().map(Slab::completed).sum::<u64>() != before,
-            || run.announce_park(),
-            || run.withdraw_park(),
-        );
+        let completed = || run.slabs.iter().map(Slab::completed).sum::<u64>();
+        let issued = run.slabs.iter().map(Slab::issued).sum::<u64>();
+        if session.all_issued() && issued - before > LAST_SAMPLES {
+            self.waiter.nap(until);
+        } else {
+            self.waiter.completion(
+                until,
+                || completed() != before,
+                || run.announce_park(),
+                || run.withdraw_park(),
+            );
+        }
         if self.monitor.is_aborted() {
             session.abort();
         }
@@ -540,7 +545,13 @@ impl Issuer {
 
         // Noted after the call, so that nothing stands between the time at
         // which the query was due and the system.
-        run.monitor.shared.issued_queries.fetch_add(issue.queries as u64, Ordering::Relaxed);
+        let issued = &run.monitor.shared.issued_queries;
+        if issue.stride == 1 {
+            // The only thread that issues.
+            issued.store(issued.load(Ordering::Relaxed) + issue.queries as u64, Ordering::Relaxed);
+        } else {
+            issued.fetch_add(issue.queries as u64, Ordering::Relaxed);
+        }
         let columns = &mut self.tenants[issue.tenant];
         columns.issued_at.resize(columns.issued_at.len() + issue.queries, now);
         for &due in issue.scheduled {
@@ -560,6 +571,11 @@ fn touched<T: Clone>(capacity: usize, with: T) -> Vec<T> {
     column.clear();
     column
 }
+
+/// When all is issued and more samples than this are outstanding, the issuing
+/// thread looks now and then. To follow each completion would slow it down: the
+/// counters would go from core to core, or a system call wake a parked thread.
+const LAST_SAMPLES: u64 = 64;
 
 /// An abort is noticed within this while the issuing thread waits.
 const ABORT_NOTICED_WITHIN: Nanos = 50_000_000;

@@ -33,6 +33,7 @@ pub(super) struct RunState {
     pub(super) misuse: ForeignIds,
     parked: Alone<AtomicBool>,
     issuer: Thread,
+    /// A power of two: the shard is found without a division.
     shards: usize,
 }
 
@@ -56,6 +57,7 @@ impl ForeignIds {
 impl RunState {
     /// Run by the current thread, which is the one that will park.
     pub(super) fn new(clock: Clock, epoch: u16, slabs: Box<[Slab]>, shards: usize) -> Self {
+        assert!(shards.is_power_of_two(), "the shards are told apart by bits");
         Self {
             clock,
             first_run: ResponseId::new(epoch, 0, 0).run(),
@@ -105,14 +107,14 @@ impl RunState {
 
     #[inline]
     fn shard(&self) -> usize {
-        thread_shard() % self.shards
+        thread_shard() & (self.shards - 1)
     }
 }
 
 /// A number for the calling thread; threads that complete share counters only
 /// when there are more of them than shards.
 #[inline]
-pub(crate) fn thread_shard() -> usize {
+fn thread_shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };

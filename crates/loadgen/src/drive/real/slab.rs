@@ -133,6 +133,11 @@ impl Slab {
         self.issued.0.fetch_max(samples, Ordering::Release);
     }
 
+    /// Samples issued by now.
+    pub(super) fn issued(&self) -> u64 {
+        self.issued.0.load(Ordering::Acquire)
+    }
+
     /// Samples complete by now, failed ones included.
     #[inline]
     pub(super) fn completed(&self) -> u64 {
@@ -145,7 +150,14 @@ impl Slab {
     pub(super) fn stamp<R: AsResponse>(&self, run: &[R], at: Nanos) -> Option<Stamped> {
         let sequence = run[0].id().sequence();
         let (chunk, within, mask) = self.admitted(sequence, run.len())?;
-        let before = chunk.claims[within / WORD_SAMPLES].fetch_or(mask, Ordering::AcqRel);
+        let claims = &chunk.claims[within / WORD_SAMPLES];
+        let before = if run.len() == 1 {
+            // Asked for this way, one sample is one `bts` and not a loop.
+            let bit = 1 << (within % WORD_SAMPLES);
+            claims.fetch_or(bit, Ordering::AcqRel) & bit
+        } else {
+            claims.fetch_or(mask, Ordering::AcqRel)
+        };
         let stamps = &chunk.completed_at[within..within + run.len()];
         if let Some(columns) = &chunk.tokens {
             for (i, response) in run.iter().enumerate() {
@@ -347,7 +359,9 @@ impl Slab {
             std::mem::take(&mut *shard.0.lock().unwrap_or_else(PoisonError::into_inner))
         };
         let mut responses = Responses::joined(self.responses.iter().map(lock).collect());
-        responses.keep_below(samples as u64);
+        if self.issued() > samples as u64 {
+            responses.keep_below(samples as u64);
+        }
         let mut failed =
             std::mem::take(&mut *self.failed.lock().unwrap_or_else(PoisonError::into_inner));
         failed.retain(|(sequence, _)| *sequence < samples as u64);

@@ -27,6 +27,9 @@ const MOST_SPIN: Nanos = 100_000;
 const LEAST_SPIN: Nanos = 200;
 const FIRST_SPIN: Nanos = 20_000;
 
+const FIRST_NAP: Nanos = 20_000;
+const LONGEST_NAP: Nanos = 1_000_000;
+
 /// Waits on behalf of one issuing thread.
 #[derive(Debug, Clone)]
 pub(super) struct Waiter {
@@ -36,6 +39,8 @@ pub(super) struct Waiter {
     guard: Nanos,
     /// How long to spin for a completion before parking.
     spin: Nanos,
+    /// How long the next nap lasts.
+    nap: Nanos,
 }
 
 impl Waiter {
@@ -51,6 +56,7 @@ impl Waiter {
             spins,
             guard: FIRST_GUARD,
             spin: if spins { FIRST_SPIN } else { LEAST_SPIN },
+            nap: FIRST_NAP,
         };
         waiter.enter_thread();
         waiter
@@ -93,6 +99,15 @@ impl Waiter {
         } else {
             self.guard = (self.guard - self.guard / 10_000).max(LEAST_GUARD);
         }
+    }
+
+    /// Sleeps while others work off what was issued; longer each time, so that
+    /// the end is noticed within a fifth of what it took, and within 1 ms.
+    #[expect(clippy::disallowed_methods, reason = "the driver waits here")]
+    pub(super) fn nap(&mut self, until: Option<Nanos>) {
+        let left = until.map_or(self.nap, |until| until.saturating_sub(self.clock.now()));
+        std::thread::sleep(Duration::from_nanos(self.nap.min(left)));
+        self.nap = (self.nap + self.nap / 4).min(LONGEST_NAP);
     }
 
     /// Returns when `ready` holds or `until` has passed. `announce` tells the
