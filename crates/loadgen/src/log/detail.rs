@@ -10,9 +10,12 @@ use crate::clock::{MILLISECOND, WallTime};
 use crate::metrics::{Distribution, PERCENTILES, Rates, TokenRates};
 use crate::plan::Load;
 use crate::qsl::SampleIndex;
-use crate::run::{Event, RunLog, Severity, Span, TestLog};
+use crate::run::{Event, Message, RunLog, Severity, Span, TestLog};
 use crate::session::Ended;
 use crate::settings::{Arrivals, FIELDS, Origin, Scenario};
+
+/// Key of what the reference does not say, and nobody counts.
+pub(crate) const NOTE: &str = "dyno_note";
 
 /// Writes the log and returns how many errors and warnings it has.
 ///
@@ -21,8 +24,11 @@ use crate::settings::{Arrivals, FIELDS, Origin, Scenario};
 pub fn write(log: &TestLog, reports: &[Report], file: &mut dyn Write) -> io::Result<Counts> {
     let mut lines = Lines::new(file, log.process);
     // What was found while settings were resolved precedes them, as in the
-    // reference; what was found before the test precedes all.
-    let is_notice = |event: &&Event| matches!(event, Event::Message(message) if message.severity != Severity::Info);
+    // reference, with our notes on it; what was found before the test precedes all.
+    let is_notice = |event: &&Event| {
+        matches!(event, Event::Message(Message { severity, key, .. })
+            if *severity != Severity::Info || *key == NOTE)
+    };
     let is_earlier = |event: &&Event| matches!(event, Event::Message(message) if matches!(message.key, "error_invalid_config" | "error_runtime"));
     let earlier = log.events.iter().take_while(is_earlier).count();
     let notices = log.events.iter().take_while(is_notice).count();
@@ -466,7 +472,7 @@ fn write_own_results(lines: &mut Lines, report: &Report) -> io::Result<()> {
         lines.line(key, samples)?;
     }
     for note in &report.judgement.notes {
-        lines.line("dyno_note", *note)?;
+        lines.line(NOTE, *note)?;
     }
     Ok(())
 }

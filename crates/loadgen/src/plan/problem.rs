@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::resolve::INVALID_SETTINGS;
+use crate::log::NOTE;
 use crate::run::{Message, Severity};
 use crate::settings::{Origin, Settings};
 
@@ -60,12 +61,9 @@ impl SettingsProblem {
             InReference::Replaced { by } if self.reference_text.is_none() => {
                 error(INVALID_SETTINGS, format!("{self}. Running with {by}."))
             }
-            InReference::Runs | InReference::Replaced { .. } => Message {
-                at: 0,
-                key: "dyno_note",
-                severity: Severity::Info,
-                text: format!("{self}."),
-            },
+            InReference::Runs | InReference::Replaced { .. } => {
+                Message { at: 0, key: NOTE, severity: Severity::Info, text: format!("{self}.") }
+            }
         };
         let theirs = self.reference_text.clone().map(|text| error(INVALID_SETTINGS, text));
         theirs.into_iter().chain([ours]).collect()

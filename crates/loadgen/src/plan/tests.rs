@@ -197,6 +197,51 @@ fn every_impossible_setting_is_refused_with_the_field_and_the_remedy() {
 }
 
 #[test]
+fn a_senseless_setting_is_told_in_the_references_words_and_explained_in_a_note() {
+    let said = |rows: Rows<'_>| -> Vec<(&'static str, Severity, String)> {
+        let problems = Plan::resolve_as_reference(&settings(rows), LIBRARY).1;
+        let messages = problems.iter().flat_map(SettingsProblem::messages);
+        messages.map(|message| (message.key, message.severity, message.text)).collect()
+    };
+    let [error, note] = &said(&[("scenario", "Server"), ("server_target_qps", "-2.5")])[..] else {
+        panic!("an error and a note")
+    };
+    let text = "Invalid value for server_target_qps requested. requested: -2.5 using: 1";
+    assert_eq!(*error, ("error_invalid_test_settings", Severity::Error, text.to_string()));
+    assert_eq!((note.0, note.1), ("dyno_note", Severity::Info));
+    assert!(note.2.contains("set it to the mean arrival rate"), "{note:?}");
+
+    // Two errors of the reference, in its order.
+    let both = [
+        ("performance_issue_unique", "true"),
+        ("performance_issue_same", "true"),
+        ("performance_issue_same_index", "64"),
+    ];
+    let errors: Vec<String> = said(&both)
+        .into_iter()
+        .filter(|(_, severity, _)| *severity == Severity::Error)
+        .map(|(_, _, text)| text)
+        .collect();
+    assert_eq!(
+        errors,
+        [
+            "Sample Idx to be repeated in performance_issue_same mode cannot be greater than \
+             loaded performance_sample_count. performance_issue_same_index: 64 \
+             performance_sample_count: 64",
+            "Performance_issue_unique and performance_issue_same, both cannot be true at the same \
+             time. performance_issue_unique: 1 performance_issue_same: 1",
+        ]
+    );
+
+    // What the reference runs without a word is no error here either.
+    let quiet = said(&[("max_query_count", "99")]);
+    assert!(
+        quiet.iter().all(|(key, severity, _)| (*key, *severity) == ("dyno_note", Severity::Info))
+    );
+    assert_eq!(quiet.len(), 1);
+}
+
+#[test]
 fn a_library_without_samples_or_beyond_the_index_is_refused() {
     let library = |total, performance| Library { total, performance };
     let (message, _, problem) = refusal(&[], library(0, 0));

@@ -222,6 +222,10 @@ def senseless():
             system=system,
             quick=name == "negative rate",
         )
+    for scenario in ("SingleStream", "Server"):
+        none = settings(scenario, min_query_count=0, min_duration_ms=20)
+        long = System(sleep_first_s=0.3)
+        yield Case(f"senseless/{scenario}/no minimum count", none, system=long)
     yield Case(
         "senseless/performance beyond the library", settings("SingleStream"), library=(50, 80)
     )

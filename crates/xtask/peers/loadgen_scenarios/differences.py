@@ -133,7 +133,10 @@ NAMES = [
     ),
     value(DETAIL, "loadgen_version", r"(?<=6\.0\.17 ).*?(?=\")", "each names itself"),
     value(
-        DETAIL, "loadgen_(build_date|git)_.*", TEXT, "of each program's own build; NA is not known"
+        DETAIL,
+        "loadgen_(build_date|git)_.*",
+        TEXT,
+        "of each program's own build, where NA is not known",
     ),
     value(DETAIL, "loadgen_file_sha1", r"\{.*\}(?=, )", "of each program's own sources"),
 ]
@@ -162,7 +165,11 @@ OURS = [
 IO = "FlushAll|Gather|IOThreadLoop|Process|Thread|Wait|LogDetail|LogSummary|Abandoning Orphans"
 CALLS = "Scheduling|Waiting|SampleLoop|QuerySamplesComplete|FirstTokenComplete"
 THEIRS = [
-    theirs(TRACE, "GenerateLoadableSets X", "ours does not take the time of it"),
+    theirs(
+        TRACE,
+        "GenerateLoadableSets X",
+        "ours traces nothing while it runs, and derives the trace from what it recorded",
+    ),
     theirs(
         DETAIL,
         "warning_generic_message",
@@ -187,7 +194,7 @@ THEIRS = [
         DETAIL,
         "logger_.*",
         WHOLE,
-        "contention of its logger; ours has none and says 0",
+        "contention of its logger, where ours has none and says 0",
         by_chance=True,
     ),
 ]
@@ -229,7 +236,7 @@ MISUSE = [
         DETAIL,
         "generated_query_duration",
         WHOLE,
-        "infinitely long",
+        "its trace is infinitely long, and overflows another way",
         case="senseless/Offline/no throughput",
     ),
     theirs(DETAIL, "result_inferred_.*", BOTH, case="tokens/.*/measured and inferred"),

@@ -46,13 +46,13 @@ def play(loadgen, case, folder):
     for name, text in case.files.items():
         path = pathlib.Path(name)
         path.mkdir() if text is None else path.write_text(text)
-    observed = start(loadgen, case)
+    start(loadgen, case, folder / "observed.json")
     faulthandler.cancel_dump_traceback_later()
-    (folder / "observed.json").write_text(json.dumps(observed))
     return 0
 
 
-def start(loadgen, case):
+def start(loadgen, case, result):
+    """Takes the steps of a case and writes what was seen."""
     settings = loadgen.TestSettings()
     # The constructor of the reference leaves it uninitialised.
     settings.token_latency_scaling_factor = 0
@@ -77,9 +77,10 @@ def start(loadgen, case):
             recorder.calls.append(["start"])
             observed["raised"].append(start_test(loadgen, sut, qsl, settings, *given))
     recorder.close()
+    # Before anything is destroyed: after an exception in a callback the reference may crash there.
+    result.write_text(json.dumps(observed | recorder.observed()))
     loadgen.DestroyQSL(qsl)
     recorder.destroy(sut)
-    return observed | recorder.observed()
 
 
 def start_test(loadgen, sut, qsl, settings, logs=None, audit=None):

@@ -4,6 +4,7 @@ python -m unittest discover --pattern 'test_*.py'     # in this folder
 """
 
 import copy
+import pathlib
 import re
 import unittest
 
@@ -176,6 +177,12 @@ class List(unittest.TestCase):
             self.assertTrue(one.reason, one)
             self.assertIn(one.kind, ("value", "rule", "times", "theirs", "ours"))
             self.assertEqual(one.hits, 0, one)
+
+    def test_every_reason_stands_on_the_page_of_differences(self):
+        page = pathlib.Path(__file__).resolve().parents[4] / "docs" / "fidelity.md"
+        page = page.read_text()
+        for one in differences.LIST:
+            self.assertIn(one.reason, page, one)
 
     def test_an_entry_of_some_cases_allows_nothing_elsewhere(self):
         theirs, ours = [Item("Sample b", "72 events")], [Item("Sample b", "70 events")]
