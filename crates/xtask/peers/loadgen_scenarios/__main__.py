@@ -27,6 +27,8 @@ from play import serve
 WORKERS = 3
 # A case that another program's load disturbed may have its chance again.
 ATTEMPTS = 3
+# Cases between two lines that say how far it is.
+PROGRESS = 100
 
 
 def all_cases():
@@ -62,45 +64,68 @@ class Worker(threading.local):
         self.theirs, self.ours = Server(args.theirs), Server(args.ours)
 
 
-def run_compare(args):
-    cases = all_cases()
-    names = [
-        n for n, case in cases.items() if (case.quick or not args.quick) and re.search(args.only, n)
-    ]
-    # Where the reference is compared with itself, both have what it alone has.
-    extras = ("theirs", "theirs" if args.calibrate else "ours")
-    worker = Worker(args)
-    failed, again = {}, {}
+class Comparison:
+    """Plays cases with both interpreters and keeps what is found."""
 
-    def once(name):
+    def __init__(self, args, cases):
+        self.args, self.cases = args, cases
+        self.worker = Worker(args)
+        # Findings by case: of its last attempt, and of an attempt before the one that was equal.
+        self.failed, self.disturbed = {}, {}
+
+    def compare(self, name):
+        findings = []
         for _ in range(ATTEMPTS):
-            folder = args.folder.absolute() / name
-            theirs = worker.theirs.play(name, folder / "theirs")
-            ours = worker.ours.play(name, folder / "ours")
-            wanted = cases[name].parts
-            theirs, ours = (
-                {p: of[p] for p in of if re.fullmatch(wanted, p)} for of in (theirs, ours)
-            )
-            findings = compare(name, theirs, ours, differences.LIST, extras)
+            before, findings = findings, self.attempt(name)
             if not findings:
+                if before:
+                    self.disturbed[name] = before
                 return
-            again[name] = findings
-        failed[name] = again.pop(name)
+        self.failed[name] = findings
 
+    def attempt(self, name):
+        folder = self.args.folder.absolute() / name
+        theirs = self.worker.theirs.play(name, folder / "theirs")
+        ours = self.worker.ours.play(name, folder / "ours")
+        wanted = re.compile(self.cases[name].parts)
+        theirs, ours = ({p: of[p] for p in of if wanted.fullmatch(p)} for of in (theirs, ours))
+        # Where the reference is compared with itself, both have what it alone has.
+        extras = ("theirs", "theirs" if self.args.calibrate else "ours")
+        findings = compare(name, theirs, ours, differences.LIST, extras)
+        if not findings:
+            shutil.rmtree(folder)
+        return findings
+
+    def tell(self):
+        for name in sorted(self.failed):
+            print(f"{name}:")
+            for finding in report(self.failed[name]):
+                print(f"    {finding}")
+        for name in sorted(self.disturbed):
+            print(f"{name}: equal at a further attempt; before: {self.disturbed[name][0]}")
+        if self.failed:
+            print(f"what these left lies in {self.args.folder.absolute()}")
+
+
+def run_compare(args):
+    cases = {
+        name: case
+        for name, case in all_cases().items()
+        if (case.quick or not args.quick) and re.search(args.only, name)
+    }
+    comparison = Comparison(args, cases)
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
-        list(pool.map(once, names))
-    for name in sorted(failed):
-        print(f"{name}:")
-        for finding in report(failed[name]):
-            print(f"    {finding}")
-    for name in sorted(again):
-        print(f"{name}: equal at a further attempt only; before: {again[name][0]}")
-    stale = [one for one in differences.LIST if not (one.hits or one.by_chance)]
-    whole = not (args.quick or args.only or args.calibrate)
-    for entry in stale if whole else []:
+        for done, _ in enumerate(pool.map(comparison.compare, cases), start=1):
+            if done % PROGRESS == 0:
+                print(f"{done} of {len(cases)} cases", file=sys.stderr, flush=True)
+    comparison.tell()
+    # A part of the cases does not need every entry.
+    is_part = args.quick or args.only or args.calibrate
+    needless = [one for one in differences.LIST if not (one.hits or one.by_chance or is_part)]
+    for entry in needless:
         print(f"out of date: {entry}")
-    print(f"{len(names) - len(failed)} of {len(names)} cases equal")
-    return 1 if failed or (whole and stale) or not names else 0
+    print(f"{len(cases) - len(comparison.failed)} of {len(cases)} cases equal")
+    return 1 if comparison.failed or needless or not cases else 0
 
 
 def main():
