@@ -10,8 +10,16 @@ use anyhow::{Context, Result, bail, ensure};
 
 use package::{Compiler, Package};
 
-/// Builds the library and installs it below `prefix`.
+/// Builds the library, installs it below `prefix`, and lists the files.
 pub fn run(root: &Path, prefix: &str) -> Result<ExitCode> {
+    for file in install(root, Path::new(prefix))? {
+        println!("{}", file.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds the library and installs it below `prefix`; the files.
+pub fn install(root: &Path, prefix: &Path) -> Result<Vec<PathBuf>> {
     ensure!(
         cfg!(target_os = "linux"),
         "install-c knows shared libraries of Linux only; elsewhere link the library that `cargo \
@@ -23,10 +31,7 @@ pub fn run(root: &Path, prefix: &str) -> Result<ExitCode> {
     let work = library.with_file_name("install-c");
     let package = Package { root, library: &library, compiler: &compiler, work: &work };
     let prefix = std::path::absolute(prefix).context("the prefix is not a path")?;
-    for file in package.install(&prefix)? {
-        println!("{}", file.display());
-    }
-    Ok(ExitCode::SUCCESS)
+    package.install(&prefix)
 }
 
 /// Builds the static library, with all of Rust that it needs optimised as one.

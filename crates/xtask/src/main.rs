@@ -1,9 +1,11 @@
-//! Chores of the repository: `cargo xtask tidy`, `peers`, `install-c` and `wheel`.
+//! Chores of the repository: `cargo xtask tidy`, `peers`, `install-c`, `wheel` and
+//! `dropin`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
 #![forbid(unsafe_code)]
 
+mod dropin;
 mod install_c;
 mod peers;
 mod tidy;
@@ -24,6 +26,8 @@ usage: cargo xtask COMMAND
                            $CXX or c++)
   wheel                    builds the Python wheel dyno-loadgen into target/wheels (needs python3
                            and PyPI)
+  dropin [--quick] [PART OF A NAME]...
+                           what `bench/dropin` runs: costs of the drop-in, one JSON line a figure
 ";
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -33,6 +37,7 @@ fn main() -> anyhow::Result<ExitCode> {
         ["wheel"] => wheel::run(root()),
         ["peers", rest @ ..] => peers::run(root(), rest),
         ["install-c", prefix] if !prefix.starts_with('-') => install_c::run(root(), prefix),
+        ["dropin", rest @ ..] => dropin::run(root(), rest),
         [] | ["help" | "-h" | "--help"] => {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)

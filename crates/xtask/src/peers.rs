@@ -3,6 +3,7 @@
 //! Each group sets up what it needs below `target/peers/GROUP`. What cannot be
 //! had on this machine is skipped, and said; only a difference is a failure.
 
+mod examples;
 mod loadgen;
 mod onnx;
 pub mod venv;
@@ -13,6 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
+
+/// The reference load generator, as its registry has it.
+pub const WHEEL: &str = "mlcommons-loadgen==6.0.17";
 
 /// How one comparison came out.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,42 +1,45 @@
 //! The Python wheel: `mlperf_loadgen` as the distribution `dyno-loadgen`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::peers::target_folder;
 use crate::peers::venv::Venv;
 
+/// What the wheel is installed as.
+pub const PACKAGE: &str = "dyno-loadgen";
 /// The builder; `pyproject.toml` names the same one.
 const BUILDER: &str = "maturin==1.16.0";
-/// What the wheel is called.
-pub const DISTRIBUTION: &str = "dyno-loadgen";
 const MANIFEST: &str = "crates/loadgen-py/Cargo.toml";
 
-/// Builds the wheel into `target/wheels`.
+/// Builds the wheel into `target/wheels`, and says how to install it.
 pub fn run(root: &Path) -> Result<ExitCode> {
-    let wheels = target_folder(root)?.join("wheels");
-    if let Err(missing) = build(root, &wheels)? {
-        eprintln!(
-            "{missing}\nthe wheel is built by {BUILDER}: this needs python3 with its module venv, \
-             and PyPI once"
-        );
-        return Ok(ExitCode::FAILURE);
+    match build(root)? {
+        Ok(wheels) => {
+            println!(
+                "install it with: python3 -m pip install --no-index --find-links {} {PACKAGE}",
+                wheels.display()
+            );
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(missing) => {
+            eprintln!(
+                "{missing}\nthe wheel is built by {BUILDER}: this needs python3 with its module \
+                 venv, and PyPI once"
+            );
+            Ok(ExitCode::FAILURE)
+        }
     }
-    println!(
-        "install it with: python3 -m pip install --no-index --find-links {} {DISTRIBUTION}",
-        wheels.display()
-    );
-    Ok(ExitCode::SUCCESS)
 }
 
-/// Builds the wheel into a folder, or says what is missing on this machine.
-///
-/// # Errors
-/// The builder is there, and fails.
-pub fn build(root: &Path, wheels: &Path) -> Result<Result<(), String>> {
-    let folder = target_folder(root)?.join("wheel-builder");
+/// Builds the wheel; the folder where it is then. `Err` inside says what this
+/// machine lacks.
+pub fn build(root: &Path) -> Result<Result<PathBuf, String>> {
+    let target = target_folder(root)?;
+    let wheels = target.join("wheels");
+    let folder = target.join("wheel-builder");
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot create {}", folder.display()))?;
     let venv = match Venv::with(&folder, BUILDER) {
@@ -46,12 +49,15 @@ pub fn build(root: &Path, wheels: &Path) -> Result<Result<(), String>> {
     let status = venv
         .python()
         .args(["-m", "maturin", "build", "--manifest-path", MANIFEST, "--out"])
-        .arg(wheels)
+        .arg(&wheels)
         .current_dir(root)
+        .stdout(std::io::stderr())
         .status()
         .context("cannot start maturin")?;
-    anyhow::ensure!(status.success(), "maturin: {status}");
-    Ok(Ok(()))
+    if !status.success() {
+        bail!("maturin: {status}");
+    }
+    Ok(Ok(wheels))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! `cargo xtask install-c` installs.
 
 mod cases;
+mod example;
 mod install;
 // The tool is in a crate that nothing depends on; what it installs is tested here.
 #[path = "../../../xtask/src/install_c/package.rs"]

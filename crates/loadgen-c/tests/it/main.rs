@@ -5,6 +5,7 @@
 
 mod completion_cost;
 mod cpp;
+mod examples;
 mod header;
 mod misuse;
 mod program;

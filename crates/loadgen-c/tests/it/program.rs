@@ -56,7 +56,7 @@ pub fn compiler(variable: &str, default: &str) -> Option<OsString> {
     None
 }
 
-/// Compiles a file of `tests/c` with these further arguments into `folder`.
+/// Compiles a file of `tests/c` (or an absolute path) with these further arguments into `folder`.
 /// `None` if there is no compiler.
 pub fn compile(source: &str, folder: &Path, arguments: &[OsString]) -> Option<PathBuf> {
     let stem = Path::new(source).file_stem().unwrap();

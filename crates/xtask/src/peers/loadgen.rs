@@ -10,9 +10,9 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::venv::Venv;
-use super::{Bench, Named, Outcome, cargo_test};
+use super::{Bench, Named, Outcome, WHEEL, cargo_test, examples};
+use crate::wheel;
 
-const WHEEL: &str = "mlcommons-loadgen==6.0.17";
 const SCRIPT: &str = "crates/xtask/peers/loadgen_traces.py";
 /// Recorded cases that `cargo test` replays.
 const GOLDENS: &str = "crates/loadgen/testdata/traces";
@@ -22,6 +22,7 @@ const CASES_QUICK: u32 = 60;
 
 const REPEAT: &str = "the wheel repeats the recorded cases";
 const REPLAY: &str = "random cases replay bit for bit";
+const EXAMPLE: &str = "the example with a thread pool runs alike";
 
 pub fn run(bench: &Bench) -> Result<Vec<Named>> {
     let venv = Venv::with(&bench.folder, WHEEL).and_then(|venv| {
@@ -31,13 +32,20 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
     let venv = match venv {
         Ok(venv) => venv,
         Err(missing) => {
-            let all = [REPEAT, REPLAY].into_iter().chain(modules::ALL);
+            let all = [REPEAT, REPLAY, EXAMPLE].into_iter().chain(modules::ALL);
             return Ok(all.map(|name| (name, Outcome::Skipped(missing.clone()))).collect());
         }
     };
     let repeated = script(bench, &venv, &["check", GOLDENS])?;
-    let mut outcomes = vec![(REPEAT, repeated), (REPLAY, replay(bench, &venv)?)];
-    outcomes.extend(modules::run(bench, &venv)?);
+    let replayed = replay(bench, &venv)?;
+    let ours = wheel::build(bench.root)?
+        .and_then(|wheels| Venv::with_ours(&bench.folder, &wheels, wheel::PACKAGE));
+    let example = match &ours {
+        Ok(ours) => examples::run(bench, &venv, ours)?,
+        Err(missing) => Outcome::Skipped(missing.clone()),
+    };
+    let mut outcomes = vec![(REPEAT, repeated), (REPLAY, replayed), (EXAMPLE, example)];
+    outcomes.extend(modules::run(bench, &venv, ours.as_ref())?);
     Ok(outcomes)
 }
 

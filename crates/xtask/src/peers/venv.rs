@@ -1,6 +1,5 @@
 //! Python packages in an environment of our own.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,34 +20,34 @@ impl Venv {
         if fs::read_to_string(&installed).is_ok_and(|text| text == requirement) {
             return Ok(venv);
         }
-        venv.renew(requirement, &[])?;
+        eprintln!("installing {requirement} into {}", venv.folder.display());
+        if venv.folder.exists() {
+            fs::remove_dir_all(&venv.folder).map_err(|error| error.to_string())?;
+        }
+        let mut make = Command::new("python3");
+        output_of(make.args(["-m", "venv"]).arg(&venv.folder))?;
+        let mut install = venv.python();
+        install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+        output_of(install.arg(requirement))?;
         fs::write(&installed, requirement).map_err(|error| error.to_string())?;
         Ok(venv)
     }
 
-    /// Makes the environment anew with a package out of a folder of wheels,
-    /// which may have changed since an earlier run.
+    /// An environment with the package of ours that lies in `wheels`, as it was
+    /// built last.
     ///
     /// # Errors
     /// As [`Venv::with`].
-    pub fn with_wheel(folder: &Path, wheels: &Path, package: &str) -> Result<Venv, String> {
-        let venv = Venv { folder: folder.join("venv") };
-        let from = ["--no-index".as_ref(), "--find-links".as_ref(), wheels.as_os_str()];
-        venv.renew(package, &from)?;
-        Ok(venv)
-    }
-
-    fn renew(&self, requirement: &str, options: &[&OsStr]) -> Result<(), String> {
-        println!("installing {requirement} into {}", self.folder.display());
-        if self.folder.exists() {
-            fs::remove_dir_all(&self.folder).map_err(|error| error.to_string())?;
+    pub fn with_ours(folder: &Path, wheels: &Path, package: &str) -> Result<Venv, String> {
+        let venv = Venv { folder: folder.join("venv-ours") };
+        if !venv.folder.exists() {
+            output_of(Command::new("python3").args(["-m", "venv"]).arg(&venv.folder))?;
         }
-        let mut make = Command::new("python3");
-        output_of(make.args(["-m", "venv"]).arg(&self.folder))?;
-        let mut install = self.python();
+        let mut install = venv.python();
         install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-        output_of(install.args(options).arg(requirement))?;
-        Ok(())
+        install.args(["--no-index", "--force-reinstall", "--find-links"]);
+        output_of(install.arg(wheels).arg(package))?;
+        Ok(venv)
     }
 
     /// Where its interpreter is.

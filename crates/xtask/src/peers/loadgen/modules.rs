@@ -1,11 +1,10 @@
 //! The Python module of the wheel that we build against the reference's.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::outcome_of;
 use crate::peers::venv::Venv;
 use crate::peers::{Bench, Named, Outcome};
-use crate::wheel;
 
 /// One script of scenarios, its comparer, and the list of what may differ.
 const SCENARIOS: &str = "crates/xtask/peers/loadgen_scenarios";
@@ -18,34 +17,14 @@ const OURS: &str = "the interface of our wheel is as our tests say";
 /// Every comparison of this file.
 pub const ALL: [&str; 3] = [SAME, THEIRS, OURS];
 
-pub fn run(bench: &Bench, theirs: &Venv) -> Result<Vec<Named>> {
+/// `ours` has the wheel of this tree, or is what is missing for it.
+pub fn run(bench: &Bench, theirs: &Venv, ours: Result<&Venv, &String>) -> Result<Vec<Named>> {
     let told = interface(bench, theirs)?;
-    let ours = match our_wheel(bench)? {
-        Ok(ours) => ours,
-        Err(missing) => {
-            let skipped = |name| (name, Outcome::Skipped(missing.clone()));
-            return Ok(vec![skipped(SAME), (THEIRS, told), skipped(OURS)]);
-        }
+    let (same, our_own) = match ours {
+        Ok(ours) => (compare(bench, theirs, ours)?, interface(bench, ours)?),
+        Err(missing) => (Outcome::Skipped(missing.clone()), Outcome::Skipped(missing.clone())),
     };
-    let same = compare(bench, theirs, &ours)?;
-    Ok(vec![(SAME, same), (THEIRS, told), (OURS, interface(bench, &ours)?)])
-}
-
-/// An environment with the wheel of this tree, or what is missing for it.
-fn our_wheel(bench: &Bench) -> Result<Result<Venv, String>> {
-    let folder = bench.folder.join("ours");
-    let wheels = folder.join("wheels");
-    // Of several versions pip would take the newest.
-    if wheels.exists() {
-        std::fs::remove_dir_all(&wheels).context("cannot remove the wheel of an earlier run")?;
-    }
-    if let Err(missing) = wheel::build(bench.root, &wheels)? {
-        return Ok(Err(missing));
-    }
-    Ok(Venv::with_wheel(&folder, &wheels, wheel::DISTRIBUTION).and_then(|venv| {
-        venv.ask("import mlperf_loadgen")?;
-        Ok(venv)
-    }))
+    Ok(vec![(SAME, same), (THEIRS, told), (OURS, our_own)])
 }
 
 fn compare(bench: &Bench, theirs: &Venv, ours: &Venv) -> Result<Outcome> {

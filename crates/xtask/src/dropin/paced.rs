@@ -1,0 +1,65 @@
+//! How punctually Server queries are issued, by the clock of the system under
+//! test against the schedule computed from the seed.
+
+use anyhow::Result;
+
+use super::Bench;
+use super::figure::{Better, Figure};
+use super::sides::{Program, Sides};
+
+/// A rate is held while the 99th percentile of lateness stays below this.
+const HELD_LATENESS_NS: f64 = 100_000.0;
+
+/// Rates that are tried, ascending, in queries/s.
+const RATES: &[f64] = &[0.5e6, 1e6, 2e6, 3e6, 4e6, 5e6, 6e6, 8e6];
+
+const HELD: Figure = Figure {
+    name: "dropin.cpp.server_held_qps",
+    unit: "queries/s with p99 lateness below 100 us",
+    better: Better::Higher,
+};
+
+const LATE: [Figure; 2] =
+    [late("dropin.cpp.server_late_p50_ns"), late("dropin.cpp.server_late_p99_ns")];
+
+const fn late(name: &'static str) -> Figure {
+    Figure { name, unit: "ns, worst of 1k, 10k and 100k queries/s", better: Better::Lower }
+}
+
+pub fn is_wanted(bench: &Bench) -> bool {
+    bench.wants(HELD.name) || LATE.iter().any(|figure| bench.wants(figure.name))
+}
+
+/// Prints the figures of paced queries.
+pub fn figures(bench: &Bench, sides: &Sides) -> Result<()> {
+    sides.figures(bench, &[HELD], |program| Ok(vec![highest_held(bench, program)?]))?;
+    sides.figures(bench, &LATE, |program| {
+        let mut worst = vec![0.0_f64; 2];
+        for (qps, queries) in [(1e3, 2_000), (1e4, 10_000), (1e5, 100_000)] {
+            for (worst, late) in worst.iter_mut().zip(lateness_ns(bench, program, qps, queries)?) {
+                *worst = worst.max(late);
+            }
+        }
+        Ok(worst)
+    })
+}
+
+fn highest_held(bench: &Bench, program: &Program) -> Result<f64> {
+    let mut highest = 0.0;
+    for &qps in RATES {
+        let [_, p99] = lateness_ns(bench, program, qps, qps as u64)?;
+        if p99 >= HELD_LATENESS_NS {
+            break;
+        }
+        highest = qps;
+    }
+    Ok(highest)
+}
+
+/// Median and 99th percentile.
+fn lateness_ns(bench: &Bench, program: &Program, qps: f64, queries: u64) -> Result<[f64; 2]> {
+    let queries = bench.queries(queries);
+    let words = format!("scenario=server system=stamped qps={qps} queries={queries}");
+    let measured = program.play(&words)?;
+    Ok([measured.get("late_p50_ns"), measured.get("late_p99_ns")])
+}
