@@ -4,6 +4,7 @@ mod responses;
 
 use crate::clock::Nanos;
 use crate::qsl::SampleIndex;
+use crate::settings::Scenario;
 
 pub use responses::Responses;
 
@@ -36,7 +37,8 @@ pub enum Failure {
 /// Calls that the system got wrong. Counted, shown, never a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Misuse {
-    /// Completions of a sample that was complete already; the first one counts.
+    /// Completions of a sample that was complete already, and first tokens of
+    /// one that had its first token; the first one counts.
     pub duplicate: u64,
     /// Completions with an id of an earlier run.
     pub stale: u64,
@@ -44,7 +46,7 @@ pub struct Misuse {
     pub unknown: u64,
     /// Samples completed without a first token in a run that measures tokens.
     pub first_token_missing: u64,
-    /// First tokens reported after the sample was complete, or twice.
+    /// First tokens reported after the sample was complete.
     pub first_token_late: u64,
     /// Samples with a token count of 0, 1, or below 0 in a run that measures tokens.
     pub tokens_zero: u64,
@@ -147,7 +149,9 @@ impl Record {
 
     /// Counts what is wrong with the token columns. The order of a run that
     /// measures tokens is: first token, then completion with a count above 1.
-    pub fn count_token_misuse(&mut self) {
+    /// Nobody waits for a first token in Offline, so there it may be missing.
+    pub fn count_token_misuse(&mut self, scenario: Scenario) {
+        let waits = scenario != Scenario::Offline;
         let mut failed: Vec<u64> = self.failed.iter().map(|(sequence, _)| *sequence).collect();
         failed.sort_unstable();
         for (sample, (&tokens, &first)) in self.tokens.iter().zip(&self.first_token_at).enumerate()
@@ -156,7 +160,7 @@ impl Record {
             if !answered || failed.binary_search(&(sample as u64)).is_ok() {
                 continue;
             }
-            self.misuse.first_token_missing += u64::from(first == 0);
+            self.misuse.first_token_missing += u64::from(waits && first == 0);
             match tokens {
                 0 => self.misuse.tokens_zero += 1,
                 1 => self.misuse.tokens_one += 1,

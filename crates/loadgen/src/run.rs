@@ -422,6 +422,7 @@ impl<'a, 'd> Test<'a, 'd> {
                 continue;
             }
             let (samples, queries) = &mut self.generated[tenant];
+            part.record.count_token_misuse(plans[tenant].scenario());
             part.record.first_sample = *samples;
             part.record.first_query = *queries;
             let generated = part.generated;

@@ -20,7 +20,7 @@ usage: cargo xtask COMMAND
   tidy                     checks the tree: edges between crates, sizes, names, leftovers
   peers [GROUP] [--quick]  compares with peers from other registries (needs python3 and PyPI)
                            groups: loadgen, onnx; all of them when none is named
-                           --quick: a tenth of the cases
+                           --quick: a part of the cases
   install-c PREFIX         installs the C and C++ library, drop-in for LoadGen, below PREFIX:
                            include, lib, pkg-config and CMake packages (needs a C++ compiler,
                            $CXX or c++)

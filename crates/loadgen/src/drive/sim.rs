@@ -254,7 +254,7 @@ impl SimulatedRun {
 
 impl Columns {
     fn finish(self, issued: Issued) -> PlayedTenant {
-        let mut record = Record {
+        let record = Record {
             samples_per_query: issued.samples_per_query,
             // Virtual time has no client that could lag.
             client_lag: vec![0; issued.scheduled_at.len()],
@@ -262,7 +262,6 @@ impl Columns {
             indices: issued.indices,
             ..self.record
         };
-        record.count_token_misuse();
         PlayedTenant { ended: issued.ended, generated: issued.generated, record }
     }
 }

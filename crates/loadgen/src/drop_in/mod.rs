@@ -20,7 +20,7 @@ use crate::config::Conf;
 use crate::drive::Driver;
 use crate::drive::real::{IssueThreads, Monitor, RealTime};
 use crate::log::{LogError, LogFiles, LogSettings, expected_bytes};
-use crate::plan::{Library, Plan, SettingsErrors, SettingsProblem, apply_test05};
+use crate::plan::{InReference, Library, Plan, SettingsErrors, SettingsProblem, apply_test05};
 use crate::qsl::SampleLibrary;
 use crate::run::{Event, Message, Severity, Tenant, TestLog, run};
 use crate::settings::{Scenario, Settings, TestSettings};
@@ -179,9 +179,9 @@ impl LoadGen {
         };
         let (plan, problems) = Plan::resolve_as_reference(&settings.values, reported);
         // A search for a peak that does not exist is told by the run.
-        let told_here = problems.iter().filter(|p| p.log_key() != config::INVALID_CONFIG);
-        messages.extend(told_here.map(problem_message));
-        let stops = |p: &SettingsProblem| p.stops() && p.log_key() != config::INVALID_CONFIG;
+        let told_here = problems.iter().filter(|problem| !is_told_by_the_run(problem));
+        messages.extend(told_here.flat_map(SettingsProblem::messages));
+        let stops = |p: &SettingsProblem| p.stops() && !is_told_by_the_run(p);
         let stopping: Vec<_> = problems.into_iter().filter(stops).collect();
 
         // A closed loop issues as much as the system answers; what its settings
@@ -328,19 +328,18 @@ fn warning(text: impl Into<String>) -> Message {
     Message { at: 0, key, severity: Severity::Warning, text: text.into() }
 }
 
-fn problem_message(problem: &SettingsProblem) -> Message {
-    let (key, severity) = (problem.log_key(), problem.severity());
-    Message { at: 0, key, severity, text: problem.log_text() }
+fn is_told_by_the_run(problem: &SettingsProblem) -> bool {
+    matches!(problem.in_reference, InReference::Stops { key: config::INVALID_CONFIG })
 }
 
 fn apply_audit(settings: &mut Settings, path: &Path, messages: &mut Vec<Message>) {
     if !path.exists() {
         return;
     }
-    let name = path.display();
-    messages.push(warning(format!(
-        "Found Audit Config file ({name}). Overriding TestSettings from {name} file."
-    )));
+    // The reference says so whatever the file is called.
+    messages.push(warning(
+        "Found Audit Config file (audit.config). Overriding TestSettings from audit.config file.",
+    ));
     match Conf::load(path) {
         Ok(conf) => messages.extend(invalid_modes(&conf.apply_audit(settings))),
         Err(problem) => messages.extend(bad_lines(&problem)),

@@ -10,9 +10,12 @@ use crate::clock::{MILLISECOND, WallTime};
 use crate::metrics::{Distribution, PERCENTILES, Rates, TokenRates};
 use crate::plan::Load;
 use crate::qsl::SampleIndex;
-use crate::run::{Event, RunLog, Severity, Span, TestLog};
+use crate::run::{Event, Message, RunLog, Severity, Span, TestLog};
 use crate::session::Ended;
 use crate::settings::{Arrivals, FIELDS, Origin, Scenario};
+
+/// Key of what the reference does not say, and nobody counts.
+pub(crate) const NOTE: &str = "dyno_note";
 
 /// Writes the log and returns how many errors and warnings it has.
 ///
@@ -21,8 +24,11 @@ use crate::settings::{Arrivals, FIELDS, Origin, Scenario};
 pub fn write(log: &TestLog, reports: &[Report], file: &mut dyn Write) -> io::Result<Counts> {
     let mut lines = Lines::new(file, log.process);
     // What was found while settings were resolved precedes them, as in the
-    // reference; what was found before the test precedes all.
-    let is_notice = |event: &&Event| matches!(event, Event::Message(message) if message.severity != Severity::Info);
+    // reference, with our notes on it; what was found before the test precedes all.
+    let is_notice = |event: &&Event| {
+        matches!(event, Event::Message(Message { severity, key, .. })
+            if *severity != Severity::Info || *key == NOTE)
+    };
     let is_earlier = |event: &&Event| matches!(event, Event::Message(message) if matches!(message.key, "error_invalid_config" | "error_runtime"));
     let earlier = log.events.iter().take_while(is_earlier).count();
     let notices = log.events.iter().take_while(is_notice).count();
@@ -154,7 +160,8 @@ fn write_effective(lines: &mut Lines, log: &TestLog) -> io::Result<()> {
     lines.line("effective_sample_index_rng_seed", plan.seeds.sample_index)?;
     lines.line("effective_schedule_rng_seed", plan.seeds.schedule)?;
     lines.line("effective_accuracy_log_rng_seed", plan.seeds.accuracy_log)?;
-    lines.line("effective_accuracy_log_probability", plan.accuracy_log.probability)?;
+    // As asked for: a share above 1 logs every response, as 1 does.
+    lines.line("effective_accuracy_log_probability", s.accuracy_log_probability)?;
     lines.line("effective_accuracy_log_sampling_target", plan.accuracy_log.sampling_target)?;
     lines.line("effective_print_timestamps", plan.print_timestamps)?;
     // As asked for, even where both are set and one wins.
@@ -226,9 +233,10 @@ fn write_run(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
     lines.line("generated_samples_per_query", run.generated_samples_per_query)?;
     lines.line("generated_query_duration", run.generated_duration)?;
     lines.at = run.started_at + run.record.issued_at.last().copied().unwrap_or(0);
+    // Before the end, as where the reference meets it.
+    write_misuse(lines, run)?;
     write_end(lines, run)?;
     lines.at = run.finished_at;
-    write_misuse(lines, run)?;
     // There is no logger thread that could be contended. Parsers expect the keys.
     for counter in [
         "logger_swap_request_slots_retry_count",
@@ -464,7 +472,7 @@ fn write_own_results(lines: &mut Lines, report: &Report) -> io::Result<()> {
         lines.line(key, samples)?;
     }
     for note in &report.judgement.notes {
-        lines.line("dyno_note", *note)?;
+        lines.line(NOTE, *note)?;
     }
     Ok(())
 }

@@ -209,7 +209,7 @@ fn write_parameters(out: &mut String, log: &TestLog, report: &Report) -> Written
     writeln!(out, "max_async_queries : {}", plan.max_async_queries)?;
     writeln!(out, "min_duration (ms): {}", plan.min_duration / MILLISECOND)?;
     writeln!(out, "max_duration (ms): {}", plan.max_duration / MILLISECOND)?;
-    let probability = general(plan.accuracy_log.probability);
+    let probability = general(requested.accuracy_log_probability);
     for (name, value) in [
         ("min_query_count", plan.min_query_count.to_string()),
         ("max_query_count", plan.max_query_count.to_string()),

@@ -9,6 +9,7 @@ use std::io;
 use super::format::{push_microseconds, push_u64};
 use super::stream::Stream;
 use crate::clock::Nanos;
+use crate::plan::Load;
 use crate::run::{Event, RunLog, Span, TestLog};
 use crate::settings::Scenario;
 
@@ -107,10 +108,15 @@ impl Trace<'_> {
     fn queries(&mut self, run: &RunLog) -> io::Result<()> {
         let record = &run.record;
         let server = run.plan.scenario() == Scenario::Server;
+        let coalesces = matches!(&run.plan.load, Load::Server(server) if server.coalesce);
         for (q, &issued) in record.issued_at.iter().enumerate() {
             let issued = run.started_at + issued;
             let scheduled = run.started_at + record.scheduled(q);
-            self.span("IssueQuery", Span { begin: issued, end: issued }, None);
+            // Queries that were coalesced went out in one call, with one stamp.
+            let coalesced = coalesces && q > 0 && record.issued_at[q - 1] == record.issued_at[q];
+            if !coalesced {
+                self.span("IssueQuery", Span { begin: issued, end: issued }, None);
+            }
             for i in q * record.samples_per_query..(q + 1) * record.samples_per_query {
                 let at = |time: Nanos| (time != 0).then(|| run.started_at + time);
                 let row = Row {

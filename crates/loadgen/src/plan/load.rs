@@ -5,6 +5,7 @@ use super::problem::InReference;
 use super::resolve::{INVALID_SETTINGS, Resolution};
 use super::{Load, PeakSettings, Server, Tokens};
 use crate::clock::SECOND;
+use crate::log::format::general;
 use crate::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSettings};
 
 /// Decimals of the peak rate that are still distinct at any rate a system reaches.
@@ -54,6 +55,13 @@ impl Resolution<'_> {
         let survives = rate >= 0.0 && !(s.scenario == Scenario::Server && rate == 0.0);
         let in_reference = if survives { InReference::Runs } else { one() };
         self.problem(&[field], expected, change, in_reference);
+        let has_rate = matches!(s.scenario, Scenario::Server | Scenario::Offline);
+        if has_rate && given < 0.0 {
+            let given = general(given);
+            self.told_as(format!(
+                "Invalid value for {field} requested. requested: {given} using: 1"
+            ));
+        }
         if survives { rate } else { 1.0 }
     }
 
@@ -66,7 +74,7 @@ impl Resolution<'_> {
                 &["use_token_latencies", "infer_token_latencies"],
                 "at most one of them",
                 "tokens are either measured or inferred",
-                InReference::Replaced { by: "measured tokens".into() },
+                InReference::Runs,
             );
         } else if s.infer_token_latencies && inferring && s.token_latency_scaling_factor == 0 {
             self.problem(

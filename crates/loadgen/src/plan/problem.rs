@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-use crate::run::Severity;
+use super::resolve::INVALID_SETTINGS;
+use crate::log::NOTE;
+use crate::run::{Message, Severity};
 use crate::settings::{Origin, Settings};
 
 /// What the drop-in, which must accept what the reference accepts, does about a
 /// [`SettingsProblem`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InReference {
-    /// Runs as asked, with a warning.
+    /// Runs as asked.
     Runs,
-    /// Runs as asked, with an error in the log.
-    Logs,
-    /// Runs with another value, with an error in the log: the one that the
-    /// reference takes, or a safe one where its behaviour is undefined.
+    /// Runs with another value: the one that the reference takes, or a safe one
+    /// where its behaviour is undefined.
     Replaced {
         /// The value that is used, with its unit.
         by: String,
@@ -38,6 +38,8 @@ pub struct SettingsProblem {
     pub change: String,
     /// What the drop-in does about it.
     pub in_reference: InReference,
+    /// The error in the reference's own detail log, if it notices.
+    pub reference_text: Option<String>,
 }
 
 impl SettingsProblem {
@@ -47,25 +49,24 @@ impl SettingsProblem {
         matches!(self.in_reference, InReference::Stops { .. })
     }
 
-    /// How grave it is in the logs of the drop-in.
+    /// Its entries in the detail log of the drop-in: the reference's error if it
+    /// has one, and what to change as a note that counts as nothing, so that
+    /// the log has as many errors and warnings as the reference's. Where the
+    /// reference would crash or hang, ours is an error.
     #[must_use]
-    pub fn severity(&self) -> Severity {
-        match self.in_reference {
-            InReference::Runs => Severity::Warning,
-            InReference::Logs | InReference::Replaced { .. } | InReference::Stops { .. } => {
-                Severity::Error
+    pub fn messages(&self) -> Vec<Message> {
+        let error = |key, text| Message { at: 0, key, severity: Severity::Error, text };
+        let ours = match &self.in_reference {
+            InReference::Stops { key } => error(key, format!("{self}. The test is not run.")),
+            InReference::Replaced { by } if self.reference_text.is_none() => {
+                error(INVALID_SETTINGS, format!("{self}. Running with {by}."))
             }
-        }
-    }
-
-    /// Key of its entry in the detail log of the drop-in.
-    #[must_use]
-    pub fn log_key(&self) -> &'static str {
-        match self.in_reference {
-            InReference::Runs => "warning_generic_message",
-            InReference::Logs | InReference::Replaced { .. } => "error_invalid_test_settings",
-            InReference::Stops { key } => key,
-        }
+            InReference::Runs | InReference::Replaced { .. } => {
+                Message { at: 0, key: NOTE, severity: Severity::Info, text: format!("{self}.") }
+            }
+        };
+        let theirs = self.reference_text.clone().map(|text| error(INVALID_SETTINGS, text));
+        theirs.into_iter().chain([ours]).collect()
     }
 
     /// The problem with the origin of each value, such as
@@ -74,16 +75,6 @@ impl SettingsProblem {
     pub fn describe(&self, settings: &Settings) -> String {
         let origin = |name: &str| settings.origin(name).filter(|o| **o != Origin::Default);
         self.sentence(|name| origin(name).map(ToString::to_string))
-    }
-
-    /// The text for the logs of the drop-in: the problem and what is done about it.
-    #[must_use]
-    pub fn log_text(&self) -> String {
-        match &self.in_reference {
-            InReference::Replaced { by } => format!("{self}. Running with {by}."),
-            InReference::Stops { .. } => format!("{self}. The test is not run."),
-            InReference::Runs | InReference::Logs => format!("{self}."),
-        }
     }
 
     fn sentence(&self, origin: impl Fn(&str) -> Option<String>) -> String {

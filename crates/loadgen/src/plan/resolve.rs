@@ -184,7 +184,20 @@ impl Resolution<'_> {
     ) {
         let given = fields.iter().map(|&name| (name, self.given(name))).collect();
         let (expected, change) = (expected.into(), change.into());
-        self.problems.push(SettingsProblem { given, expected, change, in_reference });
+        let reference_text = None;
+        self.problems.push(SettingsProblem {
+            given,
+            expected,
+            change,
+            in_reference,
+            reference_text,
+        });
+    }
+
+    /// Adds the text of the reference's log to the problem collected last.
+    pub(super) fn told_as(&mut self, text: String) {
+        let last = self.problems.last_mut().expect("a problem was collected just before");
+        last.reference_text = Some(text);
     }
 
     fn given(&self, name: &str) -> String {
@@ -249,35 +262,53 @@ impl Resolution<'_> {
 
     fn choice(&mut self, performance_sample_count: u64) -> SampleChoice {
         let s = self.settings;
+        let (unique, same) = (s.performance_issue_unique, s.performance_issue_same);
         let position = s.performance_issue_same_index;
-        if s.performance_issue_unique && s.performance_issue_same {
+        // The reference looks at "same" first for Offline, at "unique" first elsewhere.
+        let same_wins = same && (s.scenario == Scenario::Offline || !unique);
+        let loaded = performance_sample_count.min(self.library.total.max(1));
+        let beyond = position >= loaded;
+        if same_wins && beyond {
+            self.problem(
+                &["performance_issue_same_index"],
+                format!("a position below the {loaded} samples of the performance set"),
+                "lower it",
+                InReference::Replaced { by: "position 0".into() },
+            );
+        }
+        if same && position >= performance_sample_count {
+            if !same_wins {
+                self.problem(
+                    &["performance_issue_same_index", "performance_issue_unique"],
+                    "an index within the performance set",
+                    "lower it; it is not used, because each sample is issued once",
+                    InReference::Runs,
+                );
+            }
+            self.told_as(format!(
+                "Sample Idx to be repeated in performance_issue_same mode cannot be greater than \
+                 loaded performance_sample_count. performance_issue_same_index: {position} \
+                 performance_sample_count: {performance_sample_count}"
+            ));
+        }
+        if unique && same {
             self.problem(
                 &["performance_issue_unique", "performance_issue_same"],
                 "at most one of them",
                 "unset one",
-                InReference::Logs,
+                InReference::Runs,
+            );
+            self.told_as(
+                "Performance_issue_unique and performance_issue_same, both cannot be true at the \
+                 same time. performance_issue_unique: 1 performance_issue_same: 1"
+                    .into(),
             );
         }
-        // The reference looks at "same" first for Offline, at "unique" first elsewhere.
-        let same_wins = s.scenario == Scenario::Offline || !s.performance_issue_unique;
-        if !(s.performance_issue_same && same_wins) {
-            return if s.performance_issue_unique {
-                SampleChoice::Unique
-            } else {
-                SampleChoice::Random
-            };
+        match (same_wins, unique) {
+            (true, _) => SampleChoice::Same(if beyond { 0 } else { position }),
+            (false, true) => SampleChoice::Unique,
+            (false, false) => SampleChoice::Random,
         }
-        let loaded = performance_sample_count.min(self.library.total.max(1));
-        if position < loaded {
-            return SampleChoice::Same(position);
-        }
-        self.problem(
-            &["performance_issue_same_index"],
-            format!("a position below the {loaded} samples of the performance set"),
-            "lower it",
-            InReference::Replaced { by: "position 0".into() },
-        );
-        SampleChoice::Same(0)
     }
 
     fn shape(&mut self, target_qps: f64, performance_sample_count: u64) -> Shape {
@@ -440,7 +471,7 @@ impl Resolution<'_> {
                 &["accuracy_log_probability"],
                 "a fraction from 0 to 1",
                 "1 logs every response",
-                InReference::Replaced { by: share.to_string() },
+                InReference::Runs,
             );
         }
         share

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::run::Severity;
 use crate::settings::{Origin, Settings, TestSettings};
 
 const LIBRARY: Library = Library { total: 200, performance: 64 };
@@ -127,7 +128,7 @@ fn tokens_are_measured_or_inferred() {
 
 #[test]
 fn every_impossible_setting_is_refused_with_the_field_and_the_remedy() {
-    use InReference::{Logs, Runs};
+    use InReference::Runs;
     let replaced = |by: &str| InReference::Replaced { by: by.into() };
     let stops = || InReference::Stops { key: "error_invalid_test_settings" };
     let server = ("scenario", "Server");
@@ -157,7 +158,7 @@ fn every_impossible_setting_is_refused_with_the_field_and_the_remedy() {
         (&[("min_query_count", "0"), ("min_duration_ms", "0")], "at least one of them above 0", replaced("a minimum of 1 query")),
         (&[server, ("min_query_count", "0"), ("sample_concatenate_permutation", "true")], "permutations", replaced("a minimum of 1 query")),
         (&[("performance_issue_same", "true"), ("performance_issue_same_index", "64")], "a position below the 64 samples", replaced("position 0")),
-        (&[("performance_issue_same", "true"), ("performance_issue_unique", "true")], "at most one of them", Logs),
+        (&[("performance_issue_same", "true"), ("performance_issue_unique", "true")], "at most one of them", Runs),
         (&[server, ("server_arrivals", "gamma:0")], "a gamma shape above 0", replaced("Poisson arrivals")),
         (&[server, ("server_arrivals", "gamma:NaN")], "a gamma shape above 0", replaced("Poisson arrivals")),
         (&[server, ("server_arrivals", "burst:0")], "at least 1 query", replaced("Poisson arrivals")),
@@ -171,14 +172,14 @@ fn every_impossible_setting_is_refused_with_the_field_and_the_remedy() {
         (&[("early_stopping_confidence", "1")], "early_stopping_confidence", replaced("the default 0.99")),
         (&[("early_stopping_tolerance", "0.9")], "below the percentile 0.9", replaced("the default 0")),
         (&[("early_stopping_tolerance", "-0.1")], "below the percentile 0.9", replaced("the default 0")),
-        (&[("accuracy_log_probability", "1.5")], "from 0 to 1", replaced("1")),
-        (&[("accuracy_log_probability", "NaN")], "from 0 to 1", replaced("0")),
+        (&[("accuracy_log_probability", "1.5")], "from 0 to 1", Runs),
+        (&[("accuracy_log_probability", "NaN")], "from 0 to 1", Runs),
         (&[peak], "expected scenario Server", InReference::Stops { key: "error_invalid_config" }),
         (&[server, peak, ("server_find_peak_qps_boundary_step_size", "0")], "a factor above 0", replaced("the default 1")),
         (&[server, peak, ("server_find_peak_qps_decimals_of_precision", "-1")], "0 to 9 decimals", replaced("0 decimals")),
         (&[server, peak, ("peak_confirmation_decrement", "1")], "below the first rate", replaced("no decrement")),
         (&[server, peak, ("server_arrivals", "concurrency:4")], "arrivals that have a rate", stops()),
-        (&[("use_token_latencies", "true"), ("infer_token_latencies", "true")], "at most one", replaced("measured tokens")),
+        (&[("use_token_latencies", "true"), ("infer_token_latencies", "true")], "at most one", Runs),
         (&[offline, ("infer_token_latencies", "true")], "1 token/sample", Runs),
         (&[server, ("use_token_latencies", "true"), ("server_tpot_latency", "0")], "bounds above 0 ns", Runs),
         (&[server, ("server_target_qps", "1e12")], "a trace of at most 4294967296 samples", stops()),
@@ -196,6 +197,51 @@ fn every_impossible_setting_is_refused_with_the_field_and_the_remedy() {
 }
 
 #[test]
+fn a_senseless_setting_is_told_in_the_references_words_and_explained_in_a_note() {
+    let said = |rows: Rows<'_>| -> Vec<(&'static str, Severity, String)> {
+        let problems = Plan::resolve_as_reference(&settings(rows), LIBRARY).1;
+        let messages = problems.iter().flat_map(SettingsProblem::messages);
+        messages.map(|message| (message.key, message.severity, message.text)).collect()
+    };
+    let [error, note] = &said(&[("scenario", "Server"), ("server_target_qps", "-2.5")])[..] else {
+        panic!("an error and a note")
+    };
+    let text = "Invalid value for server_target_qps requested. requested: -2.5 using: 1";
+    assert_eq!(*error, ("error_invalid_test_settings", Severity::Error, text.to_string()));
+    assert_eq!((note.0, note.1), ("dyno_note", Severity::Info));
+    assert!(note.2.contains("set it to the mean arrival rate"), "{note:?}");
+
+    // Two errors of the reference, in its order.
+    let both = [
+        ("performance_issue_unique", "true"),
+        ("performance_issue_same", "true"),
+        ("performance_issue_same_index", "64"),
+    ];
+    let errors: Vec<String> = said(&both)
+        .into_iter()
+        .filter(|(_, severity, _)| *severity == Severity::Error)
+        .map(|(_, _, text)| text)
+        .collect();
+    assert_eq!(
+        errors,
+        [
+            "Sample Idx to be repeated in performance_issue_same mode cannot be greater than \
+             loaded performance_sample_count. performance_issue_same_index: 64 \
+             performance_sample_count: 64",
+            "Performance_issue_unique and performance_issue_same, both cannot be true at the same \
+             time. performance_issue_unique: 1 performance_issue_same: 1",
+        ]
+    );
+
+    // What the reference runs without a word is no error here either.
+    let quiet = said(&[("max_query_count", "99")]);
+    assert!(
+        quiet.iter().all(|(key, severity, _)| (*key, *severity) == ("dyno_note", Severity::Info))
+    );
+    assert_eq!(quiet.len(), 1);
+}
+
+#[test]
 fn a_library_without_samples_or_beyond_the_index_is_refused() {
     let library = |total, performance| Library { total, performance };
     let (message, _, problem) = refusal(&[], library(0, 0));
@@ -204,8 +250,9 @@ fn a_library_without_samples_or_beyond_the_index_is_refused() {
     assert!(refusal(&[], library(1 << 32, 64)).2.stops());
     let (_, plan, problem) = refusal(&[], library(50, 0));
     assert_eq!(plan.performance_sample_count, 50);
-    assert_eq!(problem.log_key(), "error_invalid_test_settings");
-    assert!(problem.log_text().ends_with(". Running with all 50 samples."));
+    let [message] = &problem.messages()[..] else { panic!("{problem:?}") };
+    assert_eq!((message.key, message.severity), ("error_invalid_test_settings", Severity::Error));
+    assert!(message.text.ends_with(". Running with all 50 samples."));
 }
 
 #[test]
@@ -289,8 +336,9 @@ fn effective_settings_equal_those_of_the_reference_for_random_settings() {
             }
         }
         for error in case["errors"].as_array().unwrap() {
-            let said = problems.iter().any(|p| p.log_key() == "error_invalid_test_settings");
-            assert!(said, "{error}: {problems:?}");
+            let said = problems.iter().filter_map(|p| p.reference_text.as_deref());
+            let said: Vec<&str> = said.collect();
+            assert!(said.contains(&error.as_str().unwrap()), "{error}: {said:?}");
         }
     }
     assert!(cases.len() >= 60);

@@ -1,7 +1,11 @@
-//! Query traces against the reference LoadGen, bit for bit.
+//! Query traces, logs and the Python module against the reference LoadGen.
 
+mod modules;
+
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -28,19 +32,21 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
     let venv = match venv {
         Ok(venv) => venv,
         Err(missing) => {
-            let skipped = |name| (name, Outcome::Skipped(missing.clone()));
-            return Ok(vec![skipped(REPEAT), skipped(REPLAY), skipped(EXAMPLE)]);
+            let all = [REPEAT, REPLAY, EXAMPLE].into_iter().chain(modules::ALL);
+            return Ok(all.map(|name| (name, Outcome::Skipped(missing.clone()))).collect());
         }
     };
     let repeated = script(bench, &venv, &["check", GOLDENS])?;
     let replayed = replay(bench, &venv)?;
     let ours = wheel::build(bench.root)?
         .and_then(|wheels| Venv::with_ours(&bench.folder, &wheels, wheel::PACKAGE));
-    let example = match ours {
-        Ok(ours) => examples::run(bench, &venv, &ours)?,
-        Err(missing) => Outcome::Skipped(missing),
+    let example = match &ours {
+        Ok(ours) => examples::run(bench, &venv, ours)?,
+        Err(missing) => Outcome::Skipped(missing.clone()),
     };
-    Ok(vec![(REPEAT, repeated), (REPLAY, replayed), (EXAMPLE, example)])
+    let mut outcomes = vec![(REPEAT, repeated), (REPLAY, replayed), (EXAMPLE, example)];
+    outcomes.extend(modules::run(bench, &venv, ours.as_ref())?);
+    Ok(outcomes)
 }
 
 /// Generates cases with the wheel and has the tests of our crate replay them.
@@ -61,16 +67,16 @@ fn replay(bench: &Bench, venv: &Venv) -> Result<Outcome> {
 }
 
 fn script(bench: &Bench, venv: &Venv, args: &[&str]) -> Result<Outcome> {
-    let status = venv
-        .python()
-        .arg(SCRIPT)
-        .args(args)
-        .current_dir(bench.root)
-        .status()
-        .context("cannot start the script")?;
-    Ok(if status.success() {
-        Outcome::Passed
-    } else {
-        Outcome::Failed(format!("{SCRIPT} {}: {status}", args.join(" ")))
-    })
+    let mut command = venv.python();
+    outcome_of(command.arg(SCRIPT).args(args).current_dir(bench.root))
+}
+
+/// Runs a command that shows its findings, and fails if it has any.
+fn outcome_of(command: &mut Command) -> Result<Outcome> {
+    let status = command.status().context("cannot start the interpreter")?;
+    let shown = || {
+        let args: Vec<_> = command.get_args().map(OsStr::to_string_lossy).collect();
+        format!("{}: {status}", args.join(" "))
+    };
+    Ok(if status.success() { Outcome::Passed } else { Outcome::Failed(shown()) })
 }

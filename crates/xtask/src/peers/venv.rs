@@ -50,10 +50,15 @@ impl Venv {
         Ok(venv)
     }
 
+    /// Where its interpreter is.
+    pub fn interpreter(&self) -> PathBuf {
+        let inside = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
+        self.folder.join(inside)
+    }
+
     /// Its interpreter.
     pub fn python(&self) -> Command {
-        let inside = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
-        Command::new(self.folder.join(inside))
+        Command::new(self.interpreter())
     }
 
     /// What a line of Python prints.

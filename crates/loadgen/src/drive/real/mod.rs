@@ -402,7 +402,6 @@ impl StartedRun {
                 responses: stamps.responses,
                 ..Record::default()
             };
-            record.count_token_misuse();
             // Ids that belong to no tenant of this run are told once.
             record.misuse.add(std::mem::take(&mut misuse));
             tenants.push(PlayedTenant { ended, generated, record });

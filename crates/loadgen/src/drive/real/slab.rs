@@ -254,7 +254,8 @@ impl Slab {
         let complete = chunk.claims[word].load(Ordering::Acquire) & mask != 0;
         let claimed = columns.first_claims[word].fetch_or(mask, Ordering::AcqRel) & mask != 0;
         if complete || claimed {
-            self.first_token_late.fetch_add(1, Ordering::Relaxed);
+            let misuse = if complete { &self.first_token_late } else { &self.duplicate };
+            misuse.fetch_add(1, Ordering::Relaxed);
             return;
         }
         columns.first_at[within].store(at, Ordering::Release);

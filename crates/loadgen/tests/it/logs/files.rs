@@ -120,6 +120,7 @@ fn test_log(plan: Plan, record: Record) -> TestLog {
     };
     let mut requested = Settings::default();
     requested.values.scenario = scenario;
+    requested.values.accuracy_log_probability = plan.accuracy_log.probability;
     TestLog {
         sut_name: "sut \"A\"\n".into(),
         sut_name_duration: 321,
@@ -367,10 +368,10 @@ fn misuse_and_messages_are_counted_in_both_logs() {
     assert_eq!(
         errors,
         [
-            "IssueQueryThread 0 Ending early: Max query count reached. query_count 3",
             "Attempted to complete a sample twice.",
             "Attempted to complete a sample twice.",
             "Received completion for a sample that was never issued. (50 times)",
+            "IssueQueryThread 0 Ending early: Max query count reached. query_count 3",
         ]
     );
     assert_eq!(value(&lines, "num_errors"), 53);
