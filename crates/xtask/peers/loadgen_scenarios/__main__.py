@@ -25,8 +25,8 @@ from play import serve
 
 # More hardly help: most of a case is the computing of its two processes.
 WORKERS = 3
-# A case that another program's load disturbed may have its chance again.
-ATTEMPTS = 3
+# Again for a case that another load disturbed, or in which the reference crashed too soon.
+ATTEMPTS = 5
 # Cases between two lines that say how far it is.
 PROGRESS = 100
 
