@@ -23,8 +23,9 @@ namespace dropin {
 class Completer {
  public:
   Completer(size_t batch, size_t payload_bytes)
-      : payload_(std::make_shared<std::vector<uint8_t>>(payload_bytes)),
-        responses_(std::max<size_t>(batch, 1)) {
+      : batch_(std::max<size_t>(batch, 1)),
+        payload_(std::make_shared<std::vector<uint8_t>>(payload_bytes)),
+        responses_(batch_ + kApart) {
     for (size_t i = 0; i < payload_bytes; ++i) (*payload_)[i] = static_cast<uint8_t>(i * 131);
     for (auto& response : responses_) {
       response.data = reinterpret_cast<uintptr_t>(payload_->data());
@@ -34,7 +35,7 @@ class Completer {
 
   void Complete(const mlperf::QuerySample* samples, size_t count) {
     while (count > 0) {
-      const size_t together = std::min(count, responses_.size());
+      const size_t together = std::min(count, batch_);
       for (size_t i = 0; i < together; ++i) responses_[i].id = samples[i].id;
       mlperf::QuerySamplesComplete(responses_.data(), together);
       samples += together;
@@ -43,6 +44,10 @@ class Completer {
   }
 
  private:
+  // Unused responses, so that those of two threads share no cache line.
+  static constexpr size_t kApart = 8;
+
+  size_t batch_;
   std::shared_ptr<std::vector<uint8_t>> payload_;
   std::vector<mlperf::QuerySampleResponse> responses_;
 };
