@@ -8,7 +8,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use package::{Compiler, Package};
+pub use package::Compiler;
+use package::Package;
 
 /// Builds the library, installs it below `prefix`, and lists the files.
 pub fn run(root: &Path, prefix: &str) -> Result<ExitCode> {
