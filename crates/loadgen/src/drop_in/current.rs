@@ -9,8 +9,8 @@ use crate::drive::real::{Alone, Responder};
 /// The responder of the run that is on, if one is.
 ///
 /// A thread that completes often keeps a copy, so that finding the run costs it
-/// one load; a lock would cost as much as the completion itself. The copy is
-/// given up at the thread's first completion in a later run, or when it ends.
+/// one load; a lock would double the atomic operations of a completion. The copy
+/// is given up at the thread's first completion in a later run, or when it ends.
 pub(super) struct Current {
     /// Names what `run` holds: another number each time that it changes.
     generation: Alone<AtomicU64>,
