@@ -1,7 +1,9 @@
 //! The commands: each owns a file with its flags and what it does.
 
+mod completions;
 mod info;
 mod init;
+mod man;
 mod run;
 mod selftest;
 
@@ -31,6 +33,10 @@ enum Command {
     Info(info::Info),
     /// Say what this machine can measure
     Selftest(selftest::Selftest),
+    /// Print what a shell needs to complete commands and flags
+    Completions(completions::Completions),
+    /// Print or write the manual pages
+    Man(man::Man),
 }
 
 impl Dyno {
@@ -44,6 +50,8 @@ impl Dyno {
             Command::Init(init) => init.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),
+            Command::Completions(completions) => completions.execute(),
+            Command::Man(man) => man.execute(),
         }
     }
 }

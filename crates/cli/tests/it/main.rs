@@ -5,5 +5,6 @@
 mod files;
 mod messages;
 mod program;
+mod shell;
 mod signals;
 mod tenants;
