@@ -10,6 +10,8 @@ mod options;
 mod outcome;
 mod probe;
 mod progress;
+#[cfg(test)]
+mod reference;
 mod render;
 mod report;
 mod run_directory;

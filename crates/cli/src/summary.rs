@@ -1,4 +1,4 @@
-//! `summary.json`: a run for programs. `docs/summary.md` describes the schema;
+//! `summary.json`: a run for programs. `docs/reference/summary-json.md` describes the schema;
 //! a test compares it with what is written here.
 
 use dyno_loadgen::metrics::{Distribution, PERCENTILES, Rates, TokenRates};

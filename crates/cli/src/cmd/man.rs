@@ -8,8 +8,7 @@ use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man as Page;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use super::Dyno;
-use super::info::VARIABLES;
+use super::{Dyno, VARIABLES};
 use crate::exit::{Exit, Failure};
 
 /// Where to.

@@ -7,6 +7,10 @@ mod man;
 mod run;
 mod selftest;
 
+#[cfg(test)]
+pub use info::METRICS;
+pub use info::VARIABLES;
+
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
