@@ -16,6 +16,8 @@ mod progress;
     reason = "`dyno compare` and `dyno export` read what a run writes"
 )]
 mod records;
+#[cfg(test)]
+mod reference;
 mod render;
 mod report;
 mod run;
