@@ -5,5 +5,6 @@
 mod files;
 mod messages;
 mod program;
+mod schema;
 mod signals;
 mod tenants;
