@@ -22,6 +22,7 @@ mod render;
 mod report;
 mod run;
 mod run_directory;
+mod schema;
 #[expect(dead_code, reason = "`dyno report` reads what a run writes")]
 mod series;
 #[expect(dead_code, reason = "`dyno report` reads what a run writes")]

@@ -7,6 +7,7 @@ mod files;
 mod messages;
 mod program;
 mod shell;
+mod schema;
 mod signals;
 mod tenants;
 mod updated;
