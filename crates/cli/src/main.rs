@@ -27,6 +27,8 @@ mod schema;
 mod series;
 #[expect(dead_code, reason = "`dyno report` reads what a run writes")]
 mod summary;
+#[expect(dead_code, unused_imports, reason = "`dyno sweep` writes it, `dyno report` reads it")]
+mod sweep;
 mod system;
 
 use std::process::ExitCode;
