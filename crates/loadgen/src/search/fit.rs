@@ -83,8 +83,7 @@ impl Fit {
         let mut fit = Self::empty(range, prior);
         for round in 0..ROUNDS {
             fit = Self::on(&counts, allowed, range, shape, prior);
-            let (low, middle, high) =
-                (fit.quantile(0.001), fit.quantile(0.5), fit.quantile(0.999));
+            let (low, middle, high) = (fit.quantile(0.001), fit.quantile(0.5), fit.quantile(0.999));
             let center = Shape { center: middle, slope: fit.slope, dispersion: prior };
             let dispersion = dispersion(data, allowed, center, prior);
             shape = Some(Shape { dispersion, ..center });

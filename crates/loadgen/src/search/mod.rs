@@ -347,21 +347,23 @@ impl Search {
 
     /// Whether there is time for a run of this length, and for a confirmation.
     fn fits(&self, duration: Nanos, peak: &Peak) -> bool {
-        let confirming =
-            if self.rules.confirmations > 0 { self.full_at(peak.load) } else { 0 };
+        let confirming = if self.rules.confirmations > 0 { self.full_at(peak.load) } else { 0 };
         self.spent().saturating_add(duration).saturating_add(confirming) <= self.rules.max_time
     }
 
     fn attempts(&self) -> u32 {
-        let is_attempt = |told: &&Observation| matches!(told.probe.purpose, Purpose::Confirm { .. });
+        let is_attempt =
+            |told: &&Observation| matches!(told.probe.purpose, Purpose::Confirm { .. });
         self.observations.iter().filter(is_attempt).count() as u32
     }
 
     fn confirmation(&self, peak: &Peak, attempt: u32) -> Step {
         let mut load = peak.load_that_passes(self.full_at(peak.load), &self.rules);
-        let before = self.observations.iter().rev().find(|told| {
-            matches!(told.probe.purpose, Purpose::Confirm { .. })
-        });
+        let before = self
+            .observations
+            .iter()
+            .rev()
+            .find(|told| matches!(told.probe.purpose, Purpose::Confirm { .. }));
         if let Some(before) = before {
             let lower = match self.rules.unit {
                 Unit::Rate => before.probe.load * (1.0 - self.rules.tolerance / 2.0),
