@@ -35,11 +35,11 @@ const POINTS: usize = 64;
 impl Peak {
     pub(super) fn of(fits: Vec<Fit>, unit: Unit) -> Self {
         let mut peak = Self { load: 0.0, low: 0.0, high: 0.0, binds: Vec::new(), fits };
-        let whole = |load: f64| match unit {
-            Unit::Rate => load,
-            Unit::Whole => load.floor(),
+        let middle = peak.quantile(0.5);
+        peak.load = match unit {
+            Unit::Rate => middle,
+            Unit::Whole => middle.floor(),
         };
-        peak.load = whole(peak.quantile(0.5));
         (peak.low, peak.high) = (peak.quantile(0.025), peak.quantile(0.975));
         peak.binds = peak.weigh();
         peak
