@@ -5,6 +5,7 @@ mod cmd;
 mod environment;
 mod exit;
 mod interrupt;
+mod live;
 mod measure;
 mod options;
 mod outcome;
@@ -25,6 +26,8 @@ mod series;
 #[expect(dead_code, reason = "`dyno report` reads what a run writes")]
 mod summary;
 mod system;
+mod terminal;
+mod tui;
 
 use std::process::ExitCode;
 

@@ -5,5 +5,9 @@
 mod files;
 mod messages;
 mod program;
+#[cfg(target_os = "linux")]
+mod pty;
 mod signals;
 mod tenants;
+#[cfg(target_os = "linux")]
+mod terminal;
