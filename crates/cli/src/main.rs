@@ -5,6 +5,7 @@ mod cmd;
 mod environment;
 mod exit;
 mod interrupt;
+mod live;
 mod measure;
 mod options;
 mod outcome;
@@ -30,6 +31,8 @@ mod summary;
 #[expect(dead_code, unused_imports, reason = "`dyno sweep` writes it, `dyno report` reads it")]
 mod sweep;
 mod system;
+mod terminal;
+mod tui;
 
 use std::process::ExitCode;
 

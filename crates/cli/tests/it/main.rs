@@ -11,3 +11,9 @@ mod shell;
 mod signals;
 mod tenants;
 mod updated;
+#[cfg(target_os = "linux")]
+mod pty;
+mod signals;
+mod tenants;
+#[cfg(target_os = "linux")]
+mod terminal;

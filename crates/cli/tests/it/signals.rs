@@ -44,6 +44,21 @@ fn an_interrupted_run_leaves_a_readable_summary() {
 }
 
 #[test]
+fn a_simulated_run_is_interrupted_as_well() {
+    let folder = Folder::new();
+    let mut child = start(
+        &folder,
+        "run -v --system model:fixed=1us --scenario server --mode performance --qps 250000 \
+         --duration 20s --records none --out out",
+    );
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    // Of the test itself, which a signal after its end would not change.
+    assert_eq!(summary["tests"][0]["state"], "interrupted");
+}
+
+#[test]
 fn results_survive_the_loss_of_their_folder() {
     let folder = Folder::new();
     let rescue = folder.0.join("rescue");
