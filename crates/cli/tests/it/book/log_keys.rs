@@ -243,8 +243,9 @@ pub fn page() -> String {
     for (key, scenarios) in &detail.0 {
         let _ = writeln!(page, "| `{key}` | {} | {} |", names(scenarios), text_of(key));
     }
-    page += "\nMessages besides: `error_invalid_config` and `error_runtime` are errors, \
-             `warning_generic_message` is a warning, `dyno_note` explains and counts as nothing.\n";
+    page += "\nMessages besides: `error_invalid_config`, `error_invalid_test_settings` and \
+             `error_runtime` are errors, `warning_generic_message` is a warning, `dyno_note` \
+             explains and counts as nothing.\n";
     page += "\n## mlperf_log_summary.txt\n\n| label | scenarios |\n| --- | --- |\n";
     for (label, scenarios) in &summary.0 {
         let _ = writeln!(page, "| `{label}` | {} |", names(scenarios));
