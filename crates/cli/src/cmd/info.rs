@@ -8,6 +8,7 @@ use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestSettings};
 
 use crate::exit::{Exit, Failure};
 use crate::render;
+use crate::schema::Document;
 use crate::system::SYSTEMS;
 
 /// What about.
@@ -16,6 +17,9 @@ pub struct Info {
     /// What to tell about
     #[arg(value_enum)]
     topic: Option<Topic>,
+    /// Of schema: which file
+    #[arg(value_enum)]
+    document: Option<Document>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -27,14 +31,19 @@ enum Topic {
     Metrics,
     ExitCodes,
     Environment,
+    Schema,
 }
 
 impl Info {
     /// Prints it.
     ///
     /// # Errors
-    /// None; the type is that of all commands.
+    /// If it is asked for the document of a topic that has none.
     pub fn execute(self) -> Result<Exit, Failure> {
+        if self.document.is_some() && !matches!(self.topic, Some(Topic::Schema)) {
+            let problem = "only the topic schema has documents";
+            return Err(Failure::usage(problem).hint("dyno info schema summary"));
+        }
         let text = match self.topic {
             None => overview(),
             Some(Topic::Settings) => settings(),
@@ -44,6 +53,10 @@ impl Info {
             Some(Topic::Metrics) => definitions(&METRICS),
             Some(Topic::ExitCodes) => exit_codes(),
             Some(Topic::Environment) => definitions(&VARIABLES),
+            Some(Topic::Schema) => match self.document {
+                Some(document) => document.schema(),
+                None => definitions(&Document::ALL.map(|(_, name, what)| (name, what))),
+            },
         };
         print!("{text}");
         Ok(Exit::Valid)
@@ -59,6 +72,7 @@ fn overview() -> String {
         ("metrics", "what each figure is: formula and window"),
         ("exit-codes", "how a command ends"),
         ("environment", "variables that are read"),
+        ("schema", "the JSON Schema of a file that a run leaves, such as `schema summary`"),
     ];
     definitions(&topics.map(|(name, what)| (name, what)))
 }

@@ -93,6 +93,10 @@ fn summary_json_is_as_documented() {
     assert_eq!(accuracy["accuracy"]["scored"], 540);
     has_documented_keys(&performance["metrics"], "Metrics");
     has_documented_keys(&performance["metrics"]["latency_ns"], "A distribution");
+    let rates = performance["metrics"]["rates"].as_object().unwrap();
+    assert_eq!(rates.len(), 3, "{rates:?}");
+    let documented = documented("Rates");
+    assert!(rates.keys().all(|key| documented.contains(key)), "{rates:?}");
     assert_eq!(performance["result"]["unit"], "queries/s");
     has_documented_keys(&performance["result"], "The result");
     has_documented_keys(&performance["plan"], "The plan");
