@@ -1,5 +1,5 @@
-//! Chores of the repository: `cargo xtask tidy`, `peers`, `install-c`, `wheel` and
-//! `dropin`.
+//! Chores of the repository: `cargo xtask tidy`, `peers`, `install-c`, `wheel`,
+//! `release` and `dropin`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
@@ -8,6 +8,7 @@
 mod dropin;
 mod install_c;
 mod peers;
+mod release;
 mod tidy;
 mod wheel;
 
@@ -19,13 +20,18 @@ usage: cargo xtask COMMAND
 
   tidy                     checks the tree: edges between crates, sizes, names, leftovers
   peers [GROUP] [--quick]  compares with peers from other registries (needs python3 and PyPI)
-                           groups: loadgen, onnx; all of them when none is named
+                           groups: loadgen, onnx, release; all of them when none is named
                            --quick: a part of the cases
   install-c PREFIX         installs the C and C++ library, drop-in for LoadGen, below PREFIX:
                            include, lib, pkg-config and CMake packages (needs a C++ compiler,
                            $CXX or c++)
   wheel                    builds the Python wheel dyno-loadgen into target/wheels (needs python3
                            and PyPI)
+  release [--quick] [--target TRIPLE]... [--reproducible]
+                           makes what users install in target/release-artifacts/VERSION, and
+                           checks it (needs python3 and PyPI); --quick: for this machine alone,
+                           as tests do; --reproducible: builds twice and compares
+  release --check FOLDER   checks what such a command made
   dropin [--quick] [PART OF A NAME]...
                            what `bench/dropin` runs: costs of the drop-in, one JSON line a figure
 ";
@@ -37,6 +43,7 @@ fn main() -> anyhow::Result<ExitCode> {
         ["wheel"] => wheel::run(&root()),
         ["peers", rest @ ..] => peers::run(&root(), rest),
         ["install-c", prefix] if !prefix.starts_with('-') => install_c::run(&root(), prefix),
+        ["release", rest @ ..] => release::run(&root(), rest),
         ["dropin", rest @ ..] => dropin::run(&root(), rest),
         [] | ["help" | "-h" | "--help"] => {
             print!("{USAGE}");

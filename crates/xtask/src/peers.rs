@@ -6,6 +6,7 @@
 mod examples;
 mod loadgen;
 mod onnx;
+mod release;
 pub mod venv;
 
 use std::fmt;
@@ -52,7 +53,8 @@ struct Bench<'a> {
 type Named = (&'static str, Outcome);
 type Group = fn(&Bench) -> Result<Vec<Named>>;
 
-const GROUPS: &[(&str, Group)] = &[("loadgen", loadgen::run), ("onnx", onnx::run)];
+const GROUPS: &[(&str, Group)] =
+    &[("loadgen", loadgen::run), ("onnx", onnx::run), ("release", release::run)];
 
 /// Runs the named group, or all; fails when a comparison failed.
 pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
