@@ -1,5 +1,6 @@
 //! Binaries and wheels, so that the same commit gives the same bytes anywhere.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -117,6 +118,7 @@ pub fn wheel(release: &Release, tools: &Venv, target: Target, of: Crate) -> Resu
     if release.kind == Kind::Full {
         maturin.args(["--zig", "--target", target.triple]);
         maturin.args(["--compatibility", target.compatibility]);
+        maturin.env("PATH", path(tools)?);
         repeatable(&mut maturin, release)?;
     }
     shell::run(&mut maturin)?;
@@ -126,6 +128,14 @@ pub fn wheel(release: &Release, tools: &Venv, target: Target, of: Crate) -> Resu
         .collect::<Result<_, _>>()?;
     ensure!(found.len() == 1, "maturin made {} files, not one wheel", found.len());
     Ok(found.remove(0))
+}
+
+/// The linker is looked for as a module of the first `python3`.
+fn path(tools: &Venv) -> Result<OsString> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let first = tools.interpreter().parent().map(Path::to_path_buf);
+    let folders = first.into_iter().chain(std::env::split_paths(&path));
+    std::env::join_paths(folders).context("a folder of PATH has a colon in its name")
 }
 
 /// Nothing of this machine, of this moment or of this shell gets into what the
