@@ -1,5 +1,5 @@
 //! Chores of the repository: `cargo xtask tidy`, `peers`, `install-c`, `wheel`,
-//! `release` and `dropin`.
+//! `release`, `report` and `dropin`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
@@ -9,6 +9,7 @@ mod dropin;
 mod install_c;
 mod peers;
 mod release;
+mod report;
 mod tidy;
 mod wheel;
 
@@ -32,6 +33,8 @@ usage: cargo xtask COMMAND
                            checks it (needs python3 and PyPI); --quick: for this machine alone,
                            as tests do; --reproducible: builds twice and compares
   release --check FOLDER   checks what such a command made
+  report [--quick] [PART OF A NAME]...
+                           what `bench/report` runs: search, comparison, installation, report
   dropin [--quick] [PART OF A NAME]...
                            what `bench/dropin` runs: costs of the drop-in, one JSON line a figure
 ";
@@ -44,6 +47,7 @@ fn main() -> anyhow::Result<ExitCode> {
         ["peers", rest @ ..] => peers::run(&root(), rest),
         ["install-c", prefix] if !prefix.starts_with('-') => install_c::run(&root(), prefix),
         ["release", rest @ ..] => release::run(&root(), rest),
+        ["report", rest @ ..] => report::run(&root(), rest),
         ["dropin", rest @ ..] => dropin::run(&root(), rest),
         [] | ["help" | "-h" | "--help"] => {
             print!("{USAGE}");

@@ -10,7 +10,7 @@ mod licences;
 mod packages;
 mod reproducible;
 mod sbom;
-mod shell;
+pub mod shell;
 mod sums;
 mod target;
 pub mod walk;
@@ -113,6 +113,28 @@ pub fn quick(root: &Path) -> Result<Result<PathBuf, String>> {
         check::run(root, &release.out)? == ExitCode::SUCCESS,
         "the release is not as promised"
     );
+    Ok(Ok(release.out))
+}
+
+/// The folder with a full release for this machine: the one of before if it is
+/// of this commit, or a new one. `Err` inside says what is missing.
+pub fn for_this_machine(root: &Path) -> Result<Result<PathBuf, String>> {
+    let release = Release::new(root, Kind::Full)?;
+    let targets = Kind::Full.targets();
+    let Some(target) = targets.iter().find(|t| t.runs_here() && !t.is_static) else {
+        return Ok(Err("there is no release for this machine".to_owned()));
+    };
+    let manifest = fs::read_to_string(release.out.join(MANIFEST)).unwrap_or_default();
+    let made: Value = serde_json::from_str(&manifest).unwrap_or_default();
+    let is_clean = made["modified"] == false && !release.is_modified;
+    let is_here = is_clean && made["commit"] == release.commit;
+    if is_here && check::of_target(&made, *target).is_ok() {
+        return Ok(Ok(release.out));
+    }
+    if let Err(missing) = build::tools(&release) {
+        return Ok(Err(missing));
+    }
+    release.make(&[*target])?;
     Ok(Ok(release.out))
 }
 

@@ -51,6 +51,11 @@ impl Venv {
         Ok(venv)
     }
 
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Where its interpreter is.
     pub fn interpreter(&self) -> PathBuf {
         let inside = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };

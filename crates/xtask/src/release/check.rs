@@ -164,7 +164,7 @@ fn same_program(wheel: &Path, sha256: &Value) -> Result<()> {
 }
 
 /// What the manifest tells of a target.
-fn of_target(manifest: &Value, target: Target) -> Result<Value> {
+pub fn of_target(manifest: &Value, target: Target) -> Result<Value> {
     let found = list(&manifest["builds"]).into_iter().find(|b| b["target"] == target.triple);
     found.with_context(|| format!("{MANIFEST} tells of no build for {}", target.triple))
 }
