@@ -109,10 +109,8 @@ pub fn quick(root: &Path) -> Result<Result<PathBuf, String>> {
         return Ok(Err("there is no release for this machine".to_owned()));
     }
     release.make(&targets)?;
-    anyhow::ensure!(
-        check::run(root, &release.out)? == ExitCode::SUCCESS,
-        "the release is not as promised"
-    );
+    let (lines, holds) = check::findings(root, &release.out)?;
+    anyhow::ensure!(holds, "the release is not as promised:\n{}", lines.join("\n"));
     Ok(Ok(release.out))
 }
 
@@ -192,7 +190,7 @@ impl Release {
         }
         self.write(MANIFEST, &(pretty(&self.manifest(&made, &skipped)) + "\n"))?;
         sums::write(&self.out)?;
-        println!("release: {} in {}", sums::FILE, self.out.display());
+        eprintln!("release: {} in {}", sums::FILE, self.out.display());
         Ok(())
     }
 
@@ -219,7 +217,7 @@ impl Release {
 
     fn make_for(&self, tools: &Venv, target: Target, skipped: &mut Vec<Skipped>) -> Result<Made> {
         let of = self.kind.program();
-        println!("release: building {} for {}", of.name, target.triple);
+        eprintln!("release: building {} for {}", of.name, target.triple);
         let wheel = build::wheel(self, tools, target, of)?;
         let program = build::program(self, target);
         let bytes = fs::read(&program).context("cargo left no program")?;
@@ -247,13 +245,13 @@ impl Release {
         if let Some(why) = no_module {
             skip(skipped, &format!("{} for {}", MODULE.name, target.triple), why);
         } else {
-            println!("release: building {} for {}", MODULE.name, target.triple);
+            eprintln!("release: building {} for {}", MODULE.name, target.triple);
             let wheel = build::wheel(self, tools, target, MODULE)?;
             files.push(self.seal(tools, &wheel, &self.papers(tools, target, MODULE)?)?);
         }
         for file in &files {
             let size = fs::metadata(file).context("a file is gone")?.len();
-            println!("release: {size:>10} bytes  {}", name_of(file));
+            eprintln!("release: {size:>10} bytes  {}", name_of(file));
         }
         let sha256 = sums::sha256(&bytes);
         Ok(Made { target, elf, bytes: bytes.len(), sha256, features: of.features, files })
@@ -325,7 +323,7 @@ impl Release {
         match licences::deny(&self.root, &self.work.join("tools"))? {
             Ok(report) => {
                 self.write(LICENCE_REPORT, &(report + "\n"))?;
-                println!(
+                eprintln!(
                     "release: cargo deny finds licences, packages and sources as deny.toml asks"
                 );
             }
@@ -339,21 +337,21 @@ impl Release {
         let walk = match walk::Walk::start(&self.root, &self.work.join("walk"), &self.out)? {
             Ok(walk) => walk,
             Err(missing) => {
-                println!("release: skipped the walk from the wheel to a report: {missing}");
+                eprintln!("release: skipped the walk from the wheel to a report: {missing}");
                 return Ok(());
             }
         };
         walk.built_in()?;
-        println!("release: from the wheel to a first report");
+        eprintln!("release: from the wheel to a first report");
         if self.kind == Kind::Full {
             walk.built_in_engine()?;
-            println!("release: from the wheel to a report on an ONNX file in tract");
+            eprintln!("release: from the wheel to a report on an ONNX file in tract");
         }
         match walk.own_model()? {
             Ok(()) => {
-                println!("release: from the wheel to a report on an ONNX file in ONNX Runtime");
+                eprintln!("release: from the wheel to a report on an ONNX file in ONNX Runtime");
             }
-            Err(missing) => println!("release: skipped ONNX Runtime: {missing}"),
+            Err(missing) => eprintln!("release: skipped ONNX Runtime: {missing}"),
         }
         Ok(())
     }
@@ -397,7 +395,7 @@ struct Papers {
 }
 
 fn skip(skipped: &mut Vec<Skipped>, what: &str, why: &str) {
-    println!("release: skipped {what}: {why}");
+    eprintln!("release: skipped {what}: {why}");
     skipped.push((what.to_owned(), why.to_owned()));
 }
 

@@ -12,16 +12,23 @@ use super::target::{self, Target};
 use super::{MANIFEST, archive, build, licences, name_of, packages, sbom, shell, sums};
 use crate::peers::target_folder;
 
-/// Says what holds and what does not; fails if anything does not.
+/// Prints what holds and what does not; fails if anything does not.
 pub fn run(root: &Path, folder: &Path) -> Result<ExitCode> {
+    let (lines, holds) = findings(root, folder)?;
+    lines.iter().for_each(|line| println!("release: {line}"));
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A line for each thing that was looked at, and whether all of them hold.
+pub fn findings(root: &Path, folder: &Path) -> Result<(Vec<String>, bool)> {
     let work = target_folder(root)?.join("release-work/check");
-    let mut failed = 0;
-    let mut say = |what: &str, outcome: Result<String>| match outcome {
-        Ok(found) => println!("release: {what}: {found}"),
-        Err(why) => {
-            failed += 1;
-            println!("release: {what}: FAILED: {why:#}");
-        }
+    let (mut lines, mut holds) = (Vec::new(), true);
+    let mut say = |what: &str, outcome: Result<String>| {
+        holds &= outcome.is_ok();
+        lines.push(match outcome {
+            Ok(found) => format!("{what}: {found}"),
+            Err(why) => format!("{what}: FAILED: {why:#}"),
+        });
     };
     say(sums::FILE, sums::check(folder).map(|files| format!("{files} files are as summed")));
     let mut files: Vec<PathBuf> = fs::read_dir(folder)
@@ -40,7 +47,7 @@ pub fn run(root: &Path, folder: &Path) -> Result<ExitCode> {
         };
         say(&name, outcome);
     }
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok((lines, holds))
 }
 
 fn json(file: &Path) -> Result<Value> {

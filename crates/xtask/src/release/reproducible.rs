@@ -25,7 +25,7 @@ pub fn check(release: &Release, target: Target) -> Result<()> {
         out: elsewhere.join("out"),
         ..release.clone()
     };
-    println!("release: building {} again, from another folder", target.triple);
+    eprintln!("release: building {} again, from another folder", target.triple);
     copy.build(&[target], &mut Vec::new())?;
     let mut same = 0;
     for entry in fs::read_dir(&copy.out).context("the second build left nothing")? {
@@ -37,7 +37,7 @@ pub fn check(release: &Release, target: Target) -> Result<()> {
         ensure!(first == second, "{} differs from that of the second build", name_of(&file));
         same += 1;
     }
-    println!("release: {same} files are the same, byte for byte, when built in another folder");
+    eprintln!("release: {same} files are the same, byte for byte, when built in another folder");
     fs::remove_dir_all(&elsewhere).context("cannot remove the second build")?;
     Ok(())
 }
