@@ -20,9 +20,7 @@ mod render;
 mod report;
 mod run;
 mod run_directory;
-#[expect(dead_code, reason = "`dyno report` reads what a run writes")]
 mod series;
-#[expect(dead_code, reason = "`dyno report` reads what a run writes")]
 mod summary;
 mod system;
 

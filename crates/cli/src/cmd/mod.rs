@@ -2,6 +2,7 @@
 
 mod info;
 mod init;
+mod report;
 mod run;
 mod selftest;
 
@@ -25,6 +26,8 @@ pub struct Dyno {
 enum Command {
     /// Measure a system; without flags, the built-in one, in half a minute
     Run(run::Run),
+    /// Write the page of a run again, or one page of several
+    Report(report::Report),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -42,6 +45,7 @@ impl Dyno {
         match self.command {
             Command::Run(run) => run.execute(),
             Command::Init(init) => init.execute(),
+            Command::Report(report) => report.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),
         }
