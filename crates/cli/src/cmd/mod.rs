@@ -4,6 +4,7 @@ mod completions;
 mod info;
 mod init;
 mod man;
+mod report;
 mod run;
 mod selftest;
 
@@ -31,6 +32,8 @@ pub struct Dyno {
 enum Command {
     /// Measure a system; without flags, the built-in one, in half a minute
     Run(run::Run),
+    /// Write the page of a run again, or one page of several
+    Report(report::Report),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -52,6 +55,7 @@ impl Dyno {
         match self.command {
             Command::Run(run) => run.execute(),
             Command::Init(init) => init.execute(),
+            Command::Report(report) => report.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),
             Command::Completions(completions) => completions.execute(),
