@@ -4,24 +4,19 @@
 mod cmd;
 mod environment;
 mod exit;
+mod export;
 mod interrupt;
 mod measure;
 mod options;
 mod outcome;
 mod probe;
 mod progress;
-#[expect(
-    dead_code,
-    unused_imports,
-    reason = "`dyno compare` and `dyno export` read what a run writes"
-)]
 mod records;
 mod render;
 mod report;
 mod run;
 mod run_directory;
 mod schema;
-#[expect(dead_code, reason = "`dyno report` reads what a run writes")]
 mod series;
 #[expect(dead_code, reason = "`dyno report` reads what a run writes")]
 mod summary;

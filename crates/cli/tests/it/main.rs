@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod export;
 mod files;
 mod messages;
 mod program;
+mod prometheus;
 mod schema;
 mod signals;
 mod tenants;
