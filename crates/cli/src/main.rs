@@ -12,6 +12,8 @@ mod outcome;
 mod probe;
 mod progress;
 mod records;
+#[cfg(test)]
+mod reference;
 mod render;
 mod report;
 mod run;
@@ -20,6 +22,8 @@ mod schema;
 mod series;
 #[expect(dead_code, reason = "`dyno report` reads what a run writes")]
 mod summary;
+#[expect(dead_code, unused_imports, reason = "`dyno sweep` writes it, `dyno report` reads it")]
+mod sweep;
 mod system;
 
 use std::process::ExitCode;

@@ -30,6 +30,7 @@ enum Topic {
     Models,
     Metrics,
     ExitCodes,
+    Environment,
     Schema,
 }
 
@@ -51,6 +52,7 @@ impl Info {
             Some(Topic::Models) => models(),
             Some(Topic::Metrics) => definitions(&METRICS),
             Some(Topic::ExitCodes) => exit_codes(),
+            Some(Topic::Environment) => definitions(&VARIABLES),
             Some(Topic::Schema) => match self.document {
                 Some(document) => document.schema(),
                 None => definitions(&Document::ALL.map(|(_, name, what)| (name, what))),
@@ -69,6 +71,7 @@ fn overview() -> String {
         ("models", "the built-in table of models for --conf-model"),
         ("metrics", "what each figure is: formula and window"),
         ("exit-codes", "how a command ends"),
+        ("environment", "variables that are read"),
         ("schema", "the JSON Schema of a file that a run leaves, such as `schema summary`"),
     ];
     definitions(&topics.map(|(name, what)| (name, what)))
@@ -130,8 +133,23 @@ fn scenarios() -> String {
     ])
 }
 
+/// Environment variables with what they do.
+pub const VARIABLES: [(&str, &str); 4] = [
+    (
+        "DYNO_SETTINGS_NAME",
+        "sets the setting NAME, as DYNO_SETTINGS_SERVER_TARGET_QPS=100; stronger than files, weaker \
+         than flags. A name that is no setting is an error.",
+    ),
+    ("NO_COLOR", "if it is not empty, nothing is coloured; nor is what goes to no terminal."),
+    ("ORT_DYLIB_PATH", "ONNX Runtime's shared library, unless --ort-lib names one."),
+    (
+        "VIRTUAL_ENV",
+        "the Python environment in which ONNX Runtime is looked for before python3 is asked.",
+    ),
+];
+
 /// Formula and window of each figure.
-const METRICS: [(&str, &str); 10] = [
+pub const METRICS: [(&str, &str); 10] = [
     (
         "latency",
         "completion - scheduled time, per sample, in ns. A query is scheduled by its arrival \

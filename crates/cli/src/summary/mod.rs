@@ -1,6 +1,6 @@
 //! `summary.json`: a run for programs, and what everything that shows a run is
 //! rendered from. The doc comments here are the descriptions of the published
-//! schema; `docs/summary.md` says the same for people, and a test compares.
+//! schema; `docs/reference/summary-json.md` says the same for people, and a test compares.
 //!
 //! Enumerations are texts, so that a summary of a later version still reads.
 

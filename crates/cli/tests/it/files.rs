@@ -53,9 +53,9 @@ fn a_short_run_writes_every_file() {
     assert!(again.contains("8 tests, at least 800 ms in all"), "{again}");
 }
 
-/// Keys of an object that `docs/summary.md` documents under a heading.
+/// Keys of an object that `docs/reference/summary-json.md` documents under a heading.
 fn documented(heading: &str) -> Vec<String> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/summary.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/summary-json.md");
     let text = std::fs::read_to_string(path).unwrap();
     let section = text.split(&format!("\n## {heading}\n")).nth(1);
     let section = section.unwrap_or_else(|| panic!("no section {heading}"));

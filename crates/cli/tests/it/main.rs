@@ -2,11 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod book;
 mod export;
 mod files;
 mod messages;
 mod program;
 mod prometheus;
 mod schema;
+mod shell;
 mod signals;
 mod tenants;
+mod updated;
