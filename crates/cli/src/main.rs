@@ -4,6 +4,7 @@
 mod cmd;
 mod environment;
 mod exit;
+mod export;
 mod interrupt;
 mod live;
 mod measure;
@@ -11,11 +12,6 @@ mod options;
 mod outcome;
 mod probe;
 mod progress;
-#[expect(
-    dead_code,
-    unused_imports,
-    reason = "`dyno compare` and `dyno export` read what a run writes"
-)]
 mod records;
 #[cfg(test)]
 mod reference;
