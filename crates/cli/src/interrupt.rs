@@ -1,6 +1,7 @@
 //! Ctrl-C: the first one ends the run and keeps what was measured, the second
 //! one ends the process.
 
+use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,6 +9,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::exit::Exit;
+
+/// If this variable is set, the end of standard input counts as a first Ctrl-C.
+/// Whoever started this process holds the other end: however that one goes away,
+/// no run is left behind.
+pub const LIFELINE: &str = "DYNO_END_WITH_STDIN";
 
 /// Whether somebody asked for an end.
 #[derive(Debug, Clone)]
@@ -28,6 +34,14 @@ impl Interrupt {
             let code = i32::from(Exit::Interrupted.code());
             flag::register_conditional_shutdown(signal, code, asked.clone())?;
             flag::register(signal, asked.clone())?;
+        }
+        if std::env::var_os(LIFELINE).is_some() {
+            let asked = asked.clone();
+            std::thread::spawn(move || {
+                // Nothing is ever sent; an error is an end, too.
+                let _ = std::io::stdin().read_to_end(&mut Vec::new());
+                asked.store(true, Ordering::Relaxed);
+            });
         }
         Ok(Self { asked })
     }

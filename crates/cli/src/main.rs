@@ -24,7 +24,6 @@ mod run_directory;
 mod series;
 #[expect(dead_code, reason = "`dyno report` reads what a run writes")]
 mod summary;
-#[expect(dead_code, unused_imports, reason = "`dyno sweep` writes it, `dyno report` reads it")]
 mod sweep;
 mod system;
 

@@ -4,6 +4,7 @@ mod info;
 mod init;
 mod run;
 mod selftest;
+mod sweep;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,8 @@ pub struct Dyno {
 enum Command {
     /// Measure a system; without flags, the built-in one, in half a minute
     Run(run::Run),
+    /// Measure many variants as one job that can be resumed
+    Sweep(Box<sweep::SweepCommand>),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -41,6 +44,7 @@ impl Dyno {
     pub fn execute(self) -> Result<Exit, Failure> {
         match self.command {
             Command::Run(run) => run.execute(),
+            Command::Sweep(sweep) => sweep.execute(),
             Command::Init(init) => init.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),
