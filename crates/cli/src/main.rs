@@ -22,7 +22,6 @@ mod run_directory;
 mod schema;
 mod series;
 mod summary;
-#[expect(dead_code, unused_imports, reason = "`dyno sweep` writes it, `dyno report` reads it")]
 mod sweep;
 mod system;
 mod terminal;

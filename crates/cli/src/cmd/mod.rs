@@ -8,6 +8,7 @@ mod man;
 mod report;
 mod run;
 mod selftest;
+mod sweep;
 
 #[cfg(test)]
 pub use info::METRICS;
@@ -37,6 +38,8 @@ enum Command {
     Report(report::Report),
     /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
     Export(export::Export),
+    /// Measure many variants as one job that can be resumed
+    Sweep(Box<sweep::SweepCommand>),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -58,6 +61,7 @@ impl Dyno {
         match self.command {
             Command::Run(run) => run.execute(),
             Command::Export(export) => export.execute(),
+            Command::Sweep(sweep) => sweep.execute(),
             Command::Init(init) => init.execute(),
             Command::Report(report) => report.execute(),
             Command::Info(info) => info.execute(),
