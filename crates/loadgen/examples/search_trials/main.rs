@@ -100,7 +100,8 @@ fn search(case: &Case, from: f64, seed: u64) -> Trial {
         let probe = match search.next() {
             Step::Run(probe) => probe,
             Step::Done(outcome) => {
-                let is_short = |told: &&Observation| !matches!(told.probe.purpose, Purpose::Confirm { .. });
+                let is_short =
+                    |told: &&Observation| !matches!(told.probe.purpose, Purpose::Confirm { .. });
                 return Trial {
                     outcome,
                     refined: search.observations().iter().filter(is_short).map(|t| t.took).sum(),
@@ -256,7 +257,10 @@ fn main() {
         all.add(&totals);
     }
     let line = |name: &str, value: f64, unit: &str| {
-        println!("{{\"name\":\"{name}\",\"value\":{value:.4},\"unit\":\"{unit}\",\"trials\":{}}}", all.trials);
+        println!(
+            "{{\"name\":\"{name}\",\"value\":{value:.4},\"unit\":\"{unit}\",\"trials\":{}}}",
+            all.trials
+        );
     };
     line("search.within_2_percent", all.share(all.within), "share of trials");
     line("search.confirmed_within_2_percent", all.share(all.confirmed_within), "share of trials");

@@ -132,7 +132,15 @@ fn admission() -> Case {
         name: "admission at 700/s, errors <= 0.1 %",
         limits: vec![Limit { quantity: Quantity::Errors, allowed, bound: 0 }, latency(0.99, 50.0)],
         peak: by_long_run(600.0, 720.0, &|rate| bucket_share(rate, 700.0, 200.0) / allowed),
-        build: |_| Box::new(Bucket { rate: 700.0, burst: 200.0, filled: 200.0, at: 0, queue: VecDeque::new() }),
+        build: |_| {
+            Box::new(Bucket {
+                rate: 700.0,
+                burst: 200.0,
+                filled: 200.0,
+                at: 0,
+                queue: VecDeque::new(),
+            })
+        },
     }
 }
 

@@ -67,12 +67,10 @@ impl Limit {
             let block = &mut blocks[usize::try_from(at).unwrap_or(usize::MAX).min(BLOCKS - 1)];
             let mut samples = query * spq..((query + 1) * spq).min(record.completed_at.len());
             let over = match self.quantity {
-                Quantity::ClientLag => record
-                    .client_lag
-                    .get(query)
-                    .is_some_and(|&lag| Nanos::from(lag) > self.bound),
-                _ => samples
-                    .any(|s| failed.contains(&(s as u64)) || self.is_over(record, s, due)),
+                Quantity::ClientLag => {
+                    record.client_lag.get(query).is_some_and(|&lag| Nanos::from(lag) > self.bound)
+                }
+                _ => samples.any(|s| failed.contains(&(s as u64)) || self.is_over(record, s, due)),
             };
             block.queries += 1;
             block.over += u64::from(over);
