@@ -3,10 +3,15 @@
 use std::fs;
 
 use dyno_loadgen::log;
-use serde_json::{Value, json};
+
+use crate::summary::Environment;
 
 /// Version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Of the sources, if whoever built this said so. Asking git at build time would
+/// build anew at each commit, and a source archive has none.
+const GIT_COMMIT: Option<&str> = option_env!("DYNO_GIT_COMMIT");
 
 /// Cores that this process may use.
 pub fn cores() -> usize {
@@ -38,15 +43,16 @@ pub fn memory_available() -> Option<u64> {
 }
 
 /// All of it. The same on every run of one build on one machine.
-pub fn describe() -> Value {
-    json!({
-        "dyno_version": VERSION,
-        "loadgen_fingerprint": log::combined_fingerprint(),
-        "build": if cfg!(debug_assertions) { "debug" } else { "release" },
-        "os": std::env::consts::OS,
-        "arch": std::env::consts::ARCH,
-        "kernel": kernel(),
-        "processor": processor(),
-        "cores": cores(),
-    })
+pub fn describe() -> Environment {
+    Environment {
+        dyno_version: VERSION.into(),
+        git_commit: GIT_COMMIT.map(Into::into),
+        loadgen_fingerprint: log::combined_fingerprint(),
+        build: if cfg!(debug_assertions) { "debug" } else { "release" }.into(),
+        os: std::env::consts::OS.into(),
+        arch: std::env::consts::ARCH.into(),
+        kernel: kernel(),
+        processor: processor(),
+        cores: cores() as u64,
+    }
 }

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::program::Folder;
 
-const LOGS: [&str; 4] = [
+const FILES: [&str; 5] = [
+    "records.bin",
     "mlperf_log_accuracy.json",
     "mlperf_log_detail.txt",
     "mlperf_log_summary.txt",
@@ -27,7 +28,7 @@ fn a_short_run_writes_every_file() {
     assert!(ran.stdout.lines().all(|l| l.chars().count() <= 80), "fits a screen:\n{}", ran.stdout);
     for scenario in ["SingleStream", "MultiStream", "Server", "Offline"] {
         for mode in ["accuracy", "performance"] {
-            for log in LOGS {
+            for log in FILES.iter().skip(usize::from(mode == "accuracy")) {
                 let path = folder.0.join("out").join(scenario).join(mode).join(log);
                 assert!(path.is_file(), "{}", path.display());
             }
@@ -52,9 +53,9 @@ fn a_short_run_writes_every_file() {
     assert!(again.contains("8 tests, at least 800 ms in all"), "{again}");
 }
 
-/// Keys of an object that `docs/summary.md` documents under a heading.
+/// Keys of an object that `docs/reference/summary-json.md` documents under a heading.
 fn documented(heading: &str) -> Vec<String> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/summary.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/summary-json.md");
     let text = std::fs::read_to_string(path).unwrap();
     let section = text.split(&format!("\n## {heading}\n")).nth(1);
     let section = section.unwrap_or_else(|| panic!("no section {heading}"));
@@ -92,7 +93,14 @@ fn summary_json_is_as_documented() {
     assert_eq!(accuracy["accuracy"]["scored"], 540);
     has_documented_keys(&performance["metrics"], "Metrics");
     has_documented_keys(&performance["metrics"]["latency_ns"], "A distribution");
+    let rates = performance["metrics"]["rates"].as_object().unwrap();
+    assert_eq!(rates.len(), 3, "{rates:?}");
+    let documented = documented("Rates");
+    assert!(rates.keys().all(|key| documented.contains(key)), "{rates:?}");
     assert_eq!(performance["result"]["unit"], "queries/s");
+    has_documented_keys(&performance["result"], "The result");
+    has_documented_keys(&performance["plan"], "The plan");
+    has_documented_keys(&performance["metrics"]["early_stopping"][0], "Early stopping");
     let qps = &performance["settings"]["server_target_qps"];
     assert_eq!(qps["value"], "500");
     assert_eq!(qps["origin"], "flag --qps");
