@@ -204,7 +204,7 @@ fn every_variable_that_is_read_is_told() {
                 folders.push(path);
             } else {
                 let source = std::fs::read_to_string(&path).unwrap_or_default();
-                for call in ["env::var(\"", "env::var_os(\"", "variable(\""] {
+                for call in ["env::var(\"", "env::var_os(\"", "variable(\"", " given(\""] {
                     let names =
                         source.split(call).skip(1).filter_map(|rest| rest.split('"').next());
                     read.extend(names.map(str::to_string));

@@ -36,6 +36,8 @@ pub fn empty(path: &Path) -> Run {
         time: String::new(),
         profile: String::new(),
         started_at: String::new(),
+        finished_at: String::new(),
+        duration_ns: 0,
         command: Vec::new(),
         remarks: Vec::new(),
         tests: Vec::new(),
@@ -47,6 +49,7 @@ pub fn empty(path: &Path) -> Run {
             arch: "not known".into(),
             build: "not known".into(),
             dyno_version: "not known".into(),
+            git_commit: None,
             loadgen_fingerprint: "not known".into(),
         },
     }
@@ -188,16 +191,15 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
     let queries = queries.unwrap_or(0);
     let latency = distribution("", samples.unwrap_or(queries.saturating_mul(per_query)))?;
     let is = |key: &str| detail.flag(key);
+    let failed = detail.whole("dyno_failed_samples").unwrap_or(0);
+    let missing = detail.whole("dyno_missing_samples").unwrap_or(0);
+    let lost = failed.saturating_add(missing) as f64;
     Some(Metrics {
         query_count: queries,
         sample_count: latency.count,
-        failed: Failed {
-            rejected: 0,
-            timed_out: 0,
-            disconnected: 0,
-            internal: detail.whole("dyno_failed_samples").unwrap_or(0),
-        },
-        missing: detail.whole("dyno_missing_samples").unwrap_or(0),
+        failed: Failed { rejected: 0, timed_out: 0, disconnected: 0, internal: failed },
+        missing,
+        error_rate: lost / (lost + latency.count as f64).max(1.0),
         over_bound: OverBound {
             latency: detail.whole("result_overlatency_query_count").unwrap_or(0),
             first_token: 0,
@@ -213,6 +215,7 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
         rates: Rates {
             scheduled_samples_per_s: detail.number("result_scheduled_samples_per_sec"),
             completed_samples_per_s: detail.number("result_completed_samples_per_sec"),
+            goodput_samples_per_s: None,
             samples_per_s: detail.number("result_samples_per_second"),
             queries_per_s_with_overhead: detail.number("result_qps_with_loadgen_overhead"),
             queries_per_s_without_overhead: detail.number("result_qps_without_loadgen_overhead"),

@@ -8,14 +8,12 @@ mod files;
 mod messages;
 mod program;
 mod prometheus;
+#[cfg(target_os = "linux")]
+mod pty;
 mod schema;
 mod shell;
 mod signals;
 mod tenants;
-mod updated;
-#[cfg(target_os = "linux")]
-mod pty;
-mod signals;
-mod tenants;
 #[cfg(target_os = "linux")]
 mod terminal;
+mod updated;
