@@ -206,11 +206,11 @@ mod tests {
         rows.map(row).collect()
     }
 
-    /// Compares with a recorded frame; `DYNO_RECORD_FRAMES=1` records it anew.
+    /// Compares with a recorded frame; `UPDATE_EXPECT=1` records it anew.
     #[track_caller]
     fn check(name: &str, frame: &str) {
         let path = format!("{}/testdata/{name}.txt", env!("CARGO_MANIFEST_DIR"));
-        if std::env::var_os("DYNO_RECORD_FRAMES").is_some() {
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
             std::fs::write(&path, frame).unwrap();
         }
         let recorded = std::fs::read_to_string(&path).unwrap();

@@ -2,12 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod book;
 mod files;
 mod messages;
 mod program;
 #[cfg(target_os = "linux")]
 mod pty;
+mod schema;
+mod shell;
 mod signals;
 mod tenants;
 #[cfg(target_os = "linux")]
 mod terminal;
+mod updated;
