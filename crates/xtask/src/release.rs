@@ -181,8 +181,11 @@ impl Release {
 
     /// Makes everything.
     fn make(&self, targets: &[Target]) -> Result<()> {
+        let tools = build::tools(self).map_err(|missing| {
+            anyhow::anyhow!("{missing}\na release is built by {}, from PyPI", self.kind.tools())
+        })?;
         let mut skipped = Vec::new();
-        let made = self.build(targets, &mut skipped)?;
+        let made = self.build(&tools, targets, &mut skipped)?;
         if self.kind == Kind::Full {
             self.report_licences(&mut skipped)?;
         } else {
@@ -195,20 +198,23 @@ impl Release {
     }
 
     /// Makes what is built.
-    fn build(&self, targets: &[Target], skipped: &mut Vec<Skipped>) -> Result<Vec<Made>> {
-        if self.out.exists() {
-            fs::remove_dir_all(&self.out).context("cannot remove the release of before")?;
+    fn build(
+        &self,
+        tools: &Venv,
+        targets: &[Target],
+        skipped: &mut Vec<Skipped>,
+    ) -> Result<Vec<Made>> {
+        // A file of before would pass for one of this release.
+        for folder in [&self.out, &self.work.join("manual")] {
+            if folder.exists() {
+                fs::remove_dir_all(folder).context("cannot remove the release of before")?;
+            }
         }
-        for folder in [&self.out, &self.work] {
-            fs::create_dir_all(folder).with_context(|| format!("no {}", folder.display()))?;
-        }
-        let tools = build::tools(self).map_err(|missing| {
-            anyhow::anyhow!("{missing}\na release is built by {}, from PyPI", self.kind.tools())
-        })?;
+        fs::create_dir_all(&self.out).with_context(|| format!("no {}", self.out.display()))?;
         let mut made = Vec::new();
         for &target in targets {
             match target.missing(&self.root)? {
-                None => made.push(self.make_for(&tools, target, skipped)?),
+                None => made.push(self.make_for(tools, target, skipped)?),
                 Some(missing) => skip(skipped, target.triple, &missing),
             }
         }
