@@ -29,13 +29,9 @@ impl Interval {
     /// [`POWER`](super::POWER) of all cases.
     pub(super) fn detectable(&self, risk: f64) -> f64 {
         let reach = 0.5 * (self.high - self.low);
-        let freedom = self.freedom.min(FREEDOM_MOST);
-        reach * (1.0 + student(1.0 - POWER, freedom) / student(risk / 2.0, freedom))
+        reach * (1.0 + student(1.0 - POWER, self.freedom) / student(risk / 2.0, self.freedom))
     }
 }
-
-/// As good as a normal distribution.
-const FREEDOM_MOST: f64 = 1e6;
 
 /// Two runs whose batches correspond if `is_paired`.
 ///

@@ -226,8 +226,7 @@ impl Sides<'_> {
         metric: Metric,
         risk: f64,
     ) -> Result<Difference, TooFew> {
-        let a = estimate(baseline, metric, risk)?;
-        let b = estimate(candidate, metric, risk)?;
+        let [a, b] = estimates([baseline, candidate], metric, risk)?;
         // A query that failed on one side only would shift all that follow.
         let is_paired = self.pairing == Pairing::InOrder && baseline.failed == candidate.failed;
         Ok(Difference {
@@ -295,15 +294,18 @@ impl Run {
     }
 }
 
-/// The logarithm of a metric of one run, with its limits.
-fn estimate(run: &Run, metric: Metric, risk: f64) -> Result<Estimate, TooFew> {
+/// The logarithm of a metric of two runs, with limits.
+fn estimates(runs: [&Run; 2], metric: Metric, risk: f64) -> Result<[Estimate; 2], TooFew> {
+    let each = |of: &dyn Fn(&Run) -> Result<Estimate, TooFew>| Ok([of(runs[0])?, of(runs[1])?]);
     match metric {
-        Metric::Percentile(series, p) => within::percentile(run.times(series), p, risk),
-        Metric::Mean(series) => within::mean(run.times(series), risk),
-        Metric::Throughput => {
+        Metric::Percentile(series, p) => {
+            within::percentiles(runs.map(|run| run.times(series)), p, risk)
+        }
+        Metric::Mean(series) => each(&|run| within::mean(run.times(series), risk)),
+        Metric::Throughput => each(&|run| {
             let gap = within::mean(&run.gaps(), risk)?;
             Ok(Estimate { value: run.log_rate(gap.value), ..gap })
-        }
+        }),
         Metric::Failures => unreachable!("shares have no logarithm"),
     }
 }
