@@ -3,7 +3,8 @@
 use std::fs;
 
 use dyno_loadgen::log;
-use serde_json::{Value, json};
+
+use crate::summary::Environment;
 
 /// Version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -38,15 +39,15 @@ pub fn memory_available() -> Option<u64> {
 }
 
 /// All of it. The same on every run of one build on one machine.
-pub fn describe() -> Value {
-    json!({
-        "dyno_version": VERSION,
-        "loadgen_fingerprint": log::combined_fingerprint(),
-        "build": if cfg!(debug_assertions) { "debug" } else { "release" },
-        "os": std::env::consts::OS,
-        "arch": std::env::consts::ARCH,
-        "kernel": kernel(),
-        "processor": processor(),
-        "cores": cores(),
-    })
+pub fn describe() -> Environment {
+    Environment {
+        dyno_version: VERSION.into(),
+        loadgen_fingerprint: log::combined_fingerprint(),
+        build: if cfg!(debug_assertions) { "debug" } else { "release" }.into(),
+        os: std::env::consts::OS.into(),
+        arch: std::env::consts::ARCH.into(),
+        kernel: kernel(),
+        processor: processor(),
+        cores: cores() as u64,
+    }
 }

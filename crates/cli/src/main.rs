@@ -10,9 +10,19 @@ mod options;
 mod outcome;
 mod probe;
 mod progress;
+#[expect(
+    dead_code,
+    unused_imports,
+    reason = "`dyno compare` and `dyno export` read what a run writes"
+)]
+mod records;
 mod render;
 mod report;
+mod run;
 mod run_directory;
+#[expect(dead_code, reason = "`dyno report` reads what a run writes")]
+mod series;
+#[expect(dead_code, reason = "`dyno report` reads what a run writes")]
 mod summary;
 mod system;
 

@@ -1,123 +1,33 @@
-//! What is kept of a test: verdict, numbers, and enough for the charts. The
-//! record itself is dropped, because it may hold millions of samples.
+//! What is kept of a test: its entry in the summary, its series, and its raw
+//! records. The load generator's record is dropped, because it may hold
+//! millions of samples.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 
-use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
 use dyno_loadgen::log::Report;
-use dyno_loadgen::metrics::{Metrics, Rates};
-use dyno_loadgen::plan::{Load, Plan};
-use dyno_loadgen::record::Record;
-use dyno_loadgen::run::{RunLog, TestLog};
+use dyno_loadgen::plan::{self, Load};
+use dyno_loadgen::run::TestLog;
 use dyno_loadgen::session::Ended;
-use dyno_loadgen::settings::{Scenario, Settings, TestMode};
-use dyno_loadgen::verdict::{Judgement, Verdict};
+use dyno_loadgen::settings::{Origin, Settings, TestMode};
+use dyno_loadgen::verdict::Verdict;
 use dyno_sut::top1;
 
 use crate::measure::{Test, mode_name};
-use crate::render;
+use crate::records::{Keep, Records};
+use crate::summary::{Accuracy, Data, Headline, Metrics, Plan, Setting, State};
 use crate::system::System;
-
-/// How a test came to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// As planned.
-    Complete,
-    /// Ctrl-C.
-    Interrupted,
-    /// The system stopped answering.
-    Aborted,
-}
-
-impl State {
-    /// As the summary spells it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Complete => "complete",
-            Self::Interrupted => "interrupted",
-            Self::Aborted => "aborted",
-        }
-    }
-}
+use crate::{render, series, summary};
 
 /// What is kept of one tenant's test.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Outcome {
-    /// Of the test.
-    pub scenario: Scenario,
-    /// Of the test.
-    pub mode: TestMode,
-    /// If it has a name.
-    pub tenant: Option<String>,
-    /// Folder of its logs, within the run directory.
-    pub folder: String,
-    /// How it ended.
-    pub state: State,
-    /// What was asked for, with origins.
-    pub settings: Settings,
-    /// What that means.
-    pub plan: Plan,
-    /// Why it does not count; empty if it does.
-    pub reasons: Vec<String>,
-    /// What a reader must know to read the verdict right.
-    pub notes: Vec<String>,
-    /// Of a performance test or of a search for the peak.
-    pub performance: Option<Performance>,
-    /// Of an accuracy test.
-    pub accuracy: Option<Accuracy>,
+    /// Its entry in the summary.
+    pub summary: summary::Test,
+    /// Its plots; none of an accuracy test.
+    pub series: Option<series::Test>,
+    /// Its raw records; none of an accuracy test.
+    pub records: Option<Records>,
 }
-
-/// The numbers of a performance run.
-#[derive(Debug, Clone)]
-pub struct Performance {
-    /// All of them.
-    pub metrics: Metrics,
-    /// What was judged.
-    pub judgement: Judgement,
-    /// Why issuing stopped.
-    pub ended: Ended,
-    /// From the start to the last completion, ns.
-    pub lasted: Nanos,
-    /// The rate that a search for the peak found, if it found one.
-    pub peak_qps: Option<f64>,
-    /// Latency at [`SPECTRUM`], ns.
-    pub latency_spectrum: Vec<(f64, u64)>,
-    /// The client's own lag at [`SPECTRUM`], ns; empty for closed loops.
-    pub lag_spectrum: Vec<(f64, u64)>,
-    /// Latency over time.
-    pub slices: Vec<Slice>,
-}
-
-/// Latency of the queries that were due in one part of the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slice {
-    /// Begin, ns since the start.
-    pub begin: Nanos,
-    /// How many were answered.
-    pub count: u64,
-    /// p50, p90, p99 and the largest, ns.
-    pub latency: [u64; 4],
-}
-
-/// The result of an accuracy run.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Accuracy {
-    /// Share of correct answers and their count, if labels are known.
-    pub score: Option<top1::Score>,
-    /// What is asked for, in [0, 1].
-    pub target: Option<f64>,
-    /// Samples answered.
-    pub answered: u64,
-}
-
-/// Where spectra are taken.
-pub const SPECTRUM: [f64; 21] = [
-    0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 0.995,
-    0.998, 0.999, 0.9995, 0.9999, 0.99999,
-];
-
-/// Parts that a run is cut into to show it over time.
-const SLICES: usize = 60;
 
 impl Outcome {
     /// What is to be kept of one tenant's log.
@@ -126,7 +36,7 @@ impl Outcome {
         reports: &[Report<'_>],
         test: &Test,
         system: &System,
-        tenant: Option<&str>,
+        (tenant, keep): (Option<&str>, Keep),
     ) -> Self {
         let ended = log.runs().last().map(|run| run.ended);
         let state = match ended {
@@ -134,108 +44,116 @@ impl Outcome {
             Some(Ended::Deadline { .. }) => State::Aborted,
             _ => State::Interrupted,
         };
-        let mut outcome = Self {
-            scenario: test.scenario,
-            mode: test.mode,
-            tenant: tenant.map(str::to_string),
-            folder: folder(test, tenant),
-            state,
-            settings: log.requested.clone(),
-            plan: log.plan.clone(),
-            reasons: Vec::new(),
-            notes: Vec::new(),
-            performance: None,
-            accuracy: None,
+        let folder = log_folder(test, tenant);
+        let mut kept = Self {
+            summary: summary::Test {
+                scenario: test.scenario.name().into(),
+                mode: mode_name(test.mode).into(),
+                tenant: tenant.map(str::to_string),
+                folder: folder.clone(),
+                state,
+                verdict: String::new(),
+                reasons: Vec::new(),
+                notes: Vec::new(),
+                result: None,
+                accuracy: None,
+                metrics: None,
+                data: Data {
+                    name: log.qsl_name.clone(),
+                    total: log.qsl_total,
+                    performance: log.qsl_performance,
+                },
+                plan: plan_of(&log.plan, &log.requested),
+                settings: settings(&log.requested),
+            },
+            series: None,
+            records: None,
         };
-        if test.mode == TestMode::AccuracyOnly {
-            outcome.judge_accuracy(log, system);
-        } else {
-            outcome.judge_performance(log, reports);
+        match (test.mode, reports.last()) {
+            (TestMode::AccuracyOnly, _) => judge_accuracy(&mut kept.summary, log, system),
+            (_, Some(report)) => {
+                judge_performance(&mut kept.summary, log, report, test.mode);
+                kept.series = Some(series::Test::of(&report.run.record, &folder));
+                kept.records = Records::of(&report.run.record, keep);
+            }
+            (_, None) => {}
         }
+        let summary = &mut kept.summary;
         if let Some(Ended::Deadline { missing }) = ended {
-            let deadline = render::duration((outcome.plan.response_deadline) as i64);
-            outcome.reasons.push(format!(
+            let deadline = render::duration(log.plan.response_deadline.cast_signed());
+            summary.reasons.push(format!(
                 "The system stopped answering: {missing} samples were outstanding when {deadline} \
                  had passed without an answer. Check the system, or raise --deadline."
             ));
         }
-        outcome
+        summary.verdict = state.verdict(summary.reasons.is_empty()).into();
+        kept
     }
+}
 
-    /// Whether it counts.
-    pub fn is_valid(&self) -> bool {
-        self.state == State::Complete && self.reasons.is_empty()
+fn judge_accuracy(test: &mut summary::Test, log: &TestLog, system: &System) {
+    let (mut answered, mut failed, mut missing) = (0, 0, 0);
+    let mut entries = Vec::new();
+    for run in log.runs().filter(|run| run.accuracy) {
+        missing += run.record.missing();
+        failed += run.record.failed.len();
+        answered += run.record.completed_at.iter().filter(|&&at| at != 0).count();
+        entries.extend(run.record.responses.iter().filter_map(|response| {
+            let at = usize::try_from(response.sequence).ok()?;
+            Some((*run.record.indices.get(at)?, response.data))
+        }));
     }
-
-    /// In words.
-    pub fn verdict(&self) -> &'static str {
-        match self.state {
-            State::Complete if self.reasons.is_empty() => "VALID",
-            State::Complete => "INVALID",
-            State::Interrupted => "INTERRUPTED",
-            State::Aborted => "ABORTED",
-        }
+    let labels = system.labels.as_deref();
+    let score = labels.map(|labels| top1::score(entries, labels));
+    let target = score.and(system.accuracy_target);
+    test.accuracy = Some(Accuracy {
+        metric: score.map(|_| "top-1".into()),
+        value: score.map(|score| score.accuracy()),
+        target,
+        correct: score.map(|score| score.correct as u64),
+        scored: score.map(|score| score.total as u64),
+        malformed: score.map(|score| score.malformed as u64),
+        answered: (answered - failed) as u64,
+    });
+    let mut reason = |text: String| test.reasons.push(text);
+    if missing > 0 && log.complete {
+        reason(format!("{missing} samples were never answered; accuracy needs every sample."));
     }
-
-    /// Such as `Server performance` or `Server performance of tenant a`.
-    pub fn title(&self) -> String {
-        let of = self.tenant.as_ref().map(|name| format!(" of tenant {name}"));
-        format!("{} {}{}", self.scenario, mode_name(self.mode), of.unwrap_or_default())
+    if failed > 0 {
+        reason(format!("{failed} samples failed; accuracy needs every sample."));
     }
-
-    fn judge_accuracy(&mut self, log: &TestLog, system: &System) {
-        let (mut answered, mut failed, mut missing) = (0, 0, 0);
-        let mut entries = Vec::new();
-        for run in log.runs().filter(|run| run.accuracy) {
-            missing += run.record.missing();
-            failed += run.record.failed.len();
-            answered += run.record.completed_at.iter().filter(|&&at| at != 0).count();
-            entries.extend(run.record.responses.iter().filter_map(|response| {
-                let at = usize::try_from(response.sequence).ok()?;
-                Some((*run.record.indices.get(at)?, response.data))
-            }));
-        }
-        let labels = system.labels.as_deref();
-        let score = labels.map(|labels| top1::score(entries, labels));
-        let target = score.and(system.accuracy_target);
-        let answered = (answered - failed) as u64;
-        self.accuracy = Some(Accuracy { score, target, answered });
-        let mut reason = |text: String| self.reasons.push(text);
-        if missing > 0 && log.complete {
-            reason(format!("{missing} samples were never answered; accuracy needs every sample."));
-        }
-        if failed > 0 {
-            reason(format!("{failed} samples failed; accuracy needs every sample."));
-        }
-        if let (Some(score), Some(target)) = (score, target)
-            && score.accuracy() < target
-            && log.complete
-        {
-            reason(format!(
-                "The accuracy of {:.2} % is below the target of {:.2} %; check that the samples \
-                 are prepared as in training.",
-                score.accuracy() * 100.0,
-                target * 100.0
-            ));
-        }
+    if let (Some(score), Some(target)) = (score, target)
+        && score.accuracy() < target
+        && log.complete
+    {
+        reason(format!(
+            "The accuracy of {:.2} % is below the target of {:.2} %; check that the samples are \
+             prepared as in training.",
+            score.accuracy() * 100.0,
+            target * 100.0
+        ));
     }
+}
 
-    fn judge_performance(&mut self, log: &TestLog, reports: &[Report<'_>]) {
-        let Some(report) = reports.last() else {
-            return;
-        };
-        self.performance = Some(Performance::of(report, log, self.mode));
-        if let Verdict::Invalid(violations) = &report.judgement.verdict {
-            self.reasons = violations.iter().map(ToString::to_string).collect();
-        }
-        self.notes = report.judgement.notes.iter().map(ToString::to_string).collect();
-        if self.mode == TestMode::FindPeakPerformance && log.complete && !found_peak(log) {
-            self.reasons.push(
-                "The search found no rate: the first one already misses the latency bound. Begin \
-                 with a lower one, with --qps."
-                    .into(),
-            );
-        }
+fn judge_performance(test: &mut summary::Test, log: &TestLog, report: &Report<'_>, mode: TestMode) {
+    let (run, judgement) = (report.run, &report.judgement);
+    let lasted = run.record.completed_at.iter().copied().max().unwrap_or(0);
+    let metrics = Metrics::of(&report.metrics, judgement, &run.plan, (run.ended, lasted));
+    let is_peak = mode == TestMode::FindPeakPerformance && log.complete;
+    let peak = (is_peak && found_peak(log)).then_some(run.plan.target_qps);
+    test.result = Some(headline(&metrics, &run.plan, peak));
+    test.metrics = Some(metrics);
+    test.plan = plan_of(&run.plan, &log.requested);
+    if let Verdict::Invalid(violations) = &judgement.verdict {
+        test.reasons = violations.iter().map(ToString::to_string).collect();
+    }
+    test.notes = judgement.notes.iter().map(ToString::to_string).collect();
+    if is_peak && peak.is_none() {
+        test.reasons.push(
+            "The search found no rate: the first one already misses the latency bound. Begin with \
+             a lower one, with --qps."
+                .into(),
+        );
     }
 }
 
@@ -247,7 +165,68 @@ fn found_peak(log: &TestLog) -> bool {
     })
 }
 
-fn folder(test: &Test, tenant: Option<&str>) -> String {
+/// The number that is the result.
+fn headline(metrics: &Metrics, plan: &plan::Plan, peak: Option<f64>) -> Headline {
+    let of = |name: &str, value: Option<f64>, unit: &str| Headline {
+        name: name.into(),
+        value: value.filter(|value| value.is_finite()),
+        unit: unit.into(),
+        interval: None,
+    };
+    if peak.is_some() {
+        return of("peak rate", peak, "queries/s");
+    }
+    let percentile = render::percentile(plan.percentile());
+    let target = Some(metrics.timed().target as f64);
+    match &plan.load {
+        Load::SingleStream { .. } => of(&format!("{percentile} latency"), target, "ns"),
+        Load::MultiStream { .. } => of(&format!("{percentile} query latency"), target, "ns"),
+        Load::Server(_) => of("completed rate", metrics.rates.completed_samples_per_s, "queries/s"),
+        Load::Offline => of("throughput", metrics.rates.samples_per_s, "samples/s"),
+    }
+}
+
+/// The setting of the arrival process.
+const ARRIVALS: &str = "server_arrivals";
+
+fn plan_of(plan: &plan::Plan, requested: &Settings) -> Plan {
+    let server = match &plan.load {
+        Load::Server(server) => Some(server),
+        _ => None,
+    };
+    let (first_token, per_token) = match plan.tokens {
+        Some(plan::Tokens::Measured { ttft, tpot }) if server.is_some() => (Some(ttft), Some(tpot)),
+        _ => (None, None),
+    };
+    let mut rows = requested.rows();
+    let arrivals = rows.find(|(field, ..)| field.name == ARRIVALS).map(|(_, value, _)| value);
+    Plan {
+        percentile: plan.percentile(),
+        latency_bound_ns: server.filter(|_| first_token.is_none()).map(|s| s.target_latency),
+        first_token_bound_ns: first_token,
+        time_per_output_token_bound_ns: per_token,
+        target_qps: plan.target_qps,
+        arrivals: server.and(arrivals),
+        samples_per_query: plan.samples_per_query,
+        min_duration_ns: plan.min_duration,
+        min_query_count: plan.min_query_count,
+        max_client_lag_ns: Some(plan.max_client_lag).filter(|&budget| budget > 0),
+        seeds: [plan.seeds.qsl, plan.seeds.sample_index, plan.seeds.schedule],
+    }
+}
+
+/// Every setting with its origin, except defaults.
+fn settings(settings: &Settings) -> BTreeMap<String, Setting> {
+    let set = settings.rows().filter(|(_, _, origin)| **origin != Origin::Default);
+    set.map(|(field, value, origin)| {
+        let (unit, origin) = (field.unit.into(), origin.to_string());
+        (field.name.into(), Setting { value, unit, origin })
+    })
+    .collect()
+}
+
+/// The folder of a test's logs within the run directory.
+pub fn log_folder(test: &Test, tenant: Option<&str>) -> String {
     let folder = format!("{}/{}", test.scenario, mode_name(test.mode));
     match tenant {
         None => folder,
@@ -255,200 +234,5 @@ fn folder(test: &Test, tenant: Option<&str>) -> String {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
             format!("{folder}/{}", name.replace(|c| !is_plain(c), "-"))
         }
-    }
-}
-
-/// The folder of a test's logs within the run directory.
-pub fn log_folder(test: &Test, tenant: Option<&str>) -> String {
-    folder(test, tenant)
-}
-
-impl Performance {
-    fn of(report: &Report<'_>, log: &TestLog, mode: TestMode) -> Self {
-        let run: &RunLog = report.run;
-        let is_peak = mode == TestMode::FindPeakPerformance && log.complete && found_peak(log);
-        let (latency_spectrum, slices) = charts(&run.record);
-        let mut lags: Vec<u64> = run.record.client_lag.iter().map(|&lag| lag.into()).collect();
-        lags.sort_unstable();
-        Self {
-            metrics: report.metrics.clone(),
-            judgement: report.judgement.clone(),
-            ended: run.ended,
-            lasted: run.record.completed_at.iter().copied().max().unwrap_or(0),
-            peak_qps: is_peak.then_some(run.plan.target_qps),
-            latency_spectrum,
-            lag_spectrum: spectrum(&lags),
-            slices,
-        }
-    }
-
-    /// The number that is the result, in words and as a number with its unit.
-    pub fn headline(&self, plan: &Plan) -> Headline {
-        let percentile = render::percentile(plan.percentile());
-        let of_latency = |name: &str, latency: i64| Headline {
-            name: format!("{percentile} {name}"),
-            text: format!("{percentile} {}", render::duration(latency)),
-            value: latency as f64,
-            unit: "ns",
-        };
-        let of_rate = |name: &str, rate: f64, unit: &'static str| Headline {
-            name: name.into(),
-            text: format!("{} {unit}", render::rate(rate)),
-            value: rate,
-            unit,
-        };
-        if let Some(qps) = self.peak_qps {
-            return of_rate("peak rate", qps, "queries/s");
-        }
-        match (&plan.load, self.metrics.rates) {
-            (Load::MultiStream { .. }, _) => {
-                let latency = self.metrics.query_latency.unwrap_or_default();
-                of_latency("query latency", latency.target)
-            }
-            (Load::SingleStream { .. }, _) => of_latency("latency", self.metrics.latency.target),
-            (_, Rates::Server { completed, .. }) => {
-                of_rate("completed rate", completed, "queries/s")
-            }
-            (_, Rates::Offline { samples }) => of_rate("throughput", samples, "samples/s"),
-            (_, Rates::SingleStream { .. } | Rates::MultiStream) => {
-                of_latency("latency", self.metrics.latency.target)
-            }
-        }
-    }
-
-    /// p50, p90, p99 of what the scenario times: queries in MultiStream, else
-    /// samples; ns.
-    pub fn percentiles(&self) -> [i64; 3] {
-        let distribution = self.metrics.query_latency.unwrap_or(self.metrics.latency);
-        let [p50, p90, _, _, p99, _] = distribution.percentiles;
-        [p50, p90, p99]
-    }
-}
-
-/// The result of a run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Headline {
-    /// Such as `p90 latency`.
-    pub name: String,
-    /// Such as `p90 4.21 us`.
-    pub text: String,
-    /// In `unit`.
-    pub value: f64,
-    /// `ns`, `queries/s` or `samples/s`.
-    pub unit: &'static str,
-}
-
-/// Queries whose latencies are drawn at most, evenly spread over the run: as
-/// many as tell p99.999 apart. The largest are always those of all queries.
-const DRAWN_MOST: usize = 1 << 20;
-
-/// The spectrum of latency, and latency over time.
-fn charts(record: &Record) -> (Vec<(f64, u64)>, Vec<Slice>) {
-    let queries = || latencies(record);
-    let (mut count, mut end) = (0, 0);
-    queries().for_each(|(at, _)| {
-        count += 1;
-        end = end.max(at);
-    });
-    let stride = count / DRAWN_MOST + 1;
-    let width = (end / SLICES as u64 + 1).max(MILLISECOND);
-    let mut parts = vec![Part::default(); (end / width + 1) as usize];
-    for (number, (at, latency)) in queries().enumerate() {
-        let part = &mut parts[(at / width) as usize];
-        part.count += 1;
-        part.largest = part.largest.max(latency);
-        if number.is_multiple_of(stride) {
-            part.drawn.push(latency);
-        }
-    }
-    let mut drawn: Vec<u64> = parts.iter().flat_map(|part| part.drawn.iter().copied()).collect();
-    drawn.sort_unstable();
-    let mut spectrum = spectrum(&drawn);
-    if let Some(last) = spectrum.last_mut() {
-        last.1 = parts.iter().map(|part| part.largest).max().unwrap_or(last.1);
-    }
-    let filled = parts.into_iter().enumerate().filter(|(_, part)| !part.drawn.is_empty());
-    (spectrum, filled.map(|(number, part)| part.slice(number as u64 * width)).collect())
-}
-
-/// What is gathered of one part of a run.
-#[derive(Debug, Clone, Default)]
-struct Part {
-    count: u64,
-    largest: u64,
-    drawn: Vec<u64>,
-}
-
-impl Part {
-    /// There is at least one latency.
-    fn slice(mut self, begin: Nanos) -> Slice {
-        self.drawn.sort_unstable();
-        let rank = |q: f64| ((self.drawn.len() as f64 * q) as usize).min(self.drawn.len() - 1);
-        let at = |q: f64| self.drawn[rank(q)];
-        Slice { begin, count: self.count, latency: [at(0.5), at(0.9), at(0.99), self.largest] }
-    }
-}
-
-/// Per query that was answered whole: when it was due, and how long it took.
-/// Of the one query of Offline it is the samples, and when they were done.
-fn latencies(record: &Record) -> impl Iterator<Item = (Nanos, u64)> {
-    let is_one = record.query_count() == 1;
-    let samples = if is_one { 1 } else { record.samples_per_query.max(1) };
-    let failed: HashSet<u64> = record.failed.iter().map(|(sequence, _)| *sequence).collect();
-    let is_failed = move |at: usize| !failed.is_empty() && failed.contains(&(at as u64));
-    let parts = record.completed_at.chunks(samples).enumerate();
-    parts.filter_map(move |(number, stamps)| {
-        let query = if is_one { 0 } else { number };
-        let first = number * samples;
-        if query >= record.query_count()
-            || (first..).zip(stamps).any(|(at, &done)| done == 0 || is_failed(at))
-        {
-            return None;
-        }
-        let (due, done) = (record.scheduled(query), stamps.iter().copied().max()?);
-        Some((if is_one { done } else { due }, done.saturating_sub(due)))
-    })
-}
-
-/// By the index rule of the metrics: `sorted[floor(count * q)]`; the largest last.
-fn spectrum(sorted: &[u64]) -> Vec<(f64, u64)> {
-    let Some(&largest) = sorted.last() else { return Vec::new() };
-    let resolution = 1.0 - 1.0 / sorted.len() as f64;
-    let at = |q: f64| sorted[((sorted.len() as f64 * q) as usize).min(sorted.len() - 1)];
-    let mut points: Vec<(f64, u64)> =
-        SPECTRUM.iter().filter(|&&q| q <= resolution).map(|&q| (q, at(q))).collect();
-    points.push((1.0, largest));
-    points
-}
-
-/// Seconds of a duration, for texts.
-pub fn seconds(nanos: Nanos) -> f64 {
-    nanos as f64 / SECOND as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn charts_leave_out_what_was_not_answered() {
-        // Four queries of two samples; one sample of the third failed, one of
-        // the fourth is missing.
-        let ms = |n: u64| n * MILLISECOND;
-        let record = Record {
-            samples_per_query: 2,
-            issued_at: [0, 10, 20, 30].map(ms).to_vec(),
-            completed_at: [1, 3, 15, 11, 21, 22, 31, 0].map(ms).to_vec(),
-            failed: vec![(4, dyno_loadgen::record::Failure::Internal)],
-            ..Record::default()
-        };
-        let found: Vec<_> = latencies(&record).collect();
-        assert_eq!(found, [(0, ms(3)), (ms(10), ms(5))]);
-        let (spectrum, slices) = charts(&record);
-        assert_eq!(spectrum.first(), Some(&(0.0, ms(3))));
-        assert_eq!(spectrum.last(), Some(&(1.0, ms(5))));
-        let counts: Vec<_> = slices.iter().map(|slice| (slice.begin, slice.count)).collect();
-        assert_eq!(counts, [(0, 1), (ms(10), 1)]);
-        assert_eq!(charts(&Record::default()), (Vec::new(), Vec::new()));
     }
 }

@@ -10,6 +10,7 @@ use dyno_loadgen::log::{LogError, LogFiles, LogSettings, Report};
 use dyno_loadgen::run::TestLog;
 
 use crate::exit::Failure;
+use crate::records::{self, Records};
 use crate::render;
 
 /// A run directory on its way.
@@ -92,20 +93,26 @@ impl RunDirectory {
         }
     }
 
-    /// Writes the four logs of a test to a folder of the run; if that fails, to
-    /// the system's temporary directory.
+    /// Writes the four logs of a test, and its raw records, to a folder of the
+    /// run; if that fails, to the system's temporary directory.
     ///
     /// # Errors
     /// If that fails, too.
-    pub fn write_logs(
+    pub fn write_test(
         &mut self,
         folder: &str,
         log: &TestLog,
         reports: &[Report<'_>],
+        records: Option<&Records>,
     ) -> Result<(), Failure> {
+        let records = records.map(Records::to_bytes);
         self.rescuing(&|root| {
             let outdir = root.join(folder);
             fs::create_dir_all(&outdir).map_err(|error| error.to_string())?;
+            if let Some(records) = &records {
+                let path = outdir.join(records::FILE);
+                fs::write(&path, records).map_err(|e| format!("{}: {e}", path.display()))?;
+            }
             let settings =
                 LogSettings { outdir, enable_trace: self.enable_trace, ..LogSettings::default() };
             let text = |error: LogError| error.to_string();

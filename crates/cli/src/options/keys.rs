@@ -11,6 +11,7 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::{Scenario, nearest};
 
 use super::profile::Profile;
+use crate::records::Keep;
 use crate::render;
 
 /// Which tests are run in each scenario.
@@ -65,6 +66,7 @@ pub struct RunOptions {
     pub out: Option<PathBuf>,
     pub name: Option<String>,
     pub trace_log: bool,
+    pub records: Keep,
 }
 
 /// One row of [`KEYS`].
@@ -145,6 +147,8 @@ keys! {
         |o, v, _| { o.name = Some(v.into()); Ok(()) };
     "trace-log" "" "Write mlperf_log_trace.json, half a kilobyte a sample" "no"
         |o, v, _| { o.trace_log = switch(v)?; Ok(()) };
+    "records" "WHICH" "Raw records of each test in records.bin: thinned (at most 262,144 rows), all or none" "thinned"
+        |o, v, _| { o.records = keep(v)?; Ok(()) };
 }
 
 /// The key of this name, in either spelling; else the nearest name.
@@ -231,6 +235,11 @@ fn mode(text: &str) -> Result<Mode, String> {
     let modes = [Mode::Accuracy, Mode::Performance, Mode::Both, Mode::Peak];
     let named = modes.into_iter().find(|mode| mode.name() == text);
     named.ok_or_else(|| format!("expected accuracy, performance, both or peak, found `{text}`"))
+}
+
+fn keep(text: &str) -> Result<Keep, String> {
+    let named = [Keep::Thinned, Keep::All, Keep::Nothing].into_iter().find(|k| k.name() == text);
+    named.ok_or_else(|| format!("expected thinned, all or none, found `{text}`"))
 }
 
 /// `INPUT=FILE`, or a file alone for a model with one input.

@@ -2,100 +2,116 @@
 
 use std::fmt::Write as _;
 
+use dyno_loadgen::clock::SECOND;
 use dyno_loadgen::settings::{Origin, Scenario, Settings, TestMode};
 
-use super::{Alignment, Color, Frame, count, duration, painted};
+use super::{Alignment, Color, Frame, count, duration, painted, rate};
 use crate::environment::VERSION;
 use crate::measure::{Test, mode_name};
 use crate::options::{Options, is_open};
-use crate::outcome::{Outcome, seconds};
 use crate::report;
-use crate::summary::{DISCLAIMER, Run};
+use crate::summary::{self, Accuracy, DISCLAIMER, Headline, Run};
 use crate::system::System;
 
 /// What people paste into issues.
 pub fn summary(run: &Run, is_colored: bool) -> String {
     let title = format!("dyno {VERSION}, {}, profile {}", run.system, run.profile);
     let mut frame = Frame::new(&title, DISCLAIMER);
-    let measured: Vec<&Outcome> =
-        run.outcomes.iter().filter(|outcome| outcome.performance.is_some()).collect();
+    let measured: Vec<&summary::Test> =
+        run.tests.iter().filter(|test| test.metrics.is_some()).collect();
     if !measured.is_empty() {
         performance_table(&mut frame, &measured, is_colored);
         frame.rule();
     }
-    let scored: Vec<&Outcome> =
-        run.outcomes.iter().filter(|outcome| outcome.accuracy.is_some()).collect();
+    let scored: Vec<&summary::Test> =
+        run.tests.iter().filter(|test| test.accuracy.is_some()).collect();
     if !scored.is_empty() {
         accuracy_lines(&mut frame, &scored, is_colored);
         frame.rule();
     }
-    for outcome in run.outcomes.iter().filter(|outcome| !outcome.is_valid()) {
-        frame.line(&format!("{} {}:", outcome.title(), outcome.verdict()), 2);
-        for reason in &outcome.reasons {
+    for test in run.tests.iter().filter(|test| !test.is_valid()) {
+        frame.line(&format!("{} {}:", test.title(), test.verdict), 2);
+        for reason in &test.reasons {
             frame.line(&format!("  {reason}"), 2);
         }
     }
-    for note in run.outcomes.iter().flat_map(|outcome| &outcome.notes).chain(&run.remarks) {
+    for note in run.tests.iter().flat_map(|test| &test.notes).chain(&run.remarks) {
         frame.line(note, 2);
     }
     let color = if run.is_valid() { Color::Good } else { Color::Bad };
-    frame.line(&format!("Verdict: {}", painted(run.verdict(), color, is_colored)), 2);
+    frame.line(&format!("Verdict: {}", painted(&run.verdict, color, is_colored)), 2);
     frame.finish()
 }
 
-fn verdict(outcome: &Outcome, is_colored: bool) -> String {
-    let color = if outcome.is_valid() { Color::Good } else { Color::Bad };
-    painted(outcome.verdict(), color, is_colored)
+fn verdict(test: &summary::Test, is_colored: bool) -> String {
+    let color = if test.is_valid() { Color::Good } else { Color::Bad };
+    painted(&test.verdict, color, is_colored)
 }
 
-fn performance_table(frame: &mut Frame, outcomes: &[&Outcome], is_colored: bool) {
+fn performance_table(frame: &mut Frame, tests: &[&summary::Test], is_colored: bool) {
     let mut rows = vec![
         ["", "result", "p50", "p90", "p99", "lag p99", "verdict"].map(str::to_string).to_vec(),
     ];
-    for outcome in outcomes {
-        let performance = outcome.performance.as_ref().expect("filtered by it");
-        let [p50, p90, p99] = performance.percentiles().map(duration);
-        let lag = performance.metrics.client_lag.filter(|_| outcome.scenario == Scenario::Server);
-        let name = match &outcome.tenant {
-            Some(tenant) => format!("{} {tenant}", outcome.scenario),
-            None => outcome.scenario.to_string(),
+    for test in tests {
+        let metrics = test.metrics.as_ref().expect("filtered by it");
+        let timed = metrics.timed();
+        let lag = metrics.client_lag_ns.filter(|_| test.scenario == Scenario::Server.name());
+        let name = match &test.tenant {
+            Some(tenant) => format!("{} {tenant}", test.scenario),
+            None => test.scenario.clone(),
         };
         rows.push(vec![
             name,
-            performance.headline(&outcome.plan).text,
-            p50,
-            p90,
-            p99,
-            lag.map_or_else(|| "-".into(), |lag| duration(lag.percentiles[4])),
-            verdict(outcome, is_colored),
+            test.result.as_ref().map(headline).unwrap_or_default(),
+            duration(timed.p50),
+            duration(timed.p90),
+            duration(timed.p99),
+            lag.map_or_else(|| "-".into(), |lag| duration(lag.p99)),
+            verdict(test, is_colored),
         ]);
     }
     use Alignment::{Left, Right};
     frame.table(&[Left, Right, Right, Right, Right, Right, Left], &rows);
 }
 
+/// The result of a test with its unit, such as `p90 4.21 us` or `998 queries/s`.
+pub fn headline(result: &Headline) -> String {
+    let Some(value) = result.value else { return "-".into() };
+    match result.unit.as_str() {
+        "ns" => {
+            let percentile = result.name.split(' ').next().unwrap_or_default();
+            format!("{percentile} {}", duration(value as i64))
+        }
+        unit => format!("{} {unit}", rate(value)),
+    }
+}
+
+/// The result of an accuracy test in words, such as `top-1 96.11 % (519 of 540)`.
+pub fn accuracy(accuracy: &Accuracy) -> Option<String> {
+    let (value, name) = (accuracy.value?, accuracy.metric.as_ref()?);
+    let (correct, scored) = (accuracy.correct?, accuracy.scored?);
+    Some(format!("{name} {:.2} % ({correct} of {scored})", value * 100.0))
+}
+
 /// One line, if all scenarios agree, as they do for a deterministic model.
-fn accuracy_lines(frame: &mut Frame, outcomes: &[&Outcome], is_colored: bool) {
-    let line = |outcome: &Outcome| {
-        let accuracy = outcome.accuracy.as_ref().expect("filtered by it");
-        let result = match accuracy.score {
-            Some(score) => format!("top-1 {score}"),
-            None => format!("{} samples answered, not scored: no labels", accuracy.answered),
-        };
-        let target = accuracy.target.map(|target| format!(", target {:.2} %", target * 100.0));
-        let verdict = verdict(outcome, is_colored);
-        format!("{result}{}  {verdict}", target.unwrap_or_default())
+fn accuracy_lines(frame: &mut Frame, tests: &[&summary::Test], is_colored: bool) {
+    let line = |test: &summary::Test| {
+        let found = test.accuracy.as_ref().expect("filtered by it");
+        let result = accuracy(found).unwrap_or_else(|| {
+            format!("{} samples answered, not scored: no labels", found.answered)
+        });
+        let target = found.target.map(|target| format!(", target {:.2} %", target * 100.0));
+        format!("{result}{}  {}", target.unwrap_or_default(), verdict(test, is_colored))
     };
-    let first = line(outcomes[0]);
-    if outcomes.iter().all(|outcome| line(outcome) == first) {
-        let names: Vec<&str> = outcomes.iter().map(|outcome| outcome.scenario.name()).collect();
+    let first = line(tests[0]);
+    if tests.iter().all(|test| line(test) == first) {
         let in_all =
-            if names.len() > 1 { format!(" in {} tests", names.len()) } else { String::new() };
+            if tests.len() > 1 { format!(" in {} tests", tests.len()) } else { String::new() };
         frame.line(&format!("Accuracy{in_all}: {first}"), 2);
         return;
     }
-    for outcome in outcomes {
-        frame.line(&format!("{}: {}", outcome.title(), line(outcome)), 2);
+    for test in tests {
+        frame.line(&format!("{}: {}", test.title(), line(test)), 2);
     }
 }
 
@@ -156,6 +172,10 @@ fn length(test: &Test) -> String {
             let samples = test.tenants.iter().map(|t| t.plan.accuracy_sample_count).max();
             format!("accuracy ({} samples)", count(samples.unwrap_or(0)))
         }
-        _ => format!("{} (at least {:.1} s)", mode_name(test.mode), seconds(test.expected())),
+        _ => format!(
+            "{} (at least {:.1} s)",
+            mode_name(test.mode),
+            test.expected() as f64 / SECOND as f64
+        ),
     }
 }

@@ -5,7 +5,7 @@ mod console;
 mod units;
 
 pub use box_drawing::{Alignment, Frame, wrap};
-pub use console::{plan, summary};
+pub use console::{accuracy, headline, plan, summary};
 pub use units::{count, duration, parse_duration, percentile, rate, utc, utc_compact};
 
 use std::io::IsTerminal;

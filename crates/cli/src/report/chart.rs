@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::outcome::{Slice, seconds};
 use crate::render;
+use crate::series::Slice;
 
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 250.0;
@@ -125,17 +125,20 @@ pub fn spectrum(latency: &[(f64, u64)], lag: &[(f64, u64)], bound: Option<u64>) 
 
 /// Latency over time: p50, bands up to p90 and p99, and the largest as dots.
 pub fn over_time(slices: &[Slice]) -> String {
-    let log = Log::over(slices.iter().flat_map(|slice| slice.latency));
-    let end = slices.last().map_or(1, |slice| slice.begin).max(1);
+    let log = Log::over(slices.iter().filter_map(|slice| slice.latency_ns).flatten());
+    let end = slices.last().map_or(1, |slice| slice.begin_ns).max(1);
     let x = |at: u64| LEFT + at as f64 / end as f64 * (WIDTH - LEFT - RIGHT);
     let mut svg = String::new();
     open(&mut svg, &log, "latency over time");
     for part in 0..=4 {
         let at = end * part / 4;
-        x_tick(&mut svg, x(at), &format!("{:.2} s", seconds(at)));
+        x_tick(&mut svg, x(at), &format!("{:.2} s", at as f64 / 1e9));
     }
     let line = |which: usize| -> Vec<(f64, f64)> {
-        slices.iter().map(|slice| (x(slice.begin), log.y(slice.latency[which]))).collect()
+        slices
+            .iter()
+            .filter_map(|slice| Some((x(slice.begin_ns), log.y(slice.latency_ns?[which]))))
+            .collect()
     };
     for (low, high, opacity) in [(0, 1, 0.35), (1, 2, 0.18)] {
         let mut outline = line(low);

@@ -4,10 +4,11 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings};
+use dyno_loadgen::settings::{FIELDS, Scenario};
 
 use crate::options::{FILE_VERSION, Options, RunOptions};
-use crate::summary::Run;
+use crate::records::Keep;
+use crate::summary::{Run, Test};
 
 /// A `dyno.toml` of the run.
 pub fn effective_toml(run: &Run, options: &Options) -> String {
@@ -21,20 +22,20 @@ pub fn effective_toml(run: &Run, options: &Options) -> String {
     let _ = writeln!(text, "scenario = [{}]", scenarios.join(", "));
     text += &system_rows(&options.run);
     let mut seen = Vec::new();
-    for outcome in run.outcomes.iter().filter(|outcome| outcome.tenant.is_none()) {
-        if seen.contains(&outcome.scenario) {
+    for test in run.tests.iter().filter(|test| test.tenant.is_none()) {
+        if seen.contains(&&test.scenario) {
             continue;
         }
-        seen.push(outcome.scenario);
-        let _ = writeln!(text, "\n[scenario.{}]", outcome.scenario);
-        text += &rows(&outcome.settings, outcome.scenario);
+        seen.push(&test.scenario);
+        let _ = writeln!(text, "\n[scenario.{}]", test.scenario);
+        text += &rows(test);
     }
-    let first = run.outcomes.first().map(|outcome| (outcome.scenario, outcome.mode));
-    let is_first = |o: &&crate::outcome::Outcome| Some((o.scenario, o.mode)) == first;
-    for outcome in run.outcomes.iter().filter(|o| o.tenant.is_some()).filter(is_first) {
-        let name = outcome.tenant.as_deref().unwrap_or_default();
+    let first = run.tests.first().map(|test| (&test.scenario, &test.mode));
+    let is_first = |test: &&Test| Some((&test.scenario, &test.mode)) == first;
+    for test in run.tests.iter().filter(|test| test.tenant.is_some()).filter(is_first) {
+        let name = test.tenant.as_deref().unwrap_or_default();
         let _ = writeln!(text, "\n[[tenants]]\nname = {name:?}\n\n[tenants.settings]");
-        text += &rows(&outcome.settings, outcome.scenario);
+        text += &rows(test);
     }
     text
 }
@@ -48,6 +49,11 @@ pub fn is_relevant(key: &str, scenario: Scenario) -> bool {
         ("offline_", Scenario::Offline),
     ];
     of_one.iter().all(|(prefix, owner)| *owner == scenario || !key.starts_with(prefix))
+}
+
+/// The same for a scenario by its name.
+pub fn is_relevant_to(key: &str, scenario: &str) -> bool {
+    Scenario::ALL.iter().all(|s| s.name() != scenario || is_relevant(key, *s))
 }
 
 /// What was said of the system. Paths are absolute, because this file stands
@@ -75,23 +81,25 @@ fn system_rows(run: &RunOptions) -> String {
         ("workers", run.workers.map(|workers| workers.to_string())),
         ("batch", run.batch.map(|batch| batch.to_string())),
         ("batch_wait", run.batch_wait.map(|wait| format!("\"{wait}ns\""))),
+        ("records", (run.records != Keep::default()).then(|| format!("{:?}", run.records.name()))),
         ("accuracy_target", run.accuracy_target.map(|target| target.to_string())),
     ];
     let rows = rows.into_iter().filter_map(|(key, value)| Some(format!("{key} = {}\n", value?)));
     rows.collect()
 }
 
-fn rows(settings: &Settings, scenario: Scenario) -> String {
+fn rows(test: &Test) -> String {
     let mut text = String::new();
-    for (field, value, origin) in settings.rows() {
-        let is_default = *origin == Origin::Default;
+    for field in FIELDS {
+        let Some(setting) = test.settings.get(field.name) else { continue };
         let is_of_run = matches!(field.name, "scenario" | "mode");
-        if is_default || is_of_run || !is_relevant(field.name, scenario) {
+        if is_of_run || !is_relevant_to(field.name, &test.scenario) {
             continue;
         }
-        let unit = if field.unit.is_empty() { String::new() } else { format!("{}, ", field.unit) };
-        let line = format!("{} = {}", field.name, toml_value(field.kind, &value));
-        let _ = writeln!(text, "{line:<48} # {unit}{origin}");
+        let unit =
+            if setting.unit.is_empty() { String::new() } else { format!("{}, ", setting.unit) };
+        let line = format!("{} = {}", field.name, toml_value(field.kind, &setting.value));
+        let _ = writeln!(text, "{line:<48} # {unit}{}", setting.origin);
     }
     text
 }

@@ -35,14 +35,14 @@ server_arrivals = "burst:8"
 "#;
 
 /// Every file below a folder, with its bytes.
-fn files(folder: &Path, root: &Path, found: &mut BTreeMap<String, String>) {
+fn files(folder: &Path, root: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             files(&path, root, found);
         } else {
             let name = path.strip_prefix(root).unwrap().display().to_string();
-            found.insert(name, std::fs::read_to_string(&path).unwrap());
+            found.insert(name, std::fs::read(&path).unwrap());
         }
     }
 }
@@ -69,7 +69,7 @@ fn tenants_have_logs_and_verdicts_of_their_own_and_repeat() {
     for (name, bytes) in &first {
         assert!(bytes == &second[name], "{name} differs from run to run");
     }
-    let summary: Value = serde_json::from_str(&first["summary.json"]).unwrap();
+    let summary: Value = serde_json::from_slice(&first["summary.json"]).unwrap();
     let tests = summary["tests"].as_array().unwrap();
     let tenants: Vec<_> = tests.iter().map(|test| test["tenant"].as_str().unwrap()).collect();
     assert_eq!(tenants, ["interactive", "batch jobs"]);

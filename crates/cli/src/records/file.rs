@@ -1,0 +1,240 @@
+//! The file: a line that says what it is, the length of the header, the header
+//! as JSON, and the columns one after the other.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::codec::{decode, encode};
+use super::{Records, Row};
+
+/// Name of the file within the folder of a test.
+pub const FILE: &str = "records.bin";
+
+const MAGIC: &[u8] = b"dyno.records 1\n";
+
+/// No header is longer.
+const LONGEST_HEADER: usize = 1 << 16;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Header {
+    row: Row,
+    /// Rows before thinning.
+    total: u64,
+    stride: u64,
+    samples_per_query: u64,
+    /// Rows in the file.
+    rows: usize,
+    columns: Vec<Column>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Column {
+    name: String,
+    /// Whether each value is stored as its difference to the one before.
+    difference: bool,
+    /// Length in the file.
+    bytes: usize,
+    /// CRC-32 of these bytes.
+    crc32: u32,
+}
+
+/// Why a file of raw records does not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordsError {
+    /// It is not there.
+    Missing(PathBuf),
+    /// The operating system's reason.
+    Unreadable(PathBuf, String),
+    /// It is the file of something else, or of a later version.
+    NotRecords(PathBuf),
+    /// The header is damaged.
+    Header(PathBuf, String),
+    /// A column ends early, or its bytes are not those that were written.
+    Column(PathBuf, String),
+}
+
+impl fmt::Display for RecordsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(path) => write!(
+                f,
+                "{} is missing; `--records none`, or a version before 0.2, leaves none",
+                path.display()
+            ),
+            Self::Unreadable(path, reason) => {
+                write!(f, "cannot read {}: {reason}", path.display())
+            }
+            Self::NotRecords(path) => {
+                write!(f, "{} holds no raw records of version 1", path.display())
+            }
+            Self::Header(path, reason) => {
+                write!(f, "{}: the header is damaged: {reason}", path.display())
+            }
+            Self::Column(path, column) => {
+                write!(f, "{}: the column {column} is cut off or damaged", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for RecordsError {}
+
+impl Records {
+    fn columns(&self) -> [(&'static str, bool, &Vec<i64>); 8] {
+        [
+            ("scheduled_ns", true, &self.scheduled_ns),
+            ("issue_delay_ns", false, &self.issue_delay_ns),
+            ("latency_ns", false, &self.latency_ns),
+            ("sample", false, &self.sample),
+            ("client_lag_ns", false, &self.client_lag_ns),
+            ("first_token_ns", false, &self.first_token_ns),
+            ("tokens", false, &self.tokens),
+            ("failure", false, &self.failure),
+        ]
+    }
+
+    fn column_mut(&mut self, name: &str) -> Option<&mut Vec<i64>> {
+        Some(match name {
+            "scheduled_ns" => &mut self.scheduled_ns,
+            "issue_delay_ns" => &mut self.issue_delay_ns,
+            "latency_ns" => &mut self.latency_ns,
+            "sample" => &mut self.sample,
+            "client_lag_ns" => &mut self.client_lag_ns,
+            "first_token_ns" => &mut self.first_token_ns,
+            "tokens" => &mut self.tokens,
+            "failure" => &mut self.failure,
+            _ => return None,
+        })
+    }
+
+    /// The bytes of the file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let (mut body, mut columns) = (Vec::new(), Vec::new());
+        for (name, difference, values) in self.columns() {
+            if values.is_empty() {
+                continue;
+            }
+            let begin = body.len();
+            encode(values, difference, &mut body);
+            let bytes = &body[begin..];
+            let crc32 = crc32fast::hash(bytes);
+            columns.push(Column { name: name.into(), difference, bytes: bytes.len(), crc32 });
+        }
+        let header = Header {
+            row: self.row,
+            total: self.total,
+            stride: self.stride,
+            samples_per_query: self.samples_per_query,
+            rows: self.len(),
+            columns,
+        };
+        let header = serde_json::to_vec(&header).expect("numbers and names are JSON");
+        let length = u32::try_from(header.len()).expect("a header has few columns");
+        let parts = [MAGIC, &length.to_le_bytes(), &header, &body];
+        parts.concat()
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// See [`RecordsError`].
+    pub fn read(path: &Path) -> Result<Self, RecordsError> {
+        let bytes = std::fs::read(path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => RecordsError::Missing(path.into()),
+            _ => RecordsError::Unreadable(path.into(), error.to_string()),
+        })?;
+        Self::from_bytes(&bytes, path)
+    }
+
+    fn from_bytes(bytes: &[u8], path: &Path) -> Result<Self, RecordsError> {
+        let rest = bytes.strip_prefix(MAGIC).ok_or(RecordsError::NotRecords(path.into()))?;
+        let damaged = |reason: &str| RecordsError::Header(path.into(), reason.into());
+        let (length, rest) = rest.split_first_chunk().ok_or_else(|| damaged("it is cut off"))?;
+        let length = u32::from_le_bytes(*length) as usize;
+        if length > LONGEST_HEADER {
+            return Err(damaged("its length makes no sense"));
+        }
+        let (header, mut body) =
+            rest.split_at_checked(length).ok_or_else(|| damaged("it is cut off"))?;
+        let header: Header =
+            serde_json::from_slice(header).map_err(|error| damaged(&error.to_string()))?;
+        let mut records = Self {
+            row: header.row,
+            total: header.total,
+            stride: header.stride.max(1),
+            samples_per_query: header.samples_per_query,
+            scheduled_ns: Vec::new(),
+            issue_delay_ns: Vec::new(),
+            latency_ns: Vec::new(),
+            sample: Vec::new(),
+            client_lag_ns: Vec::new(),
+            first_token_ns: Vec::new(),
+            tokens: Vec::new(),
+            failure: Vec::new(),
+        };
+        for column in &header.columns {
+            let bad = || RecordsError::Column(path.into(), column.name.clone());
+            let (values, rest) = body.split_at_checked(column.bytes).ok_or_else(bad)?;
+            body = rest;
+            if crc32fast::hash(values) != column.crc32 {
+                return Err(bad());
+            }
+            let values = decode(values, column.difference, header.rows).ok_or_else(bad)?;
+            // A column of a later version is none of ours.
+            if let Some(place) = records.column_mut(&column.name) {
+                *place = values;
+            }
+        }
+        let always = [&records.scheduled_ns, &records.issue_delay_ns, &records.latency_ns];
+        if always.iter().any(|column| column.len() != header.rows) {
+            return Err(damaged("it names no scheduled_ns, issue_delay_ns or latency_ns"));
+        }
+        Ok(records)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn records() -> Records {
+        Records {
+            row: Row::Query,
+            total: 3,
+            stride: 1,
+            samples_per_query: 1,
+            scheduled_ns: vec![0, 1_000, 5_000],
+            issue_delay_ns: vec![1, 0, 200],
+            latency_ns: vec![77, -1, 99],
+            sample: vec![3, 2, 1],
+            client_lag_ns: vec![],
+            first_token_ns: vec![],
+            tokens: vec![],
+            failure: vec![0, 2, 0],
+        }
+    }
+
+    #[test]
+    fn a_file_reads_as_it_was_written() {
+        let records = records();
+        assert_eq!(Records::from_bytes(&records.to_bytes(), Path::new("r")), Ok(records));
+    }
+
+    #[test]
+    fn every_damage_is_told_and_none_panics() {
+        let whole = records().to_bytes();
+        for end in 0..whole.len() {
+            assert!(Records::from_bytes(&whole[..end], Path::new("r")).is_err(), "cut at {end}");
+        }
+        let columns = whole.len() - 15;
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0x40;
+            let read = Records::from_bytes(&damaged, Path::new("r"));
+            assert!(at < columns || read.is_err(), "flipped at {at}");
+        }
+    }
+}

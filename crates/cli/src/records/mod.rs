@@ -1,0 +1,248 @@
+//! `records.bin`: what was measured of each query, in columns. `docs/records.md`
+//! describes the format.
+//!
+//! A row is a query; in Offline, whose one query holds every sample, a row is a
+//! sample. Runs of many rows are thinned evenly unless all are asked for: the
+//! header then tells the stride, and `summary.json` has the exact numbers.
+
+mod codec;
+mod file;
+
+use dyno_loadgen::record::{Failure, Record};
+use serde::{Deserialize, Serialize};
+
+pub use file::{FILE, RecordsError};
+
+/// Rows that are kept unless all are asked for. Percentiles up to p99.9 rest on
+/// more than 250 rows then, in 3 MB a test.
+pub const ROWS_KEPT: usize = 1 << 18;
+
+/// The latency, and the time to the first token, of what never came.
+pub const NEVER: i64 = -1;
+
+/// Which rows are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// At most [`ROWS_KEPT`], evenly spread.
+    #[default]
+    Thinned,
+    /// Every row.
+    All,
+    /// No file.
+    Nothing,
+}
+
+impl Keep {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Thinned => "thinned",
+            Self::All => "all",
+            Self::Nothing => "none",
+        }
+    }
+}
+
+/// What a row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Row {
+    /// A query, done when its last sample is.
+    Query,
+    /// A sample of the one query of Offline.
+    Sample,
+}
+
+/// The raw record of one run. All columns have one entry a row, or none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Records {
+    /// What a row is.
+    pub row: Row,
+    /// Rows before thinning.
+    pub total: u64,
+    /// Every which row was kept (>= 1), beginning with the first.
+    pub stride: u64,
+    /// Samples in each query.
+    pub samples_per_query: u64,
+    /// When it was due, ns since the start of the run.
+    pub scheduled_ns: Vec<i64>,
+    /// How long after that it was issued.
+    pub issue_delay_ns: Vec<i64>,
+    /// How long after `scheduled_ns` it was done; [`NEVER`] if it was not.
+    pub latency_ns: Vec<i64>,
+    /// Index of its first sample in the data set.
+    pub sample: Vec<i64>,
+    /// How much of the delay was the client's own doing. May be empty.
+    pub client_lag_ns: Vec<i64>,
+    /// How long after `scheduled_ns` the first token came; [`NEVER`] if it did
+    /// not. Empty unless tokens are measured.
+    pub first_token_ns: Vec<i64>,
+    /// Output tokens. Empty unless tokens are measured.
+    pub tokens: Vec<i64>,
+    /// 0 where no sample failed, else what [`failure_name`] tells of the first
+    /// one that did. Empty if none failed.
+    pub failure: Vec<i64>,
+}
+
+/// What a failure is called, by its code; 0 is none.
+pub fn failure_name(code: i64) -> &'static str {
+    match code {
+        1 => "rejected",
+        2 => "timed_out",
+        3 => "disconnected",
+        4 => "internal",
+        _ => "",
+    }
+}
+
+fn code(failure: Failure) -> i64 {
+    match failure {
+        Failure::Rejected => 1,
+        Failure::TimedOut => 2,
+        Failure::Disconnected => 3,
+        // A reason that this program does not know is the system's own affair.
+        _ => 4,
+    }
+}
+
+impl Records {
+    /// The rows of a record; `None` if nothing is to be kept.
+    pub fn of(record: &Record, keep: Keep) -> Option<Self> {
+        let is_one = record.query_count() == 1;
+        let samples = if is_one { 1 } else { record.samples_per_query.max(1) };
+        let total = match is_one {
+            true => record.completed_at.len(),
+            false => record.query_count(),
+        };
+        let stride = match keep {
+            Keep::Nothing => return None,
+            Keep::All => 1,
+            Keep::Thinned => total.div_ceil(ROWS_KEPT).max(1),
+        };
+        let mut failed = record.failed.clone();
+        failed.sort_unstable_by_key(|(sequence, _)| *sequence);
+        let mut records = Self {
+            row: if is_one { Row::Sample } else { Row::Query },
+            total: total as u64,
+            stride: stride as u64,
+            samples_per_query: record.samples_per_query.max(1) as u64,
+            scheduled_ns: Vec::new(),
+            issue_delay_ns: Vec::new(),
+            latency_ns: Vec::new(),
+            sample: Vec::new(),
+            client_lag_ns: Vec::new(),
+            first_token_ns: Vec::new(),
+            tokens: Vec::new(),
+            failure: Vec::new(),
+        };
+        for row in (0..total).step_by(stride) {
+            let query = if is_one { 0 } else { row };
+            records.push(record, query, row * samples..(row + 1) * samples, &failed);
+        }
+        Some(records)
+    }
+
+    fn push(
+        &mut self,
+        record: &Record,
+        query: usize,
+        samples: std::ops::Range<usize>,
+        failed: &[(u64, Failure)],
+    ) {
+        let due = record.scheduled(query);
+        let since = |at: u64| at.wrapping_sub(due).cast_signed();
+        let stamps = record.completed_at.get(samples.clone()).unwrap_or_default();
+        let done = stamps.iter().copied().max().filter(|_| !stamps.contains(&0));
+        self.scheduled_ns.push(due.cast_signed());
+        self.issue_delay_ns.push(since(record.issued_at[query]));
+        self.latency_ns.push(done.map_or(NEVER, since));
+        self.sample.push(record.indices.get(samples.start).map_or(0, |&index| i64::from(index)));
+        if let Some(&lag) = record.client_lag.get(query) {
+            self.client_lag_ns.push(lag.into());
+        }
+        if let Some(&first) = record.first_token_at.get(samples.start) {
+            self.first_token_ns.push(if first == 0 { NEVER } else { since(first) });
+        }
+        if let Some(tokens) = record.tokens.get(samples.clone()) {
+            self.tokens.push(tokens.iter().sum());
+        }
+        if !failed.is_empty() {
+            let at = failed.partition_point(|(sequence, _)| *sequence < samples.start as u64);
+            let first = failed.get(at).filter(|(sequence, _)| *sequence < samples.end as u64);
+            self.failure.push(first.map_or(0, |(_, failure)| code(*failure)));
+        }
+    }
+
+    /// Rows kept.
+    pub fn len(&self) -> usize {
+        self.latency_ns.len()
+    }
+
+    /// Whether a row was answered, and not with a failure.
+    pub fn is_answered(&self, row: usize) -> bool {
+        self.latency_ns[row] != NEVER && self.failure.get(row).is_none_or(|&code| code == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(samples_per_query: usize) -> Record {
+        Record {
+            samples_per_query,
+            scheduled_at: vec![0, 100, 200],
+            issued_at: vec![5, 105, 230],
+            client_lag: vec![5, 5, 0],
+            indices: (10..10 + 3 * samples_per_query as u32).collect(),
+            completed_at: (1..=3 * samples_per_query as u64).map(|n| 200 + n * 100).collect(),
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn a_query_is_done_when_its_last_sample_is_and_fails_with_its_first() {
+        let mut of = record(2);
+        of.completed_at[5] = 0;
+        of.failed = vec![(3, Failure::TimedOut), (2, Failure::Rejected)];
+        let found = Records::of(&of, Keep::Thinned).unwrap();
+        assert_eq!(found.latency_ns, [400, 500, NEVER]);
+        assert_eq!(found.issue_delay_ns, [5, 5, 30]);
+        assert_eq!(found.sample, [10, 12, 14]);
+        assert_eq!(found.failure, [0, 1, 0]);
+        assert_eq!([0, 1, 2].map(|row| found.is_answered(row)), [true, false, false]);
+        assert_eq!(Records::of(&of, Keep::Nothing), None);
+    }
+
+    #[test]
+    fn the_one_query_of_offline_has_a_row_a_sample() {
+        let one = Record {
+            samples_per_query: 3,
+            issued_at: vec![7],
+            indices: vec![4, 5, 6],
+            completed_at: vec![107, 207, 157],
+            ..Record::default()
+        };
+        let found = Records::of(&one, Keep::All).unwrap();
+        assert_eq!((found.row, found.total, found.len()), (Row::Sample, 3, 3));
+        assert_eq!(found.latency_ns, [100, 200, 150]);
+        assert_eq!(found.sample, [4, 5, 6]);
+    }
+
+    #[test]
+    fn long_runs_are_thinned_evenly() {
+        let n = 2 * ROWS_KEPT + 1;
+        let long = Record {
+            samples_per_query: 1,
+            issued_at: (0..n as u64).collect(),
+            indices: vec![0; n],
+            completed_at: (1..=n as u64).collect(),
+            ..Record::default()
+        };
+        let found = Records::of(&long, Keep::Thinned).unwrap();
+        assert_eq!((found.total, found.stride), (n as u64, 3));
+        assert_eq!(&found.scheduled_ns[..3], [0, 3, 6]);
+        assert!(found.len() <= ROWS_KEPT);
+        assert_eq!(Records::of(&long, Keep::All).unwrap().len(), n);
+    }
+}

@@ -1,0 +1,256 @@
+//! A run: what a command line stands for, and what becomes of it. All commands
+//! that measure go this way.
+
+mod tests;
+
+use std::path::Path;
+
+use dyno_loadgen::clock::WallTime;
+use dyno_loadgen::log::{expected_bytes, reports};
+use dyno_loadgen::settings::Scenario;
+
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::measure::{Test, TestTenant, Watch};
+use crate::options::{CommandLine, Options};
+use crate::outcome::{Outcome, log_folder};
+use crate::records::Keep;
+use crate::run_directory::{Finished, RunDirectory};
+use crate::summary::{self, State};
+use crate::system::System;
+use crate::{environment, probe, render, report, series};
+
+/// A system that is ready to be measured, and what is to be measured of it.
+pub struct Prepared {
+    /// What was said.
+    pub options: Options,
+    /// What is measured.
+    pub system: System,
+}
+
+/// What a run left.
+pub struct Measured {
+    /// Its summary.
+    pub summary: summary::Run,
+    /// Where everything is.
+    pub directory: Finished,
+}
+
+impl Prepared {
+    /// Reads every layer of configuration, warns of what is odd in them, and
+    /// loads the system.
+    ///
+    /// # Errors
+    /// What makes no sense, and what is missing.
+    pub fn new(command_line: &CommandLine) -> Result<Self, Failure> {
+        // Values that are no text name no setting.
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        let options = Options::read(command_line, variables)?;
+        for warning in &options.warnings {
+            eprintln!("warning: {warning}");
+        }
+        let system = System::load(&options.run)?;
+        Ok(Self { options, system })
+    }
+
+    /// All tests, in order; what nobody gave and a probe would decide has a
+    /// place holder.
+    ///
+    /// # Errors
+    /// Every setting that makes no sense, in any of them.
+    pub fn tests(&self) -> Result<Vec<Test>, Failure> {
+        tests::tests(&self.options, &self.system, None)
+    }
+
+    /// All tests, in order, with rates that a short probe decides where nobody
+    /// gave them; `None` if the probe was interrupted.
+    ///
+    /// # Errors
+    /// As [`Prepared::tests`], and if the system does not answer the probe.
+    pub fn probed_tests(&self, watch: Watch<'_>) -> Result<Option<Vec<Test>>, Failure> {
+        // Everything that does not depend on the probe is refused before it.
+        self.tests()?;
+        let probed = match tests::needs_probe(&self.options) {
+            true => probe::samples_per_second(&self.system, &self.options.run, watch)?,
+            false => None,
+        };
+        if watch.interrupt.is_some_and(Interrupt::is_asked) {
+            return Ok(None);
+        }
+        tests::tests(&self.options, &self.system, probed).map(Some)
+    }
+
+    /// The directory of a run of these tests: `out`, or a new one below `runs`.
+    ///
+    /// # Errors
+    /// If it cannot be written, or the disk has no room for the logs.
+    pub fn directory(&self, tests: &[Test], out: Option<&Path>) -> Result<RunDirectory, Failure> {
+        let trace_log = self.options.run.trace_log;
+        let of = |tenant: &TestTenant| expected_bytes(&tenant.plan, trace_log);
+        let log_bytes = tests.iter().flat_map(|test| &test.tenants).map(of).sum();
+        RunDirectory::create(out, &self.name(), log_bytes, trace_log)
+    }
+
+    fn name(&self) -> String {
+        let given = self.options.run.name.clone();
+        given.unwrap_or_else(|| self.system.short_name().to_string())
+    }
+
+    /// Plays the tests and fills the directory.
+    ///
+    /// # Errors
+    /// A system that cannot be started, results that can be written nowhere.
+    pub fn measure(
+        &self,
+        tests: &[Test],
+        watch: Watch<'_>,
+        mut directory: RunDirectory,
+    ) -> Result<Measured, Failure> {
+        let mut run = self.begin();
+        let mut plots = Vec::new();
+        for (number, test) in (1..).zip(tests) {
+            let title = format!("{number}/{} {}", tests.len(), test.title());
+            let keep = self.options.run.records;
+            for outcome in play(test, &self.system, watch, &title, (&mut directory, keep))? {
+                if outcome.summary.state != State::Complete && run.state == State::Complete {
+                    run.state = outcome.summary.state;
+                }
+                run.tests.push(outcome.summary);
+                plots.extend(outcome.series);
+            }
+            // A signal that came when the test was over still ends the run.
+            if watch.interrupt.is_some_and(Interrupt::is_asked) {
+                run.state = State::Interrupted;
+            }
+            if run.state != State::Complete {
+                break;
+            }
+        }
+        run.verdict = run.state.verdict(run.is_valid()).into();
+        self.finish(run, &series::Run::new(plots), directory)
+    }
+
+    fn begin(&self) -> summary::Run {
+        let system = &self.system;
+        summary::Run {
+            schema: summary::SCHEMA.into(),
+            schema_version: summary::SCHEMA_VERSION,
+            state: State::Complete,
+            verdict: String::new(),
+            official: false,
+            disclaimer: summary::DISCLAIMER.into(),
+            name: self.name(),
+            system: system.spec.clone(),
+            time: if system.is_simulated() { "virtual" } else { "real" }.into(),
+            profile: self.options.profile().name().into(),
+            started_at: match system.is_simulated() {
+                true => String::new(),
+                false => render::utc(WallTime::now()),
+            },
+            command: command(std::env::args().skip(1)),
+            remarks: remarks(&self.options, system),
+            tests: Vec::new(),
+            environment: environment::describe(),
+        }
+    }
+
+    fn finish(
+        &self,
+        summary: summary::Run,
+        series: &series::Run,
+        directory: RunDirectory,
+    ) -> Result<Measured, Failure> {
+        let directory = directory.finish(&[
+            (summary::FILE, pretty(&summary)),
+            (series::FILE, compact(series)),
+            ("report.html", report::html(&summary, series)),
+            ("effective.toml", report::effective_toml(&summary, &self.options)),
+        ])?;
+        Ok(Measured { summary, directory })
+    }
+}
+
+/// The arguments that make the run again; where its results went is no part of it.
+fn command(arguments: impl Iterator<Item = String>) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut arguments = arguments.peekable();
+    while let Some(argument) = arguments.next() {
+        if argument == "--out" {
+            arguments.next();
+        } else if !argument.starts_with("--out=") {
+            kept.push(argument);
+        }
+    }
+    kept
+}
+
+/// JSON that people read.
+pub fn pretty(value: &impl serde::Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("keys are texts") + "\n"
+}
+
+fn compact(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("keys are texts") + "\n"
+}
+
+impl Measured {
+    /// How a command that only made this run ends.
+    pub fn exit(&self) -> Exit {
+        match self.summary.state {
+            State::Interrupted => Exit::Interrupted,
+            State::Aborted => Exit::Aborted,
+            State::Complete if self.summary.is_valid() => Exit::Valid,
+            State::Complete => Exit::Invalid,
+        }
+    }
+}
+
+/// Plays one test and writes its logs and raw records.
+fn play(
+    test: &Test,
+    system: &System,
+    watch: Watch<'_>,
+    title: &str,
+    (directory, keep): (&mut RunDirectory, Keep),
+) -> Result<Vec<Outcome>, Failure> {
+    let logs = test.play(system, watch, title)?;
+    let mut outcomes = Vec::new();
+    for (log, tenant) in logs.iter().zip(&test.tenants) {
+        let reports = reports(log);
+        let name = tenant.name.as_deref();
+        let outcome = Outcome::of(log, &reports, test, system, (name, keep));
+        let folder = log_folder(test, name);
+        directory.write_test(&folder, log, &reports, outcome.records.as_ref())?;
+        outcomes.push(outcome);
+    }
+    Ok(outcomes)
+}
+
+/// What readers must know of the run as a whole. In virtual time nothing of the
+/// machine matters, and the same seed must give the same bytes.
+fn remarks(options: &Options, system: &System) -> Vec<String> {
+    let said = [options.profile().remark(), system.remark()];
+    let mut remarks: Vec<String> = said.into_iter().flatten().map(str::to_string).collect();
+    if system.is_simulated() {
+        return remarks;
+    }
+    if options.scenarios().contains(&Scenario::Server) {
+        remarks.push(
+            "Server judges the client as well: at the target percentile it may lag by a tenth \
+             of the latency bound, or by 1 ms if that is more."
+                .into(),
+        );
+    }
+    if cfg!(debug_assertions) {
+        remarks.push("This is a debug build; its figures are those of slow code.".into());
+    }
+    let (load, cores) = (environment::load_average().unwrap_or(0.0), environment::cores());
+    if load > cores as f64 {
+        remarks.push(format!(
+            "This machine was busy before the run began: a load of {load:.1} on {cores} cores."
+        ));
+    }
+    remarks
+}

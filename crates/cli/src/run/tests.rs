@@ -1,0 +1,153 @@
+//! From what was said to the tests of a run: settings resolved for each scenario,
+//! mode and tenant, and refused if the machine cannot hold them.
+
+use dyno_loadgen::plan::Plan;
+use dyno_loadgen::settings::{Origin, Scenario, TestMode};
+
+use crate::exit::Failure;
+use crate::measure::{Test, TestTenant};
+use crate::options::{Options, TenantTable, is_open};
+use crate::system::System;
+use crate::{environment, render};
+
+/// Share of the probed throughput at which Server queries arrive.
+const SERVER_SHARE: f64 = 0.1;
+/// However fast the system is.
+const SERVER_QPS_MOST: f64 = 1_000.0;
+/// An Offline query must last, even if the probe ran in a slower moment.
+const OFFLINE_MARGIN: f64 = 1.5;
+
+/// The key that a probe decides if nobody else does, and its value.
+fn probed_setting(scenario: Scenario, probed: Option<f64>) -> Option<(&'static str, Option<f64>)> {
+    match scenario {
+        Scenario::Server => {
+            let qps = probed.map(|rate| two_digits((rate * SERVER_SHARE).min(SERVER_QPS_MOST)));
+            Some(("server_target_qps", qps))
+        }
+        Scenario::Offline => {
+            Some(("offline_expected_qps", probed.map(|rate| two_digits(rate * OFFLINE_MARGIN))))
+        }
+        Scenario::SingleStream | Scenario::MultiStream => None,
+    }
+}
+
+/// A probe is not exact, and should not look so.
+fn two_digits(value: f64) -> f64 {
+    let scale = 10_f64.powf(value.log10().floor() - 1.0);
+    (value / scale).round() * scale
+}
+
+/// Whether a rate depends on how fast the system is, and nobody gave it.
+pub fn needs_probe(options: &Options) -> bool {
+    let is_measured = |mode: &TestMode| *mode != TestMode::AccuracyOnly;
+    let is_unknown = |scenario: Scenario| {
+        let settings = options.settings(scenario, TestMode::PerformanceOnly, None);
+        probed_setting(scenario, None).is_some_and(|(key, _)| is_open(&settings, key))
+    };
+    // Tenants say their rates themselves.
+    options.tenants.is_empty()
+        && options.modes().iter().any(is_measured)
+        && options.scenarios().into_iter().any(is_unknown)
+}
+
+/// All tests of the run, in order.
+///
+/// # Errors
+/// Every setting that makes no sense, in any of them.
+pub fn tests(
+    options: &Options,
+    system: &System,
+    probed: Option<f64>,
+) -> Result<Vec<Test>, Failure> {
+    let (mut tests, mut problems) = (Vec::<Test>::new(), Vec::new());
+    for scenario in options.scenarios() {
+        for &mode in options.modes() {
+            let tenants: Vec<Option<&TenantTable>> = match &options.tenants[..] {
+                [] => vec![None],
+                tables => tables.iter().map(Some).collect(),
+            };
+            let resolved = tenants
+                .into_iter()
+                .map(|tenant| resolve(options, system, scenario, mode, tenant, probed));
+            let (mut resolved_tenants, before) = (Vec::new(), problems.len());
+            for tenant in resolved {
+                match tenant {
+                    Ok(tenant) => resolved_tenants.push(tenant),
+                    Err(found) => problems.extend(found),
+                }
+            }
+            if problems.len() > before {
+                continue;
+            }
+            // An audit may force one mode, which makes two tests the same.
+            let mode = resolved_tenants[0].plan.mode;
+            if tests.iter().all(|test| (test.scenario, test.mode) != (scenario, mode)) {
+                tests.push(Test { scenario, mode, tenants: resolved_tenants });
+            }
+        }
+    }
+    // The same settings are resolved for each mode.
+    let mut seen = std::collections::HashSet::new();
+    problems.retain(|problem: &String| seen.insert(problem.clone()));
+    if problems.is_empty() { Ok(tests) } else { Err(Failure::usages(problems)) }
+}
+
+fn resolve(
+    options: &Options,
+    system: &System,
+    scenario: Scenario,
+    mode: TestMode,
+    tenant: Option<&TenantTable>,
+    probed: Option<f64>,
+) -> Result<TestTenant, Vec<String>> {
+    let mut settings = options.settings(scenario, mode, tenant);
+    if let Some((key, Some(value))) = probed_setting(scenario, probed)
+        && is_open(&settings, key)
+    {
+        let value = match scenario {
+            Scenario::Offline => value.min(rate_that_fits(settings.values.min_duration_ms)),
+            _ => value,
+        };
+        let origin = Origin::Code("a short probe before the run");
+        settings.set(key, &value.to_string(), origin).expect("a rate is a number");
+    }
+    let messages = options.complete(&mut settings);
+    let plan = Plan::resolve(&settings.values, system.library_size()).map_err(|errors| {
+        let of = tenant.map(|tenant| format!(" of tenant {}", tenant.name)).unwrap_or_default();
+        let line = |line: &str| format!("{scenario}{of}: {line}");
+        errors.describe(&settings).lines().map(line).collect::<Vec<_>>()
+    })?;
+    check_memory(&plan).map_err(|problem| vec![format!("{scenario}: {problem}")])?;
+    let name = tenant.map(|tenant| tenant.name.clone());
+    Ok(TestTenant { name, settings, plan, messages })
+}
+
+/// A sample's index, stamps and claim, and what is computed of them afterwards;
+/// measured at 40 to 50 bytes.
+const BYTES_A_SAMPLE: f64 = 50.0;
+
+/// The highest Offline rate whose query takes half of the free memory; nobody
+/// chose it, so it gives way.
+fn rate_that_fits(min_duration_ms: u64) -> f64 {
+    let Some(available) = environment::memory_available() else { return f64::INFINITY };
+    let seconds = (min_duration_ms as f64 / 1e3).max(1e-3);
+    two_digits(available as f64 / 2.0 / BYTES_A_SAMPLE / (1.1 * seconds))
+}
+
+/// Refuses a trace that would exhaust the memory of this machine.
+fn check_memory(plan: &Plan) -> Result<(), String> {
+    let Some(available) = environment::memory_available() else { return Ok(()) };
+    let by_time = plan.target_qps * plan.target_duration as f64 / 1e9;
+    let samples = by_time.max(plan.min_query_count as f64) * plan.samples_per_query as f64;
+    let needed = samples * BYTES_A_SAMPLE;
+    if needed <= available as f64 {
+        return Ok(());
+    }
+    Err(format!(
+        "a trace of about {} samples takes {:.1} GB of memory, and {:.1} GB are free; lower the \
+         rate, the duration or the counts",
+        render::count(samples as u64),
+        needed / 1e9,
+        available as f64 / 1e9
+    ))
+}

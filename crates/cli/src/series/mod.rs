@@ -1,0 +1,101 @@
+//! `series.json`: the data of a run's plots. Counts are exact, however long the
+//! run was; percentiles rest on at most a million queries, evenly spread.
+
+mod gather;
+mod histogram;
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use histogram::Histogram;
+
+use crate::summary::{ReadError, read_json};
+
+/// Version of the schema.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Name of the schema.
+pub const SCHEMA: &str = "dyno.series";
+
+/// Name of the file.
+pub const FILE: &str = "series.json";
+
+/// The plots of a run. Times are ns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Run {
+    /// `dyno.series`
+    pub schema: String,
+    /// 1
+    pub schema_version: u32,
+    /// one entry a test with a performance result, in the order of the summary
+    pub tests: Vec<Test>,
+}
+
+/// The plots of one tenant's test.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Test {
+    /// as in the summary
+    pub folder: String,
+    /// of queries (Offline: of samples) that were answered
+    pub latency: Distribution,
+    /// of the client; empty where queries are due when they are issued
+    pub client_lag: Distribution,
+    /// empty unless tokens are measured
+    pub first_token: Distribution,
+    /// empty unless tokens are measured
+    pub time_per_output_token: Distribution,
+    /// the run in equal parts, in order
+    pub slices: Vec<Slice>,
+    /// how often the system computed so many samples at once: `[size, count]`; empty where it
+    /// does not tell
+    pub batch_sizes: Vec<(u64, u64)>,
+}
+
+/// How a list of times is distributed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Distribution {
+    /// all of them, in logarithmic buckets
+    pub histogram: Histogram,
+    /// `[q, time]`: the time that a share q does not exceed, with more points towards the tail
+    pub spectrum: Vec<(f64, u64)>,
+}
+
+/// One part of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Slice {
+    /// since the start of the run
+    pub begin_ns: u64,
+    /// length of the part
+    pub width_ns: u64,
+    /// queries that were due in it (Offline: samples done in it)
+    pub due: u64,
+    /// samples that were answered in it, whenever they were due
+    pub completed_samples: u64,
+    /// samples that failed in it
+    pub failed_samples: u64,
+    /// output tokens of the samples that were answered in it
+    pub tokens: i64,
+    /// samples issued and not yet done at its end
+    pub in_flight: u64,
+    /// of the queries that were due in it: p50, p90, p99 and the largest; null if none was answered
+    pub latency_ns: Option<[u64; 4]>,
+    /// of the client, of the queries that were due in it: p99; null where it does not apply
+    pub client_lag_p99_ns: Option<u64>,
+}
+
+impl Run {
+    /// The plots of these tests.
+    pub fn new(tests: Vec<Test>) -> Self {
+        Self { schema: SCHEMA.into(), schema_version: SCHEMA_VERSION, tests }
+    }
+
+    /// Reads the series of a run directory.
+    ///
+    /// # Errors
+    /// If it is not there or does not read.
+    pub fn read(directory: &Path) -> Result<Self, ReadError> {
+        read_json(&directory.join(FILE), SCHEMA, SCHEMA_VERSION)
+    }
+}

@@ -1,0 +1,214 @@
+//! The numbers of a performance test, as `summary.json` has them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The numbers of a performance test. `dyno info metrics` has the formulas.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Metrics {
+    /// queries issued
+    pub query_count: u64,
+    /// samples answered
+    pub sample_count: u64,
+    /// samples that the system could not answer, by reason
+    pub failed: Failed,
+    /// samples that never came back
+    pub missing: u64,
+    /// Server: samples over a bound, failed and missing ones included
+    pub over_bound: OverBound,
+    /// why issuing stopped
+    pub ended: String,
+    /// from the start to the last completion
+    pub lasted_ns: u64,
+    /// of samples, from the scheduled time
+    pub latency_ns: Distribution,
+    /// MultiStream, else null
+    pub query_latency_ns: Option<Distribution>,
+    /// null unless tokens are measured
+    pub first_token_ns: Option<Distribution>,
+    /// null unless tokens are measured
+    pub time_per_output_token_ns: Option<Distribution>,
+    /// output tokens of answered samples
+    pub token_count: i64,
+    /// per second; its keys name what. null is not finite: a run of one query has no rate
+    pub rates: Rates,
+    /// per second; null unless the settings ask for tokens
+    pub token_rates: Option<TokenRates>,
+    /// issued - scheduled; null where queries are due when they are issued
+    pub lag_ns: Option<Distribution>,
+    /// the part of it that was the client's own doing
+    pub client_lag_ns: Option<Distribution>,
+    /// what the verdict is made of; null where a condition does not apply
+    pub conditions: Conditions,
+    /// what early stopping says, one entry a kind of time; empty in Offline
+    #[serde(default)]
+    pub early_stopping: Vec<EarlyStopping>,
+}
+
+/// Samples that the system could not answer, by reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Failed {
+    /// refused
+    pub rejected: u64,
+    /// too slow by the system's own clock
+    pub timed_out: u64,
+    /// connection lost
+    pub disconnected: u64,
+    /// error reported
+    pub internal: u64,
+}
+
+impl Failed {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.rejected + self.timed_out + self.disconnected + self.internal
+    }
+}
+
+/// Samples over a Server bound, failed and missing ones included.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OverBound {
+    /// latency above its bound
+    pub latency: u64,
+    /// time to first token above its bound, or no first token
+    pub first_token: u64,
+    /// time per output token above its bound, or no first token
+    pub time_per_output_token: u64,
+}
+
+/// What is reported of a list of times. Percentiles are
+/// `sorted[floor(count * q)]`, without interpolation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Distribution {
+    /// how many
+    pub count: u64,
+    /// smallest
+    pub min: i64,
+    /// truncated towards zero
+    pub mean: i64,
+    /// `sorted[floor(count * 0.5)]`; the others likewise
+    pub p50: i64,
+    /// 0.9
+    pub p90: i64,
+    /// 0.95
+    pub p95: i64,
+    /// 0.97
+    pub p97: i64,
+    /// 0.99
+    pub p99: i64,
+    /// 0.999
+    #[serde(rename = "p99.9")]
+    pub p99_9: i64,
+    /// largest
+    pub max: i64,
+    /// at the target percentile of the test
+    pub target: i64,
+}
+
+/// Queries or samples per second. A scenario has only its own keys.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Rates {
+    /// SingleStream: over the time until the last issue
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queries_per_s_with_overhead: Option<f64>,
+    /// SingleStream: 1 / mean latency
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queries_per_s_without_overhead: Option<f64>,
+    /// Server: as offered
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduled_samples_per_s: Option<f64>,
+    /// Server: as answered
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completed_samples_per_s: Option<f64>,
+    /// Offline: as answered
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples_per_s: Option<f64>,
+}
+
+/// Tokens per second. A scenario has only its own keys.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct TokenRates {
+    /// over the time until the last issue
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_s_with_overhead: Option<f64>,
+    /// over the sum of all latencies
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_s_without_overhead: Option<f64>,
+    /// over the time until the last query was done
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completed_tokens_per_s: Option<f64>,
+    /// Offline, or samples/s times a factor
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_s: Option<f64>,
+}
+
+/// What the verdict is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Conditions {
+    /// Server: the bounds are met
+    pub performance_met: Option<bool>,
+    /// the run was long enough
+    pub min_duration_met: bool,
+    /// there were enough queries and samples
+    pub min_queries_met: bool,
+    /// the percentile is certain enough
+    pub early_stopping_met: bool,
+    /// the client kept within its budget
+    pub client_lag_met: Option<bool>,
+}
+
+/// What early stopping says of one kind of time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EarlyStopping {
+    /// `latency`, `first_token` or `time_per_output_token`
+    pub of: String,
+    /// that must meet the bound, or that is estimated, in (0, 1)
+    pub percentile: f64,
+    /// of the criterion
+    pub confidence: f64,
+    /// of the criterion
+    pub tolerance: f64,
+    /// Server: the count of queries over the bound; else null
+    pub bound: Option<Bound>,
+    /// SingleStream and MultiStream: conservative estimates of percentiles; else empty
+    pub estimates: Vec<Estimate>,
+}
+
+/// Early stopping against a bound.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Bound {
+    /// queries issued
+    pub queries: u64,
+    /// of these, over the bound
+    pub over: u64,
+    /// queries over the bound with which a run of so many still passes; null if it is too short
+    pub allowed: Option<u64>,
+    /// queries that it takes with so many over the bound
+    pub needed: u64,
+    /// further queries that it takes; 0 if the criterion holds
+    pub deficit: u64,
+}
+
+/// A percentile that holds with the confidence of the criterion.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Estimate {
+    /// in (0, 1)
+    pub percentile: f64,
+    /// queries that it rests on
+    pub processed: u64,
+    /// queries that it takes at least
+    pub needed: u64,
+    /// largest latencies that are set aside; null if too few were processed
+    pub rank: Option<u64>,
+    /// the estimate; null if too few were processed
+    pub latency_ns: Option<i64>,
+}
+
+impl Metrics {
+    /// What the scenario times: queries in MultiStream, else samples.
+    pub fn timed(&self) -> &Distribution {
+        self.query_latency_ns.as_ref().unwrap_or(&self.latency_ns)
+    }
+}

@@ -1,0 +1,266 @@
+//! `summary.json`: a run for programs, and what everything that shows a run is
+//! rendered from. The doc comments here are the descriptions of the published
+//! schema; `docs/summary.md` says the same for people, and a test compares.
+//!
+//! Enumerations are texts, so that a summary of a later version still reads.
+
+pub mod metrics;
+mod of_metrics;
+mod read;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use metrics::Metrics;
+pub use read::{ReadError, read_json};
+
+/// Version of the schema: raised when a key changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Name of the schema.
+pub const SCHEMA: &str = "dyno.summary";
+
+/// Name of the file.
+pub const FILE: &str = "summary.json";
+
+/// Said wherever results are shown.
+pub const DISCLAIMER: &str = "not an official MLPerf result";
+
+/// A run of Dyno: one or more tests of one system. Times are ns unless the key
+/// says otherwise.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Run {
+    /// `dyno.summary`
+    pub schema: String,
+    /// 1
+    pub schema_version: u32,
+    /// `complete`, `interrupted` (Ctrl-C), or `aborted` (the system stopped answering)
+    pub state: State,
+    /// `VALID` if every test is, else `INVALID`, `INTERRUPTED` or `ABORTED`
+    pub verdict: String,
+    /// `false`: nothing that this program writes is an official MLPerf result
+    pub official: bool,
+    /// the same in words
+    pub disclaimer: String,
+    /// of the run
+    pub name: String,
+    /// as `--system` names it
+    pub system: String,
+    /// `real` or `virtual`
+    pub time: String,
+    /// `quick` or `rules`
+    pub profile: String,
+    /// in UTC; empty in virtual time, where the same seed gives the same bytes
+    pub started_at: String,
+    /// the arguments of the command that made the run
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// what a reader must know of the run as a whole
+    pub remarks: Vec<String>,
+    /// one entry a test and tenant, in the order in which they were run
+    pub tests: Vec<Test>,
+    /// machine and build
+    pub environment: Environment,
+}
+
+/// How a test came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// As planned.
+    Complete,
+    /// Ctrl-C.
+    Interrupted,
+    /// The system stopped answering.
+    Aborted,
+}
+
+/// One test of one tenant.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Test {
+    /// `SingleStream`, `MultiStream`, `Server` or `Offline`
+    pub scenario: String,
+    /// `accuracy`, `performance` or `peak`
+    pub mode: String,
+    /// its name, or null
+    pub tenant: Option<String>,
+    /// where its four `mlperf_log_*` files and `records.bin` are, within the run directory
+    pub folder: String,
+    /// as for the run
+    pub state: State,
+    /// as for the run
+    pub verdict: String,
+    /// why it does not count, each with what to do; empty if it does
+    pub reasons: Vec<String>,
+    /// what a reader must know to read the verdict right
+    pub notes: Vec<String>,
+    /// of a performance test; else null
+    pub result: Option<Headline>,
+    /// of an accuracy test, else null
+    pub accuracy: Option<Accuracy>,
+    /// of a performance test, else null
+    pub metrics: Option<Metrics>,
+    /// what it was run on
+    #[serde(default)]
+    pub data: Data,
+    /// what the settings mean
+    #[serde(default)]
+    pub plan: Plan,
+    /// every setting that somebody set
+    pub settings: BTreeMap<String, Setting>,
+}
+
+/// The number that is the result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Headline {
+    /// such as `p90 latency` or `completed rate`
+    pub name: String,
+    /// in `unit`; null is not finite
+    pub value: Option<f64>,
+    /// `ns`, `queries/s` or `samples/s`
+    pub unit: String,
+    /// where the value lies with the stated confidence; null where no interval is known
+    #[serde(default)]
+    pub interval: Option<Interval>,
+}
+
+/// A confidence interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Interval {
+    /// lower end
+    pub low: f64,
+    /// upper end
+    pub high: f64,
+    /// such as 0.95
+    pub confidence: f64,
+    /// how it was found
+    pub method: String,
+}
+
+/// The result of an accuracy test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Accuracy {
+    /// `top-1`; null without labels, as are the next five
+    pub metric: Option<String>,
+    /// share of correct answers
+    pub value: Option<f64>,
+    /// what is asked for; null if nothing is
+    pub target: Option<f64>,
+    /// samples whose answer is their label
+    pub correct: Option<u64>,
+    /// samples in the accuracy log
+    pub scored: Option<u64>,
+    /// answers that are no class
+    pub malformed: Option<u64>,
+    /// samples answered
+    pub answered: u64,
+}
+
+/// The data set of a test.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Data {
+    /// of the sample library
+    pub name: String,
+    /// samples in it
+    pub total: u64,
+    /// samples of its performance set
+    pub performance: u64,
+}
+
+/// What the settings of a test mean.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Plan {
+    /// where on the distribution the latency is judged, in (0, 1)
+    pub percentile: f64,
+    /// Server: the bound of the latency; null where there is none
+    pub latency_bound_ns: Option<u64>,
+    /// Server with tokens: the bound of the time to first token
+    pub first_token_bound_ns: Option<u64>,
+    /// Server with tokens: the bound of the time per output token
+    pub time_per_output_token_bound_ns: Option<u64>,
+    /// queries/s that are asked for (Server) or expected
+    pub target_qps: f64,
+    /// Server: how queries arrive, such as `poisson`
+    pub arrivals: Option<String>,
+    /// samples in each query
+    pub samples_per_query: u64,
+    /// the test lasts at least this long
+    pub min_duration_ns: u64,
+    /// and issues at least so many queries
+    pub min_query_count: u64,
+    /// the client's own lag at `percentile` must not exceed this; null does not judge
+    pub max_client_lag_ns: Option<u64>,
+    /// of the choice of samples and of the arrivals: `qsl`, `sample_index`, `schedule`
+    pub seeds: [u64; 3],
+}
+
+/// A setting that somebody set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Setting {
+    /// as text
+    pub value: String,
+    /// empty where there is none
+    pub unit: String,
+    /// who set it, such as `flag --qps`
+    pub origin: String,
+}
+
+/// The machine and the build.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Environment {
+    /// of the program
+    pub dyno_version: String,
+    /// hash of the load generator's sources; `dyno selftest --source .` compares
+    pub loadgen_fingerprint: String,
+    /// `release` or `debug`
+    pub build: String,
+    /// operating system
+    pub os: String,
+    /// architecture
+    pub arch: String,
+    /// null where the system does not tell
+    pub kernel: Option<String>,
+    /// null where the system does not tell
+    pub processor: Option<String>,
+    /// that the process may use
+    pub cores: u64,
+}
+
+impl State {
+    /// The verdict of what ended so and has these reasons not to count.
+    pub fn verdict(self, is_valid: bool) -> &'static str {
+        match self {
+            Self::Complete if is_valid => "VALID",
+            Self::Complete => "INVALID",
+            Self::Interrupted => "INTERRUPTED",
+            Self::Aborted => "ABORTED",
+        }
+    }
+}
+
+impl Run {
+    /// Whether every test counts.
+    pub fn is_valid(&self) -> bool {
+        self.state == State::Complete && self.tests.iter().all(Test::is_valid)
+    }
+
+    /// Whether it was played in virtual time.
+    pub fn is_virtual(&self) -> bool {
+        self.time == "virtual"
+    }
+}
+
+impl Test {
+    /// Whether it counts.
+    pub fn is_valid(&self) -> bool {
+        self.state == State::Complete && self.reasons.is_empty()
+    }
+
+    /// Such as `Server performance` or `Server performance of tenant a`.
+    pub fn title(&self) -> String {
+        let of = self.tenant.as_ref().map(|name| format!(" of tenant {name}"));
+        format!("{} {}{}", self.scenario, self.mode, of.unwrap_or_default())
+    }
+}

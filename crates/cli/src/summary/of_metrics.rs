@@ -1,0 +1,168 @@
+//! From the load generator's numbers to those of the summary.
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::early_stopping::{self, Params, largest_overlatency, minimum_queries};
+use dyno_loadgen::metrics;
+use dyno_loadgen::plan;
+use dyno_loadgen::session::Ended;
+use dyno_loadgen::verdict::{EarlyStoppingResult, Finding, Judgement};
+
+use super::metrics::{
+    Bound, Conditions, Distribution, EarlyStopping, Estimate, Failed, Metrics, OverBound, Rates,
+    TokenRates,
+};
+
+impl Metrics {
+    /// The numbers of a run that ended so and lasted so long.
+    pub fn of(
+        m: &metrics::Metrics,
+        judgement: &Judgement,
+        plan: &plan::Plan,
+        (ended, lasted_ns): (Ended, Nanos),
+    ) -> Self {
+        Self {
+            query_count: m.query_count,
+            sample_count: m.sample_count,
+            failed: Failed {
+                rejected: m.failed.rejected,
+                timed_out: m.failed.timed_out,
+                disconnected: m.failed.disconnected,
+                internal: m.failed.internal,
+            },
+            missing: m.missing,
+            over_bound: OverBound {
+                latency: m.over.latency,
+                first_token: m.over.first_token,
+                time_per_output_token: m.over.time_per_output_token,
+            },
+            ended: name_of_end(ended).into(),
+            lasted_ns,
+            latency_ns: m.latency.into(),
+            query_latency_ns: m.query_latency.map(Into::into),
+            first_token_ns: m.first_token.map(Into::into),
+            time_per_output_token_ns: m.time_per_output_token.map(Into::into),
+            token_count: m.token_count,
+            rates: m.rates.into(),
+            token_rates: m.token_rates.map(Into::into),
+            lag_ns: m.lag.map(Into::into),
+            client_lag_ns: m.client_lag.map(Into::into),
+            conditions: Conditions {
+                performance_met: judgement.performance_met,
+                min_duration_met: judgement.min_duration_met,
+                min_queries_met: judgement.min_queries_met,
+                early_stopping_met: judgement.early_stopping_met,
+                client_lag_met: judgement.client_lag_met,
+            },
+            early_stopping: early_stopping_of(judgement.early_stopping, plan),
+        }
+    }
+}
+
+impl From<metrics::Distribution> for Distribution {
+    fn from(d: metrics::Distribution) -> Self {
+        let [p50, p90, p95, p97, p99, p99_9] = d.percentiles;
+        let metrics::Distribution { count, min, max, mean, target, .. } = d;
+        Self { count, min, mean, p50, p90, p95, p97, p99, p99_9, max, target }
+    }
+}
+
+impl From<metrics::Rates> for Rates {
+    /// JSON has no nan and no inf, which rates of a single query are: they are null there.
+    fn from(rates: metrics::Rates) -> Self {
+        match rates {
+            metrics::Rates::SingleStream { with_overhead, without_overhead } => Self {
+                queries_per_s_with_overhead: Some(with_overhead),
+                queries_per_s_without_overhead: Some(without_overhead),
+                ..Self::default()
+            },
+            metrics::Rates::MultiStream => Self::default(),
+            metrics::Rates::Server { scheduled, completed } => Self {
+                scheduled_samples_per_s: Some(scheduled),
+                completed_samples_per_s: Some(completed),
+                ..Self::default()
+            },
+            metrics::Rates::Offline { samples } => {
+                Self { samples_per_s: Some(samples), ..Self::default() }
+            }
+        }
+    }
+}
+
+impl From<metrics::TokenRates> for TokenRates {
+    fn from(rates: metrics::TokenRates) -> Self {
+        match rates {
+            metrics::TokenRates::Measured {
+                with_overhead, without_overhead, completed, ..
+            } => Self {
+                tokens_per_s_with_overhead: Some(with_overhead),
+                tokens_per_s_without_overhead: Some(without_overhead),
+                completed_tokens_per_s: Some(completed),
+                tokens_per_s: None,
+            },
+            metrics::TokenRates::MeasuredOffline { tokens }
+            | metrics::TokenRates::Inferred { tokens } => {
+                Self { tokens_per_s: Some(tokens), ..Self::default() }
+            }
+        }
+    }
+}
+
+fn name_of_end(ended: Ended) -> &'static str {
+    match ended {
+        Ended::TraceIssued => "trace issued",
+        Ended::Naturally => "minimum reached",
+        Ended::RanOut => "ran out of generated queries",
+        Ended::MaxQueryCount { .. } => "maximum of queries",
+        Ended::MaxDuration { .. } => "maximum duration",
+        Ended::TooManyOutstanding { .. } => "too many outstanding",
+        Ended::Deadline { .. } => "deadline",
+        Ended::Aborted => "aborted",
+    }
+}
+
+fn early_stopping_of(result: EarlyStoppingResult, plan: &plan::Plan) -> Vec<EarlyStopping> {
+    let params = Params::of(&plan.early_stopping, plan.percentile());
+    let entry = |of: &str, finding: Finding| EarlyStopping {
+        of: of.into(),
+        percentile: params.percentile,
+        confidence: params.confidence,
+        tolerance: params.tolerance,
+        bound: match finding {
+            Finding::Bound { queries, over, deficit } => Some(Bound {
+                queries,
+                over,
+                allowed: largest_overlatency(queries, &params),
+                needed: minimum_queries(over, &params),
+                deficit,
+            }),
+            Finding::Estimated(_) => None,
+        },
+        estimates: match finding {
+            Finding::Bound { .. } => Vec::new(),
+            Finding::Estimated(found) => {
+                std::iter::once(found.target).chain(found.tail).map(Into::into).collect()
+            }
+        },
+    };
+    match result {
+        EarlyStoppingResult::None => Vec::new(),
+        EarlyStoppingResult::Latency(finding) => vec![entry("latency", finding)],
+        EarlyStoppingResult::Tokens { first_token, time_per_output_token } => first_token
+            .map(|finding| entry("first_token", finding))
+            .into_iter()
+            .chain([entry("time_per_output_token", time_per_output_token)])
+            .collect(),
+    }
+}
+
+impl From<early_stopping::Estimate> for Estimate {
+    fn from(e: early_stopping::Estimate) -> Self {
+        Self {
+            percentile: e.percentile,
+            processed: e.processed,
+            needed: e.needed,
+            rank: e.rank,
+            latency_ns: e.rank.map(|_| e.latency),
+        }
+    }
+}
