@@ -1,5 +1,6 @@
 //! The commands: each owns a file with its flags and what it does.
 
+mod compare;
 mod info;
 mod init;
 mod run;
@@ -25,6 +26,8 @@ pub struct Dyno {
 enum Command {
     /// Measure a system; without flags, the built-in one, in half a minute
     Run(run::Run),
+    /// Tell whether one run is better or worse than another, or play both in turn
+    Compare(compare::Compare),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -41,6 +44,7 @@ impl Dyno {
     pub fn execute(self) -> Result<Exit, Failure> {
         match self.command {
             Command::Run(run) => run.execute(),
+            Command::Compare(compare) => compare.execute(),
             Command::Init(init) => init.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),

@@ -23,7 +23,9 @@ fn options(pairing: Pairing) -> Options {
 
 fn main() {
     let trials = std::env::args().nth(1).map_or(300, |a| a.parse().unwrap());
-    for (system, n) in [(System::Queue(0.8), 20_000), (System::Queue(0.9), 100_000), (System::Queue(0.8), 100_000)] {
+    for (system, n) in
+        [(System::Queue(0.8), 20_000), (System::Queue(0.9), 100_000), (System::Queue(0.8), 100_000)]
+    {
         for same in [false, true] {
             if same && matches!(system, System::ClosedLoop) {
                 continue;
