@@ -1,80 +1,125 @@
-//! How often `compare` raises a false alarm, and how often it sees a change.
-use dyno_loadgen::compare::{self, *};
-mod systems;
-use systems::*;
+//! How often `dyno compare` raises a false alarm, and how often it sees a change,
+//! on systems whose truth is known.
+//!
+//! Figures as JSON lines on stdout, tables on stderr. With `--designs`, three
+//! ways to find the interval of a percentile are compared instead.
+//!
+//! `cargo run --release -p dyno-loadgen --example compare_trials -- [--trials N] [--designs]`
 
+mod designs;
+mod sessions;
+mod systems;
+
+use dyno_loadgen::compare::{Finding, Metric, Options, Pairing, RISK, Series, Verdict, compare};
+
+use crate::sessions::Session;
+
+/// Percent by which the candidate is slower.
+const EFFECTS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
+
+/// As `dyno compare` asks for Server runs.
 fn options(pairing: Pairing) -> Options {
-    let p = |p| Metric::Percentile(Series::Latency, p);
+    let percentile = |p| Metric::Percentile(Series::Latency, p);
     Options {
-        headline: p(0.99),
+        headline: percentile(0.99),
         further: vec![
-            p(0.5),
-            p(0.9),
-            p(0.999),
+            percentile(0.5),
+            percentile(0.9),
+            percentile(0.999),
             Metric::Mean(Series::Latency),
             Metric::Throughput,
-            Metric::Failures,
         ],
         pairing,
         threshold: 0.0,
-        risk: 0.05,
+        risk: RISK,
+    }
+}
+
+/// What came of many comparisons, in percent of them.
+#[derive(Debug, Default)]
+struct Shares {
+    /// Better or worse in any metric.
+    different: f64,
+    /// Worse in any.
+    worse: f64,
+    /// Nothing can be told, not even of the headline.
+    unknown: f64,
+    /// Of these, because runs drifted.
+    drifted: f64,
+}
+
+impl Shares {
+    fn of(session: &Session, trials: u64, factor: f64) -> Self {
+        let mut shares = Self::default();
+        let one = 100.0 / trials as f64;
+        for trial in 0..trials {
+            let [baseline, candidate] = session.play(trial, factor);
+            let found = compare(&baseline, &candidate, &options(session.pairing));
+            let has = |finding: Finding| found.rows.iter().any(|row| row.finding == finding);
+            let add = |share: &mut f64, counts: bool| *share += if counts { one } else { 0.0 };
+            add(&mut shares.different, has(Finding::Worse) || has(Finding::Better));
+            add(&mut shares.worse, found.verdict == Verdict::Worse);
+            add(&mut shares.unknown, found.verdict == Verdict::CannotTell);
+            add(&mut shares.drifted, has(Finding::Drift));
+        }
+        shares
+    }
+}
+
+fn false_alarms(trials: u64) {
+    eprintln!("False alarms: baseline and candidate are the same; % of {trials} comparisons");
+    eprintln!("{:62} any  worse  cannot tell  (drift)", "");
+    let mut worst: f64 = 0.0;
+    for session in sessions::all() {
+        let shares = Shares::of(&session, trials, 1.0);
+        worst = worst.max(shares.different);
+        tell(session.name, &shares);
+    }
+    let error = (worst * (100.0 - worst) / trials as f64).sqrt();
+    let head = format!("{{\"name\": \"compare.false_alarm_percent\", \"value\": {worst:.2}, ");
+    println!(
+        "{head}\"unit\": \"%\", \"stated\": {}, \"standard_error\": {error:.2}, \
+         \"trials\": {trials}, \"cases\": {}}}",
+        100.0 * RISK,
+        sessions::all().len()
+    );
+    eprintln!("Not counted above, because nothing in these runs tells:");
+    for session in sessions::unseen() {
+        tell(session.name, &Shares::of(&session, trials, 1.0));
+    }
+}
+
+fn tell(name: &str, shares: &Shares) {
+    let Shares { different, worse, unknown, drifted } = shares;
+    eprintln!("{name:60} {different:5.1}  {worse:5.1}  {unknown:11.1}  {drifted:7.1}");
+}
+
+fn power(trials: u64) {
+    eprintln!("Power: the candidate is slower by so much; % of {trials} found worse");
+    eprintln!("{:62}{}", "", EFFECTS.map(|e| format!("{e:5} %")).join(" "));
+    for session in sessions::all() {
+        let found =
+            EFFECTS.map(|percent| Shares::of(&session, trials, 1.0 + percent / 100.0).worse);
+        eprintln!("{:60}  {}", session.name, found.map(|share| format!("{share:7.1}")).join(""));
+        for (percent, share) in EFFECTS.iter().zip(found) {
+            println!(
+                "{{\"name\": \"compare.power_percent\", \"case\": \"{}\", \"effect_percent\": \
+                 {percent}, \"value\": {share:.1}, \"unit\": \"%\", \"trials\": {trials}}}",
+                session.name
+            );
+        }
     }
 }
 
 fn main() {
-    let trials = std::env::args().nth(1).map_or(300, |a| a.parse().unwrap());
-    for (system, n) in
-        [(System::Queue(0.8), 20_000), (System::Queue(0.9), 100_000), (System::Queue(0.8), 100_000)]
-    {
-        for same in [false, true] {
-            if same && matches!(system, System::ClosedLoop) {
-                continue;
-            }
-            for effect in [1.0] {
-                let mut alarms = 0;
-                let mut by = [0; 7];
-                let mut tell = 0;
-                let mut worse = 0;
-                let mut width = [0.0; 7];
-                let mut mid = [0; 7];
-                for trial in 0..trials as u64 {
-                    let s = trial * 4 + 1;
-                    let a = system.run(n, Seeds { arrivals: s, service: s + 1 }, 1.0);
-                    let b = system.run(
-                        n,
-                        Seeds { arrivals: if same { s } else { s + 2 }, service: s + 3 },
-                        effect,
-                    );
-                    let c = compare::compare(
-                        &[a],
-                        &[b],
-                        &options(if same { Pairing::InOrder } else { Pairing::None }),
-                    );
-                    alarms += u64::from(c.rows.iter().any(|r| r.finding.is_difference()));
-                    tell += u64::from(c.verdict == Verdict::CannotTell);
-                    worse += u64::from(c.verdict == Verdict::Worse);
-                    for (i, r) in c.rows.iter().enumerate() {
-                        by[i] += u64::from(r.finding.is_difference());
-                        if r.finding == Finding::TooFew {
-                            mid[i] += 1
-                        } else {
-                            width[i] += r.detectable;
-                        }
-                    }
-                }
-                let pc = |x: u64| 100.0 * x as f64 / trials as f64;
-                println!(
-                    "{system:?} n={n} same={same} effect={effect}: any {:.1}% worse {:.1}% cannot {:.1}%  by {:?} width {:?}",
-                    pc(alarms),
-                    pc(worse),
-                    pc(tell),
-                    by.map(pc),
-                    std::array::from_fn::<_, 7, _>(|i| (1000.0 * width[i]
-                        / (trials as f64 - mid[i] as f64))
-                        .round()
-                        / 10.)
-                );
-            }
-        }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let given = arguments.iter().position(|argument| argument == "--trials");
+    let given = given.and_then(|at| arguments.get(at + 1)?.parse().ok());
+    let trials: u64 = given.unwrap_or(400);
+    if arguments.iter().any(|argument| argument == "--designs") {
+        designs::tell(trials);
+        return;
     }
+    false_alarms(trials);
+    power(trials / 4);
 }
