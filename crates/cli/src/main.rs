@@ -17,14 +17,19 @@ mod progress;
     reason = "`dyno compare` and `dyno export` read what a run writes"
 )]
 mod records;
+#[cfg(test)]
+mod reference;
 mod render;
 mod report;
 mod run;
 mod run_directory;
+mod schema;
 #[expect(dead_code, reason = "`dyno report` reads what a run writes")]
 mod series;
 #[expect(dead_code, reason = "`dyno report` reads what a run writes")]
 mod summary;
+#[expect(dead_code, unused_imports, reason = "`dyno sweep` writes it, `dyno report` reads it")]
+mod sweep;
 mod system;
 
 use std::process::ExitCode;
