@@ -47,7 +47,7 @@ pub struct Compare {
     #[arg(long, requires = "interleave")]
     dry_run: bool,
     /// Changes up to this do not matter, such as 2%
-    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "0%")]
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "0%", allow_hyphen_values = true)]
     threshold: f64,
     /// What is compared, the headline first, instead of what the scenario asks for
     #[arg(long, value_name = "METRIC,..", value_delimiter = ',', value_parser = parse_metric, long_help = METRICS)]
@@ -82,15 +82,18 @@ Flags from --system on set both sides of --interleave, as in dyno run.
 Exit codes: 0 better or no difference, 1 worse, 2 usage, or runs that cannot be compared,
 3 set-up, 4 aborted, 130 interrupted.";
 
+/// Runs of baseline and candidate.
+type Sides = [Vec<Played>; 2];
+
 impl Compare {
     /// Compares.
     ///
     /// # Errors
     /// Runs that are missing, damaged, or of different scenarios or data.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let Some([baseline, candidate]) = self.sides()? else {
-            let stopped = if self.dry_run { Exit::Valid } else { Exit::Interrupted };
-            return Ok(stopped);
+        let [baseline, candidate] = match self.sides()? {
+            Ok(sides) => sides,
+            Err(exit) => return Ok(exit),
         };
         let report = Report::of(&baseline, &candidate, self.question())?;
         if self.json {
@@ -114,9 +117,9 @@ impl Compare {
         }
     }
 
-    /// The runs of both sides, played first if that is asked for; `None` if
-    /// nothing is to be compared.
-    fn sides(&self) -> Result<Option<[Vec<Played>; 2]>, Failure> {
+    /// The runs of both sides, played first if that is asked for; or how it ended
+    /// before there was anything to compare.
+    fn sides(&self) -> Result<Result<Sides, Exit>, Failure> {
         if let Some(pairs) = self.interleave {
             return self.play(pairs.into());
         }
@@ -129,8 +132,8 @@ impl Compare {
         let read = |paths: &[PathBuf]| -> Result<Vec<Played>, Failure> {
             paths.iter().map(|path| Played::read(path)).collect()
         };
-        let mut sides: [Vec<Played>; 2] = match (&self.runs[..], self.baseline.is_empty()) {
-            ([directory], _) => return interleave::read(directory).map(Some),
+        let mut sides: Sides = match (&self.runs[..], self.baseline.is_empty()) {
+            ([directory], _) => return interleave::read(directory).map(Ok),
             ([a, b], _) => [vec![Played::read(a)?], vec![Played::read(b)?]],
             (_, false) => [read(&self.baseline)?, read(&self.candidate)?],
             (_, true) => {
@@ -139,10 +142,10 @@ impl Compare {
             }
         };
         interleave::place(&mut sides);
-        Ok(Some(sides))
+        Ok(Ok(sides))
     }
 
-    fn play(&self, pairs: usize) -> Result<Option<[Vec<Played>; 2]>, Failure> {
+    fn play(&self, pairs: usize) -> Result<Result<Sides, Exit>, Failure> {
         let [a, b] = &self.runs[..] else {
             let problem =
                 format!("--interleave takes two configurations, found {}", self.runs.len());
@@ -154,11 +157,12 @@ impl Compare {
             keys: self.keys.clone(),
             pairs,
             most: self.max_time.unwrap_or(interleave::MOST),
+            is_forced: self.force,
         };
-        let (plan, _) = schedule.plan()?;
+        let plan = schedule.plan()?;
         if self.dry_run {
             print!("{plan}");
-            return Ok(None);
+            return Ok(Err(Exit::Valid));
         }
         if !self.quiet {
             eprint!("{plan}");
@@ -167,12 +171,13 @@ impl Compare {
         let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
         let progress = Progress::new(!self.no_progress && !self.quiet);
         let watch = Watch { progress: &progress, interrupt: Some(&interrupt) };
-        if schedule.play(&directory, watch)?.is_none() {
-            let resume = format!("--resume --out {} plays the rest", directory.display());
-            eprintln!("interrupted; {resume}");
-            return Ok(None);
+        let exit = schedule.play(&directory, watch)?;
+        if exit != Exit::Valid {
+            eprintln!("not all was played: --resume --out {} plays the rest", directory.display());
+            return Ok(Err(exit));
         }
-        interleave::read(&directory).map(Some)
+        eprintln!("runs: {}", directory.display());
+        interleave::read(&directory).map(Ok)
     }
 
     /// Where the runs go: new, or empty, unless they are resumed.

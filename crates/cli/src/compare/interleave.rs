@@ -12,8 +12,8 @@ use dyno_loadgen::clock::{Clock, Nanos, SECOND};
 use dyno_loadgen::settings::Scenario;
 
 use super::Played;
-use crate::exit::Failure;
-use crate::interrupt::Interrupt;
+use super::conditions::{self, Conditions};
+use crate::exit::{Exit, Failure};
 use crate::measure::{Test, Watch};
 use crate::options::{CommandLine, GivenKeys, KEYS};
 use crate::render;
@@ -33,6 +33,8 @@ pub struct Schedule {
     pub pairs: usize,
     /// No pair begins that would not be over by then.
     pub most: Nanos,
+    /// Whether settings that differ are only told.
+    pub is_forced: bool,
 }
 
 /// The two sides, as their folders begin and as tables name them.
@@ -73,11 +75,11 @@ impl Schedule {
         Prepared::new(&command_line)
     }
 
-    /// What is played, in lines; and how long it takes at least, ns.
+    /// What is played, in lines, and how long it takes at least.
     ///
     /// # Errors
     /// What makes no sense in either configuration.
-    pub fn plan(&self) -> Result<(String, Nanos), Failure> {
+    pub fn plan(&self) -> Result<String, Failure> {
         let mut lasts = 0;
         let mut text = String::new();
         for (side, config) in self.configs.iter().enumerate() {
@@ -97,68 +99,101 @@ impl Schedule {
         }
         let order: Vec<&str> = (0..self.pairs).flat_map(order).map(|side| SIDES[side]).collect();
         text += &format!(
-            "{} pairs, in the order {}: at least {} in all, and no pair begins that would end after {}\n",
+            "{} pairs, in the order {}: at least {} in all;\nno pair begins that would end after {}\n",
             self.pairs,
             order.join(" "),
             render::duration(lasts.cast_signed()),
             render::duration(self.most.cast_signed())
         );
-        Ok((text, lasts))
+        Ok(text)
     }
 
-    /// Plays everything that is not there yet; `None` after Ctrl-C.
+    /// Plays everything that is not there yet, and says how that ended.
     ///
     /// # Errors
-    /// What keeps a run from being played.
-    pub fn play(&self, directory: &Path, watch: Watch<'_>) -> Result<Option<()>, Failure> {
+    /// Sides that cannot be compared, and what keeps a run from being played.
+    pub fn play(&self, directory: &Path, watch: Watch<'_>) -> Result<Exit, Failure> {
         let clock = Clock::start();
-        let Some(rates) = self.rates(watch)? else { return Ok(None) };
+        let Some(rates) = self.rates(watch)? else { return Ok(Exit::Interrupted) };
+        self.check(&rates)?;
         let mut longest: Nanos = 0;
         for pair in 0..self.pairs {
             let begin = clock.now();
             if begin + longest > self.most {
-                if pair < PAIRS_FEWEST {
-                    let problem =
-                        format!("{pair} pairs took {}", render::duration(begin.cast_signed()));
-                    return Err(Failure::usage(problem)
-                        .hint("--max-time lets more of them be played, --duration shortens them"));
-                }
-                eprintln!("warning: the time is up after {pair} of {} pairs", self.pairs);
-                break;
+                return self.stop_after(pair, begin);
             }
-            for side in order(pair) {
+            for (within, side) in order(pair).into_iter().enumerate() {
                 let target = folder(directory, pair, side);
                 if is_complete(&target) {
                     continue;
                 }
-                eprintln!(
-                    "run {} of {}: {}",
-                    2 * pair + 1 + usize::from(side != order(pair)[0]),
-                    2 * self.pairs,
-                    target.display()
-                );
-                let prepared = self.prepare(pair, side, &rates)?;
-                let tests = prepared.tests()?;
-                let run = prepared.directory(&tests, Some(&target))?;
-                let measured = prepared.measure(&tests, watch, run)?;
-                if watch.interrupt.is_some_and(Interrupt::is_asked) {
-                    return Ok(None);
-                }
-                if measured.summary.state != State::Complete {
-                    let how = measured.summary.state.verdict(false);
-                    return Err(Failure::usage(format!("{} is {how}", target.display())));
+                let number = 2 * pair + within + 1;
+                eprintln!("run {number} of {}: {}", 2 * self.pairs, target.display());
+                let exit = self.play_one(pair, side, &rates, &target, watch)?;
+                if exit != Exit::Valid {
+                    return Ok(exit);
                 }
             }
             longest = longest.max(clock.now() - begin);
         }
-        Ok(Some(()))
+        Ok(Exit::Valid)
+    }
+
+    fn play_one(
+        &self,
+        pair: usize,
+        side: usize,
+        rates: &[String],
+        target: &Path,
+        watch: Watch<'_>,
+    ) -> Result<Exit, Failure> {
+        let prepared = self.prepare(pair, side, rates)?;
+        let tests = prepared.tests()?;
+        let run = prepared.directory(&tests, Some(target))?;
+        let measured = prepared.measure(&tests, watch, run)?;
+        // INVALID runs are compared, too: both sides may be beyond their bound.
+        match measured.exit() {
+            Exit::Invalid => Ok(Exit::Valid),
+            exit => Ok(exit),
+        }
+    }
+
+    fn stop_after(&self, pairs: usize, elapsed: Nanos) -> Result<Exit, Failure> {
+        if pairs < PAIRS_FEWEST {
+            let took = render::duration(elapsed.cast_signed());
+            return Err(Failure::usage(format!("{pairs} pairs took {took}; two are needed"))
+                .hint("--max-time lets more of them be played, --duration shortens them"));
+        }
+        eprintln!("warning: the time is up after {pairs} of {} pairs", self.pairs);
+        Ok(Exit::Valid)
+    }
+
+    /// Refuses what could not be compared, before anything is played.
+    fn check(&self, rates: &[String]) -> Result<(), Failure> {
+        let [a, b] = [0, 1].map(|side| -> Result<Vec<Conditions>, Failure> {
+            let prepared = self.prepare(0, side, rates)?;
+            Ok(Conditions::planned(&prepared, &prepared.tests()?))
+        });
+        let (a, b) = (a?, b?);
+        let pairs = a.iter().flat_map(|a| b.iter().map(move |b| (a, b)));
+        let same: Vec<_> = pairs.filter(|(a, b)| a.title() == b.title()).collect();
+        if same.is_empty() {
+            let titles = |tests: &[Conditions]| {
+                tests.iter().map(Conditions::title).collect::<Vec<_>>().join(", ")
+            };
+            let problem = format!("{} and {} have no scenario in common", titles(&a), titles(&b));
+            return Err(Failure::usage(problem)
+                .hint("the figures of different scenarios mean different things"));
+        }
+        let found = same.into_iter().flat_map(|(a, b)| conditions::of_tests(a, b)).collect();
+        conditions::refuse(found, self.is_forced).map(drop)
     }
 
     /// Rates that nobody gave are those of one probe of the baseline: both sides
-    /// must bear the same load.
+    /// must bear the same load. `None` after Ctrl-C.
     fn rates(&self, watch: Watch<'_>) -> Result<Option<Vec<String>>, Failure> {
         let baseline = self.prepare(0, 0, &[])?;
-        // What makes no sense in the candidate is told before anything is played.
+        // What makes no sense in the candidate is told before the probe.
         self.prepare(0, 1, &[])?.tests()?;
         if !baseline.is_probed() {
             return Ok(Some(Vec::new()));

@@ -75,18 +75,16 @@ pub fn parse(text: &str) -> Result<Metric, String> {
 pub fn of_scenario(a: &PlayedTest, b: &PlayedTest) -> Vec<Metric> {
     let has = |of: fn(&PlayedTest) -> bool| of(a) && of(b);
     let mut metrics = Vec::new();
-    if a.scenario == "Offline" {
+    if a.conditions.scenario == "Offline" {
         // All samples are due at once: their latencies are where they stand in line.
         metrics.push(Metric::Throughput);
     } else {
-        let has_first_token_bound = a.plan.first_token_bound_ns.is_some();
+        let has_first_token_bound = a.conditions.plan.first_token_bound_ns.is_some();
         let series = if has_first_token_bound { Series::FirstToken } else { Series::Latency };
-        metrics.push(Metric::Percentile(series, a.plan.percentile));
+        metrics.push(Metric::Percentile(series, a.conditions.plan.percentile));
         metrics.extend(PERCENTILES.map(|p| Metric::Percentile(Series::Latency, p)));
         metrics.push(Metric::Mean(Series::Latency));
-        if a.scenario != "Server" || a.plan.target_qps > 0.0 {
-            metrics.push(Metric::Throughput);
-        }
+        metrics.push(Metric::Throughput);
     }
     if has(|test| !test.columns.first_token.is_empty()) {
         metrics.extend(OF_TOKENS.map(|p| Metric::Percentile(Series::FirstToken, p)));

@@ -17,6 +17,7 @@ pub use source::Played;
 
 use crate::exit::{Exit, Failure};
 use crate::summary::State;
+use conditions::Conditions;
 use source::PlayedTest;
 
 /// What is asked for.
@@ -89,10 +90,10 @@ impl Report {
             remarks.extend(conditions::remarks(first, other));
             for title in &titles {
                 let (a, b) = (test(first, title), test(other, title));
-                differences.extend(conditions::of_tests(a, b));
+                differences.extend(conditions::of_tests(&a.conditions, &b.conditions));
             }
         }
-        remarks.extend(refuse(differences, question.is_forced)?);
+        remarks.extend(conditions::refuse(differences, question.is_forced)?);
         let risk = question.risk / titles.len() as f64;
         let mut tests = Vec::new();
         for title in &titles {
@@ -176,7 +177,7 @@ pub fn verdict_name(verdict: Verdict) -> &'static str {
 
 fn test<'a>(run: &'a Played, title: &str) -> &'a PlayedTest {
     let mut tests = run.tests.iter();
-    tests.find(|test| test.title() == title).expect("every run has the common tests")
+    tests.find(|test| test.conditions.title() == title).expect("every run has the common tests")
 }
 
 /// Titles of the tests that all runs have, and what is said of the others.
@@ -184,7 +185,8 @@ fn common_tests(
     baseline: &[Played],
     candidate: &[Played],
 ) -> Result<(Vec<String>, Vec<String>), Failure> {
-    let titles = |run: &Played| run.tests.iter().map(PlayedTest::title).collect::<Vec<_>>();
+    let titles =
+        |run: &Played| run.tests.iter().map(|test| test.conditions.title()).collect::<Vec<_>>();
     let runs = || baseline.iter().chain(candidate);
     let is_common = |title: &String| runs().all(|run| titles(run).contains(title));
     let common: Vec<String> = titles(&baseline[0]).into_iter().filter(is_common).collect();
@@ -207,27 +209,6 @@ fn common_tests(
     Ok((common, remarks))
 }
 
-/// Refuses runs whose conditions differ; what is forced is a remark.
-fn refuse(found: Vec<conditions::Difference>, is_forced: bool) -> Result<Vec<String>, Failure> {
-    let (mut forced, refused): (Vec<_>, Vec<_>) =
-        found.into_iter().partition(|difference| is_forced && difference.may_be_forced);
-    if refused.is_empty() {
-        forced.dedup();
-        let lines = conditions::table(&forced);
-        return Ok(lines.into_iter().map(|line| format!("forced in spite of {line}")).collect());
-    }
-    let may_be_forced = refused.iter().all(|difference| difference.may_be_forced);
-    let mut problems = vec!["the runs cannot be compared: their conditions differ".to_string()];
-    let mut seen = std::collections::HashSet::new();
-    let lines = conditions::table(&refused);
-    problems.extend(lines.into_iter().filter(|line| seen.insert(line.clone())));
-    let failure = Failure::usages(problems);
-    Err(match may_be_forced {
-        true => failure.hint("--force compares them all the same, and says so"),
-        false => failure.hint("play both sides with the same data, in the same kind of time"),
-    })
-}
-
 impl TestReport {
     fn of(
         baseline: Vec<PlayedTest>,
@@ -240,7 +221,10 @@ impl TestReport {
         for (side, tests) in [("baseline", &baseline), ("candidate", &candidate)] {
             if let Some(ended) = tests.iter().find(|test| test.state != State::Complete) {
                 let how = ended.state.verdict(false);
-                let problem = format!("{} of the {side} is {how}: it has no result", ended.title());
+                let problem = format!(
+                    "{} of the {side} is {how}: it has no result",
+                    ended.conditions.title()
+                );
                 if !question.is_forced {
                     return Err(Failure::usage(problem).hint("--force takes what there is of it"));
                 }
@@ -261,8 +245,9 @@ impl TestReport {
             threshold: question.threshold,
             risk,
         };
-        let (title, scenario) = (first.title(), first.scenario.clone());
-        let (tenant, runs) = (first.tenant.clone(), [baseline.len(), candidate.len()]);
+        let title = first.conditions.title();
+        let Conditions { scenario, tenant, .. } = first.conditions.clone();
+        let runs = [baseline.len(), candidate.len()];
         let columns = |tests: Vec<PlayedTest>| -> Vec<compare::Run> {
             tests.into_iter().map(|test| test.columns).collect()
         };

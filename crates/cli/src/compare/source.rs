@@ -8,9 +8,10 @@ use std::path::Path;
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare;
 
+use super::conditions::Conditions;
 use crate::exit::Failure;
 use crate::records::{self, NEVER, Records};
-use crate::summary::{self, Data, Plan, State};
+use crate::summary::{self, State};
 
 /// A run that was played.
 #[derive(Debug, Clone)]
@@ -34,18 +35,12 @@ pub struct Played {
 /// A performance test of a run.
 #[derive(Debug, Clone)]
 pub struct PlayedTest {
-    /// Such as `Server`.
-    pub scenario: String,
-    /// If it has a name.
-    pub tenant: Option<String>,
+    /// What it was played with.
+    pub conditions: Conditions,
     /// How it ended.
     pub state: State,
     /// Whether it counts.
     pub is_valid: bool,
-    /// What it was run on.
-    pub data: Data,
-    /// What its settings mean.
-    pub plan: Plan,
     /// When its queries were due, ns.
     pub scheduled: Vec<i64>,
     /// What was measured.
@@ -89,23 +84,12 @@ impl PlayedTest {
             Failure::usage(error).hint("only the raw records tell chance from a difference")
         })?;
         Ok(Self {
-            scenario: test.scenario.clone(),
-            tenant: test.tenant.clone(),
+            conditions: Conditions::of(test),
             state: test.state,
             is_valid: test.is_valid(),
-            data: test.data.clone(),
-            plan: test.plan.clone(),
             columns: columns(&records),
             scheduled: records.scheduled_ns,
         })
-    }
-
-    /// Such as `Server` or `Server of tenant a`.
-    pub fn title(&self) -> String {
-        match &self.tenant {
-            None => self.scenario.clone(),
-            Some(name) => format!("{} of tenant {name}", self.scenario),
-        }
     }
 }
 
