@@ -98,12 +98,15 @@ pub fn value(metric: Metric, value: f64) -> String {
 /// A change in percent; a factor where it is large.
 pub fn percent(change: f64) -> String {
     let percent = 100.0 * change;
+    // No change has no sign.
+    let percent = if percent.abs() < 0.005 { 0.0 } else { percent };
     match percent.abs() {
         _ if change == f64::INFINITY => "any".into(),
         _ if change <= -1.0 => "any".into(),
         1_000.0.. => format!("x{:.0}", 1.0 + change),
         99.95.. => format!("{percent:+.0} %"),
         9.995.. => format!("{percent:+.1} %"),
+        0.0 => "0 %".into(),
         _ => format!("{percent:+.2} %"),
     }
 }
