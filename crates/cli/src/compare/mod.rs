@@ -61,6 +61,8 @@ pub struct TestReport {
     pub scenario: String,
     /// If it has a name.
     pub tenant: Option<String>,
+    /// The metric that decides, if no other is worse.
+    pub headline: Metric,
     /// What the statistics say.
     pub comparison: Comparison,
     /// Whether pairs were compared.
@@ -252,7 +254,8 @@ impl TestReport {
             tests.into_iter().map(|test| test.columns).collect()
         };
         let comparison = compare::compare(&columns(baseline), &columns(candidate), &options);
-        Ok(Self { title, scenario, tenant, comparison, pairing, runs, notes })
+        let headline = metrics[0];
+        Ok(Self { title, scenario, tenant, headline, comparison, pairing, runs, notes })
     }
 }
 
