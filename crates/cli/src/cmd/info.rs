@@ -52,7 +52,7 @@ impl Info {
             Some(Topic::Models) => models(),
             Some(Topic::Metrics) => definitions(&METRICS),
             Some(Topic::ExitCodes) => exit_codes(),
-            Some(Topic::Environment) => definitions(&VARIABLES),
+            Some(Topic::Environment) => definitions(VARIABLES),
             Some(Topic::Schema) => match self.document {
                 Some(document) => document.schema(),
                 None => definitions(&Document::ALL.map(|(_, name, what)| (name, what))),
@@ -134,7 +134,7 @@ fn scenarios() -> String {
 }
 
 /// Environment variables with what they do.
-pub const VARIABLES: [(&str, &str); 7] = [
+pub const VARIABLES: &[(&str, &str)] = &[
     ("CLICOLOR", "0: nothing is coloured."),
     (
         "CLICOLOR_FORCE",
@@ -145,6 +145,11 @@ pub const VARIABLES: [(&str, &str); 7] = [
         "sets the setting NAME, as DYNO_SETTINGS_SERVER_TARGET_QPS=100; stronger than files, weaker \
          than flags. A name that is no setting is an error.",
     ),
+    (
+        "GITHUB_ACTIONS",
+        "if it is true, `dyno compare` prints annotations for GitHub, unless --annotate says otherwise.",
+    ),
+    ("GITHUB_STEP_SUMMARY", "a file to which `dyno compare` then appends a table."),
     (
         "NO_COLOR",
         "if it is not empty, nothing is coloured, whatever else is set; nor is what goes to no \

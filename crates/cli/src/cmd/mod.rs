@@ -1,5 +1,6 @@
 //! The commands: each owns a file with its flags and what it does.
 
+mod compare;
 mod completions;
 mod export;
 mod info;
@@ -40,6 +41,8 @@ enum Command {
     Export(export::Export),
     /// Measure many variants as one job that can be resumed
     Sweep(Box<sweep::SweepCommand>),
+    /// Tell whether one run is better or worse than another, or play both in turn
+    Compare(compare::Compare),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -62,6 +65,7 @@ impl Dyno {
             Command::Run(run) => run.execute(),
             Command::Export(export) => export.execute(),
             Command::Sweep(sweep) => sweep.execute(),
+            Command::Compare(compare) => compare.execute(),
             Command::Init(init) => init.execute(),
             Command::Report(report) => report.execute(),
             Command::Info(info) => info.execute(),
