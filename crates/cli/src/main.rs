@@ -23,6 +23,7 @@ mod report;
 mod run;
 mod run_directory;
 mod schema;
+mod search;
 #[expect(dead_code, reason = "`dyno report` reads what a run writes")]
 mod series;
 #[expect(dead_code, reason = "`dyno report` reads what a run writes")]

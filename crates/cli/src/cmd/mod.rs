@@ -5,6 +5,7 @@ mod info;
 mod init;
 mod man;
 mod run;
+mod search;
 mod selftest;
 
 #[cfg(test)]
@@ -31,6 +32,8 @@ pub struct Dyno {
 enum Command {
     /// Measure a system; without flags, the built-in one, in half a minute
     Run(run::Run),
+    /// Find the highest load that keeps several limits at once
+    Search(search::Search),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -51,6 +54,7 @@ impl Dyno {
     pub fn execute(self) -> Result<Exit, Failure> {
         match self.command {
             Command::Run(run) => run.execute(),
+            Command::Search(search) => search.execute(),
             Command::Init(init) => init.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),
