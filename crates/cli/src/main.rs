@@ -22,6 +22,7 @@ mod report;
 mod run;
 mod run_directory;
 mod schema;
+mod search;
 mod series;
 mod summary;
 mod sweep;

@@ -8,6 +8,7 @@ mod init;
 mod man;
 mod report;
 mod run;
+mod search;
 mod selftest;
 mod sweep;
 
@@ -43,6 +44,8 @@ enum Command {
     Sweep(Box<sweep::SweepCommand>),
     /// Tell whether one run is better or worse than another, or play both in turn
     Compare(compare::Compare),
+    /// Find the highest load that keeps several limits at once
+    Search(search::Search),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -66,6 +69,7 @@ impl Dyno {
             Command::Export(export) => export.execute(),
             Command::Sweep(sweep) => sweep.execute(),
             Command::Compare(compare) => compare.execute(),
+            Command::Search(search) => search.execute(),
             Command::Init(init) => init.execute(),
             Command::Report(report) => report.execute(),
             Command::Info(info) => info.execute(),

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use dyno_loadgen::clock::WallTime;
 use dyno_loadgen::log::{expected_bytes, reports};
-use dyno_loadgen::settings::Scenario;
+use dyno_loadgen::run::TestLog;
+use dyno_loadgen::settings::{Origin, Scenario};
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -84,6 +85,23 @@ impl Prepared {
         tests::tests(&self.options, &self.system, probed).map(Some)
     }
 
+    /// One performance test, with these settings on top of all that was said, and
+    /// who says them.
+    ///
+    /// # Errors
+    /// Every setting that makes no sense.
+    ///
+    /// # Panics
+    /// If a setting does not exist or a value does not read.
+    pub fn performance_test(
+        &self,
+        scenario: Scenario,
+        on_top: &[(&str, String)],
+        origin: &Origin,
+    ) -> Result<Test, Failure> {
+        tests::performance(&self.options, &self.system, scenario, (on_top, origin))
+    }
+
     /// The directory of a run of these tests: `out`, or a new one below `runs`.
     ///
     /// # Errors
@@ -108,7 +126,21 @@ impl Prepared {
         &self,
         tests: &[Test],
         watch: Watch<'_>,
+        directory: RunDirectory,
+    ) -> Result<Measured, Failure> {
+        self.measure_and_see(tests, watch, directory, &mut |_| {})
+    }
+
+    /// As [`Prepared::measure`]; `see` is shown each log before it is dropped.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn measure_and_see(
+        &self,
+        tests: &[Test],
+        watch: Watch<'_>,
         mut directory: RunDirectory,
+        see: &mut dyn FnMut(&TestLog),
     ) -> Result<Measured, Failure> {
         let begun = WallTime::now();
         let mut run = self.begin(begun);
@@ -118,7 +150,7 @@ impl Prepared {
             let title = format!("{number}/{} {}", tests.len(), test.title());
             let before = run.tests.len();
             let keep = self.options.run.records;
-            for outcome in play(test, &self.system, watch, &title, (&mut directory, keep))? {
+            for outcome in play(test, &self.system, watch, &title, (&mut directory, keep, see))? {
                 if outcome.summary.state != State::Complete && run.state == State::Complete {
                     run.state = outcome.summary.state;
                 }
@@ -232,11 +264,12 @@ fn play(
     system: &System,
     watch: Watch<'_>,
     title: &str,
-    (directory, keep): (&mut RunDirectory, Keep),
+    (directory, keep, see): (&mut RunDirectory, Keep, &mut dyn FnMut(&TestLog)),
 ) -> Result<Vec<Outcome>, Failure> {
     let logs = test.play(system, watch, title)?;
     let mut outcomes = Vec::new();
     for (log, tenant) in logs.iter().zip(&test.tenants) {
+        see(log);
         let reports = reports(log);
         let name = tenant.name.as_deref();
         let outcome = Outcome::of(log, &reports, test, system, (name, keep));

@@ -39,6 +39,8 @@ pub struct Rules {
     pub full: Nanos,
     /// Queries of a run that counts, at least.
     pub full_queries: u64,
+    /// Queries of a run that does not count, at most: millions say enough.
+    pub most_queries: u64,
     /// No run is begun that would end later than this, ns.
     pub max_time: Nanos,
     /// Full runs that are tried at most; 0 does not confirm.
@@ -201,9 +203,7 @@ impl Search {
     /// Whether a run kept this limit, by its own counts.
     #[must_use]
     pub fn is_kept(&self, told: &Observation, limit: usize) -> bool {
-        let blocks = self.counted(told, limit);
-        let sum = |of: fn(&Block) -> u64| blocks.iter().map(of).sum::<u64>() as f64;
-        sum(|b| b.over) <= self.rules.limits[limit].allowed * sum(|b| b.queries)
+        self.rules.limits[limit].is_kept(&self.counted(told, limit))
     }
 
     /// Whether a run kept every limit, by its own counts.
@@ -247,6 +247,11 @@ impl Search {
     }
 
     fn probe(&self, load: f64, duration: Nanos, purpose: Purpose) -> Probe {
+        let enough = match (self.rules.unit, purpose) {
+            (_, Purpose::Confirm { .. }) | (Unit::Whole, _) => f64::INFINITY,
+            (Unit::Rate, _) => self.rules.most_queries as f64 / load * SECOND as f64,
+        };
+        let duration = if enough < duration as f64 { enough as Nanos } else { duration };
         Probe { number: self.observations.len() as u64, load, duration, purpose }
     }
 
@@ -299,8 +304,8 @@ impl Search {
             Unit::Rate => false,
             Unit::Whole => peak.high.floor() == peak.low.floor(),
         };
-        let half = (peak.high / peak.low).ln() / 2.0;
-        self.refinements() >= LEAST_REFINEMENTS && (narrow || half <= self.rules.tolerance)
+        let narrow = narrow || peak.half_width() <= self.rules.tolerance;
+        self.refinements() >= LEAST_REFINEMENTS && narrow
     }
 
     /// The next run is placed by a sequence that fills the posterior evenly.
@@ -309,8 +314,7 @@ impl Search {
         let placed = peak.quantile(0.05 + 0.9 * van_der_corput(number + 1));
         // Never so close that the slope is lost, or that an error at the
         // beginning is not found out.
-        let half = (peak.high / peak.low).ln() / 2.0;
-        let wider = (LEAST_SPREAD * self.rules.tolerance / half).max(1.0);
+        let wider = (LEAST_SPREAD * self.rules.tolerance / peak.half_width()).max(1.0);
         let load = peak.middle * (placed / peak.middle).powf(wider);
         let load = match self.rules.unit {
             Unit::Rate => load,

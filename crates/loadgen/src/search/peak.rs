@@ -62,6 +62,11 @@ impl Peak {
         most.unwrap_or(0)
     }
 
+    /// Half the width of the interval of 95 % of the posterior, relative.
+    pub(super) fn half_width(&self) -> f64 {
+        (self.high / self.low).ln() / 2.0 * (1.96 / DEVIATIONS)
+    }
+
     /// The load below which the peak lies with this probability.
     #[must_use]
     pub fn quantile(&self, probability: f64) -> f64 {
