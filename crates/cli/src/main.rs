@@ -16,12 +16,17 @@ mod progress;
     reason = "`dyno compare` and `dyno export` read what a run writes"
 )]
 mod records;
+#[cfg(test)]
+mod reference;
 mod render;
 mod report;
 mod run;
 mod run_directory;
+mod schema;
 mod series;
 mod summary;
+#[expect(dead_code, reason = "`dyno sweep` writes what `dyno report` reads")]
+mod sweep;
 mod system;
 
 use std::process::ExitCode;

@@ -91,8 +91,7 @@ fn bars(of: &Distribution) -> Vec<Point> {
 /// The share that took at most so long.
 pub fn cumulative(of: &Distribution, judged: &Judged, target: Option<f64>, timed: &str) -> Chart {
     let points = cumulative_points(of);
-    let x = points.iter().map(|p| p.x).chain(judged.bound);
-    let x = Axis::log("latency, logarithmic", Format::Time, x);
+    let x = time_axis("latency, logarithmic", std::iter::once(of), judged.bound);
     let y = Axis::between(&format!("share of {timed}"), Format::Share, 0.0, 1.0);
     let chart = Chart::new("Cumulative distribution", x, y)
         .note(format!("The share of {timed} that took at most so long."))
@@ -100,6 +99,28 @@ pub fn cumulative(of: &Distribution, judged: &Judged, target: Option<f64>, timed
     let name = target.map(words::percentile).unwrap_or_default();
     let chart = chart.rule(Across::Y, target, &name, Ink::Quiet);
     judged.across(chart, Across::X, "bound")
+}
+
+/// Where an axis begins: at the smallest time, or at p1 if the smallest is so much
+/// smaller that it would squeeze all the others.
+fn beginning(of: &Distribution) -> Option<f64> {
+    let smallest = of.spectrum.first()?.1;
+    let p1 = of.spectrum.iter().find(|(q, _)| *q >= 0.01).map_or(smallest, |&(_, time)| time);
+    Some(if smallest.saturating_mul(4) < p1 { p1 } else { smallest } as f64)
+}
+
+/// An axis of the times of some distributions, and of other values.
+pub fn time_axis<'a>(
+    name: &str,
+    of: impl Iterator<Item = &'a Distribution>,
+    more: impl IntoIterator<Item = f64>,
+) -> Axis {
+    let ends = of.flat_map(|of| {
+        let largest = of.spectrum.last().map(|&(_, time)| time as f64);
+        beginning(of).into_iter().chain(largest)
+    });
+    let values: Vec<f64> = ends.chain(more).filter(|time| *time > 0.0).collect();
+    Axis::log(name, Format::Time, values.into_iter())
 }
 
 /// From the exact counts, with the smallest and the largest at their place.
@@ -131,8 +152,7 @@ pub fn spectrum(
     };
     let deepest = of.iter().flat_map(|(_, of)| &of.spectrum).map(|&(q, _)| q);
     let deepest = deepest.filter(|&q| q < 1.0).fold(0.9, f64::max);
-    let times = of.iter().flat_map(|(_, of)| &of.spectrum).map(|&(_, time)| time as f64);
-    let y = Axis::log(name, Format::Time, times.filter(|t| *t > 0.0).chain(judged.bound));
+    let y = time_axis(name, of.iter().map(|(_, of)| *of), judged.bound);
     let mut chart = Chart::new(title, Axis::nines(deepest), y)
         .note("Each nine more of the percentile is as far as the one before.");
     for (number, (name, of)) in of.iter().enumerate() {

@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use super::rebuilt;
 use crate::records::{self, Records};
+use crate::series;
+use crate::summary::Run;
 use crate::summary::{self, ReadError, State};
-use crate::{series, summary::Run};
 
 /// A run as its directory has it.
 #[derive(Debug)]

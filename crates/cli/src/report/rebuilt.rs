@@ -36,6 +36,8 @@ pub fn empty(path: &Path) -> Run {
         time: String::new(),
         profile: String::new(),
         started_at: String::new(),
+        finished_at: String::new(),
+        duration_ns: 0,
         command: Vec::new(),
         remarks: Vec::new(),
         tests: Vec::new(),
@@ -47,6 +49,7 @@ pub fn empty(path: &Path) -> Run {
             arch: "not known".into(),
             build: "not known".into(),
             dyno_version: "not known".into(),
+            git_commit: None,
             loadgen_fingerprint: "not known".into(),
         },
     }
@@ -198,6 +201,11 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
             internal: detail.whole("dyno_failed_samples").unwrap_or(0),
         },
         missing: detail.whole("dyno_missing_samples").unwrap_or(0),
+        error_rate: {
+            let of = |key: &str| detail.whole(key).unwrap_or(0);
+            let lost = of("dyno_failed_samples").saturating_add(of("dyno_missing_samples"));
+            lost as f64 / latency.count.saturating_add(lost).max(1) as f64
+        },
         over_bound: OverBound {
             latency: detail.whole("result_overlatency_query_count").unwrap_or(0),
             first_token: 0,
@@ -213,6 +221,7 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
         rates: Rates {
             scheduled_samples_per_s: detail.number("result_scheduled_samples_per_sec"),
             completed_samples_per_s: detail.number("result_completed_samples_per_sec"),
+            goodput_samples_per_s: None,
             samples_per_s: detail.number("result_samples_per_second"),
             queries_per_s_with_overhead: detail.number("result_qps_with_loadgen_overhead"),
             queries_per_s_without_overhead: detail.number("result_qps_without_loadgen_overhead"),

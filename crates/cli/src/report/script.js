@@ -24,7 +24,7 @@
     return trimmed(percent, extreme ? 4 : 2) + narrow + "%";
   };
   const formats = {
-    time, elapsed: time, count: commas, share, silent: () => "",
+    time, elapsed: time, count: commas, share,
     rate: (v) => v >= 1e3 ? commas(v) : v.toFixed(v >= 100 ? 1 : v >= 10 ? 2 : 3),
     percentile: (v) => v <= 0 ? "min" : v >= 1 ? "max" : "p" + trimmed(v * 100, 4),
   };

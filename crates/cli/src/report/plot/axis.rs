@@ -30,8 +30,6 @@ pub enum Format {
     Share,
     /// 0.99 as `p99`.
     Percentile,
-    /// Nothing is written.
-    Silent,
 }
 
 /// One axis of a chart.
@@ -237,7 +235,6 @@ impl Format {
             Self::Rate => render::rate(value),
             Self::Share => words::share(value),
             Self::Percentile => words::percentile(value),
-            Self::Silent => String::new(),
         }
     }
 
@@ -250,7 +247,6 @@ impl Format {
             Self::Rate => "rate",
             Self::Share => "share",
             Self::Percentile => "percentile",
-            Self::Silent => "silent",
         }
     }
 }
