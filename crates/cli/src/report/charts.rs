@@ -129,12 +129,13 @@ pub fn cumulative_points(of: &Distribution) -> Vec<Point> {
     else {
         return Vec::new();
     };
-    let total: u64 = of.histogram.buckets.iter().map(|bucket| bucket.2).sum();
+    // In floating point: the counts of a damaged file may have no sum.
+    let total: f64 = of.histogram.buckets.iter().map(|bucket| bucket.2 as f64).sum();
     let mut points = vec![Point::new(smallest as f64, 0.0)];
-    let mut sum = 0;
+    let mut sum = 0.0;
     for &(_, to, count) in &of.histogram.buckets {
-        sum += count;
-        let share = sum as f64 / total.max(1) as f64;
+        sum += count as f64;
+        let share = sum / total.max(1.0);
         points.push(Point::new(to.min(largest).max(smallest) as f64, share));
     }
     points
@@ -162,12 +163,16 @@ pub fn spectrum(
 }
 
 fn elapsed(slices: &[Slice]) -> Axis {
-    let end = slices.last().map_or(1, |slice| slice.begin_ns + slice.width_ns);
-    Axis::between("time since the start", Format::Elapsed, 0.0, end as f64)
+    let end = slices.last().map_or(1.0, end_of);
+    Axis::between("time since the start", Format::Elapsed, 0.0, end)
 }
 
 fn middle(slice: &Slice) -> f64 {
-    (slice.begin_ns + slice.width_ns / 2) as f64
+    slice.begin_ns as f64 + slice.width_ns as f64 / 2.0
+}
+
+fn end_of(slice: &Slice) -> f64 {
+    slice.begin_ns as f64 + slice.width_ns as f64
 }
 
 /// p50, bands up to p90 and p99, and the largest, by when queries were due.
@@ -208,7 +213,7 @@ pub fn throughput(slices: &[Slice], samples_per_query: u64, is_closed: bool) -> 
         };
         held(slices.iter().map(of).collect(), slices)
     };
-    let due = rate(&|slice| slice.due * samples_per_query.max(1));
+    let due = rate(&|slice| slice.due.saturating_mul(samples_per_query.max(1)));
     let done = rate(&|slice| slice.completed_samples);
     let failed = rate(&|slice| slice.failed_samples);
     let has_failed = slices.iter().any(|slice| slice.failed_samples > 0);
@@ -229,17 +234,15 @@ pub fn throughput(slices: &[Slice], samples_per_query: u64, is_closed: bool) -> 
 /// Steps end where the last slice ends.
 fn held(mut points: Vec<Point>, slices: &[Slice]) -> Vec<Point> {
     if let (Some(last), Some(slice)) = (points.last().cloned(), slices.last()) {
-        points.push(Point::new((slice.begin_ns + slice.width_ns) as f64, last.y));
+        points.push(Point::new(end_of(slice), last.y));
     }
     points
 }
 
 /// Samples issued and not yet done.
 pub fn in_flight(slices: &[Slice]) -> Chart {
-    let points: Vec<Point> = slices
-        .iter()
-        .map(|slice| Point::new((slice.begin_ns + slice.width_ns) as f64, slice.in_flight as f64))
-        .collect();
+    let points: Vec<Point> =
+        slices.iter().map(|slice| Point::new(end_of(slice), slice.in_flight as f64)).collect();
     let y = Axis::linear("samples in flight", Format::Count, points.iter().map(|p| p.y));
     Chart::new("In flight", elapsed(slices), y)
         .note("Samples issued and not yet done, at the end of each part.")

@@ -39,7 +39,7 @@ fn a_short_run_writes_every_file() {
         assert!(trace.contains("traceEvents"), "{scenario}: trace");
     }
     let report = folder.read("out/report.html");
-    assert!(report.contains("<svg") && report.contains("prefers-color-scheme"), "report");
+    assert!(report.contains("<svg") && report.contains("light-dark("), "report");
     assert!(!report.contains("http://") && !report.contains("https://"), "self-contained");
     assert!(!report.contains("NaN"), "charts have numbers");
     let hidden = |name: &str| name.starts_with('.');

@@ -6,6 +6,7 @@ mod book;
 mod files;
 mod messages;
 mod program;
+mod report;
 mod schema;
 mod shell;
 mod signals;
