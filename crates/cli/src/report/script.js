@@ -174,7 +174,7 @@
         const sign = down ? -1 : 1;
         const rows = [...table.tBodies[0].rows].sort((a, b) => {
           const [x, y] = [value(a, i), value(b, i)];
-          const both = x !== "" && y !== "" && !Number.isNaN(+x) && !Number.isNaN(+y);
+          const both = [x, y].every((v) => v !== "" && Number.isFinite(+v));
           return sign * (both ? x - y : x.localeCompare(y));
         });
         table.tBodies[0].append(...rows);
