@@ -192,6 +192,7 @@ fn facts(html: &mut String, test: &Test, metrics: &Metrics) {
     let more = [
         ("offered", rates.scheduled_samples_per_s),
         ("answered", rates.completed_samples_per_s),
+        ("within every bound", rates.goodput_samples_per_s),
         ("rate, client included", rates.queries_per_s_with_overhead),
         ("rate, client excluded", rates.queries_per_s_without_overhead),
     ];

@@ -45,7 +45,7 @@ fn legend(html: &mut String, chart: &Chart) {
     html.push_str("<div class=\"legend\">");
     for (number, series) in chart.series.iter().enumerate() {
         let shape = match series.shape {
-            Shape::Line | Shape::Steps | Shape::Whiskers => "line",
+            Shape::Line | Shape::Steps => "line",
             Shape::Dots => "dots",
             Shape::Band | Shape::Bars => "area",
         };
@@ -171,12 +171,6 @@ fn draw(html: &mut String, number: usize, series: &Series, chart: &Chart) {
                 let _ = write!(html, "M{} {}h.01", short(x(p.x)), short(y(p.y)));
             }
         }
-        Shape::Whiskers => {
-            html.push_str("whisker\" d=\"");
-            for p in &series.points {
-                let _ = write!(html, "M{} {}H{}", short(x(p.x)), short(y(p.y)), short(x(p.to)));
-            }
-        }
     }
     html.push_str("\"/></g>");
 }
@@ -260,7 +254,7 @@ fn data(html: &mut String, chart: &Chart) {
             entry["x"] = x.clone().into();
             before = Some(x);
         }
-        if matches!(series.shape, Shape::Bars | Shape::Band | Shape::Whiskers) {
+        if matches!(series.shape, Shape::Bars | Shape::Band) {
             entry["to"] = column(|p| p.to).into();
             entry["shape"] = format!("{:?}", series.shape).to_lowercase().into();
         }
