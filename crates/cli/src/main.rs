@@ -5,6 +5,7 @@ mod cmd;
 mod environment;
 mod exit;
 mod export;
+mod foreign;
 mod interrupt;
 mod measure;
 mod options;

@@ -5,6 +5,7 @@
 mod book;
 mod export;
 mod files;
+mod foreign;
 mod messages;
 mod program;
 mod prometheus;
