@@ -4,13 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A virtual environment that holds one pinned package.
+/// A virtual environment that holds pinned packages.
 pub struct Venv {
     folder: PathBuf,
 }
 
 impl Venv {
-    /// Makes the environment, or takes the one of an earlier run.
+    /// Makes the environment, or takes the one of an earlier run. Requirements are
+    /// separated by blanks.
     ///
     /// # Errors
     /// Says what is missing on this machine: a Python, or the package for it.
@@ -28,7 +29,7 @@ impl Venv {
         output_of(make.args(["-m", "venv"]).arg(&venv.folder))?;
         let mut install = venv.python();
         install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-        output_of(install.arg(requirement))?;
+        output_of(install.args(requirement.split_whitespace()))?;
         fs::write(&installed, requirement).map_err(|error| error.to_string())?;
         Ok(venv)
     }
