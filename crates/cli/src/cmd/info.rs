@@ -134,12 +134,17 @@ fn scenarios() -> String {
 }
 
 /// Environment variables with what they do.
-pub const VARIABLES: [(&str, &str); 4] = [
+pub const VARIABLES: [(&str, &str); 6] = [
     (
         "DYNO_SETTINGS_NAME",
         "sets the setting NAME, as DYNO_SETTINGS_SERVER_TARGET_QPS=100; stronger than files, weaker \
          than flags. A name that is no setting is an error.",
     ),
+    (
+        "GITHUB_ACTIONS",
+        "if it is true, `dyno compare` prints annotations for GitHub, unless --annotate says otherwise.",
+    ),
+    ("GITHUB_STEP_SUMMARY", "a file to which `dyno compare` then appends a table."),
     ("NO_COLOR", "if it is not empty, nothing is coloured; nor is what goes to no terminal."),
     ("ORT_DYLIB_PATH", "ONNX Runtime's shared library, unless --ort-lib names one."),
     (

@@ -4,6 +4,7 @@
 
 mod book;
 mod export;
+mod compare;
 mod files;
 mod foreign;
 mod messages;
