@@ -6,6 +6,7 @@ mod compare;
 mod environment;
 mod exit;
 mod export;
+mod foreign;
 mod interrupt;
 mod live;
 mod measure;

@@ -5,6 +5,7 @@
 
 mod book;
 mod examples;
+mod interop;
 mod loadgen;
 mod onnx;
 mod release;
@@ -56,6 +57,7 @@ type Group = fn(&Bench) -> Result<Vec<Named>>;
 
 const GROUPS: &[(&str, Group)] = &[
     ("book", book::run),
+    ("interop", interop::run),
     ("loadgen", loadgen::run),
     ("onnx", onnx::run),
     ("release", release::run),

@@ -6,6 +6,7 @@ mod book;
 mod export;
 mod compare;
 mod files;
+mod foreign;
 mod messages;
 mod program;
 mod prometheus;
