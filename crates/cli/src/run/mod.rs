@@ -150,7 +150,8 @@ impl Prepared {
             let title = format!("{number}/{} {}", tests.len(), test.title());
             let before = run.tests.len();
             let keep = self.options.run.records;
-            for outcome in play(test, &self.system, watch, &title, (&mut directory, keep, see))? {
+            let mut kept = Kept { directory: &mut directory, keep, see: &mut *see };
+            for outcome in play(test, &self.system, watch, &title, &mut kept)? {
                 if outcome.summary.state != State::Complete && run.state == State::Complete {
                     run.state = outcome.summary.state;
                 }
@@ -258,13 +259,20 @@ impl Measured {
     }
 }
 
+/// Where what is kept of a test goes.
+struct Kept<'a> {
+    directory: &'a mut RunDirectory,
+    keep: Keep,
+    see: &'a mut dyn FnMut(&TestLog),
+}
+
 /// Plays one test and writes its logs and raw records.
 fn play(
     test: &Test,
     system: &System,
     watch: Watch<'_>,
     title: &str,
-    (directory, keep, see): (&mut RunDirectory, Keep, &mut dyn FnMut(&TestLog)),
+    kept: &mut Kept<'_>,
 ) -> Result<Vec<Outcome>, Failure> {
     // A probe, or the test before, is none of this one's business.
     let _ = system.batch_sizes.take();
@@ -272,15 +280,15 @@ fn play(
     let batch_sizes = system.batch_sizes.take();
     let mut outcomes = Vec::new();
     for (log, tenant) in logs.iter().zip(&test.tenants) {
-        see(log);
+        (kept.see)(log);
         let reports = reports(log);
         let name = tenant.name.as_deref();
-        let mut outcome = Outcome::of(log, &reports, test, system, (name, keep));
+        let mut outcome = Outcome::of(log, &reports, test, system, (name, kept.keep));
         if let Some(series) = &mut outcome.series {
             series.batch_sizes.clone_from(&batch_sizes);
         }
         let folder = log_folder(test, name);
-        directory.write_test(&folder, log, &reports, outcome.records.as_ref())?;
+        kept.directory.write_test(&folder, log, &reports, outcome.records.as_ref())?;
         outcomes.push(outcome);
     }
     Ok(outcomes)
