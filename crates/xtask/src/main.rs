@@ -1,5 +1,5 @@
-//! Chores of the repository: `cargo xtask tidy`, `book`, `peers`, `install-c`, `wheel`
-//! and `dropin`.
+//! Chores of the repository: `cargo xtask tidy`, `book`, `peers`, `install-c`, `wheel`,
+//! `screenshots` and `dropin`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
@@ -9,6 +9,8 @@ mod book;
 mod dropin;
 mod install_c;
 mod peers;
+#[cfg(target_os = "linux")]
+mod screenshots;
 mod tidy;
 mod wheel;
 
@@ -29,6 +31,7 @@ usage: cargo xtask COMMAND
                            $CXX or c++)
   wheel                    builds the Python wheel dyno-loadgen into target/wheels (needs python3
                            and PyPI)
+  screenshots tui          draws docs/images/tui.svg: `dyno run --tui` on a pseudo terminal (Linux)
   dropin [--quick] [PART OF A NAME]...
                            what `bench/dropin` runs: costs of the drop-in, one JSON line a figure
 ";
@@ -39,6 +42,8 @@ fn main() -> anyhow::Result<ExitCode> {
         ["tidy"] => tidy::run(&root()),
         ["book"] => book::run(&root()),
         ["wheel"] => wheel::run(&root()),
+        #[cfg(target_os = "linux")]
+        ["screenshots", "tui"] => screenshots::tui(&root()),
         ["peers", rest @ ..] => peers::run(&root(), rest),
         ["install-c", prefix] if !prefix.starts_with('-') => install_c::run(&root(), prefix),
         ["dropin", rest @ ..] => dropin::run(&root(), rest),
