@@ -1,5 +1,5 @@
 //! Chores of the repository: `cargo xtask tidy`, `book`, `peers`, `install-c`, `wheel`,
-//! `release`, `report` and `dropin`.
+//! `release`, `report`, `screenshots` and `dropin`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
@@ -11,6 +11,8 @@ mod install_c;
 mod peers;
 mod release;
 mod report;
+#[cfg(target_os = "linux")]
+mod screenshots;
 mod tidy;
 mod wheel;
 
@@ -38,6 +40,7 @@ usage: cargo xtask COMMAND
   release --check FOLDER   checks what such a command made
   report [--quick] [PART OF A NAME]...
                            what `bench/report` runs: search, comparison, installation, report
+  screenshots tui          draws docs/images/tui.svg: `dyno run --tui` on a pseudo terminal (Linux)
   dropin [--quick] [PART OF A NAME]...
                            what `bench/dropin` runs: costs of the drop-in, one JSON line a figure
 ";
@@ -48,6 +51,8 @@ fn main() -> anyhow::Result<ExitCode> {
         ["tidy"] => tidy::run(&root()),
         ["book"] => book::run(&root()),
         ["wheel"] => wheel::run(&root()),
+        #[cfg(target_os = "linux")]
+        ["screenshots", "tui"] => screenshots::tui(&root()),
         ["peers", rest @ ..] => peers::run(&root(), rest),
         ["install-c", prefix] if !prefix.starts_with('-') => install_c::run(&root(), prefix),
         ["release", rest @ ..] => release::run(&root(), rest),
