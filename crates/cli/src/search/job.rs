@@ -337,8 +337,9 @@ impl Job {
             is_of_latency.then_some((all.queries - all.over) as f64)
         };
         let pairs = || self.limits.iter().zip(&told.blocks);
-        let spanned = told.probe.duration.max(1) as f64 / SECOND as f64;
         let good = pairs().filter_map(good).fold(f64::INFINITY, f64::min);
+        let answered = metrics.sample_count as f64 / run.plan.samples_per_query.max(1) as f64;
+        let goodput = throughput * (good / answered.max(1.0)).min(1.0);
         let [p50, p90, _, _, p99, _] = timed.percentiles;
         Point {
             number: told.probe.number + 1,
@@ -355,7 +356,7 @@ impl Job {
             overloaded: told.overloaded,
             passed: told.passed,
             throughput: Some(throughput).filter(|rate| rate.is_finite()),
-            goodput: if good.is_finite() { good / spanned } else { 0.0 },
+            goodput: if goodput.is_finite() { goodput } else { 0.0 },
             p50_ns: p50,
             p90_ns: p90,
             p99_ns: p99,

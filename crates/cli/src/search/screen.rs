@@ -82,12 +82,10 @@ fn time(nanos: Nanos) -> String {
 
 /// One line of a run.
 pub fn point(point: &Point, load: Load, peak: Option<&Peak>) -> String {
-    let nearest = point.limits.iter().map(|counts| {
-        let queries = counts.queries.max(1) as f64;
-        let limit = limits::parse(&counts.limit, 0.99).ok();
-        let allowed = limit.map_or(1.0, |limit| limit.allowed);
-        let name = limit.map(|limit| limits::show(&limit)).unwrap_or_default();
-        (counts.over as f64 / queries / allowed, counts.over as f64 / queries, allowed, name)
+    let nearest = point.limits.iter().filter_map(|counts| {
+        let limit = limits::parse(&counts.limit, 0.99).ok()?;
+        let share = counts.over as f64 / counts.queries.max(1) as f64;
+        Some((share / limit.allowed, share, limits::show(&limit)))
     });
     let nearest = nearest.max_by(|a, b| a.0.total_cmp(&b.0));
     let verdict = match point.passed {
@@ -95,18 +93,15 @@ pub fn point(point: &Point, load: Load, peak: Option<&Peak>) -> String {
         false if point.overloaded => "piles up",
         false => "missed",
     };
-    let shares = nearest.map(|(_, share, allowed, name)| {
-        format!("{} over, {} allowed by {name}", percent(share), percent(allowed))
-    });
+    let over = nearest.map(|(_, share, name)| format!("{} over {name}", percent(share)));
     let known = peak
-        .map(|peak| format!("; peak {} to {}", render::rate(peak.low), render::rate(peak.high)));
+        .map(|peak| format!("  peak {} to {}", render::rate(peak.low), render::rate(peak.high)));
     format!(
-        "{:3} {:7} {:>8}  {:>22}  {verdict}: {}{}",
+        "{:3} {:7} {:>18}  {verdict:8}  {}{}",
         point.number,
         point.purpose,
-        time(point.took_ns),
         load.show(point.load),
-        shares.unwrap_or_default(),
+        over.unwrap_or_default(),
         known.unwrap_or_default(),
     )
 }
@@ -143,9 +138,8 @@ pub fn result(job: &Job, outcome: &Outcome, is_colored: bool) -> String {
         let goodput = render::rate(point.goodput);
         frame.line(
             &format!(
-                "At {}: {throughput} samples/s, goodput {goodput}/s, p50 {}, p99 {}",
+                "At {}: {throughput} samples/s, goodput {goodput}/s, p99 {}",
                 job.load.show(point.load),
-                render::duration(point.p50_ns),
                 render::duration(point.p99_ns)
             ),
             2,

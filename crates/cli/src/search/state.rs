@@ -130,7 +130,7 @@ pub struct Point {
     pub passed: bool,
     /// samples/s that were answered; null where there is no rate
     pub throughput: Option<f64>,
-    /// queries/s that kept each bound of latency
+    /// the part of it that kept every bound of latency
     pub goodput: f64,
     /// median latency
     pub p50_ns: i64,

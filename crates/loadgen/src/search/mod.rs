@@ -155,8 +155,8 @@ const LEAST_SPREAD: f64 = 2.0;
 const MOST_REFINEMENTS: usize = 200;
 /// Each refining run is about this part of all of them so far.
 const GROWTH: u64 = 8;
-/// The longest refining run, as a part of a full run.
-const LONGEST: u64 = 4;
+/// The longest refining run, in lengths of the first ones.
+const LONGEST: u64 = 15;
 /// A run is ended when this many times the overs that are allowed wait.
 const FAR_OVER: f64 = 10.0;
 /// However low the load is.
@@ -322,7 +322,7 @@ impl Search {
         };
         let refining = self.observations.iter().filter(|t| t.probe.purpose == Purpose::Refine);
         let so_far: Nanos = refining.map(|told| told.probe.duration).sum();
-        let longest = (self.full_at(load) / LONGEST).max(self.rules.short);
+        let longest = self.rules.short.saturating_mul(LONGEST);
         let duration = (so_far / GROWTH).clamp(self.rules.short, longest);
         self.probe(load, duration, Purpose::Refine)
     }
@@ -377,7 +377,7 @@ impl Search {
             .find(|told| matches!(told.probe.purpose, Purpose::Confirm { .. }));
         if let Some(before) = before {
             let lower = match self.rules.unit {
-                Unit::Rate => before.probe.load * (1.0 - self.rules.tolerance / 2.0),
+                Unit::Rate => before.probe.load * (-self.missed_by(before, peak)).exp(),
                 Unit::Whole => before.probe.load - 1.0,
             };
             load = load.min(lower);
@@ -393,6 +393,17 @@ impl Search {
             return self.done(End::OutOfTime, None);
         }
         Step::Run(self.probe(load, duration, Purpose::Confirm { attempt }))
+    }
+
+    /// How far below a full run that failed the next one is: what it missed its
+    /// limits by, since it will have the same arrivals, and a little more.
+    fn missed_by(&self, failed: &Observation, peak: &Peak) -> f64 {
+        let tolerance = self.rules.tolerance;
+        let of = |(at, limit): (usize, &Limit)| {
+            peak.missed_by(at, Block::sum(&failed.blocks[at]), limit.allowed)
+        };
+        let most = self.rules.limits.iter().enumerate().map(of).fold(0.0, f64::max);
+        most.clamp(0.0, 2.0 * tolerance) + tolerance / 4.0
     }
 
     /// The stretches of a run that count.
