@@ -2,11 +2,14 @@
 
 mod compare;
 mod completions;
+mod export;
 mod info;
 mod init;
 mod man;
+mod report;
 mod run;
 mod selftest;
+mod sweep;
 
 #[cfg(test)]
 pub use info::METRICS;
@@ -34,6 +37,12 @@ enum Command {
     Run(run::Run),
     /// Tell whether one run is better or worse than another, or play both in turn
     Compare(compare::Compare),
+    /// Write the page of a run again, or one page of several
+    Report(report::Report),
+    /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
+    Export(export::Export),
+    /// Measure many variants as one job that can be resumed
+    Sweep(Box<sweep::SweepCommand>),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -55,7 +64,10 @@ impl Dyno {
         match self.command {
             Command::Run(run) => run.execute(),
             Command::Compare(compare) => compare.execute(),
+            Command::Export(export) => export.execute(),
+            Command::Sweep(sweep) => sweep.execute(),
             Command::Init(init) => init.execute(),
+            Command::Report(report) => report.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),
             Command::Completions(completions) => completions.execute(),

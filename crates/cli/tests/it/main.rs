@@ -4,11 +4,17 @@
 
 mod book;
 mod compare;
+mod export;
 mod files;
 mod messages;
 mod program;
+mod prometheus;
+#[cfg(target_os = "linux")]
+mod pty;
 mod schema;
 mod shell;
 mod signals;
 mod tenants;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod updated;
