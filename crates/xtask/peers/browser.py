@@ -312,13 +312,15 @@ def show(browser, pages, folder):
     """For the documentation."""
     folder.mkdir(parents=True, exist_ok=True)
     for stem, width, theme, start in SHOWN:
-        page, _ = browser.open(next(path for path in pages if path.stem == stem), width, theme)
+        path = next(path for path in pages if path.stem == stem)
+        page, _ = browser.open(path, width, theme, reduced_motion="reduce")
         place = "-" + start.split(".")[-1].split("#t-")[-1] if start else ""
         out = folder / f"report-{stem}{place}-{width}-{theme}.png"
         if start and start.startswith("#") and " " not in start or not start:
             page.evaluate("start => start && document.querySelector(start).scrollIntoView()", start)
             page.screenshot(path=out)
         else:
+            page.add_style_tag(content=start + "{ padding: 20px; background: var(--card) }")
             page.locator(start).first.screenshot(path=out)
         page.context.close()
 
