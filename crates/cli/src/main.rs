@@ -4,17 +4,14 @@
 mod cmd;
 mod environment;
 mod exit;
+mod export;
 mod interrupt;
+mod live;
 mod measure;
 mod options;
 mod outcome;
 mod probe;
 mod progress;
-#[expect(
-    dead_code,
-    unused_imports,
-    reason = "`dyno compare` and `dyno export` read what a run writes"
-)]
 mod records;
 #[cfg(test)]
 mod reference;
@@ -25,9 +22,10 @@ mod run_directory;
 mod schema;
 mod series;
 mod summary;
-#[expect(dead_code, reason = "`dyno sweep` writes what `dyno report` reads")]
 mod sweep;
 mod system;
+mod terminal;
+mod tui;
 
 use std::process::ExitCode;
 
