@@ -171,21 +171,15 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
     let queries = queries.unwrap_or(0);
     let latency = distribution(detail, "", samples.unwrap_or(queries.saturating_mul(per_query)))?;
     let is = |key: &str| detail.flag(key);
+    let failed = detail.whole("dyno_failed_samples").unwrap_or(0);
+    let missing = detail.whole("dyno_missing_samples").unwrap_or(0);
+    let lost = failed.saturating_add(missing) as f64;
     Some(Metrics {
         query_count: queries,
         sample_count: latency.count,
-        failed: Failed {
-            rejected: 0,
-            timed_out: 0,
-            disconnected: 0,
-            internal: detail.whole("dyno_failed_samples").unwrap_or(0),
-        },
-        missing: detail.whole("dyno_missing_samples").unwrap_or(0),
-        error_rate: {
-            let of = |key: &str| detail.whole(key).unwrap_or(0);
-            let lost = of("dyno_failed_samples").saturating_add(of("dyno_missing_samples"));
-            lost as f64 / latency.count.saturating_add(lost).max(1) as f64
-        },
+        failed: Failed { rejected: 0, timed_out: 0, disconnected: 0, internal: failed },
+        missing,
+        error_rate: lost / (lost + latency.count as f64).max(1.0),
         over_bound: OverBound {
             latency: detail.whole("result_overlatency_query_count").unwrap_or(0),
             first_token: 0,
