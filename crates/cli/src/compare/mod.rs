@@ -8,6 +8,7 @@ pub mod interleave;
 mod json;
 mod metric;
 mod source;
+mod told;
 
 use dyno_loadgen::compare::{self, Comparison, Metric, Pairing, Verdict};
 
@@ -67,6 +68,8 @@ pub struct TestReport {
     pub pairing: Pairing,
     /// Runs of each side.
     pub runs: [usize; 2],
+    /// Whether every run kept its queries; if not, nothing can be told from chance.
+    pub has_records: bool,
     /// What a reader must know of it.
     pub notes: Vec<String>,
 }
@@ -248,11 +251,15 @@ impl TestReport {
         let title = first.conditions.title();
         let Conditions { scenario, tenant, .. } = first.conditions.clone();
         let runs = [baseline.len(), candidate.len()];
+        let has_records = baseline.iter().chain(&candidate).all(|test| test.has_records);
         let columns = |tests: Vec<PlayedTest>| -> Vec<compare::Run> {
             tests.into_iter().map(|test| test.columns).collect()
         };
-        let comparison = compare::compare(&columns(baseline), &columns(candidate), &options);
-        Ok(Self { title, scenario, tenant, comparison, pairing, runs, notes })
+        let comparison = match has_records {
+            true => compare::compare(&columns(baseline), &columns(candidate), &options),
+            false => told::compare(&baseline, &candidate, &question.metrics),
+        };
+        Ok(Self { title, scenario, tenant, comparison, pairing, runs, has_records, notes })
     }
 }
 

@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod book;
-mod export;
 mod compare;
+mod export;
 mod files;
 mod foreign;
 mod messages;
