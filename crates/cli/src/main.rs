@@ -8,6 +8,7 @@ mod exit;
 mod export;
 mod foreign;
 mod interrupt;
+mod live;
 mod measure;
 mod options;
 mod outcome;
@@ -17,16 +18,17 @@ mod records;
 #[cfg(test)]
 mod reference;
 mod render;
+#[expect(dead_code, reason = "the page of several runs is on its way")]
 mod report;
 mod run;
 mod run_directory;
 mod schema;
 mod series;
-#[expect(dead_code, reason = "`dyno report` reads what a run writes")]
 mod summary;
-#[expect(dead_code, unused_imports, reason = "`dyno sweep` writes it, `dyno report` reads it")]
 mod sweep;
 mod system;
+mod terminal;
+mod tui;
 
 use std::process::ExitCode;
 

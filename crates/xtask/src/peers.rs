@@ -8,6 +8,7 @@ mod examples;
 mod interop;
 mod loadgen;
 mod onnx;
+mod release;
 pub mod venv;
 
 use std::fmt;
@@ -59,6 +60,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("interop", interop::run),
     ("loadgen", loadgen::run),
     ("onnx", onnx::run),
+    ("release", release::run),
 ];
 
 /// Runs the named group, or all; fails when a comparison failed.

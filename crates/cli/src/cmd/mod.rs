@@ -6,8 +6,10 @@ mod export;
 mod info;
 mod init;
 mod man;
+mod report;
 mod run;
 mod selftest;
+mod sweep;
 
 #[cfg(test)]
 pub use info::METRICS;
@@ -33,10 +35,14 @@ pub struct Dyno {
 enum Command {
     /// Measure a system; without flags, the built-in one, in half a minute
     Run(run::Run),
+    /// Write the page of a run again, or one page of several
+    Report(report::Report),
     /// Tell whether one run is better or worse than another, or play both in turn
     Compare(compare::Compare),
     /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
     Export(export::Export),
+    /// Measure many variants as one job that can be resumed
+    Sweep(Box<sweep::SweepCommand>),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -59,7 +65,9 @@ impl Dyno {
             Command::Run(run) => run.execute(),
             Command::Compare(compare) => compare.execute(),
             Command::Export(export) => export.execute(),
+            Command::Sweep(sweep) => sweep.execute(),
             Command::Init(init) => init.execute(),
+            Command::Report(report) => report.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),
             Command::Completions(completions) => completions.execute(),

@@ -10,8 +10,12 @@ mod foreign;
 mod messages;
 mod program;
 mod prometheus;
+#[cfg(target_os = "linux")]
+mod pty;
 mod schema;
 mod shell;
 mod signals;
 mod tenants;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod updated;

@@ -10,8 +10,8 @@ pub struct Venv {
 }
 
 impl Venv {
-    /// Makes the environment, or takes the one of an earlier run. Requirements are
-    /// separated by blanks.
+    /// Makes the environment, or takes the one of an earlier run. Several packages
+    /// have spaces between them.
     ///
     /// # Errors
     /// Says what is missing on this machine: a Python, or the package for it.
@@ -49,6 +49,11 @@ impl Venv {
         install.args(["--no-index", "--force-reinstall", "--find-links"]);
         output_of(install.arg(wheels).arg(package))?;
         Ok(venv)
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Where its interpreter is.
