@@ -9,6 +9,10 @@ use crate::summary::Environment;
 /// Version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// Of the sources, if whoever built this said so. Asking git at build time would
+/// build anew at each commit, and a source archive has none.
+const GIT_COMMIT: Option<&str> = option_env!("DYNO_GIT_COMMIT");
+
 /// Cores that this process may use.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -42,6 +46,7 @@ pub fn memory_available() -> Option<u64> {
 pub fn describe() -> Environment {
     Environment {
         dyno_version: VERSION.into(),
+        git_commit: GIT_COMMIT.map(Into::into),
         loadgen_fingerprint: log::combined_fingerprint(),
         build: if cfg!(debug_assertions) { "debug" } else { "release" }.into(),
         os: std::env::consts::OS.into(),

@@ -16,10 +16,13 @@ mod progress;
     reason = "`dyno compare` and `dyno export` read what a run writes"
 )]
 mod records;
+#[cfg(test)]
+mod reference;
 mod render;
 mod report;
 mod run;
 mod run_directory;
+mod schema;
 #[expect(dead_code, reason = "`dyno report` reads what a run writes")]
 mod series;
 #[expect(dead_code, reason = "`dyno report` reads what a run writes")]

@@ -138,7 +138,8 @@ fn judge_accuracy(test: &mut summary::Test, log: &TestLog, system: &System) {
 fn judge_performance(test: &mut summary::Test, log: &TestLog, report: &Report<'_>, mode: TestMode) {
     let (run, judgement) = (report.run, &report.judgement);
     let lasted = run.record.completed_at.iter().copied().max().unwrap_or(0);
-    let metrics = Metrics::of(&report.metrics, judgement, &run.plan, (run.ended, lasted));
+    let ended = (run.ended, lasted);
+    let metrics = Metrics::of(&report.metrics, judgement, &run.plan, &run.record, ended);
     let is_peak = mode == TestMode::FindPeakPerformance && log.complete;
     let peak = (is_peak && found_peak(log)).then_some(run.plan.target_qps);
     test.result = Some(headline(&metrics, &run.plan, peak));

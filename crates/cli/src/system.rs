@@ -15,6 +15,7 @@ use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
 use dyno_sut::engine::{Answers, Engine, Inline};
 use dyno_sut::model::{Model, ServiceModel};
 use dyno_sut::null::Null;
+use dyno_sut::onnx::runtime::CAN_LOAD;
 
 use crate::environment;
 use crate::exit::Failure;
@@ -29,11 +30,23 @@ pub const SYSTEMS: [(&str, &str); 5] = [
     ("null", "answers at once; what is measured is the instrument"),
     (
         "onnx:FILE",
-        "an ONNX model in ONNX Runtime (pip install onnxruntime); --data FILE.npy holds the samples, \
-         --labels FILE.npy their classes. Without --data the samples are random: figures of speed, \
-         never of quality",
+        if CAN_LOAD {
+            "an ONNX model in ONNX Runtime (pip install onnxruntime); --data FILE.npy holds the \
+             samples, --labels FILE.npy their classes. Without --data the samples are random: \
+             figures of speed, never of quality"
+        } else {
+            "not available in this build: it is a static program, which cannot load ONNX Runtime; \
+             use tract:FILE, or the build for glibc (pip install dyno-bench)"
+        },
     ),
-    ("tract:FILE", "an ONNX model in tract; needs a build with --features tract"),
+    (
+        "tract:FILE",
+        if cfg!(feature = "tract") {
+            "an ONNX model in tract, which is built in; --data and --labels as for onnx:FILE"
+        } else {
+            "an ONNX model in tract; needs a build with --features tract"
+        },
+    ),
     ("model:SERVICE", model::GRAMMAR),
 ];
 

@@ -20,6 +20,7 @@ pub mod qsl;
 pub mod record;
 pub mod rng;
 pub mod run;
+pub mod search;
 pub mod session;
 pub mod settings;
 pub mod sut;

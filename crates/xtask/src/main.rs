@@ -1,10 +1,11 @@
-//! Chores of the repository: `cargo xtask tidy`, `peers`, `install-c`, `wheel` and
-//! `dropin`.
+//! Chores of the repository: `cargo xtask tidy`, `book`, `peers`, `install-c`, `wheel`
+//! and `dropin`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
 #![forbid(unsafe_code)]
 
+mod book;
 mod dropin;
 mod install_c;
 mod peers;
@@ -18,8 +19,10 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   tidy                     checks the tree: edges between crates, sizes, names, leftovers
+  book                     builds docs/ into target/book and checks its links (installs mdBook
+                           from crates.io once)
   peers [GROUP] [--quick]  compares with peers from other registries (needs python3 and PyPI)
-                           groups: loadgen, onnx; all of them when none is named
+                           groups: book, loadgen, onnx; all of them when none is named
                            --quick: a part of the cases
   install-c PREFIX         installs the C and C++ library, drop-in for LoadGen, below PREFIX:
                            include, lib, pkg-config and CMake packages (needs a C++ compiler,
@@ -34,6 +37,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(&root()),
+        ["book"] => book::run(&root()),
         ["wheel"] => wheel::run(&root()),
         ["peers", rest @ ..] => peers::run(&root(), rest),
         ["install-c", prefix] if !prefix.starts_with('-') => install_c::run(&root(), prefix),

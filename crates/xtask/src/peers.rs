@@ -3,6 +3,7 @@
 //! Each group sets up what it needs below `target/peers/GROUP`. What cannot be
 //! had on this machine is skipped, and said; only a difference is a failure.
 
+mod book;
 mod examples;
 mod loadgen;
 mod onnx;
@@ -52,7 +53,8 @@ struct Bench<'a> {
 type Named = (&'static str, Outcome);
 type Group = fn(&Bench) -> Result<Vec<Named>>;
 
-const GROUPS: &[(&str, Group)] = &[("loadgen", loadgen::run), ("onnx", onnx::run)];
+const GROUPS: &[(&str, Group)] =
+    &[("book", book::run), ("loadgen", loadgen::run), ("onnx", onnx::run)];
 
 /// Runs the named group, or all; fails when a comparison failed.
 pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {

@@ -87,6 +87,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>> {
     found.extend(tree::benchmarks_are_listed(&tree));
     found.extend(docs::named_tests_exist(&tree, &sources));
     found.extend(docs::links_lead_somewhere(&tree));
+    found.extend(docs::pages_are_in_the_book(&tree));
     found.sort();
     Ok(found)
 }

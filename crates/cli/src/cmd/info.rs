@@ -8,6 +8,7 @@ use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestSettings};
 
 use crate::exit::{Exit, Failure};
 use crate::render;
+use crate::schema::Document;
 use crate::system::SYSTEMS;
 
 /// What about.
@@ -16,6 +17,9 @@ pub struct Info {
     /// What to tell about
     #[arg(value_enum)]
     topic: Option<Topic>,
+    /// Of schema: which file
+    #[arg(value_enum)]
+    document: Option<Document>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -26,14 +30,20 @@ enum Topic {
     Models,
     Metrics,
     ExitCodes,
+    Environment,
+    Schema,
 }
 
 impl Info {
     /// Prints it.
     ///
     /// # Errors
-    /// None; the type is that of all commands.
+    /// If it is asked for the document of a topic that has none.
     pub fn execute(self) -> Result<Exit, Failure> {
+        if self.document.is_some() && !matches!(self.topic, Some(Topic::Schema)) {
+            let problem = "only the topic schema has documents";
+            return Err(Failure::usage(problem).hint("dyno info schema summary"));
+        }
         let text = match self.topic {
             None => overview(),
             Some(Topic::Settings) => settings(),
@@ -42,6 +52,11 @@ impl Info {
             Some(Topic::Models) => models(),
             Some(Topic::Metrics) => definitions(&METRICS),
             Some(Topic::ExitCodes) => exit_codes(),
+            Some(Topic::Environment) => definitions(&VARIABLES),
+            Some(Topic::Schema) => match self.document {
+                Some(document) => document.schema(),
+                None => definitions(&Document::ALL.map(|(_, name, what)| (name, what))),
+            },
         };
         print!("{text}");
         Ok(Exit::Valid)
@@ -56,6 +71,8 @@ fn overview() -> String {
         ("models", "the built-in table of models for --conf-model"),
         ("metrics", "what each figure is: formula and window"),
         ("exit-codes", "how a command ends"),
+        ("environment", "variables that are read"),
+        ("schema", "the JSON Schema of a file that a run leaves, such as `schema summary`"),
     ];
     definitions(&topics.map(|(name, what)| (name, what)))
 }
@@ -116,8 +133,28 @@ fn scenarios() -> String {
     ])
 }
 
+/// Environment variables with what they do.
+pub const VARIABLES: [(&str, &str); 5] = [
+    (
+        "DYNO_SETTINGS_NAME",
+        "sets the setting NAME, as DYNO_SETTINGS_SERVER_TARGET_QPS=100; stronger than files, weaker \
+         than flags. A name that is no setting is an error.",
+    ),
+    (
+        "DYNO_END_WITH_STDIN",
+        "if it is set, the end of standard input ends a run, as Ctrl-C does; dyno sweep holds its \
+         points so.",
+    ),
+    ("NO_COLOR", "if it is not empty, nothing is coloured; nor is what goes to no terminal."),
+    ("ORT_DYLIB_PATH", "ONNX Runtime's shared library, unless --ort-lib names one."),
+    (
+        "VIRTUAL_ENV",
+        "the Python environment in which ONNX Runtime is looked for before python3 is asked.",
+    ),
+];
+
 /// Formula and window of each figure.
-const METRICS: [(&str, &str); 10] = [
+pub const METRICS: [(&str, &str); 10] = [
     (
         "latency",
         "completion - scheduled time, per sample, in ns. A query is scheduled by its arrival \

@@ -1,10 +1,16 @@
 //! The commands: each owns a file with its flags and what it does.
 
+mod completions;
 mod info;
 mod init;
+mod man;
 mod run;
 mod selftest;
 mod sweep;
+
+#[cfg(test)]
+pub use info::METRICS;
+pub use info::VARIABLES;
 
 use std::process::ExitCode;
 
@@ -34,6 +40,10 @@ enum Command {
     Info(info::Info),
     /// Say what this machine can measure
     Selftest(selftest::Selftest),
+    /// Print what a shell needs to complete commands and flags
+    Completions(completions::Completions),
+    /// Print or write the manual pages
+    Man(man::Man),
 }
 
 impl Dyno {
@@ -48,6 +58,8 @@ impl Dyno {
             Command::Init(init) => init.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),
+            Command::Completions(completions) => completions.execute(),
+            Command::Man(man) => man.execute(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `records.bin`: what was measured of each query, in columns. `docs/records.md`
+//! `records.bin`: what was measured of each query, in columns. `docs/reference/records.md`
 //! describes the format.
 //!
 //! A row is a query; in Offline, whose one query holds every sample, a row is a

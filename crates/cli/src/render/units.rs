@@ -82,11 +82,11 @@ pub fn parse_duration(text: &str) -> Result<Nanos, String> {
     Ok(nanos.round() as Nanos)
 }
 
-/// `2026-11-21 04:14:21 UTC`.
+/// `2026-11-21T04:14:21Z`, as RFC 3339 has it.
 pub fn utc(at: WallTime) -> String {
     let c = at.utc();
     format!(
-        "{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC",
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
         c.year, c.month, c.day, c.hour, c.minute, c.second
     )
 }

@@ -104,7 +104,8 @@ impl Prepared {
         watch: Watch<'_>,
         mut directory: RunDirectory,
     ) -> Result<Measured, Failure> {
-        let mut run = self.begin();
+        let begun = WallTime::now();
+        let mut run = self.begin(begun);
         let mut plots = Vec::new();
         for (number, test) in (1..).zip(tests) {
             let title = format!("{number}/{} {}", tests.len(), test.title());
@@ -124,11 +125,16 @@ impl Prepared {
                 break;
             }
         }
+        if !self.system.is_simulated() {
+            let now = WallTime::now();
+            run.finished_at = render::utc(now);
+            run.duration_ns = now.unix_ns.saturating_sub(begun.unix_ns);
+        }
         run.verdict = run.state.verdict(run.is_valid()).into();
         self.finish(run, &series::Run::new(plots), directory)
     }
 
-    fn begin(&self) -> summary::Run {
+    fn begin(&self, begun: WallTime) -> summary::Run {
         let system = &self.system;
         summary::Run {
             schema: summary::SCHEMA.into(),
@@ -143,8 +149,10 @@ impl Prepared {
             profile: self.options.profile().name().into(),
             started_at: match system.is_simulated() {
                 true => String::new(),
-                false => render::utc(WallTime::now()),
+                false => render::utc(begun),
             },
+            finished_at: String::new(),
+            duration_ns: 0,
             command: command(std::env::args().skip(1)),
             remarks: remarks(&self.options, system),
             tests: Vec::new(),

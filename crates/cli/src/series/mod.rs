@@ -26,8 +26,10 @@ pub const FILE: &str = "series.json";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// `dyno.series`
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
     /// 1
+    #[schemars(extend("const" = SCHEMA_VERSION))]
     pub schema_version: u32,
     /// one entry a test with a performance result, in the order of the summary
     pub tests: Vec<Test>,

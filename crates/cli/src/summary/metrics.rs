@@ -14,6 +14,9 @@ pub struct Metrics {
     pub failed: Failed,
     /// samples that never came back
     pub missing: u64,
+    /// share of the samples issued that failed or are missing, in [0, 1]
+    #[serde(default)]
+    pub error_rate: f64,
     /// Server: samples over a bound, failed and missing ones included
     pub over_bound: OverBound,
     /// why issuing stopped
@@ -121,6 +124,9 @@ pub struct Rates {
     /// Server: as answered
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completed_samples_per_s: Option<f64>,
+    /// Server: as answered, of the samples that were within every bound
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goodput_samples_per_s: Option<f64>,
     /// Offline: as answered
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples_per_s: Option<f64>,

@@ -1,9 +1,10 @@
 //! `summary.json`: a run for programs, and what everything that shows a run is
 //! rendered from. The doc comments here are the descriptions of the published
-//! schema; `docs/summary.md` says the same for people, and a test compares.
+//! schema; `docs/reference/summary-json.md` says the same for people, and a test compares.
 //!
 //! Enumerations are texts, so that a summary of a later version still reads.
 
+mod goodput;
 pub mod metrics;
 mod of_metrics;
 mod read;
@@ -33,8 +34,10 @@ pub const DISCLAIMER: &str = "not an official MLPerf result";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// `dyno.summary`
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
     /// 1
+    #[schemars(extend("const" = SCHEMA_VERSION))]
     pub schema_version: u32,
     /// `complete`, `interrupted` (Ctrl-C), or `aborted` (the system stopped answering)
     pub state: State,
@@ -44,7 +47,7 @@ pub struct Run {
     pub official: bool,
     /// the same in words
     pub disclaimer: String,
-    /// of the run
+    /// of the run: what `--name` said, or the system's name
     pub name: String,
     /// as `--system` names it
     pub system: String,
@@ -52,8 +55,14 @@ pub struct Run {
     pub time: String,
     /// `quick` or `rules`
     pub profile: String,
-    /// in UTC; empty in virtual time, where the same seed gives the same bytes
+    /// as RFC 3339 has it, in UTC; empty in virtual time, where the same seed gives the same bytes
     pub started_at: String,
+    /// when the last test was over, likewise
+    #[serde(default)]
+    pub finished_at: String,
+    /// of the whole run by the wall clock, with what lies between the tests; 0 in virtual time
+    #[serde(default)]
+    pub duration_ns: u64,
     /// the arguments of the command that made the run
     #[serde(default)]
     pub command: Vec<String>,
@@ -84,23 +93,23 @@ pub struct Test {
     pub scenario: String,
     /// `accuracy`, `performance` or `peak`
     pub mode: String,
-    /// its name, or null
+    /// name of the tenant; null if there is only one, without a name
     pub tenant: Option<String>,
     /// where its four `mlperf_log_*` files and `records.bin` are, within the run directory
     pub folder: String,
-    /// as for the run
+    /// `complete`, `interrupted` or `aborted`
     pub state: State,
-    /// as for the run
+    /// `VALID`, `INVALID`, `INTERRUPTED` or `ABORTED`
     pub verdict: String,
     /// why it does not count, each with what to do; empty if it does
     pub reasons: Vec<String>,
     /// what a reader must know to read the verdict right
     pub notes: Vec<String>,
-    /// of a performance test; else null
+    /// the number that is the result of a performance test; else null
     pub result: Option<Headline>,
-    /// of an accuracy test, else null
+    /// the result of an accuracy test, else null
     pub accuracy: Option<Accuracy>,
-    /// of a performance test, else null
+    /// the numbers of a performance test, else null
     pub metrics: Option<Metrics>,
     /// what it was run on
     #[serde(default)]
@@ -212,6 +221,9 @@ pub struct Setting {
 pub struct Environment {
     /// of the program
     pub dyno_version: String,
+    /// of the sources; null where whoever built it did not say (`DYNO_GIT_COMMIT`)
+    #[serde(default)]
+    pub git_commit: Option<String>,
     /// hash of the load generator's sources; `dyno selftest --source .` compares
     pub loadgen_fingerprint: String,
     /// `release` or `debug`

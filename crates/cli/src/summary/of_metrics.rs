@@ -4,9 +4,11 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::early_stopping::{self, Params, largest_overlatency, minimum_queries};
 use dyno_loadgen::metrics;
 use dyno_loadgen::plan;
+use dyno_loadgen::record::Record;
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::verdict::{EarlyStoppingResult, Finding, Judgement};
 
+use super::goodput::goodput;
 use super::metrics::{
     Bound, Conditions, Distribution, EarlyStopping, Estimate, Failed, Metrics, OverBound, Rates,
     TokenRates,
@@ -18,8 +20,10 @@ impl Metrics {
         m: &metrics::Metrics,
         judgement: &Judgement,
         plan: &plan::Plan,
+        record: &Record,
         (ended, lasted_ns): (Ended, Nanos),
     ) -> Self {
+        let lost = m.failed.total() + m.missing;
         Self {
             query_count: m.query_count,
             sample_count: m.sample_count,
@@ -30,6 +34,7 @@ impl Metrics {
                 internal: m.failed.internal,
             },
             missing: m.missing,
+            error_rate: lost as f64 / (m.sample_count + lost).max(1) as f64,
             over_bound: OverBound {
                 latency: m.over.latency,
                 first_token: m.over.first_token,
@@ -42,7 +47,7 @@ impl Metrics {
             first_token_ns: m.first_token.map(Into::into),
             time_per_output_token_ns: m.time_per_output_token.map(Into::into),
             token_count: m.token_count,
-            rates: m.rates.into(),
+            rates: Rates { goodput_samples_per_s: goodput(m, record, plan), ..m.rates.into() },
             token_rates: m.token_rates.map(Into::into),
             lag_ns: m.lag.map(Into::into),
             client_lag_ns: m.client_lag.map(Into::into),

@@ -53,9 +53,9 @@ fn a_short_run_writes_every_file() {
     assert!(again.contains("8 tests, at least 800 ms in all"), "{again}");
 }
 
-/// Keys of an object that `docs/summary.md` documents under a heading.
+/// Keys of an object that `docs/reference/summary-json.md` documents under a heading.
 fn documented(heading: &str) -> Vec<String> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/summary.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/summary-json.md");
     let text = std::fs::read_to_string(path).unwrap();
     let section = text.split(&format!("\n## {heading}\n")).nth(1);
     let section = section.unwrap_or_else(|| panic!("no section {heading}"));
@@ -93,6 +93,10 @@ fn summary_json_is_as_documented() {
     assert_eq!(accuracy["accuracy"]["scored"], 540);
     has_documented_keys(&performance["metrics"], "Metrics");
     has_documented_keys(&performance["metrics"]["latency_ns"], "A distribution");
+    let rates = performance["metrics"]["rates"].as_object().unwrap();
+    assert_eq!(rates.len(), 3, "{rates:?}");
+    let documented = documented("Rates");
+    assert!(rates.keys().all(|key| documented.contains(key)), "{rates:?}");
     assert_eq!(performance["result"]["unit"], "queries/s");
     has_documented_keys(&performance["result"], "The result");
     has_documented_keys(&performance["plan"], "The plan");

@@ -2,8 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod book;
 mod files;
 mod messages;
 mod program;
+mod schema;
+mod shell;
 mod signals;
+mod sweep;
 mod tenants;
+mod updated;

@@ -4,9 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use serde_json::Value;
-
 use crate::program::Folder;
+use crate::schema::keeps_to_schemas;
 
 /// Starts a run that lasts for minutes, and returns once its folder is there:
 /// then it listens to signals. `-v` prints the plan right before the first test.
@@ -36,7 +35,7 @@ fn an_interrupted_run_leaves_a_readable_summary() {
     let mut child = start(&folder, LONG);
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    let summary = keeps_to_schemas(&folder, "out");
     assert_eq!(summary["state"], "interrupted");
     assert_eq!(summary["verdict"], "INTERRUPTED");
     assert_eq!(summary["tests"][0]["state"], "interrupted");

@@ -1,9 +1,12 @@
 //! The two drivers that play a session: in real time and in virtual time.
 
+mod glance;
 pub mod real;
 pub mod sim;
 
 use std::sync::Arc;
+
+pub use glance::{Answered, Glance, Waiting};
 
 use crate::clock::{Nanos, WallTime};
 use crate::early_stopping::{self, Look, Params};

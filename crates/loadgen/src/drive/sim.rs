@@ -1,8 +1,12 @@
 //! The driver in virtual time: an event loop that jumps from one event to the
 //! next. The same seeds give the same bytes.
 
-use super::{Driver, Job, Kept, Played, PlayedTenant, look};
+use std::ops::ControlFlow;
+
+use super::glance::{CHOSEN_AT_ONCE, Chosen, Followed};
+use super::{Driver, Glance, Job, Kept, Played, PlayedTenant, look};
 use crate::clock::{Nanos, WallTime};
+use crate::plan::Load;
 use crate::record::{LoggedResponse, Misuse, Outcome, Record};
 use crate::run::Process;
 use crate::session::{Issue, Issued, Session, Step};
@@ -14,6 +18,22 @@ pub struct VirtualTime<'a> {
     /// Virtual time of the whole test, over all its runs.
     elapsed: Nanos,
     origin: WallTime,
+    onlooker: Option<&'a mut Onlooker<'a>>,
+    is_aborted: bool,
+}
+
+/// Called now and then while a run is played, on the thread that plays it. A
+/// break ends the test.
+pub type Onlooker<'a> = dyn FnMut(&mut View<'_>) -> ControlFlow<()> + 'a;
+
+/// A run in virtual time, as its onlooker finds it.
+pub struct View<'a> {
+    run: &'a SimulatedRun,
+    session: &'a Session,
+    follows: &'a mut Followed,
+    /// Per tenant: queries that earlier glances have chosen from.
+    seen: &'a mut [usize],
+    now: Nanos,
 }
 
 impl std::fmt::Debug for VirtualTime<'_> {
@@ -26,7 +46,72 @@ impl<'a> VirtualTime<'a> {
     /// A driver whose test begins at this wall-clock time, which is a setting
     /// here: nothing in a simulated test depends on when it is run.
     pub fn new(system: &'a mut dyn SimulatedSystem, origin: WallTime) -> Self {
-        Self { system, elapsed: 0, origin }
+        Self { system, elapsed: 0, origin, onlooker: None, is_aborted: false }
+    }
+
+    /// Shows each run to `onlooker` every few thousand events. What it does with
+    /// that changes no result, unless it breaks.
+    #[must_use]
+    pub fn onlooker(mut self, onlooker: &'a mut Onlooker<'a>) -> Self {
+        self.onlooker = Some(onlooker);
+        self
+    }
+}
+
+impl std::fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("View").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+impl View<'_> {
+    /// Counts, and the latencies of about a thousand of the queries issued since
+    /// the last glance, evenly spread, once they are answered.
+    pub fn glance(&mut self) -> Glance {
+        let Self { run, session, now, .. } = *self;
+        let mut glance = Glance { epoch: run.epoch, now, ..Glance::default() };
+        for (tenant, columns) in run.tenants.iter().enumerate() {
+            let record = &columns.record;
+            let issued = record.issued_at.len();
+            glance.issued_queries += issued as u64;
+            glance.issued_samples += record.completed_at.len() as u64;
+            glance.completed_samples += columns.completed;
+            glance.failed_samples += record.failed.len() as u64;
+            let samples = session.samples_per_query(tenant) as u64;
+            let from = std::mem::replace(&mut self.seen[tenant], issued);
+            if matches!(session.plan(tenant).load, Load::Offline) {
+                if from < issued {
+                    self.follows.follow_samples(tenant, samples);
+                }
+                continue;
+            }
+            let due = match session.scheduled(tenant) {
+                [] => &record.issued_at,
+                scheduled => scheduled,
+            };
+            let every = ((issued - from) as u64).div_ceil(CHOSEN_AT_ONCE).max(1);
+            for query in (from..issued).step_by(every as usize) {
+                self.follows.follow(Chosen {
+                    tenant,
+                    first: query as u64 * samples,
+                    samples,
+                    due: due[query],
+                    client_lag: None,
+                    stands_for: every,
+                });
+            }
+        }
+        let stamp = |column: &[Nanos], sample: u64| {
+            let stamp = usize::try_from(sample).ok().and_then(|at| column.get(at).copied());
+            stamp.filter(|&at| at != 0)
+        };
+        let record = |tenant: usize| &run.tenants[tenant].record;
+        self.follows.settle(
+            &mut glance,
+            |tenant, sample| stamp(&record(tenant).completed_at, sample),
+            |tenant, sample| stamp(&record(tenant).first_token_at, sample),
+        );
+        glance
     }
 }
 
@@ -48,7 +133,7 @@ impl Driver for VirtualTime<'_> {
     }
 
     fn aborted(&self) -> bool {
-        false
+        self.is_aborted
     }
 
     fn play(&mut self, job: &Job<'_>) -> Played {
@@ -56,7 +141,14 @@ impl Driver for VirtualTime<'_> {
         let started_wall = self.wall_now();
         let mut session = job.session();
         let mut run = SimulatedRun::new(job, &session, started_at);
-        let finished = run.play(&mut session, self.system);
+        let mut watch = self.onlooker.as_deref_mut().map(|onlooker| Watch {
+            onlooker,
+            follows: Followed::default(),
+            seen: vec![0; job.tenants.len()],
+            looks_at: 0,
+        });
+        let (finished, end) = run.play(&mut session, self.system, &mut watch);
+        self.is_aborted |= end.is_break();
         self.elapsed += finished;
         // Ids that belong to no tenant of this run are told once.
         run.tenants[0].record.misuse.add(run.foreign);
@@ -82,8 +174,30 @@ struct Columns {
     tokens: bool,
 }
 
+/// The onlooker of one run.
+struct Watch<'w, 'o> {
+    onlooker: &'w mut Onlooker<'o>,
+    follows: Followed,
+    seen: Vec<usize>,
+    /// The number of events at which it looks next.
+    looks_at: u64,
+}
+
+/// Events between two calls of an onlooker: a fraction of a millisecond.
+const EVENTS_BETWEEN_LOOKS: u64 = 4_096;
+
+impl Watch<'_, '_> {
+    fn look(&mut self, run: &SimulatedRun, session: &Session, now: Nanos) -> ControlFlow<()> {
+        self.looks_at = run.events + EVENTS_BETWEEN_LOOKS;
+        let (follows, seen) = (&mut self.follows, &mut self.seen[..]);
+        (self.onlooker)(&mut View { run, session, follows, seen, now })
+    }
+}
+
 struct SimulatedRun {
     tenants: Vec<Columns>,
+    /// Queries issued and events of the system.
+    events: u64,
     epoch: u16,
     /// Time of the test at the start of the run. Sessions count from the start
     /// of their run, systems from the start of the test: what a system has left
@@ -108,6 +222,7 @@ impl SimulatedRun {
         };
         Self {
             tenants: job.tenants.iter().enumerate().map(columns).collect(),
+            events: 0,
             epoch: job.epoch,
             base,
             completions: Vec::new(),
@@ -115,12 +230,25 @@ impl SimulatedRun {
         }
     }
 
-    /// Plays to the end and returns the time that it then is.
-    fn play(&mut self, session: &mut Session, system: &mut dyn SimulatedSystem) -> Nanos {
+    /// Plays to the end and returns the time that it then is, and whether the
+    /// onlooker ended it.
+    fn play(
+        &mut self,
+        session: &mut Session,
+        system: &mut dyn SimulatedSystem,
+        watch: &mut Option<Watch<'_, '_>>,
+    ) -> (Nanos, ControlFlow<()>) {
         let watches = session.watches_completions();
         let mut now = 0;
         let mut flushed = false;
+        let mut end = ControlFlow::Continue(());
         loop {
+            if let Some(watch) = watch.as_mut().filter(|watch| self.events >= watch.looks_at)
+                && watch.look(self, session, now).is_break()
+            {
+                end = ControlFlow::Break(());
+                session.abort();
+            }
             match session.step(now) {
                 Step::Issue(issue) => {
                     // A run that extends itself issues again after a flush.
@@ -169,7 +297,7 @@ impl SimulatedRun {
         if !flushed {
             system.flush(self.base + now);
         }
-        now
+        (now, end)
     }
 
     /// When something next happens in the system, by the time of the run.
@@ -180,6 +308,7 @@ impl SimulatedRun {
 
     #[inline]
     fn issue(&mut self, issue: &Issue<'_>, now: Nanos, system: &mut dyn SimulatedSystem) {
+        self.events += 1;
         let columns = &mut self.tenants[issue.tenant];
         let record = &mut columns.record;
         let first = record.completed_at.len() as u64;
@@ -196,6 +325,7 @@ impl SimulatedRun {
 
     #[inline]
     fn advance(&mut self, now: Nanos, system: &mut dyn SimulatedSystem) {
+        self.events += 1;
         system.advance(self.base + now, &mut self.completions);
         let mut completions = std::mem::take(&mut self.completions);
         for completion in completions.drain(..) {

@@ -9,6 +9,7 @@ mod limits;
 mod logs;
 mod misbehaving;
 mod null;
+mod onlooker;
 mod peak;
 mod queueing;
 mod real_time;

@@ -25,20 +25,39 @@ pub struct Search {
 
 /// ONNX Runtime is not there, or is not usable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RuntimeMissing {
-    /// Each place that was tried, with what was wrong there.
-    pub tried: Vec<String>,
+#[non_exhaustive]
+pub enum RuntimeMissing {
+    /// It is nowhere, or what was found is no such library.
+    NotFound {
+        /// Each place that was tried, with what was wrong there.
+        tried: Vec<String>,
+    },
+    /// This program is static, so that nothing can be loaded.
+    StaticProgram,
 }
 
 impl fmt::Display for RuntimeMissing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tried = match self {
+            Self::StaticProgram => {
+                return f.write_str(
+                    "ONNX Runtime is not available in this build: it is a static program, which \
+                     can load no library; use tract:FILE, or the build for glibc \
+                     (pip install dyno-bench)",
+                );
+            }
+            Self::NotFound { tried } => tried,
+        };
         f.write_str(
             "ONNX Runtime 1.17 or newer was not found; run `pip install onnxruntime`, or name the \
              library with --ort-lib or ORT_DYLIB_PATH; tried:",
         )?;
-        self.tried.iter().try_for_each(|place| write!(f, "\n  {place}"))
+        tried.iter().try_for_each(|place| write!(f, "\n  {place}"))
     }
 }
+
+/// Whether this program can load ONNX Runtime at all: a static one cannot.
+pub const CAN_LOAD: bool = !cfg!(all(unix, target_feature = "crt-static"));
 
 impl std::error::Error for RuntimeMissing {}
 
@@ -61,8 +80,11 @@ impl Search {
     /// # Errors
     /// [`RuntimeMissing`] tells each place that was looked at.
     pub fn find(&self) -> Result<PathBuf, RuntimeMissing> {
+        if !CAN_LOAD {
+            return Err(RuntimeMissing::StaticProgram);
+        }
         let mut tried = Vec::new();
-        self.locate(&mut tried).ok_or(RuntimeMissing { tried })
+        self.locate(&mut tried).ok_or(RuntimeMissing::NotFound { tried })
     }
 
     /// Notes where it was not.
@@ -149,13 +171,18 @@ pub(super) fn environment(search: &Search) -> Result<Environment, RuntimeMissing
     if let Some(environment) = &*loaded {
         return Ok(environment.clone());
     }
+    if !CAN_LOAD {
+        return Err(RuntimeMissing::StaticProgram);
+    }
     let mut tried = Vec::new();
-    let Some(path) = search.locate(&mut tried) else { return Err(RuntimeMissing { tried }) };
+    let Some(path) = search.locate(&mut tried) else {
+        return Err(RuntimeMissing::NotFound { tried });
+    };
     let made = ort::init_from(&path).map_err(|error| error.to_string());
     let made = made.and_then(|builder| builder.build().map_err(|error| error.to_string()));
     let environment = made.map_err(|why| {
         tried.push(why);
-        RuntimeMissing { tried }
+        RuntimeMissing::NotFound { tried }
     })?;
     *loaded = Some(environment.clone());
     Ok(environment)

@@ -8,7 +8,7 @@ use dyno_loadgen::sut::{QuerySample, ResponseId};
 use dyno_sut::digits::{self, Perceptron};
 use dyno_sut::engine::{Answers, Engine};
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
-use dyno_sut::onnx::runtime::Search;
+use dyno_sut::onnx::runtime::{RuntimeMissing, Search};
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
 use dyno_sut::tensors::{ElementType, Elements, ModelInput, Tensor, TensorError, TensorLibrary};
 use dyno_sut::top1;
@@ -181,6 +181,17 @@ fn a_missing_onnx_runtime_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
+fn a_static_program_says_that_it_has_no_onnx_runtime() {
+    let text = RuntimeMissing::StaticProgram.to_string();
+    for part in ["not available in this build", "static", "tract:FILE", "dyno-bench"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let is_static = cfg!(all(unix, target_feature = "crt-static"));
+    let found = Search { system: true, ..Search::default() }.find();
+    assert_eq!(found == Err(RuntimeMissing::StaticProgram), is_static);
+}
+
+#[test]
 fn the_library_is_found_in_the_order_of_precedence() {
     let folder = Folder::new("search");
     let package = "venv/lib/python3.11/site-packages/onnxruntime/capi";
@@ -201,7 +212,11 @@ fn the_library_is_found_in_the_order_of_precedence() {
     search.dylib_path = None;
     assert_eq!(search.find().as_deref(), Ok(Path::new(&wheel)));
     search.virtual_env = Some(folder.0.clone());
-    assert_eq!(search.find().unwrap_err().tried.len(), 1);
+    let missing = search.find().unwrap_err();
+    assert!(
+        matches!(&missing, RuntimeMissing::NotFound { tried } if tried.len() == 1),
+        "{missing:?}"
+    );
 }
 
 #[test]

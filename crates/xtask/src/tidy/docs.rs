@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::Finding;
 use super::source::Source;
 use super::tree::{File, Tree};
+use crate::book::links::resolved;
 
 /// The page whose tables name tests in their last column.
 const FIDELITY: &str = "docs/fidelity.md";
@@ -47,9 +48,9 @@ fn last_cell(line: &str) -> Option<&str> {
 pub fn links_lead_somewhere(tree: &Tree) -> Vec<Finding> {
     let pages = tree.files.iter().filter(|file| file.path.ends_with(".md") && !file.in_testdata());
     let leads = |page: &File, target: &str| {
-        let folder = page.path.rsplit_once('/').map_or(String::new(), |(f, _)| format!("{f}/"));
         let target = target.split('#').next().unwrap_or(target);
-        target.is_empty() || tree.files.iter().any(|file| file.path == format!("{folder}{target}"))
+        let meant = resolved(&page.path, target);
+        target.is_empty() || tree.files.iter().any(|file| file.path == meant)
     };
     let judge = |page: &File, line: &str| {
         let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
@@ -57,6 +58,23 @@ pub fn links_lead_somewhere(tree: &Tree) -> Vec<Finding> {
         dead.next().map(|target| format!("the link to {target} leads nowhere"))
     };
     pages.flat_map(|page| page.lines_with(|line| judge(page, line))).collect()
+}
+
+/// Table of contents of the book.
+const CONTENTS: &str = "docs/SUMMARY.md";
+
+/// A page that the table of contents does not name is not in the book.
+pub fn pages_are_in_the_book(tree: &Tree) -> Vec<Finding> {
+    let contents = tree.files.iter().find(|file| file.path == CONTENTS);
+    let contents = contents.and_then(File::text).unwrap_or("");
+    let pages = tree.files.iter().filter_map(|file| {
+        let page = file.path.strip_prefix("docs/")?;
+        (page.ends_with(".md") && file.path != CONTENTS).then_some((file, page))
+    });
+    pages
+        .filter(|(_, page)| !contents.contains(&format!("]({page})")))
+        .map(|(file, _)| Finding::of_file(&file.path, format!("{CONTENTS} does not name the page")))
+        .collect()
 }
 
 #[cfg(test)]
@@ -82,6 +100,14 @@ mod tests {
         let found = |path, text| links_lead_somewhere(&tree(path, text)).len();
         assert_eq!(found("a.md", "[x](docs/b.md), [y](docs/b.md#part), [z](https://a.org/b)"), 0);
         assert_eq!(found("docs/a.md", "[x](b.md)"), 0);
+        assert_eq!(found("docs/c/a.md", "[x](../b.md#part)"), 0);
         assert_eq!(found("docs/a.md", "see [x](docs/b.md)"), 1);
+    }
+
+    #[test]
+    fn a_page_outside_of_the_book_is_found() {
+        let found = |contents| pages_are_in_the_book(&tree(CONTENTS, contents)).len();
+        assert_eq!(found("- [B](b.md)"), 0);
+        assert_eq!(found("- [B](c/b.md)"), 1);
     }
 }

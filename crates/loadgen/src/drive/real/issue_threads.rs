@@ -202,12 +202,13 @@ pub(super) fn play(
         (0..of).map(|index| Session::lane(&tenants, job.accuracy, Lane { index, of })).collect();
     let samples = sessions.iter().map(|s| s.generated_samples(0)).sum();
     let slabs = slabs(job, &[samples], driver.shards());
-    let issuers: Vec<Issuer> =
+    let mut issuers: Vec<Issuer> =
         sessions.iter().map(|s| Issuer::new(s, job.epoch, &*driver.system)).collect();
+    issuers.iter_mut().skip(1).for_each(|issuer| issuer.is_noted = false);
     let generated = (generate_begin, driver.clock.now());
 
     let _punctual = PunctualThread::enter();
-    let mut run = StartedRun::start(driver, job, slabs);
+    let mut run = StartedRun::start(driver, job, &sessions[0], slabs);
     let lanes = issue_lanes(&run, pool.as_deref(), sessions.into_iter().zip(issuers));
     let ((issued, columns), deadline) = merged(&lanes);
     // All that was issued, also what lies behind a gap.
@@ -313,7 +314,7 @@ impl StartedRun {
     /// Reports completions so that what is outstanding in the lane is what all
     /// lanes together have outstanding: the limits are on that.
     fn report_lane(&self, session: &mut Session, issuer: &Issuer, now: Nanos) {
-        let issued = self.monitor.issued_queries();
+        let issued = self.monitor.issued_by_lanes();
         let complete = self.responder.run.slabs[0].completed();
         let outstanding = issued.saturating_sub(complete);
         let mine = issuer.tenants[0].samples as u64;

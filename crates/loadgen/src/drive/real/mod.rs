@@ -1,17 +1,21 @@
 //! The driver in real time: threads, clocks, waiting, and the completion slab.
 
 mod issue_threads;
+mod monitor;
+mod notes;
 mod responder;
 mod slab;
 mod wait;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 pub use issue_threads::IssueThreads;
+pub use monitor::{Monitor, Onlooker};
 pub use responder::Responder;
 pub use wait::Waiting;
 
+use monitor::{Shape, Watched};
+use notes::Notes;
 use responder::{RunState, next_epoch};
 pub(crate) use slab::Alone;
 use slab::Slab;
@@ -47,54 +51,6 @@ pub type Announce = Arc<dyn Fn(Option<&Responder>) + Send + Sync>;
 impl std::fmt::Debug for RealTime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RealTime").field("system", &self.system.name()).finish_non_exhaustive()
-    }
-}
-
-/// What another thread may see of a run, and how it may end it.
-#[derive(Debug, Clone, Default)]
-pub struct Monitor {
-    shared: Arc<MonitorState>,
-}
-
-#[derive(Debug, Default)]
-struct MonitorState {
-    abort: AtomicBool,
-    issued_queries: AtomicU64,
-    run: Mutex<Option<Responder>>,
-}
-
-impl Monitor {
-    /// Ends the test as soon as the issuing thread notices: at once while it
-    /// issues, within a tenth of a second while it waits.
-    pub fn abort(&self) {
-        self.shared.abort.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether [`Monitor::abort`] was called.
-    #[must_use]
-    pub fn is_aborted(&self) -> bool {
-        self.shared.abort.load(Ordering::Relaxed)
-    }
-
-    /// Queries issued and samples complete in the run that is on, and its time
-    /// in ns; `None` between runs.
-    #[must_use]
-    pub fn progress(&self) -> Option<(u64, u64, Nanos)> {
-        let run = self.shared.run.lock().unwrap_or_else(PoisonError::into_inner);
-        run.as_ref().map(|responder| {
-            let complete = responder.run.slabs.iter().map(Slab::completed).sum();
-            let issued = self.shared.issued_queries.load(Ordering::Relaxed);
-            (issued, complete, responder.run.clock.now())
-        })
-    }
-
-    fn issued_queries(&self) -> u64 {
-        self.shared.issued_queries.load(Ordering::Relaxed)
-    }
-
-    fn watch(&self, run: Option<Responder>) {
-        self.shared.issued_queries.store(0, Ordering::Relaxed);
-        *self.shared.run.lock().unwrap_or_else(PoisonError::into_inner) = run;
     }
 }
 
@@ -190,7 +146,7 @@ impl Driver for RealTime {
         let generated = (generate_begin, self.clock.now());
 
         let _punctual = PunctualThread::enter();
-        let mut run = StartedRun::start(self, job, slabs);
+        let mut run = StartedRun::start(self, job, &session, slabs);
         run.issue_all(&mut session, &mut issuer);
         run.finish(generated, session.into_issued(), issuer.tenants)
     }
@@ -225,15 +181,30 @@ struct StartedRun {
 }
 
 impl StartedRun {
-    fn start(driver: &RealTime, job: &Job<'_>, slabs: Box<[Slab]>) -> Self {
+    /// `session` is that of the thread that notes for onlookers.
+    fn start(driver: &RealTime, job: &Job<'_>, session: &Session, slabs: Box<[Slab]>) -> Self {
         let monitor = driver.monitor.clone();
         let system = driver.system.clone();
+        let tenants = 0..session.tenant_count();
+        let notes = match monitor.is_looked_at() {
+            true => {
+                let queries = tenants.clone().map(|t| session.generated_queries(t)).sum::<usize>();
+                Notes::expecting(queries as u64)
+            }
+            false => Notes::none(),
+        };
+        let shapes = tenants.map(|tenant| Shape {
+            samples_per_query: session.samples_per_query(tenant) as u64,
+            is_offline: matches!(session.plan(tenant).load, Load::Offline),
+        });
+        let shapes = shapes.collect();
         let started_wall = WallTime::now();
         let started_at = driver.clock.now();
         let clock = driver.clock.shifted(started_at);
-        let run = RunState::new(clock, job.epoch, slabs, driver.shards());
+        let run = RunState::new(clock, job.epoch, slabs, notes, driver.shards());
         let responder = Responder { run: Arc::new(run) };
-        monitor.watch(Some(responder.clone()));
+        let (to_watch, epoch) = (responder.clone(), job.epoch);
+        monitor.watch(Some(Watched { responder: to_watch, epoch, shapes }));
         if let Some(announce) = &driver.announce {
             announce(Some(&responder));
         }
@@ -460,6 +431,8 @@ struct Issuer {
     /// When the system last returned from taking a query: until then a late
     /// query is the system's doing, not the client's.
     free_at: Nanos,
+    /// Whether onlookers see its queries: the notes have one writer.
+    is_noted: bool,
 }
 
 impl Issuer {
@@ -481,6 +454,7 @@ impl Issuer {
             coalesced: Vec::new(),
             built: None,
             free_at: 0,
+            is_noted: true,
         };
         if let Some(first) = session.upcoming() {
             issuer.build(&first, epoch);
@@ -542,12 +516,12 @@ impl Issuer {
 
         // Noted after the call, so that nothing stands between the time at
         // which the query was due and the system.
-        let issued = &run.monitor.shared.issued_queries;
-        if issue.stride == 1 {
-            // The only thread that issues.
-            issued.store(issued.load(Ordering::Relaxed) + issue.queries as u64, Ordering::Relaxed);
-        } else {
-            issued.fetch_add(issue.queries as u64, Ordering::Relaxed);
+        if issue.stride != 1 {
+            run.monitor.count_of_lane(issue.queries as u64);
+        }
+        let number = self.tenants[issue.tenant].issued_at.len() as u64;
+        if run.responder.run.notes.wants(number) || issue.queries > 1 {
+            self.note(run, issue, now);
         }
         let columns = &mut self.tenants[issue.tenant];
         columns.issued_at.resize(columns.issued_at.len() + issue.queries, now);
@@ -556,6 +530,25 @@ impl Issuer {
             columns.client_lag.push(u32::try_from(lag).unwrap_or(u32::MAX));
         }
         columns.samples += issue.indices.len();
+    }
+
+    /// Notes a call at `now` for onlookers.
+    #[cold]
+    #[inline(never)]
+    fn note(&self, run: &StartedRun, issue: &Issue<'_>, now: Nanos) {
+        if !self.is_noted {
+            return;
+        }
+        let samples_per_query = (issue.indices.len() / issue.queries) as u64;
+        let number = self.tenants[issue.tenant].issued_at.len() as u64;
+        run.responder.run.notes.write(number, issue.queries as u64, |i| {
+            let sequence = (issue.first_query + i * issue.stride) * samples_per_query;
+            let first = ResponseId::new(run.epoch, issue.tenant as u8, sequence);
+            match issue.scheduled.get(i as usize) {
+                Some(&due) => (first, due, Some(now.saturating_sub(due.max(self.free_at)))),
+                None => (first, now, None),
+            }
+        });
     }
 }
 

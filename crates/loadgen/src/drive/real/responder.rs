@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::Thread;
 
+use super::notes::Notes;
 use super::slab::{Alone, Slab, Stamped};
 use crate::clock::{Clock, Nanos};
 use crate::record::{Failure, Misuse};
@@ -43,6 +44,7 @@ pub(super) struct RunState {
     /// [`ResponseId::run`] of tenant 0.
     pub(super) first_run: u64,
     pub(super) slabs: Box<[Slab]>,
+    pub(super) notes: Notes,
     pub(super) misuse: ForeignIds,
     parked: Alone<AtomicBool>,
     issuer: Thread,
@@ -69,12 +71,19 @@ impl ForeignIds {
 
 impl RunState {
     /// Run by the current thread, which is the one that will park.
-    pub(super) fn new(clock: Clock, epoch: u16, slabs: Box<[Slab]>, shards: usize) -> Self {
+    pub(super) fn new(
+        clock: Clock,
+        epoch: u16,
+        slabs: Box<[Slab]>,
+        notes: Notes,
+        shards: usize,
+    ) -> Self {
         assert!(shards.is_power_of_two(), "the shards are told apart by bits");
         Self {
             clock,
             first_run: ResponseId::new(epoch, 0, 0).run(),
             slabs,
+            notes,
             misuse: ForeignIds::default(),
             parked: Alone::default(),
             issuer: std::thread::current(),

@@ -326,6 +326,24 @@ impl Slab {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// How many failures there are so far.
+    pub(super) fn failed_count(&self) -> u64 {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).len() as u64
+    }
+
+    /// The completion stamp of a sample, for onlookers.
+    pub(super) fn completion_of(&self, sample: u64) -> Option<Nanos> {
+        let (chunk, within, _) = self.admitted(sample, 1)?;
+        Some(chunk.completed_at[within].load(Ordering::Acquire)).filter(|&at| at != 0)
+    }
+
+    /// The first-token stamp of a sample, for onlookers.
+    pub(super) fn first_token_of(&self, sample: u64) -> Option<Nanos> {
+        let (chunk, within, _) = self.admitted(sample, 1)?;
+        let columns = chunk.tokens.as_ref()?;
+        Some(columns.first_at[within].load(Ordering::Acquire)).filter(|&at| at != 0)
+    }
+
     /// A copy of all that was stamped for the first `samples` samples.
     pub(super) fn stamps(&self, samples: usize) -> Stamps {
         let mut stamps = self.take_rest(samples);

@@ -1,0 +1,38 @@
+//! `dyno completions`: what a shell needs to complete our flags.
+
+use std::io::{self, Write};
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use super::Dyno;
+use crate::exit::{Exit, Failure};
+
+/// For which shell.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+const AFTER_HELP: &str = "\
+For this session of bash:    source <(dyno completions bash)
+For every one:               dyno completions bash > ~/.local/share/bash-completion/completions/dyno
+zsh, in a folder of $fpath:  dyno completions zsh > ~/.zfunc/_dyno
+fish:                        dyno completions fish > ~/.config/fish/completions/dyno.fish";
+
+impl Completions {
+    /// Prints the script.
+    ///
+    /// # Errors
+    /// None; the type is that of all commands.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Dyno::command(), "dyno", &mut script);
+        // A closed pipe is no reason to fail.
+        let _ = io::stdout().write_all(&script);
+        Ok(Exit::Valid)
+    }
+}

@@ -1,0 +1,119 @@
+//! `dyno man`: the manual pages, one a command.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::{Args, Command, CommandFactory};
+use clap_mangen::Man as Page;
+use clap_mangen::roff::{Roff, bold, roman};
+
+use super::{Dyno, VARIABLES};
+use crate::exit::{Exit, Failure};
+
+/// Where to.
+#[derive(Debug, Args)]
+#[command(after_help = "To read one: dyno man | man -l -
+To install them: dyno man ~/.local/share/man/man1")]
+pub struct Man {
+    /// Write dyno.1 and a page for each command into this folder, instead of
+    /// dyno.1 on stdout
+    folder: Option<PathBuf>,
+}
+
+/// What the program reads and writes.
+const FILES: [(&str, &str); 6] = [
+    ("dyno.toml", "the configuration of --config; `dyno init` writes one that explains itself"),
+    ("runs/TIME-NAME/", "the directory of a run, unless --out names another one"),
+    ("summary.json", "in it: the results for programs"),
+    ("report.html", "in it: the results for people, self-contained"),
+    ("effective.toml", "in it: every setting and where its value came from"),
+    ("SCENARIO/MODE/mlperf_log_*", "in it: the four logs of each test, as LoadGen writes them"),
+];
+
+impl Man {
+    /// Writes the pages.
+    ///
+    /// # Errors
+    /// If a page cannot be written.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let mut dyno = Dyno::command();
+        // Names subcommands in full, as in `dyno-run`.
+        dyno.build();
+        // clap's own, which has no page.
+        let dyno = dyno.mut_subcommand("help", |help| help.hide(true));
+        let Some(folder) = self.folder else {
+            // A closed pipe is no reason to fail.
+            let _ = io::stdout().write_all(&rendered(&dyno));
+            return Ok(Exit::Valid);
+        };
+        let written = fs::create_dir_all(&folder).and_then(|()| {
+            for command in std::iter::once(&dyno).chain(shown(&dyno)) {
+                let name = format!("{}.1", page_name(command));
+                fs::write(folder.join(name), rendered(command))?;
+            }
+            Ok(())
+        });
+        written.map_err(|error| {
+            Failure::set_up(format!("cannot write pages to {}: {error}", folder.display()))
+        })?;
+        eprintln!("wrote the pages to {}", folder.display());
+        Ok(Exit::Valid)
+    }
+}
+
+/// Commands that people see.
+fn shown(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|command| !command.is_hide_set())
+}
+
+/// Such as `dyno-run`.
+fn page_name(command: &Command) -> String {
+    command.get_display_name().unwrap_or(command.get_name()).to_string()
+}
+
+fn rendered(command: &Command) -> Vec<u8> {
+    let name = page_name(command);
+    let manual = format!("dyno {}", env!("CARGO_PKG_VERSION"));
+    // Built already: the name would be that of the command alone.
+    let page = Page::new(command.clone()).title(name.to_uppercase()).source(&manual).manual("Dyno");
+    let mut text = Vec::new();
+    let sections = page
+        .render_title(&mut text)
+        .and_then(|()| page.render_name_section(&mut text))
+        .and_then(|()| page.render_synopsis_section(&mut text))
+        .and_then(|()| page.render_description_section(&mut text))
+        .and_then(|()| page.render_options_section(&mut text))
+        .and_then(|()| match command.has_subcommands() {
+            true => page.render_subcommands_section(&mut text),
+            false => Ok(()),
+        })
+        .and_then(|()| further(command).to_writer(&mut text));
+    sections.expect("writing to memory does not fail");
+    text
+}
+
+/// What clap knows nothing of.
+fn further(command: &Command) -> Roff {
+    let mut roff = Roff::default();
+    if let Some(notes) = command.get_after_help() {
+        roff.control("SH", ["NOTES"]).control("nf", []);
+        roff.text([roman(notes.to_string())]).control("fi", []);
+    }
+    let mut list = |heading: &str, rows: Vec<(String, &str)>| {
+        roff.control("SH", [heading]);
+        for (term, text) in rows {
+            roff.control("TP", []).text([bold(term)]).text([roman(text)]);
+        }
+    };
+    let codes = Exit::ALL.map(|exit| (exit.code().to_string(), exit.meaning()));
+    list("EXIT STATUS", codes.into());
+    list("ENVIRONMENT", VARIABLES.map(|(name, what)| (name.to_string(), what)).into());
+    list("FILES", FILES.map(|(name, what)| (name.to_string(), what)).into());
+    let others = match command.has_subcommands() {
+        true => shown(command).map(|command| format!("{}(1)", page_name(command))).collect(),
+        false => vec!["dyno(1)".to_string()],
+    };
+    roff.control("SH", ["SEE ALSO"]).text([roman(others.join(", "))]);
+    roff
+}

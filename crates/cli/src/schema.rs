@@ -1,0 +1,123 @@
+//! The JSON Schemas of what a run leaves, made from the types that are written:
+//! they cannot differ from what the program does. The doc comments of the types
+//! are the descriptions.
+
+use clap::ValueEnum;
+use schemars::generate::SchemaSettings;
+use schemars::transform::transform_subschemas;
+use schemars::{JsonSchema, Schema};
+use serde_json::Value;
+
+use crate::sweep::{self, Sweep};
+use crate::{series, summary};
+
+/// A file that has a published schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Document {
+    /// summary.json: a run for programs
+    Summary,
+    /// series.json: the data of its plots
+    Series,
+    /// sweep.json: many runs, and what came of each
+    Sweep,
+}
+
+impl Document {
+    /// All of them, with what they are.
+    pub const ALL: [(Self, &str, &str); 3] = [
+        (Self::Summary, "summary", "summary.json: a run for programs"),
+        (Self::Series, "series", "series.json: the data of its plots"),
+        (Self::Sweep, "sweep", "sweep.json: many runs, and what came of each"),
+    ];
+
+    /// Its schema, in the dialect of 2020-12, as text.
+    ///
+    /// Keys that a type does not know are allowed everywhere: keys are added
+    /// within a version, and a reader of today must take the files of tomorrow.
+    /// Required is what this version always writes.
+    pub fn schema(self) -> String {
+        let schema = match self {
+            Self::Summary => of::<summary::Run>("summary.json", summary::SCHEMA_VERSION),
+            Self::Series => of::<series::Run>("series.json", series::SCHEMA_VERSION),
+            Self::Sweep => of::<Sweep>("sweep.json", sweep::SCHEMA_VERSION),
+        };
+        serde_json::to_string_pretty(&schema).expect("keys are texts") + "\n"
+    }
+}
+
+/// The name is a URN: it names the schema wherever a copy of it lies, and nobody
+/// fetches it.
+fn of<T: JsonSchema>(file: &str, version: u32) -> Schema {
+    let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    let mut schema = generator.into_root_schema_for::<T>();
+    tidy(&mut schema);
+    let stem = file.trim_end_matches(".json");
+    let rest = std::mem::take(schema.ensure_object());
+    schema.insert("$schema".into(), rest["$schema"].clone());
+    schema.insert("$id".into(), format!("urn:dyno:{stem}:{version}").into());
+    schema.insert("title".into(), format!("{file} of Dyno, version {version}").into());
+    for (key, value) in rest {
+        if !matches!(&key[..], "$schema" | "title") {
+            schema.insert(key, value);
+        }
+    }
+    schema
+}
+
+/// What a missing key means to this program's reader is no affair of the file,
+/// and where a comment breaks its lines is none of a description.
+fn tidy(schema: &mut Schema) {
+    schema.remove("default");
+    if let Some(text) = schema.get("description").and_then(Value::as_str) {
+        let text = text.replace('\n', " ");
+        schema.insert("description".into(), text.into());
+    }
+    transform_subschemas(&mut tidy, schema);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// `UPDATE_EXPECT=1` writes them anew.
+    #[test]
+    fn the_published_schemas_are_those_of_the_types() {
+        let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema"));
+        for (document, name, _) in Document::ALL {
+            let path = folder.join(format!("{name}.schema.json"));
+            let schema = document.schema();
+            if std::env::var_os("UPDATE_EXPECT").is_some() {
+                std::fs::create_dir_all(&folder).unwrap();
+                std::fs::write(&path, &schema).unwrap();
+            }
+            let published = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(
+                published == schema,
+                "{} is not what the types say; run with UPDATE_EXPECT=1 to write it anew",
+                path.display()
+            );
+        }
+    }
+
+    #[test]
+    fn every_key_is_described_and_every_object_open() {
+        fn check(value: &serde_json::Value, at: &str) {
+            assert!(value.get("additionalProperties") != Some(&false.into()), "{at} is closed");
+            let members = value.as_object().into_iter().flatten();
+            for (key, member) in members {
+                if key == "properties" {
+                    for (name, property) in member.as_object().unwrap() {
+                        let described = property.get("description").is_some();
+                        assert!(described, "{at}.{name} has no description: {property}");
+                    }
+                }
+                check(member, &format!("{at}.{key}"));
+            }
+        }
+        for (document, name, _) in Document::ALL {
+            check(&serde_json::from_str(&document.schema()).unwrap(), name);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The page of log keys: what simulated runs of every kind write, and what that
+//! is. A key without a text fails.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use dyno_loadgen::log::read::{read_detail, read_summary};
+use dyno_loadgen::settings::{FIELDS, Scenario};
+
+use crate::program::Folder;
+
+/// Runs that write every key between them: scenario, and what else is said.
+const RUNS: [(Scenario, &str); 12] = [
+    (Scenario::SingleStream, "--mode performance"),
+    (Scenario::MultiStream, "--mode performance"),
+    (Scenario::Server, "--mode performance --qps 100"),
+    (Scenario::Offline, "--mode performance"),
+    (Scenario::SingleStream, "--mode accuracy"),
+    (Scenario::SingleStream, "--mode performance --set use_token_latencies=true"),
+    (Scenario::MultiStream, "--mode performance --set use_token_latencies=true"),
+    (Scenario::Server, "--mode performance --qps 100 --set use_token_latencies=true"),
+    (Scenario::Offline, "--mode performance --set use_token_latencies=true"),
+    (
+        Scenario::Server,
+        "--mode performance --qps 100 --set server_target_latency_ns=1ns --set \
+         infer_token_latencies=true --set token_latency_scaling_factor=7 --set \
+         server_arrivals=constant",
+    ),
+    (
+        Scenario::Offline,
+        "--mode performance --set infer_token_latencies=true --set token_latency_scaling_factor=7",
+    ),
+    (
+        Scenario::Server,
+        "--mode peak --qps 10 --set server_find_peak_qps_decimals_of_precision=0 --set \
+         server_target_latency_ns=50ms",
+    ),
+];
+
+/// What a key says whose name is not that of a setting.
+const TEXTS: [(&str, &str); 85] = [
+    ("loadgen_version", "The release of LoadGen whose behaviour this is, and Dyno's own"),
+    ("loadgen_build_date_local", "`NA`: a log does not claim that another program wrote it"),
+    ("loadgen_build_date_utc", "`NA`"),
+    ("loadgen_git_commit_date", "`NA`"),
+    ("loadgen_git_log_message", "`NA`"),
+    ("loadgen_git_status_message", "`NA`"),
+    ("loadgen_file_sha1", "Hash of each source file of the load generator that is in the build"),
+    ("test_datetime", "When the test began, in UTC"),
+    ("sut_name", "What the system calls itself"),
+    ("get_sut_name_duration_ns", "How long it took to say so"),
+    ("qsl_name", "What the data set calls itself"),
+    ("qsl_reported_total_count", "Samples in the data set"),
+    ("qsl_reported_performance_count", "Samples of it that fit into memory, by its own word"),
+    (
+        "requested_test_mode",
+        "As asked for. Performance, accuracy, both, or the search for the peak.",
+    ),
+    ("effective_test_mode", "In effect. Performance, accuracy, both, or the search for the peak."),
+    ("effective_samples_per_query", "Samples in a query; in Offline all of them"),
+    (
+        "effective_target_qps",
+        "Rate from which the trace is generated, queries/s; from the expected latency where there is no rate",
+    ),
+    ("effective_target_latency_ns", "The latency bound; 0 where there is none"),
+    ("effective_target_latency_percentile", "The percentile that is judged, or is the result"),
+    ("effective_max_async_queries", "Queries outstanding at most"),
+    ("effective_target_duration_ms", "Length of the trace that is generated, with its margin"),
+    ("effective_min_sample_count", "Samples at least"),
+    ("effective_performance_sample_count", "Samples in the performance set"),
+    ("effective_accuracy_sample_count", "Samples of an accuracy run"),
+    ("dyno_fingerprint", "One hash over all source files of the load generator"),
+    ("dyno_SETTING", "A setting that only Dyno has, if it is not at its default"),
+    (
+        "dyno_origin_SETTING",
+        "Who set it: a file with its line, a flag, a variable, the profile, the built-in table",
+    ),
+    ("generic_message", "Free text: how the run ended, rates that the peak search tried"),
+    ("loaded_qsl_set", "Samples that were loaded, in order, as positions in the data set"),
+    ("generated_query_count", "Queries in the trace"),
+    ("generated_samples_per_query", "Samples in each of them"),
+    ("generated_query_duration", "When the last query of the trace is due, ns"),
+    (
+        "logger_swap_request_slots_retry_count",
+        "0: there is no logger thread; parsers expect the key",
+    ),
+    ("logger_swap_request_slots_retry_retry_count", "0"),
+    ("logger_swap_request_slots_retry_reencounter_count", "0"),
+    ("logger_start_reading_entries_retry_count", "0"),
+    ("logger_tls_total_log_cas_fail_count", "0"),
+    ("logger_tls_total_swap_buffers_slot_retry_count", "0"),
+    ("power_begin", "When the run began, for power meters"),
+    ("power_end", "When it ended"),
+    ("result_validity", "`VALID` or `INVALID`"),
+    ("result_perf_constraints_met", "Whether the percentile is within its bound"),
+    ("result_min_duration_met", "Whether it lasted long enough"),
+    ("result_min_queries_met", "Whether enough queries were issued"),
+    ("early_stopping_met", "Whether enough queries stand behind the percentile"),
+    ("early_stopping_result", "The same in words, with what is missing"),
+    ("early_stopping_ttft_result", "The same for the time to first token"),
+    ("early_stopping_tpot_result", "The same for the time per output token"),
+    ("result_invalid_reason", "What to do about an `INVALID`"),
+    ("result_query_count", "Queries issued"),
+    ("result_overlatency_query_count", "Queries over the bound, failed and missing ones included"),
+    ("result_qps_with_loadgen_overhead", "Queries/s over the whole run"),
+    ("result_qps_without_loadgen_overhead", "1 / mean latency"),
+    (
+        "early_stopping_latency_ss",
+        "Latency at the target percentile that holds with 99 % confidence",
+    ),
+    ("early_stopping_latency_ms", "The same at the 99th percentile"),
+    ("result_min_latency_ns", "Shortest latency of a sample"),
+    ("result_max_latency_ns", "Longest"),
+    ("result_mean_latency_ns", "Mean, truncated"),
+    ("result_P_percentile_latency_ns", "`sorted[floor(count * q)]`"),
+    (
+        "result_min_query_latency_ns",
+        "Shortest latency of a query, which is that of its last sample",
+    ),
+    ("result_max_query_latency_ns", "Longest"),
+    ("result_mean_query_latency_ns", "Mean, truncated"),
+    ("result_P_percentile_per_query_latency_ns", "`sorted[floor(count * q)]`"),
+    ("result_scheduled_samples_per_sec", "Rate at which queries were due"),
+    (
+        "result_completed_samples_per_sec",
+        "(answered - 1) / time until the last query issued was done",
+    ),
+    ("result_samples_per_second", "Answered samples / longest latency"),
+    ("result_first_token_min_latency_ns", "Shortest time to first token"),
+    ("result_first_token_max_latency_ns", "Longest"),
+    ("result_first_token_mean_latency_ns", "Mean, truncated"),
+    ("result_first_token_P_percentile_latency_ns", "`sorted[floor(count * q)]`"),
+    (
+        "result_token_throughput_with_loadgen_overhead",
+        "Tokens/s over the time until the last issue",
+    ),
+    ("result_token_throughput", "Tokens per ns of latency, as the reference has it"),
+    (
+        "result_time_per_output_token_P_percentile_ns",
+        "`sorted[floor(count * q)]` of (completion - first token) / (tokens - 1)",
+    ),
+    ("result_time_to_output_token_min", "Shortest time per output token"),
+    ("result_time_to_output_token_max", "Longest"),
+    ("result_time_to_output_token_mean", "Mean, truncated"),
+    ("result_completed_tokens_per_second", "Tokens/s over the time until the last query was done"),
+    ("result_tokens_per_second", "Tokens / longest latency"),
+    (
+        "result_inferred_completed_tokens_per_second",
+        "Completed samples/s times `token_latency_scaling_factor`",
+    ),
+    ("result_inferred_tokens_per_second", "Samples/s times `token_latency_scaling_factor`"),
+    ("dyno_client_lag_P_percentile_ns", "How late the client itself issued (50.00 and 99.00 only)"),
+    ("dyno_client_lag_max_ns", "The latest"),
+    ("dyno_failed_samples", "Samples that the system said it could not answer"),
+    ("dyno_missing_samples", "Samples that never came back"),
+    ("num_errors", "Errors in this log"),
+];
+
+/// What stands for the percentiles 50.00, 90.00, 95.00, 97.00, 99.00 and 99.90.
+const PERCENTILE: &str = "P";
+
+/// Keys that differ in a percentile or in the name of a setting, as one.
+fn folded(key: &str) -> String {
+    let is_setting = |name: &str| FIELDS.iter().any(|field| field.name == name);
+    if key.strip_prefix("dyno_origin_").is_some_and(is_setting) {
+        return "dyno_origin_SETTING".into();
+    }
+    if key.strip_prefix("dyno_").is_some_and(is_setting) {
+        return "dyno_SETTING".into();
+    }
+    let percentiles = ["50.00", "90.00", "95.00", "97.00", "99.00", "99.90"];
+    let in_key = percentiles.into_iter().find(|p| key.contains(p));
+    in_key.map_or(key.to_string(), |p| key.replace(p, PERCENTILE))
+}
+
+fn text_of(key: &str) -> String {
+    if let Some((_, text)) = TEXTS.iter().find(|(of, _)| *of == key) {
+        return text.to_string();
+    }
+    let asked = [("requested_", "As asked for. "), ("effective_", "In effect. ")];
+    let named = asked.into_iter().find_map(|(prefix, said)| {
+        let name = key.strip_prefix(prefix)?;
+        let field = FIELDS.iter().find(|field| field.name == name)?;
+        Some(format!("{said}{}", field.help))
+    });
+    named.unwrap_or_else(|| panic!("log_keys.rs has no text for the key {key}"))
+}
+
+/// A key and the scenarios in which it was seen, in order of first appearance.
+#[derive(Default)]
+struct Seen(Vec<(String, BTreeSet<Scenario>)>);
+
+impl Seen {
+    fn note(&mut self, key: String, scenario: Scenario) {
+        match self.0.iter_mut().find(|(of, _)| *of == key) {
+            Some((_, scenarios)) => {
+                scenarios.insert(scenario);
+            }
+            None => self.0.push((key, BTreeSet::from([scenario]))),
+        }
+    }
+}
+
+fn names(scenarios: &BTreeSet<Scenario>) -> String {
+    if scenarios.len() == Scenario::ALL.len() {
+        return "all".into();
+    }
+    scenarios.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The page.
+pub fn page() -> String {
+    let (mut detail, mut summary) = (Seen::default(), Seen::default());
+    let folder = Folder::new();
+    for (number, (scenario, more)) in RUNS.iter().enumerate() {
+        let ran = folder.dyno(&format!(
+            "run --system model:fixed=1ms,tokens=5-9,per-token=1us --scenario {scenario} --out \
+             {number} --duration 200ms {more}"
+        ));
+        assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+        let mode = more.split_whitespace().nth(1).unwrap();
+        let logs = format!("{number}/{scenario}/{mode}/mlperf_log_");
+        let (entries, problems) = read_detail(&folder.read(&format!("{logs}detail.txt")));
+        assert!(problems.is_empty(), "{problems:?}");
+        for entry in entries.entries {
+            detail.note(folded(&entry.key), *scenario);
+        }
+        let (fields, problems) = read_summary(&folder.read(&format!("{logs}summary.txt")));
+        assert!(problems.is_empty(), "{problems:?}");
+        for (_, label, _) in fields.fields {
+            summary.note(folded(&label), *scenario);
+        }
+    }
+    let mut page = String::from(
+        "# Log keys\n\n<!-- Made from the code: UPDATE_EXPECT=1 cargo test -p dyno book -->\n\n\
+         Each test leaves four files: `mlperf_log_summary.txt` for people, `mlperf_log_detail.txt` with one \
+         JSON object a line, `mlperf_log_accuracy.json` with the answers, and `mlperf_log_trace.json` for \
+         trace viewers (empty without `--trace-log`). Keys, order and arithmetic are those of LoadGen \
+         6.0.17; keys that begin with `dyno_` are Dyno's own. What differs on purpose is listed in \
+         [fidelity](../fidelity.md). `P` stands for 50.00, 90.00, 95.00, 97.00, 99.00 and 99.90.\n\n\
+         ## mlperf_log_detail.txt\n\n| key | scenarios | what |\n| --- | --- | --- |\n",
+    );
+    for (key, scenarios) in &detail.0 {
+        let _ = writeln!(page, "| `{key}` | {} | {} |", names(scenarios), text_of(key));
+    }
+    page += "\nMessages besides: `error_invalid_config` and `error_runtime` are errors, \
+             `warning_generic_message` is a warning, `dyno_note` explains and counts as nothing.\n";
+    page += "\n## mlperf_log_summary.txt\n\n| label | scenarios |\n| --- | --- |\n";
+    for (label, scenarios) in &summary.0 {
+        let _ = writeln!(page, "| `{label}` | {} |", names(scenarios));
+    }
+    page
+}

@@ -1,0 +1,268 @@
+//! Plays the search for the peak, and plain bisection with full runs, against
+//! simulated systems whose peak is known. Prints one JSON line a system and two
+//! over all.
+//!
+//! `cargo run --release -p dyno-loadgen --example search_trials [-- TRIALS [SYSTEM]]`
+//!
+//! TRIALS (by default 40) is for each system; SYSTEM is part of a name. With
+//! `-v` as a further argument each trial is told.
+
+mod systems;
+
+use dyno_loadgen::clock::{Nanos, SECOND, WallTime};
+use dyno_loadgen::drive::sim::VirtualTime;
+use dyno_loadgen::plan::{Library, Plan};
+use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+use dyno_loadgen::run::{RunLog, Tenant, TestLog, run};
+use dyno_loadgen::search::{End, Observation, Outcome, Purpose, Rules, Search, Step, Unit};
+use dyno_loadgen::session::Ended;
+use dyno_loadgen::settings::{Scenario, Settings, TestSettings};
+
+use systems::Case;
+
+/// As official runs have it.
+const FULL: Nanos = 600 * SECOND;
+const SHORT: Nanos = 10 * SECOND;
+const TOLERANCE: f64 = 0.01;
+/// Where both searches begin: a fraction of the peak that differs from trial to
+/// trial, as a user's guess does.
+const FROM: std::ops::Range<f64> = 0.03..0.6;
+/// What counts as found.
+const WITHIN: f64 = 0.02;
+
+struct Numbers;
+
+impl SampleLibrary for Numbers {
+    fn name(&self) -> &str {
+        "numbers"
+    }
+    fn total_sample_count(&self) -> usize {
+        1_024
+    }
+    fn performance_sample_count(&self) -> usize {
+        1_024
+    }
+    fn load(&self, _: &[SampleIndex]) {}
+    fn unload(&self, _: &[SampleIndex]) {}
+}
+
+/// One run at this rate.
+fn play(case: &Case, rate: f64, duration: Nanos, most_outstanding: u64, seed: u64) -> TestLog {
+    let settings = TestSettings {
+        scenario: Scenario::Server,
+        server_target_qps: rate,
+        min_duration_ms: duration / 1_000_000,
+        min_query_count: 1,
+        server_max_async_queries: most_outstanding,
+        schedule_rng_seed: seed,
+        ..TestSettings::default()
+    };
+    let plan = Plan::resolve(&settings, Library { total: 1_024, performance: 1_024 });
+    let plan = plan.expect("settings of a simulation");
+    let tenant =
+        Tenant { settings: Settings::from(settings), plan, library: &Numbers, messages: vec![] };
+    let mut system = (case.build)(seed.wrapping_mul(7_919));
+    let mut driver = VirtualTime::new(&mut *system, WallTime { unix_ns: 0 });
+    run(&mut driver, &[tenant], &mut |_| {}).swap_remove(0)
+}
+
+/// Whether a run keeps all limits, over all its queries.
+fn keeps_all(case: &Case, run: &RunLog) -> bool {
+    case.limits.iter().all(|limit| {
+        let blocks = limit.blocks(&run.record, FULL);
+        let over: u64 = blocks.iter().map(|block| block.over).sum();
+        let queries: u64 = blocks.iter().map(|block| block.queries).sum();
+        over as f64 <= limit.allowed * queries as f64
+    })
+}
+
+struct Trial {
+    outcome: Outcome,
+    refined: Nanos,
+    took: Nanos,
+    runs: usize,
+}
+
+fn search(case: &Case, from: f64, seed: u64) -> Trial {
+    let mut search = Search::new(Rules {
+        limits: case.limits.clone(),
+        from,
+        to: None,
+        unit: Unit::Rate,
+        tolerance: TOLERANCE,
+        short: SHORT,
+        full: FULL,
+        full_queries: 0,
+        max_time: 24 * 3_600 * SECOND,
+        confirmations: 4,
+    });
+    loop {
+        let probe = match search.next() {
+            Step::Run(probe) => probe,
+            Step::Done(outcome) => {
+                let is_short =
+                    |told: &&Observation| !matches!(told.probe.purpose, Purpose::Confirm { .. });
+                return Trial {
+                    outcome,
+                    refined: search.observations().iter().filter(is_short).map(|t| t.took).sum(),
+                    took: search.spent(),
+                    runs: search.observations().len(),
+                };
+            }
+        };
+        let patience = search.most_outstanding(&probe);
+        let log = play(case, probe.load, probe.duration, patience, seed * 1_000 + probe.number);
+        let run = log.runs().next().expect("one run");
+        let blocks = case.limits.iter().map(|l| l.blocks(&run.record, probe.duration)).collect();
+        search.tell(Observation {
+            probe,
+            took: run.finished_at,
+            overloaded: matches!(run.ended, Ended::TooManyOutstanding { .. }),
+            passed: keeps_all(case, run),
+            blocks,
+        });
+    }
+}
+
+/// Doubling and bisection to the same tolerance, each step a full run, each
+/// believed. Returns the rate and the time.
+fn plain(case: &Case, from: f64, seed: u64) -> (f64, Nanos) {
+    let (mut low, mut high, mut took, mut number) = (0.0, f64::INFINITY, 0, 0);
+    while high - low > TOLERANCE * low {
+        let rate = if low == 0.0 && high.is_infinite() {
+            from
+        } else if high.is_infinite() {
+            low * 2.0
+        } else if low == 0.0 {
+            high / 2.0
+        } else {
+            f64::midpoint(low, high)
+        };
+        let log = play(case, rate, FULL, 0, seed * 1_000 + 500 + number);
+        number += 1;
+        let run = log.runs().next().expect("one run");
+        // Not the time in which an overload drains: an abort would save it.
+        took += run.finished_at.min(FULL + SECOND);
+        *(if keeps_all(case, run) { &mut low } else { &mut high }) = rate;
+    }
+    (low, took)
+}
+
+#[derive(Default)]
+struct Totals {
+    trials: u32,
+    within: u32,
+    confirmed: u32,
+    confirmed_within: u32,
+    covered: u32,
+    plain_within: u32,
+    time: Nanos,
+    time_short: Nanos,
+    time_plain: Nanos,
+    runs: usize,
+}
+
+impl Totals {
+    fn add(&mut self, other: &Self) {
+        self.trials += other.trials;
+        self.within += other.within;
+        self.confirmed += other.confirmed;
+        self.confirmed_within += other.confirmed_within;
+        self.covered += other.covered;
+        self.plain_within += other.plain_within;
+        self.time += other.time;
+        self.time_short += other.time_short;
+        self.time_plain += other.time_plain;
+        self.runs += other.runs;
+    }
+
+    fn share(&self, of: u32) -> f64 {
+        f64::from(of) / f64::from(self.trials)
+    }
+
+    fn line(&self, name: &str, peak: f64) -> String {
+        let mean = |of: Nanos| of as f64 / 1e9 / f64::from(self.trials);
+        format!(
+            "{{\"name\":\"search.trials\",\"system\":\"{name}\",\"peak_qps\":{peak:.2},\
+             \"trials\":{},\"within_2_percent\":{:.4},\"confirmed\":{:.4},\
+             \"confirmed_within_2_percent\":{:.4},\"interval_covers\":{:.4},\
+             \"plain_within_2_percent\":{:.4},\"runs\":{:.1},\"short_s\":{:.0},\"total_s\":{:.0},\
+             \"plain_s\":{:.0},\"time_against_plain\":{:.3}}}",
+            self.trials,
+            self.share(self.within),
+            self.share(self.confirmed),
+            self.share(self.confirmed_within),
+            self.share(self.covered),
+            self.share(self.plain_within),
+            self.runs as f64 / f64::from(self.trials),
+            mean(self.time_short),
+            mean(self.time),
+            mean(self.time_plain),
+            self.time as f64 / self.time_plain as f64,
+        )
+    }
+}
+
+fn trials(case: &Case, count: u64, is_told: bool) -> Totals {
+    let mut totals = Totals::default();
+    for seed in 1..=count {
+        let part = seed as f64 * 0.618_034 % 1.0;
+        let from = case.peak * (FROM.start + (FROM.end - FROM.start) * part);
+        let trial = search(case, from, seed);
+        let (plain_rate, plain_time) = plain(case, from, seed);
+        let is_within = |rate: f64| u32::from((rate / case.peak - 1.0).abs() <= WITHIN);
+        let peak = trial.outcome.peak.as_ref().expect("every system is bracketed");
+        let covers = peak.low <= case.peak && case.peak <= peak.high;
+        if is_told {
+            println!(
+                "{seed}: {:.1} [{:.1}, {:.1}] {:+.2} %, confirmed {:?}, {} runs, {} s; plain {plain_rate:.1} {:+.2} %, {} s",
+                peak.load,
+                peak.low,
+                peak.high,
+                100.0 * (peak.load / case.peak - 1.0),
+                trial.outcome.confirmed,
+                trial.runs,
+                trial.took / SECOND,
+                100.0 * (plain_rate / case.peak - 1.0),
+                plain_time / SECOND,
+            );
+        }
+        let confirmed = trial.outcome.end == End::Confirmed;
+        totals.add(&Totals {
+            trials: 1,
+            within: is_within(peak.load),
+            confirmed: u32::from(confirmed),
+            confirmed_within: trial.outcome.confirmed.map_or(0, is_within),
+            covered: u32::from(covers),
+            plain_within: is_within(plain_rate),
+            time: trial.took,
+            time_short: trial.refined,
+            time_plain: plain_time,
+            runs: trial.runs,
+        });
+    }
+    totals
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let is_told = arguments.iter().any(|argument| argument == "-v");
+    let mut plain = arguments.iter().filter(|argument| *argument != "-v");
+    let count = plain.next().map_or(40, |text| text.parse().expect("a number of trials"));
+    let system = plain.next().map_or("", |text| text);
+    let mut all = Totals::default();
+    for case in systems::cases().iter().filter(|case| case.name.contains(system)) {
+        let totals = trials(case, count, is_told);
+        println!("{}", totals.line(case.name, case.peak));
+        all.add(&totals);
+    }
+    let line = |name: &str, value: f64, unit: &str| {
+        println!(
+            "{{\"name\":\"{name}\",\"value\":{value:.4},\"unit\":\"{unit}\",\"trials\":{}}}",
+            all.trials
+        );
+    };
+    line("search.within_2_percent", all.share(all.within), "share of trials");
+    line("search.confirmed_within_2_percent", all.share(all.confirmed_within), "share of trials");
+    line("search.time_against_plain", all.time as f64 / all.time_plain as f64, "ratio");
+}

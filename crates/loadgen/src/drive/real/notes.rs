@@ -1,0 +1,181 @@
+//! What the issuing thread notes for onlookers: of every so-manieth query when
+//! it was due, in a ring that it alone writes. Without an onlooker nothing is
+//! noted, and with one about a thousand queries between two of its glances.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::super::glance::CHOSEN_AT_ONCE;
+use super::slab::Alone;
+use crate::clock::Nanos;
+use crate::sut::ResponseId;
+
+/// Notes that the ring holds: more than are wanted between two glances, because
+/// the rate of the next ones is not known.
+const SLOTS: u64 = 4 * CHOSEN_AT_ONCE;
+
+/// No number but 0 has none of these bits.
+const NOTHING: u64 = u64::MAX;
+
+/// Stored in place of a client lag where queries are due when they are issued.
+const NO_LAG: u64 = u64::MAX;
+
+/// The ring.
+#[derive(Debug)]
+pub(super) struct Notes {
+    /// A query is noted if its number has none of these bits.
+    mask: AtomicU64,
+    /// Notes written so far.
+    written: Alone<AtomicU64>,
+    /// Empty if nobody looks on.
+    slots: Box<[Slot]>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    first: AtomicU64,
+    due: AtomicU64,
+    client_lag: AtomicU64,
+    stands_for: AtomicU64,
+}
+
+/// One query, as noted when it was issued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Note {
+    /// Of its first sample.
+    pub(super) first: ResponseId,
+    /// When it was due.
+    pub(super) due: Nanos,
+    /// The client's own lag, where queries are due at set times.
+    pub(super) client_lag: Option<Nanos>,
+    /// Queries that are issued for each one noted.
+    pub(super) stands_for: u64,
+}
+
+impl Notes {
+    /// Notes of a run nobody looks at.
+    pub(super) fn none() -> Self {
+        Self { mask: AtomicU64::new(NOTHING), written: Alone::default(), slots: Box::default() }
+    }
+
+    /// Notes for an onlooker of a run of about this many queries.
+    pub(super) fn expecting(queries: u64) -> Self {
+        let slots = (0..SLOTS).map(|_| Slot::default()).collect();
+        let notes = Self { slots, ..Self::none() };
+        notes.aim(queries);
+        notes
+    }
+
+    /// From now on about [`CHOSEN_AT_ONCE`] of so many queries are noted.
+    pub(super) fn aim(&self, queries: u64) {
+        let every = queries.div_ceil(CHOSEN_AT_ONCE).max(1).next_power_of_two();
+        self.mask.store(every - 1, Ordering::Relaxed);
+    }
+
+    /// Whether the query of this number is to be noted.
+    #[inline]
+    pub(super) fn wants(&self, number: u64) -> bool {
+        number & self.mask.load(Ordering::Relaxed) == 0
+    }
+
+    /// Notes those of a call's queries that are to be noted. Only one thread
+    /// writes. `first`, `due` and `client_lag` tell of the i-th of the call.
+    pub(super) fn write(
+        &self,
+        number: u64,
+        queries: u64,
+        note: impl Fn(u64) -> (ResponseId, Nanos, Option<Nanos>),
+    ) {
+        let mask = self.mask.load(Ordering::Relaxed);
+        let mut written = self.written.0.load(Ordering::Relaxed);
+        for i in (0..queries).filter(|i| (number + i) & mask == 0) {
+            let Some(slot) = self.slots.get((written % SLOTS) as usize) else { return };
+            let (first, due, client_lag) = note(i);
+            // Released one by one: who reads any of them sees that the notes
+            // before this one are written, and so that this slot is not the old
+            // one any more.
+            slot.first.store(first.0, Ordering::Release);
+            slot.due.store(due, Ordering::Release);
+            slot.client_lag.store(client_lag.unwrap_or(NO_LAG), Ordering::Release);
+            slot.stands_for.store(mask.wrapping_add(1).max(1), Ordering::Release);
+            written += 1;
+            self.written.0.store(written, Ordering::Release);
+        }
+    }
+
+    /// Hands over the notes from number `from` on that the ring still holds, and
+    /// returns how many have been written in all.
+    pub(super) fn read(&self, from: u64, mut to: impl FnMut(Note)) -> u64 {
+        if self.slots.is_empty() {
+            return 0;
+        }
+        let end = self.written.0.load(Ordering::Acquire);
+        for number in from.max(end.saturating_sub(SLOTS))..end {
+            let slot = &self.slots[(number % SLOTS) as usize];
+            let note = Note {
+                first: ResponseId(slot.first.load(Ordering::Acquire)),
+                due: slot.due.load(Ordering::Acquire),
+                client_lag: Some(slot.client_lag.load(Ordering::Acquire)).filter(|&l| l != NO_LAG),
+                stands_for: slot.stands_for.load(Ordering::Acquire),
+            };
+            // Whoever writes note `number + SLOTS` has written all before it.
+            if self.written.0.load(Ordering::Acquire) < number + SLOTS {
+                to(note);
+            }
+        }
+        end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(of: u64) -> (ResponseId, Nanos, Option<Nanos>) {
+        (ResponseId::new(1, 0, of), of + 1, Some(of + 2))
+    }
+
+    #[test]
+    fn a_reader_gets_whole_notes_while_they_are_written() {
+        let notes = Notes::expecting(1);
+        let writing = 50 * SLOTS;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0..writing {
+                    notes.write(number, 1, |_| note(number));
+                }
+            });
+            let (mut from, mut last) = (0, None);
+            while from < writing {
+                from = notes.read(from, |read| {
+                    let sequence = read.first.sequence();
+                    assert_eq!((read.due, read.client_lag), (sequence + 1, Some(sequence + 2)));
+                    assert!(last < Some(sequence), "{sequence} after {last:?}");
+                    last = Some(sequence);
+                });
+            }
+            assert_eq!(last, Some(writing - 1));
+        });
+    }
+
+    #[test]
+    fn about_as_many_are_noted_as_are_aimed_at() {
+        let notes = Notes::expecting(1_000_000);
+        let calls = (0..1_000_000).filter(|&number| notes.wants(number));
+        for number in calls {
+            notes.write(number, 1, |_| note(number));
+        }
+        let mut stand_for = 0;
+        let written = notes.read(0, |read| stand_for += read.stands_for);
+        assert!((CHOSEN_AT_ONCE / 2..=CHOSEN_AT_ONCE).contains(&written), "{written}");
+        assert!(stand_for >= 1_000_000, "{stand_for}");
+        // Coalesced queries are noted by the same numbers.
+        let coalesced = Notes::expecting(1_000_000);
+        for call in 0..1_000 {
+            coalesced.write(call * 1_000, 1_000, |i| note(call * 1_000 + i));
+        }
+        assert_eq!(coalesced.read(0, |_| ()), written);
+        let nobody = Notes::none();
+        nobody.write(0, 1, note);
+        assert_eq!(nobody.read(0, |read| panic!("{read:?}")), 0);
+    }
+}

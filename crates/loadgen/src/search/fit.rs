@@ -1,0 +1,278 @@
+//! Where one limit is reached, judged from all runs made so far.
+//!
+//! Near the load `x` at which the allowed share `a` is reached, the odds of
+//! being over the bound are taken as a power of the load:
+//! `logit p(load) = logit a + b ln(load / x)`, with `b > 0` unknown. (In a queue
+//! the tail falls exponentially with the distance from saturation, which is this
+//! to first order.) `x` and `b` get a posterior on a grid, from flat priors of
+//! their logarithms and the quasi-likelihood of the counts: that of a binomial
+//! divided by the dispersion, which says how many queries count as one because
+//! queries near each other are over a bound together.
+//!
+//! A run whose share is far from the allowed one says on which side it is, and
+//! not how far: there the power need not hold.
+
+use super::limit::Block;
+
+/// One run, as one limit sees it.
+#[derive(Debug, Clone)]
+pub struct Datum {
+    /// Logarithm of its load.
+    pub ln_load: f64,
+    /// The stretches that count, in order.
+    pub blocks: Vec<Block>,
+}
+
+/// The posterior of the load at which a limit is reached.
+#[derive(Debug, Clone)]
+pub struct Fit {
+    /// Logarithms of loads, evenly spaced.
+    grid: Vec<f64>,
+    /// Probability that the limit is reached below the upper edge of each cell.
+    cumulated: Vec<f64>,
+    /// By which power of the load the odds grow.
+    pub slope: f64,
+    /// Queries that count as one.
+    pub dispersion: f64,
+}
+
+/// Grid over the load. The range is narrowed until a cell is small enough.
+const CELLS: usize = 64;
+const ROUNDS: usize = 6;
+/// Slopes, in equal steps of the logarithm. Below lies what hardly depends on
+/// the load, above what is a step at any tolerance.
+const SLOPES: usize = 14;
+const LEAST_SLOPE: f64 = 2.0;
+const GREATEST_SLOPE: f64 = 1_500.0;
+/// Odds that differ from the allowed ones by more than this factor say nothing
+/// but the side.
+const FAR: f64 = 8.0;
+/// Before the dispersion can be seen, the overs of a run on the boundary are
+/// taken to be this many independent events.
+const EVENTS_A_RUN: f64 = 4.0;
+/// What the runs say of their own dispersion weighs as much as this many runs
+/// that differ from each other.
+const WITHIN_WEIGHT: f64 = 6.0;
+/// Lags (in stretches) up to which correlation within a run is seen.
+const LAGS: usize = 10;
+
+/// Counts of a datum.
+#[derive(Debug, Clone, Copy)]
+struct Counts {
+    ln_load: f64,
+    queries: f64,
+    share: f64,
+}
+
+/// What is settled anew in each round.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    center: f64,
+    slope: f64,
+    dispersion: f64,
+}
+
+impl Fit {
+    /// From at least one run.
+    pub fn of(data: &[Datum], allowed: f64) -> Self {
+        let counts: Vec<Counts> = data.iter().filter_map(Counts::of).collect();
+        let prior = prior_dispersion(&counts, allowed);
+        let mut range = prior_range(&counts, allowed);
+        let whole = range;
+        let mut shape = None;
+        let mut fit = Self::empty(range, prior);
+        for round in 0..ROUNDS {
+            fit = Self::on(&counts, allowed, range, shape, prior);
+            let (low, middle, high) = (fit.quantile(0.001), fit.quantile(0.5), fit.quantile(0.999));
+            let center = Shape { center: middle, slope: fit.slope, dispersion: prior };
+            let dispersion = dispersion(data, allowed, center, prior);
+            shape = Some(Shape { dispersion, ..center });
+            let cell = (range.1 - range.0) / CELLS as f64;
+            let resolved = cell * 24.0 <= high - low;
+            if round >= 3 && resolved && !fit.leans_on_edge(range, whole) {
+                break;
+            }
+            let margin = 0.5 * (high - low) + cell;
+            range = ((low - margin).max(whole.0), (high + margin).min(whole.1));
+        }
+        fit.dispersion = shape.map_or(prior, |shape| shape.dispersion);
+        fit
+    }
+
+    fn empty(range: (f64, f64), dispersion: f64) -> Self {
+        Self { grid: vec![range.0], cumulated: vec![1.0], slope: LEAST_SLOPE, dispersion }
+    }
+
+    fn on(
+        counts: &[Counts],
+        allowed: f64,
+        range: (f64, f64),
+        shape: Option<Shape>,
+        prior: f64,
+    ) -> Self {
+        let base = logit(allowed);
+        let step = (range.1 - range.0) / CELLS as f64;
+        let grid: Vec<f64> = (0..CELLS).map(|at| range.0 + (at as f64 + 0.5) * step).collect();
+        let ratio = (GREATEST_SLOPE / LEAST_SLOPE).powf(1.0 / (SLOPES as f64 - 1.0));
+        let slopes: Vec<f64> = (0..SLOPES).map(|at| LEAST_SLOPE * ratio.powi(at as i32)).collect();
+        let dispersion = shape.map_or(prior, |shape| shape.dispersion);
+        let mut logs = vec![0.0; CELLS * SLOPES];
+        for run in counts {
+            let is_near = shape.is_some_and(|shape| {
+                (shape.slope * (run.ln_load - shape.center)).abs() <= FAR.ln()
+            });
+            let weight = run.queries / dispersion;
+            let far = FAR.ln();
+            let share = match is_near {
+                true => run.share,
+                false => run.share.clamp(logistic(base - far), logistic(base + far)),
+            };
+            for (s, &slope) in slopes.iter().enumerate() {
+                for (at, &x) in grid.iter().enumerate() {
+                    let z = slope * (run.ln_load - x);
+                    let z = base + if is_near { z.clamp(-40.0, 40.0) } else { z.clamp(-far, far) };
+                    // ln(1 - p) = -softplus(z), ln p = z - softplus(z).
+                    logs[s * CELLS + at] += weight * (share * z - softplus(z));
+                }
+            }
+        }
+        let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let (mut by_cell, mut ln_slope) = (vec![0.0; CELLS], 0.0);
+        for (s, &slope) in slopes.iter().enumerate() {
+            for (at, cell) in by_cell.iter_mut().enumerate() {
+                let mass = (logs[s * CELLS + at] - most).exp();
+                *cell += mass;
+                ln_slope += mass * slope.ln();
+            }
+        }
+        let total: f64 = by_cell.iter().sum();
+        let mut sum = 0.0;
+        let cumulated = by_cell
+            .iter()
+            .map(|mass| {
+                sum += mass / total;
+                sum
+            })
+            .collect();
+        Self { grid, cumulated, slope: (ln_slope / total).exp(), dispersion }
+    }
+
+    /// Whether much of the posterior was cut off by a range that is not the whole.
+    fn leans_on_edge(&self, range: (f64, f64), whole: (f64, f64)) -> bool {
+        let below = range.0 > whole.0 && self.cumulated[0] > 1e-3;
+        let above = range.1 < whole.1 && 1.0 - self.cumulated[self.grid.len() - 2] > 1e-3;
+        below || above
+    }
+
+    fn step(&self) -> f64 {
+        if self.grid.len() > 1 { self.grid[1] - self.grid[0] } else { 1e-9 }
+    }
+
+    /// The logarithm of the load below which the limit is reached with this
+    /// probability.
+    pub fn quantile(&self, probability: f64) -> f64 {
+        let at = self.cumulated.partition_point(|&c| c < probability).min(self.grid.len() - 1);
+        let before = if at == 0 { 0.0 } else { self.cumulated[at - 1] };
+        let inside = (probability - before) / (self.cumulated[at] - before).max(1e-300);
+        self.grid[at] + (inside.clamp(0.0, 1.0) - 0.5) * self.step()
+    }
+
+    /// Probability that the limit is not yet reached at this load.
+    pub fn kept(&self, ln_load: f64) -> f64 {
+        let step = self.step();
+        let position = (ln_load - (self.grid[0] - 0.5 * step)) / step;
+        if position <= 0.0 {
+            return 1.0;
+        }
+        let at = position as usize;
+        if at >= self.grid.len() {
+            return 0.0;
+        }
+        let before = if at == 0 { 0.0 } else { self.cumulated[at - 1] };
+        1.0 - (before + (position - at as f64) * (self.cumulated[at] - before))
+    }
+}
+
+impl Counts {
+    fn of(datum: &Datum) -> Option<Self> {
+        let queries: u64 = datum.blocks.iter().map(|block| block.queries).sum();
+        let over: u64 = datum.blocks.iter().map(|block| block.over).sum();
+        (queries > 0).then(|| Self {
+            ln_load: datum.ln_load,
+            queries: queries as f64,
+            share: over as f64 / queries as f64,
+        })
+    }
+}
+
+/// Loads at which the limit may be reached at all.
+fn prior_range(counts: &[Counts], allowed: f64) -> (f64, f64) {
+    // As far as a doubling may have jumped, and a little more.
+    const ROOM: f64 = 1.0;
+    let loads = |passes: bool| {
+        let side = counts.iter().filter(move |run| (run.share <= allowed) == passes);
+        side.map(|run| run.ln_load)
+    };
+    let passed = loads(true).fold(f64::NEG_INFINITY, f64::max);
+    let failed = loads(false).fold(f64::INFINITY, f64::min);
+    match (passed.is_finite(), failed.is_finite()) {
+        (true, true) => (passed.min(failed) - ROOM, passed.max(failed) + ROOM),
+        (true, false) => (passed - ROOM, passed + 3.0 * ROOM),
+        (false, true) => (failed - 3.0 * ROOM, failed + ROOM),
+        (false, false) => (0.0, ROOM),
+    }
+}
+
+fn prior_dispersion(counts: &[Counts], allowed: f64) -> f64 {
+    let mean = counts.iter().map(|run| run.queries).sum::<f64>() / counts.len().max(1) as f64;
+    (mean * allowed / EVENTS_A_RUN).max(1.0)
+}
+
+/// Queries that count as one, near the boundary: from how runs differ from what
+/// the fit expects of them, and from how stretches within them go together.
+fn dispersion(data: &[Datum], allowed: f64, shape: Shape, prior: f64) -> f64 {
+    let base = logit(allowed);
+    let (mut runs, mut variance, mut between, mut within) = (0.0, 0.0, 0.0, 0.0);
+    for run in data {
+        let z = shape.slope * (run.ln_load - shape.center);
+        if z.abs() > FAR.ln() {
+            continue;
+        }
+        let p = logistic(base + z);
+        let excess: Vec<f64> =
+            run.blocks.iter().map(|b| b.over as f64 - b.queries as f64 * p).collect();
+        runs += 1.0;
+        variance += run.blocks.iter().map(|b| b.queries as f64).sum::<f64>() * p * (1.0 - p);
+        between += excess.iter().sum::<f64>().powi(2);
+        within += long_run(&excess);
+    }
+    if variance <= 0.0 {
+        return prior;
+    }
+    let (between, within) = (between / variance, (within / variance).max(1.0));
+    let own = WITHIN_WEIGHT * (runs / 3.0_f64).min(1.0);
+    ((runs * between + own * within + prior) / (runs + own + 1.0)).max(1.0)
+}
+
+/// Variance of the sum of a correlated series (Bartlett's window).
+fn long_run(series: &[f64]) -> f64 {
+    let lags = LAGS.min(series.len() / 3);
+    let product = |lag: usize| -> f64 {
+        series.iter().zip(series.iter().skip(lag)).map(|(a, b)| a * b).sum()
+    };
+    let window = |lag: usize| 1.0 - lag as f64 / (lags + 1) as f64;
+    product(0) + 2.0 * (1..=lags).map(|lag| window(lag) * product(lag)).sum::<f64>()
+}
+
+fn logit(p: f64) -> f64 {
+    (p / (1.0 - p)).ln()
+}
+
+fn logistic(z: f64) -> f64 {
+    1.0 / (1.0 + (-z).exp())
+}
+
+/// `ln(1 + exp(z))` without overflow.
+fn softplus(z: f64) -> f64 {
+    z.max(0.0) + (-z.abs()).exp().ln_1p()
+}

@@ -1,0 +1,137 @@
+//! What a load must keep: a bound, and the share of queries that may be over it.
+
+use std::collections::HashSet;
+
+use crate::clock::Nanos;
+use crate::record::Record;
+
+/// What is bounded of a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Quantity {
+    /// From the scheduled time to the last answer.
+    Latency,
+    /// From the scheduled time to the first token.
+    FirstToken,
+    /// Between tokens after the first.
+    TimePerOutputToken,
+    /// Whether the system failed it; has no bound.
+    Errors,
+    /// How late the client itself issued it.
+    ClientLag,
+}
+
+impl Quantity {
+    /// Whether it grows while queries pile up.
+    pub(super) fn waits(self) -> bool {
+        matches!(self, Self::Latency | Self::FirstToken)
+    }
+}
+
+/// A limit: at most the share `allowed` of the queries may be over `bound`.
+///
+/// "p99 <= 100 ms" is a share of 0.01 over 100 ms. Queries that fail or never
+/// come back are over every bound but that of the client's lag.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limit {
+    /// What.
+    pub quantity: Quantity,
+    /// In (0, 1).
+    pub allowed: f64,
+    /// In ns; means nothing for errors.
+    pub bound: Nanos,
+}
+
+/// Queries of one stretch of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Block {
+    /// How many were due in it.
+    pub queries: u64,
+    /// How many of them were over the bound.
+    pub over: u64,
+}
+
+/// Stretches of equal length that a run is cut into. Queries near each other in
+/// time are over a bound together, and their number says how strongly.
+pub const BLOCKS: usize = 40;
+
+impl Limit {
+    /// The queries of each stretch of a run of about this length, ns.
+    #[must_use]
+    pub fn blocks(&self, record: &Record, duration: Nanos) -> Vec<Block> {
+        let failed: HashSet<u64> = record.failed.iter().map(|failed| failed.0).collect();
+        let mut blocks = vec![Block::default(); BLOCKS];
+        let spq = record.samples_per_query.max(1);
+        for query in 0..record.query_count() {
+            let due = record.scheduled(query);
+            let at = u128::from(due) * BLOCKS as u128 / u128::from(duration.max(1));
+            let block = &mut blocks[usize::try_from(at).unwrap_or(usize::MAX).min(BLOCKS - 1)];
+            let mut samples = query * spq..((query + 1) * spq).min(record.completed_at.len());
+            let over = match self.quantity {
+                Quantity::ClientLag => {
+                    record.client_lag.get(query).is_some_and(|&lag| Nanos::from(lag) > self.bound)
+                }
+                _ => samples.any(|s| failed.contains(&(s as u64)) || self.is_over(record, s, due)),
+            };
+            block.queries += 1;
+            block.over += u64::from(over);
+        }
+        blocks
+    }
+
+    /// Of a sample that did not fail.
+    fn is_over(&self, record: &Record, sample: usize, due: Nanos) -> bool {
+        let done = record.completed_at[sample];
+        if done == 0 {
+            return true;
+        }
+        let first = record.first_token_at.get(sample).copied().unwrap_or(0);
+        match self.quantity {
+            Quantity::Latency => done.saturating_sub(due) > self.bound,
+            Quantity::FirstToken => first == 0 || first.saturating_sub(due) > self.bound,
+            Quantity::TimePerOutputToken => {
+                let tokens = record.tokens.get(sample).copied().unwrap_or(0);
+                let after_first = u64::try_from(tokens.saturating_sub(1)).unwrap_or(0);
+                let spent = done.saturating_sub(first);
+                first == 0 || (after_first > 0 && spent / after_first > self.bound)
+            }
+            Quantity::Errors | Quantity::ClientLag => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Failure;
+
+    fn check(quantity: Quantity, bound: Nanos, expected: &[(usize, u64, u64)]) {
+        let record = Record {
+            samples_per_query: 1,
+            scheduled_at: vec![0, 10, 500, 990],
+            issued_at: vec![0, 40, 500, 990],
+            client_lag: vec![0, 30, 0, 0],
+            completed_at: vec![20, 200, 600, 0],
+            first_token_at: vec![10, 30, 520, 0],
+            tokens: vec![1, 11, 3, 0],
+            failed: vec![(2, Failure::Rejected)],
+            ..Record::default()
+        };
+        let limit = Limit { quantity, allowed: 0.01, bound };
+        let blocks = limit.blocks(&record, 1_000);
+        let filled = blocks.iter().enumerate().filter(|(_, block)| block.queries > 0);
+        let found: Vec<_> = filled.map(|(at, block)| (at, block.queries, block.over)).collect();
+        assert_eq!(found, expected, "{quantity:?}");
+    }
+
+    #[test]
+    fn each_query_counts_where_it_was_due() {
+        // Of four queries the third failed and the fourth never came back.
+        check(Quantity::Latency, 100, &[(0, 2, 1), (20, 1, 1), (39, 1, 1)]);
+        check(Quantity::FirstToken, 15, &[(0, 2, 1), (20, 1, 1), (39, 1, 1)]);
+        // 170 ns for ten further tokens; one token has no time between tokens.
+        check(Quantity::TimePerOutputToken, 16, &[(0, 2, 1), (20, 1, 1), (39, 1, 1)]);
+        check(Quantity::TimePerOutputToken, 17, &[(0, 2, 0), (20, 1, 1), (39, 1, 1)]);
+        check(Quantity::Errors, 0, &[(0, 2, 0), (20, 1, 1), (39, 1, 1)]);
+        check(Quantity::ClientLag, 20, &[(0, 2, 1), (20, 1, 0), (39, 1, 0)]);
+    }
+}

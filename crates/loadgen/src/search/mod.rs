@@ -1,0 +1,430 @@
+//! The search for the highest load that keeps several limits at once. Pure: it
+//! says which load to run for how long, and is told what the run was like.
+//!
+//! Doubling brackets the peak with short runs. Then further short runs, each
+//! with its own arrivals, are placed where the peak may lie, and all of them
+//! together say where it is and how certain that is ([`fit`]). When it is
+//! certain enough, a full run at a load that should pass confirms it; if that
+//! fails, it counts like the others, and a lower load is tried.
+//!
+//! A short run flatters, since it begins with an empty queue: its beginning does
+//! not count, and runs become longer as the search becomes more certain, so that
+//! what bias is left stays below the error of chance.
+
+mod fit;
+mod limit;
+mod peak;
+
+pub use limit::{BLOCKS, Block, Limit, Quantity};
+pub use peak::Peak;
+
+use crate::clock::{Nanos, SECOND};
+
+/// What is searched, and how long it may take.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rules {
+    /// All must be kept; at least one.
+    pub limits: Vec<Limit>,
+    /// The first load that is run (> 0).
+    pub from: f64,
+    /// A load that is thought to be too high.
+    pub to: Option<f64>,
+    /// What a load is.
+    pub unit: Unit,
+    /// Relative: the peak is found when it is known to within this.
+    pub tolerance: f64,
+    /// Length of the first runs, ns.
+    pub short: Nanos,
+    /// Length of a run that counts, ns.
+    pub full: Nanos,
+    /// Queries of a run that counts, at least.
+    pub full_queries: u64,
+    /// No run is begun that would end later than this, ns.
+    pub max_time: Nanos,
+    /// Full runs that are tried at most; 0 does not confirm.
+    pub confirmations: u32,
+}
+
+/// What a load is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Queries per second.
+    Rate,
+    /// A whole number: queries in flight, or samples in a query.
+    Whole,
+}
+
+/// Why a run is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Looking for a load that fails.
+    Bracket,
+    /// Making the peak more certain.
+    Refine,
+    /// The run that counts.
+    Confirm {
+        /// Which try it is, from 1.
+        attempt: u32,
+    },
+}
+
+/// A run to be made.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Probe {
+    /// From 0; probes of different numbers need different arrivals.
+    pub number: u64,
+    /// The load.
+    pub load: f64,
+    /// For how long queries are issued, ns.
+    pub duration: Nanos,
+    /// Why.
+    pub purpose: Purpose,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Run this, and answer with [`Search::tell`].
+    Run(Probe),
+    /// The search is over.
+    Done(Outcome),
+}
+
+/// What a run was like.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observation {
+    /// What was run.
+    pub probe: Probe,
+    /// How long it took in all, ns.
+    pub took: Nanos,
+    /// It was ended early because queries piled up: every limit of latency is
+    /// over.
+    pub overloaded: bool,
+    /// Of a confirming run: whether it counts and keeps every limit.
+    pub passed: bool,
+    /// For each limit, the stretches of the run.
+    pub blocks: Vec<Vec<Block>>,
+}
+
+/// How a search ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// A full run at [`Outcome::confirmed`] counts and keeps every limit.
+    Confirmed,
+    /// The peak is known well enough, and nobody asked for a confirmation.
+    Estimated,
+    /// No full run passed.
+    Unconfirmed,
+    /// The time was over first; what is known is told.
+    OutOfTime,
+    /// No load passes, down to the lowest one that was tried.
+    NothingPasses,
+    /// Every load passes, up to the highest one that was tried.
+    NothingFails,
+}
+
+/// The result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// How it ended.
+    pub end: End,
+    /// Where the peak is, if it was bracketed.
+    pub peak: Option<Peak>,
+    /// The load at which a full run passed.
+    pub confirmed: Option<f64>,
+}
+
+/// The search.
+#[derive(Debug, Clone)]
+pub struct Search {
+    rules: Rules,
+    observations: Vec<Observation>,
+    /// Where the peak is by what was told, once it is bracketed.
+    peak: Option<Peak>,
+}
+
+/// Doublings or halvings until the search gives up.
+const MOST_BRACKETS: usize = 40;
+/// Runs near the peak before its interval is believed.
+const LEAST_REFINEMENTS: usize = 8;
+/// Refining runs, at most, if time does not end them before.
+const MOST_REFINEMENTS: usize = 200;
+/// Each refining run is about this part of all of them so far.
+const GROWTH: u64 = 8;
+/// The longest refining run, as a part of a full run.
+const LONGEST: u64 = 4;
+/// A run is ended when this many times the overs that are allowed wait.
+const FAR_OVER: f64 = 10.0;
+/// However low the load is.
+const FEWEST_OUTSTANDING: f64 = 100.0;
+/// The beginning of a run that does not count, as a part of it.
+const BEGINNING: u64 = 5;
+
+impl Search {
+    /// Nothing is known yet.
+    ///
+    /// # Panics
+    /// If there is no limit, or the load to begin with is not above 0.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        assert!(!rules.limits.is_empty(), "a search needs a limit");
+        assert!(rules.from > 0.0, "a load is above 0");
+        Self { rules, observations: Vec::new(), peak: None }
+    }
+
+    /// What is searched.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// What was told, in order.
+    #[must_use]
+    pub fn observations(&self) -> &[Observation] {
+        &self.observations
+    }
+
+    /// Where the peak is by what was told, once it is bracketed.
+    #[must_use]
+    pub fn peak(&self) -> Option<&Peak> {
+        self.peak.as_ref()
+    }
+
+    /// Time of all runs so far, ns.
+    #[must_use]
+    pub fn spent(&self) -> Nanos {
+        self.observations.iter().map(|told| told.took).sum()
+    }
+
+    /// Whether a run kept this limit, by its own counts.
+    #[must_use]
+    pub fn is_kept(&self, told: &Observation, limit: usize) -> bool {
+        let blocks = self.counted(told, limit);
+        let sum = |of: fn(&Block) -> u64| blocks.iter().map(of).sum::<u64>() as f64;
+        sum(|b| b.over) <= self.rules.limits[limit].allowed * sum(|b| b.queries)
+    }
+
+    /// Whether a run kept every limit, by its own counts.
+    #[must_use]
+    pub fn keeps_all(&self, told: &Observation) -> bool {
+        (0..self.rules.limits.len()).all(|limit| self.is_kept(told, limit))
+    }
+
+    /// Tells what the run was like that [`Search::next`] asked for.
+    pub fn tell(&mut self, observation: Observation) {
+        self.observations.push(observation);
+        self.peak = self.is_bracketed().then(|| self.estimate());
+    }
+
+    /// What to do next. Changes nothing.
+    #[must_use]
+    pub fn next(&self) -> Step {
+        let Some(peak) = &self.peak else { return self.bracket() };
+        let attempts = self.attempts();
+        let confirmed = self.observations.last().filter(|told| told.is_confirmed());
+        if let Some(confirmed) = confirmed {
+            return self.done(End::Confirmed, Some(confirmed.probe.load));
+        }
+        let is_certain = attempts > 0 || self.is_certain(peak);
+        if !is_certain && self.refinements() < MOST_REFINEMENTS {
+            let probe = self.refinement(peak);
+            if self.fits(probe.duration, peak) {
+                return Step::Run(probe);
+            }
+        }
+        match self.rules.confirmations {
+            0 if is_certain => self.done(End::Estimated, None),
+            0 => self.done(End::OutOfTime, None),
+            most if attempts >= most => self.done(End::Unconfirmed, None),
+            _ => self.confirmation(peak, attempts + 1),
+        }
+    }
+
+    fn done(&self, end: End, confirmed: Option<f64>) -> Step {
+        Step::Done(Outcome { end, peak: self.peak.clone(), confirmed })
+    }
+
+    fn probe(&self, load: f64, duration: Nanos, purpose: Purpose) -> Probe {
+        Probe { number: self.observations.len() as u64, load, duration, purpose }
+    }
+
+    /// The highest load that passed and the lowest one that failed.
+    fn bounds(&self) -> (Option<f64>, Option<f64>) {
+        let loads = |passes: bool| {
+            let side = self.observations.iter().filter(move |told| self.keeps_all(told) == passes);
+            side.map(|told| told.probe.load)
+        };
+        (loads(true).reduce(f64::max), loads(false).reduce(f64::min))
+    }
+
+    fn is_bracketed(&self) -> bool {
+        matches!(self.bounds(), (Some(_), Some(_)))
+    }
+
+    fn bracket(&self) -> Step {
+        let load = match self.bounds() {
+            (None, None) => self.rules.from,
+            (Some(passed), _) => match self.rules.to {
+                Some(to) if passed < to => to,
+                _ => passed * 2.0,
+            },
+            (None, Some(failed)) => failed / 2.0,
+        };
+        let load = match self.rules.unit {
+            Unit::Rate => load,
+            Unit::Whole => load.round(),
+        };
+        if load < 1.0 && self.rules.unit == Unit::Whole {
+            return self.done(End::NothingPasses, None);
+        }
+        if self.observations.len() >= MOST_BRACKETS {
+            let passes = self.bounds().0.is_some();
+            return self.done(if passes { End::NothingFails } else { End::NothingPasses }, None);
+        }
+        if self.spent() + self.rules.short > self.rules.max_time {
+            return self.done(End::OutOfTime, None);
+        }
+        Step::Run(self.probe(load, self.rules.short, Purpose::Bracket))
+    }
+
+    fn refinements(&self) -> usize {
+        self.observations.iter().filter(|told| told.probe.purpose == Purpose::Refine).count()
+    }
+
+    /// Whether the peak is known to within the tolerance.
+    fn is_certain(&self, peak: &Peak) -> bool {
+        let narrow = match self.rules.unit {
+            Unit::Rate => false,
+            Unit::Whole => peak.high.floor() == peak.low.floor(),
+        };
+        let half = (peak.high / peak.low).ln() / 2.0;
+        self.refinements() >= LEAST_REFINEMENTS && (narrow || half <= self.rules.tolerance)
+    }
+
+    /// The next run is placed by a sequence that fills the posterior evenly.
+    fn refinement(&self, peak: &Peak) -> Probe {
+        let number = self.refinements() as u64;
+        let load = peak.quantile(0.05 + 0.9 * van_der_corput(number + 1));
+        let load = match self.rules.unit {
+            Unit::Rate => load,
+            Unit::Whole => load.round().max(1.0),
+        };
+        let refining = self.observations.iter().filter(|t| t.probe.purpose == Purpose::Refine);
+        let so_far: Nanos = refining.map(|told| told.probe.duration).sum();
+        let longest = (self.full_at(load) / LONGEST).max(self.rules.short);
+        let duration = (so_far / GROWTH).clamp(self.rules.short, longest);
+        self.probe(load, duration, Purpose::Refine)
+    }
+
+    /// How long a run at this load must be to count, ns.
+    #[must_use]
+    pub fn full_at(&self, load: f64) -> Nanos {
+        let by_count = match self.rules.unit {
+            Unit::Rate => self.rules.full_queries as f64 / load * SECOND as f64,
+            Unit::Whole => 0.0,
+        };
+        self.rules.full.max(by_count as Nanos)
+    }
+
+    /// Queries outstanding at which a run of rates fails for certain, because
+    /// more of them have waited for longer than a bound than may be over it;
+    /// 0 if nothing of that kind is known. A confirming run is not ended early.
+    #[must_use]
+    pub fn most_outstanding(&self, probe: &Probe) -> u64 {
+        if self.rules.unit == Unit::Whole || matches!(probe.purpose, Purpose::Confirm { .. }) {
+            return 0;
+        }
+        // Arrivals within the bound, and some more than chance adds to them.
+        const MORE: f64 = 1.5;
+        let of = |limit: &Limit| {
+            let seconds = |ns: Nanos| ns as f64 / SECOND as f64;
+            let over = limit.allowed * seconds(probe.duration);
+            probe.load * (MORE * seconds(limit.bound) + FAR_OVER * over) + FEWEST_OUTSTANDING
+        };
+        let bounded = self.rules.limits.iter().filter(|l| l.quantity.waits());
+        bounded.map(of).reduce(f64::min).map_or(0, |most| most as u64)
+    }
+
+    /// Whether there is time for a run of this length, and for a confirmation.
+    fn fits(&self, duration: Nanos, peak: &Peak) -> bool {
+        let confirming = if self.rules.confirmations > 0 { self.full_at(peak.load) } else { 0 };
+        self.spent().saturating_add(duration).saturating_add(confirming) <= self.rules.max_time
+    }
+
+    fn attempts(&self) -> u32 {
+        let is_attempt =
+            |told: &&Observation| matches!(told.probe.purpose, Purpose::Confirm { .. });
+        self.observations.iter().filter(is_attempt).count() as u32
+    }
+
+    fn confirmation(&self, peak: &Peak, attempt: u32) -> Step {
+        let mut load = peak.load_that_passes(self.full_at(peak.load), &self.rules);
+        let before = self
+            .observations
+            .iter()
+            .rev()
+            .find(|told| matches!(told.probe.purpose, Purpose::Confirm { .. }));
+        if let Some(before) = before {
+            let lower = match self.rules.unit {
+                Unit::Rate => before.probe.load * (1.0 - self.rules.tolerance / 2.0),
+                Unit::Whole => before.probe.load - 1.0,
+            };
+            load = load.min(lower);
+        }
+        if self.rules.unit == Unit::Whole {
+            load = load.floor();
+            if load < 1.0 {
+                return self.done(End::Unconfirmed, None);
+            }
+        }
+        let duration = self.full_at(load);
+        if self.spent().saturating_add(duration) > self.rules.max_time {
+            return self.done(End::OutOfTime, None);
+        }
+        Step::Run(self.probe(load, duration, Purpose::Confirm { attempt }))
+    }
+
+    /// The stretches of a run that count.
+    fn counted(&self, told: &Observation, limit: usize) -> Vec<Block> {
+        let blocks = &told.blocks[limit];
+        if told.overloaded && self.rules.limits[limit].quantity.waits() {
+            let queries = blocks.iter().map(|b| b.queries).sum::<u64>().max(1);
+            return vec![Block { queries, over: queries }];
+        }
+        let duration = told.probe.duration.max(1);
+        let left_out = (duration / BEGINNING).min(self.rules.short);
+        let first = (left_out as u128 * blocks.len() as u128).div_ceil(u128::from(duration));
+        blocks[usize::try_from(first).unwrap_or(0).min(blocks.len())..].to_vec()
+    }
+
+    fn estimate(&self) -> Peak {
+        let fits = self.rules.limits.iter().enumerate().map(|(at, limit)| {
+            let datum = |told: &Observation| fit::Datum {
+                ln_load: told.probe.load.ln(),
+                blocks: self.counted(told, at),
+            };
+            let data: Vec<fit::Datum> = self.observations.iter().map(datum).collect();
+            fit::Fit::of(&data, limit.allowed)
+        });
+        Peak::of(fits.collect(), self.rules.unit)
+    }
+}
+
+impl Observation {
+    fn is_confirmed(&self) -> bool {
+        matches!(self.probe.purpose, Purpose::Confirm { .. }) && self.passed
+    }
+}
+
+/// The sequence 1/2, 1/4, 3/4, 1/8, 5/8, ...
+fn van_der_corput(mut number: u64) -> f64 {
+    let (mut value, mut part) = (0.0, 0.5);
+    while number > 0 {
+        if number & 1 == 1 {
+            value += part;
+        }
+        number >>= 1;
+        part /= 2.0;
+    }
+    value
+}

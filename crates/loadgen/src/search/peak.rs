@@ -1,0 +1,103 @@
+//! Where the peak is: the lowest of the loads at which the limits are reached.
+
+use super::fit::Fit;
+use super::{Rules, Unit};
+use crate::clock::{Nanos, SECOND};
+
+/// The peak by what is known, with its uncertainty.
+#[derive(Debug, Clone)]
+pub struct Peak {
+    /// The best guess; of whole loads the highest that passes.
+    pub load: f64,
+    /// With 95 % certainty the peak is not below,
+    pub low: f64,
+    /// and not above.
+    pub high: f64,
+    /// Probability that each limit is the one that binds.
+    pub binds: Vec<f64>,
+    fits: Vec<Fit>,
+}
+
+impl PartialEq for Peak {
+    fn eq(&self, other: &Self) -> bool {
+        (self.load, self.low, self.high) == (other.load, other.low, other.high)
+            && self.binds == other.binds
+    }
+}
+
+/// A full run should pass with this probability (as a normal quantile: 80 %).
+const PASSES: f64 = 0.84;
+/// What early stopping asks on top, as a normal quantile: 99 %.
+const EARLY_STOPPING: f64 = 2.33;
+/// Points at which the binding limit is weighed.
+const POINTS: usize = 64;
+
+impl Peak {
+    pub(super) fn of(fits: Vec<Fit>, unit: Unit) -> Self {
+        let mut peak = Self { load: 0.0, low: 0.0, high: 0.0, binds: Vec::new(), fits };
+        let middle = peak.quantile(0.5);
+        peak.load = match unit {
+            Unit::Rate => middle,
+            Unit::Whole => middle.floor(),
+        };
+        (peak.low, peak.high) = (peak.quantile(0.025), peak.quantile(0.975));
+        peak.binds = peak.weigh();
+        peak
+    }
+
+    /// Which limit most likely binds.
+    #[must_use]
+    pub fn binding(&self) -> usize {
+        let most = (0..self.binds.len()).max_by(|&a, &b| self.binds[a].total_cmp(&self.binds[b]));
+        most.unwrap_or(0)
+    }
+
+    /// The load below which the peak lies with this probability.
+    #[must_use]
+    pub fn quantile(&self, probability: f64) -> f64 {
+        let ends = |fit: &Fit| (fit.quantile(0.0), fit.quantile(1.0));
+        let mut low = self.fits.iter().map(|f| ends(f).0).fold(f64::INFINITY, f64::min);
+        let mut high = self.fits.iter().map(|f| ends(f).1).fold(f64::INFINITY, f64::min);
+        for _ in 0..60 {
+            let middle = low + (high - low) / 2.0;
+            let kept: f64 = self.fits.iter().map(|fit| fit.kept(middle)).product();
+            *(if 1.0 - kept < probability { &mut low } else { &mut high }) = middle;
+        }
+        (low + (high - low) / 2.0).exp()
+    }
+
+    /// The share of the peak's distribution in which each limit is the first
+    /// that is reached.
+    fn weigh(&self) -> Vec<f64> {
+        let points: Vec<f64> =
+            (0..=POINTS).map(|at| self.quantile(at as f64 / POINTS as f64).ln()).collect();
+        let of = |fit: &Fit| -> f64 {
+            let hazard = |pair: &[f64]| {
+                let (before, after) = (fit.kept(pair[0]), fit.kept(pair[1]));
+                if before <= 0.0 { 0.0 } else { 1.0 - after / before }
+            };
+            points.windows(2).map(hazard).sum()
+        };
+        let hazards: Vec<f64> = self.fits.iter().map(of).collect();
+        let total: f64 = hazards.iter().sum();
+        hazards.iter().map(|hazard| hazard / total.max(1e-300)).collect()
+    }
+
+    /// A load a little below the peak, where a full run of this length should
+    /// pass: below it by what chance does to such a run, by what is not known of
+    /// the peak, and by what early stopping asks.
+    pub(super) fn load_that_passes(&self, full: Nanos, rules: &Rules) -> f64 {
+        let binding = self.binding();
+        let (fit, allowed) = (&self.fits[binding], rules.limits[binding].allowed);
+        let queries = match rules.unit {
+            Unit::Rate => self.load * full as f64 / SECOND as f64,
+            Unit::Whole => return self.load,
+        };
+        // Standard deviations of the logarithm of the share over the bound.
+        let binomial = ((1.0 - allowed) / (queries * allowed)).sqrt();
+        let chance = binomial * fit.dispersion.sqrt() / fit.slope;
+        let unknown = (self.high / self.low).ln() / (2.0 * 1.96);
+        let margin = PASSES * chance.hypot(unknown) + EARLY_STOPPING * binomial / fit.slope;
+        self.load * (-margin.min(2.0 * rules.tolerance)).exp()
+    }
+}

@@ -1,0 +1,38 @@
+//! The book builds, and the blocks that need Python packages do what it says.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::venv::Venv;
+use super::{Bench, Named, Outcome, cargo_test};
+use crate::book;
+
+/// What the pages tell people to install.
+const PACKAGES: &str = "onnxruntime==1.23.2";
+const BUILDS: &str = "the book builds and its links lead somewhere";
+const BLOCKS: &str = "blocks that need Python packages";
+
+pub fn run(bench: &Bench) -> Result<Vec<Named>> {
+    let builds = match book::installed(bench.root)? {
+        Ok(mdbook) => match book::build(bench.root, &mdbook)? {
+            dead if dead.is_empty() => Outcome::Passed,
+            dead => Outcome::Failed(dead.join("; ")),
+        },
+        Err(missing) => Outcome::Skipped(missing),
+    };
+    let venv = Venv::with(&bench.folder, PACKAGES).and_then(|venv| {
+        venv.ask("import onnxruntime")?;
+        Ok(venv)
+    });
+    let blocks = match venv {
+        Ok(venv) => {
+            let interpreter = venv.interpreter();
+            let programs = interpreter.parent().unwrap_or(Path::new("."));
+            let args = ["--package", "dyno", "--test", "it", "every_block", "--", "--nocapture"];
+            cargo_test(bench.root, &args, &[("DYNO_BOOK_PEERS", programs)])?
+        }
+        Err(missing) => Outcome::Skipped(missing),
+    };
+    Ok(vec![(BUILDS, builds), (BLOCKS, blocks)])
+}
