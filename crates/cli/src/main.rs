@@ -29,6 +29,7 @@ mod series;
 mod summary;
 mod sweep;
 mod system;
+mod throughput;
 
 use std::process::ExitCode;
 

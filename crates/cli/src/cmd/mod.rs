@@ -4,6 +4,7 @@ mod completions;
 mod info;
 mod init;
 mod man;
+mod probe;
 mod run;
 mod selftest;
 mod sweep;
@@ -32,6 +33,8 @@ pub struct Dyno {
 enum Command {
     /// Measure a system; without flags, the built-in one, in half a minute
     Run(run::Run),
+    /// Ask a system once, and tell everything about it
+    Probe(Box<probe::ProbeCommand>),
     /// Measure many variants as one job that can be resumed
     Sweep(Box<sweep::SweepCommand>),
     /// Write a commented dyno.toml
@@ -54,6 +57,7 @@ impl Dyno {
     pub fn execute(self) -> Result<Exit, Failure> {
         match self.command {
             Command::Run(run) => run.execute(),
+            Command::Probe(probe) => probe.execute(),
             Command::Sweep(sweep) => sweep.execute(),
             Command::Init(init) => init.execute(),
             Command::Info(info) => info.execute(),

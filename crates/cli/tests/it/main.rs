@@ -5,6 +5,7 @@
 mod book;
 mod files;
 mod messages;
+mod probe;
 mod program;
 mod schema;
 mod shell;
