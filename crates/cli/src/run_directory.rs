@@ -11,7 +11,7 @@ use dyno_loadgen::run::TestLog;
 
 use crate::exit::Failure;
 use crate::records::{self, Records};
-use crate::render;
+use crate::{render, tui};
 
 /// A run directory on its way.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl RunDirectory {
         let path = match renamed {
             Ok(()) => self.target,
             Err(error) => {
-                eprintln!("warning: cannot rename {}: {error}", self.partial.display());
+                tui::say(format!("warning: cannot rename {}: {error}", self.partial.display()));
                 self.partial
             }
         };
@@ -156,8 +156,8 @@ impl RunDirectory {
             Some(root) => root.clone(),
             None => unused(&std::env::temp_dir().join(format!("dyno-{name}"))),
         };
-        eprintln!("warning: {problem}");
-        eprintln!("warning: writing to {} instead", root.display());
+        tui::say(format!("warning: {problem}"));
+        tui::say(format!("warning: writing to {} instead", root.display()));
         let made = fs::create_dir_all(&root).map_err(|error| error.to_string());
         match made.and_then(|()| write(&root)) {
             Ok(()) => Ok(Some(root)),

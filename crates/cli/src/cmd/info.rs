@@ -134,7 +134,7 @@ fn scenarios() -> String {
 }
 
 /// Environment variables with what they do.
-pub const VARIABLES: [(&str, &str); 5] = [
+pub const VARIABLES: [(&str, &str); 8] = [
     (
         "DYNO_SETTINGS_NAME",
         "sets the setting NAME, as DYNO_SETTINGS_SERVER_TARGET_QPS=100; stronger than files, weaker \
@@ -146,6 +146,9 @@ pub const VARIABLES: [(&str, &str); 5] = [
          points so.",
     ),
     ("NO_COLOR", "if it is not empty, nothing is coloured; nor is what goes to no terminal."),
+    ("CLICOLOR_FORCE", "if it is set, and not to 0, everything is coloured; NO_COLOR is stronger."),
+    ("CLICOLOR", "if it is 0, nothing is coloured."),
+    ("TERM", "if it is dumb, nothing is coloured, and no line is drawn over."),
     ("ORT_DYLIB_PATH", "ONNX Runtime's shared library, unless --ort-lib names one."),
     (
         "VIRTUAL_ENV",

@@ -1,10 +1,12 @@
 //! The commands: each owns a file with its flags and what it does.
 
 mod completions;
+mod export;
 mod info;
 mod init;
 mod man;
 mod probe;
+mod report;
 mod run;
 mod selftest;
 mod sweep;
@@ -35,6 +37,10 @@ enum Command {
     Run(run::Run),
     /// Ask a system once, and tell everything about it
     Probe(Box<probe::ProbeCommand>),
+    /// Write the page of a run again, or one page of several
+    Report(report::Report),
+    /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
+    Export(export::Export),
     /// Measure many variants as one job that can be resumed
     Sweep(Box<sweep::SweepCommand>),
     /// Write a commented dyno.toml
@@ -58,8 +64,10 @@ impl Dyno {
         match self.command {
             Command::Run(run) => run.execute(),
             Command::Probe(probe) => probe.execute(),
+            Command::Export(export) => export.execute(),
             Command::Sweep(sweep) => sweep.execute(),
             Command::Init(init) => init.execute(),
+            Command::Report(report) => report.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),
             Command::Completions(completions) => completions.execute(),

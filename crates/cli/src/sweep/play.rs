@@ -12,6 +12,7 @@ use super::state::{Point, PointState, State, Sweep, results};
 use super::{plan, table};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
+use crate::live::Goals;
 use crate::options::CommandLine;
 use crate::progress::Progress;
 use crate::{render, summary};
@@ -168,7 +169,8 @@ impl Player<'_> {
         let mut look_on = |now: Nanos| {
             let left = expected.saturating_sub(now) + others;
             let of = if left > 0 { format!(", {} left", rough(left)) } else { String::new() };
-            self.progress.begin(&format!("{title}{of}  {point_name}  {}", rough(now)));
+            let line = format!("{title}{of}  {point_name}  {}", rough(now));
+            self.progress.begin(&line, Goals::default());
             self.is_over(clock).is_some()
         };
         let ended = process::run(&arguments, &self.sweep.working_directory, &mut look_on);

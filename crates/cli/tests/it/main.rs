@@ -3,13 +3,19 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod book;
+mod export;
 mod files;
 mod messages;
 mod probe;
 mod program;
+mod prometheus;
+#[cfg(target_os = "linux")]
+mod pty;
 mod schema;
 mod shell;
 mod signals;
 mod sweep;
 mod tenants;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod updated;
