@@ -16,7 +16,6 @@ mod records;
 #[cfg(test)]
 mod reference;
 mod render;
-#[expect(dead_code, reason = "the page of several runs is on its way")]
 mod report;
 mod run;
 mod run_directory;

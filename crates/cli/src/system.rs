@@ -84,6 +84,8 @@ pub struct System {
     /// Where nobody says.
     offline_workers: usize,
     policy: Policy,
+    /// Of the batches that it computed since somebody asked.
+    pub batch_sizes: batch::Sizes,
 }
 
 enum Kind {
@@ -150,6 +152,7 @@ impl System {
                 max_size: run.batch.unwrap_or(batch_default),
                 max_wait: run.batch_wait.unwrap_or(0),
             },
+            batch_sizes: batch::Sizes::default(),
             spec,
         })
     }
@@ -253,7 +256,7 @@ impl System {
             Failure::set_up(format!("cannot start {workers} workers: {error}"))
                 .hint("lower --workers")
         })?;
-        Ok(Arc::new(pool))
+        Ok(Arc::new(pool.counting(self.batch_sizes.clone())))
     }
 
     /// The system for one test in virtual time, fresh, so that every test
@@ -274,7 +277,10 @@ impl System {
         let is_larger = matches!(scenario, Scenario::MultiStream | Scenario::Offline);
         let servers = if is_larger { model.servers.get() } else { 0 };
         match NonZero::new(self.workers.unwrap_or(servers)) {
-            Some(workers) => Box::new(batch::Simulated::new(system, self.policy, workers)),
+            Some(workers) => {
+                let batched = batch::Simulated::new(system, self.policy, workers);
+                Box::new(batched.counting(self.batch_sizes.clone()))
+            }
             None => Box::new(system),
         }
     }

@@ -229,12 +229,18 @@ fn play(
     title: &str,
     (directory, keep): (&mut RunDirectory, Keep),
 ) -> Result<Vec<Outcome>, Failure> {
+    // A probe, or the test before, is none of this one's business.
+    let _ = system.batch_sizes.take();
     let logs = test.play(system, watch, title)?;
+    let batch_sizes = system.batch_sizes.take();
     let mut outcomes = Vec::new();
     for (log, tenant) in logs.iter().zip(&test.tenants) {
         let reports = reports(log);
         let name = tenant.name.as_deref();
-        let outcome = Outcome::of(log, &reports, test, system, (name, keep));
+        let mut outcome = Outcome::of(log, &reports, test, system, (name, keep));
+        if let Some(series) = &mut outcome.series {
+            series.batch_sizes.clone_from(&batch_sizes);
+        }
         let folder = log_folder(test, name);
         directory.write_test(&folder, log, &reports, outcome.records.as_ref())?;
         outcomes.push(outcome);

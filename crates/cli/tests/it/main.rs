@@ -11,6 +11,7 @@ mod program;
 mod prometheus;
 #[cfg(target_os = "linux")]
 mod pty;
+mod report;
 mod schema;
 mod shell;
 mod signals;
