@@ -1,6 +1,7 @@
 //! Ctrl-C: the first one ends the run and keeps what was measured, the second
 //! one ends the process.
 
+use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,6 +11,11 @@ use signal_hook::low_level;
 
 use crate::exit::Exit;
 use crate::tui;
+
+/// If this variable is set, the end of standard input counts as a first Ctrl-C.
+/// Whoever started this process holds the other end: however that one goes away,
+/// no run is left behind.
+pub const LIFELINE: &str = "DYNO_END_WITH_STDIN";
 
 /// Whether somebody asked for an end.
 #[derive(Debug, Clone)]
@@ -30,6 +36,14 @@ impl Interrupt {
         std::thread::Builder::new().name("signals".into()).spawn(move || {
             signals.forever().for_each(|_| asked.ask());
         })?;
+        if std::env::var_os(LIFELINE).is_some() {
+            let asked = interrupt.asked.clone();
+            std::thread::Builder::new().name("lifeline".into()).spawn(move || {
+                // Nothing is ever sent; an error is an end, too.
+                let _ = std::io::stdin().read_to_end(&mut Vec::new());
+                asked.store(true, Ordering::Relaxed);
+            })?;
+        }
         Ok(interrupt)
     }
 

@@ -81,13 +81,13 @@ fn last_frame(program: &Path, folder: &Path) -> Result<vt100::Screen> {
     // An error is the end: the program has closed the other end.
     while let Ok(n @ 1..) = master.read(&mut bytes) {
         parser.process(&bytes[..n]);
-        match parser.screen().contents().contains(SHOWN) {
-            // A frame ends by hiding the cursor.
-            true if bytes[..n].ends_with(b"\x1b[?25l") => shown = Some(parser.screen().clone()),
-            true => {}
+        let is_shown = parser.screen().contents().contains(SHOWN);
+        // A frame ends by hiding the cursor.
+        if is_shown && bytes[..n].ends_with(b"\x1b[?25l") {
+            shown = Some(parser.screen().clone());
+        } else if !is_shown && shown.is_some() {
             // The rest of the run adds nothing to the picture.
-            false if shown.is_some() => drop(master.write_all(b"q")),
-            false => {}
+            let _ = master.write_all(b"q");
         }
     }
     child.wait()?;

@@ -1,11 +1,14 @@
 //! The commands: each owns a file with its flags and what it does.
 
 mod completions;
+mod export;
 mod info;
 mod init;
 mod man;
+mod report;
 mod run;
 mod selftest;
+mod sweep;
 
 #[cfg(test)]
 pub use info::METRICS;
@@ -31,6 +34,12 @@ pub struct Dyno {
 enum Command {
     /// Measure a system; without flags, the built-in one, in half a minute
     Run(run::Run),
+    /// Write the page of a run again, or one page of several
+    Report(report::Report),
+    /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
+    Export(export::Export),
+    /// Measure many variants as one job that can be resumed
+    Sweep(Box<sweep::SweepCommand>),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -51,7 +60,10 @@ impl Dyno {
     pub fn execute(self) -> Result<Exit, Failure> {
         match self.command {
             Command::Run(run) => run.execute(),
+            Command::Export(export) => export.execute(),
+            Command::Sweep(sweep) => sweep.execute(),
             Command::Init(init) => init.execute(),
+            Command::Report(report) => report.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),
             Command::Completions(completions) => completions.execute(),

@@ -44,14 +44,21 @@ impl Prepared {
     /// # Errors
     /// What makes no sense, and what is missing.
     pub fn new(command_line: &CommandLine) -> Result<Self, Failure> {
-        // Values that are no text name no setting.
-        let variables = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
-        let options = Options::read(command_line, variables)?;
-        for warning in &options.warnings {
-            eprintln!("warning: {warning}");
+        let prepared = Self::silently(command_line);
+        if let Ok(prepared) = &prepared {
+            for warning in &prepared.options.warnings {
+                eprintln!("warning: {warning}");
+            }
         }
+        prepared
+    }
+
+    /// As [`Prepared::new`], without a word about what is odd.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn silently(command_line: &CommandLine) -> Result<Self, Failure> {
+        let options = Options::read(command_line, variables())?;
         let system = System::load(&options.run)?;
         Ok(Self { options, system })
     }
@@ -184,8 +191,14 @@ impl Prepared {
     }
 }
 
+/// The environment. Values that are no text name no setting.
+pub fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
 /// The arguments that make the run again; where its results went is no part of it.
-fn command(arguments: impl Iterator<Item = String>) -> Vec<String> {
+pub fn command(arguments: impl Iterator<Item = String>) -> Vec<String> {
     let mut kept = Vec::new();
     let mut arguments = arguments.peekable();
     while let Some(argument) = arguments.next() {

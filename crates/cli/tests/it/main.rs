@@ -3,9 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod book;
+mod export;
 mod files;
 mod messages;
 mod program;
+mod prometheus;
 #[cfg(target_os = "linux")]
 mod pty;
 mod schema;

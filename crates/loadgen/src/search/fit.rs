@@ -5,9 +5,15 @@
 //! `logit p(load) = logit a + b ln(load / x)`, with `b > 0` unknown. (In a queue
 //! the tail falls exponentially with the distance from saturation, which is this
 //! to first order.) `x` and `b` get a posterior on a grid, from flat priors of
-//! their logarithms and the quasi-likelihood of the counts: that of a binomial
-//! divided by the dispersion, which says how many queries count as one because
-//! queries near each other are over a bound together.
+//! their logarithms.
+//!
+//! Queries near each other in time are over a bound together, so the counts are
+//! no binomials: a number of queries, the dispersion, counts as one. How far the
+//! runs are from what `x` and `b` expect (their deviance) estimates it, along
+//! with how the stretches within each run go together. It is not known exactly
+//! either: integrated over its posterior, the likelihood of a sum of deviances
+//! `D` of `m` runs is `(n s + D) ^ -((n + m) / 2)`, where `s` is the dispersion
+//! seen within the runs, worth `n` runs.
 //!
 //! A run whose share is far from the allowed one says on which side it is, and
 //! not how far: there the power need not hold.
@@ -46,7 +52,7 @@ const LEAST_SLOPE: f64 = 2.0;
 const GREATEST_SLOPE: f64 = 1_500.0;
 /// Odds that differ from the allowed ones by more than this factor say nothing
 /// but the side.
-const FAR: f64 = 8.0;
+const FAR: f64 = 30.0;
 /// Before the dispersion can be seen, the overs of a run on the boundary are
 /// taken to be this many independent events.
 const EVENTS_A_RUN: f64 = 4.0;
@@ -64,96 +70,81 @@ struct Counts {
     share: f64,
 }
 
-/// What is settled anew in each round.
+/// Where the last round found the limit.
 #[derive(Debug, Clone, Copy)]
-struct Shape {
+struct Place {
     center: f64,
     slope: f64,
-    dispersion: f64,
+}
+
+/// The dispersion before the runs are compared: its value, and as many runs it
+/// is worth.
+#[derive(Debug, Clone, Copy)]
+struct Prior {
+    value: f64,
+    worth: f64,
 }
 
 impl Fit {
     /// From at least one run.
     pub fn of(data: &[Datum], allowed: f64) -> Self {
         let counts: Vec<Counts> = data.iter().filter_map(Counts::of).collect();
-        let prior = prior_dispersion(&counts, allowed);
-        let mut range = prior_range(&counts, allowed);
-        let whole = range;
-        let mut shape = None;
-        let mut fit = Self::empty(range, prior);
-        for round in 0..ROUNDS {
-            fit = Self::on(&counts, allowed, range, shape, prior);
+        let whole = prior_range(&counts, allowed);
+        let (mut range, mut place) = (whole, None);
+        let mut prior = first_prior(&counts, allowed);
+        let mut fit = Self::on(&counts, allowed, range, place, prior);
+        for round in 1..ROUNDS {
             let (low, middle, high) = (fit.quantile(0.001), fit.quantile(0.5), fit.quantile(0.999));
-            let center = Shape { center: middle, slope: fit.slope, dispersion: prior };
-            let dispersion = dispersion(data, allowed, center, prior);
-            shape = Some(Shape { dispersion, ..center });
-            let cell = (range.1 - range.0) / CELLS as f64;
-            let resolved = cell * 24.0 <= high - low;
-            if round >= 3 && resolved && !fit.leans_on_edge(range, whole) {
+            let cell = fit.step();
+            if round > 3 && cell * 24.0 <= high - low && !fit.leans_on_edge(range, whole) {
                 break;
             }
+            let found = Place { center: middle, slope: fit.slope };
+            prior = within(data, allowed, found, first_prior(&counts, allowed));
+            place = Some(found);
             let margin = 0.5 * (high - low) + cell;
             range = ((low - margin).max(whole.0), (high + margin).min(whole.1));
+            fit = Self::on(&counts, allowed, range, place, prior);
         }
-        fit.dispersion = shape.map_or(prior, |shape| shape.dispersion);
         fit
-    }
-
-    fn empty(range: (f64, f64), dispersion: f64) -> Self {
-        Self { grid: vec![range.0], cumulated: vec![1.0], slope: LEAST_SLOPE, dispersion }
     }
 
     fn on(
         counts: &[Counts],
         allowed: f64,
         range: (f64, f64),
-        shape: Option<Shape>,
-        prior: f64,
+        place: Option<Place>,
+        prior: Prior,
     ) -> Self {
-        let base = logit(allowed);
         let step = (range.1 - range.0) / CELLS as f64;
         let grid: Vec<f64> = (0..CELLS).map(|at| range.0 + (at as f64 + 0.5) * step).collect();
         let ratio = (GREATEST_SLOPE / LEAST_SLOPE).powf(1.0 / (SLOPES as f64 - 1.0));
         let slopes: Vec<f64> = (0..SLOPES).map(|at| LEAST_SLOPE * ratio.powi(at as i32)).collect();
-        let dispersion = shape.map_or(prior, |shape| shape.dispersion);
-        let mut logs = vec![0.0; CELLS * SLOPES];
+        let mut deviances = vec![0.0; CELLS * SLOPES];
         for run in counts {
-            let is_near = shape.is_some_and(|shape| {
-                (shape.slope * (run.ln_load - shape.center)).abs() <= FAR.ln()
-            });
-            let weight = run.queries / dispersion;
-            let far = FAR.ln();
-            let share = match is_near {
-                true => run.share,
-                false => run.share.clamp(logistic(base - far), logistic(base + far)),
-            };
-            for (s, &slope) in slopes.iter().enumerate() {
-                for (at, &x) in grid.iter().enumerate() {
-                    let z = slope * (run.ln_load - x);
-                    let z = base + if is_near { z.clamp(-40.0, 40.0) } else { z.clamp(-far, far) };
-                    // ln(1 - p) = -softplus(z), ln p = z - softplus(z).
-                    logs[s * CELLS + at] += weight * (share * z - softplus(z));
-                }
-            }
+            run.add_deviances(allowed, &grid, &slopes, &mut deviances);
         }
-        let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let counts_near = |run: &&Counts| place.is_none_or(|place| place.is_near(run.ln_load));
+        let runs = counts.iter().filter(counts_near).count() as f64;
+        let least = deviances.iter().copied().fold(f64::INFINITY, f64::min);
+        let known = prior.worth * prior.value;
+        let power = -(prior.worth + runs) / 2.0;
         let (mut by_cell, mut ln_slope) = (vec![0.0; CELLS], 0.0);
         for (s, &slope) in slopes.iter().enumerate() {
             for (at, cell) in by_cell.iter_mut().enumerate() {
-                let mass = (logs[s * CELLS + at] - most).exp();
+                let mass = ((known + deviances[s * CELLS + at]) / (known + least)).powf(power);
                 *cell += mass;
                 ln_slope += mass * slope.ln();
             }
         }
         let total: f64 = by_cell.iter().sum();
         let mut sum = 0.0;
-        let cumulated = by_cell
-            .iter()
-            .map(|mass| {
-                sum += mass / total;
-                sum
-            })
-            .collect();
+        let mut add = |mass: &f64| {
+            sum += mass / total;
+            sum
+        };
+        let cumulated = by_cell.iter().map(&mut add).collect();
+        let dispersion = ((known + least) / (prior.worth + runs)).max(1.0);
         Self { grid, cumulated, slope: (ln_slope / total).exp(), dispersion }
     }
 
@@ -203,6 +194,27 @@ impl Counts {
             share: over as f64 / queries as f64,
         })
     }
+
+    /// Twice the logarithm of how much likelier the counts are under their own
+    /// share, for each slope and load.
+    fn add_deviances(&self, allowed: f64, grid: &[f64], slopes: &[f64], deviances: &mut [f64]) {
+        let (base, far) = (logit(allowed), FAR.ln());
+        let share = self.share.clamp(logistic(base - far), logistic(base + far));
+        let own = entropy(share);
+        for (row, &slope) in deviances.chunks_exact_mut(grid.len()).zip(slopes) {
+            for (deviance, &x) in row.iter_mut().zip(grid) {
+                let z = base + (slope * (self.ln_load - x)).clamp(-far, far);
+                // ln(1 - p) = -softplus(z), ln p = z - softplus(z).
+                *deviance += 2.0 * self.queries * (softplus(z) - share * z + own);
+            }
+        }
+    }
+}
+
+impl Place {
+    fn is_near(self, ln_load: f64) -> bool {
+        (self.slope * (ln_load - self.center)).abs() <= FAR.ln()
+    }
 }
 
 /// Loads at which the limit may be reached at all.
@@ -223,45 +235,47 @@ fn prior_range(counts: &[Counts], allowed: f64) -> (f64, f64) {
     }
 }
 
-fn prior_dispersion(counts: &[Counts], allowed: f64) -> f64 {
+fn first_prior(counts: &[Counts], allowed: f64) -> Prior {
     let mean = counts.iter().map(|run| run.queries).sum::<f64>() / counts.len().max(1) as f64;
-    (mean * allowed / EVENTS_A_RUN).max(1.0)
+    Prior { value: (mean * allowed / EVENTS_A_RUN).max(1.0), worth: 1.0 }
 }
 
-/// Queries that count as one, near the boundary: from how runs differ from what
-/// the fit expects of them, and from how stretches within them go together.
-fn dispersion(data: &[Datum], allowed: f64, shape: Shape, prior: f64) -> f64 {
-    let base = logit(allowed);
-    let (mut runs, mut variance, mut between, mut within) = (0.0, 0.0, 0.0, 0.0);
-    for run in data {
-        let z = shape.slope * (run.ln_load - shape.center);
-        if z.abs() > FAR.ln() {
+/// What the stretches of runs near the boundary say of the dispersion.
+fn within(data: &[Datum], allowed: f64, place: Place, first: Prior) -> Prior {
+    let (mut runs, mut variance, mut sum) = (0.0, 0.0, 0.0);
+    for (run, counts) in data.iter().filter_map(|run| Some((run, Counts::of(run)?))) {
+        let is_far = counts.share * (1.0 - allowed) > FAR * allowed * (1.0 - counts.share);
+        if !place.is_near(run.ln_load) || is_far || counts.share == 0.0 {
             continue;
         }
-        let p = logistic(base + z);
+        let expected = |b: &Block| b.queries as f64 * counts.share;
         let excess: Vec<f64> =
-            run.blocks.iter().map(|b| b.over as f64 - b.queries as f64 * p).collect();
+            run.blocks.iter().map(|block| block.over as f64 - expected(block)).collect();
         runs += 1.0;
-        variance += run.blocks.iter().map(|b| b.queries as f64).sum::<f64>() * p * (1.0 - p);
-        between += excess.iter().sum::<f64>().powi(2);
-        within += long_run(&excess);
+        variance += counts.queries * counts.share * (1.0 - counts.share);
+        sum += long_run(&excess);
     }
-    if variance <= 0.0 {
-        return prior;
+    if runs == 0.0 {
+        return first;
     }
-    let (between, within) = (between / variance, (within / variance).max(1.0));
-    let own = WITHIN_WEIGHT * (runs / 3.0_f64).min(1.0);
-    ((runs * between + own * within + prior) / (runs + own + 1.0)).max(1.0)
+    let seen = (sum / variance).max(1.0);
+    let worth = WITHIN_WEIGHT * (runs / 3.0_f64).min(1.0);
+    let value = (worth * seen + first.worth * first.value) / (worth + first.worth);
+    Prior { value, worth: worth + first.worth }
 }
 
-/// Variance of the sum of a correlated series (Bartlett's window).
+/// Variance of the sum of a correlated series around its own mean (Bartlett's
+/// window). That mean hides the part that the window is of the series, which is
+/// made up for.
 fn long_run(series: &[f64]) -> f64 {
     let lags = LAGS.min(series.len() / 3);
+    let hidden = (lags + 1) as f64 / series.len().max(1) as f64;
     let product = |lag: usize| -> f64 {
         series.iter().zip(series.iter().skip(lag)).map(|(a, b)| a * b).sum()
     };
     let window = |lag: usize| 1.0 - lag as f64 / (lags + 1) as f64;
-    product(0) + 2.0 * (1..=lags).map(|lag| window(lag) * product(lag)).sum::<f64>()
+    let sum = product(0) + 2.0 * (1..=lags).map(|lag| window(lag) * product(lag)).sum::<f64>();
+    sum / (1.0 - hidden)
 }
 
 fn logit(p: f64) -> f64 {
@@ -270,6 +284,12 @@ fn logit(p: f64) -> f64 {
 
 fn logistic(z: f64) -> f64 {
     1.0 / (1.0 + (-z).exp())
+}
+
+/// `p ln p + (1 - p) ln(1 - p)`.
+fn entropy(p: f64) -> f64 {
+    let of = |p: f64| if p > 0.0 { p * p.ln() } else { 0.0 };
+    of(p) + of(1.0 - p)
 }
 
 /// `ln(1 + exp(z))` without overflow.

@@ -146,7 +146,9 @@ pub struct Search {
 /// Doublings or halvings until the search gives up.
 const MOST_BRACKETS: usize = 40;
 /// Runs near the peak before its interval is believed.
-const LEAST_REFINEMENTS: usize = 8;
+const LEAST_REFINEMENTS: usize = 16;
+/// Refining runs are spread at least this many tolerances to each side.
+const LEAST_SPREAD: f64 = 2.0;
 /// Refining runs, at most, if time does not end them before.
 const MOST_REFINEMENTS: usize = 200;
 /// Each refining run is about this part of all of them so far.
@@ -225,7 +227,7 @@ impl Search {
         if let Some(confirmed) = confirmed {
             return self.done(End::Confirmed, Some(confirmed.probe.load));
         }
-        let is_certain = attempts > 0 || self.is_certain(peak);
+        let is_certain = self.is_certain(peak);
         if !is_certain && self.refinements() < MOST_REFINEMENTS {
             let probe = self.refinement(peak);
             if self.fits(probe.duration, peak) {
@@ -304,7 +306,12 @@ impl Search {
     /// The next run is placed by a sequence that fills the posterior evenly.
     fn refinement(&self, peak: &Peak) -> Probe {
         let number = self.refinements() as u64;
-        let load = peak.quantile(0.05 + 0.9 * van_der_corput(number + 1));
+        let placed = peak.quantile(0.05 + 0.9 * van_der_corput(number + 1));
+        // Never so close that the slope is lost, or that an error at the
+        // beginning is not found out.
+        let half = (peak.high / peak.low).ln() / 2.0;
+        let wider = (LEAST_SPREAD * self.rules.tolerance / half).max(1.0);
+        let load = peak.middle * (placed / peak.middle).powf(wider);
         let load = match self.rules.unit {
             Unit::Rate => load,
             Unit::Whole => load.round().max(1.0),
