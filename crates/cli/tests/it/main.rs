@@ -7,6 +7,7 @@ mod files;
 mod messages;
 mod program;
 mod schema;
+mod search;
 mod shell;
 mod signals;
 mod tenants;

@@ -14,3 +14,4 @@ mod peak;
 mod queueing;
 mod real_time;
 mod scenarios;
+mod search;

@@ -16,14 +16,14 @@ use dyno_loadgen::verdict;
 use crate::null::{NullLibrary, tenant};
 
 /// One server that works off its queue in order.
-struct OneServer<F: FnMut() -> Nanos> {
+pub struct OneServer<F: FnMut() -> Nanos> {
     service: F,
     free_at: Nanos,
     queue: VecDeque<(Nanos, ResponseId)>,
 }
 
 impl<F: FnMut() -> Nanos> OneServer<F> {
-    fn new(service: F) -> Self {
+    pub fn new(service: F) -> Self {
         Self { service, free_at: 0, queue: VecDeque::new() }
     }
 }
