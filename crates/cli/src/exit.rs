@@ -98,6 +98,11 @@ impl Failure {
         self
     }
 
+    /// What is wrong, one entry a problem.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
     /// Says it on stderr.
     pub fn report(&self) -> ExitCode {
         for problem in &self.problems {

@@ -1,13 +1,21 @@
 //! Ctrl-C: the first one ends the run and keeps what was measured, the second
 //! one ends the process.
 
+use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
+use signal_hook::iterator::Signals;
+use signal_hook::low_level;
 
 use crate::exit::Exit;
+use crate::tui;
+
+/// If this variable is set, the end of standard input counts as a first Ctrl-C.
+/// Whoever started this process holds the other end: however that one goes away,
+/// no run is left behind.
+pub const LIFELINE: &str = "DYNO_END_WITH_STDIN";
 
 /// Whether somebody asked for an end.
 #[derive(Debug, Clone)]
@@ -21,15 +29,30 @@ impl Interrupt {
     /// # Errors
     /// The operating system's.
     pub fn listen() -> std::io::Result<Self> {
-        let asked = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            // In this order: the first signal finds the flag unset and sets it,
-            // the second finds it set.
-            let code = i32::from(Exit::Interrupted.code());
-            flag::register_conditional_shutdown(signal, code, asked.clone())?;
-            flag::register(signal, asked.clone())?;
+        let interrupt = Self { asked: Arc::default() };
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        let asked = interrupt.clone();
+        // A thread and not a handler: it may put the terminal in order.
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
+            signals.forever().for_each(|_| asked.ask());
+        })?;
+        if std::env::var_os(LIFELINE).is_some() {
+            let asked = interrupt.asked.clone();
+            std::thread::Builder::new().name("lifeline".into()).spawn(move || {
+                // Nothing is ever sent; an error is an end, too.
+                let _ = std::io::stdin().read_to_end(&mut Vec::new());
+                asked.store(true, Ordering::Relaxed);
+            })?;
         }
-        Ok(Self { asked })
+        Ok(interrupt)
+    }
+
+    /// As a signal does: the first one asks for an end, the second one is it.
+    pub fn ask(&self) {
+        if self.asked.swap(true, Ordering::Relaxed) {
+            tui::restore();
+            low_level::exit(Exit::Interrupted.code().into());
+        }
     }
 
     /// Whether the first one came.

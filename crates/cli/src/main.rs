@@ -4,33 +4,30 @@
 mod cmd;
 mod environment;
 mod exit;
+mod export;
 mod interrupt;
+mod live;
 mod measure;
 mod options;
 mod outcome;
 mod probe;
 mod progress;
-#[expect(
-    dead_code,
-    unused_imports,
-    reason = "`dyno compare` and `dyno export` read what a run writes"
-)]
 mod records;
 #[cfg(test)]
 mod reference;
 mod render;
+#[expect(dead_code, reason = "the page of several runs is on its way")]
 mod report;
 mod run;
 mod run_directory;
 mod schema;
 mod search;
-#[expect(dead_code, reason = "`dyno report` reads what a run writes")]
 mod series;
-#[expect(dead_code, reason = "`dyno report` reads what a run writes")]
 mod summary;
-#[expect(dead_code, unused_imports, reason = "`dyno sweep` writes it, `dyno report` reads it")]
 mod sweep;
 mod system;
+mod terminal;
+mod tui;
 
 use std::process::ExitCode;
 

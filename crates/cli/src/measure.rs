@@ -1,17 +1,19 @@
 //! Plays one test, watches it from a second thread, and ends it on Ctrl-C.
 
+use std::ops::ControlFlow;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use dyno_loadgen::clock::{Nanos, WallTime};
-use dyno_loadgen::drive::real::{Monitor, RealTime};
-use dyno_loadgen::drive::sim::VirtualTime;
+use dyno_loadgen::clock::{Clock, Nanos, WallTime};
+use dyno_loadgen::drive::real::{Monitor, Onlooker, RealTime};
+use dyno_loadgen::drive::sim::{View, VirtualTime};
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::run::{self, Message, Tenant, TestLog};
 use dyno_loadgen::settings::{Scenario, Settings, TestMode};
 
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
+use crate::live::Goals;
 use crate::progress::Progress;
 use crate::system::System;
 
@@ -49,7 +51,7 @@ pub struct Watch<'a> {
 }
 
 /// How often progress and Ctrl-C are looked at. Seldom enough for two cores.
-const GLANCE: Duration = Duration::from_millis(250);
+const GLANCE: Duration = Duration::from_millis(200);
 
 /// Simulated tests begin at this time, so that the same seed gives the same bytes.
 const VIRTUAL_ORIGIN: WallTime = WallTime { unix_ns: 0 };
@@ -71,8 +73,6 @@ impl Test {
 
     /// Plays it to its end, or to an interrupt, under this title.
     ///
-    /// A simulated test is not interrupted: virtual time is soon over.
-    ///
     /// # Errors
     /// If the system cannot be started.
     pub fn play(
@@ -91,16 +91,40 @@ impl Test {
                 messages: tenant.messages.clone(),
             })
             .collect();
-        watch.progress.begin(title);
+        watch.progress.begin(title, Goals::of(self, system.is_simulated()));
         let logs = if system.is_simulated() {
-            let mut simulated = system.simulated(self.scenario);
-            let mut driver = VirtualTime::new(&mut *simulated, VIRTUAL_ORIGIN);
-            run::run(&mut driver, &tenants, &mut |_| {})
+            self.play_virtual_time(system, &tenants, watch)
         } else {
-            self.play_real_time(system, &tenants, watch, title)?
+            self.play_real_time(system, &tenants, watch)?
         };
+        watch.progress.obey_keys(watch.interrupt);
         watch.progress.clear();
         Ok(logs)
+    }
+
+    fn play_virtual_time(
+        &self,
+        system: &System,
+        tenants: &[Tenant<'_>],
+        watch: Watch<'_>,
+    ) -> Vec<TestLog> {
+        let (clock, is_shown) = (Clock::start(), watch.progress.is_shown());
+        let mut next_glance = 0;
+        let mut look_on = |view: &mut View<'_>| {
+            let now = clock.now();
+            if is_shown && now >= next_glance {
+                next_glance = now + GLANCE.as_nanos() as Nanos;
+                watch.progress.obey_keys(watch.interrupt);
+                watch.progress.saw(Some(&view.glance()));
+            }
+            match watch.interrupt.is_some_and(Interrupt::is_asked) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let mut simulated = system.simulated(self.scenario);
+        let mut driver = VirtualTime::new(&mut *simulated, VIRTUAL_ORIGIN).onlooker(&mut look_on);
+        run::run(&mut driver, tenants, &mut |beginning| self.announce(&beginning, watch))
     }
 
     fn play_real_time(
@@ -108,35 +132,45 @@ impl Test {
         system: &System,
         tenants: &[Tenant<'_>],
         watch: Watch<'_>,
-        title: &str,
     ) -> Result<Vec<TestLog>, Failure> {
         let mut driver = RealTime::new(system.real_time(self.scenario)?);
         let monitor = driver.monitor();
-        let expected = self.expected();
         Ok(std::thread::scope(|scope| {
             // Dropped when the test is over, which ends the watching thread.
             let (running, is_over) = mpsc::channel::<()>();
-            scope.spawn(move || look_on(&monitor, &is_over, watch, expected));
-            let mut announce = |beginning: run::Beginning<'_>| {
-                if self.mode == TestMode::FindPeakPerformance {
-                    let qps = beginning.plan.target_qps;
-                    let title = format!("{title}, run {} at {qps:.1}/s", beginning.run);
-                    watch.progress.begin(&title);
-                }
-            };
-            let logs = run::run(&mut driver, tenants, &mut announce);
+            // Before the run begins: later ones are not noted for it.
+            let onlooker = watch.progress.is_shown().then(|| monitor.onlooker());
+            scope.spawn(move || look_on(&monitor, onlooker, &is_over, watch));
+            let announce = &mut |beginning: run::Beginning<'_>| self.announce(&beginning, watch);
+            let logs = run::run(&mut driver, tenants, announce);
             drop(running);
             logs
         }))
     }
+
+    /// A search for the peak has many runs.
+    fn announce(&self, beginning: &run::Beginning<'_>, watch: Watch<'_>) {
+        if self.mode == TestMode::FindPeakPerformance {
+            let qps = beginning.plan.target_qps;
+            watch.progress.remark(&format!("run {} at {qps:.1}/s", beginning.run));
+        }
+    }
 }
 
-fn look_on(monitor: &Monitor, is_over: &mpsc::Receiver<()>, watch: Watch<'_>, expected: Nanos) {
+fn look_on(
+    monitor: &Monitor,
+    mut onlooker: Option<Onlooker>,
+    is_over: &mpsc::Receiver<()>,
+    watch: Watch<'_>,
+) {
     while is_over.recv_timeout(GLANCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+        watch.progress.obey_keys(watch.interrupt);
         if watch.interrupt.is_some_and(Interrupt::is_asked) {
             monitor.abort();
         }
-        watch.progress.draw(monitor.progress(), expected);
+        if let Some(onlooker) = &mut onlooker {
+            watch.progress.saw(onlooker.glance().as_ref());
+        }
     }
 }
 

@@ -1,65 +1,148 @@
-//! One line on stderr while a test runs, on terminals only.
+//! Who shows a run while it is on: nobody, a line on stderr, or a full screen.
 
-use std::io::{IsTerminal, Write};
-use std::sync::{Mutex, PoisonError};
+use std::io::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dyno_loadgen::clock::{Nanos, SECOND};
+use dyno_loadgen::drive::Glance;
 
-use crate::render;
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::live::{self, Goals, Live, TestResult};
+use crate::measure::Test;
+use crate::terminal;
+use crate::tui::{Screen, Wish};
 
-/// The line.
+/// What is known of the run, and who shows it.
 #[derive(Debug)]
 pub struct Progress {
-    is_shown: bool,
-    /// Which test, and what of it.
-    title: Mutex<String>,
+    shown: Mutex<Shown>,
+}
+
+#[derive(Debug)]
+struct Shown {
+    live: Live,
+    display: Display,
+}
+
+#[derive(Debug)]
+enum Display {
+    Nobody,
+    /// One line of text a test, for logs.
+    Titles,
+    Line,
+    Screen(Box<Screen>),
 }
 
 impl Progress {
-    /// Shown if stderr is a terminal, unless it is forbidden.
+    /// A line if stderr is a terminal, unless it is forbidden.
     pub fn new(is_allowed: bool) -> Self {
-        Self { is_shown: is_allowed && std::io::stderr().is_terminal(), title: Mutex::default() }
+        Self::of(if is_allowed && terminal::redraws() { Display::Line } else { Display::Nobody })
+    }
+
+    /// As [`Progress::new`], with a line of text for each test where stderr is
+    /// no terminal.
+    pub fn verbose(is_allowed: bool) -> Self {
+        let line = if is_allowed { Display::Line } else { Display::Titles };
+        Self::of(if terminal::redraws() { line } else { Display::Titles })
+    }
+
+    /// A full screen.
+    ///
+    /// # Errors
+    /// If stderr is no terminal that could show it.
+    pub fn full_screen() -> Result<Self, Failure> {
+        Ok(Self::of(Display::Screen(Box::new(Screen::open()?))))
+    }
+
+    fn of(display: Display) -> Self {
+        Self { shown: Mutex::new(Shown { live: Live::default(), display }) }
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anybody sees more than titles.
+    pub fn is_shown(&self) -> bool {
+        matches!(self.shown().display, Display::Line | Display::Screen(_))
+    }
+
+    /// These tests are to come.
+    pub fn plan(&self, heading: String, tests: &[Test]) {
+        self.shown().live.plan(heading, tests);
     }
 
     /// What begins now.
-    pub fn begin(&self, title: &str) {
-        *self.title.lock().unwrap_or_else(PoisonError::into_inner) = title.to_string();
-        self.draw(None, 0);
-    }
-
-    /// How far it is: queries issued, samples complete, time; of about
-    /// `expected` ns, if that is above 0.
-    pub fn draw(&self, progress: Option<(u64, u64, Nanos)>, expected: Nanos) {
-        if !self.is_shown {
-            return;
+    pub fn begin(&self, title: &str, goals: Goals) {
+        let mut shown = self.shown();
+        shown.live.begin(title, goals);
+        if matches!(shown.display, Display::Titles) {
+            eprintln!("{title}");
         }
-        let title = self.title.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let state = progress.map(|(issued, complete, now)| {
-            let seconds = now as f64 / SECOND as f64;
-            let of = match expected {
-                0 => String::new(),
-                expected => format!("/{:.0}", expected as f64 / SECOND as f64),
-            };
-            format!(
-                "{seconds:5.1}{of} s  {} queries issued, {} samples done, {}/s",
-                render::count(issued),
-                render::count(complete),
-                render::rate(complete as f64 / seconds.max(1e-9)),
-            )
-        });
-        let line = format!("{title}  {}", state.unwrap_or_default());
-        let line: String = line.chars().take(LINE_COLUMNS).collect();
-        // What cannot be shown is not worth a failure.
-        let _ = write!(std::io::stderr(), "\r\x1b[2K{line}");
+        shown.draw();
     }
 
-    /// Takes the line away.
+    /// A run within the test begins, such as the next one of a search.
+    pub fn remark(&self, remark: &str) {
+        let mut shown = self.shown();
+        shown.live.remark = remark.into();
+        shown.draw();
+    }
+
+    /// Takes in what was seen, and shows it.
+    pub fn saw(&self, glance: Option<&Glance>) {
+        let mut shown = self.shown();
+        if let Some(glance) = glance {
+            shown.live.saw(glance);
+        }
+        shown.draw();
+    }
+
+    /// The test is over: takes the line away.
     pub fn clear(&self) {
-        if self.is_shown {
-            let _ = write!(std::io::stderr(), "\r\x1b[2K");
+        let mut shown = self.shown();
+        match shown.display {
+            // What cannot be shown is not worth a failure.
+            Display::Line => drop(write!(std::io::stderr(), "\r\x1b[2K")),
+            _ => shown.draw(),
+        }
+    }
+
+    /// A test that was planned had this result.
+    pub fn result(&self, result: TestResult) {
+        let mut shown = self.shown();
+        shown.live.result(result);
+        if matches!(shown.display, Display::Screen(_)) {
+            shown.draw();
+        }
+    }
+
+    /// Does what keys ask for.
+    pub fn obey_keys(&self, interrupt: Option<&Interrupt>) {
+        let mut shown = self.shown();
+        let Display::Screen(screen) = &mut shown.display else { return };
+        let wish = screen.keys();
+        drop(shown);
+        if let (Some(Wish::Stop), Some(interrupt)) = (wish, interrupt) {
+            interrupt.ask();
         }
     }
 }
 
-/// Longer lines would wrap and not be overwritten.
-const LINE_COLUMNS: usize = 79;
+impl Shown {
+    fn draw(&mut self) {
+        match &mut self.display {
+            Display::Nobody | Display::Titles => {}
+            Display::Line => {
+                let columns = terminal::size().map_or(COLUMNS, |(columns, _)| columns.into());
+                let line = live::line(&self.live, columns);
+                // In one piece, so that it does not flicker.
+                drop(write!(std::io::stderr(), "{}", format_args!("\r{line}\x1b[K")));
+            }
+            Display::Screen(screen) => screen.draw(&self.live),
+        }
+    }
+}
+
+/// Of a terminal that does not tell.
+const COLUMNS: usize = 80;

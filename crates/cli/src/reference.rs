@@ -204,7 +204,7 @@ fn every_variable_that_is_read_is_told() {
                 folders.push(path);
             } else {
                 let source = std::fs::read_to_string(&path).unwrap_or_default();
-                for call in ["env::var(\"", "env::var_os(\"", "variable(\""] {
+                for call in ["env::var(\"", "env::var_os(\"", "variable(\"", " given(\""] {
                     let names =
                         source.split(call).skip(1).filter_map(|rest| rest.split('"').next());
                     read.extend(names.map(str::to_string));
@@ -218,4 +218,99 @@ fn every_variable_that_is_read_is_told() {
     for name in read {
         assert!(VARIABLES.iter().any(|(told, _)| *told == name), "{name} is not in VARIABLES");
     }
+}
+
+/// Every page that people read.
+fn pages() -> Vec<(std::path::PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut paths = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
+    let mut folders = vec![root.join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("the folder is there") {
+            let path = entry.expect("the folder can be listed").path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => paths.push(path),
+            }
+        }
+    }
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let read = |path: &std::path::PathBuf| std::fs::read_to_string(path).expect("a page reads");
+    paths.into_iter().map(|path| (path.clone(), read(&path))).collect()
+}
+
+/// What stands between backticks in running text.
+fn spans(page: &str) -> Vec<String> {
+    let (mut is_fenced, mut paragraphs) = (false, vec![String::new()]);
+    for line in page.lines() {
+        let is_fence = line.trim_start().starts_with("```");
+        is_fenced ^= is_fence;
+        match paragraphs.last_mut() {
+            Some(paragraph) if !(is_fenced || is_fence || line.is_empty()) => {
+                *paragraph += line;
+                paragraph.push(' ');
+            }
+            _ => paragraphs.push(String::new()),
+        }
+    }
+    let of = |paragraph: &String| -> Vec<String> {
+        paragraph.split('`').skip(1).step_by(2).map(str::to_string).collect()
+    };
+    paragraphs.iter().flat_map(of).collect()
+}
+
+/// Commands that pages speak of before they are here.
+const COMING: [&str; 2] = ["export", "sweep"];
+
+/// What is wrong with a command or flag in running text.
+fn misnamed(dyno: &Command, span: &str) -> Option<String> {
+    let words: Vec<&str> = span.split_whitespace().collect();
+    let flags = words.iter().filter_map(|word| word.strip_prefix("--"));
+    let flags = flags.map(|flag| flag.split(['=', ',']).next().unwrap_or(flag));
+    let is_of = |command: &Command, flag: &str| {
+        let is_setting = |key: &str| FIELDS.iter().any(|field| field.name == key);
+        match flag.split_once('.') {
+            Some(("settings", key)) => key == "KEY" || is_setting(key),
+            Some(("run", key)) => KEYS.iter().any(|known| known.name == key),
+            _ => command.get_arguments().any(|arg| arg.get_long() == Some(flag)),
+        }
+    };
+    match words[..] {
+        ["dyno", name, ..] if !name.chars().all(char::is_uppercase) => {
+            let Some(command) = dyno.find_subcommand(name) else {
+                if COMING.contains(&name) {
+                    return None;
+                }
+                let is_own = name.strip_prefix("--").is_some_and(|flag| is_of(dyno, flag));
+                return (!is_own).then(|| format!("`{span}`: there is no command {name}"));
+            };
+            let mut flags = flags;
+            let flag = flags.find(|flag| !is_of(command, flag))?;
+            Some(format!("`{span}`: dyno {name} has no flag --{flag}"))
+        }
+        [first, ..] if first.len() > 2 && first.starts_with("--") => {
+            let mut flags = flags;
+            let known = |flag: &&str| dyno.get_subcommands().any(|command| is_of(command, flag));
+            flags.find(|flag| !known(flag)).map(|flag| format!("`{span}`: no command has --{flag}"))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn pages_name_commands_and_flags_that_exist() {
+    let mut dyno = Dyno::command();
+    dyno.build();
+    let mut found = Vec::new();
+    for (path, page) in pages() {
+        let wrong = spans(&page).into_iter().filter_map(|span| misnamed(&dyno, &span));
+        found.extend(wrong.map(|wrong| format!("{}: {wrong}", path.display())));
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    let bad = ["dyno rum", "dyno run --qsp 5", "--sytem null", "--settings.server_qps 5"];
+    for span in bad {
+        assert!(misnamed(&dyno, span).is_some(), "{span}");
+    }
+    let page = "a `dyno run` b\n```sh\ndyno `x`\n```\n`--qps\n5` c\n";
+    assert_eq!(spans(page), ["dyno run", "--qps 5"]);
 }

@@ -11,7 +11,7 @@ use dyno_loadgen::run::TestLog;
 
 use crate::exit::Failure;
 use crate::records::{self, Records};
-use crate::render;
+use crate::{render, tui};
 
 /// A run directory on its way.
 #[derive(Debug)]
@@ -44,22 +44,7 @@ impl RunDirectory {
         log_bytes: u64,
         enable_trace: bool,
     ) -> Result<Self, Failure> {
-        let target = match out {
-            Some(out) => out.to_path_buf(),
-            None => {
-                let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-                let name = name.replace(|c| !is_plain(c), "-");
-                unused(
-                    &Path::new(RUNS)
-                        .join(format!("{}-{name}", render::utc_compact(WallTime::now()))),
-                )
-            }
-        };
-        let is_empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut dir| dir.next().is_none());
-        if target.exists() && !is_empty(&target) {
-            let problem = format!("{} exists and is not empty", target.display());
-            return Err(Failure::set_up(problem).hint("choose another folder with --out"));
-        }
+        let target = free_folder(out, name)?;
         let name = target.file_name().and_then(|name| name.to_str()).unwrap_or("run");
         let partial = target.with_file_name(format!(".{name}.partial"));
         let refused = |error: &io::Error| {
@@ -146,7 +131,7 @@ impl RunDirectory {
         let path = match renamed {
             Ok(()) => self.target,
             Err(error) => {
-                eprintln!("warning: cannot rename {}: {error}", self.partial.display());
+                tui::say(format!("warning: cannot rename {}: {error}", self.partial.display()));
                 self.partial
             }
         };
@@ -171,8 +156,8 @@ impl RunDirectory {
             Some(root) => root.clone(),
             None => unused(&std::env::temp_dir().join(format!("dyno-{name}"))),
         };
-        eprintln!("warning: {problem}");
-        eprintln!("warning: writing to {} instead", root.display());
+        tui::say(format!("warning: {problem}"));
+        tui::say(format!("warning: writing to {} instead", root.display()));
         let made = fs::create_dir_all(&root).map_err(|error| error.to_string());
         match made.and_then(|()| write(&root)) {
             Ok(()) => Ok(Some(root)),
@@ -184,6 +169,28 @@ impl RunDirectory {
             ))),
         }
     }
+}
+
+/// The folder for new results: `out`, or one below `runs` after the time and a name.
+///
+/// # Errors
+/// If there is something in it.
+pub fn free_folder(out: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {
+    let target = match out {
+        Some(out) => out.to_path_buf(),
+        None => {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            let name = name.replace(|c| !is_plain(c), "-");
+            let time = render::utc_compact(WallTime::now());
+            unused(&Path::new(RUNS).join(format!("{time}-{name}")))
+        }
+    };
+    let is_empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut dir| dir.next().is_none());
+    if target.exists() && !is_empty(&target) {
+        let problem = format!("{} exists and is not empty", target.display());
+        return Err(Failure::set_up(problem).hint("choose another folder with --out"));
+    }
+    Ok(target)
 }
 
 /// A run directory with its name.

@@ -6,7 +6,7 @@
 mod cases;
 mod counts;
 mod cpp;
-mod figure;
+pub mod figure;
 mod paced;
 mod python;
 mod sides;

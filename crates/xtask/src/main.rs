@@ -1,5 +1,5 @@
-//! Chores of the repository: `cargo xtask tidy`, `book`, `peers`, `install-c`, `wheel`
-//! and `dropin`.
+//! Chores of the repository: `cargo xtask tidy`, `book`, `peers`, `install-c`, `wheel`,
+//! `release`, `report` and `dropin`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
@@ -9,6 +9,8 @@ mod book;
 mod dropin;
 mod install_c;
 mod peers;
+mod release;
+mod report;
 mod tidy;
 mod wheel;
 
@@ -22,13 +24,20 @@ usage: cargo xtask COMMAND
   book                     builds docs/ into target/book and checks its links (installs mdBook
                            from crates.io once)
   peers [GROUP] [--quick]  compares with peers from other registries (needs python3 and PyPI)
-                           groups: book, loadgen, onnx; all of them when none is named
+                           groups: book, loadgen, onnx, release; all when none is named
                            --quick: a part of the cases
   install-c PREFIX         installs the C and C++ library, drop-in for LoadGen, below PREFIX:
                            include, lib, pkg-config and CMake packages (needs a C++ compiler,
                            $CXX or c++)
   wheel                    builds the Python wheel dyno-loadgen into target/wheels (needs python3
                            and PyPI)
+  release [--quick] [--target TRIPLE]... [--reproducible]
+                           makes what users install in target/release-artifacts/VERSION, and
+                           checks it (needs python3 and PyPI); --quick: for this machine alone,
+                           as tests do; --reproducible: builds twice and compares
+  release --check FOLDER   checks what such a command made
+  report [--quick] [PART OF A NAME]...
+                           what `bench/report` runs: search, comparison, installation, report
   dropin [--quick] [PART OF A NAME]...
                            what `bench/dropin` runs: costs of the drop-in, one JSON line a figure
 ";
@@ -41,6 +50,8 @@ fn main() -> anyhow::Result<ExitCode> {
         ["wheel"] => wheel::run(&root()),
         ["peers", rest @ ..] => peers::run(&root(), rest),
         ["install-c", prefix] if !prefix.starts_with('-') => install_c::run(&root(), prefix),
+        ["release", rest @ ..] => release::run(&root(), rest),
+        ["report", rest @ ..] => report::run(&root(), rest),
         ["dropin", rest @ ..] => dropin::run(&root(), rest),
         [] | ["help" | "-h" | "--help"] => {
             print!("{USAGE}");

@@ -7,6 +7,7 @@ mod book;
 mod examples;
 mod loadgen;
 mod onnx;
+mod release;
 pub mod venv;
 
 use std::fmt;
@@ -53,8 +54,12 @@ struct Bench<'a> {
 type Named = (&'static str, Outcome);
 type Group = fn(&Bench) -> Result<Vec<Named>>;
 
-const GROUPS: &[(&str, Group)] =
-    &[("book", book::run), ("loadgen", loadgen::run), ("onnx", onnx::run)];
+const GROUPS: &[(&str, Group)] = &[
+    ("book", book::run),
+    ("loadgen", loadgen::run),
+    ("onnx", onnx::run),
+    ("release", release::run),
+];
 
 /// Runs the named group, or all; fails when a comparison failed.
 pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {

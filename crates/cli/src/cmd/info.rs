@@ -134,13 +134,16 @@ fn scenarios() -> String {
 }
 
 /// Environment variables with what they do.
-pub const VARIABLES: [(&str, &str); 4] = [
+pub const VARIABLES: [(&str, &str); 7] = [
     (
         "DYNO_SETTINGS_NAME",
         "sets the setting NAME, as DYNO_SETTINGS_SERVER_TARGET_QPS=100; stronger than files, weaker \
          than flags. A name that is no setting is an error.",
     ),
     ("NO_COLOR", "if it is not empty, nothing is coloured; nor is what goes to no terminal."),
+    ("CLICOLOR_FORCE", "if it is set, and not to 0, everything is coloured; NO_COLOR is stronger."),
+    ("CLICOLOR", "if it is 0, nothing is coloured."),
+    ("TERM", "if it is dumb, nothing is coloured, and no line is drawn over."),
     ("ORT_DYLIB_PATH", "ONNX Runtime's shared library, unless --ort-lib names one."),
     (
         "VIRTUAL_ENV",

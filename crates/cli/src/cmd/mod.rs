@@ -1,12 +1,15 @@
 //! The commands: each owns a file with its flags and what it does.
 
 mod completions;
+mod export;
 mod info;
 mod init;
 mod man;
+mod report;
 mod run;
 mod search;
 mod selftest;
+mod sweep;
 
 #[cfg(test)]
 pub use info::METRICS;
@@ -33,7 +36,13 @@ enum Command {
     /// Measure a system; without flags, the built-in one, in half a minute
     Run(run::Run),
     /// Find the highest load that keeps several limits at once
-    Search(search::Search),
+    Search(Box<search::Search>),
+    /// Write the page of a run again, or one page of several
+    Report(report::Report),
+    /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
+    Export(export::Export),
+    /// Measure many variants as one job that can be resumed
+    Sweep(Box<sweep::SweepCommand>),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -55,7 +64,10 @@ impl Dyno {
         match self.command {
             Command::Run(run) => run.execute(),
             Command::Search(search) => search.execute(),
+            Command::Export(export) => export.execute(),
+            Command::Sweep(sweep) => sweep.execute(),
             Command::Init(init) => init.execute(),
+            Command::Report(report) => report.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),
             Command::Completions(completions) => completions.execute(),

@@ -40,6 +40,9 @@ pub struct Run {
     /// No progress line on stderr
     #[arg(long)]
     no_progress: bool,
+    /// Show the run on the whole terminal: histogram, course over time, conditions
+    #[arg(long, conflicts_with_all = ["quiet", "verbose", "no_progress"])]
+    tui: bool,
 }
 
 const AFTER_HELP: &str = "\
@@ -66,7 +69,8 @@ impl Run {
             return Ok(Exit::Valid);
         }
         let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
-        let progress = Progress::new(!self.no_progress && !self.quiet);
+        prepared.tests()?;
+        let progress = self.progress()?;
         let watch = Watch { progress: &progress, interrupt: Some(&interrupt) };
         let Some(tests) = prepared.probed_tests(watch)? else {
             return Ok(Exit::Interrupted);
@@ -76,8 +80,19 @@ impl Run {
             eprint!("{}", render::plan(options, system, &tests));
         }
         let measured = prepared.measure(&tests, watch, directory)?;
+        // A screen gives the terminal back.
+        drop(progress);
         self.tell(&measured);
         Ok(measured.exit())
+    }
+
+    fn progress(&self) -> Result<Progress, Failure> {
+        Ok(match (self.tui, self.quiet) {
+            (true, _) => Progress::full_screen()?,
+            (_, true) => Progress::new(false),
+            _ if self.verbose => Progress::verbose(!self.no_progress),
+            _ => Progress::new(!self.no_progress),
+        })
     }
 
     fn tell(&self, measured: &Measured) {

@@ -1,6 +1,8 @@
-//! `dyno.toml`: `version = 1`, `[run]`, `[settings]`, `[scenario.NAME]` and
-//! `[[tenants]]`. An unknown key is an error that names the line and the
-//! nearest key.
+//! `dyno.toml`: `version = 1`, `[run]`, `[settings]`, `[scenario.NAME]`,
+//! `[[tenants]]` and `[sweep]`. An unknown key is an error that names the line
+//! and the nearest key.
+
+mod sweep;
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +12,12 @@ use toml::de::{DeTable, DeValue};
 
 use super::assignment::{Assignment, BadAssignment};
 use super::keys::{self, RunOptions};
+pub use sweep::{Annotation, SweepTable};
 
 /// The version of the format.
 pub const VERSION: &str = "1";
 
-const SECTIONS: [&str; 5] = ["version", "run", "settings", "scenario", "tenants"];
+const SECTIONS: [&str; 6] = ["version", "run", "settings", "scenario", "tenants", "sweep"];
 
 /// What a file says.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +28,8 @@ pub struct ConfigFile {
     pub settings: Vec<Assignment>,
     /// `[[tenants]]`, in order.
     pub tenants: Vec<TenantTable>,
+    /// `[sweep]`.
+    pub sweep: Option<SweepTable>,
 }
 
 /// One of `[[tenants]]`.
@@ -99,6 +104,7 @@ impl Reader<'_> {
                 "settings" => file.settings.extend(self.settings(value, None, "settings")),
                 "scenario" => self.scenarios(value, &mut file),
                 "tenants" => self.tenants(value, &mut file),
+                "sweep" => file.sweep = self.sweep(value),
                 other => {
                     let near = nearest(other, SECTIONS.into_iter()).unwrap_or("run");
                     self.problem(at, format!("unknown key `{other}`; the nearest key is `{near}`"));

@@ -6,6 +6,7 @@ mod assignment;
 mod file;
 mod keys;
 mod profile;
+mod swept;
 
 use std::path::{Path, PathBuf};
 
@@ -16,9 +17,10 @@ use dyno_loadgen::run::{Message, Severity};
 use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestMode, nearest_field};
 
 use assignment::{Assignment, apply};
-pub use file::{TenantTable, VERSION as FILE_VERSION};
+pub use file::{Annotation, SweepTable, TenantTable, VERSION as FILE_VERSION};
 pub use keys::{GivenKeys, KEYS, Mode, RunOptions};
 pub use profile::Profile;
+pub use swept::Swept;
 
 use crate::exit::Failure;
 
@@ -32,6 +34,8 @@ pub struct Options {
     pub run: RunOptions,
     /// Tenants of the configuration file; none is one without a name.
     pub tenants: Vec<TenantTable>,
+    /// `[sweep]` of the configuration file.
+    pub sweep: Option<SweepTable>,
     /// What is odd about the files, and yet accepted.
     pub warnings: Vec<ConfigWarning>,
     conf: Vec<Conf>,
@@ -74,6 +78,7 @@ impl Options {
         let mut options = Self {
             run,
             tenants: file.tenants,
+            sweep: file.sweep,
             warnings: Vec::new(),
             conf: Vec::new(),
             audit: None,

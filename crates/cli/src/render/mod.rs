@@ -8,11 +8,11 @@ pub use box_drawing::{Alignment, Frame, wrap};
 pub use console::{accuracy, headline, plan, summary};
 pub use units::{count, duration, parse_duration, percentile, rate, utc, utc_compact};
 
-use std::io::IsTerminal;
+use crate::terminal;
 
 /// Whether colours are welcome on stdout.
 pub fn is_colored() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+    terminal::is_colored(&std::io::stdout())
 }
 
 /// Text in a colour, where colours are welcome.

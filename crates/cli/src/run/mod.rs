@@ -12,6 +12,7 @@ use dyno_loadgen::settings::{Origin, Scenario};
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
+use crate::live::TestResult;
 use crate::measure::{Test, TestTenant, Watch};
 use crate::options::{CommandLine, Options};
 use crate::outcome::{Outcome, log_folder};
@@ -44,11 +45,7 @@ impl Prepared {
     /// # Errors
     /// What makes no sense, and what is missing.
     pub fn new(command_line: &CommandLine) -> Result<Self, Failure> {
-        // Values that are no text name no setting.
-        let variables = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
-        let options = Options::read(command_line, variables)?;
+        let options = Options::read(command_line, variables())?;
         for warning in &options.warnings {
             eprintln!("warning: {warning}");
         }
@@ -142,9 +139,11 @@ impl Prepared {
     ) -> Result<Measured, Failure> {
         let begun = WallTime::now();
         let mut run = self.begin(begun);
+        watch.progress.plan(format!("{}, profile {}", run.system, run.profile), tests);
         let mut plots = Vec::new();
         for (number, test) in (1..).zip(tests) {
             let title = format!("{number}/{} {}", tests.len(), test.title());
+            let before = run.tests.len();
             let keep = self.options.run.records;
             for outcome in play(test, &self.system, watch, &title, (&mut directory, keep, see))? {
                 if outcome.summary.state != State::Complete && run.state == State::Complete {
@@ -153,6 +152,7 @@ impl Prepared {
                 run.tests.push(outcome.summary);
                 plots.extend(outcome.series);
             }
+            watch.progress.result(result(&run.tests[before..]));
             // A signal that came when the test was over still ends the run.
             if watch.interrupt.is_some_and(Interrupt::is_asked) {
                 run.state = State::Interrupted;
@@ -212,6 +212,12 @@ impl Prepared {
     }
 }
 
+/// The environment. Values that are no text name no setting.
+pub fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
 /// The arguments that make the run again; where its results went is no part of it.
 pub fn command(arguments: impl Iterator<Item = String>) -> Vec<String> {
     let mut kept = Vec::new();
@@ -267,6 +273,20 @@ fn play(
         outcomes.push(outcome);
     }
     Ok(outcomes)
+}
+
+/// What came of a test, in a few words: of its first tenant, and whether that of
+/// all counts.
+fn result(tenants: &[summary::Test]) -> TestResult {
+    let worst = tenants.iter().find(|test| !test.is_valid()).or(tenants.first());
+    let first = tenants.first();
+    let headline = first.and_then(|test| test.result.as_ref()).map(render::headline);
+    let accuracy = || first.and_then(|test| render::accuracy(test.accuracy.as_ref()?));
+    TestResult {
+        text: headline.or_else(accuracy).unwrap_or_default(),
+        verdict: worst.map(|test| test.verdict.clone()).unwrap_or_default(),
+        is_valid: worst.is_some_and(summary::Test::is_valid),
+    }
 }
 
 /// What readers must know of the run as a whole. In virtual time nothing of the

@@ -22,11 +22,35 @@ pub struct Counts(Vec<u64>);
 impl Counts {
     /// Counts one more.
     pub fn add(&mut self, time: u64) {
+        self.add_many(time, 1);
+    }
+
+    /// Counts so many more of about the same time.
+    pub fn add_many(&mut self, time: u64, count: u64) {
         let at = bucket(time);
         if at >= self.0.len() {
             self.0.resize(at + 1, 0);
         }
-        self.0[at] += 1;
+        self.0[at] += count;
+    }
+
+    /// Adds what was counted elsewhere.
+    pub fn add_all(&mut self, other: &Self) {
+        self.0.resize(self.0.len().max(other.0.len()), 0);
+        self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| *mine += theirs);
+    }
+
+    /// The middle of the bucket in which `sorted[floor(count * q)]` lies; `None`
+    /// if nothing was counted.
+    pub fn quantile(&self, q: f64) -> Option<u64> {
+        let count: u64 = self.0.iter().sum();
+        let rank = ((count as f64 * q) as u64).min(count.checked_sub(1)?);
+        let mut before = 0;
+        let at = self.0.iter().position(|n| {
+            before += n;
+            before > rank
+        })?;
+        Some(begin(at).midpoint(begin(at + 1)))
     }
 
     /// What was counted.
@@ -66,6 +90,20 @@ mod tests {
         let mut counts = Counts::default();
         [3, 1_000, 1_001, 3].into_iter().for_each(|time| counts.add(time));
         assert_eq!(counts.histogram().buckets, [(3, 4, 2), (992, 1_024, 2)]);
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_sorted_times_but_for_the_width_of_a_bucket() {
+        let mut counts = Counts::default();
+        assert_eq!(counts.quantile(0.5), None);
+        let mut tail = Counts::default();
+        (1..=900).for_each(|time| counts.add(time * 1_000));
+        (901..=1_000).for_each(|time| tail.add_many(time * 1_000, 1));
+        counts.add_all(&tail);
+        for (q, expected) in [(0.0, 1_000.0), (0.5, 501_000.0), (0.99, 991_000.0), (1.0, 1e6)] {
+            let found = counts.quantile(q).unwrap() as f64;
+            assert!((found / expected - 1.0).abs() < 0.04, "{q}: {found}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use histogram::Histogram;
+pub use histogram::{Counts, Histogram};
 
 use crate::summary::{ReadError, read_json};
 

@@ -1,6 +1,19 @@
 //! A sweep: many runs that differ in the values of a few axes, as one job that
 //! can be ended and resumed.
+//!
+//! [`plan`] makes points of what was said, [`play`] runs those that are still to
+//! be run, each as a `dyno run` in a process of its own, and [`state`] is what is
+//! known of them.
 
+mod axis;
+pub mod plan;
+pub mod play;
+mod process;
+pub mod resume;
+mod rows;
 mod state;
+pub mod table;
 
-pub use state::Sweep;
+pub use axis::split as axis_values;
+pub use state::{Axis, Definition, Point, PointState, Selection, State, Sweep, replace};
+pub use state::{FILE, SCHEMA, SCHEMA_VERSION};

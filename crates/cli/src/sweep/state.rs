@@ -71,8 +71,8 @@ pub struct Definition {
     pub axes: Vec<Axis>,
     /// `product`: every combination; `zip`: the first values, the second values, ...
     pub combine: String,
-    /// combinations that are left out: those that have all these values
-    pub exclude: Vec<BTreeMap<String, String>>,
+    /// combinations that are left out: those that have one of the values of each key
+    pub exclude: Vec<Selection>,
     /// how often each combination is run
     pub repeat: u32,
     /// `given` or `random`
@@ -84,6 +84,9 @@ pub struct Definition {
     /// files that the points read, and what tells whether they changed
     pub files: Vec<InputFile>,
 }
+
+/// Combinations: those that have one of the values of each key.
+pub type Selection = BTreeMap<String, Vec<String>>;
 
 /// Something that varies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

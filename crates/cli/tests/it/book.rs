@@ -10,7 +10,7 @@ mod output;
 mod play;
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use block::Block;
 use play::Page;
@@ -30,8 +30,14 @@ type Example = (&'static str, fn() -> String);
 /// Examples of this crate that pages show.
 const EXAMPLES: [Example; 2] = [
     ("coordinated_omission", coordinated_omission::text),
-    ("early_stopping", || early_stopping::text(&early_stopping::table())),
+    ("early_stopping", || early_stopping::text(simulated_runs())),
 ];
+
+/// The runs behind the table and the figure of early stopping, played once.
+fn simulated_runs() -> &'static [Vec<early_stopping::Passed>; 2] {
+    static TABLE: OnceLock<[Vec<early_stopping::Passed>; 2]> = OnceLock::new();
+    TABLE.get_or_init(early_stopping::table)
+}
 
 /// The folder of the repository.
 fn repository() -> PathBuf {
@@ -90,7 +96,7 @@ fn every_block_of_the_book_does_what_its_page_says() {
 
 #[test]
 fn the_figure_of_early_stopping_is_what_the_example_draws() {
-    let figure = early_stopping::svg(&early_stopping::table());
+    let figure = early_stopping::svg(simulated_runs());
     check_file(&repository().join("docs/concepts/early-stopping.svg"), &figure);
 }
 

@@ -3,12 +3,18 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod book;
+mod export;
 mod files;
 mod messages;
 mod program;
+mod prometheus;
+#[cfg(target_os = "linux")]
+mod pty;
 mod schema;
 mod search;
 mod shell;
 mod signals;
 mod tenants;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod updated;

@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use serde_json::Value;
+
 use crate::program::Folder;
 use crate::schema::keeps_to_schemas;
 
@@ -41,6 +43,21 @@ fn an_interrupted_run_leaves_a_readable_summary() {
     assert_eq!(summary["tests"][0]["state"], "interrupted");
     assert!(folder.0.join("out/Server/performance/mlperf_log_summary.txt").is_file());
     assert!(folder.0.join("out/report.html").is_file());
+}
+
+#[test]
+fn a_simulated_run_is_interrupted_as_well() {
+    let folder = Folder::new();
+    let mut child = start(
+        &folder,
+        "run -v --system model:fixed=1us --scenario server --mode performance --qps 250000 \
+         --duration 20s --records none --out out",
+    );
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    // Of the test itself, which a signal after its end would not change.
+    assert_eq!(summary["tests"][0]["state"], "interrupted");
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl Spread {
 }
 
 /// Four significant digits, without an exponent; `null` for what is no number.
-fn rounded(value: f64) -> String {
+pub fn rounded(value: f64) -> String {
     if !value.is_finite() {
         return "null".to_owned();
     }

@@ -4,13 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A virtual environment that holds one pinned package.
+/// A virtual environment that holds pinned packages.
 pub struct Venv {
     folder: PathBuf,
 }
 
 impl Venv {
-    /// Makes the environment, or takes the one of an earlier run.
+    /// Makes the environment, or takes the one of an earlier run. Several packages
+    /// have spaces between them.
     ///
     /// # Errors
     /// Says what is missing on this machine: a Python, or the package for it.
@@ -28,7 +29,7 @@ impl Venv {
         output_of(make.args(["-m", "venv"]).arg(&venv.folder))?;
         let mut install = venv.python();
         install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-        output_of(install.arg(requirement))?;
+        output_of(install.args(requirement.split_whitespace()))?;
         fs::write(&installed, requirement).map_err(|error| error.to_string())?;
         Ok(venv)
     }
@@ -48,6 +49,11 @@ impl Venv {
         install.args(["--no-index", "--force-reinstall", "--find-links"]);
         output_of(install.arg(wheels).arg(package))?;
         Ok(venv)
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Where its interpreter is.

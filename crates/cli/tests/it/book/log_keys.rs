@@ -65,7 +65,7 @@ const TEXTS: [(&str, &str); 85] = [
     ("effective_target_latency_ns", "The latency bound; 0 where there is none"),
     ("effective_target_latency_percentile", "The percentile that is judged, or is the result"),
     ("effective_max_async_queries", "Queries outstanding at most"),
-    ("effective_target_duration_ms", "Length of the trace that is generated, with its margin"),
+    ("effective_target_duration_ms", "How long queries are issued for; 0 in Offline"),
     ("effective_min_sample_count", "Samples at least"),
     ("effective_performance_sample_count", "Samples in the performance set"),
     ("effective_accuracy_sample_count", "Samples of an accuracy run"),
@@ -243,8 +243,9 @@ pub fn page() -> String {
     for (key, scenarios) in &detail.0 {
         let _ = writeln!(page, "| `{key}` | {} | {} |", names(scenarios), text_of(key));
     }
-    page += "\nMessages besides: `error_invalid_config` and `error_runtime` are errors, \
-             `warning_generic_message` is a warning, `dyno_note` explains and counts as nothing.\n";
+    page += "\nMessages besides: `error_invalid_config`, `error_invalid_test_settings` and \
+             `error_runtime` are errors, `warning_generic_message` is a warning, `dyno_note` \
+             explains and counts as nothing.\n";
     page += "\n## mlperf_log_summary.txt\n\n| label | scenarios |\n| --- | --- |\n";
     for (label, scenarios) in &summary.0 {
         let _ = writeln!(page, "| `{label}` | {} |", names(scenarios));

@@ -178,9 +178,7 @@ impl Onlooker {
                 });
             }
         });
-        if self.issued > 0 {
-            state.notes.aim(glance.issued_queries.saturating_sub(self.issued));
-        }
+        state.notes.aim(glance.issued_queries.saturating_sub(self.issued));
         self.issued = glance.issued_queries;
         self.follows.settle(
             &mut glance,

@@ -13,6 +13,10 @@ use crate::sut::ResponseId;
 /// the rate of the next ones is not known.
 const SLOTS: u64 = 4 * CHOSEN_AT_ONCE;
 
+/// Glances that a run is expected to last for at least; only the part before the
+/// first one is noted by this.
+const LEAST_GLANCES: u64 = 64;
+
 /// No number but 0 has none of these bits.
 const NOTHING: u64 = u64::MAX;
 
@@ -61,7 +65,7 @@ impl Notes {
     pub(super) fn expecting(queries: u64) -> Self {
         let slots = (0..SLOTS).map(|_| Slot::default()).collect();
         let notes = Self { slots, ..Self::none() };
-        notes.aim(queries);
+        notes.aim(queries / LEAST_GLANCES);
         notes
     }
 
@@ -159,7 +163,8 @@ mod tests {
 
     #[test]
     fn about_as_many_are_noted_as_are_aimed_at() {
-        let notes = Notes::expecting(1_000_000);
+        let notes = Notes::expecting(1);
+        notes.aim(1_000_000);
         let calls = (0..1_000_000).filter(|&number| notes.wants(number));
         for number in calls {
             notes.write(number, 1, |_| note(number));
@@ -169,7 +174,7 @@ mod tests {
         assert!((CHOSEN_AT_ONCE / 2..=CHOSEN_AT_ONCE).contains(&written), "{written}");
         assert!(stand_for >= 1_000_000, "{stand_for}");
         // Coalesced queries are noted by the same numbers.
-        let coalesced = Notes::expecting(1_000_000);
+        let coalesced = Notes::expecting(1_000_000 * LEAST_GLANCES);
         for call in 0..1_000 {
             coalesced.write(call * 1_000, 1_000, |i| note(call * 1_000 + i));
         }

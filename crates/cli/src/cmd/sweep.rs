@@ -1,0 +1,342 @@
+//! `dyno sweep`: many runs as one job.
+
+use std::path::{Path, PathBuf};
+
+use clap::{ArgAction, Args, ValueEnum};
+use dyno_loadgen::clock::{Nanos, WallTime};
+
+use crate::environment::VERSION;
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::options::{CommandLine, GivenKeys, SweepTable};
+use crate::progress::Progress;
+use crate::run::{command, pretty};
+use crate::run_directory::free_folder;
+use crate::summary::DISCLAIMER;
+use crate::sweep::plan::{Plan, Request, expected};
+use crate::sweep::play::{Limits, Player, Stopped};
+use crate::sweep::resume::{self, Lock};
+use crate::sweep::{Axis, PointState, State, Sweep, replace, table};
+use crate::sweep::{SCHEMA, SCHEMA_VERSION};
+use crate::{render, sweep};
+
+/// Flags of `dyno sweep`; those of `dyno run` say what all points share.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct SweepCommand {
+    /// A dyno.toml, which may have a table [sweep]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    keys: GivenKeys,
+    /// Set any setting of all points: key=value, or Scenario.key=value
+    #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append)]
+    set: Vec<String>,
+    /// What varies: a flag of dyno run or settings.NAME, and its values or ranges:
+    /// batch=1,2,4, settings.server_target_qps=100..400:x2. Semicolons separate values
+    /// that hold commas. Once for each axis
+    #[arg(long, value_name = "KEY=VALUES", action = ArgAction::Append)]
+    over: Vec<String>,
+    /// Pair the values of the axes, the first ones, the second ones, ..., instead of
+    /// every combination
+    #[arg(long)]
+    zip: bool,
+    /// Run each combination so many times; all of them, then all of them again
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: Option<u32>,
+    /// Order of the points; random spreads what drifts (heat, other work) over all of them
+    /// [default: given]
+    #[arg(long, value_name = "ORDER")]
+    order: Option<Order>,
+    /// Seed of the random order [default: 0]
+    #[arg(long, value_name = "N")]
+    order_seed: Option<u64>,
+    /// Operations of a model for a sample, for plots: VALUE is that of an axis, such as
+    /// onnx:a.onnx=1.2e9
+    #[arg(long, value_name = "VALUE=NUMBER", action = ArgAction::Append)]
+    operations: Vec<String>,
+    /// Wait between points, such as 2s
+    #[arg(long, value_name = "TIME", value_parser = render::parse_duration)]
+    pause: Option<Nanos>,
+    /// End after this long, in the middle of a point if need be
+    #[arg(long, value_name = "TIME", value_parser = render::parse_duration)]
+    max_time: Option<Nanos>,
+    /// Run at most so many points, then end
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Also tell which point has the highest throughput with a p99 below this
+    #[arg(long, value_name = "TIME", value_parser = render::parse_duration)]
+    p99_below: Option<Nanos>,
+    /// Go on with the sweep in this directory
+    #[arg(long, value_name = "DIR")]
+    resume: Option<PathBuf>,
+    /// With --resume: run points that failed again
+    #[arg(long, requires = "resume")]
+    retry_failed: bool,
+    /// Print the points and how long they take, and stop
+    #[arg(long)]
+    dry_run: bool,
+    /// Print sweep.json on stdout instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+    /// No progress line on stderr
+    #[arg(long)]
+    no_progress: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Order {
+    Given,
+    Random,
+}
+
+const AFTER_HELP: &str = "\
+Each point is a dyno run of its own, in a process of its own, below DIR/points. The state is in
+DIR/sweep.json after each point; Ctrl-C ends the point that is on, and dyno sweep --resume DIR
+goes on with it. A point that fails is noted and does not end the sweep.
+Exit codes: 0 every point is valid, 1 some are invalid, failed or not run, 2 usage, 3 set-up,
+130 interrupted.";
+
+impl SweepCommand {
+    /// Runs the points.
+    ///
+    /// # Errors
+    /// Whatever keeps the sweep from beginning, and a state that cannot be written.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let request = self.request()?;
+        if let Some(directory) = &self.resume {
+            return self.go_on(directory, request);
+        }
+        let plan = Plan::new(request)?;
+        let table = plan.table.clone();
+        let mut sweep = begin(plan.definition, plan.points, plan.name);
+        if self.dry_run {
+            print!("{}", overview(&sweep, &table)?);
+            return Ok(Exit::Valid);
+        }
+        let directory = free_folder(plan.out.as_deref(), &sweep.name)?;
+        let made = std::fs::create_dir_all(directory.join("points"));
+        made.map_err(|error| {
+            Failure::set_up(format!("cannot write to {}: {error}", directory.display()))
+                .hint("choose a folder that you may write to with --out")
+        })?;
+        let _lock = Lock::take(&directory)?;
+        self.play(&directory, &mut sweep, &table)
+    }
+
+    fn go_on(&self, directory: &Path, request: Request) -> Result<Exit, Failure> {
+        let is_said = !request.over.is_empty()
+            || request.fixed.config.is_some()
+            || !request.fixed.arguments().is_empty();
+        let table = request.flags.clone();
+        let asked = is_said.then(|| Plan::new(request)).transpose()?;
+        let mut sweep = resume::open(directory, asked.as_ref().map(|plan| &plan.definition))?;
+        let table = asked.map_or(table, |plan| plan.table);
+        if sweep.dyno_version != VERSION {
+            eprintln!(
+                "warning: dyno {} began this sweep, and this is {VERSION}; its points are not \
+                 measured by one program",
+                sweep.dyno_version
+            );
+        }
+        if self.dry_run {
+            print!("{}", overview(&sweep, &table)?);
+            return Ok(Exit::Valid);
+        }
+        let _lock = Lock::take(directory)?;
+        self.play(directory, &mut sweep, &table)
+    }
+
+    fn request(&self) -> Result<Request, Failure> {
+        let mut problems = Vec::new();
+        let mut over = Vec::new();
+        for text in &self.over {
+            match Axis::parse(text) {
+                Ok(axis) => over.push(axis),
+                Err(problem) => problems.push(format!("flag --over: {problem}")),
+            }
+        }
+        let mut operations = Vec::new();
+        for text in &self.operations {
+            let number = |n: &str| n.parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0);
+            match text.rsplit_once('=').and_then(|(v, n)| Some((v.to_string(), number(n)?))) {
+                Some(pair) => operations.push(pair),
+                None => problems.push(format!(
+                    "flag --operations: expected VALUE=NUMBER with a number above 0, such as \
+                     onnx:a.onnx=1.2e9, found `{text}`"
+                )),
+            }
+        }
+        let has_value = |value: &String| over.iter().any(|axis| axis.values.contains(value));
+        for (value, _) in &operations {
+            if !has_value(value) && self.config.is_none() && self.resume.is_none() {
+                problems.push(format!("flag --operations: no axis has the value `{value}`"));
+            }
+        }
+        if !problems.is_empty() {
+            return Err(Failure::usages(problems));
+        }
+        Ok(Request {
+            fixed: CommandLine {
+                config: self.config.clone(),
+                set: self.set.clone(),
+                keys: self.keys.clone(),
+            },
+            over,
+            operations,
+            flags: SweepTable {
+                zip: self.zip.then_some(true),
+                random: self.order.map(|order| matches!(order, Order::Random)),
+                order_seed: self.order_seed,
+                repeat: self.repeat,
+                pause: self.pause,
+                max_time: self.max_time,
+                limit: self.limit,
+                p99_below: self.p99_below,
+                ..SweepTable::default()
+            },
+        })
+    }
+
+    fn play(
+        &self,
+        directory: &Path,
+        sweep: &mut Sweep,
+        table: &SweepTable,
+    ) -> Result<Exit, Failure> {
+        let is_talking = !self.quiet;
+        if is_talking {
+            eprint!("{}", overview(sweep, table)?);
+        }
+        let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
+        let stopped = Player {
+            directory,
+            sweep,
+            limits: Limits {
+                pause: table.pause.unwrap_or(0),
+                max_time: table.max_time,
+                limit: table.limit,
+                retry_failed: self.retry_failed,
+            },
+            interrupt: &interrupt,
+            progress: &Progress::new(is_talking && !self.no_progress),
+            is_talking,
+        }
+        .play()?;
+        let csv = directory.join(table::CSV_FILE);
+        replace(&csv, &table::csv(sweep))
+            .map_err(|error| Failure::set_up(format!("cannot write {}: {error}", csv.display())))?;
+        self.tell(directory, sweep, table);
+        if is_talking {
+            eprintln!("results: {}", directory.join(sweep::FILE).display());
+            say_why(stopped, sweep, directory);
+        }
+        Ok(exit(stopped, sweep))
+    }
+
+    fn tell(&self, _directory: &Path, sweep: &Sweep, table: &SweepTable) {
+        if self.json {
+            print!("{}", pretty(sweep));
+        } else if !self.quiet {
+            print!("{}", table::console(sweep, table.p99_below, render::is_colored()));
+        }
+    }
+}
+
+fn begin(definition: sweep::Definition, points: Vec<sweep::Point>, name: String) -> Sweep {
+    Sweep {
+        schema: SCHEMA.into(),
+        schema_version: SCHEMA_VERSION,
+        state: State::Running,
+        name,
+        official: false,
+        disclaimer: DISCLAIMER.into(),
+        started_at: render::utc(WallTime::now()),
+        command: command(std::env::args().skip(1)),
+        working_directory: std::env::current_dir().unwrap_or_default(),
+        dyno_version: VERSION.into(),
+        definition,
+        points,
+    }
+}
+
+fn exit(stopped: Stopped, sweep: &Sweep) -> Exit {
+    let is_done = |point: &sweep::Point| point.state == PointState::Done;
+    match stopped {
+        Stopped::Interrupted => Exit::Interrupted,
+        _ if sweep.points.iter().all(is_done) => Exit::Valid,
+        _ => Exit::Invalid,
+    }
+}
+
+fn say_why(stopped: Stopped, sweep: &Sweep, directory: &Path) {
+    let why = match stopped {
+        Stopped::Interrupted => "interrupted",
+        Stopped::OutOfTime => "--max-time is over",
+        Stopped::Limit => "--limit is reached",
+        Stopped::Finished => "",
+    };
+    let resume = format!("dyno sweep --resume {}", directory.display());
+    if sweep.state != State::Complete {
+        eprintln!("{why}; go on with: {resume}");
+    } else if sweep.points.iter().any(|point| point.state == PointState::Failed) {
+        eprintln!("run the points that failed again with: {resume} --retry-failed");
+    }
+}
+
+/// Points that the overview lists.
+const LISTED: usize = 8;
+
+/// How many points there are, the first few, and how long they take.
+fn overview(sweep: &Sweep, table: &SweepTable) -> Result<String, Failure> {
+    use std::fmt::Write as _;
+    let definition = &sweep.definition;
+    let axis = |axis: &Axis| format!("{} ({})", axis.key, axis.values.len());
+    let axes: Vec<String> = definition.axes.iter().map(axis).collect();
+    let with = if definition.combine == "zip" { " beside " } else { " x " };
+    let mut text = format!("sweep of {}: {}", sweep.points.len(), axes.join(with));
+    let excluded = if definition.exclude.is_empty() { "" } else { ", some excluded" };
+    let repeats = match definition.repeat {
+        1 => String::new(),
+        n => format!(", {n} times"),
+    };
+    let order = match definition.order.as_str() {
+        "random" => format!("random, seed {}", definition.order_seed),
+        other => other.to_string(),
+    };
+    let _ = writeln!(text, "{excluded}{repeats}; order {order}");
+    let fixed = CommandLine::of_arguments(&definition.fixed).map_err(Failure::set_up)?;
+    let pending: Vec<&sweep::Point> =
+        sweep.points.iter().filter(|point| point.state == PointState::Pending).collect();
+    let mut total: Nanos = 0;
+    for (at, point) in pending.iter().enumerate() {
+        let length = expected(&fixed, &point.assignments)?;
+        total = total.saturating_add(length);
+        if at < LISTED {
+            let _ = write!(text, "  {:>4}  {}", point.number, point.name);
+            let long = render::duration(length.cast_signed());
+            let _ =
+                writeln!(text, "{}", if length > 0 { format!("  {long}") } else { String::new() });
+        }
+    }
+    if pending.len() > LISTED {
+        let _ = writeln!(text, "        and {} more", pending.len() - LISTED);
+    }
+    let pauses = table.pause.unwrap_or(0).saturating_mul(pending.len().saturating_sub(1) as u64);
+    let total = i64::try_from(total.saturating_add(pauses)).unwrap_or(i64::MAX);
+    let length = match total {
+        0 => "in virtual time, which takes what computing takes".to_string(),
+        ns => format!(
+            "at least {} in all; loading, and accuracy tests, take what the systems take",
+            render::duration(ns)
+        ),
+    };
+    let _ = writeln!(text, "{} points to run, {length}", pending.len());
+    if definition.order == "given" && pending.len() > 2 && total > 0 {
+        text += "points run in the order given; --order random keeps drift from looking like an effect\n";
+    }
+    Ok(text)
+}

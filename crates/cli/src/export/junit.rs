@@ -1,0 +1,117 @@
+//! The verdicts of a run as JUnit XML: what CI systems show as tests. A test
+//! that is INVALID is a failure; one that did not come to its end is an error.
+
+use std::fmt::Write as _;
+
+use crate::summary::{Run, State, Test};
+
+/// The document.
+pub fn xml(run: &Run) -> String {
+    let is_failure = |test: &&Test| test.state == State::Complete && !test.is_valid();
+    let failures = run.tests.iter().filter(is_failure).count();
+    let errors = run.tests.iter().filter(|test| test.state != State::Complete).count();
+    let time: u64 = run.tests.iter().map(lasted_ns).sum();
+    let counts = format!(
+        "tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" time=\"{}\"",
+        run.tests.len(),
+        seconds(time)
+    );
+    let timestamp = match &run.started_at[..] {
+        "" => String::new(),
+        at => format!(" timestamp=\"{}\"", escaped(at)),
+    };
+    let mut xml = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"dyno\" {counts}>\n  \
+         <testsuite name=\"{}\" {counts} skipped=\"0\"{timestamp}>\n    <properties>\n",
+        escaped(&run.name)
+    );
+    let version = &run.environment.dyno_version;
+    for (name, value) in
+        [("system", &run.system), ("dyno_version", version), ("disclaimer", &run.disclaimer)]
+    {
+        let _ = writeln!(xml, "      <property name=\"{name}\" value=\"{}\"/>", escaped(value));
+    }
+    xml += "    </properties>\n";
+    for test in &run.tests {
+        xml += &case(run, test);
+    }
+    xml + "  </testsuite>\n</testsuites>\n"
+}
+
+fn case(run: &Run, test: &Test) -> String {
+    let mut xml = format!(
+        "    <testcase classname=\"{}\" name=\"{}\" time=\"{}\">\n",
+        escaped(&run.name),
+        escaped(&test.title()),
+        seconds(lasted_ns(test))
+    );
+    let element = match test.state {
+        State::Complete => "failure",
+        State::Interrupted | State::Aborted => "error",
+    };
+    if !test.is_valid() {
+        let first = test.reasons.first().map_or(&test.verdict[..], |reason| &reason[..]);
+        let _ = writeln!(
+            xml,
+            "      <{element} type=\"{}\" message=\"{}\">{}</{element}>",
+            escaped(&test.verdict),
+            escaped(first),
+            escaped(&test.reasons.join("\n"))
+        );
+    }
+    let _ = writeln!(xml, "      <system-out>{}</system-out>", escaped(&said(test)));
+    xml + "    </testcase>\n"
+}
+
+/// The result in words.
+fn said(test: &Test) -> String {
+    let mut lines = vec![format!("verdict: {}", test.verdict)];
+    if let Some(result) = &test.result {
+        let value = result.value.map_or("-".into(), |value| value.to_string());
+        lines.push(format!("{}: {value} {}", result.name, result.unit));
+    }
+    if let Some(accuracy) = &test.accuracy
+        && let (Some(metric), Some(value)) = (&accuracy.metric, accuracy.value)
+    {
+        lines.push(format!("{metric}: {value}"));
+    }
+    lines.extend(test.notes.iter().cloned());
+    lines.join("\n")
+}
+
+fn lasted_ns(test: &Test) -> u64 {
+    test.metrics.as_ref().map_or(0, |metrics| metrics.lasted_ns)
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{:.3}", ns as f64 / 1e9)
+}
+
+/// What XML cannot hold is left out: no escape stands for it.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            '\n' => escaped += "&#10;",
+            '\t' => escaped += "&#9;",
+            '\u{fffe}' | '\u{ffff}' => {}
+            c if c.is_control() => {}
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_cannot_break_out() {
+        assert_eq!(escaped("a<b> & \"c\"\n\u{1b}[31m"), "a&lt;b&gt; &amp; &quot;c&quot;&#10;[31m");
+    }
+}

@@ -1,0 +1,107 @@
+//! A raw record as others want it: stamps and times, and nothing where there is
+//! nothing.
+
+use serde::Serialize;
+
+use super::TestRecords;
+use crate::records::{NEVER, failure_name};
+
+/// One row. The order of the fields is that of the columns, in every format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Row<'a> {
+    /// Folder of the test.
+    pub test: &'a str,
+    /// Number of the query (Offline: of the sample) in the run, from 0.
+    pub row: i64,
+    /// Index of its (first) sample in the data set.
+    pub sample: i64,
+    /// When it was due, since the start of the test.
+    pub scheduled_ns: i64,
+    /// When it was issued.
+    pub issued_ns: i64,
+    /// When it was done.
+    pub completed_ns: Option<i64>,
+    /// From scheduled to done.
+    pub latency_ns: Option<i64>,
+    /// How much of issued - scheduled was the client's own doing.
+    pub client_lag_ns: Option<i64>,
+    /// From scheduled to the first token.
+    pub time_to_first_token_ns: Option<i64>,
+    /// Output tokens.
+    pub output_tokens: Option<i64>,
+    /// Why it failed.
+    pub failure: Option<&'static str>,
+}
+
+/// The names of the columns.
+pub const COLUMNS: [&str; 11] = [
+    "test",
+    "row",
+    "sample",
+    "scheduled_ns",
+    "issued_ns",
+    "completed_ns",
+    "latency_ns",
+    "client_lag_ns",
+    "time_to_first_token_ns",
+    "output_tokens",
+    "failure",
+];
+
+impl TestRecords<'_> {
+    /// Every row.
+    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        (0..self.records.len()).map(|at| self.row(at))
+    }
+
+    /// One row.
+    pub fn row(&self, at: usize) -> Row<'_> {
+        let records = &self.records;
+        let time = |column: &[i64]| column.get(at).copied().filter(|&time| time != NEVER);
+        let scheduled = records.scheduled_ns[at];
+        let latency = time(&records.latency_ns);
+        Row {
+            test: &self.test.folder,
+            row: (at as u64).wrapping_mul(records.stride).cast_signed(),
+            sample: records.sample.get(at).copied().unwrap_or(0),
+            scheduled_ns: scheduled,
+            // A damaged file may hold any number.
+            issued_ns: scheduled.wrapping_add(records.issue_delay_ns[at]),
+            completed_ns: latency.map(|latency| scheduled.wrapping_add(latency)),
+            latency_ns: latency,
+            client_lag_ns: records.client_lag_ns.get(at).copied(),
+            time_to_first_token_ns: time(&records.first_token_ns),
+            output_tokens: records.tokens.get(at).copied().filter(|_| latency.is_some()),
+            failure: records
+                .failure
+                .get(at)
+                .map(|&code| failure_name(code))
+                .filter(|n| !n.is_empty()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_the_fields_of_a_row() {
+        let row = Row {
+            test: "",
+            row: 0,
+            sample: 0,
+            scheduled_ns: 0,
+            issued_ns: 0,
+            completed_ns: None,
+            latency_ns: None,
+            client_lag_ns: None,
+            time_to_first_token_ns: None,
+            output_tokens: None,
+            failure: None,
+        };
+        let value = serde_json::to_value(row).unwrap();
+        let names: Vec<&String> = value.as_object().unwrap().keys().collect();
+        assert_eq!(names, COLUMNS);
+    }
+}

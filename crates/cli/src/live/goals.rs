@@ -1,0 +1,121 @@
+//! What a test that is on is to reach before it is over, and its bounds.
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::early_stopping::{self, Params};
+use dyno_loadgen::plan::{Load, Plan, Tokens};
+use dyno_loadgen::settings::{EarlyStopping, Scenario, TestMode};
+
+use crate::measure::Test;
+
+/// What a test is to reach.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Goals {
+    /// What is counted: `queries` or `samples`.
+    pub unit: &'static str,
+    /// When it is over.
+    pub until: Until,
+    /// Samples in each of what is counted.
+    pub samples_per_query: u64,
+    /// Of each tenant's queries; empty where there are none.
+    pub bounds: Vec<Bound>,
+    /// Where on the distribution latency and client lag are judged, in (0, 1).
+    pub percentile: f64,
+    /// At that percentile; `None` does not judge.
+    pub max_client_lag: Option<Nanos>,
+    /// Queries/s that are offered; `None` where the system sets the pace.
+    pub target_qps: Option<f64>,
+    /// Whether its time is virtual.
+    pub is_virtual: bool,
+}
+
+/// When a test is over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Until {
+    /// Nobody knows.
+    #[default]
+    Unknown,
+    /// After so many samples.
+    Samples(u64),
+    /// After at least so long and at least so many queries.
+    Least {
+        /// Ns.
+        duration: Nanos,
+        /// Queries issued.
+        queries: u64,
+    },
+}
+
+/// What a query's latency is held against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    /// Ns.
+    pub limit: Nanos,
+    /// Whether the first token is meant, and not the whole answer.
+    pub of_first_token: bool,
+}
+
+impl Goals {
+    /// Those of a test.
+    pub fn of(test: &Test, is_virtual: bool) -> Self {
+        let plans = || test.tenants.iter().map(|tenant| &tenant.plan);
+        let first = &test.tenants[0].plan;
+        let is_accuracy = test.mode == TestMode::AccuracyOnly;
+        let is_server = test.scenario == Scenario::Server;
+        let counts_samples = is_accuracy || test.scenario == Scenario::Offline;
+        let until = match (is_accuracy, test.scenario) {
+            (true, _) => Until::Samples(plans().map(|plan| plan.accuracy_sample_count).sum()),
+            (_, Scenario::Offline) => {
+                Until::Samples(plans().map(|plan| plan.samples_per_query).sum())
+            }
+            _ => Until::Least {
+                duration: plans().map(least_duration).max().unwrap_or(0),
+                queries: plans().map(least_queries).sum(),
+            },
+        };
+        let is_judged = is_server && !is_accuracy;
+        Self {
+            unit: if counts_samples { "samples" } else { "queries" },
+            until,
+            samples_per_query: if counts_samples { 1 } else { first.samples_per_query },
+            bounds: if is_judged { plans().map(bound).collect() } else { Vec::new() },
+            percentile: first.percentile(),
+            max_client_lag: Some(first.max_client_lag).filter(|&lag| is_judged && lag > 0),
+            target_qps: is_judged.then(|| plans().map(|plan| plan.target_qps).sum()),
+            is_virtual,
+        }
+    }
+
+    /// What a tenant's queries are held against.
+    pub fn bound(&self, tenant: usize) -> Option<Bound> {
+        self.bounds.get(tenant).copied()
+    }
+}
+
+/// The trace of a Server test holds all its queries and goes by the clock.
+fn least_duration(plan: &Plan) -> Nanos {
+    match plan.load {
+        Load::Server(_) => {
+            let by_queries = plan.min_query_count as f64 / plan.target_qps * 1e9;
+            plan.min_duration.max(if by_queries.is_finite() { by_queries as Nanos } else { 0 })
+        }
+        _ => plan.min_duration,
+    }
+}
+
+fn least_queries(plan: &Plan) -> u64 {
+    let is_extended = plan.early_stopping.policy == EarlyStopping::Extend;
+    match plan.load {
+        Load::SingleStream { .. } | Load::MultiStream { .. } if is_extended => {
+            let params = Params::of(&plan.early_stopping, plan.percentile());
+            plan.min_query_count.max(early_stopping::minimum_queries(1, &params))
+        }
+        _ => plan.min_query_count,
+    }
+}
+
+fn bound(plan: &Plan) -> Bound {
+    match plan.tokens {
+        Some(Tokens::Measured { ttft, .. }) => Bound { limit: ttft, of_first_token: true },
+        _ => Bound { limit: plan.target_latency(), of_first_token: false },
+    }
+}

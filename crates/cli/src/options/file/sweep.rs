@@ -1,0 +1,279 @@
+//! `[sweep]` of `dyno.toml`: what varies, and how it is run.
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::settings::nearest;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{Reader, text_of};
+use crate::options::Swept;
+use crate::render;
+use crate::sweep::{Axis, Selection, axis_values};
+
+/// What `[sweep]` says.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SweepTable {
+    /// `[sweep.over]`, in the order of the file.
+    pub over: Vec<Axis>,
+    /// `[[sweep.exclude]]`.
+    pub exclude: Vec<Selection>,
+    /// `[[sweep.points]]`.
+    pub points: Vec<Annotation>,
+    /// Lists side by side.
+    pub zip: Option<bool>,
+    /// The order is random.
+    pub random: Option<bool>,
+    /// Of the random order.
+    pub order_seed: Option<u64>,
+    /// Runs of each combination.
+    pub repeat: Option<u32>,
+    /// Between points.
+    pub pause: Option<Nanos>,
+    /// Of the whole sweep.
+    pub max_time: Option<Nanos>,
+    /// Points in one go.
+    pub limit: Option<usize>,
+    /// Latency that the table asks for.
+    pub p99_below: Option<Nanos>,
+}
+
+/// What is said of some of the points.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Annotation {
+    /// Which.
+    pub of: Selection,
+    /// Their name.
+    pub name: Option<String>,
+    /// Operations of the model for a sample.
+    pub operations: Option<f64>,
+}
+
+const KEYS: [&str; 11] = [
+    "over",
+    "exclude",
+    "points",
+    "zip",
+    "order",
+    "order_seed",
+    "repeat",
+    "pause",
+    "max_time",
+    "limit",
+    "p99_below",
+];
+
+impl Reader<'_> {
+    pub(super) fn sweep(&mut self, value: &Spanned<DeValue<'_>>) -> Option<SweepTable> {
+        let table = self.table(value, "sweep")?;
+        let mut sweep = SweepTable::default();
+        for (name, value) in in_order(table) {
+            let at = name.span().start;
+            let read = match &**name.get_ref() {
+                "over" => {
+                    self.over(value, &mut sweep.over);
+                    continue;
+                }
+                "exclude" => {
+                    let of = self.annotations(value, "exclude");
+                    sweep.exclude = of.into_iter().map(|one| one.of).collect();
+                    continue;
+                }
+                "points" => {
+                    sweep.points = self.annotations(value, "points");
+                    continue;
+                }
+                key => scalar(key, value.get_ref(), &mut sweep),
+            };
+            if let Err(problem) = read {
+                self.problem(at, problem);
+            }
+        }
+        Some(sweep)
+    }
+
+    fn over(&mut self, value: &Spanned<DeValue<'_>>, axes: &mut Vec<Axis>) {
+        let Some(table) = self.table(value, "sweep.over") else { return };
+        for (name, value) in in_order(table) {
+            let at = name.span().start;
+            let axis =
+                self.values(name, value).and_then(|values| Axis::new(name.get_ref(), &values));
+            match axis {
+                Ok(axis) if axes.iter().any(|other| other.key == axis.key) => {
+                    self.problem(at, format!("`{}` varies twice", axis.key));
+                }
+                Ok(axis) => axes.push(axis),
+                Err(problem) => self.problem(at, problem),
+            }
+        }
+    }
+
+    /// The values of an axis: an array, or a text as the command line has it.
+    fn values(
+        &self,
+        name: &Spanned<std::borrow::Cow<'_, str>>,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<Vec<String>, String> {
+        let swept = Swept::find(name.get_ref())?;
+        let texts = match value.get_ref() {
+            DeValue::Array(values) => values.iter().map(|v| text_of(v.get_ref())).collect(),
+            DeValue::String(text) => Some(axis_values(text)),
+            single => text_of(single).map(|text| vec![text]),
+        };
+        let texts: Option<Vec<String>> = texts;
+        let texts = texts.ok_or_else(|| format!("`{}` must have plain values", name.get_ref()))?;
+        let base = self.path.parent().unwrap_or_else(|| std::path::Path::new(""));
+        Ok(texts.iter().map(|text| swept.based(text, base)).collect())
+    }
+
+    /// `[[sweep.exclude]]` and `[[sweep.points]]`: axes with values, and what is
+    /// said of the points that have them.
+    fn annotations(&mut self, value: &Spanned<DeValue<'_>>, section: &str) -> Vec<Annotation> {
+        let mut annotations = Vec::new();
+        let Some(tables) = value.get_ref().as_array() else {
+            let at = value.span().start;
+            self.problem(at, format!("`{section}` must be tables, [[sweep.{section}]]"));
+            return annotations;
+        };
+        let is_said = section == "points";
+        for table in tables {
+            let Some(keys) = self.table(table, &format!("[sweep.{section}]")) else { continue };
+            let mut annotation = Annotation::default();
+            for (name, value) in in_order(keys) {
+                let read = match &**name.get_ref() {
+                    "name" if is_said => {
+                        annotation.name = text_of(value.get_ref());
+                        Ok(())
+                    }
+                    "operations" if is_said => {
+                        operations(value.get_ref()).map(|n| annotation.operations = Some(n))
+                    }
+                    _ => self.values(name, value).and_then(|values| {
+                        let axis = Axis::new(name.get_ref(), &values)?;
+                        annotation.of.insert(axis.key, axis.values);
+                        Ok(())
+                    }),
+                };
+                if let Err(problem) = read {
+                    self.problem(name.span().start, problem);
+                }
+            }
+            if annotation.of.is_empty() {
+                let at = table.span().start;
+                self.problem(at, format!("[[sweep.{section}]] must say which points it means"));
+            }
+            annotations.push(annotation);
+        }
+        annotations
+    }
+}
+
+type Entry<'t, 's> = (&'t Spanned<std::borrow::Cow<'s, str>>, &'t Spanned<DeValue<'s>>);
+
+/// The entries of a table as the file has them: axes have an order.
+fn in_order<'t, 's>(table: &'t DeTable<'s>) -> Vec<Entry<'t, 's>> {
+    let mut entries: Vec<Entry<'t, 's>> = table.iter().collect();
+    entries.sort_by_key(|(name, _)| name.span().start);
+    entries
+}
+
+fn scalar(key: &str, value: &DeValue<'_>, sweep: &mut SweepTable) -> Result<(), String> {
+    let text = text_of(value).ok_or_else(|| format!("`{key}` must be a plain value"))?;
+    let expected = |what: &str| format!("`{key}`: expected {what}, found `{text}`");
+    let duration = || render::parse_duration(&text).map_err(|e| format!("`{key}`: {e}"));
+    match key {
+        "zip" => sweep.zip = Some(text.parse().map_err(|_| expected("true or false"))?),
+        "order" => {
+            sweep.random = Some(match text.as_str() {
+                "random" => true,
+                "given" => false,
+                _ => return Err(expected("given or random")),
+            });
+        }
+        "order_seed" => {
+            sweep.order_seed = Some(text.parse().map_err(|_| expected("a whole number"))?);
+        }
+        "repeat" => {
+            let repeat = text.parse().ok().filter(|&n| n >= 1);
+            sweep.repeat = Some(repeat.ok_or_else(|| expected("a number of at least 1"))?);
+        }
+        "limit" => {
+            let limit = text.parse().ok().filter(|&n| n >= 1);
+            sweep.limit = Some(limit.ok_or_else(|| expected("a number of at least 1"))?);
+        }
+        "pause" => sweep.pause = Some(duration()?),
+        "max_time" => sweep.max_time = Some(duration()?),
+        "p99_below" => sweep.p99_below = Some(duration()?),
+        _ => {
+            let near = nearest(key, KEYS.into_iter()).unwrap_or("over");
+            return Err(format!("unknown key `{key}` in [sweep]; the nearest key is `{near}`"));
+        }
+    }
+    Ok(())
+}
+
+fn operations(value: &DeValue<'_>) -> Result<f64, String> {
+    let number: Option<f64> = text_of(value).and_then(|text| text.parse().ok());
+    number
+        .filter(|n| n.is_finite() && *n > 0.0)
+        .ok_or_else(|| "`operations`: expected a number above 0, such as 1.2e9".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::ConfigFile;
+    use super::*;
+
+    fn read(text: &str) -> Result<SweepTable, Vec<String>> {
+        let text = format!("version = 1\n{text}");
+        ConfigFile::parse(&text, Path::new("s.toml")).map(|file| file.sweep.unwrap())
+    }
+
+    #[test]
+    fn a_sweep_reads_with_its_axes_in_the_order_of_the_file() {
+        let sweep = read(
+            "[sweep]\nrepeat = 3\norder = \"random\"\npause = \"2s\"\n\
+             [sweep.over]\nworkers = \"0..2:1\"\nbatch = [1, \"2..8:x2\"]\n\
+             system = [\"model:fixed=1ms,servers=2\"]\n\
+             [[sweep.exclude]]\nbatch = [4, 8]\nworkers = 0\n\
+             [[sweep.points]]\nbatch = 1\nname = \"single\"\noperations = 1_000\n",
+        )
+        .unwrap();
+        let axes: Vec<_> = sweep.over.iter().map(|a| (a.key.as_str(), a.values.len())).collect();
+        assert_eq!(axes, [("workers", 3), ("batch", 4), ("system", 1)]);
+        assert_eq!((sweep.repeat, sweep.random), (Some(3), Some(true)));
+        assert_eq!(sweep.pause, Some(2_000_000_000));
+        assert_eq!(sweep.exclude[0]["batch"], ["4", "8"]);
+        assert_eq!(sweep.points[0].operations, Some(1000.0));
+        assert_eq!(sweep.points[0].name.as_deref(), Some("single"));
+    }
+
+    #[test]
+    fn every_problem_is_told_with_its_line() {
+        let problems = read(
+            "[sweep]\nrepaet = 3\norder = \"any\"\npause = 2\nrepeat = 0\n\
+             [sweep.over]\nbatsch = [1]\nqps = [[1]]\nrun.x = 1\n\
+             [[sweep.points]]\noperations = -1\nbatch = \"soon\"\n[[sweep.exclude]]\n",
+        )
+        .unwrap_err();
+        for expected in [
+            "s.toml:3: unknown key `repaet` in [sweep]; the nearest key is `repeat`",
+            "s.toml:4: `order`: expected given or random, found `any`",
+            "s.toml:5: `pause`: expected a duration",
+            "s.toml:6: `repeat`: expected a number of at least 1, found `0`",
+            "s.toml:8: unknown key `batsch`; the nearest key is `batch`",
+            "s.toml:9: `qps` must have plain values",
+            "s.toml:10: unknown key `run`",
+            "s.toml:12: `operations`: expected a number above 0",
+            "s.toml:13: `batch`: expected a number, found `soon`",
+            "s.toml:11: [[sweep.points]] must say which points",
+            "s.toml:14: [[sweep.exclude]] must say which points",
+        ] {
+            assert!(problems.iter().any(|p| p.starts_with(expected)), "{expected}: {problems:#?}");
+        }
+        for odd in ["sweep = 1", "[sweep]\nover = 1", "[sweep]\nexclude = {batch = 1}"] {
+            assert!(read(odd).is_err(), "{odd}");
+        }
+    }
+}

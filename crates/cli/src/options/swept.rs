@@ -1,0 +1,188 @@
+//! What a sweep can vary: the keys of a run and the settings, under the names
+//! that `dyno.toml` has for them.
+
+use std::path::Path;
+
+use dyno_loadgen::settings::{FIELDS, Origin, nearest};
+
+use super::CommandLine;
+use super::assignment::Assignment;
+use super::keys::{self, KEYS, Key, RunOptions};
+use crate::system::SYSTEMS;
+
+/// Something that can vary.
+#[derive(Debug, Clone)]
+pub enum Swept {
+    /// A key of `[run]`.
+    Key(&'static Key),
+    /// A setting, or `Scenario.setting`.
+    Setting(String),
+}
+
+/// Keys that the sweep itself decides.
+const OF_THE_SWEEP: [&str; 2] = ["out", "name"];
+
+/// Keys whose values are files.
+const FILES: [&str; 5] = ["model", "labels", "ort-lib", "conf", "audit"];
+
+impl Swept {
+    /// What a name means: `batch`, `run.batch` or `settings.min_query_count`.
+    ///
+    /// # Errors
+    /// What is wrong with it, and the nearest name.
+    pub fn find(name: &str) -> Result<Self, String> {
+        if let Some(setting) = name.strip_prefix("settings.") {
+            return Ok(Self::Setting(setting.to_string()));
+        }
+        let plain = name.strip_prefix("run.").unwrap_or(name).replace('_', "-");
+        if OF_THE_SWEEP.contains(&plain.as_str()) {
+            return Err(format!("`{plain}` names the sweep as a whole and cannot vary"));
+        }
+        if let Some(key) = KEYS.iter().find(|key| key.name == plain) {
+            return Ok(Self::Key(key));
+        }
+        let setting = name.rsplit('.').next().unwrap_or(name);
+        if FIELDS.iter().any(|field| field.name == setting) {
+            return Err(format!("`{name}` is a setting; write `settings.{name}`"));
+        }
+        let names = KEYS.iter().map(|key| key.name).filter(|name| !OF_THE_SWEEP.contains(name));
+        let near = nearest(&plain, names).unwrap_or("system").replace('-', "_");
+        Err(format!("unknown key `{name}`; the nearest key is `{near}`"))
+    }
+
+    /// Its name in a file.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Key(key) => key.name.replace('-', "_"),
+            Self::Setting(setting) => format!("settings.{setting}"),
+        }
+    }
+
+    /// Whether a value reads.
+    ///
+    /// # Errors
+    /// What was expected.
+    pub fn check(&self, value: &str) -> Result<(), String> {
+        match self {
+            Self::Key(key) => {
+                (key.set)(&mut RunOptions::default(), value, Path::new(""))?;
+                if key.name == "system" { check_system(value) } else { Ok(()) }
+            }
+            Self::Setting(setting) => {
+                let assignment = format!("{setting}={value}");
+                let parsed = Assignment::parse(&assignment, &Origin::Default);
+                parsed.map(|_| ()).map_err(|bad| bad.problem)
+            }
+        }
+    }
+
+    /// A value that a file in the folder `base` gives: files that it names are
+    /// beside it.
+    pub fn based(&self, value: &str, base: &Path) -> String {
+        let join = |file: &str| base.join(file).to_string_lossy().into_owned();
+        match self {
+            Self::Key(key) if FILES.contains(&key.name) => join(value),
+            Self::Key(key) if key.name == "data" => match value.split_once('=') {
+                Some((input, file)) => format!("{input}={}", join(file)),
+                None => join(value),
+            },
+            _ => value.to_string(),
+        }
+    }
+
+    /// Adds a value to what the command line says.
+    pub fn add(&self, value: &str, command_line: &mut CommandLine) {
+        match self {
+            Self::Key(key) => command_line.keys.0.push((key, value.to_string())),
+            Self::Setting(setting) => command_line.set.push(format!("{setting}={value}")),
+        }
+    }
+
+    /// The flag that fixes it already, if there is one.
+    pub fn fixed_by(&self, command_line: &CommandLine) -> Option<String> {
+        let is_set = |setting: &str| {
+            let begins = |text: &&String| text.split('=').next() == Some(setting);
+            command_line.set.iter().find(begins).map(|text| format!("--set {text}"))
+        };
+        match self {
+            Self::Key(key) => {
+                let given = command_line.keys.0.iter().find(|(given, _)| given.name == key.name);
+                given.map(|(key, value)| format!("--{} {value}", key.name))
+            }
+            Self::Setting(setting) => is_set(setting),
+        }
+    }
+}
+
+fn check_system(value: &str) -> Result<(), String> {
+    let name = |text: &'static str| text.split(':').next().unwrap_or(text);
+    let given = value.split(':').next().unwrap_or(value);
+    if SYSTEMS.iter().any(|(system, _)| name(system) == given) {
+        return Ok(());
+    }
+    let near = nearest(given, SYSTEMS.iter().map(|(system, _)| name(system))).unwrap_or("digits");
+    Err(format!("unknown system `{given}`; the nearest is `{near}`"))
+}
+
+impl CommandLine {
+    /// The arguments of `dyno run` that say the same.
+    pub fn arguments(&self) -> Vec<String> {
+        let config = self.config.iter().map(|path| format!("--config={}", path.display()));
+        let keys = self.keys.0.iter().filter_map(|(key, value)| match key.value {
+            "" if value == "true" => Some(format!("--{}", key.name)),
+            "" => None,
+            _ => Some(format!("--{}={value}", key.name)),
+        });
+        let set = self.set.iter().map(|text| format!("--set={text}"));
+        config.chain(keys).chain(set).collect()
+    }
+
+    /// What such arguments say.
+    ///
+    /// # Errors
+    /// The one that is not of this form.
+    pub fn of_arguments(arguments: &[String]) -> Result<Self, String> {
+        let mut command_line =
+            Self { config: None, set: Vec::new(), keys: super::GivenKeys::default() };
+        for argument in arguments {
+            let unknown = || format!("`{argument}` is no argument that all points share");
+            let flag = argument.strip_prefix("--").ok_or_else(unknown)?;
+            let (name, value) = flag.split_once('=').unwrap_or((flag, "true"));
+            match name {
+                "config" => command_line.config = Some(value.into()),
+                "set" => command_line.set.push(value.to_string()),
+                _ => {
+                    let key = keys::find(name).map_err(|_| unknown())?;
+                    command_line.keys.0.push((key, value.to_string()));
+                }
+            }
+        }
+        Ok(command_line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_of_a_command_line_say_the_same() {
+        let given = ["--config=a.toml", "--scenario=Server", "--virtual", "--set=Server.x=1"];
+        let given = given.map(str::to_string);
+        let command_line = CommandLine::of_arguments(&given).unwrap();
+        assert_eq!(command_line.arguments(), given);
+        assert_eq!(
+            CommandLine::of_arguments(&["--quiet".into()]).unwrap_err(),
+            "`--quiet` is no argument that all points share"
+        );
+    }
+
+    #[test]
+    fn files_that_a_file_names_are_beside_it() {
+        let based = |key: &str, value| Swept::find(key).unwrap().based(value, Path::new("conf"));
+        assert_eq!(based("data", "x=a.npy"), "x=conf/a.npy");
+        assert_eq!(based("labels", "a.npy"), "conf/a.npy");
+        // As `dyno run` reads it.
+        assert_eq!(based("system", "onnx:a.onnx"), "onnx:a.onnx");
+    }
+}

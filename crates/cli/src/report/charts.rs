@@ -1,0 +1,280 @@
+//! The charts of one test, each from its series.
+
+use super::plot::{Across, Axis, Chart, Format, Ink, Point, Shape};
+use super::words;
+use crate::series::{self, Distribution, Slice};
+use crate::summary;
+
+/// Bars of a histogram at most: more are as wide as a hair.
+const BARS_MOST: usize = 72;
+
+/// What a test times: queries, or the samples of the one query of Offline.
+pub fn timed(test: &summary::Test) -> (&'static str, &'static str) {
+    if test.scenario == "Offline" { ("sample", "samples") } else { ("query", "queries") }
+}
+
+/// Where the latency is judged, and the bound it is compared with.
+pub struct Judged {
+    /// Such as `bound 50 ms`.
+    bound: Option<f64>,
+}
+
+impl Judged {
+    /// Of the latency.
+    pub fn latency(test: &summary::Test) -> Self {
+        Self { bound: test.plan.latency_bound_ns.map(|bound| bound as f64) }
+    }
+
+    /// Of the time to the first token.
+    pub fn first_token(test: &summary::Test) -> Self {
+        Self { bound: test.plan.first_token_bound_ns.map(|bound| bound as f64) }
+    }
+
+    /// Of the time per output token.
+    pub fn per_token(test: &summary::Test) -> Self {
+        Self { bound: test.plan.time_per_output_token_bound_ns.map(|bound| bound as f64) }
+    }
+
+    /// Of the client's own lag.
+    pub fn client_lag(test: &summary::Test) -> Self {
+        Self { bound: test.plan.max_client_lag_ns.map(|bound| bound as f64) }
+    }
+
+    fn across(&self, chart: Chart, across: Across, word: &str) -> Chart {
+        let name = self.bound.map(|bound| format!("{word} {}", words::round_time(bound)));
+        chart.rule(across, self.bound, &name.unwrap_or_default(), Ink::Bad)
+    }
+}
+
+/// How often each latency was seen, twice: counts on a linear and on a
+/// logarithmic axis.
+pub fn histograms(of: &Distribution, judged: &Judged, timed: &str) -> [Chart; 2] {
+    let bars = bars(of);
+    let edges = || bars.iter().flat_map(|p| [p.x, p.to]).chain(judged.bound);
+    let counts = || bars.iter().map(|p| p.y);
+    let x = || Axis::log("latency, logarithmic", Format::Time, edges());
+    let linear = Axis::linear(timed, Format::Count, counts());
+    let mut log = Axis::log(timed, Format::Count, counts());
+    // A bar of one must be seen.
+    log.low = log.low.min(0.6);
+    [linear, log].map(|y| {
+        let chart = Chart::new("Latency histogram", x(), y)
+            .note(format!("How many {timed} took how long."))
+            .with(timed, Ink::A, Shape::Bars, bars.clone());
+        judged.across(chart, Across::X, "bound")
+    })
+}
+
+/// Buckets of the histogram, as many joined as it takes to make few enough bars.
+fn bars(of: &Distribution) -> Vec<Point> {
+    let buckets = &of.histogram.buckets;
+    let (Some(first), Some(last)) = (buckets.first(), buckets.last()) else { return Vec::new() };
+    let (low, high) = (first.0.max(1) as f64, last.1.max(2) as f64);
+    // A bucket is an octave's sixteenth; joined ones are cut evenly in the logarithm.
+    let octaves = (high / low).log2().max(1.0 / 16.0);
+    let width =
+        [1, 2, 4, 8, 16].into_iter().find(|n| octaves * 16.0 / f64::from(*n) <= BARS_MOST as f64);
+    let per_octave = 16.0 / f64::from(width.unwrap_or(16));
+    let mut bars: Vec<Point> = Vec::new();
+    for &(from, to, count) in buckets {
+        let middle = (from.max(1) as f64 * to.max(2) as f64).sqrt();
+        let number = (middle.log2() * per_octave).floor();
+        let (begin, end) = ((number / per_octave).exp2(), ((number + 1.0) / per_octave).exp2());
+        match bars.last_mut().filter(|bar| bar.x == begin) {
+            Some(bar) => bar.y += count as f64,
+            None => bars.push(Point { x: begin, y: count as f64, to: end, tip: String::new() }),
+        }
+    }
+    bars
+}
+
+/// The share that took at most so long.
+pub fn cumulative(of: &Distribution, judged: &Judged, target: Option<f64>, timed: &str) -> Chart {
+    let points = cumulative_points(of);
+    let x = points.iter().map(|p| p.x).chain(judged.bound);
+    let x = Axis::log("latency, logarithmic", Format::Time, x);
+    let y = Axis::between(&format!("share of {timed}"), Format::Share, 0.0, 1.0);
+    let chart = Chart::new("Cumulative distribution", x, y)
+        .note(format!("The share of {timed} that took at most so long."))
+        .with(timed, Ink::A, Shape::Steps, points);
+    let name = target.map(words::percentile).unwrap_or_default();
+    let chart = chart.rule(Across::Y, target, &name, Ink::Quiet);
+    judged.across(chart, Across::X, "bound")
+}
+
+/// From the exact counts, with the smallest and the largest at their place.
+pub fn cumulative_points(of: &Distribution) -> Vec<Point> {
+    let (Some(&(_, smallest)), Some(&(_, largest))) = (of.spectrum.first(), of.spectrum.last())
+    else {
+        return Vec::new();
+    };
+    let total: u64 = of.histogram.buckets.iter().map(|bucket| bucket.2).sum();
+    let mut points = vec![Point::new(smallest as f64, 0.0)];
+    let mut sum = 0;
+    for &(_, to, count) in &of.histogram.buckets {
+        sum += count;
+        let share = sum as f64 / total.max(1) as f64;
+        points.push(Point::new(to.min(largest).max(smallest) as f64, share));
+    }
+    points
+}
+
+/// Latency by percentile, and beside it other times that are to be compared.
+pub fn spectrum(
+    (title, name): (&str, &str),
+    of: &[(&str, &Distribution)],
+    judged: &Judged,
+    word: &str,
+) -> Chart {
+    let points = |of: &Distribution| -> Vec<Point> {
+        of.spectrum.iter().map(|&(q, time)| Point::new(q, (time as f64).max(1.0))).collect()
+    };
+    let deepest = of.iter().flat_map(|(_, of)| &of.spectrum).map(|&(q, _)| q);
+    let deepest = deepest.filter(|&q| q < 1.0).fold(0.9, f64::max);
+    let times = of.iter().flat_map(|(_, of)| &of.spectrum).map(|&(_, time)| time as f64);
+    let y = Axis::log(name, Format::Time, times.filter(|t| *t > 0.0).chain(judged.bound));
+    let mut chart = Chart::new(title, Axis::nines(deepest), y)
+        .note("Each nine more of the percentile is as far as the one before.");
+    for (number, (name, of)) in of.iter().enumerate() {
+        chart = chart.with(name, Ink::of(number), Shape::Line, points(of));
+    }
+    judged.across(chart, Across::Y, word)
+}
+
+fn elapsed(slices: &[Slice]) -> Axis {
+    let end = slices.last().map_or(1, |slice| slice.begin_ns + slice.width_ns);
+    Axis::between("time since the start", Format::Elapsed, 0.0, end as f64)
+}
+
+fn middle(slice: &Slice) -> f64 {
+    (slice.begin_ns + slice.width_ns / 2) as f64
+}
+
+/// p50, bands up to p90 and p99, and the largest, by when queries were due.
+pub fn latency_over_time(slices: &[Slice], judged: &Judged, is_offline: bool) -> Chart {
+    let times = slices.iter().filter_map(|slice| slice.latency_ns).flatten();
+    let y = Axis::log(
+        "latency, logarithmic",
+        Format::Time,
+        times.map(|time| time as f64).filter(|t| *t > 0.0).chain(judged.bound),
+    );
+    let line = |which: usize| -> Vec<Point> {
+        let of = |slice: &Slice| Some(Point::new(middle(slice), slice.latency_ns?[which] as f64));
+        slices.iter().filter_map(of).collect()
+    };
+    let band = |low: usize| -> Vec<Point> {
+        let highs = line(low + 1);
+        line(low).into_iter().zip(highs).map(|(p, high)| Point { to: high.y, ..p }).collect()
+    };
+    let note = match is_offline {
+        true => "By when samples were done; all were due at the start.",
+        false => "By when queries were due. A rise means that a queue builds up.",
+    };
+    let chart = Chart::new("Latency over time", elapsed(slices), y)
+        .note(note)
+        .with("p99", Ink::Quiet, Shape::Band, band(1))
+        .with("p90", Ink::A, Shape::Band, band(0))
+        .with("p50", Ink::A, Shape::Line, line(0))
+        .with("max", Ink::B, Shape::Line, line(3));
+    judged.across(chart, Across::Y, "bound")
+}
+
+/// What was due and what was answered, a second.
+pub fn throughput(slices: &[Slice], samples_per_query: u64, is_closed: bool) -> Chart {
+    let rate = |of: &dyn Fn(&Slice) -> u64| -> Vec<Point> {
+        let of = |slice: &Slice| {
+            let seconds = slice.width_ns.max(1) as f64 / 1e9;
+            Point::new(slice.begin_ns as f64, of(slice) as f64 / seconds)
+        };
+        held(slices.iter().map(of).collect(), slices)
+    };
+    let due = rate(&|slice| slice.due * samples_per_query.max(1));
+    let done = rate(&|slice| slice.completed_samples);
+    let failed = rate(&|slice| slice.failed_samples);
+    let has_failed = slices.iter().any(|slice| slice.failed_samples > 0);
+    let values = due.iter().chain(&done).map(|p| p.y);
+    let y = Axis::linear("samples per second", Format::Rate, values);
+    let chart = Chart::new("Throughput over time", elapsed(slices), y);
+    let chart = if is_closed {
+        chart.note("Samples answered a second.")
+    } else {
+        chart
+            .note("Samples that were due and that were answered; apart, the system falls behind.")
+            .with("due", Ink::Quiet, Shape::Steps, due)
+    };
+    let chart = chart.with("answered", Ink::A, Shape::Steps, done);
+    if has_failed { chart.with("failed", Ink::Bad, Shape::Steps, failed) } else { chart }
+}
+
+/// Steps end where the last slice ends.
+fn held(mut points: Vec<Point>, slices: &[Slice]) -> Vec<Point> {
+    if let (Some(last), Some(slice)) = (points.last().cloned(), slices.last()) {
+        points.push(Point::new((slice.begin_ns + slice.width_ns) as f64, last.y));
+    }
+    points
+}
+
+/// Samples issued and not yet done.
+pub fn in_flight(slices: &[Slice]) -> Chart {
+    let points: Vec<Point> = slices
+        .iter()
+        .map(|slice| Point::new((slice.begin_ns + slice.width_ns) as f64, slice.in_flight as f64))
+        .collect();
+    let y = Axis::linear("samples in flight", Format::Count, points.iter().map(|p| p.y));
+    Chart::new("In flight", elapsed(slices), y)
+        .note("Samples issued and not yet done, at the end of each part.")
+        .with("in flight", Ink::D, Shape::Line, points)
+}
+
+/// How late the client itself was.
+pub fn client_lag_over_time(slices: &[Slice], judged: &Judged) -> Chart {
+    let of =
+        |slice: &Slice| Some(Point::new(middle(slice), slice.client_lag_p99_ns?.max(1) as f64));
+    let points: Vec<Point> = slices.iter().filter_map(of).collect();
+    let y = points.iter().map(|p| p.y).chain(judged.bound);
+    let y = Axis::log("lag, logarithmic", Format::Time, y);
+    let chart = Chart::new("Lag of the client over time", elapsed(slices), y)
+        .note("p99 of how late the client issued queries by its own fault.")
+        .with("p99 of the lag", Ink::C, Shape::Line, points);
+    judged.across(chart, Across::Y, "budget")
+}
+
+/// How often the system computed so many samples at once.
+pub fn batch_sizes(of: &series::Test) -> Chart {
+    let largest = of.batch_sizes.iter().map(|&(size, _)| size).max().unwrap_or(1);
+    let width = largest.div_ceil(64).max(1);
+    let mut bars: Vec<Point> = Vec::new();
+    for &(size, count) in &of.batch_sizes {
+        let begin = (size.saturating_sub(1) / width * width) as f64 + 0.55;
+        match bars.last_mut().filter(|bar| bar.x == begin) {
+            Some(bar) => bar.y += count as f64,
+            None => bars.push(Point {
+                x: begin,
+                y: count as f64,
+                to: begin + width as f64 - 0.1,
+                tip: String::new(),
+            }),
+        }
+    }
+    let x = Axis::between("samples in a batch", Format::Count, 0.0, largest as f64 + 1.0);
+    let y = Axis::linear("batches", Format::Count, bars.iter().map(|p| p.y));
+    Chart::new("Batch sizes", x, y)
+        .note("How often the system computed so many samples at once.")
+        .with("batches", Ink::E, Shape::Bars, bars)
+}
+
+/// Output tokens a second.
+pub fn tokens_over_time(slices: &[Slice]) -> Chart {
+    let of = |slice: &Slice| {
+        let seconds = slice.width_ns.max(1) as f64 / 1e9;
+        Point::new(slice.begin_ns as f64, slice.tokens.max(0) as f64 / seconds)
+    };
+    let points: Vec<Point> = match slices.iter().any(|slice| slice.tokens > 0) {
+        true => held(slices.iter().map(of).collect(), slices),
+        false => Vec::new(),
+    };
+    let y = Axis::linear("tokens per second", Format::Rate, points.iter().map(|p| p.y));
+    Chart::new("Tokens over time", elapsed(slices), y)
+        .note("Output tokens of the samples that were answered in each part.")
+        .with("tokens", Ink::F, Shape::Steps, points)
+}

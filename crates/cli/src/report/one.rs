@@ -1,0 +1,291 @@
+//! The page of one run.
+
+use std::fmt::Write as _;
+
+use super::page::{self, Masthead, Tone, anchor, badge};
+use super::section;
+use super::words::{self, escaped, typeset};
+use crate::render::count;
+use crate::series;
+use crate::summary::{self, Metrics, Run, Test};
+
+/// What a page is made of.
+pub struct Shown<'a> {
+    /// The run.
+    pub run: &'a Run,
+    /// Its plots.
+    pub series: &'a series::Run,
+    /// What could not be read, in sentences.
+    pub missing: &'a [String],
+    /// Whether the page stands in the run directory, whose files it can name.
+    pub is_in_directory: bool,
+}
+
+/// The page.
+pub fn html(shown: &Shown<'_>) -> String {
+    let run = shown.run;
+    let tone = Tone::of(run.is_valid() && shown.missing.is_empty());
+    let mut body = page::missing(shown.missing);
+    verdict(&mut body, run);
+    performance_overview(&mut body, run);
+    accuracy_overview(&mut body, run);
+    for test in run.tests.iter().filter(|test| test.metrics.is_some()) {
+        let series = shown.series.tests.iter().find(|series| series.folder == test.folder);
+        section::performance(&mut body, test, series, shown);
+    }
+    settings(&mut body, run);
+    reproduce(&mut body, shown);
+    environment(&mut body, run);
+    let _ = writeln!(
+        body,
+        "<script type=\"application/json\" id=\"summary\">{}</script>",
+        super::plot::inert(&serde_json::to_string(run).expect("keys are texts"))
+    );
+    let title = format!("{}: {}", run.name, run.verdict);
+    let masthead =
+        Masthead { name: &run.name, verdict: Some((&run.verdict, tone)), facts: facts(run) };
+    page::document(&title, &masthead, &body)
+}
+
+/// What was measured, when, on what.
+pub fn facts(run: &Run) -> Vec<String> {
+    let machine = &run.environment;
+    let processor = machine.processor.as_deref().unwrap_or(&machine.arch);
+    let cores = words::counted(machine.cores, "core", "cores");
+    let mut facts = vec![
+        format!("system <b>{}</b>", escaped(&run.system)),
+        format!("profile {}", escaped(&run.profile)),
+    ];
+    if run.is_virtual() {
+        facts.push("in virtual time".into());
+    } else {
+        facts.push(escaped(&run.started_at));
+        facts.push(format!("{}, {cores}", escaped(processor)));
+    }
+    facts.retain(|fact| !fact.is_empty());
+    facts
+}
+
+fn verdict(html: &mut String, run: &Run) {
+    let bad: Vec<&Test> = run.tests.iter().filter(|test| !test.is_valid()).collect();
+    let total = words::counted(run.tests.len() as u64, "test", "tests");
+    let class = Tone::of(run.is_valid()).class();
+    let _ = write!(html, "<section class=\"card verdict {class}\"><div><h2>Verdict</h2>");
+    let what = match (run.state, bad.len()) {
+        (summary::State::Interrupted, _) => {
+            format!("The run was interrupted; {total} had begun. Its figures do not count.")
+        }
+        (summary::State::Aborted, _) => {
+            "The run was given up, because the system stopped answering. Its figures do not count."
+                .to_string()
+        }
+        (_, _) if run.tests.is_empty() => "There is no test to judge.".into(),
+        (_, 0) if run.tests.len() == 1 => "The test counts: every condition is met.".into(),
+        (_, 0) => format!("All {total} count: every condition is met."),
+        (_, n) if n == run.tests.len() && n == 1 => "The test does not count.".into(),
+        (_, n) if n == run.tests.len() => format!("None of the {total} counts."),
+        (_, n) => format!("{n} of {total} {} not count.", if n == 1 { "does" } else { "do" }),
+    };
+    let _ = write!(html, "<p class=\"lead\">{what}</p>");
+    for test in bad {
+        let title = escaped(&test.title());
+        let link = match test.metrics {
+            Some(_) => format!("<a href=\"#{}\">{title}</a>", anchor(&test.title())),
+            None => title,
+        };
+        let _ = write!(html, "<div class=\"why\"><h3>{link}</h3><ul>");
+        for reason in &test.reasons {
+            let _ = write!(html, "<li>{}</li>", typeset(&sentence(reason)));
+        }
+        if test.reasons.is_empty() {
+            let _ =
+                write!(html, "<li>It did not come to its end: {}.</li>", escaped(&test.verdict));
+        }
+        html.push_str("</ul></div>");
+    }
+    html.push_str("</div>");
+    if !run.remarks.is_empty() {
+        html.push_str("<div><h3>To know when reading on</h3><ul class=\"remarks\">");
+        for remark in &run.remarks {
+            let _ = write!(html, "<li>{}</li>", typeset(remark));
+        }
+        html.push_str("</ul></div>");
+    }
+    html.push_str("</section>\n");
+}
+
+/// As a sentence: the load generator's reasons begin small and end open.
+pub fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
+    format!("{first}{}{end}", letters.as_str())
+}
+
+fn performance_overview(html: &mut String, run: &Run) {
+    let measured: Vec<(&Test, &Metrics)> =
+        run.tests.iter().filter_map(|test| Some((test, test.metrics.as_ref()?))).collect();
+    if measured.is_empty() {
+        return;
+    }
+    let has_lag = measured.iter().any(|(test, m)| section::client_lag(test, m).is_some());
+    html.push_str(
+        "<section class=\"card\"><h2>Performance</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"stack\">\
+         <thead><tr><th scope=\"col\">test</th><th scope=\"col\">result</th>\
+         <th scope=\"col\" class=\"n\">p50</th><th scope=\"col\" class=\"n\">p90</th>\
+         <th scope=\"col\" class=\"n\">p99</th><th scope=\"col\" class=\"n\">max</th>",
+    );
+    if has_lag {
+        html.push_str("<th scope=\"col\" class=\"n\">client lag p99</th>");
+    }
+    html.push_str("<th scope=\"col\">verdict</th></tr></thead><tbody>\n");
+    for (test, metrics) in measured {
+        let timed = metrics.timed();
+        let _ = write!(
+            html,
+            "<tr><th scope=\"row\"><a href=\"#{}\">{}</a></th><td data-label=\"result\"><span><b>{}</b> <small>{}</small></span></td>",
+            anchor(&test.title()),
+            escaped(&test.title()),
+            escaped(&value(test)),
+            escaped(test.result.as_ref().map_or("", |result| &result.name)),
+        );
+        let times =
+            [("p50", timed.p50), ("p90", timed.p90), ("p99", timed.p99), ("max", timed.max)];
+        for (name, time) in times {
+            let time = words::time_ns(time);
+            let _ = write!(html, "<td class=\"n\" data-label=\"{name}\">{time}</td>");
+        }
+        if has_lag {
+            let lag = section::client_lag(test, metrics).map(|lag| words::time_ns(lag.p99));
+            let lag = lag.unwrap_or_else(|| "–".into());
+            let _ = write!(html, "<td class=\"n\" data-label=\"client lag p99\">{lag}</td>");
+        }
+        let verdict = badge(&test.verdict, Tone::of(test.is_valid()));
+        let _ = writeln!(html, "<td data-label=\"verdict\">{verdict}</td></tr>");
+    }
+    html.push_str("</tbody></table></div></section>\n");
+}
+
+/// The result with its unit.
+pub fn value(test: &Test) -> String {
+    let Some(result) = &test.result else { return "–".into() };
+    result.value.map_or_else(|| "–".into(), |value| words::in_unit(value, &result.unit))
+}
+
+fn accuracy_overview(html: &mut String, run: &Run) {
+    let scored: Vec<(&Test, &summary::Accuracy)> =
+        run.tests.iter().filter_map(|test| Some((test, test.accuracy.as_ref()?))).collect();
+    if scored.is_empty() {
+        return;
+    }
+    html.push_str(
+        "<section class=\"card\"><h2>Accuracy</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"stack\">\
+         <thead><tr><th scope=\"col\">test</th><th scope=\"col\">accuracy</th>\
+         <th scope=\"col\" class=\"n\">correct</th><th scope=\"col\" class=\"n\">target</th>\
+         <th scope=\"col\">verdict</th></tr></thead><tbody>\n",
+    );
+    for (test, accuracy) in scored {
+        let value = match (accuracy.value, &accuracy.metric) {
+            (Some(value), Some(metric)) => format!(
+                "<b>{}</b> <small>{}</small>{}",
+                words::share(value),
+                escaped(metric),
+                meter(value, accuracy.target)
+            ),
+            _ => format!(
+                "{} answered, not scored: there are no labels",
+                words::counted(accuracy.answered, "sample", "samples")
+            ),
+        };
+        let correct = match (accuracy.correct, accuracy.scored) {
+            (Some(correct), Some(scored)) => format!("{} of {}", count(correct), count(scored)),
+            _ => "–".into(),
+        };
+        let target = accuracy.target.map_or_else(|| "none".into(), words::share);
+        let _ = writeln!(
+            html,
+            "<tr><th scope=\"row\">{}</th><td data-label=\"accuracy\"><span>{value}</span></td>\
+             <td class=\"n\" data-label=\"correct\">{correct}</td>\
+             <td class=\"n\" data-label=\"target\">{target}</td>\
+             <td data-label=\"verdict\">{}</td></tr>",
+            escaped(&test.title()),
+            badge(&test.verdict, Tone::of(test.is_valid()))
+        );
+    }
+    html.push_str("</tbody></table></div></section>\n");
+}
+
+/// A small bar with a mark at the target.
+fn meter(value: f64, target: Option<f64>) -> String {
+    let percent = |share: f64| 100.0 * if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
+    let mark = target.map(|target| format!("<i style=\"left:{:.2}%\"></i>", percent(target)));
+    format!(
+        "<span class=\"meter\" aria-hidden=\"true\"><b style=\"width:{:.2}%\"></b>{}</span>",
+        percent(value),
+        mark.unwrap_or_default()
+    )
+}
+
+fn settings(html: &mut String, run: &Run) {
+    if run.tests.iter().all(|test| test.settings.is_empty()) {
+        return;
+    }
+    html.push_str(
+        "<section class=\"card\"><h2>Settings</h2><p>Every setting that somebody set, and who did. \
+         What is not listed has its default; <code>dyno info settings</code> tells all.</p>",
+    );
+    section::settings_table(html, &run.tests);
+    html.push_str("</section>\n");
+}
+
+fn reproduce(html: &mut String, shown: &Shown<'_>) {
+    let run = shown.run;
+    html.push_str("<section class=\"card\"><h2>Run it again</h2>");
+    if !run.command.is_empty() {
+        let words: Vec<String> = run.command.iter().map(|word| quoted(word)).collect();
+        let _ = write!(
+            html,
+            "<pre class=\"command\" id=\"command\" tabindex=\"0\">dyno {}</pre>",
+            escaped(&words.join(" "))
+        );
+    }
+    if shown.is_in_directory {
+        html.push_str(
+            "<p>With the same settings, wherever they came from: <code>dyno run --config \
+             effective.toml</code>. Files of this run: ",
+        );
+        let files = [summary::FILE, series::FILE, "effective.toml"];
+        let links = files.map(|file| format!("<a href=\"{file}\">{file}</a>"));
+        let _ = write!(
+            html,
+            "{}; the logs and raw records of each test are named there.</p>",
+            links.join(", ")
+        );
+    }
+    html.push_str("</section>\n");
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@%+".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_string(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+fn environment(html: &mut String, run: &Run) {
+    html.push_str("<section class=\"card\"><h2>Machine and build</h2><dl class=\"pairs\">");
+    if let Ok(serde_json::Value::Object(rows)) = serde_json::to_value(&run.environment) {
+        for (key, value) in rows {
+            let value = match value {
+                serde_json::Value::String(text) => text,
+                serde_json::Value::Null => "not told".into(),
+                other => other.to_string(),
+            };
+            let key = escaped(&key.replace('_', " "));
+            let _ = write!(html, "<div><dt>{key}</dt><dd>{}</dd></div>", escaped(&value));
+        }
+    }
+    html.push_str("</dl></section>\n");
+}

@@ -1,0 +1,321 @@
+//! A run without its own files: rebuilt from the logs and the raw records of its
+//! tests, as far as they go.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::log::read::{Detail, Value, read_detail_file};
+use dyno_loadgen::record::{Failure, Record};
+use dyno_loadgen::settings::{FIELDS, Scenario, TestMode};
+
+use crate::measure::mode_name;
+use crate::records::{self, NEVER, Records, Row};
+use crate::series;
+use crate::summary::metrics::{Conditions, Distribution, Failed, OverBound, Rates};
+use crate::summary::{self, Data, Headline, Metrics, Plan, Run, Setting, State, Test};
+
+/// How deep the folders of tests lie: scenario, mode, tenant.
+const DEPTH: usize = 3;
+
+/// Of which nothing is known but its name.
+pub fn empty(path: &Path) -> Run {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = name.unwrap_or_else(|| "run".into());
+    let name = name.trim_start_matches('.').trim_end_matches(".partial").to_string();
+    Run {
+        schema: summary::SCHEMA.into(),
+        schema_version: summary::SCHEMA_VERSION,
+        state: State::Interrupted,
+        verdict: "INCOMPLETE".into(),
+        official: false,
+        disclaimer: summary::DISCLAIMER.into(),
+        name,
+        system: String::new(),
+        time: String::new(),
+        profile: String::new(),
+        started_at: String::new(),
+        finished_at: String::new(),
+        duration_ns: 0,
+        command: Vec::new(),
+        remarks: Vec::new(),
+        tests: Vec::new(),
+        environment: summary::Environment {
+            processor: None,
+            kernel: None,
+            cores: 0,
+            os: "not known".into(),
+            arch: "not known".into(),
+            build: "not known".into(),
+            dyno_version: "not known".into(),
+            git_commit: None,
+            loadgen_fingerprint: "not known".into(),
+        },
+    }
+}
+
+/// The tests whose logs are there; `None` if there are none.
+pub fn run(path: &Path, missing: &mut Vec<String>) -> Option<Run> {
+    let mut run = empty(path);
+    tests(path, path, DEPTH, &mut run.tests);
+    if run.tests.is_empty() {
+        return None;
+    }
+    missing.push(format!(
+        "{} rebuilt from the logs; reasons, settings and bounds may be incomplete.",
+        if run.tests.len() == 1 { "One test was" } else { "The tests were" }
+    ));
+    Some(run)
+}
+
+fn tests(root: &Path, folder: &Path, depth: usize, found: &mut Vec<Test>) {
+    let detail = folder.join("mlperf_log_detail.txt");
+    if detail.is_file()
+        && let Ok((detail, _)) = read_detail_file(&detail)
+        && let Some(test) = test(root, folder, &detail)
+    {
+        found.push(test);
+    }
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    let mut folders: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    folders.sort();
+    for inner in folders.iter().filter(|path| depth > 0 && path.is_dir()) {
+        tests(root, inner, depth - 1, found);
+    }
+}
+
+/// A test, if the log tells of which scenario.
+fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
+    let scenario = detail.text("effective_scenario")?;
+    let scenario = Scenario::ALL.iter().find(|s| s.name() == scenario)?.name();
+    let mode = detail.text("effective_test_mode").unwrap_or_default();
+    let all = [TestMode::PerformanceOnly, TestMode::AccuracyOnly, TestMode::FindPeakPerformance];
+    let mode =
+        all.into_iter().find(|m| format!("{m:?}") == mode).unwrap_or(TestMode::PerformanceOnly);
+    let inside: Vec<String> = folder
+        .strip_prefix(root)
+        .ok()?
+        .components()
+        .map(|part| part.as_os_str().to_string_lossy().into_owned())
+        .collect();
+    let is_accuracy = mode == TestMode::AccuracyOnly;
+    let metrics = (!is_accuracy).then(|| metrics(detail)).flatten();
+    // A log without a result is that of a test that was not finished.
+    let is_over = metrics.is_some() || (is_accuracy && detail.whole("num_errors").is_some());
+    let state = if is_over { State::Complete } else { State::Interrupted };
+    let verdict = match (detail.text("result_validity"), is_over) {
+        (Some("VALID"), _) => "VALID",
+        (Some(_), _) => "INVALID",
+        (None, true) => "not judged",
+        (None, false) => "INTERRUPTED",
+    };
+    let reasons = detail.text("result_invalid_reason").map(str::to_string);
+    let is_invalid = verdict == "INVALID";
+    Some(Test {
+        scenario: scenario.into(),
+        mode: mode_name(mode).into(),
+        tenant: inside.get(2).cloned(),
+        folder: inside.join("/"),
+        state,
+        verdict: verdict.into(),
+        reasons: reasons
+            .or_else(|| is_invalid.then(|| "The log says INVALID, and not why.".into()))
+            .into_iter()
+            .collect(),
+        notes: vec!["Rebuilt from the logs.".into()],
+        result: metrics.as_ref().and_then(|metrics| headline(scenario, metrics, detail)),
+        accuracy: None,
+        metrics,
+        data: Data {
+            name: detail.text("qsl_name").unwrap_or_default().into(),
+            total: detail.whole("qsl_reported_total_count").unwrap_or(0),
+            performance: detail.whole("qsl_reported_performance_count").unwrap_or(0),
+        },
+        plan: plan(scenario, detail),
+        settings: settings(detail),
+    })
+}
+
+fn headline(scenario: &str, metrics: &Metrics, detail: &Detail) -> Option<Headline> {
+    let at = detail.number("effective_target_latency_percentile").unwrap_or(0.9);
+    let at = super::words::percentile(at);
+    let (name, value, unit) = match scenario {
+        "Server" => ("completed rate".into(), metrics.rates.completed_samples_per_s?, "queries/s"),
+        "Offline" => ("throughput".into(), metrics.rates.samples_per_s?, "samples/s"),
+        _ => (format!("{at} latency"), metrics.timed().target as f64, "ns"),
+    };
+    Some(Headline { name, value: Some(value), unit: unit.into(), interval: None })
+}
+
+fn plan(scenario: &str, detail: &Detail) -> Plan {
+    let whole = |key: &str| detail.whole(&format!("effective_{key}")).unwrap_or(0);
+    let is_server = scenario == "Server";
+    Plan {
+        percentile: detail.number("effective_target_latency_percentile").unwrap_or(0.0),
+        latency_bound_ns: is_server.then(|| whole("target_latency_ns")).filter(|bound| *bound > 0),
+        target_qps: detail.number("effective_target_qps").unwrap_or(0.0),
+        samples_per_query: whole("samples_per_query"),
+        min_duration_ns: whole("min_duration_ms").saturating_mul(1_000_000),
+        min_query_count: whole("min_query_count"),
+        seeds: ["qsl", "sample_index", "schedule"].map(|of| whole(&format!("{of}_rng_seed"))),
+        ..Plan::default()
+    }
+}
+
+/// The numbers that the log has; `None` if it has no result.
+fn metrics(detail: &Detail) -> Option<Metrics> {
+    let signed = |key: &str| detail.number(key).map(|value| value as i64);
+    let queries = detail.whole("result_query_count");
+    let samples = detail.whole("result_sample_count").or(queries);
+    let distribution = |infix: &str, count: u64| -> Option<Distribution> {
+        let at = |q: &str| signed(&format!("result_{q}_percentile_{infix}latency_ns"));
+        let (p50, p90) = (at("50.00")?, at("90.00")?);
+        let target = detail.number("effective_target_latency_percentile").unwrap_or(0.9) * 100.0;
+        let p99 = at("99.00")?;
+        Some(Distribution {
+            count,
+            min: signed("result_min_latency_ns").unwrap_or(0),
+            mean: signed("result_mean_latency_ns").unwrap_or(0),
+            p50,
+            p90,
+            p95: at("95.00").unwrap_or(p90),
+            p97: at("97.00").unwrap_or(p90),
+            p99,
+            p99_9: at("99.90").unwrap_or(p99),
+            max: signed("result_max_latency_ns").unwrap_or(p99),
+            target: at(&format!("{target:.2}")).unwrap_or(p99),
+        })
+    };
+    let per_query = detail.whole("effective_samples_per_query").unwrap_or(1).max(1);
+    let queries = queries.unwrap_or(0);
+    let latency = distribution("", samples.unwrap_or(queries.saturating_mul(per_query)))?;
+    let is = |key: &str| detail.flag(key);
+    let failed = detail.whole("dyno_failed_samples").unwrap_or(0);
+    let missing = detail.whole("dyno_missing_samples").unwrap_or(0);
+    let lost = failed.saturating_add(missing) as f64;
+    Some(Metrics {
+        query_count: queries,
+        sample_count: latency.count,
+        failed: Failed { rejected: 0, timed_out: 0, disconnected: 0, internal: failed },
+        missing,
+        error_rate: lost / (lost + latency.count as f64).max(1.0),
+        over_bound: OverBound {
+            latency: detail.whole("result_overlatency_query_count").unwrap_or(0),
+            first_token: 0,
+            time_per_output_token: 0,
+        },
+        ended: "not known".into(),
+        lasted_ns: detail.whole("generated_query_duration").unwrap_or(0),
+        latency_ns: latency,
+        query_latency_ns: distribution("per_query_", queries),
+        first_token_ns: None,
+        time_per_output_token_ns: None,
+        token_count: 0,
+        rates: Rates {
+            scheduled_samples_per_s: detail.number("result_scheduled_samples_per_sec"),
+            completed_samples_per_s: detail.number("result_completed_samples_per_sec"),
+            goodput_samples_per_s: None,
+            samples_per_s: detail.number("result_samples_per_second"),
+            queries_per_s_with_overhead: detail.number("result_qps_with_loadgen_overhead"),
+            queries_per_s_without_overhead: detail.number("result_qps_without_loadgen_overhead"),
+        },
+        token_rates: None,
+        lag_ns: None,
+        client_lag_ns: None,
+        conditions: Conditions {
+            performance_met: is("result_perf_constraints_met"),
+            min_duration_met: is("result_min_duration_met").unwrap_or(false),
+            min_queries_met: is("result_min_queries_met").unwrap_or(false),
+            early_stopping_met: is("early_stopping_met").unwrap_or(false),
+            client_lag_met: None,
+        },
+        early_stopping: Vec::new(),
+    })
+}
+
+/// What was asked for, as the log has it.
+fn settings(detail: &Detail) -> BTreeMap<String, Setting> {
+    let mut found = BTreeMap::new();
+    for field in FIELDS {
+        let origin = detail.text(&format!("dyno_origin_{}", field.name));
+        let value = detail.value(&format!("requested_{}", field.name));
+        if let (Some(origin), Some(value)) = (origin, value) {
+            let value = match value {
+                Value::Number(number) => number.text.clone(),
+                Value::Bool(flag) => flag.to_string(),
+                Value::Text(text) => text.clone(),
+                _ => continue,
+            };
+            let (unit, origin) = (field.unit.to_string(), origin.to_string());
+            found.insert(field.name.to_string(), Setting { value, unit, origin });
+        }
+    }
+    found
+}
+
+/// Plots from the raw records.
+pub fn series(path: &Path, run: &Run, missing: &mut Vec<String>) -> series::Run {
+    let mut tests = Vec::new();
+    for test in run.tests.iter().filter(|test| test.mode != "accuracy") {
+        let file = path.join(&test.folder).join(records::FILE);
+        let Ok(records) = Records::read(&file) else { continue };
+        if records.stride > 1 {
+            missing.push(format!(
+                "The plots of {} rest on every {}th query: more are not in {}.",
+                test.title(),
+                records.stride,
+                records::FILE
+            ));
+        }
+        tests.push(series::Test::of(&record_of(&records), &test.folder));
+    }
+    if !tests.is_empty() {
+        missing.push("The plots were rebuilt from the raw records.".into());
+    }
+    series::Run::new(tests)
+}
+
+/// A record with one sample a query, or with all samples in one query.
+fn record_of(records: &Records) -> Record {
+    let time = |value: i64| Nanos::try_from(value).unwrap_or(0);
+    let scheduled = |row: usize| records.scheduled_ns.get(row).copied().unwrap_or(0);
+    let after = |row: usize, column: &[i64]| -> Nanos {
+        match column.get(row) {
+            // 0 says "never" in a record, so that what is done at once is done 1 ns later.
+            Some(&delay) if delay != NEVER => time(scheduled(row).saturating_add(delay)).max(1),
+            _ => 0,
+        }
+    };
+    let rows = records.len();
+    let column = |of: &[i64]| -> Vec<Nanos> { (0..rows).map(|row| after(row, of)).collect() };
+    let is_one = records.row == Row::Sample;
+    let issued = column(&records.issue_delay_ns);
+    let failed = records.failure.iter().enumerate().filter(|(_, code)| **code != 0);
+    Record {
+        samples_per_query: if is_one { rows.max(1) } else { 1 },
+        scheduled_at: match is_one {
+            true => Vec::new(),
+            false => (0..rows).map(|row| time(scheduled(row))).collect(),
+        },
+        issued_at: if is_one { vec![time(scheduled(0))] } else { issued },
+        client_lag: records
+            .client_lag_ns
+            .iter()
+            .take(rows)
+            .map(|&lag| u32::try_from(lag).unwrap_or(u32::MAX))
+            .collect(),
+        indices: vec![0; rows],
+        completed_at: column(&records.latency_ns),
+        first_token_at: match records.first_token_ns.len() == rows {
+            true => column(&records.first_token_ns),
+            false => Vec::new(),
+        },
+        tokens: match records.first_token_ns.len() == rows && records.tokens.len() == rows {
+            true => records.tokens.clone(),
+            false => vec![0; records.first_token_ns.len()],
+        },
+        failed: failed.map(|(row, _)| (row as u64, Failure::Internal)).collect(),
+        ..Record::default()
+    }
+}

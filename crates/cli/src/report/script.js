@@ -1,0 +1,227 @@
+"use strict";
+(() => {
+  const make = (tag, properties, ...children) => {
+    const element = Object.assign(document.createElement(tag), properties);
+    element.append(...children);
+    return element;
+  };
+  const narrow = "\u202f";
+  const threeDigits = (v) => v.toFixed(Math.abs(v) < 9.995 ? 2 : Math.abs(v) < 99.95 ? 1 : 0);
+  const commas = (v) => Math.round(v).toString().replace(/\B(?=(\d{3})+$)/g, ",");
+  const trimmed = (v, d) => v.toFixed(d).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
+  const time = (ns) => {
+    const size = Math.abs(ns);
+    if (size < 1e3) return Math.round(ns) + narrow + "ns";
+    if (size < 1e6) return threeDigits(ns / 1e3) + narrow + "µs";
+    if (size < 1e9) return threeDigits(ns / 1e6) + narrow + "ms";
+    if (size < 120e9) return threeDigits(ns / 1e9) + narrow + "s";
+    const seconds = Math.floor(size / 1e9);
+    return `${Math.floor(seconds / 60)}${narrow}min ${String(seconds % 60).padStart(2, "0")}${narrow}s`;
+  };
+  const share = (v) => {
+    const percent = 100 * v;
+    const extreme = (percent > 99.9 && percent < 100) || (percent > 0 && percent < 0.1);
+    return trimmed(percent, extreme ? 4 : 2) + narrow + "%";
+  };
+  const formats = {
+    time, elapsed: time, count: commas, share, silent: () => "",
+    rate: (v) => v >= 1e3 ? commas(v) : v.toFixed(v >= 100 ? 1 : v >= 10 ? 2 : 3),
+    percentile: (v) => v <= 0 ? "min" : v >= 1 ? "max" : "p" + trimmed(v * 100, 4),
+  };
+  // Where a value stands, from 0 to 1: as the chart was drawn.
+  const placed = ([, scale, low, high], value) => {
+    const nines = (q) => -Math.log10(1 - q);
+    const at = scale === "linear" ? (value - low) / (high - low)
+      : scale === "log" ? Math.log(Math.max(value, 1e-300) / low) / Math.log(high / low)
+      : value >= 1 ? 1 : nines(value) / nines(high) / 1.12;
+    return Math.min(1, Math.max(0, at));
+  };
+
+  function chart(figure) {
+    const source = figure.querySelector("script.data");
+    const area = figure.querySelector(".area");
+    if (!source || !area) return;
+    const of = JSON.parse(source.textContent);
+    let columns = [];
+    for (const series of of.series) {
+      columns = series.x = series.x || columns;
+      series.at = series.x.map((v, i) => placed(of.x, series.shape === "bars" ? (v + series.to[i]) / 2 : v));
+      series.shown = true;
+    }
+    legend(figure, of);
+    const cross = make("div", { className: "cross", hidden: true });
+    const tip = make("div", { className: "tip", hidden: true });
+    const spots = make("div");
+    area.append(cross, spots, tip);
+    const live = make("span", { className: "spoken" });
+    live.setAttribute("aria-live", "polite");
+    area.append(live);
+    area.tabIndex = 0;
+    area.setAttribute("role", "group");
+    area.setAttribute("aria-label", figure.querySelector("h4").textContent + ": arrow keys read the values");
+    const main = of.series.reduce((a, b) => (b.x.length > a.x.length ? b : a));
+    let current = -1;
+    const hide = () => { cross.hidden = tip.hidden = true; spots.replaceChildren(); current = -1; };
+    const spot = (series, at, value) => {
+      const dot = make("div", { className: "spot " + series.c });
+      dot.style.left = 100 * at + "%";
+      dot.style.top = 100 * (1 - placed(of.y, value)) + "%";
+      spots.append(dot);
+    };
+    const tell = (at, lines) => {
+      tip.replaceChildren(...lines.map(([name, value], i) => value === undefined
+        ? make(i ? "div" : "b", { textContent: name })
+        : make("div", {}, make("span", { textContent: name }), make("b", { textContent: value }))));
+      tip.hidden = false;
+      const room = area.clientWidth - tip.offsetWidth;
+      const left = at * area.clientWidth + (at > 0.5 ? -tip.offsetWidth - 12 : 12);
+      tip.style.left = Math.min(Math.max(left, -48), Math.max(room, -48)) + "px";
+      live.textContent = lines.flat().filter(Boolean).join(" ");
+    };
+    const nearest = (list, at) => list.reduce((best, v, i) => Math.abs(v - at) < Math.abs(list[best] - at) ? i : best, 0);
+    const showLines = (at) => {
+      const lines = [];
+      spots.replaceChildren();
+      for (const series of of.series.filter((s) => s.shown)) {
+        const i = nearest(series.at, at);
+        if (series !== main && Math.abs(series.at[i] - at) > 0.03) continue;
+        const value = series.shape === "band" ? series.to[i] : series.y[i];
+        lines.push([series.n, formats[of.y[4]](value)]);
+        spot(series, series.at[i], value);
+      }
+      const i = nearest(main.at, at);
+      const x = formats[of.x[4]];
+      const named = main.shape === "bars" && of.x[4] !== "count" ? x(main.x[i]) + " – " + x(main.to[i])
+        : main.shape === "bars" ? bins(main.x[i], main.to[i]) : x(main.x[i]);
+      cross.style.left = 100 * at + "%";
+      cross.hidden = false;
+      tell(at, [[named], ...lines]);
+    };
+    const bins = (from, to) => {
+      const [first, last] = [Math.ceil(from), Math.floor(to)];
+      return first >= last ? commas(first) : commas(first) + " – " + commas(last);
+    };
+    const points = () => of.series.filter((s) => s.shown).flatMap((s) => s.tip
+      ? s.at.map((at, i) => ({ s, at, y: s.y[i], tip: s.tip[i] })) : []);
+    const showPoint = (point) => {
+      spots.replaceChildren();
+      spot(point.s, point.at, point.y);
+      tell(point.at, point.tip.split("\n").map((line) => [line]));
+    };
+    const isPoints = of.kind === "points";
+    area.addEventListener("pointermove", (event) => {
+      const box = area.getBoundingClientRect();
+      const [x, y] = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
+      if (!isPoints) { current = nearest(main.at, x); return showLines(main.at[current]); }
+      const far = (p) => Math.hypot((p.at - x) * box.width, (1 - placed(of.y, p.y) - y) * box.height);
+      const best = points().reduce((a, b) => (!a || far(b) < far(a) ? b : a), null);
+      if (best && far(best) < 60) showPoint(best); else hide();
+    });
+    area.addEventListener("pointerleave", hide);
+    area.addEventListener("blur", hide);
+    area.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1, PageUp: 10, PageDown: -10, Home: -1e9, End: 1e9 }[event.key];
+      if (event.key === "Escape") hide();
+      if (step === undefined) return;
+      event.preventDefault();
+      const list = isPoints ? points().sort((a, b) => a.at - b.at) : main.at;
+      current = Math.min(list.length - 1, Math.max(0, current + step));
+      if (isPoints) showPoint(list[current]); else showLines(main.at[current]);
+    });
+    figure.clear = hide;
+  }
+
+  function legend(figure, of) {
+    if (of.series.length < 2) return;
+    for (const key of figure.querySelectorAll(".key")) {
+      const number = key.dataset.series;
+      const button = make("button", { type: "button", className: key.className, textContent: key.textContent });
+      button.setAttribute("aria-pressed", "true");
+      button.title = "show or hide";
+      button.addEventListener("click", () => {
+        const shown = (of.series[number].shown = !of.series[number].shown);
+        button.setAttribute("aria-pressed", String(shown));
+        for (const group of figure.querySelectorAll(`svg [data-series="${number}"]`)) group.toggleAttribute("hidden", !shown);
+        figure.clear();
+      });
+      key.replaceWith(button);
+    }
+  }
+
+  function filtered(table) {
+    const rows = [...table.tBodies[0].rows];
+    const input = make("input", { type: "search", placeholder: "filter " + table.dataset.filter });
+    input.setAttribute("aria-label", "Filter " + table.dataset.filter);
+    const output = make("output");
+    const apply = () => {
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      for (const row of rows) row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
+      output.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length}`;
+    };
+    input.addEventListener("input", apply);
+    table.closest(".scroll").before(make("div", { className: "filter" }, input, output));
+    apply();
+  }
+
+  function sorted(table) {
+    const value = (row, i) => row.cells[i].dataset.value ?? row.cells[i].textContent;
+    [...table.tHead.rows[0].cells].forEach((head, i) => {
+      const button = make("button", { type: "button", textContent: head.textContent });
+      button.addEventListener("click", () => {
+        const down = head.getAttribute("aria-sort") === "ascending";
+        for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        const sign = down ? -1 : 1;
+        const rows = [...table.tBodies[0].rows].sort((a, b) => {
+          const [x, y] = [value(a, i), value(b, i)];
+          const both = x !== "" && y !== "" && !Number.isNaN(+x) && !Number.isNaN(+y);
+          return sign * (both ? x - y : x.localeCompare(y));
+        });
+        table.tBodies[0].append(...rows);
+      });
+      head.replaceChildren(button);
+    });
+  }
+
+  function theme() {
+    const store = { get: () => { try { return localStorage.getItem("dyno-theme"); } catch { return null; } },
+      set: (v) => { try { localStorage.setItem("dyno-theme", v); } catch { /* private window */ } } };
+    const names = ["system", "light", "dark"];
+    let now = names.includes(store.get()) ? store.get() : "system";
+    const button = make("button", { type: "button", id: "theme" });
+    const apply = () => {
+      if (now === "system") delete document.documentElement.dataset.theme; else document.documentElement.dataset.theme = now;
+      button.textContent = "Theme: " + now;
+    };
+    button.addEventListener("click", () => { now = names[(names.indexOf(now) + 1) % 3]; store.set(now); apply(); });
+    apply();
+    document.getElementById("tools").append(button);
+  }
+
+  function downloads() {
+    const summary = document.getElementById("summary");
+    if (summary) {
+      const button = make("button", { type: "button", textContent: "summary.json" });
+      button.addEventListener("click", () => {
+        const text = JSON.stringify(JSON.parse(summary.textContent), null, 2) + "\n";
+        const link = make("a", { download: "summary.json" });
+        link.href = "data:application/json;charset=utf-8," + encodeURIComponent(text);
+        link.click();
+      });
+      document.getElementById("tools").append(button);
+    }
+    const command = document.getElementById("command");
+    if (command && navigator.clipboard) {
+      const button = make("button", { type: "button", textContent: "Copy" });
+      button.addEventListener("click", () => navigator.clipboard.writeText(command.textContent)
+        .then(() => { button.textContent = "Copied"; }, () => getSelection().selectAllChildren(command)));
+      command.after(button);
+    }
+  }
+
+  theme();
+  downloads();
+  document.querySelectorAll("figure.chart").forEach(chart);
+  document.querySelectorAll("table.filtered").forEach(filtered);
+  document.querySelectorAll("table.sorted").forEach(sorted);
+})();

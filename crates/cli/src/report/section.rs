@@ -1,0 +1,409 @@
+//! The section of one performance test.
+
+use std::fmt::Write as _;
+
+use super::charts::{self, Judged};
+use super::effective::is_relevant_to;
+use super::page::{Tone, anchor, badge};
+use super::plot;
+use super::words::{self, counted, escaped, typeset};
+use super::{one, stopping};
+use crate::render::{self, count};
+use crate::series;
+use crate::summary::metrics::Distribution;
+use crate::summary::{Headline, Metrics, Test};
+
+/// The section.
+pub fn performance(
+    html: &mut String,
+    test: &Test,
+    series: Option<&series::Test>,
+    shown: &one::Shown<'_>,
+) {
+    let Some(metrics) = &test.metrics else { return };
+    let _ = write!(
+        html,
+        "<section class=\"card test\" id=\"{}\"><h2>{} {}</h2>",
+        anchor(&test.title()),
+        escaped(&test.title()),
+        badge(&test.verdict, Tone::of(test.is_valid()))
+    );
+    headline(html, test, metrics);
+    // The verdict of a run with one test has just said it.
+    for reason in test.reasons.iter().filter(|_| shown.run.tests.len() > 1) {
+        let _ = write!(html, "<p class=\"reason\">{}</p>", typeset(&one::sentence(reason)));
+    }
+    for note in &test.notes {
+        let _ = write!(html, "<p class=\"note\">{}</p>", typeset(&one::sentence(note)));
+    }
+    html.push_str("<div class=\"sides\">");
+    conditions(html, test, metrics);
+    facts(html, test, metrics);
+    html.push_str("</div>");
+    match series {
+        Some(series) => all_charts(html, test, metrics, series),
+        None => html.push_str(
+            "<p class=\"note\">There are no plots: <code>series.json</code> has no entry for this test.</p>",
+        ),
+    }
+    percentiles(html, test, metrics);
+    stopping::section(html, test, series);
+    if shown.is_in_directory {
+        files(html, test);
+    }
+    html.push_str("</section>\n");
+}
+
+fn headline(html: &mut String, test: &Test, metrics: &Metrics) {
+    let Some(result) = &test.result else { return };
+    let shown = one::value(test);
+    let (number, unit) = shown.split_once(['\u{202f}', ' ']).unwrap_or((&shown, ""));
+    let _ = write!(
+        html,
+        "<p class=\"headline\"><span class=\"number\">{}</span> <span class=\"unit\">{}</span> \
+         <span class=\"name\">{}</span></p><p class=\"interval\">{}</p><p class=\"meaning\">{}</p>",
+        escaped(number),
+        escaped(unit),
+        escaped(&result.name),
+        confidence(result, metrics),
+        escaped(&meaning(test, metrics)),
+    );
+}
+
+/// How far the headline may be trusted.
+fn confidence(result: &Headline, metrics: &Metrics) -> String {
+    if let Some(interval) = &result.interval {
+        return format!(
+            "{} interval {} to {} <small>({})</small>",
+            words::share(interval.confidence),
+            words::in_unit(interval.low, &result.unit),
+            words::in_unit(interval.high, &result.unit),
+            escaped(&interval.method)
+        );
+    }
+    let estimate = metrics.early_stopping.first().and_then(|of| Some((of, of.estimates.first()?)));
+    match estimate {
+        Some((of, estimate)) => match estimate.latency_ns {
+            Some(latency) => format!(
+                "at most {} with {} confidence",
+                words::time_ns(latency),
+                words::share(of.confidence)
+            ),
+            None => "too few queries for a confidence bound".into(),
+        },
+        None => String::new(),
+    }
+}
+
+/// The result in words.
+fn meaning(test: &Test, metrics: &Metrics) -> String {
+    let share = words::share(test.plan.percentile);
+    let target = words::time_ns(metrics.timed().target);
+    match test.scenario.as_str() {
+        "SingleStream" => {
+            format!("One sample at a time: {share} of the queries took no longer than {target}.")
+        }
+        "MultiStream" => format!(
+            "{} at a time: {share} of the queries were done within {target}; a query is done when its \
+             last sample is.",
+            counted(test.plan.samples_per_query, "sample", "samples")
+        ),
+        "Server" => {
+            let arrivals = test.plan.arrivals.as_deref().map(|a| format!(" ({a})"));
+            let bound = test
+                .plan
+                .latency_bound_ns
+                .map(|bound| format!("; the bound is {}", words::span_ns(bound)));
+            format!(
+                "Queries arrived at {} a second{}: {share} of them were answered within {target} of \
+                 their scheduled time{}.",
+                words::asked_rate(test.plan.target_qps),
+                arrivals.unwrap_or_default(),
+                bound.unwrap_or_default()
+            )
+        }
+        "Offline" => format!(
+            "All {} at once, in any order; latency counts from the start.",
+            counted(metrics.sample_count, "sample", "samples")
+        ),
+        _ => String::new(),
+    }
+}
+
+fn conditions(html: &mut String, test: &Test, metrics: &Metrics) {
+    let found = &metrics.conditions;
+    let bound = match (test.plan.latency_bound_ns, test.plan.first_token_bound_ns) {
+        (Some(bound), _) => format!(
+            "{} of the latencies within {}",
+            words::share(test.plan.percentile),
+            words::round_time(bound as f64)
+        ),
+        (None, Some(_)) => "token times within their bounds".into(),
+        (None, None) => "latency within its bound".into(),
+    };
+    let lag = test.plan.max_client_lag_ns.map(|budget| {
+        let at = words::percentile(test.plan.percentile);
+        format!("client lag at {at} within {}", words::round_time(budget as f64))
+    });
+    let rows = [
+        (found.performance_met, bound),
+        (
+            Some(found.min_duration_met),
+            format!("lasted at least {}", words::round_time(test.plan.min_duration_ns as f64)),
+        ),
+        (
+            Some(found.min_queries_met),
+            format!("at least {}", counted(test.plan.min_query_count, "query", "queries")),
+        ),
+        (Some(found.early_stopping_met), "percentile certain enough".into()),
+        (found.client_lag_met, lag.unwrap_or_else(|| "client lag".into())),
+    ];
+    html.push_str("<ul class=\"conditions\" aria-label=\"Conditions\">");
+    for (is_met, text) in rows {
+        let Some(is_met) = is_met else { continue };
+        let (class, sign, said) =
+            if is_met { ("good", "✓", "met") } else { ("bad", "✕", "not met") };
+        let _ = write!(
+            html,
+            "<li class=\"{class}\"><span aria-hidden=\"true\">{sign}</span> {}\
+             <span class=\"spoken\"> ({said})</span></li>",
+            escaped(&text)
+        );
+    }
+    html.push_str("</ul>");
+}
+
+fn facts(html: &mut String, test: &Test, metrics: &Metrics) {
+    let failed = metrics.failed.total();
+    let over = metrics.over_bound.latency.max(metrics.over_bound.first_token);
+    let over = over.max(metrics.over_bound.time_per_output_token);
+    let mut rows = vec![
+        ("queries", count(metrics.query_count)),
+        ("samples", count(metrics.sample_count)),
+        ("lasted", words::span_ns(metrics.lasted_ns)),
+        ("ended by", metrics.ended.clone()),
+        ("failed", count(failed)),
+        ("never answered", count(metrics.missing)),
+    ];
+    if test.scenario == "Server" {
+        rows.push(("over a bound", count(over)));
+    }
+    let rates = &metrics.rates;
+    let more = [
+        ("offered", rates.scheduled_samples_per_s),
+        ("answered", rates.completed_samples_per_s),
+        ("rate, client included", rates.queries_per_s_with_overhead),
+        ("rate, client excluded", rates.queries_per_s_without_overhead),
+    ];
+    for (name, rate) in more {
+        rows.extend(rate.map(|rate| (name, format!("{}/s", render::rate(rate)))));
+    }
+    if metrics.token_count > 0 {
+        rows.push(("tokens", count(metrics.token_count.unsigned_abs())));
+        let of = metrics.token_rates.as_ref();
+        let rate = of.and_then(|r| r.completed_tokens_per_s.or(r.tokens_per_s));
+        rows.extend(rate.map(|rate| ("tokens/s", render::rate(rate))));
+    }
+    rows.push((
+        "data set",
+        format!("{}, {}", test.data.name, counted(test.data.total, "sample", "samples")),
+    ));
+    html.push_str("<dl class=\"pairs\">");
+    for (name, value) in rows {
+        let value = escaped(&value).replace("/s/s", "/s");
+        let _ = write!(html, "<div><dt>{name}</dt><dd>{value}</dd></div>");
+    }
+    html.push_str("</dl>");
+}
+
+/// The lag of the client where there is one: elsewhere queries are due when they
+/// are issued, and in virtual time there is no client.
+pub fn client_lag<'a>(test: &Test, metrics: &'a Metrics) -> Option<&'a Distribution> {
+    metrics.client_lag_ns.as_ref().filter(|lag| test.scenario == "Server" && lag.max > 0)
+}
+
+fn group(html: &mut String, title: &str, figures: &[String]) {
+    if figures.iter().all(String::is_empty) {
+        return;
+    }
+    let _ = write!(html, "<h3>{title}</h3><div class=\"charts\">{}</div>", figures.concat());
+}
+
+fn all_charts(html: &mut String, test: &Test, metrics: &Metrics, of: &series::Test) {
+    let (timed, is_offline) = (charts::timed(test).1, test.scenario == "Offline");
+    let latency = Judged::latency(test);
+    let target = (!is_offline).then_some(test.plan.percentile);
+    let target = target.filter(|share| *share > 0.0 && *share < 1.0);
+    group(
+        html,
+        "Latency",
+        &[
+            views(
+                &charts::histograms(&of.latency, &latency, timed),
+                &format!("{}-h", anchor(&test.title())),
+            ),
+            plot::figure(&charts::cumulative(&of.latency, &latency, target, timed)),
+            plot::figure(&charts::spectrum(
+                ("Latency by percentile", "latency, logarithmic"),
+                &[("latency", &of.latency)],
+                &latency,
+                "bound",
+            )),
+            plot::figure(&charts::latency_over_time(&of.slices, &latency, is_offline)),
+        ],
+    );
+    let per_query = test.plan.samples_per_query;
+    // One query at a time is one in flight, and due when it is issued.
+    let is_closed = matches!(&test.scenario[..], "SingleStream" | "MultiStream");
+    let in_flight =
+        if is_closed { String::new() } else { plot::figure(&charts::in_flight(&of.slices)) };
+    group(
+        html,
+        "Load",
+        &[
+            plot::figure(&charts::throughput(&of.slices, per_query, is_closed || is_offline)),
+            in_flight,
+            plot::figure(&charts::batch_sizes(of)),
+        ],
+    );
+    tokens(html, test, of);
+    if client_lag(test, metrics).is_some() {
+        let judged = Judged::client_lag(test);
+        let title = ("Lag of the client by percentile", "lag, logarithmic");
+        let spectrum =
+            charts::spectrum(title, &[("client's own lag", &of.client_lag)], &judged, "budget");
+        let over_time = charts::client_lag_over_time(&of.slices, &judged);
+        group(html, "Lag of the client", &[plot::figure(&spectrum), plot::figure(&over_time)]);
+    }
+}
+
+fn tokens(html: &mut String, test: &Test, of: &series::Test) {
+    let spectrum = |title, name: &str, of, judged: &Judged| {
+        plot::figure(&charts::spectrum(
+            (title, "time, logarithmic"),
+            &[(name, of)],
+            judged,
+            "bound",
+        ))
+    };
+    let first = Judged::first_token(test);
+    let per_token = Judged::per_token(test);
+    group(
+        html,
+        "Tokens",
+        &[
+            spectrum("Time to first token", "first token", &of.first_token, &first),
+            spectrum("Time per output token", "per token", &of.time_per_output_token, &per_token),
+            plot::figure(&charts::tokens_over_time(&of.slices)),
+        ],
+    );
+}
+
+/// Two versions of one chart, of which one is seen; without a script, too.
+fn views([first, second]: &[plot::Chart; 2], id: &str) -> String {
+    let (first, second) = (plot::figure(first), plot::figure(second));
+    if first.is_empty() {
+        return first;
+    }
+    let choice = |number: u32, name: &str, checked: &str| {
+        format!(
+            "<input type=\"radio\" name=\"{id}\" id=\"{id}-{number}\"{checked}>\
+             <label for=\"{id}-{number}\">{name}</label>"
+        )
+    };
+    let (linear, log) = (choice(1, "linear", " checked"), choice(2, "logarithmic", ""));
+    format!("<div class=\"views\">{linear}{log}{first}{second}</div>")
+}
+
+fn percentiles(html: &mut String, test: &Test, metrics: &Metrics) {
+    let mut columns: Vec<(&str, &Distribution)> = Vec::new();
+    match &metrics.query_latency_ns {
+        Some(of_queries) => {
+            columns.push(("query latency", of_queries));
+            columns.push(("sample latency", &metrics.latency_ns));
+        }
+        None => columns.push(("latency", &metrics.latency_ns)),
+    }
+    columns.extend(metrics.first_token_ns.as_ref().map(|of| ("first token", of)));
+    columns.extend(metrics.time_per_output_token_ns.as_ref().map(|of| ("per output token", of)));
+    columns.extend(client_lag(test, metrics).map(|of| ("client lag", of)));
+    html.push_str(
+        "<h3>Percentiles</h3><div class=\"scroll\" tabindex=\"0\"><table class=\"stack\"><thead><tr>\
+         <th scope=\"col\">of</th>",
+    );
+    let names = ["min", "mean", "p50", "p90", "p95", "p97", "p99", "p99.9", "max"];
+    for name in names {
+        let _ = write!(html, "<th scope=\"col\" class=\"n\">{name}</th>");
+    }
+    html.push_str("</tr></thead><tbody>");
+    for (name, of) in columns {
+        let _ = write!(html, "<tr><th scope=\"row\">{name}</th>");
+        let times = [of.min, of.mean, of.p50, of.p90, of.p95, of.p97, of.p99, of.p99_9, of.max];
+        for (name, time) in names.iter().zip(times) {
+            let time = words::time_ns(time);
+            let _ = write!(html, "<td class=\"n\" data-label=\"{name}\">{time}</td>");
+        }
+        html.push_str("</tr>");
+    }
+    html.push_str("</tbody></table></div>");
+}
+
+/// Settings of all tests in one table; what is the same for several is one row.
+pub fn settings_table(html: &mut String, tests: &[Test]) {
+    let mut rows: Vec<(&str, &crate::summary::Setting, Vec<String>)> = Vec::new();
+    for test in tests {
+        let of = match &test.tenant {
+            Some(tenant) => format!("{} ({tenant})", test.scenario),
+            None => test.scenario.clone(),
+        };
+        for (name, setting) in &test.settings {
+            if !is_relevant_to(name, &test.scenario) || matches!(&name[..], "scenario" | "mode") {
+                continue;
+            }
+            match rows.iter_mut().find(|(n, s, _)| n == name && *s == setting) {
+                Some((_, _, scenarios)) if scenarios.contains(&of) => {}
+                Some((_, _, scenarios)) => scenarios.push(of.clone()),
+                None => rows.push((name, setting, vec![of.clone()])),
+            }
+        }
+    }
+    rows.sort_by(|a, b| a.0.cmp(b.0));
+    html.push_str(
+        "<div class=\"scroll\" tabindex=\"0\"><table class=\"filtered stack wide\" data-filter=\"settings\"><thead><tr>\
+         <th scope=\"col\">setting</th><th scope=\"col\" class=\"n\">value</th>\
+         <th scope=\"col\">unit</th><th scope=\"col\">for</th><th scope=\"col\">set by</th>\
+         </tr></thead><tbody>\n",
+    );
+    for (name, setting, scenarios) in rows {
+        let _ = writeln!(
+            html,
+            "<tr><th scope=\"row\"><code>{}</code></th><td class=\"n\" data-label=\"value\">{}</td>\
+             <td data-label=\"unit\">{}</td><td data-label=\"for\">{}</td>\
+             <td data-label=\"set by\">{}</td></tr>",
+            escaped(name),
+            escaped(&setting.value),
+            escaped(&setting.unit),
+            escaped(&scenarios.join(", ")),
+            escaped(&setting.origin)
+        );
+    }
+    html.push_str("</tbody></table></div>");
+}
+
+fn files(html: &mut String, test: &Test) {
+    let names = [
+        "mlperf_log_summary.txt",
+        "mlperf_log_detail.txt",
+        "mlperf_log_accuracy.json",
+        "records.bin",
+    ];
+    // A folder that leads elsewhere is not this run's.
+    if test.folder.split('/').any(|part| matches!(part, "" | "." | ".."))
+        || test.folder.contains(':')
+    {
+        return;
+    }
+    let links =
+        names.map(|name| format!("<a href=\"{}/{name}\">{name}</a>", escaped(&test.folder)));
+    let _ = write!(html, "<p class=\"source\">Files: {}</p>", links.join(", "));
+}

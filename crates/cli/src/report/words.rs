@@ -1,0 +1,172 @@
+//! Numbers and texts as a page has them: units apart by a narrow space, the
+//! micro sign, and nothing that could be taken for markup.
+
+use crate::render;
+
+/// Between a number and its unit: narrow, and no line is broken there.
+const NARROW: char = '\u{202f}';
+
+/// Text that means nothing to a browser but itself, also within quotes.
+pub fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            // Control characters are no part of a page; other than these.
+            c if c.is_control() && !matches!(c, '\n' | '\t') => safe.push('\u{fffd}'),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// A duration in ns, with three digits: `4.21 µs`.
+pub fn time(nanos: f64) -> String {
+    if !nanos.is_finite() {
+        return "–".into();
+    }
+    let text = render::duration(nanos.round() as i64);
+    match text.split_once("m ") {
+        Some((minutes, seconds)) => {
+            format!("{minutes}{NARROW}min {}{NARROW}s", seconds.trim_end_matches('s'))
+        }
+        None => text.replace(" us", " µs").replace(' ', &NARROW.to_string()),
+    }
+}
+
+/// The same of a signed count of ns.
+pub fn time_ns(nanos: i64) -> String {
+    time(nanos as f64)
+}
+
+/// The same of an unsigned one.
+pub fn span_ns(nanos: u64) -> String {
+    time(nanos as f64)
+}
+
+/// Time since the start, in ns.
+pub fn elapsed(nanos: f64) -> String {
+    time(nanos)
+}
+
+/// A round time without the zeros that [`time`] would have: `2 µs`, `2.5 min`, `0`.
+pub fn round_time(nanos: f64) -> String {
+    if nanos == 0.0 {
+        return "0".into();
+    }
+    let (unit, name) = match nanos.abs() {
+        ..999.5 => (1.0, "ns"),
+        ..999.5e3 => (1e3, "µs"),
+        ..999.5e6 => (1e6, "ms"),
+        ..119e9 => (1e9, "s"),
+        ..7_199e9 => (60e9, "min"),
+        _ => (3_600e9, "h"),
+    };
+    format!("{}{NARROW}{name}", trimmed(nanos / unit, 2))
+}
+
+/// A round number: `200`, `5,000`, `200k`, `1.5M`.
+pub fn round_number(value: f64) -> String {
+    match value.abs() {
+        ..1_000.0 => trimmed(value, 3),
+        ..10_000.0 => render::count(value.round() as u64),
+        ..999_500.0 => format!("{}k", trimmed(value / 1e3, 1)),
+        _ => format!("{}M", trimmed(value / 1e6, 1)),
+    }
+}
+
+/// A share as percent: 0.99 is `99 %`.
+pub fn share(share: f64) -> String {
+    if !share.is_finite() {
+        return "–".into();
+    }
+    let percent = share * 100.0;
+    // More digits where few would say all or nothing.
+    let is_extreme = (percent > 99.9 && percent < 100.0) || (percent > 0.0 && percent < 0.1);
+    format!("{}{NARROW}%", trimmed(percent, if is_extreme { 4 } else { 2 }))
+}
+
+/// A share as people name percentiles; 0 and 1 are the smallest and the largest.
+pub fn percentile(share: f64) -> String {
+    match share {
+        ..=0.0 => "min".into(),
+        1.0.. => "max".into(),
+        _ => render::percentile(share),
+    }
+}
+
+/// With at most so many decimals, and none that are 0.
+pub fn trimmed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
+        false => text,
+    }
+}
+
+/// `1 query`, `2,000 queries`.
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", render::count(count), if count == 1 { one } else { many })
+}
+
+/// A value in its unit, as the summary has both.
+pub fn in_unit(value: f64, unit: &str) -> String {
+    match unit {
+        "ns" => time(value),
+        _ => format!("{} {unit}", render::rate(value)),
+    }
+}
+
+/// The longer texts of a summary write units as a terminal does: `4.21 us`.
+pub fn typeset(text: &str) -> String {
+    let mut set = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(" us") {
+        let (before, after) = (&rest[..at], &rest[at + 3..]);
+        let is_unit = before.ends_with(|c: char| c.is_ascii_digit())
+            && !after.starts_with(|c: char| c.is_alphanumeric());
+        set.push_str(before);
+        set.push_str(if is_unit { "\u{202f}µs" } else { " us" });
+        rest = after;
+    }
+    set.push_str(rest);
+    escaped(&set)
+}
+
+/// A rate that somebody asked for: without zeros that nobody wrote.
+pub fn asked_rate(rate: f64) -> String {
+    if rate >= 1_000.0 { render::rate(rate) } else { trimmed(rate, 3) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_their_units() {
+        let plain = |text: String| text.replace(NARROW, " ");
+        assert_eq!(plain(time(4_213.0)), "4.21 µs");
+        assert_eq!(plain(time(570e9)), "9 min 30 s");
+        assert_eq!(time(f64::NAN), "–");
+        let round = [0.0, 2e3, 2.5e6, 1e9, 90e9, 150e9, 7_200e9].map(round_time).map(plain);
+        assert_eq!(round, ["0", "2 µs", "2.5 ms", "1 s", "90 s", "2.5 min", "2 h"]);
+        let numbers = [0.5, 200.0, 5_000.0, 200_000.0, 1.5e6].map(round_number);
+        assert_eq!(numbers, ["0.5", "200", "5,000", "200k", "1.5M"]);
+        let shares = [0.99, 0.9999, 0.5, 0.0004].map(share).map(plain);
+        assert_eq!(shares, ["99 %", "99.99 %", "50 %", "0.04 %"]);
+        assert_eq!(plain(typeset("4.21 us of 3 users use us")), "4.21 µs of 3 users use us");
+        assert_eq!([20.0, 1_000.0].map(asked_rate), ["20", "1,000"]);
+        assert_eq!([0.0, 0.999, 1.0].map(percentile), ["min", "p99.9", "max"]);
+    }
+
+    #[test]
+    fn markup_is_text() {
+        let hostile = "<script>alert('1')</script>&\"\u{0}";
+        let safe = "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;&quot;\u{fffd}";
+        assert_eq!(escaped(hostile), safe);
+    }
+}

@@ -1,0 +1,371 @@
+//! From what was said of a sweep to its points. Everything that makes no sense
+//! is refused here, before the first point runs.
+
+use std::collections::hash_map::{DefaultHasher, Entry};
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::clock::{MILLISECOND, Nanos};
+use dyno_loadgen::settings::TestMode;
+use dyno_sut::digits;
+
+use super::axis::{Combination, check_selection, combinations, is_selected};
+use super::state::{Axis, Definition, InputFile, Point, PointState};
+use crate::exit::Failure;
+use crate::options::{Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, SweepTable, Swept};
+use crate::run::{Prepared, variables};
+use crate::system::System;
+
+/// What was said of a sweep. Flags come before the file.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// What all points share.
+    pub fixed: CommandLine,
+    /// `--over`.
+    pub over: Vec<Axis>,
+    /// What `[sweep]` can say, too.
+    pub flags: SweepTable,
+    /// `--operations`: a value of an axis, and what it costs.
+    pub operations: Vec<(String, f64)>,
+}
+
+/// A sweep that makes sense.
+#[derive(Debug)]
+pub struct Plan {
+    /// What it is made of.
+    pub definition: Definition,
+    /// Its points, all pending.
+    pub points: Vec<Point>,
+    /// Of the sweep.
+    pub name: String,
+    /// Where it goes, if somebody says.
+    pub out: Option<PathBuf>,
+    /// `[sweep]` with the flags on top.
+    pub table: SweepTable,
+}
+
+impl Plan {
+    /// Plans what was asked for.
+    ///
+    /// # Errors
+    /// Every problem of every point.
+    pub fn new(mut request: Request) -> Result<Self, Failure> {
+        let options = Options::read(&request.fixed, variables())?;
+        let table = merged(options.sweep.clone().unwrap_or_default(), &request.flags);
+        let axes = axes(&request, &table)?;
+        request.fixed.keys.0.retain(|(key, _)| !matches!(key.name, "out" | "name"));
+        let (is_zip, repeat) = (table.zip == Some(true), table.repeat.unwrap_or(1));
+        let all = combinations(&axes, is_zip, &table.exclude, repeat as usize);
+        let all = all.map_err(|problem| {
+            let failure = Failure::usage(problem);
+            if axes.is_empty() { failure.hint(NO_AXES) } else { failure }
+        })?;
+        for annotation in &table.points {
+            check_selection(&annotation.of, &axes).map_err(Failure::usage)?;
+        }
+        let mut check = Check::default();
+        let mut points = Vec::new();
+        for (number, combination) in (1..).zip(&all) {
+            let name = name(combination, &axes, &table.points);
+            let operations = check.point(&request.fixed, combination, &name, number);
+            let operations = operations_of(combination, &request, &table.points).or(operations);
+            points.push(pending(number, combination.clone(), name, operations));
+        }
+        check.finish()?;
+        let short = options.run.system.as_deref().unwrap_or("digits").split(':').next();
+        let name = options.run.name.clone();
+        Ok(Self {
+            name: name.unwrap_or_else(|| match axes.iter().any(|axis| axis.key == "system") {
+                true => "sweep".into(),
+                false => format!("sweep-{}", short.unwrap_or_default()),
+            }),
+            out: options.run.out.clone(),
+            definition: Definition {
+                fixed: request.fixed.arguments(),
+                axes,
+                combine: if is_zip { "zip" } else { "product" }.into(),
+                exclude: table.exclude.clone(),
+                repeat,
+                order: if table.random == Some(true) { "random" } else { "given" }.into(),
+                order_seed: table.order_seed.unwrap_or(0),
+                environment: environment(),
+                files: check.files,
+            },
+            points: repeated(&points, repeat),
+            table,
+        })
+    }
+}
+
+const NO_AXES: &str = "say what varies with --over, such as --over batch=1,2,4 or \
+                       --over settings.server_target_qps=100..400:x2, or in [sweep.over] of a file";
+
+fn merged(file: SweepTable, flags: &SweepTable) -> SweepTable {
+    SweepTable {
+        over: file.over,
+        exclude: file.exclude,
+        points: file.points,
+        zip: flags.zip.or(file.zip),
+        random: flags.random.or(file.random),
+        order_seed: flags.order_seed.or(file.order_seed),
+        repeat: flags.repeat.or(file.repeat),
+        pause: flags.pause.or(file.pause),
+        max_time: flags.max_time.or(file.max_time),
+        limit: flags.limit.or(file.limit),
+        p99_below: flags.p99_below.or(file.p99_below),
+    }
+}
+
+/// The axes of the file with those of the flags in their places, or behind them.
+fn axes(request: &Request, table: &SweepTable) -> Result<Vec<Axis>, Failure> {
+    let (mut axes, mut problems) = (table.over.clone(), Vec::new());
+    let mut given = Vec::new();
+    for axis in &request.over {
+        if given.contains(&&axis.key) {
+            problems.push(format!("flag --over: `{}` varies twice", axis.key));
+        }
+        given.push(&axis.key);
+        match axes.iter_mut().find(|other| other.key == axis.key) {
+            Some(other) => other.values.clone_from(&axis.values),
+            None => axes.push(axis.clone()),
+        }
+    }
+    for axis in &axes {
+        let swept = Swept::find(&axis.key).map_err(Failure::usage)?;
+        if let Some(flag) = swept.fixed_by(&request.fixed) {
+            problems.push(format!("`{}` varies, and {flag} fixes it", axis.key));
+        }
+    }
+    if problems.is_empty() { Ok(axes) } else { Err(Failure::usages(problems)) }
+}
+
+/// The command line of a point.
+pub fn command_line(fixed: &CommandLine, of: &Combination) -> Result<CommandLine, String> {
+    let mut command_line = fixed.clone();
+    for (key, value) in of {
+        Swept::find(key)?.add(value, &mut command_line);
+    }
+    Ok(command_line)
+}
+
+/// Looks at every combination before any of them runs.
+#[derive(Default)]
+struct Check {
+    /// Each problem with the first point that has it, and how many have.
+    problems: Vec<(String, String, usize)>,
+    /// What each combination comes to.
+    effects: HashMap<u64, String>,
+    files: Vec<InputFile>,
+}
+
+/// Problems that are told one by one.
+const MOST_PROBLEMS: usize = 10;
+
+impl Check {
+    /// Returns the operations of the model where they are known.
+    fn point(
+        &mut self,
+        fixed: &CommandLine,
+        of: &Combination,
+        name: &str,
+        number: u64,
+    ) -> Option<f64> {
+        let name = format!("{number} ({name})");
+        let read = command_line(fixed, of)
+            .map_err(Failure::usage)
+            .and_then(|line| Options::read(&line, variables()));
+        let options = match read {
+            Ok(options) => options,
+            Err(failure) => return self.note(&failure, &name),
+        };
+        self.note_files(fixed, &options);
+        match self.effects.entry(effect(&options)) {
+            Entry::Vacant(free) => _ = free.insert(name.clone()),
+            Entry::Occupied(taken) => {
+                let problem = format!(
+                    "points {} and {name} are the same run: what differs between them has no \
+                     effect, because something else overrides it",
+                    taken.get()
+                );
+                return self.note(&Failure::usage(problem), &name);
+            }
+        }
+        let system = options.run.system.clone().unwrap_or_else(|| "digits".into());
+        // An engine takes its time to load, and is loaded when its point is run.
+        if !(system.starts_with("onnx") || system.starts_with("tract")) {
+            let loaded = System::load(&options.run)
+                .and_then(|system| Prepared { options, system }.tests().map(|_| ()));
+            if let Err(failure) = loaded {
+                return self.note(&failure, &name);
+            }
+        }
+        (system == "digits").then_some(DIGITS_OPERATIONS)
+    }
+
+    fn note(&mut self, failure: &Failure, name: &str) -> Option<f64> {
+        for problem in failure.problems() {
+            match self.problems.iter_mut().find(|(known, ..)| known == problem) {
+                Some((.., count)) => *count += 1,
+                None => self.problems.push((problem.clone(), name.to_string(), 1)),
+            }
+        }
+        None
+    }
+
+    fn note_files(&mut self, fixed: &CommandLine, options: &Options) {
+        let run = &options.run;
+        let of_system = run.system.as_deref().and_then(|system| system.split_once(':'));
+        let model = of_system.filter(|(name, _)| matches!(*name, "onnx" | "tract"));
+        let paths = [&fixed.config, &run.model, &run.labels, &run.audit, &run.ort_lib];
+        let paths = paths.into_iter().flatten().cloned();
+        let paths = paths.chain(model.map(|(_, file)| PathBuf::from(file)));
+        let data = run.data.iter().map(|(_, path)| path.clone());
+        for path in paths.chain(data).chain(run.conf.iter().cloned()) {
+            if self.files.iter().all(|file| file.path != path) {
+                self.files.extend(look_at(&path, Path::new("")));
+            }
+        }
+    }
+
+    fn finish(&self) -> Result<(), Failure> {
+        if self.problems.is_empty() {
+            return Ok(());
+        }
+        let mut problems: Vec<String> = Vec::new();
+        for (problem, point, count) in self.problems.iter().take(MOST_PROBLEMS) {
+            let others = match count {
+                1 => String::new(),
+                count => format!(" and {} others", count - 1),
+            };
+            problems.push(format!("{problem}\n  in point {point}{others}"));
+        }
+        if let Some(more @ 1..) = self.problems.len().checked_sub(MOST_PROBLEMS) {
+            problems.push(format!("and {more} further problems"));
+        }
+        Err(Failure::usages(problems)
+            .hint("combinations that make no sense are left out with [[sweep.exclude]] in a file"))
+    }
+}
+
+/// Multiplications and additions of the built-in perceptron, for a sample.
+const DIGITS_OPERATIONS: f64 = 2.0 * (digits::HIDDEN * (digits::PIXELS + digits::CLASSES)) as f64;
+
+/// A file as it is now; none if it cannot be read, which the run will tell.
+pub fn look_at(path: &Path, base: &Path) -> Option<InputFile> {
+    let content = fs::read(base.join(path)).ok()?;
+    let crc32 = crc32fast::hash(&content);
+    Some(InputFile { path: path.to_path_buf(), bytes: content.len() as u64, crc32 })
+}
+
+/// Settings that the environment gives.
+pub fn environment() -> BTreeMap<String, String> {
+    variables().filter(|(name, _)| name.starts_with(ENVIRONMENT_PREFIX)).collect()
+}
+
+/// A mark of everything that a run is told.
+fn effect(options: &Options) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    format!("{:?}", options.run).hash(&mut hasher);
+    for scenario in options.scenarios() {
+        for &mode in options.modes() {
+            let mut settings = options.settings(scenario, mode, None);
+            options.complete(&mut settings);
+            for (field, value, _) in settings.rows() {
+                (field.name, value).hash(&mut hasher);
+            }
+        }
+    }
+    hasher.finish()
+}
+
+/// A point lasts at least this long. Virtual time takes what computing takes.
+///
+/// # Errors
+/// If what was once planned does not read any more.
+pub fn expected(fixed: &CommandLine, of: &Combination) -> Result<Nanos, Failure> {
+    let line = command_line(fixed, of).map_err(Failure::usage)?;
+    let options = Options::read(&line, variables())?;
+    if options.run.system.as_deref().is_some_and(|system| system.starts_with("model:")) {
+        return Ok(0);
+    }
+    let mut total: Nanos = 0;
+    for scenario in options.scenarios() {
+        for &mode in options.modes().iter().filter(|&&mode| mode != TestMode::AccuracyOnly) {
+            let settings = options.settings(scenario, mode, None);
+            let ns = settings.values.min_duration_ms.saturating_mul(MILLISECOND);
+            total = total.saturating_add(ns);
+        }
+    }
+    Ok(total)
+}
+
+fn operations_of(of: &Combination, request: &Request, annotations: &[Annotation]) -> Option<f64> {
+    let by_value = request.operations.iter().find(|(value, _)| of.values().any(|v| v == value));
+    let said = annotations.iter().rev().filter(|a| is_selected(of, &a.of));
+    by_value.map(|(_, operations)| *operations).or_else(|| said.filter_map(|a| a.operations).next())
+}
+
+/// Characters of a name at most.
+const NAME_CHARS: usize = 60;
+
+/// What a file calls the point, or its values.
+fn name(of: &Combination, axes: &[Axis], annotations: &[Annotation]) -> String {
+    let said = annotations.iter().rev().filter(|a| is_selected(of, &a.of));
+    if let Some(name) = said.filter_map(|a| a.name.clone()).next() {
+        return name;
+    }
+    let part = |axis: &Axis| {
+        let value = &of[&axis.key];
+        let key = axis.key.rsplit('.').next().unwrap_or(&axis.key);
+        match key {
+            "scenario" => value.clone(),
+            "server_target_qps" => format!("qps-{value}"),
+            "system" | "model" | "data" | "labels" => stem(value),
+            _ => format!("{key}-{value}"),
+        }
+    };
+    let parts: Vec<String> = axes.iter().map(part).collect();
+    parts.join("-").chars().take(NAME_CHARS).collect()
+}
+
+/// `onnx:models/a.onnx` is `onnx-a`, so that lists of models are told apart.
+fn stem(value: &str) -> String {
+    let (system, file) = value.split_once(':').unwrap_or(("", value));
+    let stem = Path::new(file).file_stem().and_then(|stem| stem.to_str()).unwrap_or(file);
+    if system.is_empty() { stem.to_string() } else { format!("{system}-{stem}") }
+}
+
+fn pending(number: u64, of: Combination, name: String, operations: Option<f64>) -> Point {
+    Point {
+        number,
+        repeat: 1,
+        name,
+        assignments: of,
+        operations,
+        state: PointState::Pending,
+        folder: String::new(),
+        message: None,
+        exit_code: None,
+        took_ns: None,
+        results: Vec::new(),
+    }
+}
+
+/// All of them, then all of them again: what drifts meets every combination.
+fn repeated(points: &[Point], repeat: u32) -> Vec<Point> {
+    let count = points.len() as u64;
+    let mut all = Vec::new();
+    for round in 1..=repeat {
+        for point in points {
+            let number = point.number + count * u64::from(round - 1);
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            let name = point.name.replace(|c| !is_plain(c), "-");
+            let again = if round > 1 { format!("-repeat-{round}") } else { String::new() };
+            let folder = format!("points/{number:04}-{name}{again}");
+            all.push(Point { number, repeat: round, folder, ..point.clone() });
+        }
+    }
+    all
+}

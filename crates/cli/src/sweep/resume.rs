@@ -1,0 +1,112 @@
+//! A sweep that was ended or killed goes on: only as the same sweep.
+
+use std::fs::File;
+use std::path::Path;
+
+use super::plan::{environment, look_at};
+use super::state::{Definition, Sweep};
+use crate::exit::Failure;
+
+/// Held as long as a sweep runs, so that no two run in one directory.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+/// Name of the file that is locked. The lock ends with the process.
+const LOCK: &str = ".lock";
+
+impl Lock {
+    /// Takes the directory for this process.
+    ///
+    /// # Errors
+    /// If another process has it.
+    pub fn take(directory: &Path) -> Result<Self, Failure> {
+        let path = directory.join(LOCK);
+        let file = File::create(&path).map_err(|error| {
+            Failure::set_up(format!("cannot write {}: {error}", path.display()))
+        })?;
+        match file.try_lock() {
+            Err(std::fs::TryLockError::WouldBlock) => {
+                Err(Failure::set_up(format!("a sweep is running in {}", directory.display()))
+                    .hint("wait for its end"))
+            }
+            // Not every file system can.
+            Err(std::fs::TryLockError::Error(_)) | Ok(()) => Ok(Self { _file: file }),
+        }
+    }
+}
+
+/// Reads a sweep that is to go on.
+///
+/// # Errors
+/// If there is none, or what it reads has changed since it began.
+pub fn open(directory: &Path, asked: Option<&Definition>) -> Result<Sweep, Failure> {
+    let sweep = Sweep::read(directory).map_err(|error| {
+        Failure::set_up(error).hint("--resume takes the directory of a sweep, with its sweep.json")
+    })?;
+    let old = &sweep.definition;
+    let mut changes = asked.map(|new| differences(old, new)).unwrap_or_default();
+    for file in &old.files {
+        let now = look_at(&file.path, &sweep.working_directory);
+        if now.as_ref() != Some(file) {
+            let what = if now.is_some() { "has changed" } else { "is missing" };
+            changes.push(format!("{} {what} since", file.path.display()));
+        }
+    }
+    let now = environment();
+    for (name, value) in &old.environment {
+        match now.get(name) {
+            Some(other) if other == value => {}
+            Some(other) => changes.push(format!("{name} was {value}, is {other}")),
+            None => changes.push(format!("{name} was {value}, is not set")),
+        }
+    }
+    let added = now.keys().filter(|name| !old.environment.contains_key(*name));
+    changes.extend(added.map(|name| format!("{name} was not set")));
+    if changes.is_empty() {
+        return Ok(sweep);
+    }
+    changes.dedup();
+    let problem = |change: String| format!("not the sweep that began: {change}");
+    Err(Failure::usages(changes.into_iter().map(problem).collect())
+        .hint("begin a new sweep in another directory, or undo the change"))
+}
+
+/// What differs between two definitions, besides files and environment.
+fn differences(old: &Definition, new: &Definition) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut differ = |what: &str, old: String, new: String| {
+        if old != new {
+            found.push(format!("{what} was {old}, is {new}"));
+        }
+    };
+    let list = |values: &[String]| match values {
+        [] => "nothing".to_string(),
+        values => values.join(","),
+    };
+    differ("what all points share", list(&old.fixed), list(&new.fixed));
+    for axis in &old.axes {
+        let other = new.axes.iter().find(|other| other.key == axis.key);
+        let other = other.map_or("fixed".into(), |other| list(&other.values));
+        differ(&format!("axis `{}`", axis.key), list(&axis.values), other);
+    }
+    for axis in &new.axes {
+        if old.axes.iter().all(|other| other.key != axis.key) {
+            differ(&format!("axis `{}`", axis.key), "fixed".into(), list(&axis.values));
+        }
+    }
+    let keys = |definition: &Definition| {
+        let keys: Vec<String> = definition.axes.iter().map(|axis| axis.key.clone()).collect();
+        list(&keys)
+    };
+    if old.axes.len() == new.axes.len() {
+        differ("the order of the axes", keys(old), keys(new));
+    }
+    differ("the combination", old.combine.clone(), new.combine.clone());
+    differ("exclusions", format!("{:?}", old.exclude), format!("{:?}", new.exclude));
+    differ("the number of repeats", old.repeat.to_string(), new.repeat.to_string());
+    differ("the order", old.order.clone(), new.order.clone());
+    differ("the seed of the order", old.order_seed.to_string(), new.order_seed.to_string());
+    found
+}

@@ -1,0 +1,159 @@
+//! What a sweep found, combination by combination: the medians of the repeats,
+//! and which of them no other one beats.
+
+use super::state::{Point, PointResult, PointState, Sweep};
+
+/// One scenario of one combination, over its repeats.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Of the points.
+    pub name: String,
+    /// As in the results; empty where no point has any.
+    pub scenario: String,
+    /// As in the results.
+    pub tenant: Option<String>,
+    /// The worst of the repeats.
+    pub verdict: String,
+    /// Operations of the model for a sample.
+    pub operations: Option<f64>,
+    /// Median, samples/s.
+    pub throughput: Option<f64>,
+    /// Least and most of the repeats.
+    pub throughput_range: Option<(f64, f64)>,
+    /// Median of the medians, ns.
+    pub p50_ns: Option<f64>,
+    /// Median of the 99th percentiles, ns.
+    pub p99_ns: Option<f64>,
+    /// Median, in [0, 1].
+    pub accuracy: Option<f64>,
+    /// No other valid row of its scenario is better in one of throughput, p99
+    /// and accuracy, and as good in the rest.
+    pub is_best: bool,
+}
+
+impl Row {
+    /// Whether it counts.
+    pub fn is_valid(&self) -> bool {
+        self.verdict == "VALID"
+    }
+}
+
+/// The rows of a sweep, in the order of its points. Points without results have
+/// a row without figures.
+pub fn rows(sweep: &Sweep) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for first in sweep.points.iter().filter(|point| point.repeat == 1) {
+        let is_repeat = |point: &&Point| point.assignments == first.assignments;
+        let repeats: Vec<&Point> = sweep.points.iter().filter(is_repeat).collect();
+        let mut parts: Vec<(String, Option<String>)> = Vec::new();
+        for result in repeats.iter().flat_map(|point| &point.results) {
+            let part = (result.scenario.clone(), result.tenant.clone());
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        if parts.is_empty() {
+            parts.push((String::new(), None));
+        }
+        rows.extend(parts.into_iter().map(|part| row(&repeats, part)));
+    }
+    let best: Vec<bool> = rows.iter().map(|row| is_best(row, &rows)).collect();
+    for (row, is_best) in rows.iter_mut().zip(best) {
+        row.is_best = is_best;
+    }
+    rows
+}
+
+fn row(repeats: &[&Point], (scenario, tenant): (String, Option<String>)) -> Row {
+    let is_part = |r: &&PointResult| r.scenario == scenario && r.tenant == tenant;
+    let of = |point: &&Point| point.results.iter().find(|r| is_part(r)).cloned();
+    let results: Vec<PointResult> = repeats.iter().filter_map(of).collect();
+    let over = |value: &dyn Fn(&PointResult) -> Option<f64>| {
+        let mut values: Vec<f64> = results.iter().filter_map(value).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    let throughput = over(&|r| r.throughput);
+    let state = |wanted| repeats.iter().any(|point| point.state == wanted);
+    let bad = results.iter().map(|r| r.verdict.as_str()).find(|verdict| *verdict != "VALID");
+    let verdict = match bad {
+        _ if state(PointState::Failed) => "FAILED",
+        Some(bad) => bad,
+        None if results.is_empty() || state(PointState::Pending) => "PENDING",
+        None => "VALID",
+    };
+    Row {
+        name: repeats[0].name.clone(),
+        verdict: verdict.to_string(),
+        operations: repeats[0].operations,
+        throughput_range: throughput.first().copied().zip(throughput.last().copied()),
+        throughput: median(&throughput),
+        p50_ns: median(&over(&|r| r.p50_ns.map(|ns| ns as f64))),
+        p99_ns: median(&over(&|r| r.p99_ns.map(|ns| ns as f64))),
+        accuracy: median(&over(&|r| r.accuracy)),
+        is_best: false,
+        scenario,
+        tenant,
+    }
+}
+
+fn median(sorted: &[f64]) -> Option<f64> {
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = *sorted.get((sorted.len() - 1) / 2)?;
+    Some(f64::midpoint(lower, upper))
+}
+
+fn is_best(row: &Row, rows: &[Row]) -> bool {
+    let figures = |row: &Row| Some([row.throughput?, -row.p99_ns?, row.accuracy.unwrap_or(0.0)]);
+    let Some(own) = figures(row).filter(|_| row.is_valid()) else { return false };
+    rows.iter()
+        .filter(|other| other.is_valid())
+        .filter(|other| other.scenario == row.scenario && other.tenant == row.tenant)
+        .filter_map(figures)
+        .all(|other| {
+            let is_as_good = other.iter().zip(&own).all(|(theirs, ours)| theirs >= ours);
+            !is_as_good || other == own
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(throughput: f64, p99_ns: f64, accuracy: Option<f64>, verdict: &str) -> Row {
+        Row {
+            name: String::new(),
+            scenario: "Server".into(),
+            tenant: None,
+            verdict: verdict.into(),
+            operations: None,
+            throughput: Some(throughput),
+            throughput_range: None,
+            p50_ns: None,
+            p99_ns: Some(p99_ns),
+            accuracy,
+            is_best: false,
+        }
+    }
+
+    #[test]
+    fn the_best_are_beaten_by_no_valid_one() {
+        let rows = [
+            row(100.0, 10.0, None, "VALID"),
+            row(200.0, 20.0, None, "VALID"),
+            row(150.0, 20.0, None, "VALID"),
+            row(300.0, 5.0, None, "INVALID"),
+            row(200.0, 20.0, None, "VALID"),
+            row(150.0, 30.0, Some(0.9), "VALID"),
+        ];
+        let best: Vec<bool> = rows.iter().map(|row| is_best(row, &rows)).collect();
+        assert_eq!(best, [true, true, false, false, true, true]);
+    }
+
+    #[test]
+    fn a_median_is_in_the_middle() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[1.0, 2.0, 9.0]), Some(2.0));
+        assert_eq!(median(&[1.0, 2.0]), Some(1.5));
+    }
+}

@@ -1,0 +1,142 @@
+//! What is shown on a terminal while a run is on, and what where there is none.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+use crate::program::Folder;
+use crate::pty::OnTerminal;
+
+/// Longer than any test waits.
+const LONG: &str = "run --system null --scenario server --mode performance --qps 500 \
+                    --duration 300s --out out";
+const SHORT: &str = "run --system null --scenario server --mode performance --qps 500 \
+                     --duration 600ms --out out";
+
+const ALTERNATE_SCREEN: &str = "\x1b[?1049h";
+const SCREEN_OF_BEFORE: &str = "\x1b[?1049l";
+const CURSOR_SHOWN: &str = "\x1b[?25h";
+
+fn on_terminal(folder: &Folder, arguments: &str, variables: &[(&str, &str)]) -> OnTerminal {
+    let mut command = folder.command(arguments);
+    command.envs(variables.iter().copied());
+    OnTerminal::start(command, (90, 30))
+}
+
+#[test]
+fn the_full_screen_follows_the_run_and_gives_the_terminal_back() {
+    let folder = Folder::new();
+    let mut run = on_terminal(&folder, &format!("{LONG} --tui"), &[]);
+    run.wait_for(ALTERNATE_SCREEN);
+    run.wait_for("Conditions");
+    // A latency is there, so queries have been seen.
+    run.wait_for("p99");
+    run.press("?");
+    run.wait_for("kept.");
+    run.resize((40, 12));
+    run.press("?");
+    run.press("q");
+    let (status, shown, stdout) = run.end();
+    assert_eq!(status.code(), Some(130), "{shown}");
+    let (_, after) = shown.split_once(SCREEN_OF_BEFORE).unwrap();
+    assert!(after.contains(CURSOR_SHOWN) && after.contains("report: "), "{after:?}");
+    assert!(stdout.contains("INTERRUPTED") && !stdout.contains('\x1b'), "{stdout}");
+}
+
+#[test]
+fn signals_give_the_terminal_back() {
+    for (signal, code, number) in [("INT", Some(130), None), ("HUP", None, Some(1))] {
+        let folder = Folder::new();
+        let mut run = on_terminal(&folder, &format!("{LONG} --tui"), &[]);
+        run.wait_for("Conditions");
+        let kill = ["-s", signal, &run.child.id().to_string()];
+        assert!(Command::new("kill").args(kill).status().unwrap().success());
+        let (status, shown, _) = run.end();
+        assert_eq!((status.code(), status.signal()), (code, number), "{shown}");
+        let (_, after) = shown.split_once(SCREEN_OF_BEFORE).unwrap();
+        assert!(after.contains(CURSOR_SHOWN), "{signal}: {after:?}");
+    }
+}
+
+#[test]
+fn the_full_screen_needs_a_terminal() {
+    let folder = Folder::new();
+    let ran = folder.dyno(&format!("{SHORT} --tui")).exits(2);
+    assert!(ran.stderr.contains("--tui draws on the terminal"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint:") && ran.stdout.is_empty());
+    let run = on_terminal(&folder, &format!("{SHORT} --tui"), &[("TERM", "dumb")]);
+    let (status, shown, _) = run.end();
+    assert_eq!(status.code(), Some(2), "{shown}");
+    assert!(!folder.0.join("out").exists(), "nothing ran");
+}
+
+#[test]
+fn the_progress_line_is_drawn_over_on_terminals_alone() {
+    let folder = Folder::new();
+    let lines = |arguments: &str, variables: &[(&str, &str)]| {
+        let run = on_terminal(&folder, arguments, variables);
+        let (status, shown, _) = run.end();
+        // On a machine that is busy the client lags, which makes the run invalid.
+        assert!(matches!(status.code(), Some(0 | 1)), "{status}: {shown}");
+        std::fs::remove_dir_all(folder.0.join("out")).unwrap();
+        shown
+    };
+    let shown = lines(SHORT, &[]);
+    let drawn: Vec<&str> =
+        shown.split('\r').filter(|line| line.starts_with("1/1 Server performance")).collect();
+    assert!(drawn.len() >= 2, "{shown:?}");
+    let last = drawn.last().unwrap();
+    assert!(last.contains("/s  p50 ") && last.contains("/0.6 s  "), "{last:?}");
+    // Taken away before anything else is said.
+    assert!(shown.contains("\r\x1b[2Kreport: "), "{shown:?}");
+    for (arguments, variables) in [
+        (format!("{SHORT} --no-progress"), &[][..]),
+        (format!("{SHORT} --quiet"), &[]),
+        (SHORT.to_string(), &[("TERM", "dumb")]),
+    ] {
+        let shown = lines(&arguments, variables);
+        assert!(!shown.contains("Server") && !shown.contains('\x1b'), "{shown:?}");
+    }
+    let ran = folder.dyno(SHORT);
+    assert!(!ran.stderr.contains("Server"), "{}", ran.stderr);
+    std::fs::remove_dir_all(folder.0.join("out")).unwrap();
+    let ran = folder.dyno(&format!("{SHORT} --verbose"));
+    let titles = ran.stderr.lines().filter(|line| *line == "1/1 Server performance");
+    assert_eq!(titles.count(), 1, "{}", ran.stderr);
+}
+
+#[test]
+fn colors_are_for_terminals_and_for_those_who_ask() {
+    let folder = Folder::new();
+    let colored = |variables: &[(&str, &str)]| {
+        let mut command = folder.command(SHORT);
+        command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+        let out = command.envs(variables.iter().copied()).output().unwrap();
+        std::fs::remove_dir_all(folder.0.join("out")).unwrap();
+        String::from_utf8(out.stdout).unwrap().contains('\x1b')
+    };
+    assert!(!colored(&[]), "stdout is a pipe");
+    assert!(colored(&[("CLICOLOR_FORCE", "1")]));
+    assert!(!colored(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+
+    // The cyan of the charts, as the full screen writes it.
+    let cyan = |variables: &[(&str, &str)]| {
+        let mut run = on_terminal(&folder, &format!("{LONG} --tui"), variables);
+        run.wait_for("█");
+        run.press("q");
+        let (_, shown, _) = run.end();
+        std::fs::remove_dir_all(folder.0.join("out")).unwrap();
+        shown.contains("\x1b[38;5;6")
+    };
+    assert!(cyan(&[]));
+    assert!(!cyan(&[("NO_COLOR", "1")]));
+}
+
+#[test]
+fn a_simulated_run_on_the_full_screen_gives_the_terminal_back() {
+    let folder = Folder::new();
+    let arguments = "run --system model:exponential=1ms,servers=2 --scenario server --qps 1000 \
+                     --mode performance --tui --out out";
+    let (status, shown, stdout) = on_terminal(&folder, arguments, &[]).end();
+    assert_eq!(status.code(), Some(0), "{shown}\n{stdout}");
+    assert!(shown.contains("virtual") && shown.contains(SCREEN_OF_BEFORE), "{shown:?}");
+}

@@ -1,0 +1,152 @@
+//! The licences of what a binary is made of: their texts, which must travel
+//! with it, and the report of `cargo deny`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::packages::Package;
+use super::shell;
+
+/// Where the texts are in what is released.
+pub const TEXTS: &str = "THIRD_PARTY_LICENSES.txt";
+
+/// How files with such texts begin, in any case.
+const NAMES: [&str; 6] = ["license", "licence", "copying", "notice", "unlicense", "copyright"];
+
+/// A list of the packages of others with their licences, then each text once
+/// with the packages whose it is. `more` are texts of what is linked, too, and is
+/// no package: whose, and the file.
+pub fn texts(title: &str, packages: &[Package], more: &[(&str, PathBuf)]) -> Result<String> {
+    let foreign: Vec<&Package> = packages.iter().filter(|package| package.is_foreign()).collect();
+    let mut used_by: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut without = Vec::new();
+    for package in &foreign {
+        let files = files(&package.folder);
+        if files.is_empty() {
+            without.push(*package);
+        }
+        for file in files {
+            used_by.entry(read(&file)?).or_default().insert(package.key());
+        }
+    }
+    for (whose, file) in more {
+        used_by.entry(read(file)?).or_default().insert((*whose).to_owned());
+    }
+    let mut text = format!(
+        "Licences of the software of others in {title}\n\n\
+         the standard library of Rust: MIT OR Apache-2.0\n"
+    );
+    for package in &foreign {
+        let licence = package.licence.as_deref().unwrap_or("see its text");
+        let _ = writeln!(text, "{}: {licence}", package.key());
+    }
+    if !without.is_empty() {
+        text.push_str("\nThese packages carry no text of their licence:\n");
+    }
+    for package in without {
+        let place = package.repository.as_deref().unwrap_or("no repository is named");
+        let by = if package.authors.is_empty() {
+            "its contributors".to_owned()
+        } else {
+            package.authors.join(", ")
+        };
+        let _ = writeln!(text, "{} ({place}), by {by}", package.key());
+    }
+    for (licence, users) in used_by {
+        let users: Vec<String> = users.into_iter().collect();
+        let _ = write!(text, "\n{}\nOf {}:\n\n{licence}\n", "=".repeat(80), users.join(", "));
+    }
+    Ok(text)
+}
+
+fn read(file: &Path) -> Result<String> {
+    let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let text = String::from_utf8_lossy(&bytes).replace("\r\n", "\n");
+    Ok(text.trim_end().to_owned())
+}
+
+/// Files that hold licences, sorted.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file() && is_licence(path))
+        .collect();
+    files.sort();
+    files
+}
+
+fn is_licence(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    NAMES.iter().any(|start| name.starts_with(start)) && !name.ends_with(".rs")
+}
+
+/// The version whose report is asked for.
+const DENY: &str = "0.20.2";
+
+/// Asks `cargo deny` about licences, banned packages and sources, as `deny.toml`
+/// says. `Err` inside says why it cannot be had.
+pub fn deny(root: &Path, tools: &Path) -> Result<Result<String, String>> {
+    let program = tools.join("bin/cargo-deny");
+    if !program.is_file() {
+        eprintln!("installing cargo-deny {DENY} into {}", tools.display());
+        let mut install = shell::tool("CARGO", "cargo", root);
+        install.args(["install", "cargo-deny", "--version", DENY, "--locked", "--root"]);
+        // Its build is none of the release.
+        install.arg(tools).arg("--target-dir").arg(tools.join("target"));
+        if let Err(why) = shell::run(&mut install) {
+            return Ok(Err(format!("cargo-deny cannot be installed: {why:#}")));
+        }
+        let _ = fs::remove_dir_all(tools.join("target"));
+    }
+    let mut check = std::process::Command::new(&program);
+    check.args(["--color", "never", "check", "licenses", "bans", "sources"]).current_dir(root);
+    shell::run(&mut check)?;
+    let mut list = std::process::Command::new(&program);
+    list.args(["--color", "never", "list", "--layout", "license"]).current_dir(root);
+    Ok(Ok(shell::said(&mut list)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_text_stands_once_with_all_whose_it_is() {
+        let folder = std::env::temp_dir().join(format!("dyno-licences-{}", std::process::id()));
+        let package = |name: &str, checksum: Option<&str>, files: &[(&str, &str)]| {
+            let folder = folder.join(name);
+            fs::create_dir_all(&folder).unwrap();
+            for (file, text) in files {
+                fs::write(folder.join(file), text).unwrap();
+            }
+            Package {
+                name: name.to_owned(),
+                version: "1.0.0".to_owned(),
+                licence: Some("MIT".to_owned()),
+                authors: Vec::new(),
+                repository: None,
+                checksum: checksum.map(str::to_owned),
+                folder,
+                uses: Vec::new(),
+            }
+        };
+        let packages = [
+            package("a", Some("00"), &[("LICENSE-MIT", "Take it.\r\n"), ("license.rs", "code")]),
+            package("b", Some("00"), &[("license.txt", "Take it.\n")]),
+            package("c", Some("00"), &[("README.md", "c")]),
+            package("ours", None, &[("LICENSE", "Ours.")]),
+        ];
+        let text =
+            texts("dyno 1.0.0", &packages, &[("libc", folder.join("a/LICENSE-MIT"))]).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(text.matches("Take it.").count(), 1, "{text}");
+        assert!(text.contains("Of a 1.0.0, b 1.0.0, libc:\n\nTake it.\n"), "{text}");
+        assert!(text.contains("carry no text of their licence:\nc 1.0.0 ("), "{text}");
+        assert!(!text.contains("Ours.") && !text.contains("code"), "{text}");
+    }
+}

@@ -1,0 +1,158 @@
+//! What an installation weighs and how long `--help` takes, beside the tools
+//! that users would install instead.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::{Bench, Installed, median, milliseconds, print};
+use crate::peers::venv::Venv;
+use crate::release::shell;
+
+pub const SIZE: &str = "release.install_size_ratio";
+pub const HELP: &str = "release.help_time_ratio";
+
+/// A peer, as its registry has it.
+struct Peer {
+    name: &'static str,
+    requirement: &'static str,
+}
+
+/// The first is the one whose weight the goal names.
+const PEERS: [Peer; 2] = [
+    Peer { name: "guidellm", requirement: "guidellm==0.8.1" },
+    Peer { name: "aiperf", requirement: "aiperf==0.13.0" },
+];
+
+/// The tool of MLPerf Endpoints is in no registry: this names the environment
+/// that somebody installed its repository into.
+const ENDPOINTS: (&str, &str) = ("DYNO_ENDPOINTS_VENV", "inference-endpoint");
+
+/// Rounds of `--help`, after one that fills the caches.
+const ROUNDS: usize = 5;
+
+/// Prints the figures that are wanted.
+pub fn figures(bench: &Bench, ours: &Installed) -> Result<()> {
+    let peers = if bench.quick {
+        bench.skip("peers", "--quick measures ours alone; they are gigabytes");
+        Vec::new()
+    } else {
+        peers(bench)?
+    };
+    if bench.wants(SIZE) {
+        sizes(bench, ours, &peers)?;
+    }
+    if bench.wants(HELP) {
+        help(ours, &peers)?;
+    }
+    Ok(())
+}
+
+fn peers(bench: &Bench) -> Result<Vec<Installed>> {
+    let mut found = Vec::new();
+    for peer in PEERS {
+        let folder = bench.folder.join(peer.name);
+        fs::create_dir_all(&folder).context("cannot make the folder of a peer")?;
+        match Venv::with(&folder, peer.requirement) {
+            Ok(venv) => {
+                found.push(Installed { venv: venv.folder().to_path_buf(), name: peer.name });
+            }
+            Err(missing) => bench.skip(peer.name, &missing),
+        }
+    }
+    let (variable, name) = ENDPOINTS;
+    match std::env::var_os(variable) {
+        Some(venv) => found.push(Installed { venv: venv.into(), name }),
+        None => {
+            bench.skip(name, &format!("it is in no registry; {variable} names its environment"));
+        }
+    }
+    Ok(found)
+}
+
+/// Megabytes over an empty environment.
+fn sizes(bench: &Bench, ours: &Installed, peers: &[Installed]) -> Result<()> {
+    let empty = bench.folder.join("empty");
+    if !empty.exists() {
+        shell::run(Command::new("python3").args(["-m", "venv"]).arg(&empty))?;
+    }
+    let empty = bytes(&empty)?;
+    let weight = |installed: &Installed| -> Result<f64> {
+        Ok(bytes(&installed.venv)?.saturating_sub(empty) as f64 / 1e6)
+    };
+    let size = weight(ours)?;
+    if peers.is_empty() {
+        print(SIZE, size, None, None, "MB in a fresh environment");
+    }
+    for peer in peers {
+        let theirs = weight(peer)?;
+        let unit = format!("MB in a fresh environment; the peer is {}", peer.name);
+        let name = match peer.name {
+            name if name == PEERS[0].name => SIZE.to_owned(),
+            name => format!("{SIZE}.{name}"),
+        };
+        print(&name, size, Some(theirs), Some(theirs / size), &unit);
+    }
+    Ok(())
+}
+
+/// Of the files below a folder; links are no files.
+fn bytes(folder: &Path) -> Result<u64> {
+    let mut sum = 0;
+    for entry in fs::read_dir(folder).with_context(|| format!("no {}", folder.display()))? {
+        let entry = entry.context("cannot read a folder")?;
+        let kind = entry.file_type().context("cannot read a folder")?;
+        if kind.is_dir() {
+            sum += bytes(&entry.path())?;
+        } else if kind.is_file() {
+            sum += entry.metadata().context("cannot read a file")?.len();
+        }
+    }
+    Ok(sum)
+}
+
+/// Milliseconds of `--help`, in turn.
+fn help(ours: &Installed, peers: &[Installed]) -> Result<()> {
+    let all: Vec<&Installed> = std::iter::once(ours).chain(peers).collect();
+    let mut times = vec![Vec::new(); all.len()];
+    for round in 0..=ROUNDS {
+        for (installed, times) in all.iter().zip(&mut times) {
+            let took = milliseconds(Command::new(installed.program()).arg("--help"))?;
+            if round > 0 {
+                times.push(took);
+            }
+        }
+    }
+    let mut medians = times.into_iter().map(median);
+    let ours = medians.next().context("ours is the first")?;
+    let theirs: Vec<(f64, &str)> = medians.zip(peers.iter().map(|peer| peer.name)).collect();
+    let Some((fastest, name)) = theirs.iter().min_by(|a, b| a.0.total_cmp(&b.0)).copied() else {
+        print(HELP, ours, None, None, "ms");
+        return Ok(());
+    };
+    let unit = format!("ms; the peer is {name}, the fastest");
+    print(HELP, ours, Some(fastest), Some(fastest / ours), &unit);
+    for (theirs, name) in theirs.into_iter().filter(|(_, other)| *other != name) {
+        let unit = format!("ms; the peer is {name}");
+        print(&format!("{HELP}.{name}"), ours, Some(theirs), Some(theirs / ours), &unit);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_weighs_what_its_files_weigh() {
+        let folder = std::env::temp_dir().join(format!("dyno-weight-{}", std::process::id()));
+        fs::create_dir_all(folder.join("b")).unwrap();
+        fs::write(folder.join("a"), [0; 3]).unwrap();
+        fs::write(folder.join("b/c"), [0; 4]).unwrap();
+        assert_eq!(bytes(&folder).unwrap(), 7);
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(bytes(&folder).is_err());
+    }
+}
