@@ -28,6 +28,7 @@ mod summary;
 mod sweep;
 mod system;
 mod terminal;
+mod throughput;
 mod tui;
 
 use std::process::ExitCode;

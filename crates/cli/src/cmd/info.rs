@@ -141,6 +141,11 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "if it is neither empty nor 0, results are coloured even where they go to no terminal.",
     ),
     (
+        "DYNO_END_WITH_STDIN",
+        "if it is set, the end of standard input ends a run, as Ctrl-C does; dyno sweep holds its \
+         points so.",
+    ),
+    (
         "DYNO_SETTINGS_NAME",
         "sets the setting NAME, as DYNO_SETTINGS_SERVER_TARGET_QPS=100; stronger than files, weaker \
          than flags. A name that is no setting is an error.",

@@ -6,6 +6,7 @@ mod export;
 mod info;
 mod init;
 mod man;
+mod probe;
 mod report;
 mod run;
 mod search;
@@ -36,6 +37,8 @@ pub struct Dyno {
 enum Command {
     /// Measure a system; without flags, the built-in one, in half a minute
     Run(run::Run),
+    /// Ask a system once, and tell everything about it
+    Probe(Box<probe::ProbeCommand>),
     /// Write the page of a run again, or one page of several
     Report(report::Report),
     /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
@@ -66,6 +69,7 @@ impl Dyno {
     pub fn execute(self) -> Result<Exit, Failure> {
         match self.command {
             Command::Run(run) => run.execute(),
+            Command::Probe(probe) => probe.execute(),
             Command::Export(export) => export.execute(),
             Command::Sweep(sweep) => sweep.execute(),
             Command::Compare(compare) => compare.execute(),

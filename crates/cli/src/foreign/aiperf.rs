@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::requests::{Request, records};
 use super::{Figures, Foreign, ForeignError, MILLISECOND, SECOND, Test, Tool, ns, read, text};
-use crate::summary::Plan;
+use crate::summary::{Data, Plan};
 
 /// Name of the file with an object a request.
 pub const RECORDS: &str = "profile_export.jsonl";
@@ -81,20 +81,14 @@ pub fn read_summary(path: &Path, value: &Value) -> Result<Foreign, ForeignError>
         })?;
         for (theirs, name) in STATISTICS {
             let value = metric[theirs].as_f64();
-            figures.extend(value.map(|value| (format!("{ours}_{name}_ns"), value * unit)));
+            figures.extend(value.map(|value| (format!("{ours}{name}"), value * unit)));
         }
     }
     let average = |key: &str| of(key).and_then(|metric| metric["avg"].as_f64());
-    for (key, ours) in [
-        ("request_throughput", "completed_per_s"),
-        ("output_token_throughput", "tokens_per_s"),
-        ("goodput", "goodput_per_s"),
-    ] {
-        figures.extend(average(key).map(|rate| (ours.into(), rate)));
-    }
+    figures.extend(average("request_throughput").map(|rate| ("throughput".into(), rate)));
     if let Some(good) = average("request_count") {
         let bad = average("error_request_count").unwrap_or(0.0);
-        figures.insert("error_rate".into(), bad / (good + bad).max(1.0));
+        figures.insert("failures".into(), bad / (good + bad).max(1.0));
     }
     let text = |at: &str| value.pointer(at).and_then(Value::as_str).unwrap_or_default();
     let title = Some(text("/run_info/run_label")).filter(|label| !label.is_empty());
@@ -109,28 +103,19 @@ pub fn read_summary(path: &Path, value: &Value) -> Result<Foreign, ForeignError>
 }
 
 /// Names of theirs beside ours.
-const TIMES: [(&str, &str); 3] = [
-    ("request_latency", "latency"),
-    ("time_to_first_token", "first_token"),
-    ("inter_token_latency", "time_per_output_token"),
-];
+const TIMES: [(&str, &str); 3] =
+    [("request_latency", ""), ("time_to_first_token", "ttft-"), ("inter_token_latency", "tpot-")];
 
 /// Likewise.
-const STATISTICS: [(&str, &str); 7] = [
-    ("min", "min"),
-    ("avg", "mean"),
-    ("p50", "p50"),
-    ("p90", "p90"),
-    ("p95", "p95"),
-    ("p99", "p99"),
-    ("max", "max"),
-];
+const STATISTICS: [(&str, &str); 5] =
+    [("avg", "mean"), ("p50", "p50"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99")];
 
 fn empty(title: &str) -> Test {
     Test {
         title: title.into(),
         scenario: "Server".into(),
         system: String::new(),
+        data: Data::default(),
         plan: Plan { samples_per_query: 1, percentile: 0.99, ..Plan::default() },
         figures: Figures::new(),
         records: None,

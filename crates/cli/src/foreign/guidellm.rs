@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::requests::{Request, records};
 use super::{Figures, Foreign, ForeignError, MILLISECOND, SECOND, Test, Tool, ns};
-use crate::summary::Plan;
+use crate::summary::{Data, Plan};
 
 /// Name of the file.
 pub const FILE: &str = "benchmarks.json";
@@ -101,6 +101,7 @@ fn test(benchmark: &Benchmark, report: &Value) -> Result<Test, String> {
         title,
         scenario: scenario.into(),
         system: model(report).into(),
+        data: Data::default(),
         plan: Plan {
             target_qps: rate.unwrap_or(0.0),
             arrivals: (scenario == "Server").then(|| arrivals.into()),
@@ -123,31 +124,28 @@ fn model(report: &Value) -> &str {
 fn figures(metrics: &Value) -> Figures {
     let mut figures = Figures::new();
     for (key, ours, unit) in [
-        ("request_latency", "latency", SECOND),
-        ("time_to_first_token_ms", "first_token", MILLISECOND),
-        ("inter_token_latency_ms", "time_per_output_token", MILLISECOND),
+        ("request_latency", "", SECOND),
+        ("time_to_first_token_ms", "ttft-", MILLISECOND),
+        ("inter_token_latency_ms", "tpot-", MILLISECOND),
     ] {
         let of = &metrics[key]["successful"];
         let percentiles = &of["percentiles"];
         let values = [
-            ("min", &of["min"]),
             ("mean", &of["mean"]),
             ("p50", &percentiles["p50"]),
             ("p90", &percentiles["p90"]),
             ("p95", &percentiles["p95"]),
             ("p99", &percentiles["p99"]),
             ("p99.9", &percentiles["p999"]),
-            ("max", &of["max"]),
         ];
         let known = values.into_iter().filter_map(|(name, value)| Some((name, value.as_f64()?)));
-        figures.extend(known.map(|(name, value)| (format!("{ours}_{name}_ns"), value * unit)));
+        figures.extend(known.map(|(name, value)| (format!("{ours}{name}"), value * unit)));
     }
-    let mean = |key: &str| metrics[key]["successful"]["mean"].as_f64();
-    figures.extend(mean("requests_per_second").map(|rate| ("completed_per_s".into(), rate)));
-    figures.extend(mean("output_tokens_per_second").map(|rate| ("tokens_per_s".into(), rate)));
+    let rate = metrics["requests_per_second"]["successful"]["mean"].as_f64();
+    figures.extend(rate.map(|rate| ("throughput".into(), rate)));
     let total = |status: &str| metrics["request_totals"][status].as_f64();
     if let (Some(good), Some(bad)) = (total("successful"), total("errored")) {
-        figures.insert("error_rate".into(), bad / (good + bad).max(1.0));
+        figures.insert("failures".into(), bad / (good + bad).max(1.0));
     }
     figures
 }

@@ -11,7 +11,7 @@ use dyno_loadgen::log::read::{
 
 use super::{Figures, Foreign, ForeignError, Test, Tool, text};
 use crate::records::{Keep, Records};
-use crate::summary::Plan;
+use crate::summary::{Data, Plan};
 
 /// Name of the file that such a folder has at least.
 pub const SUMMARY: &str = "mlperf_log_summary.txt";
@@ -62,6 +62,11 @@ pub fn read(folder: &Path) -> Result<Foreign, ForeignError> {
         title: format!("{scenario} {}", detail.text("effective_test_mode").unwrap_or_default()),
         scenario: scenario.into(),
         system: detail.text("sut_name").unwrap_or_default().into(),
+        data: Data {
+            name: detail.text("qsl_name").unwrap_or_default().into(),
+            total: detail.whole("qsl_reported_total_count").unwrap_or(0),
+            performance: detail.whole("qsl_reported_performance_count").unwrap_or(0),
+        },
         plan: plan(&detail, scenario),
         figures,
         records,
@@ -99,31 +104,25 @@ fn figures(detail: &Detail) -> Figures {
     let of_queries = detail.value("result_mean_query_latency_ns").is_some();
     let query = if of_queries { "query_" } else { "" };
     let per_query = if of_queries { "per_query_" } else { "" };
-    for name in ["min", "mean", "max"] {
-        take(format!("latency_{name}_ns"), &format!("result_{name}_{query}latency_ns"));
-        let key = format!("result_first_token_{name}_latency_ns");
-        take(format!("first_token_{name}_ns"), &key);
-        let key = format!("result_time_to_output_token_{name}");
-        take(format!("time_per_output_token_{name}_ns"), &key);
-    }
+    take("mean".into(), &format!("result_mean_{query}latency_ns"));
+    take("ttft-mean".into(), "result_first_token_mean_latency_ns");
+    take("tpot-mean".into(), "result_time_to_output_token_mean");
     for (ours, theirs) in
         [("p50", "50.00"), ("p90", "90.00"), ("p95", "95.00"), ("p99", "99.00"), ("p99.9", "99.90")]
     {
-        let key = format!("result_{theirs}_percentile_{per_query}latency_ns");
-        take(format!("latency_{ours}_ns"), &key);
+        take(ours.into(), &format!("result_{theirs}_percentile_{per_query}latency_ns"));
         let key = format!("result_first_token_{theirs}_percentile_latency_ns");
-        take(format!("first_token_{ours}_ns"), &key);
+        take(format!("ttft-{ours}"), &key);
         let key = format!("result_time_per_output_token_{theirs}_percentile_ns");
-        take(format!("time_per_output_token_{ours}_ns"), &key);
+        take(format!("tpot-{ours}"), &key);
     }
     for key in [
         "result_completed_samples_per_sec",
         "result_samples_per_second",
         "result_qps_with_loadgen_overhead",
     ] {
-        take("completed_per_s".into(), key);
+        take("throughput".into(), key);
     }
-    take("tokens_per_s".into(), "result_completed_tokens_per_second");
     figures
 }
 

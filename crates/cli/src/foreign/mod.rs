@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-pub use figures::Figures;
+pub use figures::{Figures, of_summary};
 
 use crate::records::Records;
-use crate::summary::Plan;
+use crate::summary::{Data, Plan};
 
 /// Who made a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,9 +77,11 @@ pub struct Test {
     pub scenario: String,
     /// The model, or what else was measured.
     pub system: String,
+    /// What it was run on; without a name if it does not tell.
+    pub data: Data,
     /// What it says of its settings, as far as ours know them.
     pub plan: Plan,
-    /// Its figures, by names of ours.
+    /// What it says of them all.
     pub figures: Figures,
     /// What was measured of each request, if it keeps that.
     pub records: Option<Records>,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::requests::{Request, records};
 use super::{Figures, Foreign, ForeignError, MILLISECOND, SECOND, Test, Tool, ns};
-use crate::summary::Plan;
+use crate::summary::{Data, Plan};
 
 #[derive(Debug, Deserialize)]
 struct Saved {
@@ -21,8 +21,6 @@ struct Saved {
     completed: u64,
     failed: Option<u64>,
     request_throughput: f64,
-    output_throughput: Option<f64>,
-    request_goodput: Option<f64>,
     /// Entry a request, in the order in which they were sent.
     latencies: Option<Vec<f64>>,
     ttfts: Option<Vec<f64>>,
@@ -76,6 +74,7 @@ fn test(saved: &Saved, value: &Value) -> Result<Test, String> {
         title,
         scenario: scenario.into(),
         system: saved.model_id.clone(),
+        data: Data::default(),
         plan: Plan {
             target_qps: rate.unwrap_or(0.0),
             arrivals: (scenario == "Server").then(|| arrivals.into()),
@@ -91,8 +90,7 @@ fn test(saved: &Saved, value: &Value) -> Result<Test, String> {
 }
 
 /// Names of theirs beside ours.
-const TIMES: [(&str, &str); 3] =
-    [("e2el", "latency"), ("ttft", "first_token"), ("tpot", "time_per_output_token")];
+const TIMES: [(&str, &str); 3] = [("e2el", ""), ("ttft", "ttft-"), ("tpot", "tpot-")];
 
 fn figures(saved: &Saved, value: &Value) -> Figures {
     let mut figures = Figures::new();
@@ -102,14 +100,12 @@ fn figures(saved: &Saved, value: &Value) -> Figures {
         let (Some((what, of)), Some(value)) = (parts, value.as_f64()) else { continue };
         let Some((_, ours)) = TIMES.iter().find(|(theirs, _)| *theirs == of) else { continue };
         let what = if what == "median" { "p50" } else { what };
-        figures.insert(format!("{ours}_{what}_ns"), value * MILLISECOND);
+        figures.insert(format!("{ours}{what}"), value * MILLISECOND);
     }
-    figures.insert("completed_per_s".into(), saved.request_throughput);
-    figures.extend(saved.output_throughput.map(|rate| ("tokens_per_s".into(), rate)));
-    figures.extend(saved.request_goodput.map(|rate| ("goodput_per_s".into(), rate)));
+    figures.insert("throughput".into(), saved.request_throughput);
     if let Some(failed) = saved.failed {
         let all = (saved.completed + failed).max(1) as f64;
-        figures.insert("error_rate".into(), failed as f64 / all);
+        figures.insert("failures".into(), failed as f64 / all);
     }
     figures
 }

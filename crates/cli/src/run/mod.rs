@@ -20,7 +20,7 @@ use crate::records::Keep;
 use crate::run_directory::{Finished, RunDirectory};
 use crate::summary::{self, State};
 use crate::system::System;
-use crate::{environment, probe, render, report, series};
+use crate::{environment, render, report, series, throughput};
 
 /// A system that is ready to be measured, and what is to be measured of it.
 pub struct Prepared {
@@ -76,7 +76,7 @@ impl Prepared {
         // Everything that does not depend on the probe is refused before it.
         self.tests()?;
         let probed = match self.is_probed() {
-            true => probe::samples_per_second(&self.system, &self.options.run, watch)?,
+            true => throughput::samples_per_second(&self.system, &self.options.run, watch)?,
             false => None,
         };
         if watch.interrupt.is_some_and(Interrupt::is_asked) {

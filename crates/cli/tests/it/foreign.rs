@@ -275,3 +275,104 @@ fn what_nobody_knows_is_told() {
     let ran = folder.dyno("export saved.json --format junit").exits(2);
     assert!(ran.stderr.contains("a result of vLLM, which has no verdicts"), "{}", ran.stderr);
 }
+
+/// Many requests, each of them this much slower.
+fn vllm_run(slower: f64) -> Value {
+    let count = 2_000_u32;
+    // As spread as times are, and without a pattern.
+    let spread = |n: u32| f64::from(n.wrapping_mul(2_654_435_761) >> 16) / 65_536.0;
+    let times = |scale: f64| (0..count).map(|n| scale * (1.0 + spread(n))).collect::<Vec<f64>>();
+    let mut saved = vllm();
+    for (key, values) in [
+        ("latencies", times(0.1 * slower)),
+        ("ttfts", times(0.01)),
+        ("start_times", (0..count).map(|n| f64::from(n) * 0.25).collect()),
+        ("queue_times", vec![0.0; count as usize]),
+    ] {
+        saved[key] = json!(values);
+    }
+    saved["itls"] = json!(vec![[0.02, 0.03]; count as usize]);
+    saved["output_lens"] = json!(vec![3; count as usize]);
+    saved["errors"] = json!(vec![""; count as usize]);
+    saved
+}
+
+#[test]
+fn results_of_one_tool_are_compared_by_their_raw_records() {
+    let folder = Folder::new();
+    folder.write("a.json", &vllm_run(1.0).to_string());
+    folder.write("b.json", &vllm_run(1.5).to_string());
+    let worse = folder.dyno("compare a.json b.json --json").exits(1).json();
+    assert_eq!(worse["verdict"], "worse", "{worse}");
+    assert_eq!(worse["tests"][0]["has_records"], true);
+    let p50 = worse["tests"][0]["metrics"].as_array().unwrap().iter();
+    let p50 = p50.filter(|row| row["metric"] == "p50").map(|row| &row["change"]).next().unwrap();
+    assert!((p50.as_f64().unwrap() - 0.5).abs() < 0.01, "{p50}");
+    let remarks = worse["remarks"].to_string();
+    assert!(remarks.contains("vLLM does not tell its data and bounds"), "{remarks}");
+    let same = folder.dyno("compare a.json a.json --json").exits(0).json();
+    assert_eq!(same["verdict"], "no difference", "{same}");
+}
+
+#[test]
+fn figures_without_records_are_shown_and_nothing_is_concluded() {
+    let folder = Folder::new();
+    folder.write("a.json", &vllm().to_string());
+    let mut summary = vllm();
+    for key in ["ttfts", "itls", "latencies", "start_times", "queue_times", "errors"] {
+        summary.as_object_mut().unwrap().remove(key);
+    }
+    summary["p99_ttft_ms"] = 30.0.into();
+    folder.write("b.json", &summary.to_string());
+    let told = folder.dyno("compare a.json b.json").exits(0).stdout;
+    assert!(told.contains("CANNOT TELL"), "{told}");
+    let row = told.lines().find(|line| line.contains("ttft-p99")).unwrap();
+    let expected = ["20.0 ms", "30.0 ms", "+50.0 %", "unknown"];
+    assert!(expected.iter().all(|cell| row.contains(cell)), "{row}");
+    assert!(told.contains("--save-detailed"), "{told}");
+    folder.dyno("compare a.json b.json --strict").exits(1);
+    let json = folder.dyno("compare a.json b.json --metric ttft-p99,p99 --json").exits(0).json();
+    let metrics = json["tests"][0]["metrics"].as_array().unwrap();
+    assert_eq!(metrics.len(), 2, "{json}");
+    assert_eq!((&metrics[0]["low"], &metrics[0]["candidate"]), (&Value::Null, &json!(30e6)));
+}
+
+#[test]
+fn a_run_is_compared_with_the_logs_of_loadgen() {
+    let folder = Folder::new();
+    let run = "run --quiet --system null --scenario server --mode performance --trace-log --qps 2000 \
+               --duration 1s --set min_query_count=100 --out out";
+    folder.dyno(run);
+    let same = folder.dyno("compare out out/Server/performance --json").exits(0).json();
+    assert_eq!(same["tests"][0]["has_records"], true);
+    for row in same["tests"][0]["metrics"].as_array().unwrap() {
+        assert_eq!(row["baseline"], row["candidate"], "{row}");
+    }
+    assert!(same["remarks"].to_string().contains("LoadGen"), "says whose it is: {same}");
+
+    // Without a trace, or of other data, one is told.
+    std::fs::write(folder.0.join("out/Server/performance/mlperf_log_trace.json"), "").unwrap();
+    let told = folder.dyno("compare out out/Server/performance").exits(0).stdout;
+    assert!(told.contains("enable_trace") && told.contains("CANNOT TELL"), "{told}");
+    let other = reference("Server-PerformanceOnly-trace");
+    let ran = folder.dyno(&format!("compare out {other} --force")).exits(2);
+    assert!(ran.stderr.contains("data set: "), "{}", ran.stderr);
+    let other = reference("SingleStream-PerformanceOnly-tokens");
+    let ran = folder.dyno(&format!("compare out {other}")).exits(2);
+    assert!(ran.stderr.contains("no scenario in common"), "{}", ran.stderr);
+}
+
+#[test]
+fn several_benchmarks_of_one_file_are_compared_by_their_names() {
+    let folder = Folder::new();
+    let mut several = guidellm();
+    let mut second = several["benchmarks"][0].clone();
+    second["config"]["strategy"]["rate"] = 4.0.into();
+    several["benchmarks"].as_array_mut().unwrap().push(second);
+    folder.write("a.json", &several.to_string());
+    let json = folder.dyno("compare a.json a.json --json").exits(0).json();
+    assert_eq!(json["tests"].as_array().unwrap().len(), 2, "{json}");
+    folder.write("one.json", &guidellm().to_string());
+    let ran = folder.dyno("compare a.json one.json").exits(2);
+    assert!(ran.stderr.contains("a.json has Server, constant 2 requests/s"), "{}", ran.stderr);
+}

@@ -8,6 +8,7 @@ mod export;
 mod files;
 mod foreign;
 mod messages;
+mod probe;
 mod program;
 mod prometheus;
 #[cfg(target_os = "linux")]
@@ -16,6 +17,7 @@ mod report;
 mod schema;
 mod shell;
 mod signals;
+mod sweep;
 mod tenants;
 #[cfg(target_os = "linux")]
 mod terminal;

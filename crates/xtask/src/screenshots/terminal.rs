@@ -80,13 +80,14 @@ fn last_frame(program: &Path, folder: &Path) -> Result<vt100::Screen> {
     // An error is the end: the program has closed the other end.
     while let Ok(n @ 1..) = master.read(&mut bytes) {
         parser.process(&bytes[..n]);
-        match parser.screen().contents().contains(SHOWN) {
-            // A frame ends by hiding the cursor.
-            true if bytes[..n].ends_with(b"\x1b[?25l") => shown = Some(parser.screen().clone()),
-            true => {}
-            // The rest of the run adds nothing to the picture.
-            false if shown.is_some() => drop(master.write_all(b"q")),
-            false => {}
+        let is_it = parser.screen().contents().contains(SHOWN);
+        // A frame ends by hiding the cursor.
+        if is_it && bytes[..n].ends_with(b"\x1b[?25l") {
+            shown = Some(parser.screen().clone());
+        }
+        // The rest of the run adds nothing to the picture.
+        if !is_it && shown.is_some() {
+            let _ = master.write_all(b"q");
         }
     }
     child.wait()?;
