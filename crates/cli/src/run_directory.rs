@@ -203,7 +203,7 @@ pub struct Finished {
 }
 
 /// The path, or the first of `path-2`, `path-3`, ... that is not there.
-fn unused(path: &Path) -> PathBuf {
+pub fn unused(path: &Path) -> PathBuf {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("run").to_string();
     let numbered = (2..).map(|number| path.with_file_name(format!("{name}-{number}")));
     let mut candidates = std::iter::once(path.to_path_buf()).chain(numbered);

@@ -39,6 +39,8 @@ enum Command {
     Run(run::Run),
     /// Ask a system once, and tell everything about it
     Probe(Box<probe::ProbeCommand>),
+    /// Find the highest load that keeps several limits at once
+    Search(Box<search::Search>),
     /// Write the page of a run again, or one page of several
     Report(report::Report),
     /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
@@ -47,8 +49,6 @@ enum Command {
     Sweep(Box<sweep::SweepCommand>),
     /// Tell whether one run is better or worse than another, or play both in turn
     Compare(compare::Compare),
-    /// Find the highest load that keeps several limits at once
-    Search(search::Search),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes

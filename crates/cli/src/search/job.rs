@@ -22,6 +22,7 @@ use crate::interrupt::Interrupt;
 use crate::measure::{Test, Watch};
 use crate::render;
 use crate::run::Prepared;
+use crate::run_directory::unused;
 use crate::summary;
 
 /// A search that is prepared or on.
@@ -91,7 +92,7 @@ impl Job {
         let out = self.prepared.options.run.out.clone();
         let directory = out.unwrap_or_else(|| {
             let stamp = render::utc_compact(WallTime::now());
-            PathBuf::from("runs").join(format!("{stamp}-{name}"))
+            unused(&Path::new("runs").join(format!("{stamp}-{name}")))
         });
         let holds = std::fs::read_dir(&directory).is_ok_and(|mut entries| entries.next().is_some());
         if holds {
@@ -321,8 +322,12 @@ impl Job {
             Rates::Server { completed, .. } => completed,
             _ => metrics.sample_count as f64 / took,
         };
-        let counts = |(limit, blocks): (&Limit, &Vec<Block>)| {
-            let all = Block::sum(blocks);
+        let counts = |(at, (limit, blocks)): (usize, (&Limit, &Vec<Block>))| {
+            // A run that counts counts as a whole.
+            let all = match folder.is_some() {
+                true => Block::sum(blocks),
+                false => Block::sum(&self.search.counted(told, at)),
+            };
             Counts {
                 limit: limits::key(limit),
                 queries: all.queries,
@@ -341,6 +346,7 @@ impl Job {
         let answered = metrics.sample_count as f64 / run.plan.samples_per_query.max(1) as f64;
         let goodput = throughput * (good / answered.max(1.0)).min(1.0);
         let [p50, p90, _, _, p99, _] = timed.percentiles;
+        let limits = pairs().enumerate().map(counts).collect();
         Point {
             number: told.probe.number + 1,
             purpose: match told.probe.purpose {
@@ -360,7 +366,7 @@ impl Job {
             p50_ns: p50,
             p90_ns: p90,
             p99_ns: p99,
-            limits: pairs().map(counts).collect(),
+            limits,
         }
     }
 
@@ -392,6 +398,7 @@ pub fn end_name(end: End) -> &'static str {
         End::Estimated => "estimated",
         End::Unconfirmed => "unconfirmed",
         End::OutOfTime => "out_of_time",
+        End::Unclear => "unclear",
         End::NothingPasses => "nothing_passes",
         End::NothingFails => "nothing_fails",
     }

@@ -199,6 +199,11 @@ fn headline(job: &Job, outcome: &Outcome) -> (String, Color) {
             ),
             Color::Bad,
         ),
+        End::Unclear => {
+            let text = "Unclear: whether the limits are kept hardly depends on the load; see what \
+                        else slows the binding one down, or widen it";
+            (text.into(), Color::Bad)
+        }
         End::NothingPasses => {
             let lowest = loads().reduce(f64::min);
             (format!("No load keeps the limits, down to {}", tried(lowest)), Color::Bad)

@@ -30,7 +30,7 @@ pub struct State {
     pub schema_version: u32,
     /// `running` (or killed), `interrupted`, `aborted` (the system stopped answering) or how it
     /// ended: `confirmed`, `estimated` (nobody asked for a confirmation), `unconfirmed`,
-    /// `out_of_time`, `nothing_passes`, `nothing_fails`
+    /// `out_of_time`, `unclear` (the load hardly matters), `nothing_passes`, `nothing_fails`
     pub state: String,
     /// `false`: nothing that this program writes is an official MLPerf result
     pub official: bool,
@@ -147,11 +147,11 @@ pub struct Point {
 pub struct Counts {
     /// as in the definition
     pub limit: String,
-    /// queries that were issued
+    /// queries that count: of a short run those after its beginning
     pub queries: u64,
-    /// queries over the bound
+    /// how many of them were over the bound
     pub over: u64,
-    /// the same for each of the equal stretches of the run: `queries/over` and a space
+    /// all of them, for each of the equal stretches of the run: `queries/over` and a space
     pub stretches: String,
 }
 

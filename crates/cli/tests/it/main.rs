@@ -15,6 +15,7 @@ mod prometheus;
 mod pty;
 mod report;
 mod schema;
+mod search;
 mod shell;
 mod signals;
 mod sweep;

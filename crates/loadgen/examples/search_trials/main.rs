@@ -4,7 +4,7 @@
 //!
 //! `cargo run --release -p dyno-loadgen --example search_trials [-- TRIALS [SYSTEM]]`
 //!
-//! TRIALS (by default 40) is for each system; SYSTEM is part of a name. With
+//! TRIALS (by default 26) is for each system; SYSTEM is part of a name. With
 //! `-v` as a further argument each trial is told.
 
 mod systems;
@@ -244,7 +244,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let is_told = arguments.iter().any(|argument| argument == "-v");
     let mut plain = arguments.iter().filter(|argument| *argument != "-v");
-    let count = plain.next().map_or(40, |text| text.parse().expect("a number of trials"));
+    let count = plain.next().map_or(26, |text| text.parse().expect("a number of trials"));
     let system = plain.next().map_or("", |text| text);
     let mut all = Totals::default();
     for case in systems::cases().iter().filter(|case| case.name.contains(system)) {

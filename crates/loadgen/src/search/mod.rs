@@ -119,6 +119,8 @@ pub enum End {
     Unconfirmed,
     /// The time was over first; what is known is told.
     OutOfTime,
+    /// Whether a run passes hardly depends on its load: something else decides.
+    Unclear,
     /// No load passes, down to the lowest one that was tried.
     NothingPasses,
     /// Every load passes, up to the highest one that was tried.
@@ -151,6 +153,13 @@ const MOST_BRACKETS: usize = 40;
 const LEAST_REFINEMENTS: usize = 16;
 /// Refining runs are spread at least this many tolerances to each side.
 const LEAST_SPREAD: f64 = 2.0;
+/// A peak that is known to this many tolerances is confirmed when there is no time
+/// to know it better.
+const NEARLY: f64 = 3.0;
+/// After this many refining runs a peak whose interval is still wider than this
+/// (in logarithms: a factor of 4) will not be found.
+const MOST_WIDE: usize = 40;
+const WIDE: f64 = 1.4;
 /// Refining runs, at most, if time does not end them before.
 const MOST_REFINEMENTS: usize = 200;
 /// Each refining run is about this part of all of them so far.
@@ -228,11 +237,20 @@ impl Search {
             return self.done(End::Confirmed, Some(confirmed.probe.load));
         }
         let is_certain = self.is_certain(peak);
+        let is_wide = self.refinements() >= MOST_WIDE && (peak.high / peak.low).ln() > WIDE;
+        if is_wide {
+            return self.done(End::Unclear, None);
+        }
         if !is_certain && self.refinements() < MOST_REFINEMENTS {
             let probe = self.refinement(peak);
             if self.fits(probe.duration, peak) {
                 return Step::Run(probe);
             }
+        }
+        // Out of time: a full run still says something where the peak is nearly known.
+        if !is_certain && peak.half_width() > NEARLY * self.rules.tolerance {
+            let is_over = self.refinements() < MOST_REFINEMENTS;
+            return self.done(if is_over { End::OutOfTime } else { End::Unclear }, None);
         }
         match self.rules.confirmations {
             0 if is_certain => self.done(End::Estimated, None),
@@ -269,29 +287,64 @@ impl Search {
     }
 
     fn bracket(&self) -> Step {
-        let load = match self.bounds() {
-            (None, None) => self.rules.from,
+        let (load, duration) = match self.bounds() {
+            (None, None) => (self.rules.from, self.rules.short),
             (Some(passed), _) => match self.rules.to {
-                Some(to) if passed < to => to,
-                _ => passed * 2.0,
+                Some(to) if passed < to => (to, self.rules.short),
+                _ => (passed * 2.0, self.rules.short),
             },
-            (None, Some(failed)) => failed / 2.0,
+            (None, Some(failed)) => {
+                let load = failed / 2.0;
+                let needed = self.length_that_can_pass(failed, load);
+                if needed > self.longest() as f64 {
+                    return self.done(End::NothingPasses, None);
+                }
+                (load, self.rules.short.max(needed as Nanos))
+            }
         };
         let load = match self.rules.unit {
             Unit::Rate => load,
             Unit::Whole => load.round(),
         };
-        if load < 1.0 && self.rules.unit == Unit::Whole {
+        let tried = self.observations.iter().any(|told| told.probe.load == load);
+        if (load < 1.0 || tried) && self.rules.unit == Unit::Whole {
             return self.done(End::NothingPasses, None);
         }
         if self.observations.len() >= MOST_BRACKETS {
             let passes = self.bounds().0.is_some();
             return self.done(if passes { End::NothingFails } else { End::NothingPasses }, None);
         }
-        if self.spent() + self.rules.short > self.rules.max_time {
+        if self.spent().saturating_add(duration) > self.rules.max_time {
             return self.done(End::OutOfTime, None);
         }
-        Step::Run(self.probe(load, self.rules.short, Purpose::Bracket))
+        Step::Run(self.probe(load, duration, Purpose::Bracket))
+    }
+
+    /// How long a run at a lower load must be, ns, so that it does not pass by
+    /// having too few queries: as many as make it sure to miss, if its share over
+    /// a bound were that of the load that failed.
+    fn length_that_can_pass(&self, failed: f64, load: f64) -> f64 {
+        // A run without any over the bound is then a chance of 5 %.
+        const EVENTS: f64 = 3.0;
+        let told = self.observations.iter().filter(|told| told.probe.load == failed);
+        let share = |told: &Observation| {
+            let of = |limit: usize| {
+                let all = Block::sum(&self.counted(told, limit));
+                let share = all.over as f64 / all.queries.max(1) as f64;
+                if self.is_kept(told, limit) { 0.0 } else { share }
+            };
+            (0..self.rules.limits.len()).map(of).fold(0.0, f64::max)
+        };
+        let share = told.map(share).fold(0.0, f64::max).max(1e-9);
+        match self.rules.unit {
+            Unit::Rate => EVENTS / (share * load) * SECOND as f64,
+            Unit::Whole => 0.0,
+        }
+    }
+
+    /// The longest run that does not count, ns.
+    fn longest(&self) -> Nanos {
+        self.rules.short.saturating_mul(LONGEST)
     }
 
     fn refinements(&self) -> usize {
@@ -322,8 +375,7 @@ impl Search {
         };
         let refining = self.observations.iter().filter(|t| t.probe.purpose == Purpose::Refine);
         let so_far: Nanos = refining.map(|told| told.probe.duration).sum();
-        let longest = self.rules.short.saturating_mul(LONGEST);
-        let duration = (so_far / GROWTH).clamp(self.rules.short, longest);
+        let duration = (so_far / GROWTH).clamp(self.rules.short, self.longest());
         self.probe(load, duration, Purpose::Refine)
     }
 
@@ -407,7 +459,8 @@ impl Search {
     }
 
     /// The stretches of a run that count.
-    fn counted(&self, told: &Observation, limit: usize) -> Vec<Block> {
+    #[must_use]
+    pub fn counted(&self, told: &Observation, limit: usize) -> Vec<Block> {
         let blocks = &told.blocks[limit];
         if told.overloaded && self.rules.limits[limit].quantity.waits() {
             let queries = blocks.iter().map(|b| b.queries).sum::<u64>().max(1);

@@ -15,3 +15,4 @@ mod peak;
 mod queueing;
 mod real_time;
 mod scenarios;
+mod search;

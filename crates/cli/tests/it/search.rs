@@ -1,0 +1,160 @@
+//! `dyno search`: what it finds, what it keeps, and how it goes on.
+
+use crate::program::Folder;
+
+/// A queue with one server of 2 ms: `P(T > t) = exp(-(500 - rate) t)`, so that
+/// the p99 is 50 ms at 407.9 queries/s.
+const QUEUE: &str = "search --system model:exponential=2ms --limit p99<=50ms --from 60";
+const PEAK: f64 = 407.9;
+/// Three times the tolerance of a search that is not asked for another one.
+const WITHIN: f64 = 0.03;
+
+fn assert_near(found: &serde_json::Value, expected: f64) {
+    let found = found.as_f64().unwrap();
+    assert!((found / expected - 1.0).abs() < WITHIN, "{found} against {expected}");
+}
+
+#[test]
+fn the_peak_of_a_queue_is_found_and_confirmed_by_a_run_that_counts() {
+    let folder = Folder::new();
+    let found = folder.dyno(&format!("{QUEUE} --json --out found")).exits(0).json();
+    assert_eq!(found["state"], "confirmed");
+    assert_near(&found["peak"]["load"], PEAK);
+    assert_near(&found["confirmed"]["load"], PEAK);
+    assert_eq!(found["peak"]["binds"], "latency p99 <= 50.0 ms");
+    assert_eq!(found["official"], false);
+
+    let run = format!("found/{}/summary.json", found["confirmed"]["folder"].as_str().unwrap());
+    let summary: serde_json::Value = serde_json::from_str(&folder.read(&run)).unwrap();
+    assert_eq!(summary["verdict"], "VALID");
+    let plan = &summary["tests"][0]["plan"];
+    assert_eq!(plan["target_qps"], found["confirmed"]["load"]);
+    assert_eq!(plan["latency_bound_ns"], 50_000_000);
+
+    let points = found["points"].as_array().unwrap();
+    let throughput = |point: &serde_json::Value| point["throughput"].as_f64().unwrap();
+    assert!(points.iter().all(|point| throughput(point) > 0.0), "a curve can be drawn of them");
+}
+
+#[test]
+fn the_limit_that_binds_is_named() {
+    let folder = Folder::new();
+    // Half of the queries within 5 ms: 500 - ln 2 / 5 ms = 361.4.
+    let two = format!("{QUEUE} --limit p50<=5ms --json --no-confirm");
+    let found = folder.dyno(&two).exits(0).json();
+    assert_near(&found["peak"]["load"], 361.4);
+    assert_eq!(found["peak"]["binds"], "latency p50 <= 5.00 ms");
+    assert_eq!(found["state"], "estimated");
+
+    // A hundredth fails at any load, so that none keeps a thousandth.
+    let failing = "search --system model:fixed=1ms,failed=0.01 --limit errors<=0.1% --from 1000 \
+                   --out none";
+    let ran = folder.dyno(failing).exits(1);
+    assert!(ran.stdout.contains("No load keeps the limits, down to"), "{}", ran.stdout);
+}
+
+#[test]
+fn whole_loads_are_searched_as_well() {
+    let folder = Folder::new();
+    // Of four servers of 10 ms the fifth query in flight waits for another one.
+    let flight = "search --load concurrency --system model:fixed=10ms,servers=4 \
+                  --limit p90<=15ms --no-confirm --json --to 64";
+    let found = folder.dyno(flight).exits(0).json();
+    assert_eq!(found["peak"]["load"], 4.0);
+    // A query of n samples takes 2 ms and 1 ms a sample.
+    let samples = "search --scenario MultiStream --system model:fixed=2ms,per-sample=1ms \
+                   --workers 1 --batch 64 --limit p99<=20500us --no-confirm --json";
+    let found = folder.dyno(samples).exits(0).json();
+    assert_eq!(found["peak"]["load"], 18.0);
+}
+
+#[test]
+fn a_search_that_was_cut_short_goes_on_to_the_same_end() {
+    let folder = Folder::new();
+    let whole = format!("{QUEUE} --tolerance 2% --json --out whole");
+    let whole = folder.dyno(&whole).exits(0).json();
+
+    let cut = format!("{QUEUE} --tolerance 2% --json --max-time 40s --out cut");
+    let cut = folder.dyno(&cut).exits(1).json();
+    assert_eq!(cut["state"], "out_of_time");
+    let spent = |found: &serde_json::Value| {
+        let points = found["points"].as_array().unwrap().iter();
+        points.map(|point| point["took_ns"].as_u64().unwrap()).sum::<u64>()
+    };
+    assert!(spent(&cut) < 41_000_000_000, "{}", spent(&cut));
+
+    let gone_on = folder.dyno("search --resume cut --max-time 48h --json").exits(0).json();
+    assert_eq!(gone_on["points"], whole["points"]);
+    assert_eq!(gone_on["confirmed"], whole["confirmed"]);
+}
+
+#[test]
+fn another_search_is_not_resumed() {
+    let folder = Folder::new();
+    folder.dyno(&format!("{QUEUE} --max-time 20s --out cut")).exits(1);
+    let other = "search --system model:exponential=3ms --limit p99<=50ms --from 60 --resume cut";
+    let ran = folder.dyno(other).exits(2);
+    let difference = "`system` was \"model:exponential=2ms\" and is \"model:exponential=3ms\"";
+    assert!(ran.stderr.contains(difference), "{}", ran.stderr);
+    let ran = folder.dyno(&format!("{QUEUE} --set min_query_count=7 --resume cut")).exits(2);
+    assert!(ran.stderr.contains("`full_queries` was"), "{}", ran.stderr);
+
+    let ran = folder.dyno("search --resume nowhere").exits(3);
+    assert!(ran.stderr.contains("search.json is missing"), "{}", ran.stderr);
+    folder.write("cut/search.json", "{\"schema\": \"dyno.search\"");
+    let ran = folder.dyno("search --resume cut").exits(3);
+    assert!(ran.stderr.contains("search.json"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_dry_run_tells_the_plan_and_how_long_it_takes() {
+    let folder = Folder::new();
+    let ran = folder.dyno(
+        "search --limit ttft.p99<=200ms --goodput tpot:50 --limit errors<=0.1% --from 10 \
+         --profile rules --dry-run",
+    );
+    let ran = ran.exits(0);
+    for text in [
+        "TTFT p99 <= 200 ms, errors <= 0.1 %, TPOT p99 <= 50.0 ms, client lag p99 <= 20.0 ms",
+        "from       10.00 queries/s",
+        "time       at least",
+        "never more than 2.0 h",
+    ] {
+        assert!(ran.stdout.contains(text), "expected {text:?} in:\n{}", ran.stdout);
+    }
+    assert!(!folder.0.join("runs").exists(), "nothing ran");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_runs() {
+    let folder = Folder::new();
+    for (arguments, expected) in [
+        ("--limit p99>=5ms", "all limits are upper ones"),
+        ("--limit tftt<=5ms", "the nearest is `ttft`"),
+        ("--limit p99<=5ms --limit p99<=6ms", "two limits of the same"),
+        ("--from 0", "a load is above 0"),
+        ("--from 9 --to 8", "is not below"),
+        ("--tolerance 90%", "from 0.1% to 20%"),
+        ("--scenario offline", "a search raises the qps of Server"),
+        ("--scenario MultiStream", "MultiStream has no bound of its own"),
+        ("--mode accuracy", "performance runs only"),
+    ] {
+        let ran = folder.dyno(&format!("search {arguments}")).exits(2);
+        assert!(ran.stderr.contains(expected), "expected {expected:?} in:\n{}", ran.stderr);
+    }
+    assert!(!folder.0.join("runs").exists(), "nothing ran");
+}
+
+#[test]
+fn a_system_that_stops_answering_is_told_as_such() {
+    let folder = Folder::new();
+    let silent = "search --system model:fixed=1ms,unanswered=1 --from 100 --deadline 5s --out s";
+    let ran = folder.dyno(silent).exits(4);
+    assert!(
+        ran.stderr.contains("the system stopped answering at 100.0 queries/s"),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.stderr.contains("dyno search --resume s"), "{}", ran.stderr);
+    assert!(folder.read("s/search.json").contains("\"aborted\""));
+}

@@ -1,0 +1,157 @@
+//! The search finds known peaks of simulated systems, in a fraction of the time
+//! of plain bisection with full runs. `examples/search_trials` does the same for
+//! more systems and hundreds of seeds.
+
+use dyno_loadgen::clock::{Nanos, SECOND, WallTime};
+use dyno_loadgen::drive::sim::VirtualTime;
+use dyno_loadgen::rng::Mt19937;
+use dyno_loadgen::run::run;
+use dyno_loadgen::search::{
+    BLOCKS, Block, End, Limit, Observation, Outcome, Probe, Purpose, Quantity, Rules, Search, Step,
+    Unit,
+};
+use dyno_loadgen::session::Ended;
+use dyno_loadgen::settings::{Scenario, TestSettings};
+
+use crate::null::{NullLibrary, tenant};
+use crate::queueing::OneServer;
+
+const FULL: Nanos = 600 * SECOND;
+const TOLERANCE: f64 = 0.01;
+
+fn rules(limit: Limit, from: f64, unit: Unit) -> Rules {
+    Rules {
+        limits: vec![limit],
+        from,
+        to: None,
+        unit,
+        tolerance: TOLERANCE,
+        short: 10 * SECOND,
+        full: FULL,
+        full_queries: 0,
+        most_queries: 5_000_000,
+        max_time: 24 * 3_600 * SECOND,
+        confirmations: 4,
+    }
+}
+
+fn latency(allowed: f64, bound: Nanos) -> Limit {
+    Limit { quantity: Quantity::Latency, allowed, bound }
+}
+
+/// Searches, with what `play` says of each run.
+fn play(rules: Rules, play: &mut dyn FnMut(&Search, Probe) -> Observation) -> (Outcome, Search) {
+    let mut search = Search::new(rules);
+    loop {
+        match search.next() {
+            Step::Run(probe) => search.tell(play(&search, probe)),
+            Step::Done(outcome) => return (outcome, search),
+        }
+    }
+}
+
+/// A run of a queue with exponential service of mean 1 ms.
+fn run_of_queue(search: &Search, probe: Probe, seed: u64) -> Observation {
+    let settings = TestSettings {
+        scenario: Scenario::Server,
+        server_target_qps: probe.load,
+        min_duration_ms: probe.duration / 1_000_000,
+        min_query_count: 1,
+        server_max_async_queries: search.most_outstanding(&probe),
+        schedule_rng_seed: seed,
+        ..TestSettings::default()
+    };
+    let mut random = Mt19937::new(seed + 1);
+    let mut system = OneServer::new(|| (random.exponential(1_000.0) * 1e9) as Nanos);
+    let library = NullLibrary::new(1_000, 1_000);
+    let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
+    let log = run(&mut driver, &[tenant(&settings, &library)], &mut |_| {}).swap_remove(0);
+    let run = log.runs().next().unwrap();
+    let limit = search.rules().limits[0];
+    let blocks = limit.blocks(&run.record, probe.duration);
+    Observation {
+        probe,
+        took: run.finished_at,
+        overloaded: matches!(run.ended, Ended::TooManyOutstanding { .. }),
+        passed: limit.is_kept(&blocks),
+        blocks: vec![blocks],
+    }
+}
+
+#[test]
+fn the_peak_of_m_m_1_is_found_within_two_percent_in_less_than_half_the_time() {
+    // P(T > t) = exp(-(1000 - rate) t) is 1 % at t = 50 ms.
+    let peak = 1_000.0 - 100.0_f64.ln() / 0.05;
+    let (mut spent, mut plain) = (0.0, 0.0);
+    for seed in 0..4_u64 {
+        let from = 60.0 + 70.0 * seed as f64;
+        let mut of_queue = |search: &Search, probe: Probe| {
+            run_of_queue(search, probe, 1_000 * seed + 2 * probe.number)
+        };
+        let (outcome, search) =
+            play(rules(latency(0.01, 50_000_000), from, Unit::Rate), &mut of_queue);
+        assert_eq!(outcome.end, End::Confirmed, "seed {seed}");
+        for found in [outcome.peak.unwrap().load, outcome.confirmed.unwrap()] {
+            assert!((found / peak - 1.0).abs() < 0.02, "seed {seed}: {found} against {peak}");
+        }
+        // Doublings, and halvings down to the same tolerance, if nothing errs.
+        let doublings = (peak / from).log2().ceil();
+        let halvings = (1.0 / TOLERANCE).log2().ceil() - 1.0;
+        plain += (1.0 + doublings + halvings) * FULL as f64;
+        spent += search.spent() as f64;
+    }
+    assert!(spent < 0.5 * plain, "{} of the time of plain bisection", spent / plain);
+}
+
+/// What an ideal system says whose share over the bound is this.
+fn exact(share: f64, probe: Probe) -> Observation {
+    let queries = 1_000;
+    let block = Block { queries, over: (share * queries as f64).round() as u64 };
+    let blocks = vec![vec![block; BLOCKS]];
+    let passed = share <= 0.1;
+    Observation { probe, took: probe.duration, overloaded: false, passed, blocks }
+}
+
+#[test]
+fn whole_loads_end_at_the_highest_that_passes() {
+    for peak in [1.0, 7.0, 100.0] {
+        let mut step =
+            |_: &Search, probe: Probe| exact(f64::from(u8::from(probe.load > peak)), probe);
+        let (outcome, search) = play(rules(latency(0.1, 1), 1.0, Unit::Whole), &mut step);
+        assert_eq!((outcome.end, outcome.confirmed), (End::Confirmed, Some(peak)));
+        assert!(search.observations().iter().all(|told| told.probe.load.fract() == 0.0));
+    }
+}
+
+#[test]
+fn searches_without_a_peak_end_and_say_so() {
+    let ends = |share: f64| {
+        let mut always = |_: &Search, probe: Probe| exact(share, probe);
+        play(rules(latency(0.1, 1), 100.0, Unit::Rate), &mut always).0.end
+    };
+    assert_eq!((ends(0.0), ends(1.0)), (End::NothingFails, End::NothingPasses));
+    // Misses every other run, whatever the load.
+    let mut by_turns =
+        |_: &Search, probe: Probe| exact(if probe.number % 2 == 0 { 0.05 } else { 0.3 }, probe);
+    let (outcome, _) = play(rules(latency(0.1, 1), 100.0, Unit::Rate), &mut by_turns);
+    assert_eq!(outcome.end, End::Unclear);
+}
+
+#[test]
+fn no_run_is_begun_that_would_end_too_late() {
+    let mut random = Mt19937::new(5);
+    for minutes in (1..40).step_by(6) {
+        let max_time = minutes * 60 * SECOND;
+        let rules = Rules { max_time, ..rules(latency(0.1, 1), 100.0, Unit::Rate) };
+        let peak = 50.0 + 1_000.0 * random.canonical();
+        let mut noisy = |_: &Search, probe: Probe| {
+            let share = 0.1 * (probe.load / peak).powi(20) * (0.5 + random.canonical());
+            exact(share.min(1.0), probe)
+        };
+        let (outcome, search) = play(rules, &mut noisy);
+        assert!(search.spent() <= max_time, "{minutes} min: {outcome:?}");
+        let confirms = |told: &Observation| matches!(told.probe.purpose, Purpose::Confirm { .. });
+        assert!(search.observations().iter().filter(|told| confirms(told)).count() <= 4);
+        assert_eq!(outcome.end == End::Confirmed, outcome.confirmed.is_some());
+    }
+}
