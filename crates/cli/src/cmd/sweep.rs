@@ -10,6 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::options::{CommandLine, GivenKeys, SweepTable};
 use crate::progress::Progress;
+use crate::report::{self, Several};
 use crate::run::{command, pretty};
 use crate::run_directory::free_folder;
 use crate::summary::DISCLAIMER;
@@ -226,24 +227,42 @@ impl SweepCommand {
             is_talking,
         }
         .play()?;
-        let csv = directory.join(table::CSV_FILE);
-        replace(&csv, &table::csv(sweep))
-            .map_err(|error| Failure::set_up(format!("cannot write {}: {error}", csv.display())))?;
-        self.tell(directory, sweep, table);
+        let page = write_results(directory, sweep)?;
+        self.tell(sweep, table);
         if is_talking {
+            if let Some(page) = page {
+                eprintln!("report: {}", page.display());
+            }
             eprintln!("results: {}", directory.join(sweep::FILE).display());
             say_why(stopped, sweep, directory);
         }
         Ok(exit(stopped, sweep))
     }
 
-    fn tell(&self, _directory: &Path, sweep: &Sweep, table: &SweepTable) {
+    fn tell(&self, sweep: &Sweep, table: &SweepTable) {
         if self.json {
             print!("{}", pretty(sweep));
         } else if !self.quiet {
             print!("{}", table::console(sweep, table.p99_below, render::is_colored()));
         }
     }
+}
+
+/// The table for spreadsheets, and the page; no page if no point has results.
+fn write_results(directory: &Path, sweep: &Sweep) -> Result<Option<PathBuf>, Failure> {
+    let write = |name: &str, text: &str| {
+        let path = directory.join(name);
+        replace(&path, text).map_err(|error| {
+            Failure::set_up(format!("cannot write {}: {error}", path.display()))
+        })?;
+        Ok(path)
+    };
+    write(table::CSV_FILE, &table::csv(sweep))?;
+    let several = Several::read(&[directory.to_path_buf()]);
+    if several.members.is_empty() {
+        return Ok(None);
+    }
+    write(report::FILE, &report::html_of(&several, directory)).map(Some)
 }
 
 fn begin(definition: sweep::Definition, points: Vec<sweep::Point>, name: String) -> Sweep {
@@ -328,6 +347,10 @@ fn overview(sweep: &Sweep, table: &SweepTable) -> Result<String, Failure> {
     let pauses = table.pause.unwrap_or(0).saturating_mul(pending.len().saturating_sub(1) as u64);
     let total = i64::try_from(total.saturating_add(pauses)).unwrap_or(i64::MAX);
     let length = match total {
+        _ if pending.is_empty() => {
+            text += "nothing is left to run\n";
+            return Ok(text);
+        }
         0 => "in virtual time, which takes what computing takes".to_string(),
         ns => format!(
             "at least {} in all; loading, and accuracy tests, take what the systems take",

@@ -1,7 +1,7 @@
 //! A sweep that was ended or killed goes on: only as the same sweep.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Component, Path};
 
 use super::plan::{environment, look_at};
 use super::state::{Definition, Sweep};
@@ -45,6 +45,17 @@ pub fn open(directory: &Path, asked: Option<&Definition>) -> Result<Sweep, Failu
     let sweep = Sweep::read(directory).map_err(|error| {
         Failure::set_up(error).hint("--resume takes the directory of a sweep, with its sweep.json")
     })?;
+    // What is left of a point is removed before it is run again: a damaged file
+    // must not lead elsewhere.
+    if let Some(point) = sweep.points.iter().find(|point| !is_inside(Path::new(&point.folder))) {
+        let problem = format!(
+            "{}: the folder of point {} is `{}`, which is not below points",
+            directory.join(super::FILE).display(),
+            point.number,
+            point.folder
+        );
+        return Err(Failure::set_up(problem).hint("begin a new sweep in another directory"));
+    }
     let old = &sweep.definition;
     let mut changes = asked.map(|new| differences(old, new)).unwrap_or_default();
     for file in &old.files {
@@ -71,6 +82,14 @@ pub fn open(directory: &Path, asked: Option<&Definition>) -> Result<Sweep, Failu
     let problem = |change: String| format!("not the sweep that began: {change}");
     Err(Failure::usages(changes.into_iter().map(problem).collect())
         .hint("begin a new sweep in another directory, or undo the change"))
+}
+
+fn is_inside(folder: &Path) -> bool {
+    let mut parts = folder.components();
+    let is_normal = |part| matches!(part, Component::Normal(_));
+    parts.next() == Some(Component::Normal("points".as_ref()))
+        && parts.next().is_some_and(is_normal)
+        && parts.next().is_none()
 }
 
 /// What differs between two definitions, besides files and environment.

@@ -57,6 +57,7 @@ fn a_batching_system_is_as_fast_as_its_service_time_says() {
         let run: Value = serde_json::from_str(&folder.read(&run)).unwrap();
         assert_eq!(run["verdict"], "VALID", "each point is a run directory");
     }
+    assert!(folder.read("out/report.html").contains("batch-16-workers-2"), "it has its page");
     let csv = folder.read("out/sweep.csv");
     assert_eq!(csv.lines().count(), 11);
     assert!(csv.starts_with("number,repeat,name,state,batch,workers,scenario,"), "{csv}");
@@ -327,6 +328,13 @@ fn another_sweep_is_not_resumed() {
     assert!(ran.stderr.contains("DYNO_SETTINGS_MIN_QUERY_COUNT was not set"), "{}", ran.stderr);
     folder.dyno("sweep --resume out").exits(0);
 
+    // What is there would be removed.
+    let elsewhere = folder.read("out/sweep.json").replace("points/0002-seed-2", "../precious");
+    std::fs::create_dir(folder.0.join("precious")).unwrap();
+    folder.write("out/sweep.json", &elsewhere);
+    let ran = folder.dyno("sweep --resume out").exits(3);
+    assert!(ran.stderr.contains("`../precious`, which is not below points"), "{}", ran.stderr);
+    assert!(folder.0.join("precious").exists());
     let ran = folder.dyno("sweep --resume nowhere").exits(3);
     assert!(ran.stderr.contains("nowhere/sweep.json is missing"), "{}", ran.stderr);
     folder.write("out/sweep.json", "{\"schema\": \"dyno.sweep\", \"schema_version\": 1}");
