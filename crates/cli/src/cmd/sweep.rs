@@ -10,6 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::options::{CommandLine, GivenKeys, SweepTable};
 use crate::progress::Progress;
+use crate::report::{self, Several};
 use crate::run::{command, pretty};
 use crate::run_directory::free_folder;
 use crate::summary::DISCLAIMER;
@@ -229,9 +230,20 @@ impl SweepCommand {
         let csv = directory.join(table::CSV_FILE);
         replace(&csv, &table::csv(sweep))
             .map_err(|error| Failure::set_up(format!("cannot write {}: {error}", csv.display())))?;
+        // The page goes without what cannot be read of the points; nothing to show is no page.
+        let several = Several::read(&[directory.to_path_buf()]);
+        let page = directory.join(report::FILE);
+        if !several.members.is_empty() {
+            replace(&page, &report::html_of(&several, directory)).map_err(|error| {
+                Failure::set_up(format!("cannot write {}: {error}", page.display()))
+            })?;
+        }
         self.tell(directory, sweep, table);
         if is_talking {
             eprintln!("results: {}", directory.join(sweep::FILE).display());
+            if page.exists() {
+                eprintln!("report: {}", page.display());
+            }
             say_why(stopped, sweep, directory);
         }
         Ok(exit(stopped, sweep))
