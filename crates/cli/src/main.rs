@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod cmd;
+mod compare;
 mod environment;
 mod exit;
 mod export;

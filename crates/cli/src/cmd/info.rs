@@ -134,12 +134,17 @@ fn scenarios() -> String {
 }
 
 /// Environment variables with what they do.
-pub const VARIABLES: [(&str, &str); 7] = [
+pub const VARIABLES: [(&str, &str); 9] = [
     (
         "DYNO_SETTINGS_NAME",
         "sets the setting NAME, as DYNO_SETTINGS_SERVER_TARGET_QPS=100; stronger than files, weaker \
          than flags. A name that is no setting is an error.",
     ),
+    (
+        "GITHUB_ACTIONS",
+        "if it is true, `dyno compare` prints annotations for GitHub, unless --annotate says otherwise.",
+    ),
+    ("GITHUB_STEP_SUMMARY", "a file to which `dyno compare` then appends a table."),
     ("NO_COLOR", "if it is not empty, nothing is coloured; nor is what goes to no terminal."),
     ("CLICOLOR_FORCE", "if it is set, and not to 0, everything is coloured; NO_COLOR is stronger."),
     ("CLICOLOR", "if it is 0, nothing is coloured."),

@@ -1,5 +1,6 @@
 //! The commands: each owns a file with its flags and what it does.
 
+mod compare;
 mod completions;
 mod export;
 mod info;
@@ -34,6 +35,8 @@ pub struct Dyno {
 enum Command {
     /// Measure a system; without flags, the built-in one, in half a minute
     Run(run::Run),
+    /// Tell whether one run is better or worse than another, or play both in turn
+    Compare(compare::Compare),
     /// Write the page of a run again, or one page of several
     Report(report::Report),
     /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
@@ -60,6 +63,7 @@ impl Dyno {
     pub fn execute(self) -> Result<Exit, Failure> {
         match self.command {
             Command::Run(run) => run.execute(),
+            Command::Compare(compare) => compare.execute(),
             Command::Export(export) => export.execute(),
             Command::Sweep(sweep) => sweep.execute(),
             Command::Init(init) => init.execute(),

@@ -61,6 +61,11 @@ impl Prepared {
         tests::tests(&self.options, &self.system, None)
     }
 
+    /// Whether a short probe decides a rate that nobody gave.
+    pub fn is_probed(&self) -> bool {
+        tests::needs_probe(&self.options)
+    }
+
     /// All tests, in order, with rates that a short probe decides where nobody
     /// gave them; `None` if the probe was interrupted.
     ///
@@ -69,7 +74,7 @@ impl Prepared {
     pub fn probed_tests(&self, watch: Watch<'_>) -> Result<Option<Vec<Test>>, Failure> {
         // Everything that does not depend on the probe is refused before it.
         self.tests()?;
-        let probed = match tests::needs_probe(&self.options) {
+        let probed = match self.is_probed() {
             true => probe::samples_per_second(&self.system, &self.options.run, watch)?,
             false => None,
         };

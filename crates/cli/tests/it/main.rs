@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod book;
+mod compare;
 mod export;
 mod files;
 mod messages;
