@@ -35,10 +35,10 @@ pub struct Dyno {
 enum Command {
     /// Measure a system; without flags, the built-in one, in half a minute
     Run(run::Run),
-    /// Write the page of a run again, or one page of several
-    Report(report::Report),
     /// Tell whether one run is better or worse than another, or play both in turn
     Compare(compare::Compare),
+    /// Write the page of a run again, or one page of several
+    Report(report::Report),
     /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
     Export(export::Export),
     /// Measure many variants as one job that can be resumed

@@ -104,12 +104,17 @@ pub fn value(metric: Metric, value: f64) -> String {
 /// A change in percent; a factor where it is large.
 pub fn percent(change: f64) -> String {
     let percent = 100.0 * change;
+    // No change has no sign.
+    let percent = if percent.abs() < 0.005 { 0.0 } else { percent };
     match percent.abs() {
         _ if change == f64::INFINITY => "any".into(),
         _ if change <= -1.0 => "any".into(),
+        // More than that is no knowledge.
+        100_000.0.. => "any".into(),
         1_000.0.. => format!("x{:.0}", 1.0 + change),
         99.95.. => format!("{percent:+.0} %"),
         9.995.. => format!("{percent:+.1} %"),
+        0.0 => "0 %".into(),
         _ => format!("{percent:+.2} %"),
     }
 }
@@ -146,7 +151,11 @@ pub fn sentence(test: &TestReport) -> String {
         said.join(", ")
     };
     let (worse, better) = (differing(Finding::Worse), differing(Finding::Better));
-    let of_headline = rows.first().map(headline_sentence).unwrap_or_default();
+    let of_headline = rows.iter().find(|row| row.metric == test.headline);
+    let of_headline = of_headline.map_or_else(
+        || format!("too few queries for {}, which decides", metric::title(test.headline)),
+        headline_sentence,
+    );
     match (worse.is_empty(), better.is_empty()) {
         (false, true) => format!("{verdict}: {worse}"),
         (false, false) => format!("{verdict}: {worse}; but better: {better}"),

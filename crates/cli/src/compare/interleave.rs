@@ -18,7 +18,7 @@ use crate::measure::{Test, Watch};
 use crate::options::{CommandLine, GivenKeys, KEYS};
 use crate::render;
 use crate::run::Prepared;
-use crate::summary::State;
+use crate::summary::{self, State};
 
 /// What is to be played.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl Schedule {
             }
             for (within, side) in order(pair).into_iter().enumerate() {
                 let target = folder(directory, pair, side);
-                if is_complete(&target) {
+                if self.is_there(side, &target)? {
                     continue;
                 }
                 let number = 2 * pair + within + 1;
@@ -137,6 +137,17 @@ impl Schedule {
             longest = longest.max(clock.now() - begin);
         }
         Ok(Exit::Valid)
+    }
+
+    /// Whether a run was played before, of the same system.
+    fn is_there(&self, side: usize, target: &Path) -> Result<bool, Failure> {
+        let Ok(run) = summary::Run::read(target) else { return Ok(false) };
+        let system = self.prepare(0, side, &[])?.system.spec;
+        if run.system != system {
+            let found = format!("{} is a run of {}, not of {system}", target.display(), run.system);
+            return Err(Failure::usage(found).hint("choose another folder with --out"));
+        }
+        Ok(run.state == State::Complete)
     }
 
     fn play_one(
@@ -216,10 +227,6 @@ fn push(command_line: &mut CommandLine, name: &str, value: &str) {
     let key = KEYS.iter().find(|key| key.name == name).expect("it is a key of the table");
     command_line.keys.0.retain(|(given, _)| given.name != name);
     command_line.keys.0.push((key, value.to_string()));
-}
-
-fn is_complete(run: &Path) -> bool {
-    crate::summary::Run::read(run).is_ok_and(|run| run.state == State::Complete)
 }
 
 /// Reads the pairs of a folder of interleaved runs: the runs of each side.

@@ -31,6 +31,7 @@ fn of_test(test: &TestReport) -> Value {
         "scenario": test.scenario,
         "tenant": test.tenant,
         "verdict": verdict_name(*verdict),
+        "headline": metric::name(test.headline),
         "paired": test.pairing == Pairing::InOrder,
         "runs": test.runs,
         "has_records": test.has_records,

@@ -62,6 +62,8 @@ pub struct TestReport {
     pub scenario: String,
     /// If it has a name.
     pub tenant: Option<String>,
+    /// The metric that decides, if no other is worse.
+    pub headline: Metric,
     /// What the statistics say.
     pub comparison: Comparison,
     /// Whether pairs were compared.
@@ -259,7 +261,18 @@ impl TestReport {
             true => compare::compare(&columns(baseline), &columns(candidate), &options),
             false => told::compare(&baseline, &candidate, &question.metrics),
         };
-        Ok(Self { title, scenario, tenant, comparison, pairing, runs, has_records, notes })
+        let headline = metrics[0];
+        Ok(Self {
+            title,
+            scenario,
+            tenant,
+            headline,
+            comparison,
+            pairing,
+            runs,
+            has_records,
+            notes,
+        })
     }
 }
 

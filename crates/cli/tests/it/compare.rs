@@ -175,6 +175,9 @@ fn interleaved_runs_are_planned_played_resumed_and_compared_again() {
     assert_eq!(resumed.stderr.matches("\nrun ").count(), 1, "{}", resumed.stderr);
     assert_eq!(resumed.exits(1).json(), report, "the same seeds, the same runs");
 
+    let other = folder.dyno("compare --interleave 3 b.toml a.toml --out il --resume").exits(2);
+    assert!(other.stderr.contains("il/a-1 is a run of model:lognormal=2ms"), "{}", other.stderr);
+
     let runs = "--baseline il/a-1 il/a-2 il/a-3 --candidate il/b-1 il/b-2 il/b-3";
     let apart = folder.dyno(&format!("compare {runs} --json")).json();
     assert_eq!(apart["tests"][0]["paired"], false);

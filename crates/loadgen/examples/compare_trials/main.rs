@@ -4,7 +4,8 @@
 //! Figures as JSON lines on stdout, tables on stderr. With `--designs`, three
 //! ways to find the interval of a percentile are compared instead.
 //!
-//! `cargo run --release -p dyno-loadgen --example compare_trials -- [--trials N] [--designs]`
+//! `cargo run --release -p dyno-loadgen --example compare_trials -- [--trials N] [--case TEXT] [--designs]`
+//! `--case` takes only the cases whose name contains the text.
 
 mod designs;
 mod sessions;
@@ -66,12 +67,12 @@ impl Shares {
     }
 }
 
-fn false_alarms(trials: u64) {
+fn false_alarms(sessions: &[Session], trials: u64) {
     eprintln!("False alarms: baseline and candidate are the same; % of {trials} comparisons");
     eprintln!("{:62} any  worse  cannot tell  (drift)", "");
     let mut worst: f64 = 0.0;
-    for session in sessions::all() {
-        let shares = Shares::of(&session, trials, 1.0);
+    for session in sessions {
+        let shares = Shares::of(session, trials, 1.0);
         worst = worst.max(shares.different);
         tell(session.name, &shares);
     }
@@ -81,7 +82,7 @@ fn false_alarms(trials: u64) {
         "{head}\"unit\": \"%\", \"stated\": {}, \"standard_error\": {error:.2}, \
          \"trials\": {trials}, \"cases\": {}}}",
         100.0 * RISK,
-        sessions::all().len()
+        sessions.len()
     );
     eprintln!("Not counted above, because nothing in these runs tells:");
     for session in sessions::unseen() {
@@ -94,12 +95,11 @@ fn tell(name: &str, shares: &Shares) {
     eprintln!("{name:60} {different:5.1}  {worse:5.1}  {unknown:11.1}  {drifted:7.1}");
 }
 
-fn power(trials: u64) {
+fn power(sessions: &[Session], trials: u64) {
     eprintln!("Power: the candidate is slower by so much; % of {trials} found worse");
     eprintln!("{:62}{}", "", EFFECTS.map(|e| format!("{e:5} %")).join(" "));
-    for session in sessions::all() {
-        let found =
-            EFFECTS.map(|percent| Shares::of(&session, trials, 1.0 + percent / 100.0).worse);
+    for session in sessions {
+        let found = EFFECTS.map(|percent| Shares::of(session, trials, 1.0 + percent / 100.0).worse);
         eprintln!("{:60}  {}", session.name, found.map(|share| format!("{share:7.1}")).join(""));
         for (percent, share) in EFFECTS.iter().zip(found) {
             println!(
@@ -113,13 +113,18 @@ fn power(trials: u64) {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let given = arguments.iter().position(|argument| argument == "--trials");
-    let given = given.and_then(|at| arguments.get(at + 1)?.parse().ok());
-    let trials: u64 = given.unwrap_or(400);
+    let value = |flag: &str| {
+        let at = arguments.iter().position(|argument| argument == flag)?;
+        arguments.get(at + 1).cloned()
+    };
+    let trials: u64 = value("--trials").and_then(|text| text.parse().ok()).unwrap_or(400);
     if arguments.iter().any(|argument| argument == "--designs") {
         designs::tell(trials);
         return;
     }
-    false_alarms(trials);
-    power(trials / 4);
+    let of_name = value("--case").unwrap_or_default();
+    let mut sessions = sessions::all();
+    sessions.retain(|session| session.name.contains(&of_name));
+    false_alarms(&sessions, trials);
+    power(&sessions, trials.div_ceil(4));
 }

@@ -100,6 +100,11 @@ pub fn all() -> Vec<Session> {
         single("one run a side, throttled for hundreds of queries", Throttled),
         single("one run a side, closed loop, latencies alike", ClosedLoop),
         interleaved("5 + 5 interleaved, independent, runs differ by 2 %", Independent),
+        Session {
+            name: "10 + 10 interleaved, independent, runs differ by 2 %",
+            order: Order::Interleaved(10),
+            ..INTERLEAVED
+        },
         interleaved("5 + 5 interleaved, M/M/1 at 0.8, runs differ by 2 %", Queue(0.8)),
         Session { name: "5 + 5 interleaved, drift of 1 % a run", drift: 0.01, ..INTERLEAVED },
         Session { name: "5 + 5 not in pairs, runs differ by 2 %", ..apart },
