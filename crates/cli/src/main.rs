@@ -2,9 +2,11 @@
 #![forbid(unsafe_code)]
 
 mod cmd;
+mod compare;
 mod environment;
 mod exit;
 mod export;
+mod foreign;
 mod interrupt;
 mod live;
 mod measure;
@@ -20,6 +22,7 @@ mod report;
 mod run;
 mod run_directory;
 mod schema;
+mod search;
 mod series;
 mod summary;
 mod sweep;

@@ -80,6 +80,8 @@ pub struct System {
     tensors: Option<Arc<TensorLibrary>>,
     /// Samples are random numbers.
     is_synthetic: bool,
+    /// Added to the seed of a simulated system.
+    repeat: u64,
     workers: Option<usize>,
     /// Where nobody says.
     offline_workers: usize,
@@ -144,6 +146,7 @@ impl System {
             accuracy_target: run.accuracy_target.or(reference),
             labels,
             kind,
+            repeat: 0,
             tensors,
             workers: run.workers,
             offline_workers,
@@ -259,6 +262,12 @@ impl System {
         Ok(Arc::new(pool.counting(self.batch_sizes.clone())))
     }
 
+    /// Gives further tests of a simulated system the random numbers of this
+    /// repeat; 0 are those that were asked for.
+    pub fn repeat(&mut self, number: u64) {
+        self.repeat = number;
+    }
+
     /// The system for one test in virtual time, fresh, so that every test
     /// begins with the same random numbers.
     ///
@@ -272,8 +281,10 @@ impl System {
         let Kind::Simulated(model) = &self.kind else {
             panic!("only a model is simulated");
         };
-        let system =
-            ServiceModel::new(model.clone()).expect("the model was built when it was read");
+        // The next seed is that of the faults.
+        let seed = model.seed.wrapping_add(self.repeat.wrapping_mul(2));
+        let seeded = Model { seed, ..model.clone() };
+        let system = ServiceModel::new(seeded).expect("the model was built when it was read");
         let is_larger = matches!(scenario, Scenario::MultiStream | Scenario::Offline);
         let servers = if is_larger { model.servers.get() } else { 0 };
         match NonZero::new(self.workers.unwrap_or(servers)) {

@@ -1,5 +1,6 @@
 //! The commands: each owns a file with its flags and what it does.
 
+mod compare;
 mod completions;
 mod export;
 mod info;
@@ -8,6 +9,7 @@ mod man;
 mod probe;
 mod report;
 mod run;
+mod search;
 mod selftest;
 mod sweep;
 
@@ -43,6 +45,10 @@ enum Command {
     Export(export::Export),
     /// Measure many variants as one job that can be resumed
     Sweep(Box<sweep::SweepCommand>),
+    /// Tell whether one run is better or worse than another, or play both in turn
+    Compare(compare::Compare),
+    /// Find the highest load that keeps several limits at once
+    Search(search::Search),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -66,6 +72,8 @@ impl Dyno {
             Command::Probe(probe) => probe.execute(),
             Command::Export(export) => export.execute(),
             Command::Sweep(sweep) => sweep.execute(),
+            Command::Compare(compare) => compare.execute(),
+            Command::Search(search) => search.execute(),
             Command::Init(init) => init.execute(),
             Command::Report(report) => report.execute(),
             Command::Info(info) => info.execute(),

@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod book;
+mod compare;
 mod export;
 mod files;
+mod foreign;
 mod messages;
 mod probe;
 mod program;
