@@ -30,6 +30,9 @@ pub struct Prepared {
     pub system: System,
 }
 
+/// Is shown each log before it is dropped.
+pub type See<'a> = &'a mut dyn FnMut(&TestLog);
+
 /// What a run left.
 pub struct Measured {
     /// Its summary.
@@ -135,7 +138,7 @@ impl Prepared {
         tests: &[Test],
         watch: Watch<'_>,
         mut directory: RunDirectory,
-        see: &mut dyn FnMut(&TestLog),
+        see: See<'_>,
     ) -> Result<Measured, Failure> {
         let begun = WallTime::now();
         let mut run = self.begin(begun);
@@ -259,7 +262,7 @@ fn play(
     system: &System,
     watch: Watch<'_>,
     title: &str,
-    (directory, keep, see): (&mut RunDirectory, Keep, &mut dyn FnMut(&TestLog)),
+    (directory, keep, see): (&mut RunDirectory, Keep, See<'_>),
 ) -> Result<Vec<Outcome>, Failure> {
     let logs = test.play(system, watch, title)?;
     let mut outcomes = Vec::new();
