@@ -30,6 +30,9 @@ pub struct Prepared {
     pub system: System,
 }
 
+/// Is shown each log before it is dropped.
+pub type See<'a> = &'a mut dyn FnMut(&TestLog);
+
 /// What a run left.
 pub struct Measured {
     /// Its summary.
@@ -151,7 +154,7 @@ impl Prepared {
         tests: &[Test],
         watch: Watch<'_>,
         mut directory: RunDirectory,
-        see: &mut dyn FnMut(&TestLog),
+        see: See<'_>,
     ) -> Result<Measured, Failure> {
         let begun = WallTime::now();
         let mut run = self.begin(begun);
