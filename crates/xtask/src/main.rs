@@ -1,5 +1,5 @@
-//! Chores of the repository: `cargo xtask tidy`, `book`, `peers`, `install-c`, `wheel`,
-//! `screenshots`, `release`, `report` and `dropin`.
+//! Chores of the repository: `cargo xtask tidy`, `book`, `peers`, `screenshots`,
+//! `install-c`, `wheel`, `release`, `report` and `dropin`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
@@ -11,7 +11,6 @@ mod install_c;
 mod peers;
 mod release;
 mod report;
-#[cfg(target_os = "linux")]
 mod screenshots;
 mod tidy;
 mod wheel;
@@ -26,14 +25,17 @@ usage: cargo xtask COMMAND
   book                     builds docs/ into target/book and checks its links (installs mdBook
                            from crates.io once)
   peers [GROUP] [--quick]  compares with peers from other registries (needs python3 and PyPI)
-                           groups: book, loadgen, onnx, release; all when none is named
+                           groups: book, browser, interop, loadgen, onnx,
+                           release; all when none is named
                            --quick: a part of the cases
+  screenshots [PART]...    writes pictures: report, those of the book and those that
+                           `peers browser` compares with (needs chromium, python3 and PyPI);
+                           tui, `dyno run --tui` on a pseudo terminal (Linux)
   install-c PREFIX         installs the C and C++ library, drop-in for LoadGen, below PREFIX:
                            include, lib, pkg-config and CMake packages (needs a C++ compiler,
                            $CXX or c++)
   wheel                    builds the Python wheel dyno-loadgen into target/wheels (needs python3
                            and PyPI)
-  screenshots tui          draws docs/images/tui.svg: `dyno run --tui` on a pseudo terminal (Linux)
   release [--quick] [--target TRIPLE]... [--reproducible]
                            makes what users install in target/release-artifacts/VERSION, and
                            checks it (needs python3 and PyPI); --quick: for this machine alone,
@@ -51,9 +53,8 @@ fn main() -> anyhow::Result<ExitCode> {
         ["tidy"] => tidy::run(&root()),
         ["book"] => book::run(&root()),
         ["wheel"] => wheel::run(&root()),
-        #[cfg(target_os = "linux")]
-        ["screenshots", "tui"] => screenshots::tui(&root()),
         ["peers", rest @ ..] => peers::run(&root(), rest),
+        ["screenshots", parts @ ..] => screenshots::run(&root(), parts),
         ["install-c", prefix] if !prefix.starts_with('-') => install_c::run(&root(), prefix),
         ["release", rest @ ..] => release::run(&root(), rest),
         ["report", rest @ ..] => report::run(&root(), rest),

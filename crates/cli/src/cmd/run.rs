@@ -68,6 +68,9 @@ impl Run {
             false => Prepared::new(&command_line)?,
         };
         let (options, system) = (&prepared.options, &prepared.system);
+        if options.sweep.is_some() {
+            eprintln!("warning: [sweep] means nothing to dyno run; it is for dyno sweep");
+        }
         if self.dry_run {
             print!("{}", render::plan(options, system, &prepared.tests()?));
             return Ok(Exit::Valid);
