@@ -75,10 +75,11 @@ impl Progress {
     /// What begins now.
     pub fn begin(&self, title: &str, goals: Goals) {
         let mut shown = self.shown();
-        shown.live.begin(title, goals);
-        if matches!(shown.display, Display::Titles) {
+        // A probe begins many times.
+        if matches!(shown.display, Display::Titles) && shown.live.title != title {
             eprintln!("{title}");
         }
+        shown.live.begin(title, goals);
         shown.draw();
     }
 
