@@ -37,6 +37,8 @@ def seal(wheel, folder, epoch, *additions):
         modes = {info.filename: info.external_attr for info in archive.infolist()}
         files = {name: archive.read(name) for name in modes if not name.endswith("/")}
     info = metadata_folder(files)
+    # The builder's own bill tells of folders of the machine and of the time of day.
+    files = {name: data for name, data in files.items() if not name.startswith(f"{info}/sboms/")}
     licences = []
     for addition in additions:
         name, path = addition.split("=", 1)

@@ -41,14 +41,14 @@ enum Command {
     Probe(Box<probe::ProbeCommand>),
     /// Find the highest load that keeps several limits at once
     Search(Box<search::Search>),
-    /// Write the page of a run again, or one page of several
-    Report(report::Report),
-    /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
-    Export(export::Export),
     /// Measure many variants as one job that can be resumed
     Sweep(Box<sweep::SweepCommand>),
     /// Tell whether one run is better or worse than another, or play both in turn
     Compare(compare::Compare),
+    /// Write the page of a run again, or one page of several
+    Report(report::Report),
+    /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
+    Export(export::Export),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -70,12 +70,12 @@ impl Dyno {
         match self.command {
             Command::Run(run) => run.execute(),
             Command::Probe(probe) => probe.execute(),
-            Command::Export(export) => export.execute(),
+            Command::Search(search) => search.execute(),
             Command::Sweep(sweep) => sweep.execute(),
             Command::Compare(compare) => compare.execute(),
-            Command::Search(search) => search.execute(),
-            Command::Init(init) => init.execute(),
             Command::Report(report) => report.execute(),
+            Command::Export(export) => export.execute(),
+            Command::Init(init) => init.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),
             Command::Completions(completions) => completions.execute(),

@@ -58,11 +58,15 @@ impl Run {
     /// # Errors
     /// Whatever keeps the run from beginning, and results that cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let prepared = Prepared::new(&CommandLine {
+        let command_line = CommandLine {
             config: self.config.clone(),
             set: self.set.clone(),
             keys: self.keys.clone(),
-        })?;
+        };
+        let prepared = match self.quiet {
+            true => Prepared::silently(&command_line)?,
+            false => Prepared::new(&command_line)?,
+        };
         let (options, system) = (&prepared.options, &prepared.system);
         if options.sweep.is_some() {
             eprintln!("warning: [sweep] means nothing to dyno run; it is for dyno sweep");

@@ -1,5 +1,7 @@
 //! A box that people paste into issues: sections of lines and of columns.
 
+use std::borrow::Cow;
+
 /// Columns inside the frame.
 const WIDTH: usize = 78;
 
@@ -45,10 +47,15 @@ impl Frame {
         self.text += &format!("├{}┤\n", "─".repeat(WIDTH));
     }
 
-    /// Rows in columns that are as wide as their widest cell.
+    /// Rows in columns that are as wide as their widest cell. Names in the first
+    /// column give way where that is too wide.
     pub fn table(&mut self, alignments: &[Alignment], rows: &[Vec<String>]) {
         let column = |at: usize| rows.iter().map(|row| width(&row[at])).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..alignments.len()).map(column).collect();
+        let mut widths: Vec<usize> = (0..alignments.len()).map(column).collect();
+        let others: usize = widths.iter().skip(1).map(|columns| columns + 1).sum();
+        if let Some(first) = widths.first_mut() {
+            *first = (*first).min((WIDTH - 2).saturating_sub(others).max(1));
+        }
         // What is left over goes behind the first columns, evenly.
         let used: usize = widths.iter().sum();
         let gaps = alignments.len().saturating_sub(1).max(1);
@@ -59,7 +66,8 @@ impl Frame {
                 if !line.is_empty() {
                     line += &" ".repeat(gap);
                 }
-                let padding = " ".repeat(columns - width(cell));
+                let cell = shortened(cell, columns);
+                let padding = " ".repeat(columns - width(&cell));
                 line += &match alignment {
                     Alignment::Left => format!("{cell}{padding}"),
                     Alignment::Right => format!("{padding}{cell}"),
@@ -77,6 +85,14 @@ impl Frame {
     }
 }
 
+/// A text without colours that takes at most so many columns.
+pub fn shortened(text: &str, columns: usize) -> Cow<'_, str> {
+    match width(text) {
+        short if short <= columns => text.into(),
+        _ => text.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
+    }
+}
+
 /// Columns that a text takes on a terminal, colour codes not counted.
 fn width(text: &str) -> usize {
     let mut columns = 0;
@@ -91,19 +107,31 @@ fn width(text: &str) -> usize {
     columns
 }
 
+/// A word in pieces of at most so many columns.
+fn pieces(word: &str, columns: usize) -> Vec<Cow<'_, str>> {
+    if width(word) <= columns {
+        return vec![word.into()];
+    }
+    let chars: Vec<char> = word.chars().collect();
+    chars.chunks(columns).map(|piece| piece.iter().collect::<String>().into()).collect()
+}
+
 /// Lines of at most `most` columns, broken at spaces where there are any.
 pub fn wrap(text: &str, most: usize, indent: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let words = text.trim_start_matches(' ');
     let mut line = " ".repeat(text.len() - words.len());
-    for word in words.split(' ') {
-        if !line.trim().is_empty() && width(&line) + 1 + width(word) > most {
-            lines.push(std::mem::replace(&mut line, " ".repeat(indent) + word));
+    // A word that is longer than a line, such as a path, is broken anywhere.
+    let longest = most.saturating_sub(indent).max(1);
+    let words = words.split(' ').flat_map(|word| pieces(word, longest));
+    for word in words {
+        if !line.trim().is_empty() && width(&line) + 1 + width(&word) > most {
+            lines.push(std::mem::replace(&mut line, " ".repeat(indent) + &word));
         } else {
             if !line.trim().is_empty() {
                 line.push(' ');
             }
-            line += word;
+            line += &word;
         }
     }
     lines.push(line);
@@ -118,15 +146,22 @@ mod tests {
     fn every_line_of_a_box_is_equally_wide() {
         let mut frame = Frame::new(&"a long title ".repeat(9), "remark");
         frame.line(&"long words ".repeat(20), 4);
+        frame.line(&format!("--system onnx:{}", "long-path/".repeat(20)), 2);
         frame.rule();
         let row = |cells: [&str; 2]| cells.map(str::to_string).to_vec();
         frame.table(
             &[Alignment::Left, Alignment::Right],
             &[row(["a", "1"]), row(["\x1b[32mbbb\x1b[0m", "22"])],
         );
+        let wide = format!("tenant of a long name {}", "x".repeat(90));
+        frame.table(
+            &[Alignment::Left, Alignment::Right],
+            &[row([&wide, "1"]), row(["a", "12,345,678 queries/s"])],
+        );
         let text = frame.finish();
         let widths: Vec<usize> = text.lines().map(width).collect();
         assert!(widths.iter().all(|&w| w == WIDTH + 2), "{widths:?}\n{text}");
         assert!(text.contains("a      1"), "{text}");
+        assert!(text.contains("xxx… "), "{text}");
     }
 }

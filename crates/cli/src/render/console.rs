@@ -5,23 +5,34 @@ use std::fmt::Write as _;
 use dyno_loadgen::clock::SECOND;
 use dyno_loadgen::settings::{Origin, Scenario, Settings, TestMode};
 
-use super::{Alignment, Color, Frame, count, duration, painted, rate};
-use crate::environment::VERSION;
+use super::{Alignment, Color, Frame, count, details, duration, painted, rate, shortened};
 use crate::measure::{Test, mode_name};
 use crate::options::{Options, is_open};
 use crate::report;
 use crate::summary::{self, Accuracy, DISCLAIMER, Headline, Run};
 use crate::system::System;
 
-/// What people paste into issues.
+/// As much of a system's name as the title has room for.
+const SYSTEM_COLUMNS: usize = 15;
+
+/// What people paste into issues: figures, loads, verdict with reasons, machine,
+/// and the command that makes it again, in 80 columns.
 pub fn summary(run: &Run, is_colored: bool) -> String {
-    let title = format!("dyno {VERSION}, {}, profile {}", run.system, run.profile);
+    let version = &run.environment.dyno_version;
+    // The name of a system may be long; the command below has it in full.
+    let system = shortened(&run.system, SYSTEM_COLUMNS);
+    let title = format!("dyno {version}, {system}, profile {}", run.profile);
     let mut frame = Frame::new(&title, DISCLAIMER);
     let measured: Vec<&summary::Test> =
         run.tests.iter().filter(|test| test.metrics.is_some()).collect();
     if !measured.is_empty() {
         performance_table(&mut frame, &measured, is_colored);
         frame.rule();
+        let lines: Vec<String> = measured.iter().flat_map(|test| details::of(test)).collect();
+        lines.iter().for_each(|line| frame.line(line, 2));
+        if !lines.is_empty() {
+            frame.rule();
+        }
     }
     let scored: Vec<&summary::Test> =
         run.tests.iter().filter(|test| test.accuracy.is_some()).collect();
@@ -29,14 +40,21 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
         accuracy_lines(&mut frame, &scored, is_colored);
         frame.rule();
     }
+    let mut said = Vec::new();
     for test in run.tests.iter().filter(|test| !test.is_valid()) {
-        frame.line(&format!("{} {}:", test.title(), test.verdict), 2);
-        for reason in &test.reasons {
-            frame.line(&format!("  {reason}"), 2);
-        }
+        said.push(format!("{} {}:", test.title(), test.verdict));
+        said.extend(test.reasons.iter().map(|reason| format!("  {reason}")));
     }
-    for note in run.tests.iter().flat_map(|test| &test.notes).chain(&run.remarks) {
-        frame.line(note, 2);
+    said.extend(run.tests.iter().flat_map(|test| &test.notes).chain(&run.remarks).cloned());
+    if !said.is_empty() {
+        said.iter().for_each(|line| frame.line(line, 2));
+        frame.rule();
+    }
+    if !run.is_virtual() {
+        frame.line(&details::machine(&run.environment), 2);
+    }
+    if !run.command.is_empty() {
+        frame.line(&details::command(&run.command), 2);
     }
     let color = if run.is_valid() { Color::Good } else { Color::Bad };
     frame.line(&format!("Verdict: {}", painted(&run.verdict, color, is_colored)), 2);

@@ -2,9 +2,10 @@
 
 mod box_drawing;
 mod console;
+mod details;
 mod units;
 
-pub use box_drawing::{Alignment, Frame, wrap};
+pub use box_drawing::{Alignment, Frame, shortened, wrap};
 pub use console::{accuracy, headline, plan, summary};
 pub use units::{count, duration, parse_duration, percentile, rate, utc, utc_compact};
 

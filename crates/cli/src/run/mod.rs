@@ -45,10 +45,21 @@ impl Prepared {
     /// # Errors
     /// What makes no sense, and what is missing.
     pub fn new(command_line: &CommandLine) -> Result<Self, Failure> {
-        let options = Options::read(command_line, variables())?;
-        for warning in &options.warnings {
-            eprintln!("warning: {warning}");
+        let prepared = Self::silently(command_line);
+        if let Ok(prepared) = &prepared {
+            for warning in &prepared.options.warnings {
+                eprintln!("warning: {warning}");
+            }
         }
+        prepared
+    }
+
+    /// As [`Prepared::new`], without a word about what is odd.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn silently(command_line: &CommandLine) -> Result<Self, Failure> {
+        let options = Options::read(command_line, variables())?;
         let system = System::load(&options.run)?;
         Ok(Self { options, system })
     }

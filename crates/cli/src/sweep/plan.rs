@@ -67,8 +67,7 @@ impl Plan {
         }
         let mut check = Check::default();
         let mut points = Vec::new();
-        for (number, combination) in (1..).zip(&all) {
-            let name = name(combination, &axes, &table.points);
+        for ((number, combination), name) in (1..).zip(&all).zip(names(&all, &axes, &table)) {
             let operations = check.point(&request.fixed, combination, &name, number);
             let operations = operations_of(combination, &request, &table.points).or(operations);
             points.push(pending(number, combination.clone(), name, operations));
@@ -310,8 +309,31 @@ fn operations_of(of: &Combination, request: &Request, annotations: &[Annotation]
 /// Characters of a name at most.
 const NAME_CHARS: usize = 60;
 
-/// What a file calls the point, or its values.
-fn name(of: &Combination, axes: &[Axis], annotations: &[Annotation]) -> String {
+/// The names of the points: short ones, unless files of one name in several
+/// folders make them equal.
+fn names(all: &[Combination], axes: &[Axis], table: &SweepTable) -> Vec<String> {
+    let names = |stem| all.iter().map(move |of| name(of, axes, &table.points, stem));
+    let mut short: Vec<String> = names(stem as fn(&str) -> String).collect();
+    let whole: Vec<String> = names(str::to_string).collect();
+    let mut counts = HashMap::<String, usize>::new();
+    for name in &short {
+        *counts.entry(name.clone()).or_default() += 1;
+    }
+    for (name, whole) in short.iter_mut().zip(whole) {
+        if counts[name.as_str()] > 1 {
+            *name = whole;
+        }
+    }
+    short
+}
+
+/// What a file calls the point, or its values; those that are files by `stem`.
+fn name(
+    of: &Combination,
+    axes: &[Axis],
+    annotations: &[Annotation],
+    stem: fn(&str) -> String,
+) -> String {
     let said = annotations.iter().rev().filter(|a| is_selected(of, &a.of));
     if let Some(name) = said.filter_map(|a| a.name.clone()).next() {
         return name;

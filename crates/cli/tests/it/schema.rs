@@ -14,18 +14,20 @@ pub fn schema(name: &str) -> jsonschema::Validator {
 /// Asserts that both files of a run are as published, and returns the summary.
 #[track_caller]
 pub fn keeps_to_schemas(folder: &Folder, out: &str) -> Value {
-    let mut summary = Value::Null;
-    for name in ["series", "summary"] {
-        let text = folder.read(&format!("{out}/{name}.json"));
-        let value: Value = serde_json::from_str(&text).unwrap();
-        let errors: Vec<String> = schema(name)
-            .iter_errors(&value)
-            .map(|error| format!("{} {error}", error.instance_path()))
-            .collect();
-        assert!(errors.is_empty(), "{out}/{name}.json: {errors:#?}");
-        summary = value;
-    }
-    summary
+    keeps_to(folder, out, "series");
+    keeps_to(folder, out, "summary")
+}
+
+#[track_caller]
+fn keeps_to(folder: &Folder, out: &str, name: &str) -> Value {
+    let text = folder.read(&format!("{out}/{name}.json"));
+    let value: Value = serde_json::from_str(&text).unwrap();
+    let errors: Vec<String> = schema(name)
+        .iter_errors(&value)
+        .map(|error| format!("{} {error}", error.instance_path()))
+        .collect();
+    assert!(errors.is_empty(), "{out}/{name}.json: {errors:#?}");
+    value
 }
 
 /// Whether a figure is valid depends on the machine.
@@ -85,6 +87,23 @@ fn runs_in_virtual_time_and_of_tenants_keep_to_the_schemas() {
 }
 
 #[test]
+fn runs_with_tokens_and_failures_keep_to_the_schemas() {
+    let folder = Folder::new();
+    let run = "run --quiet --system model:exponential=2ms,tokens=4-9,per-token=100us,failed=0.05 \
+               --mode performance --qps 200 --duration 1s --set use_token_latencies=true \
+               --set min_query_count=50 --set offline_expected_qps=300 --out out";
+    folder.dyno(run).exits(1);
+    let summary = keeps_to_schemas(&folder, "out");
+    let tests = summary["tests"].as_array().unwrap();
+    assert_eq!(tests.len(), 4, "{summary}");
+    for test in tests {
+        let metrics = &test["metrics"];
+        assert!(metrics["first_token_ns"]["p99"].as_i64() > Some(0), "{metrics}");
+        assert!(metrics["error_rate"].as_f64() > Some(0.0), "{metrics}");
+    }
+}
+
+#[test]
 fn runs_that_were_ended_keep_to_the_schemas() {
     let folder = Folder::new();
     let aborted = "run --quiet --system model:exponential=100h --scenario server --deadline 1s \
@@ -98,9 +117,20 @@ fn runs_that_were_ended_keep_to_the_schemas() {
 }
 
 #[test]
+fn a_sweep_keeps_to_its_schema() {
+    let folder = Folder::new();
+    let sweep = "sweep --system model:fixed=1ms,servers=4 --scenario server --mode performance \
+                 --duration 100ms --set min_query_count=5 --over qps=50,100 --out swept";
+    let ran = folder.dyno(sweep);
+    assert!(matches!(ran.code, Some(0 | 1)), "{:?}\n{}", ran.code, ran.stderr);
+    let sweep = keeps_to(&folder, "swept", "sweep");
+    assert_eq!(sweep["points"].as_array().unwrap().len(), 2, "{sweep}");
+}
+
+#[test]
 fn info_prints_the_published_schemas() {
     let folder = Folder::new();
-    for name in ["summary", "series"] {
+    for name in ["summary", "series", "sweep"] {
         let printed = folder.dyno(&format!("info schema {name}")).exits(0).json();
         assert_eq!(printed["$id"], format!("urn:dyno:{name}:1"));
     }

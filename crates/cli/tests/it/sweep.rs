@@ -170,6 +170,16 @@ fn a_file_says_what_varies_and_flags_come_before_it() {
     assert!(run.stderr.contains("[sweep] means nothing to dyno run"), "{}", run.stderr);
 }
 
+#[test]
+fn files_of_one_name_in_two_folders_are_told_apart() {
+    let folder = Folder::new();
+    let over = ["--over", "system=tract:a/m.onnx,tract:b/m.onnx,tract:c/n.onnx"];
+    let ran = dyno(&folder, "sweep --dry-run", &over).exits(0);
+    for name in ["tract:a/m.onnx", "tract:b/m.onnx", "tract-n "] {
+        assert!(ran.stdout.contains(name), "{name}: {}", ran.stdout);
+    }
+}
+
 #[track_caller]
 fn check_refused(arguments: &str, expected: &[&str]) {
     let folder = Folder::new();

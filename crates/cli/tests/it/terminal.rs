@@ -140,3 +140,56 @@ fn a_simulated_run_on_the_full_screen_gives_the_terminal_back() {
     assert_eq!(status.code(), Some(0), "{shown}\n{stdout}");
     assert!(shown.contains("virtual") && shown.contains(SCREEN_OF_BEFORE), "{shown:?}");
 }
+
+#[test]
+fn the_summary_tells_what_an_issue_needs() {
+    let folder = Folder::new();
+    let ran = folder
+        .dyno(
+            "run --system model:exponential=2ms,tokens=5-50,per-token=1ms --scenario server \
+             --qps 10 --duration 60s --mode performance --set use_token_latencies=true \
+             --set server_ttft_latency=2000000000 --out out",
+        )
+        .exits(0);
+    let widths = ran.stdout.lines().map(|line| line.chars().count());
+    assert!(widths.clone().all(|columns| columns == 80), "{}", ran.stdout);
+    let text = ran.stdout.replace(" │\n│ ", "\n");
+    for expected in [
+        "dyno 0.1.0, model:exponent…, profile quick",
+        "Server: poisson at 10.00/s; TTFT 0 of ",
+        " over 2.00 s, ",
+        "Server: TTFT p50 ",
+        " tokens/s",
+        "The system is simulated: these are figures of a model.",
+        "$ dyno run --system model:exponential=2ms,tokens=5-50,per-token=1ms",
+        "Verdict: VALID",
+    ] {
+        assert!(text.contains(expected), "expected {expected:?} in:\n{}", ran.stdout);
+    }
+    assert!(!text.contains(" build"), "in virtual time the machine plays no part");
+    let real = Folder::new().dyno(SHORT);
+    assert!(real.stdout.contains(" core") && real.stdout.contains(" build"), "{}", real.stdout);
+    // A server that answers too late says by how much early stopping fails.
+    let late = folder
+        .dyno(
+            "run --system model:fixed=20ms --scenario server --qps 20 --duration 30s \
+             --mode performance --set server_target_latency_ns=10000000 --out late",
+        )
+        .exits(1);
+    assert!(late.stdout.contains("of 601 over 10.0 ms, "), "{}", late.stdout);
+    assert!(late.stdout.contains("Server performance INVALID:"), "{}", late.stdout);
+}
+
+#[test]
+fn quiet_prints_nothing_but_errors() {
+    let folder = Folder::new();
+    folder.write("user.conf", "*.Server.target_qps = 50\n*.Server.target_qps = 200\n");
+    let arguments = "run --system model:fixed=1ms --scenario server --mode performance";
+    let told = folder.dyno(&format!("{arguments} --conf user.conf --out told")).exits(0);
+    assert!(told.stderr.contains("warning: user.conf:1"), "{}", told.stderr);
+    let arguments = format!("{arguments} --quiet --out out");
+    let ran = folder.dyno(&format!("{arguments} --conf user.conf")).exits(0);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""));
+    let ran = folder.dyno(&format!("{arguments} --conf missing.conf")).exits(2);
+    assert!(ran.stderr.contains("error:") && ran.stdout.is_empty(), "{}", ran.stderr);
+}

@@ -37,7 +37,7 @@ const TRIALS: [Trials; 2] = [
     Trials {
         example: "search_trials",
         full: &[],
-        quick: &["1"],
+        quick: &["1", "M/M/1, p99"],
         promises: &[
             Promise {
                 name: "search.within_2_percent",
