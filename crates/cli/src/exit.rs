@@ -42,7 +42,9 @@ impl Exit {
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Valid => "done; every result is VALID and every target met",
-            Self::Invalid => "done, but a result is INVALID or an accuracy is below its target",
+            Self::Invalid => {
+                "done, but a result is INVALID, an accuracy below its target, or a candidate worse than its baseline"
+            }
             Self::Usage => "the command line or a configuration file makes no sense; nothing ran",
             Self::SetUp => "something is missing (a file, a library, disk space); nothing ran",
             Self::Aborted => "given up while running, because the system stopped answering",
@@ -80,6 +82,11 @@ impl Failure {
     /// Something is missing.
     pub fn set_up(problem: impl Display) -> Self {
         Self::of(Exit::SetUp, vec![problem.to_string()])
+    }
+
+    /// The system stopped answering while it was measured.
+    pub fn aborted(problem: impl Display) -> Self {
+        Self::of(Exit::Aborted, vec![problem.to_string()])
     }
 
     fn of(exit: Exit, problems: Vec<String>) -> Self {

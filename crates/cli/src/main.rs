@@ -2,9 +2,11 @@
 #![forbid(unsafe_code)]
 
 mod cmd;
+mod compare;
 mod environment;
 mod exit;
 mod export;
+mod foreign;
 mod interrupt;
 mod live;
 mod measure;
@@ -16,16 +18,17 @@ mod records;
 #[cfg(test)]
 mod reference;
 mod render;
-#[expect(dead_code, reason = "the page of several runs is on its way")]
 mod report;
 mod run;
 mod run_directory;
 mod schema;
+mod search;
 mod series;
 mod summary;
 mod sweep;
 mod system;
 mod terminal;
+mod throughput;
 mod tui;
 
 use std::process::ExitCode;

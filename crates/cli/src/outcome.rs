@@ -190,7 +190,8 @@ fn headline(metrics: &Metrics, plan: &plan::Plan, peak: Option<f64>) -> Headline
 /// The setting of the arrival process.
 const ARRIVALS: &str = "server_arrivals";
 
-fn plan_of(plan: &plan::Plan, requested: &Settings) -> Plan {
+/// What settings mean, as summaries tell it.
+pub fn plan_of(plan: &plan::Plan, requested: &Settings) -> Plan {
     let server = match &plan.load {
         Load::Server(server) => Some(server),
         _ => None,

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod compare;
 pub mod config;
 pub mod drive;
 pub mod drop_in;

@@ -1,5 +1,5 @@
-//! Chores of the repository: `cargo xtask tidy`, `book`, `peers`, `install-c`, `wheel`,
-//! `release`, `report` and `dropin`.
+//! Chores of the repository: `cargo xtask tidy`, `book`, `peers`, `screenshots`,
+//! `install-c`, `wheel`, `release`, `report` and `dropin`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
@@ -11,6 +11,7 @@ mod install_c;
 mod peers;
 mod release;
 mod report;
+mod screenshots;
 mod tidy;
 mod wheel;
 
@@ -24,8 +25,12 @@ usage: cargo xtask COMMAND
   book                     builds docs/ into target/book and checks its links (installs mdBook
                            from crates.io once)
   peers [GROUP] [--quick]  compares with peers from other registries (needs python3 and PyPI)
-                           groups: book, loadgen, onnx, release; all when none is named
+                           groups: book, browser, interop, loadgen, onnx,
+                           release; all when none is named
                            --quick: a part of the cases
+  screenshots [PART]...    writes pictures: report, those of the book and those that
+                           `peers browser` compares with (needs chromium, python3 and PyPI);
+                           tui, `dyno run --tui` on a pseudo terminal (Linux)
   install-c PREFIX         installs the C and C++ library, drop-in for LoadGen, below PREFIX:
                            include, lib, pkg-config and CMake packages (needs a C++ compiler,
                            $CXX or c++)
@@ -49,6 +54,7 @@ fn main() -> anyhow::Result<ExitCode> {
         ["book"] => book::run(&root()),
         ["wheel"] => wheel::run(&root()),
         ["peers", rest @ ..] => peers::run(&root(), rest),
+        ["screenshots", parts @ ..] => screenshots::run(&root(), parts),
         ["install-c", prefix] if !prefix.starts_with('-') => install_c::run(&root(), prefix),
         ["release", rest @ ..] => release::run(&root(), rest),
         ["report", rest @ ..] => report::run(&root(), rest),

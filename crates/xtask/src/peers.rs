@@ -4,7 +4,9 @@
 //! had on this machine is skipped, and said; only a difference is a failure.
 
 mod book;
+pub mod browser;
 mod examples;
+mod interop;
 mod loadgen;
 mod onnx;
 mod release;
@@ -22,7 +24,7 @@ pub const WHEEL: &str = "mlcommons-loadgen==6.0.17";
 
 /// How one comparison came out.
 #[derive(Debug, PartialEq, Eq)]
-enum Outcome {
+pub enum Outcome {
     Passed,
     /// There is a difference, or the comparison broke.
     Failed(String),
@@ -41,7 +43,7 @@ impl fmt::Display for Outcome {
 }
 
 /// What a group is given.
-struct Bench<'a> {
+pub struct Bench<'a> {
     /// Of the repository.
     root: &'a Path,
     /// Where the group may leave what it sets up.
@@ -51,11 +53,13 @@ struct Bench<'a> {
 }
 
 /// A comparison and how it came out.
-type Named = (&'static str, Outcome);
+pub type Named = (&'static str, Outcome);
 type Group = fn(&Bench) -> Result<Vec<Named>>;
 
 const GROUPS: &[(&str, Group)] = &[
     ("book", book::run),
+    ("browser", browser::run),
+    ("interop", interop::run),
     ("loadgen", loadgen::run),
     ("onnx", onnx::run),
     ("release", release::run),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::exit::{Exit, Failure};
-use crate::report::{self, Found};
+use crate::report::{self, Several};
 
 /// Flags of the command.
 #[derive(Debug, Args)]
@@ -14,8 +14,8 @@ pub struct Report {
     /// Run directories, or folders with run directories below them
     #[arg(value_name = "DIR", required = true)]
     directories: Vec<PathBuf>,
-    /// Where the page goes [default: report.html in the run directory; in the current folder if
-    /// there are several runs]
+    /// Where the page goes [default: report.html in DIR; in the current folder if there are
+    /// several]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -31,30 +31,24 @@ impl Report {
     /// # Errors
     /// If there is nothing to show, or the page cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let mut found = Vec::new();
-        let mut problems = Vec::new();
-        for directory in self.directories.iter().flat_map(|path| report::directories(path)) {
-            match Found::read(&directory) {
-                Ok(run) => found.push(run),
-                Err(missing) => problems.extend(missing),
-            }
-        }
-        for problem in found.iter().flat_map(|found| &found.missing).chain(&problems) {
+        let several = Several::read(&self.directories);
+        let missing = several.members.iter().flat_map(|member| &member.found.missing);
+        for problem in several.problems.iter().chain(missing) {
             eprintln!("warning: {problem}");
         }
-        let (page, default) = match &found[..] {
-            [] => {
-                return Err(Failure::set_up("there is nothing to show")
-                    .hint("name a run directory, such as one below runs, or a folder of them"));
-            }
-            [one] => {
-                let default = one.path.join(report::FILE);
-                let is_inside = self.out.as_deref().is_none_or(|out| is_within(out, &one.path));
-                (report::html_of(one, is_inside), default)
-            }
-            several => (report::html_of_several(several, &problems), PathBuf::from(report::FILE)),
+        if several.members.is_empty() {
+            return Err(Failure::set_up("there is nothing to show")
+                .hint("name a run directory, such as one below runs, or a folder of them"));
+        }
+        let out = match (self.out, &self.directories[..], &several.members[..]) {
+            (Some(out), ..) => out,
+            // A single run, a sweep, or a folder of runs has its report inside.
+            (None, [_], [only]) => only.found.path.join(report::FILE),
+            (None, [directory], _) => directory.join(report::FILE),
+            (None, ..) => PathBuf::from(report::FILE),
         };
-        let out = self.out.unwrap_or(default);
+        let home = out.parent().filter(|home| !home.as_os_str().is_empty());
+        let page = report::html_of(&several, home.unwrap_or(Path::new(".")));
         std::fs::write(&out, page).map_err(|error| {
             Failure::set_up(format!("cannot write {}: {error}", out.display()))
                 .hint("choose another file with --out")
@@ -62,11 +56,4 @@ impl Report {
         eprintln!("report: {}", out.display());
         Ok(Exit::Valid)
     }
-}
-
-/// Whether a file stands in this folder itself, so that its links lead somewhere.
-fn is_within(file: &Path, folder: &Path) -> bool {
-    let absolute = |path: &Path| std::path::absolute(path).ok();
-    let parent = absolute(file).and_then(|file| file.parent().map(Path::to_path_buf));
-    parent.is_some() && parent == absolute(folder)
 }

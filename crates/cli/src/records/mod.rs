@@ -179,7 +179,6 @@ impl Records {
     }
 
     /// Whether a row was answered, and not with a failure.
-    #[cfg_attr(not(test), expect(dead_code, reason = "`dyno compare` reads raw records"))]
     pub fn is_answered(&self, row: usize) -> bool {
         self.latency_ns[row] != NEVER && self.failure.get(row).is_none_or(|&code| code == 0)
     }

@@ -91,8 +91,7 @@ fn bars(of: &Distribution) -> Vec<Point> {
 /// The share that took at most so long.
 pub fn cumulative(of: &Distribution, judged: &Judged, target: Option<f64>, timed: &str) -> Chart {
     let points = cumulative_points(of);
-    let x = points.iter().map(|p| p.x).chain(judged.bound);
-    let x = Axis::log("latency, logarithmic", Format::Time, x);
+    let x = time_axis("latency, logarithmic", std::iter::once(of), judged.bound);
     let y = Axis::between(&format!("share of {timed}"), Format::Share, 0.0, 1.0);
     let chart = Chart::new("Cumulative distribution", x, y)
         .note(format!("The share of {timed} that took at most so long."))
@@ -102,18 +101,41 @@ pub fn cumulative(of: &Distribution, judged: &Judged, target: Option<f64>, timed
     judged.across(chart, Across::X, "bound")
 }
 
+/// Where an axis begins: at the smallest time, or at p1 if the smallest is so much
+/// smaller that it would squeeze all the others.
+fn beginning(of: &Distribution) -> Option<f64> {
+    let smallest = of.spectrum.first()?.1;
+    let p1 = of.spectrum.iter().find(|(q, _)| *q >= 0.01).map_or(smallest, |&(_, time)| time);
+    Some(if smallest.saturating_mul(4) < p1 { p1 } else { smallest } as f64)
+}
+
+/// An axis of the times of some distributions, and of other values.
+pub fn time_axis<'a>(
+    name: &str,
+    of: impl Iterator<Item = &'a Distribution>,
+    more: impl IntoIterator<Item = f64>,
+) -> Axis {
+    let ends = of.flat_map(|of| {
+        let largest = of.spectrum.last().map(|&(_, time)| time as f64);
+        beginning(of).into_iter().chain(largest)
+    });
+    let values: Vec<f64> = ends.chain(more).filter(|time| *time > 0.0).collect();
+    Axis::log(name, Format::Time, values.into_iter())
+}
+
 /// From the exact counts, with the smallest and the largest at their place.
 pub fn cumulative_points(of: &Distribution) -> Vec<Point> {
     let (Some(&(_, smallest)), Some(&(_, largest))) = (of.spectrum.first(), of.spectrum.last())
     else {
         return Vec::new();
     };
-    let total: u64 = of.histogram.buckets.iter().map(|bucket| bucket.2).sum();
+    // In floating point: the counts of a damaged file may have no sum.
+    let total: f64 = of.histogram.buckets.iter().map(|bucket| bucket.2 as f64).sum();
     let mut points = vec![Point::new(smallest as f64, 0.0)];
-    let mut sum = 0;
+    let mut sum = 0.0;
     for &(_, to, count) in &of.histogram.buckets {
-        sum += count;
-        let share = sum as f64 / total.max(1) as f64;
+        sum += count as f64;
+        let share = sum / total.max(1.0);
         points.push(Point::new(to.min(largest).max(smallest) as f64, share));
     }
     points
@@ -131,8 +153,7 @@ pub fn spectrum(
     };
     let deepest = of.iter().flat_map(|(_, of)| &of.spectrum).map(|&(q, _)| q);
     let deepest = deepest.filter(|&q| q < 1.0).fold(0.9, f64::max);
-    let times = of.iter().flat_map(|(_, of)| &of.spectrum).map(|&(_, time)| time as f64);
-    let y = Axis::log(name, Format::Time, times.filter(|t| *t > 0.0).chain(judged.bound));
+    let y = time_axis(name, of.iter().map(|(_, of)| *of), judged.bound);
     let mut chart = Chart::new(title, Axis::nines(deepest), y)
         .note("Each nine more of the percentile is as far as the one before.");
     for (number, (name, of)) in of.iter().enumerate() {
@@ -142,12 +163,16 @@ pub fn spectrum(
 }
 
 fn elapsed(slices: &[Slice]) -> Axis {
-    let end = slices.last().map_or(1, |slice| slice.begin_ns + slice.width_ns);
-    Axis::between("time since the start", Format::Elapsed, 0.0, end as f64)
+    let end = slices.last().map_or(1.0, end_of);
+    Axis::between("time since the start", Format::Elapsed, 0.0, end)
 }
 
 fn middle(slice: &Slice) -> f64 {
-    (slice.begin_ns + slice.width_ns / 2) as f64
+    slice.begin_ns as f64 + slice.width_ns as f64 / 2.0
+}
+
+fn end_of(slice: &Slice) -> f64 {
+    slice.begin_ns as f64 + slice.width_ns as f64
 }
 
 /// p50, bands up to p90 and p99, and the largest, by when queries were due.
@@ -188,7 +213,7 @@ pub fn throughput(slices: &[Slice], samples_per_query: u64, is_closed: bool) -> 
         };
         held(slices.iter().map(of).collect(), slices)
     };
-    let due = rate(&|slice| slice.due * samples_per_query.max(1));
+    let due = rate(&|slice| slice.due.saturating_mul(samples_per_query.max(1)));
     let done = rate(&|slice| slice.completed_samples);
     let failed = rate(&|slice| slice.failed_samples);
     let has_failed = slices.iter().any(|slice| slice.failed_samples > 0);
@@ -209,17 +234,15 @@ pub fn throughput(slices: &[Slice], samples_per_query: u64, is_closed: bool) -> 
 /// Steps end where the last slice ends.
 fn held(mut points: Vec<Point>, slices: &[Slice]) -> Vec<Point> {
     if let (Some(last), Some(slice)) = (points.last().cloned(), slices.last()) {
-        points.push(Point::new((slice.begin_ns + slice.width_ns) as f64, last.y));
+        points.push(Point::new(end_of(slice), last.y));
     }
     points
 }
 
 /// Samples issued and not yet done.
 pub fn in_flight(slices: &[Slice]) -> Chart {
-    let points: Vec<Point> = slices
-        .iter()
-        .map(|slice| Point::new((slice.begin_ns + slice.width_ns) as f64, slice.in_flight as f64))
-        .collect();
+    let points: Vec<Point> =
+        slices.iter().map(|slice| Point::new(end_of(slice), slice.in_flight as f64)).collect();
     let y = Axis::linear("samples in flight", Format::Count, points.iter().map(|p| p.y));
     Chart::new("In flight", elapsed(slices), y)
         .note("Samples issued and not yet done, at the end of each part.")

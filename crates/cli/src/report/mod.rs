@@ -3,8 +3,11 @@
 mod charts;
 mod effective;
 mod found;
+mod many;
+mod members;
 mod one;
 mod page;
+mod pareto;
 mod plot;
 mod rebuilt;
 mod section;
@@ -12,7 +15,11 @@ mod stopping;
 mod words;
 
 pub use effective::{effective_toml, is_relevant, toml_value};
-pub use found::{Found, directories};
+pub use members::Several;
+
+use std::path::Path;
+
+use found::Found;
 
 use crate::{series, summary};
 
@@ -24,14 +31,26 @@ pub fn html(run: &summary::Run, series: &series::Run) -> String {
     one::html(&one::Shown { run, series, missing: &[], is_in_directory: true })
 }
 
-/// The report of what is left of a run.
-pub fn html_of(found: &Found, is_in_directory: bool) -> String {
-    let Found { run, series, missing, .. } = found;
-    one::html(&one::Shown { run, series, missing, is_in_directory })
+/// The report of one or several runs, as it will stand in the folder `home`.
+///
+/// # Panics
+/// If there is no run.
+pub fn html_of(several: &Several, home: &Path) -> String {
+    match &several.members[..] {
+        [only] if several.sweeps.is_empty() => {
+            let Found { run, series, missing, path } = &only.found;
+            let missing = [&several.problems[..], &missing[..]].concat();
+            let is_in_directory = is_same(path, home);
+            one::html(&one::Shown { run, series, missing: &missing, is_in_directory })
+        }
+        members => {
+            assert!(!members.is_empty(), "a report shows something");
+            many::html(several, home)
+        }
+    }
 }
 
-/// The report of several runs.
-pub fn html_of_several(found: &[Found], problems: &[String]) -> String {
-    let _ = problems;
-    html_of(&found[0], false)
+fn is_same(a: &Path, b: &Path) -> bool {
+    let absolute = |path: &Path| std::path::absolute(path).ok();
+    absolute(a).is_some_and(|a| absolute(b) == Some(a))
 }

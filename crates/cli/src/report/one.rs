@@ -60,6 +60,9 @@ pub fn facts(run: &Run) -> Vec<String> {
         facts.push("in virtual time".into());
     } else {
         facts.push(escaped(&run.started_at));
+        if run.duration_ns > 0 {
+            facts.push(format!("took {}", words::span_ns(run.duration_ns)));
+        }
         facts.push(format!("{}, {cores}", escaped(processor)));
     }
     facts.retain(|fact| !fact.is_empty());

@@ -18,8 +18,6 @@ pub enum Tone {
     Good,
     /// Not as hoped for.
     Bad,
-    /// Neither.
-    Neutral,
 }
 
 impl Tone {
@@ -33,7 +31,6 @@ impl Tone {
         match self {
             Self::Good => "good",
             Self::Bad => "bad",
-            Self::Neutral => "neutral",
         }
     }
 }
@@ -43,7 +40,6 @@ pub fn badge(text: &str, tone: Tone) -> String {
     let sign = match tone {
         Tone::Good => "✓ ",
         Tone::Bad => "✕ ",
-        Tone::Neutral => "",
     };
     format!("<span class=\"badge {}\">{sign}{}</span>", tone.class(), escaped(text))
 }

@@ -165,31 +165,11 @@ fn plan(scenario: &str, detail: &Detail) -> Plan {
 
 /// The numbers that the log has; `None` if it has no result.
 fn metrics(detail: &Detail) -> Option<Metrics> {
-    let signed = |key: &str| detail.number(key).map(|value| value as i64);
     let queries = detail.whole("result_query_count");
     let samples = detail.whole("result_sample_count").or(queries);
-    let distribution = |infix: &str, count: u64| -> Option<Distribution> {
-        let at = |q: &str| signed(&format!("result_{q}_percentile_{infix}latency_ns"));
-        let (p50, p90) = (at("50.00")?, at("90.00")?);
-        let target = detail.number("effective_target_latency_percentile").unwrap_or(0.9) * 100.0;
-        let p99 = at("99.00")?;
-        Some(Distribution {
-            count,
-            min: signed("result_min_latency_ns").unwrap_or(0),
-            mean: signed("result_mean_latency_ns").unwrap_or(0),
-            p50,
-            p90,
-            p95: at("95.00").unwrap_or(p90),
-            p97: at("97.00").unwrap_or(p90),
-            p99,
-            p99_9: at("99.90").unwrap_or(p99),
-            max: signed("result_max_latency_ns").unwrap_or(p99),
-            target: at(&format!("{target:.2}")).unwrap_or(p99),
-        })
-    };
     let per_query = detail.whole("effective_samples_per_query").unwrap_or(1).max(1);
     let queries = queries.unwrap_or(0);
-    let latency = distribution("", samples.unwrap_or(queries.saturating_mul(per_query)))?;
+    let latency = distribution(detail, "", samples.unwrap_or(queries.saturating_mul(per_query)))?;
     let is = |key: &str| detail.flag(key);
     let failed = detail.whole("dyno_failed_samples").unwrap_or(0);
     let missing = detail.whole("dyno_missing_samples").unwrap_or(0);
@@ -208,7 +188,7 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
         ended: "not known".into(),
         lasted_ns: detail.whole("generated_query_duration").unwrap_or(0),
         latency_ns: latency,
-        query_latency_ns: distribution("per_query_", queries),
+        query_latency_ns: distribution(detail, "per_query_", queries),
         first_token_ns: None,
         time_per_output_token_ns: None,
         token_count: 0,
@@ -231,6 +211,26 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
             client_lag_met: None,
         },
         early_stopping: Vec::new(),
+    })
+}
+
+fn distribution(detail: &Detail, infix: &str, count: u64) -> Option<Distribution> {
+    let signed = |key: &str| detail.number(key).map(|value| value as i64);
+    let at = |q: &str| signed(&format!("result_{q}_percentile_{infix}latency_ns"));
+    let (p50, p90, p99) = (at("50.00")?, at("90.00")?, at("99.00")?);
+    let target = detail.number("effective_target_latency_percentile").unwrap_or(0.9) * 100.0;
+    Some(Distribution {
+        count,
+        min: signed("result_min_latency_ns").unwrap_or(0),
+        mean: signed("result_mean_latency_ns").unwrap_or(0),
+        p50,
+        p90,
+        p95: at("95.00").unwrap_or(p90),
+        p97: at("97.00").unwrap_or(p90),
+        p99,
+        p99_9: at("99.90").unwrap_or(p99),
+        max: signed("result_max_latency_ns").unwrap_or(p99),
+        target: at(&format!("{target:.2}")).unwrap_or(p99),
     })
 }
 
@@ -302,7 +302,7 @@ fn record_of(records: &Records) -> Record {
         client_lag: records
             .client_lag_ns
             .iter()
-            .take(rows)
+            .take(if is_one { 0 } else { rows })
             .map(|&lag| u32::try_from(lag).unwrap_or(u32::MAX))
             .collect(),
         indices: vec![0; rows],

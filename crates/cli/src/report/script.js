@@ -24,7 +24,7 @@
     return trimmed(percent, extreme ? 4 : 2) + narrow + "%";
   };
   const formats = {
-    time, elapsed: time, count: commas, share, silent: () => "",
+    time, elapsed: time, count: commas, share,
     rate: (v) => v >= 1e3 ? commas(v) : v.toFixed(v >= 100 ? 1 : v >= 10 ? 2 : 3),
     percentile: (v) => v <= 0 ? "min" : v >= 1 ? "max" : "p" + trimmed(v * 100, 4),
   };
@@ -174,7 +174,7 @@
         const sign = down ? -1 : 1;
         const rows = [...table.tBodies[0].rows].sort((a, b) => {
           const [x, y] = [value(a, i), value(b, i)];
-          const both = x !== "" && y !== "" && !Number.isNaN(+x) && !Number.isNaN(+y);
+          const both = [x, y].every((v) => v !== "" && Number.isFinite(+v));
           return sign * (both ? x - y : x.localeCompare(y));
         });
         table.tBodies[0].append(...rows);

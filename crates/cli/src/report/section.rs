@@ -192,6 +192,7 @@ fn facts(html: &mut String, test: &Test, metrics: &Metrics) {
     let more = [
         ("offered", rates.scheduled_samples_per_s),
         ("answered", rates.completed_samples_per_s),
+        ("within every bound", rates.goodput_samples_per_s),
         ("rate, client included", rates.queries_per_s_with_overhead),
         ("rate, client excluded", rates.queries_per_s_without_overhead),
     ];
@@ -352,10 +353,7 @@ fn percentiles(html: &mut String, test: &Test, metrics: &Metrics) {
 pub fn settings_table(html: &mut String, tests: &[Test]) {
     let mut rows: Vec<(&str, &crate::summary::Setting, Vec<String>)> = Vec::new();
     for test in tests {
-        let of = match &test.tenant {
-            Some(tenant) => format!("{} ({tenant})", test.scenario),
-            None => test.scenario.clone(),
-        };
+        let of = name_of(test);
         for (name, setting) in &test.settings {
             if !is_relevant_to(name, &test.scenario) || matches!(&name[..], "scenario" | "mode") {
                 continue;
@@ -368,6 +366,8 @@ pub fn settings_table(html: &mut String, tests: &[Test]) {
         }
     }
     rows.sort_by(|a, b| a.0.cmp(b.0));
+    let mut all: Vec<String> = tests.iter().map(name_of).collect();
+    all.dedup();
     html.push_str(
         "<div class=\"scroll\" tabindex=\"0\"><table class=\"filtered stack wide\" data-filter=\"settings\"><thead><tr>\
          <th scope=\"col\">setting</th><th scope=\"col\" class=\"n\">value</th>\
@@ -383,11 +383,19 @@ pub fn settings_table(html: &mut String, tests: &[Test]) {
             escaped(name),
             escaped(&setting.value),
             escaped(&setting.unit),
-            escaped(&scenarios.join(", ")),
+            escaped(&if scenarios == all { "all".into() } else { scenarios.join(", ") }),
             escaped(&setting.origin)
         );
     }
     html.push_str("</tbody></table></div>");
+}
+
+/// The scenario of a test, and its tenant if it has one.
+fn name_of(test: &Test) -> String {
+    match &test.tenant {
+        Some(tenant) => format!("{} ({tenant})", test.scenario),
+        None => test.scenario.clone(),
+    }
 }
 
 fn files(html: &mut String, test: &Test) {

@@ -14,6 +14,10 @@ use crate::summary::metrics::{Bound, EarlyStopping, Estimate};
 /// Points of the boundary.
 const STEPS: u64 = 90;
 
+/// A picture of more would take longer to compute than anybody waits; no run has
+/// as many.
+const QUERIES_MOST: u64 = 1 << 30;
+
 /// The part of a test's section that says whether its percentile is certain.
 pub fn section(html: &mut String, test: &Test, series: Option<&series::Test>) {
     let Some(metrics) = &test.metrics else { return };
@@ -96,7 +100,7 @@ fn against_bound(html: &mut String, of: &EarlyStopping, bound: &Bound) {
         )
     };
     let _ = write!(html, "<p>{allowed}</p><p>{verdict}</p></div>");
-    if let Some(params) = params(of) {
+    if let Some(params) = params(of).filter(|_| bound.queries < QUERIES_MOST) {
         *html += &plot::figure(&plane(&params, bound, kind));
     }
 }
@@ -106,7 +110,7 @@ fn plane(params: &Params, bound: &Bound, kind: &str) -> Chart {
     let needed = if bound.needed == u64::MAX { bound.queries } else { bound.needed };
     // A run far from the boundary is shown with as much of it as fits.
     let end = needed.min(bound.queries.saturating_mul(50)).max(bound.queries).max(10);
-    let end = end.saturating_add(end / 6).min(1 << 50);
+    let end = end.saturating_add(end / 6).min(QUERIES_MOST);
     let allowed = |queries: u64| largest_overlatency(queries, params).map(|most| most as f64);
     let share = 1.0 - params.percentile;
     let steps = || (0..=STEPS).map(|step| end / STEPS * step + end % STEPS * step / STEPS);

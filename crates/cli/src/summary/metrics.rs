@@ -64,7 +64,8 @@ pub struct Failed {
 impl Failed {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.rejected + self.timed_out + self.disconnected + self.internal
+        let all = [self.rejected, self.timed_out, self.disconnected, self.internal];
+        all.into_iter().fold(0, u64::saturating_add)
     }
 }
 

@@ -3,16 +3,21 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod book;
+mod compare;
 mod export;
 mod files;
+mod foreign;
 mod messages;
+mod probe;
 mod program;
 mod prometheus;
 #[cfg(target_os = "linux")]
 mod pty;
+mod report;
 mod schema;
 mod shell;
 mod signals;
+mod sweep;
 mod tenants;
 #[cfg(target_os = "linux")]
 mod terminal;

@@ -1,6 +1,7 @@
 //! Behaviour of the load generator through its public surface.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod compare;
 mod drop_in;
 mod extend;
 mod golden_traces;

@@ -16,14 +16,14 @@ use dyno_loadgen::verdict;
 use crate::null::{NullLibrary, tenant};
 
 /// One server that works off its queue in order.
-struct OneServer<F: FnMut() -> Nanos> {
+pub struct OneServer<F: FnMut() -> Nanos> {
     service: F,
     free_at: Nanos,
     queue: VecDeque<(Nanos, ResponseId)>,
 }
 
 impl<F: FnMut() -> Nanos> OneServer<F> {
-    fn new(service: F) -> Self {
+    pub fn new(service: F) -> Self {
         Self { service, free_at: 0, queue: VecDeque::new() }
     }
 }
@@ -47,13 +47,13 @@ impl<F: FnMut() -> Nanos> SimulatedSystem for OneServer<F> {
     fn flush(&mut self, _now: Nanos) {}
 }
 
-fn simulate(settings: &TestSettings, system: &mut dyn SimulatedSystem) -> TestLog {
+pub fn simulate(settings: &TestSettings, system: &mut dyn SimulatedSystem) -> TestLog {
     let library = NullLibrary::new(1_000, 1_000);
     let mut driver = VirtualTime::new(system, WallTime { unix_ns: 0 });
     run(&mut driver, &[tenant(settings, &library)], &mut |_| {}).swap_remove(0)
 }
 
-fn server(qps: f64, queries: u64) -> TestSettings {
+pub fn server(qps: f64, queries: u64) -> TestSettings {
     TestSettings {
         scenario: Scenario::Server,
         server_target_qps: qps,
@@ -64,8 +64,8 @@ fn server(qps: f64, queries: u64) -> TestSettings {
     }
 }
 
-const SERVICE: Nanos = 1_000_000;
-const MU: f64 = 1_000.0;
+pub const SERVICE: Nanos = 1_000_000;
+pub const MU: f64 = 1_000.0;
 
 /// Mean time in system of a run at this load, in ns.
 fn mean_latency(load: f64, queries: u64, service: impl FnMut() -> Nanos) -> f64 {

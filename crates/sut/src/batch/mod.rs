@@ -7,9 +7,11 @@
 
 mod real_time;
 mod simulated;
+mod sizes;
 
 pub use real_time::RealTime;
 pub use simulated::Simulated;
+pub use sizes::Sizes;
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -47,13 +49,19 @@ pub struct Batcher<T> {
     policy: Policy,
     waiting: VecDeque<(Nanos, T)>,
     flushing: bool,
+    sizes: Option<Sizes>,
 }
 
 impl<T> Batcher<T> {
     /// An empty queue.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
-        Self { policy, waiting: VecDeque::new(), flushing: false }
+        Self { policy, waiting: VecDeque::new(), flushing: false, sizes: None }
+    }
+
+    /// Counts the sizes of batches from now on.
+    pub fn count_in(&mut self, sizes: Sizes) {
+        self.sizes = Some(sizes);
     }
 
     /// The policy.
@@ -101,8 +109,17 @@ impl<T> Batcher<T> {
     pub fn take(&mut self, batch: &mut Vec<T>) {
         let n = self.waiting.len().min(self.policy.max_size.get());
         batch.extend(self.waiting.drain(..n).map(|(_, sample)| sample));
+        if let Some(sizes) = self.sizes.as_ref().filter(|_| n > 0) {
+            sizes.add(n);
+        }
         // The next run starts with an empty queue and waits again.
         self.flushing &= !self.waiting.is_empty();
+    }
+
+    /// Forgets what waits, and that the run is over.
+    pub fn clear(&mut self) {
+        self.waiting.clear();
+        self.flushing = false;
     }
 
     /// Nothing more arrives: all that waits is ready.

@@ -12,7 +12,7 @@ use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, SystemUnderTest};
 
-use super::{Batcher, Policy};
+use super::{Batcher, Policy, Sizes};
 use crate::engine::{Answers, Engine};
 
 /// Worker threads that share one engine and one queue.
@@ -71,6 +71,13 @@ impl RealTime {
             system.workers.push(thread.spawn(move || work(&shared, &*engine))?);
         }
         Ok(system)
+    }
+
+    /// Counts the sizes of batches there.
+    #[must_use]
+    pub fn counting(self, sizes: Sizes) -> Self {
+        self.shared.lock().batcher.count_in(sizes);
+        self
     }
 }
 

@@ -6,7 +6,7 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 
-use super::{Batcher, Policy};
+use super::{Batcher, Policy, Sizes};
 
 /// A batcher whose workers are simulated by `S`: each batch is one query to it.
 ///
@@ -63,6 +63,13 @@ impl<S: SimulatedSystem> Simulated<S> {
         }
     }
 
+    /// Counts the sizes of batches there.
+    #[must_use]
+    pub fn counting(mut self, sizes: Sizes) -> Self {
+        self.batcher.count_in(sizes);
+        self
+    }
+
     fn dispatch(&mut self, now: Nanos) {
         while self.batcher.ready(now) {
             let Some(number) = self.free.pop() else { return };
@@ -90,7 +97,7 @@ impl<S: SimulatedSystem> Simulated<S> {
     /// Forgets what an aborted run has left over.
     fn reset(&mut self, now: Nanos) {
         self.flushed = false;
-        self.batcher = Batcher::new(self.batcher.policy());
+        self.batcher.clear();
         self.free = (0..self.workers.len()).rev().collect();
         self.system.flush(now);
     }

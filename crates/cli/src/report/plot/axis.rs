@@ -30,8 +30,6 @@ pub enum Format {
     Share,
     /// 0.99 as `p99`.
     Percentile,
-    /// Nothing is written.
-    Silent,
 }
 
 /// One axis of a chart.
@@ -66,14 +64,15 @@ const BEYOND_NINES: f64 = 0.12;
 impl Axis {
     /// From 0 to a little more than the largest of these values.
     pub fn linear(name: &str, format: Format, values: impl Iterator<Item = f64>) -> Self {
-        let most = values.filter(|v| v.is_finite()).fold(0.0, f64::max);
+        let most = sane(values).fold(0.0, f64::max);
         let high = if most > 0.0 { most * 1.06 } else { 1.0 };
         Self { name: name.into(), scale: Scale::Linear, low: 0.0, high, format }
     }
 
     /// Exactly from `low` to `high`.
     pub fn between(name: &str, format: Format, low: f64, high: f64) -> Self {
-        let high = if high > low { high } else { low + 1.0 };
+        let (low, high) = (low.clamp(-LARGEST, LARGEST), high.clamp(-LARGEST, LARGEST));
+        let high = if high > low { high } else { low + low.abs().max(1.0) };
         Self { name: name.into(), scale: Scale::Linear, low, high, format }
     }
 
@@ -81,7 +80,7 @@ impl Axis {
     /// third of a decade.
     pub fn log(name: &str, format: Format, values: impl Iterator<Item = f64>) -> Self {
         let (mut low, mut high) = (f64::INFINITY, 0.0_f64);
-        for value in values.filter(|value| value.is_finite() && *value > 0.0) {
+        for value in sane(values).filter(|value| *value > 0.0) {
             low = low.min(value);
             high = high.max(value);
         }
@@ -167,6 +166,17 @@ impl Axis {
     }
 }
 
+/// Values beyond everything that is measured come from damaged files; an axis
+/// over them would have no end.
+const LARGEST: f64 = 1e24;
+
+fn sane(values: impl Iterator<Item = f64>) -> impl Iterator<Item = f64> {
+    values.filter(|value| value.is_finite()).map(|value| match value {
+        0.0 => 0.0,
+        _ => value.clamp(1.0 / LARGEST, LARGEST),
+    })
+}
+
 fn nines(share: f64) -> f64 {
     -(1.0 - share).log10()
 }
@@ -237,7 +247,6 @@ impl Format {
             Self::Rate => render::rate(value),
             Self::Share => words::share(value),
             Self::Percentile => words::percentile(value),
-            Self::Silent => String::new(),
         }
     }
 
@@ -250,7 +259,6 @@ impl Format {
             Self::Rate => "rate",
             Self::Share => "share",
             Self::Percentile => "percentile",
-            Self::Silent => "silent",
         }
     }
 }
@@ -309,11 +317,12 @@ mod tests {
     #[test]
     fn odd_values_have_a_place_too() {
         for axis in [
-            Axis::log("", Format::Time, [f64::NAN, f64::INFINITY, -1.0, 0.0].into_iter()),
+            Axis::log("", Format::Time, [f64::NAN, f64::INFINITY, -1.0, 0.0, 1e300].into_iter()),
             Axis::linear("", Format::Count, [f64::NAN].into_iter()),
             Axis::nines(f64::NAN),
             Axis::between("", Format::Rate, 3.0, 3.0),
         ] {
+            assert!(axis.ticks(400.0, 200.0, |_| 30.0).len() < 20, "{axis:?}");
             for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -3.0, 1e300] {
                 assert!((0.0..=1.0).contains(&axis.at(value)), "{axis:?} at {value}");
             }

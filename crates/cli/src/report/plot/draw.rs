@@ -45,9 +45,9 @@ fn legend(html: &mut String, chart: &Chart) {
     html.push_str("<div class=\"legend\">");
     for (number, series) in chart.series.iter().enumerate() {
         let shape = match series.shape {
-            Shape::Line | Shape::Steps | Shape::Whiskers => "line",
+            Shape::Line | Shape::Steps => "line",
             Shape::Dots => "dots",
-            Shape::Band | Shape::Bars => "area",
+            Shape::Band | Shape::Bars => "filled",
         };
         let _ = write!(
             html,
@@ -91,10 +91,11 @@ fn plot(html: &mut String, chart: &Chart) {
     html.push_str("</div><div class=\"xs\" aria-hidden=\"true\">");
     for tick in &x_ticks {
         let class = if tick.is_minor { " class=\"minor\"" } else { "" };
-        // Labels at the very ends lean inwards.
+        // Labels that would reach beyond the ends lean inwards.
+        let half = LETTER * tick.text.chars().count() as f64 / 2.0;
         let lean = match tick.at {
             ..0.02 => ";transform:none",
-            0.98.. => ";transform:translateX(-100%)",
+            at if (1.0 - at) * NARROW < half => ";transform:translateX(-100%)",
             _ => "",
         };
         let (left, text) = (100.0 * tick.at, escaped(&tick.text));
@@ -171,12 +172,6 @@ fn draw(html: &mut String, number: usize, series: &Series, chart: &Chart) {
                 let _ = write!(html, "M{} {}h.01", short(x(p.x)), short(y(p.y)));
             }
         }
-        Shape::Whiskers => {
-            html.push_str("whisker\" d=\"");
-            for p in &series.points {
-                let _ = write!(html, "M{} {}H{}", short(x(p.x)), short(y(p.y)), short(x(p.to)));
-            }
-        }
     }
     html.push_str("\"/></g>");
 }
@@ -243,7 +238,9 @@ fn texts(html: &mut String, chart: &Chart) {
 
 /// The numbers for the script.
 fn data(html: &mut String, chart: &Chart) {
-    let is_points = chart.series.iter().all(|series| series.shape == Shape::Dots);
+    // A single dot among lines is one of their values; several are what the chart is of.
+    let dots = chart.series.iter().filter(|series| series.shape == Shape::Dots);
+    let is_points = dots.map(|series| series.points.len()).sum::<usize>() > 1;
     let axis = |axis: &Axis| {
         json!([axis.name, axis.scale.name(), axis.low, axis.high, axis.format.name()])
     };
@@ -260,7 +257,7 @@ fn data(html: &mut String, chart: &Chart) {
             entry["x"] = x.clone().into();
             before = Some(x);
         }
-        if matches!(series.shape, Shape::Bars | Shape::Band | Shape::Whiskers) {
+        if matches!(series.shape, Shape::Bars | Shape::Band) {
             entry["to"] = column(|p| p.to).into();
             entry["shape"] = format!("{:?}", series.shape).to_lowercase().into();
         }

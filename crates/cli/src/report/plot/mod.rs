@@ -75,8 +75,6 @@ pub enum Shape {
     Bars,
     /// Alone; hovering finds the nearest.
     Dots,
-    /// An interval from `x` to `to`, at `y`.
-    Whiskers,
 }
 
 /// Colours that the style sheet gives in both themes. Each has a stroke of its

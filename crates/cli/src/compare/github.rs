@@ -1,0 +1,103 @@
+//! A comparison in a workflow of GitHub: a line that becomes an annotation, and a
+//! table for the summary of the job.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+
+use dyno_loadgen::compare::Verdict;
+
+use super::console::{finding, percent, sentence, value};
+use super::{Report, metric, verdict_name};
+
+/// Where a comparison is annotated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Annotations {
+    /// In a workflow of GitHub: where GITHUB_ACTIONS is true
+    Auto,
+    /// Lines such as ::error, whoever reads them
+    Github,
+    /// Nowhere
+    None,
+}
+
+impl Annotations {
+    /// Whether lines for GitHub are asked for.
+    pub fn are_wanted(self) -> bool {
+        match self {
+            Self::Auto => std::env::var_os("GITHUB_ACTIONS").is_some_and(|v| v == "true"),
+            Self::Github => true,
+            Self::None => false,
+        }
+    }
+}
+
+/// One line a test.
+pub fn lines(report: &Report) -> String {
+    let line = |test: &super::TestReport| {
+        let level = match test.comparison.verdict {
+            Verdict::Worse => "error",
+            Verdict::CannotTell => "warning",
+            Verdict::Better | Verdict::NoDifference => "notice",
+        };
+        let title = property(&format!("dyno compare: {}", test.title));
+        format!("::{level} title={title}::{}\n", data(&sentence(test)))
+    };
+    report.tests.iter().map(line).collect()
+}
+
+/// The runner reads a line, and these characters end or encode it.
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+/// Appends a table to the summary of the job, where the workflow has one.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn summarize(report: &Report) -> Result<(), String> {
+    let Some(path) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty()) else {
+        return Ok(());
+    };
+    let written = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .and_then(|mut file| file.write_all(markdown(report).as_bytes()));
+    written.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The table.
+pub fn markdown(report: &Report) -> String {
+    let mut text = format!("### dyno compare: {}\n\n", verdict_name(report.verdict()));
+    for test in &report.tests {
+        text += &format!(
+            "**{}**: {}\n\n| metric | baseline | candidate | change | interval | finding |\n\
+             | --- | ---: | ---: | ---: | ---: | --- |\n",
+            cell(&test.title),
+            cell(&sentence(test))
+        );
+        for row in &test.comparison.rows {
+            text += &format!(
+                "| {} | {} | {} | {} | {} to {} | {} |\n",
+                metric::name(row.metric),
+                value(row.metric, row.baseline),
+                value(row.metric, row.candidate),
+                percent(row.change.value),
+                percent(row.change.low),
+                percent(row.change.high),
+                finding(row.finding, report.question.threshold)
+            );
+        }
+        text.push('\n');
+    }
+    let together = 100.0 * (1.0 - report.question.risk);
+    text + &format!("All intervals hold together with {together:.0} % confidence.\n")
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}

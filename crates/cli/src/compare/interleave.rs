@@ -1,0 +1,292 @@
+//! Runs of two configurations in turn: A B B A A B B A ...
+//!
+//! In this order a steady drift of the machine falls on both sides alike, and
+//! whatever comes and goes slowly falls on the two runs of a pair alike. Pair `i`
+//! has seeds of its own, the same for both sides: its runs differ by the
+//! configuration and not by when queries come, and what is found does not rest
+//! on one schedule.
+
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::clock::{Clock, Nanos, SECOND};
+use dyno_loadgen::settings::Scenario;
+
+use super::Played;
+use super::conditions::{self, Conditions};
+use crate::exit::{Exit, Failure};
+use crate::measure::{Test, Watch};
+use crate::options::{CommandLine, GivenKeys, KEYS};
+use crate::render;
+use crate::run::Prepared;
+use crate::summary::{self, State};
+
+/// What is to be played.
+#[derive(Debug)]
+pub struct Schedule {
+    /// Configurations of baseline and candidate.
+    pub configs: [PathBuf; 2],
+    /// Flags that both have.
+    pub set: Vec<String>,
+    /// Flags that both have.
+    pub keys: GivenKeys,
+    /// Runs of each side (at least 2).
+    pub pairs: usize,
+    /// No pair begins that would not be over by then.
+    pub most: Nanos,
+    /// Whether settings that differ are only told.
+    pub is_forced: bool,
+}
+
+/// The two sides, as their folders begin and as tables name them.
+const SIDES: [&str; 2] = ["a", "b"];
+
+/// Runs per side without which nothing is compared.
+const PAIRS_FEWEST: usize = 2;
+
+/// The two sides in the order in which pair `pair` (from 0) plays them.
+fn order(pair: usize) -> [usize; 2] {
+    if pair.is_multiple_of(2) { [0, 1] } else { [1, 0] }
+}
+
+/// When a side's run of a pair is played, among all.
+fn position(pair: usize, side: usize) -> f64 {
+    let within = order(pair).iter().position(|&s| s == side).unwrap_or(0);
+    (2 * pair + within) as f64
+}
+
+fn folder(directory: &Path, pair: usize, side: usize) -> PathBuf {
+    directory.join(format!("{}-{}", SIDES[side], pair + 1))
+}
+
+impl Schedule {
+    fn prepare(&self, pair: usize, side: usize, rates: &[String]) -> Result<Prepared, Failure> {
+        let mut command_line = CommandLine {
+            config: Some(self.configs[side].clone()),
+            set: self.set.clone(),
+            keys: self.keys.clone(),
+        };
+        command_line.set.extend_from_slice(rates);
+        push(&mut command_line, "mode", "performance");
+        if pair > 0 {
+            let given = self.keys.0.iter().rev().find(|(key, _)| key.name == "seed");
+            let seed = given.and_then(|(_, seed)| seed.parse::<u64>().ok()).unwrap_or(0);
+            push(&mut command_line, "seed", &seed.wrapping_add(pair as u64).to_string());
+        }
+        Prepared::new(&command_line)
+    }
+
+    /// What is played, in lines, and how long it takes at least.
+    ///
+    /// # Errors
+    /// What makes no sense in either configuration.
+    pub fn plan(&self) -> Result<String, Failure> {
+        let mut lasts = 0;
+        let mut text = String::new();
+        for (side, config) in self.configs.iter().enumerate() {
+            let prepared = self.prepare(0, side, &[])?;
+            let tests = prepared.tests()?;
+            let each: Nanos = tests.iter().map(Test::expected).sum();
+            lasts += each * self.pairs as u64;
+            let titles: Vec<String> = tests.iter().map(Test::title).collect();
+            text += &format!(
+                "{}  {}: {}, {}, at least {} a run\n",
+                SIDES[side],
+                config.display(),
+                prepared.system.spec,
+                titles.join(", "),
+                render::duration(each.cast_signed())
+            );
+        }
+        let order: Vec<&str> = (0..self.pairs).flat_map(order).map(|side| SIDES[side]).collect();
+        text += &format!(
+            "{} pairs, in the order {}: at least {} in all;\nno pair begins that would end after {}\n",
+            self.pairs,
+            order.join(" "),
+            render::duration(lasts.cast_signed()),
+            render::duration(self.most.cast_signed())
+        );
+        Ok(text)
+    }
+
+    /// Plays everything that is not there yet, and says how that ended.
+    ///
+    /// # Errors
+    /// Sides that cannot be compared, and what keeps a run from being played.
+    pub fn play(&self, directory: &Path, watch: Watch<'_>) -> Result<Exit, Failure> {
+        let clock = Clock::start();
+        let Some(rates) = self.rates(watch)? else { return Ok(Exit::Interrupted) };
+        self.check(&rates)?;
+        let mut longest: Nanos = 0;
+        for pair in 0..self.pairs {
+            let begin = clock.now();
+            if begin + longest > self.most {
+                return self.stop_after(pair, begin);
+            }
+            for (within, side) in order(pair).into_iter().enumerate() {
+                let target = folder(directory, pair, side);
+                if self.is_there(side, &target)? {
+                    continue;
+                }
+                let number = 2 * pair + within + 1;
+                eprintln!("run {number} of {}: {}", 2 * self.pairs, target.display());
+                let exit = self.play_one(pair, side, &rates, &target, watch)?;
+                if exit != Exit::Valid {
+                    return Ok(exit);
+                }
+            }
+            longest = longest.max(clock.now() - begin);
+        }
+        Ok(Exit::Valid)
+    }
+
+    /// Whether a run was played before, of the same system.
+    fn is_there(&self, side: usize, target: &Path) -> Result<bool, Failure> {
+        let Ok(run) = summary::Run::read(target) else { return Ok(false) };
+        let system = self.prepare(0, side, &[])?.system.spec;
+        if run.system != system {
+            let found = format!("{} is a run of {}, not of {system}", target.display(), run.system);
+            return Err(Failure::usage(found).hint("choose another folder with --out"));
+        }
+        Ok(run.state == State::Complete)
+    }
+
+    fn play_one(
+        &self,
+        pair: usize,
+        side: usize,
+        rates: &[String],
+        target: &Path,
+        watch: Watch<'_>,
+    ) -> Result<Exit, Failure> {
+        let prepared = self.prepare(pair, side, rates)?;
+        let tests = prepared.tests()?;
+        let run = prepared.directory(&tests, Some(target))?;
+        let measured = prepared.measure(&tests, watch, run)?;
+        // INVALID runs are compared, too: both sides may be beyond their bound.
+        match measured.exit() {
+            Exit::Invalid => Ok(Exit::Valid),
+            exit => Ok(exit),
+        }
+    }
+
+    fn stop_after(&self, pairs: usize, elapsed: Nanos) -> Result<Exit, Failure> {
+        if pairs < PAIRS_FEWEST {
+            let took = render::duration(elapsed.cast_signed());
+            return Err(Failure::usage(format!("{pairs} pairs took {took}; two are needed"))
+                .hint("--max-time lets more of them be played, --duration shortens them"));
+        }
+        eprintln!("warning: the time is up after {pairs} of {} pairs", self.pairs);
+        Ok(Exit::Valid)
+    }
+
+    /// Refuses what could not be compared, before anything is played.
+    fn check(&self, rates: &[String]) -> Result<(), Failure> {
+        let [a, b] = [0, 1].map(|side| -> Result<Vec<Conditions>, Failure> {
+            let prepared = self.prepare(0, side, rates)?;
+            Ok(Conditions::planned(&prepared, &prepared.tests()?))
+        });
+        let (a, b) = (a?, b?);
+        let pairs = a.iter().flat_map(|a| b.iter().map(move |b| (a, b)));
+        let same: Vec<_> = pairs.filter(|(a, b)| a.title() == b.title()).collect();
+        if same.is_empty() {
+            let titles = |tests: &[Conditions]| {
+                tests.iter().map(Conditions::title).collect::<Vec<_>>().join(", ")
+            };
+            let problem = format!("{} and {} have no scenario in common", titles(&a), titles(&b));
+            return Err(Failure::usage(problem)
+                .hint("the figures of different scenarios mean different things"));
+        }
+        let found = same.into_iter().flat_map(|(a, b)| conditions::of_tests(a, b)).collect();
+        conditions::refuse(found, self.is_forced).map(drop)
+    }
+
+    /// Rates that nobody gave are those of one probe of the baseline: both sides
+    /// must bear the same load. `None` after Ctrl-C.
+    fn rates(&self, watch: Watch<'_>) -> Result<Option<Vec<String>>, Failure> {
+        let baseline = self.prepare(0, 0, &[])?;
+        // What makes no sense in the candidate is told before the probe.
+        self.prepare(0, 1, &[])?.tests()?;
+        if !baseline.is_probed() {
+            return Ok(Some(Vec::new()));
+        }
+        let Some(tests) = baseline.probed_tests(watch)? else { return Ok(None) };
+        let rate = |test: &Test| {
+            let key = match test.scenario {
+                Scenario::Server => "server_target_qps",
+                Scenario::Offline => "offline_expected_qps",
+                Scenario::SingleStream | Scenario::MultiStream => return None,
+            };
+            let qps = test.tenants[0].plan.target_qps;
+            Some(format!("{}.{key}={qps}", test.scenario))
+        };
+        Ok(Some(tests.iter().filter_map(rate).collect()))
+    }
+}
+
+fn push(command_line: &mut CommandLine, name: &str, value: &str) {
+    let key = KEYS.iter().find(|key| key.name == name).expect("it is a key of the table");
+    command_line.keys.0.retain(|(given, _)| given.name != name);
+    command_line.keys.0.push((key, value.to_string()));
+}
+
+/// Reads the pairs of a folder of interleaved runs: the runs of each side.
+///
+/// # Errors
+/// If there are fewer than two pairs, or one does not read.
+pub fn read(directory: &Path) -> Result<[Vec<Played>; 2], Failure> {
+    let is_there = |pair: &usize| (0..2).all(|side| folder(directory, *pair, side).is_dir());
+    let pairs = (0..).take_while(is_there).count();
+    if pairs < PAIRS_FEWEST {
+        let problem =
+            format!("{} holds {pairs} pairs of runs, a-1 b-1 a-2 b-2 ..", directory.display());
+        return Err(Failure::usage(problem).hint(
+            "give two runs (dyno compare A B), or two configurations (--interleave 5 A.toml B.toml)",
+        ));
+    }
+    let side = |side: usize| -> Result<Vec<Played>, Failure> {
+        let read = |pair: usize| {
+            let mut run = Played::read(&folder(directory, pair, side))?;
+            for test in &mut run.tests {
+                test.columns.position = Some(position(pair, side));
+            }
+            Ok(run)
+        };
+        (0..pairs).map(read).collect()
+    };
+    Ok([side(0)?, side(1)?])
+}
+
+/// Places runs in the order in which they began, if that is known of each.
+pub fn place(sides: &mut [Vec<Played>; 2]) {
+    let mut begun: Vec<String> = sides.iter().flatten().map(|run| run.started_at.clone()).collect();
+    begun.sort();
+    begun.dedup();
+    let runs = sides.iter().map(Vec::len).sum::<usize>();
+    if begun.len() < runs || begun.first().is_some_and(String::is_empty) {
+        return;
+    }
+    for run in sides.iter_mut().flatten() {
+        let position = begun.iter().position(|at| *at == run.started_at).map(|at| at as f64);
+        for test in &mut run.tests {
+            test.columns.position = position;
+        }
+    }
+}
+
+/// The time after which no further pair begins, if nobody says.
+pub const MOST: Nanos = 3_600 * SECOND;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_steady_drift_falls_on_both_sides_alike() {
+        for pairs in [2, 4, 6] {
+            let sum = |side| (0..pairs).map(|pair| position(pair, side)).sum::<f64>();
+            assert!((sum(0) - sum(1)).abs() < 0.5, "{pairs} pairs");
+        }
+        let of_five: Vec<usize> = (0..5).flat_map(order).collect();
+        assert_eq!(of_five, [0, 1, 1, 0, 0, 1, 1, 0, 0, 1]);
+    }
+}

@@ -1,0 +1,184 @@
+//! What is compared: a run, read from where it lies.
+//!
+//! Whatever else can be compared becomes a [`Played`] here; nothing further on
+//! knows where it came from.
+
+use std::path::Path;
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::compare;
+
+use super::conditions::Conditions;
+use crate::exit::Failure;
+use crate::foreign::{self, Figures, Foreign};
+use crate::records::{self, NEVER, Records};
+use crate::summary::{self, State};
+
+/// A run that was played.
+#[derive(Debug, Clone)]
+pub struct Played {
+    /// Where it lies.
+    pub label: String,
+    /// As it was named on the command line.
+    pub system: String,
+    /// `real` or `virtual`.
+    pub time: String,
+    /// In UTC; empty if it is not known.
+    pub started_at: String,
+    /// `release` or `debug`, with the version.
+    pub build: String,
+    /// Processor and cores.
+    pub machine: String,
+    /// Its performance tests.
+    pub tests: Vec<PlayedTest>,
+    /// What a reader must know to read its figures right.
+    pub remarks: Vec<String>,
+}
+
+/// A performance test of a run.
+#[derive(Debug, Clone)]
+pub struct PlayedTest {
+    /// What it was played with.
+    pub conditions: Conditions,
+    /// How it ended.
+    pub state: State,
+    /// Whether it counts.
+    pub is_valid: bool,
+    /// When its queries were due, ns.
+    pub scheduled: Vec<i64>,
+    /// What was measured.
+    pub columns: compare::Run,
+    /// Whether anything was kept of each query; if not, there are only the figures.
+    pub has_records: bool,
+    /// Its figures, by names of metrics.
+    pub figures: Figures,
+}
+
+impl Played {
+    /// Reads a run.
+    ///
+    /// # Errors
+    /// If it is none, or if its raw records are missing or damaged.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        if !path.exists() {
+            return Err(Failure::usage(format!("{} is not there", path.display()))
+                .hint("dyno compare takes the folders that dyno run leaves below runs/"));
+        }
+        if !path.join(summary::FILE).is_file() {
+            return foreign::read(path).map(|of| Self::foreign(path, of)).map_err(Failure::usage);
+        }
+        let run = summary::Run::read(path).map_err(|error| {
+            Failure::usage(error).hint("dyno compare takes the folders that dyno run leaves")
+        })?;
+        let measured = run.tests.iter().filter(|test| test.mode == "performance");
+        let tests = measured.map(|test| PlayedTest::read(path, test)).collect::<Result<_, _>>()?;
+        let environment = &run.environment;
+        let processor = environment.processor.as_deref().unwrap_or("an unknown processor");
+        Ok(Self {
+            label: path.display().to_string(),
+            system: run.system,
+            time: run.time,
+            started_at: run.started_at,
+            build: format!("{} build of {}", environment.build, environment.dyno_version),
+            machine: format!("{} cores of {processor}", environment.cores),
+            tests,
+            remarks: Vec::new(),
+        })
+    }
+
+    /// A result of another tool.
+    fn foreign(path: &Path, result: Foreign) -> Self {
+        let label = path.display().to_string();
+        let name = result.tool.name();
+        let scenarios: Vec<String> = result.tests.iter().map(|t| t.scenario.clone()).collect();
+        let mut remarks = Vec::new();
+        for test in &result.tests {
+            remarks.extend(test.remarks.iter().map(|remark| format!("{name}: {remark}")));
+            if test.data.name.is_empty() {
+                remarks
+                    .push(format!("{name} does not tell its data and bounds: make sure of them"));
+            }
+            if test.records.is_none() {
+                let how = result.tool.how_to_keep_records();
+                remarks.push(format!("{label} has no raw records; {how}"));
+            }
+        }
+        let is_only = |of: &str| scenarios.iter().filter(|scenario| *scenario == of).count() == 1;
+        let system = result.tests.first().map(|test| test.system.clone()).unwrap_or_default();
+        let tests = result.tests.into_iter();
+        Self {
+            label,
+            system: if system.is_empty() { "unknown".into() } else { system },
+            time: "real".into(),
+            started_at: String::new(),
+            build: format!("{name} {}", result.version).trim_end().into(),
+            machine: String::new(),
+            tests: tests.map(|test| PlayedTest::foreign(&test, is_only(&test.scenario))).collect(),
+            remarks,
+        }
+    }
+}
+
+impl PlayedTest {
+    fn read(directory: &Path, test: &summary::Test) -> Result<Self, Failure> {
+        let file = directory.join(&test.folder).join(records::FILE);
+        let records = Records::read(&file).map_err(|error| {
+            Failure::usage(error).hint("only the raw records tell chance from a difference")
+        })?;
+        Ok(Self {
+            conditions: Conditions::of(test),
+            state: test.state,
+            is_valid: test.is_valid(),
+            columns: columns(&records),
+            scheduled: records.scheduled_ns,
+            has_records: true,
+            figures: foreign::of_summary(test),
+        })
+    }
+
+    fn foreign(test: &foreign::Test, is_only: bool) -> Self {
+        let mut columns = test.records.as_ref().map(columns).unwrap_or_default();
+        if !test.has_times {
+            columns.completed.clear();
+        }
+        Self {
+            conditions: Conditions::foreign(test, is_only),
+            state: State::Complete,
+            is_valid: true,
+            scheduled: test.records.as_ref().map(|r| r.scheduled_ns.clone()).unwrap_or_default(),
+            has_records: test.records.is_some(),
+            columns,
+            figures: test.figures.clone(),
+        }
+    }
+}
+
+/// The columns that are compared.
+fn columns(records: &Records) -> compare::Run {
+    let answered: Vec<usize> = (0..records.len()).filter(|&row| records.is_answered(row)).collect();
+    let latency = |row: usize| records.latency_ns[row];
+    let first = |row: usize| records.first_token_ns.get(row).copied().filter(|&at| at != NEVER);
+    let mut completed: Vec<Nanos> = answered
+        .iter()
+        .map(|&row| time(records.scheduled_ns[row].saturating_add(latency(row))))
+        .collect();
+    completed.sort_unstable();
+    let per_token = |&row: &usize| {
+        let gaps = records.tokens.get(row).filter(|&&tokens| tokens > 1)? - 1;
+        Some(time(latency(row).saturating_sub(first(row)?) / gaps))
+    };
+    compare::Run {
+        latency: answered.iter().map(|&row| time(latency(row))).collect(),
+        first_token: answered.iter().filter_map(|&row| first(row)).map(time).collect(),
+        time_per_output_token: answered.iter().filter_map(per_token).collect(),
+        completed,
+        failed: (0..records.len()).map(|row| !records.is_answered(row)).collect(),
+        stride: records.stride as f64,
+        position: None,
+    }
+}
+
+/// A damaged record may hold a time before the start.
+fn time(ns: i64) -> Nanos {
+    ns.max(0).cast_unsigned()
+}

@@ -1,0 +1,185 @@
+//! Several runs for one page: those that were named, or the points of a sweep.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::found::{self, Found};
+use crate::series;
+use crate::summary::{Metrics, Test};
+use crate::sweep::{FILE as SWEEP, PointState, Sweep};
+
+/// Several runs.
+#[derive(Debug, Default)]
+pub struct Several {
+    /// Each run that has anything to show.
+    pub members: Vec<Member>,
+    /// What could not be read, in sentences.
+    pub problems: Vec<String>,
+    /// The names of the sweeps that they are points of.
+    pub sweeps: Vec<String>,
+}
+
+/// One of several runs.
+#[derive(Debug)]
+pub struct Member {
+    /// What tells it from the others.
+    pub label: String,
+    /// Values of a sweep's axes.
+    pub assignments: BTreeMap<String, String>,
+    /// Operations of the model for a sample, where they are known.
+    pub operations: Option<f64>,
+    /// What its directory holds.
+    pub found: Found,
+}
+
+impl Several {
+    /// Reads run directories, folders of them, and sweeps. Never fails: what does
+    /// not read is a problem.
+    pub fn read(paths: &[PathBuf]) -> Self {
+        let mut several = Self::default();
+        for path in paths {
+            match path.join(SWEEP).exists() {
+                true => several.add_sweep(path),
+                false => {
+                    for directory in found::directories(path) {
+                        several.add(&directory, BTreeMap::new(), None, None);
+                    }
+                }
+            }
+        }
+        several.tell_apart();
+        several
+    }
+
+    fn add(
+        &mut self,
+        directory: &Path,
+        assignments: BTreeMap<String, String>,
+        operations: Option<f64>,
+        label: Option<String>,
+    ) {
+        match Found::read(directory) {
+            Ok(found) => {
+                let label = label.unwrap_or_else(|| found.label());
+                self.members.push(Member { label, assignments, operations, found });
+            }
+            Err(problems) => self.problems.extend(problems),
+        }
+    }
+
+    fn add_sweep(&mut self, path: &Path) {
+        let sweep = match Sweep::read(path) {
+            Ok(sweep) => sweep,
+            Err(error) => {
+                self.problems.push(format!("{error}."));
+                for directory in found::directories(path) {
+                    self.add(&directory, BTreeMap::new(), None, None);
+                }
+                return;
+            }
+        };
+        let mut pending = 0;
+        for point in &sweep.points {
+            match point.state {
+                PointState::Pending => pending += 1,
+                PointState::Failed => {
+                    let why = point.message.as_deref().unwrap_or("its process says nothing");
+                    self.problems.push(format!("Point {} failed: {why}", point.name));
+                }
+                PointState::Done | PointState::Invalid => {
+                    // A damaged file must not lead out of the sweep.
+                    let folder = Path::new(&point.folder);
+                    let is_inside = folder
+                        .components()
+                        .all(|part| matches!(part, std::path::Component::Normal(_)));
+                    if !is_inside {
+                        let name = &point.name;
+                        self.problems.push(format!("Point {name}: {} is elsewhere", point.folder));
+                        continue;
+                    }
+                    let repeat = match sweep.definition.repeat > 1 {
+                        true => format!(", repeat {}", point.repeat),
+                        false => String::new(),
+                    };
+                    self.add(
+                        &path.join(folder),
+                        point.assignments.clone(),
+                        point.operations.filter(|operations| *operations > 0.0),
+                        Some(format!("{}{repeat}", point.name)),
+                    );
+                }
+            }
+        }
+        if pending > 0 {
+            let all = sweep.points.len();
+            self.problems.push(format!("{pending} of {all} points have not been run yet."));
+        }
+        self.sweeps.push(sweep.name);
+    }
+
+    /// Gives folders of the same name the name of what they lie in, too.
+    fn tell_apart(&mut self) {
+        let labels: Vec<String> = self.members.iter().map(|member| member.label.clone()).collect();
+        for member in &mut self.members {
+            let is_unique = labels.iter().filter(|label| **label == member.label).count() == 1;
+            let parent = member.found.path.parent().and_then(Path::file_name);
+            if let (false, Some(parent)) = (is_unique, parent) {
+                member.label = format!("{}/{}", parent.to_string_lossy(), member.label);
+            }
+        }
+    }
+
+    /// Every performance test of every run, with what its accuracy test found.
+    pub fn rows(&self) -> Vec<Row<'_>> {
+        let mut rows = Vec::new();
+        for member in &self.members {
+            for test in &member.found.run.tests {
+                let Some(metrics) = &test.metrics else { continue };
+                let accuracy = member.found.run.tests.iter().find_map(|other| {
+                    let is_same =
+                        (&other.scenario, &other.tenant) == (&test.scenario, &test.tenant);
+                    other.accuracy.as_ref().filter(|_| is_same)?.value
+                });
+                let series = member.found.series.tests.iter().find(|s| s.folder == test.folder);
+                rows.push(Row { member, test, metrics, accuracy, series });
+            }
+        }
+        rows
+    }
+}
+
+/// A performance test of one of several runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'a> {
+    /// Its run.
+    pub member: &'a Member,
+    /// The test.
+    pub test: &'a Test,
+    /// Its numbers.
+    pub metrics: &'a Metrics,
+    /// Of the same scenario and tenant.
+    pub accuracy: Option<f64>,
+    /// Its plots.
+    pub series: Option<&'a series::Test>,
+}
+
+impl Row<'_> {
+    /// The run, and the tenant if there is one.
+    pub fn label(&self) -> String {
+        match &self.test.tenant {
+            Some(tenant) => format!("{} ({tenant})", self.member.label),
+            None => self.member.label.clone(),
+        }
+    }
+
+    /// Samples answered a second.
+    pub fn throughput(&self) -> Option<f64> {
+        let rates = &self.metrics.rates;
+        let rate = rates.completed_samples_per_s.or(rates.samples_per_s);
+        let rate = rate.or(rates.queries_per_s_with_overhead).or_else(|| {
+            let seconds = self.metrics.lasted_ns as f64 / 1e9;
+            (seconds > 0.0).then(|| self.metrics.sample_count as f64 / seconds)
+        });
+        rate.filter(|rate| rate.is_finite())
+    }
+}

@@ -1,0 +1,204 @@
+//! `dyno compare`: verdicts and exit codes on systems whose truth is known, and
+//! what it refuses.
+
+use serde_json::Value;
+
+use crate::program::{Folder, Ran};
+
+/// A run in virtual time.
+fn play(folder: &Folder, out: &str, system: &str, further: &str) {
+    let scenario = if further.contains("--scenario") { "" } else { "--scenario server" };
+    let ran = folder.dyno(&format!(
+        "run --system model:{system} {scenario} --mode performance --qps 500 --duration 20s \
+         --out {out} --quiet {further}"
+    ));
+    assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+}
+
+fn config(folder: &Folder, name: &str, service: &str, further: &str) {
+    folder.write(
+        name,
+        &format!(
+            "version = 1\n[run]\nsystem = \"model:{service},servers=4\"\nscenario = \"server\"\n\
+             duration = \"8s\"\n{further}"
+        ),
+    );
+}
+
+fn finding<'a>(report: &'a Value, metric: &str) -> &'a Value {
+    let metrics = report["tests"][0]["metrics"].as_array().unwrap();
+    &metrics.iter().find(|row| row["metric"] == metric).unwrap()["finding"]
+}
+
+#[test]
+fn another_run_of_the_same_system_is_no_different() {
+    let folder = Folder::new();
+    play(&folder, "a", "lognormal=2ms,servers=4", "");
+    play(&folder, "b", "lognormal=2ms,servers=4", "--seed 3");
+    let ran = folder.dyno("compare a b").exits(0);
+    assert!(ran.stdout.contains("NO DIFFERENCE"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("would have shown in 80 of"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("one run a side"), "{}", ran.stdout);
+    assert!(ran.stdout.lines().all(|l| l.chars().count() <= 80), "{}", ran.stdout);
+    let report = folder.dyno("compare a b --json").exits(0).json();
+    assert_eq!(report["verdict"], "no difference");
+    assert_eq!(finding(&report, "p99"), "no_difference");
+    assert_eq!(folder.dyno("compare a b --json").stdout, folder.dyno("compare a b --json").stdout);
+    assert_eq!(folder.dyno("compare a b --quiet").exits(0).stdout, "");
+}
+
+#[test]
+fn a_slower_system_is_worse_and_the_other_way_round_better() {
+    let folder = Folder::new();
+    play(&folder, "a", "lognormal=2ms,servers=4", "");
+    play(&folder, "b", "lognormal=2.4ms,servers=4", "--seed 3");
+    let report = folder.dyno("compare a b --json").exits(1).json();
+    assert_eq!((&report["verdict"], finding(&report, "mean")), (&"worse".into(), &"worse".into()));
+    let change = report["tests"][0]["metrics"][1]["change"].as_f64().unwrap();
+    assert!((0.1..0.3).contains(&change), "20 % slower, found {change}");
+    let back = folder.dyno("compare b a").exits(0);
+    assert!(back.stdout.contains("BETTER"), "{}", back.stdout);
+    let tolerant = folder.dyno("compare a b --threshold 40%").exits(0);
+    assert!(tolerant.stdout.contains("within 40 %"), "{}", tolerant.stdout);
+    let one = folder.dyno("compare a b --metric p50 --json").exits(1).json();
+    assert_eq!(one["tests"][0]["metrics"].as_array().unwrap().len(), 1);
+    assert_eq!(one["tests"][0]["metrics"][0]["confidence"], 0.95);
+}
+
+#[test]
+fn a_workflow_of_github_gets_an_annotation_and_a_table() {
+    let folder = Folder::new();
+    play(&folder, "a", "lognormal=2ms,servers=4", "");
+    play(&folder, "b", "lognormal=2.4ms,servers=4", "--seed 3");
+    let with = |arguments: &str| -> Ran {
+        let mut command = folder.command(arguments);
+        command.env("GITHUB_ACTIONS", "true").env("GITHUB_STEP_SUMMARY", "summary.md");
+        command.output().unwrap().into()
+    };
+    let ran = with("compare a b").exits(1);
+    let line = ran.stdout.lines().find(|line| line.starts_with("::error ")).unwrap();
+    assert!(line.starts_with("::error title=dyno compare%3A Server::worse: "), "{line}");
+    assert!(line.contains(" %25") && !line.contains(" %,"), "{line}");
+    let table = folder.read("summary.md");
+    assert!(table.contains("### dyno compare: worse") && table.contains("| p50 |"), "{table}");
+    assert!(with("compare a b --json").exits(1).json()["verdict"] == "worse", "stdout stays JSON");
+    assert!(!with("compare a a --annotate none").exits(0).stdout.contains("::"));
+    let asked = folder.dyno("compare a a --annotate github").exits(0);
+    assert!(asked.stdout.contains("::notice title="), "{}", asked.stdout);
+}
+
+#[test]
+fn other_scenarios_data_and_settings_are_refused_with_the_reason() {
+    let folder = Folder::new();
+    play(&folder, "a", "lognormal=2ms,servers=4", "");
+    play(&folder, "single", "lognormal=2ms,servers=4", "--scenario single-stream");
+    play(&folder, "data", "lognormal=2ms,servers=4", "--samples 77");
+    play(&folder, "rate", "lognormal=2ms,servers=4", "--qps 700");
+    let ran = folder.dyno("compare a single --force").exits(2);
+    assert!(ran.stderr.contains("a has Server") && ran.stderr.contains("single has SingleStream"));
+    let ran = folder.dyno("compare a data --force").exits(2);
+    let size = "size of the data set: 1,024 samples against 77 samples";
+    assert!(
+        ran.stderr.contains(size) && !ran.stderr.contains("--force compares"),
+        "{}",
+        ran.stderr
+    );
+    let ran = folder.dyno("compare a rate").exits(2);
+    assert!(ran.stderr.contains("Server: arrival rate: 500.0/s against 700.0/s"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: --force"), "{}", ran.stderr);
+    let forced = folder.dyno("compare a rate --force");
+    assert!(forced.stdout.contains("forced in spite of Server: arrival rate"), "{}", forced.stdout);
+}
+
+#[test]
+fn what_is_no_run_or_has_lost_its_records_is_told() {
+    let folder = Folder::new();
+    play(&folder, "a", "lognormal=2ms,servers=4", "");
+    play(&folder, "bare", "lognormal=2ms,servers=4", "--records none");
+    play(&folder, "cut", "lognormal=2ms,servers=4", "");
+    std::fs::create_dir(folder.0.join("empty")).unwrap();
+    let records = folder.0.join("cut/Server/performance/records.bin");
+    let bytes = std::fs::read(&records).unwrap();
+    std::fs::write(&records, &bytes[..bytes.len() / 2]).unwrap();
+    let refused = |arguments: &str, reason: &str| {
+        let ran = folder.dyno(&format!("compare {arguments}")).exits(2);
+        assert!(ran.stderr.contains(reason), "{arguments}: {}", ran.stderr);
+        assert_eq!(ran.stdout, "", "{arguments}");
+    };
+    refused("a nowhere", "nowhere is not there");
+    refused("a empty", "empty is neither a run of dyno nor a result of");
+    refused("a bare", "records.bin is missing");
+    refused("a cut", "is cut off or damaged");
+    refused("a", "a holds 0 pairs of runs");
+    refused("", "expected two runs, found none");
+    refused("a a --qps 3", "--qps sets what is played");
+    refused("a a --threshold -1%", "expected a share such as 2%");
+    refused("a a --metric p101", "expected a metric");
+    refused("--interleave 1 a.toml b.toml", "1 is not in 2..");
+    refused("--interleave 2 a.toml", "--interleave takes two configurations, found 1");
+
+    let summary = folder.read("a/summary.json").replace("\"complete\"", "\"interrupted\"");
+    std::fs::create_dir_all(folder.0.join("half/Server/performance")).unwrap();
+    folder.write("half/summary.json", &summary);
+    std::fs::write(folder.0.join("half/Server/performance/records.bin"), &bytes).unwrap();
+    refused("a half", "Server of the candidate is INTERRUPTED: it has no result");
+    let forced = folder.dyno("compare a half --force").exits(0);
+    assert!(forced.stdout.contains("is INTERRUPTED"), "{}", forced.stdout);
+}
+
+#[test]
+fn interleaved_runs_are_planned_played_resumed_and_compared_again() {
+    let folder = Folder::new();
+    config(&folder, "a.toml", "lognormal=2ms", "qps = 500\n");
+    config(&folder, "b.toml", "lognormal=2.1ms", "qps = 500\n");
+    config(&folder, "faster.toml", "lognormal=2ms", "qps = 700\n");
+    let plan = folder.dyno("compare --interleave 3 a.toml b.toml --dry-run").exits(0);
+    assert!(plan.stdout.contains("order a b b a a b: at least 48.0 s in all"), "{}", plan.stdout);
+
+    let ran = folder.dyno("compare --interleave 3 a.toml b.toml --out il --json").exits(1);
+    let report = ran.json();
+    assert_eq!(
+        (&report["tests"][0]["paired"], &report["verdict"]),
+        (&true.into(), &"worse".into())
+    );
+    let row = &report["tests"][0]["metrics"][0];
+    assert!((row["change"].as_f64().unwrap() - 0.05).abs() < 0.02, "{row}");
+    let files = || std::fs::read_dir(folder.0.join("il")).unwrap().count();
+    assert_eq!(files(), 6);
+    let again = folder.dyno("compare il --json").exits(1).json();
+    assert_eq!(again, report, "the folder has all that was compared");
+    let taken = folder.dyno("compare --interleave 3 a.toml b.toml --out il").exits(3);
+    assert!(taken.stderr.contains("--resume"), "{}", taken.stderr);
+
+    std::fs::remove_dir_all(folder.0.join("il/b-2")).unwrap();
+    let resumed = folder.dyno("compare --interleave 3 a.toml b.toml --out il --resume --json");
+    assert_eq!(resumed.stderr.matches("\nrun ").count(), 1, "{}", resumed.stderr);
+    assert_eq!(resumed.exits(1).json(), report, "the same seeds, the same runs");
+
+    let other = folder.dyno("compare --interleave 3 b.toml a.toml --out il --resume").exits(2);
+    assert!(other.stderr.contains("il/a-1 is a run of model:lognormal=2ms"), "{}", other.stderr);
+
+    let runs = "--baseline il/a-1 il/a-2 il/a-3 --candidate il/b-1 il/b-2 il/b-3";
+    let apart = folder.dyno(&format!("compare {runs} --json")).json();
+    assert_eq!(apart["tests"][0]["paired"], false);
+    let refused = folder.dyno("compare --interleave 2 a.toml faster.toml --out no").exits(2);
+    assert!(refused.stderr.contains("arrival rate: 500.0/s against 700.0/s"), "{}", refused.stderr);
+    assert!(!folder.0.join("no").exists(), "refused before anything is played");
+}
+
+#[test]
+fn real_time_runs_are_interleaved_under_one_load_and_a_time_cap() {
+    let folder = Folder::new();
+    for name in ["a.toml", "b.toml"] {
+        let text =
+            "version = 1\n[run]\nsystem = \"null\"\nscenario = \"server\"\nduration = \"100ms\"\n";
+        folder.write(name, text);
+    }
+    let interleave = "compare --interleave 2 a.toml b.toml --set min_query_count=1";
+    // Whatever the machine makes of it.
+    let report = folder.dyno(&format!("{interleave} --out il --json")).json();
+    // The probe's rate is that of every run, or they would have been refused.
+    assert_eq!(report["tests"][0]["runs"], serde_json::json!([2, 2]));
+    let late = folder.dyno(&format!("{interleave} --out late --max-time 1ns")).exits(2);
+    assert!(late.stderr.contains("pairs took"), "{}", late.stderr);
+}

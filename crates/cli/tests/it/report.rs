@@ -1,0 +1,336 @@
+//! Reports: of one run, of several, and of what is left of a run. What a browser
+//! makes of them is tested by `cargo xtask peers browser`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::program::Folder;
+
+/// Every scenario of a simulated system, and a bound that Server misses.
+const RUN: &str = "run -q --system model:exponential=2ms,servers=2,failed=0.01 --duration 2s \
+                   --qps 300 --set min_query_count=70 --set server_target_latency_ns=6ms \
+                   --workers 2 --batch 4 --out out";
+
+/// A small run with accuracy and performance, of which nothing fails.
+const SMALL: &str = "run -q --system model:fixed=1ms --scenario server --mode performance \
+                     --duration 3s --qps 200 --set min_query_count=70";
+
+/// Checks that every element is closed in order, that attributes are quoted, and
+/// that nothing is fetched; returns the names of the elements.
+#[track_caller]
+fn well_formed(page: &str) -> Vec<String> {
+    let mut open: Vec<&str> = Vec::new();
+    let (mut names, mut plain) = (Vec::new(), String::new());
+    let mut rest = page.strip_prefix("<!doctype html>").expect("a doctype");
+    while let Some(at) = rest.find('<') {
+        assert!(!rest[..at].contains('>'), "a stray > in {:?}", &rest[..at]);
+        plain += &rest[..at];
+        rest = &rest[at + 1..];
+        let end = rest.find('>').expect("every tag ends");
+        let tag = &rest[..end];
+        plain += tag;
+        rest = &rest[end + 1..];
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "closed in order");
+            continue;
+        }
+        let name = tag.split([' ', '\n', '/']).next().unwrap();
+        assert!(name.chars().all(|c| c.is_ascii_alphanumeric()), "<{tag}>");
+        assert_eq!(tag.matches('"').count() % 2, 0, "quotes of <{tag}>");
+        let values: Vec<&str> = tag.split('"').skip(1).step_by(2).collect();
+        for fetched in ["src=", "srcset=", "xlink:", "@import", "url(", " on"] {
+            assert!(
+                !tag.contains(fetched) || values.iter().any(|v| v.contains(fetched)),
+                "<{tag}>"
+            );
+        }
+        if let Some((_, link)) = tag.split_once("href=\"") {
+            assert!(!link.contains("//") && !link.starts_with("javascript"), "<{tag}>");
+        }
+        names.push(name.to_string());
+        if matches!(name, "script" | "style") {
+            let end = rest.find(&format!("</{name}>")).expect("closed");
+            // The data of charts is looked at, too; programs are not.
+            if tag.contains("application/json") {
+                serde_json::from_str::<Value>(&rest[..end]).expect("JSON");
+                plain += &rest[..end];
+            }
+            rest = &rest[end + name.len() + 3..];
+        } else if !matches!(name, "meta" | "input" | "br") && !tag.ends_with('/') {
+            open.push(name);
+        }
+    }
+    assert_eq!(open, [""; 0], "all is closed");
+    for wrong in ["NaN", "inf\"", "://", "undefined"] {
+        assert!(!plain.contains(wrong), "{wrong} in the page");
+    }
+    names
+}
+
+#[test]
+fn a_report_is_well_formed_says_why_and_is_rendered_again_from_its_files() {
+    let folder = Folder::new();
+    folder.dyno(RUN).exits(1);
+    let page = folder.read("out/report.html");
+    let names = well_formed(&page);
+    let figures = names.iter().filter(|name| *name == "svg").count();
+    // SingleStream and MultiStream have six charts each, Server and Offline more.
+    assert!(figures >= 4 * 6, "{figures} charts");
+    assert!(page.len() < 300_000, "{} bytes", page.len());
+    for said in [
+        "None of the 8 tests counts",
+        "exceed the bound of 6.000 ms",
+        "Early Stopping Criterion",
+        "Batch sizes",
+        "flag --qps",
+        "default-src 'none'",
+    ] {
+        assert!(page.contains(said), "{said:?} is not in the page");
+    }
+    let ran = folder.dyno("report out --out again.html").exits(0);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.trim()), ("", "report: again.html"));
+    folder.dyno("report out").exits(0);
+    assert_eq!(folder.read("out/report.html"), page, "the same from the files");
+    assert!(!folder.read("again.html").contains("href=\"summary.json\""), "elsewhere, no links");
+
+    folder.dyno(&RUN.replace("--out out", "--out twin")).exits(1);
+    assert_eq!(folder.read("twin/report.html"), page, "the same seed gives the same bytes");
+}
+
+#[test]
+fn batches_are_counted_by_their_size() {
+    let folder = Folder::new();
+    let run = RUN.replace("--duration 2s", "--duration 1s --scenario offline --mode performance");
+    folder.dyno(&run);
+    let series: Value = serde_json::from_str(&folder.read("out/series.json")).unwrap();
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    let sizes: Vec<(u64, u64)> =
+        serde_json::from_value(series["tests"][0]["batch_sizes"].clone()).unwrap();
+    let metrics = &summary["tests"][0]["metrics"];
+    let failed = metrics["failed"].as_object().unwrap().values().map(|n| n.as_u64().unwrap());
+    let all = metrics["sample_count"].as_u64().unwrap() + failed.sum::<u64>();
+    assert_eq!(sizes.iter().map(|(size, count)| size * count).sum::<u64>(), all);
+    // All samples wait from the start: every batch but the last is full.
+    assert_eq!(sizes.last().unwrap().0, 4);
+    assert!(sizes.iter().filter(|(size, _)| *size < 4).all(|(_, count)| *count <= 1), "{sizes:?}");
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let folder = Folder::new();
+    folder.dyno(&format!("{SMALL} --out out")).exits(0);
+    let hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\u{0}";
+    let mut summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    for key in ["name", "system", "profile", "started_at", "verdict", "time"] {
+        summary[key] = hostile.into();
+    }
+    summary["remarks"] = json!([hostile]);
+    summary["command"] = json!([hostile]);
+    summary["environment"]["processor"] = hostile.into();
+    let test = &mut summary["tests"][0];
+    for key in ["scenario", "mode", "tenant", "verdict"] {
+        test[key] = hostile.into();
+    }
+    test["reasons"] = json!([hostile]);
+    test["notes"] = json!([hostile]);
+    test["result"]["name"] = hostile.into();
+    test["result"]["unit"] = hostile.into();
+    test["metrics"]["ended"] = hostile.into();
+    test["metrics"]["early_stopping"][0]["of"] = hostile.into();
+    test["data"]["name"] = hostile.into();
+    test["plan"]["arrivals"] = hostile.into();
+    test["settings"] = json!({hostile: {"value": hostile, "unit": hostile, "origin": hostile}});
+    folder.write("out/summary.json", &summary.to_string());
+    folder.dyno("report out").exits(0);
+    fs::rename(folder.0.join("out"), folder.0.join("a<b>&\"c")).unwrap();
+    folder.dyno(&format!("{SMALL} --out b")).exits(0);
+    for page in [folder.read("a<b>&\"c/report.html"), {
+        folder.dyno("report . --out all.html").exits(0);
+        folder.read("all.html")
+    }] {
+        let scripts = well_formed(&page).iter().filter(|name| *name == "script").count();
+        let ours = page.matches("<script type=\"application/json\"").count() + 1;
+        assert_eq!(scripts, ours, "only scripts of ours");
+        assert!(!page.contains("<img"), "no element of theirs");
+    }
+}
+
+/// Every file of a run directory that a report looks at.
+fn files(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false => found.push(path),
+        }
+    }
+    found.retain(|path| !path.ends_with("report.html") && !path.ends_with("mlperf_log_trace.json"));
+    found.sort();
+    found
+}
+
+#[test]
+fn damaged_directories_are_shown_as_far_as_they_go() {
+    let folder = Folder::new();
+    folder.dyno(&format!("{SMALL} --out out")).exits(0);
+    let out = folder.0.join("out");
+    for path in files(&out) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let whole = fs::read(&path).unwrap();
+        let mut damaged = vec![None, Some(Vec::new())];
+        for part in [1, 3, 7] {
+            damaged.push(Some(whole[..whole.len() * part / 8].to_vec()));
+            let mut flipped = whole.clone();
+            for at in (part..whole.len()).step_by(97) {
+                flipped[at] ^= 1 << part;
+            }
+            damaged.push(Some(flipped));
+        }
+        for (number, bytes) in damaged.into_iter().enumerate() {
+            let _ = fs::remove_file(out.join("report.html"));
+            match &bytes {
+                None => fs::remove_file(&path).unwrap(),
+                Some(bytes) => fs::write(&path, bytes).unwrap(),
+            }
+            let ran = folder.dyno("report out").exits(0);
+            let page = folder.read("out/report.html");
+            assert!(!ran.stderr.contains("panicked"), "{name} {number}: {}", ran.stderr);
+            well_formed(&page);
+            assert!(page.contains("Server performance"), "{name} {number}: the test is shown");
+            let is_read = name.ends_with(".json") && !name.contains("accuracy");
+            if (is_read && bytes.is_some()) || name == "records.bin" && number > 0 {
+                assert!(page.contains("Not everything is here"), "{name} {number}");
+                assert!(ran.stderr.contains(&name), "{name} {number}: {}", ran.stderr);
+            }
+        }
+        fs::write(&path, whole).unwrap();
+    }
+    folder.dyno("report out").exits(0);
+    assert!(!folder.read("out/report.html").contains("Not everything is here"));
+}
+
+#[test]
+fn numbers_that_no_run_has_make_no_endless_page() {
+    let folder = Folder::new();
+    folder.dyno(&format!("{SMALL} --out out")).exits(0);
+    let files = ["summary.json", "series.json"].map(|name| folder.read(&format!("out/{name}")));
+    for huge in ["18446744073709551615", "0", "1", "9223372036854775807"] {
+        for (name, text) in ["summary.json", "series.json"].iter().zip(&files) {
+            let mut value: Value = serde_json::from_str(text).unwrap();
+            replace_numbers(&mut value, &huge.parse().unwrap());
+            value["schema_version"] = 1.into();
+            folder.write(&format!("out/{name}"), &value.to_string());
+        }
+        folder.dyno("report out").exits(0);
+        let page = folder.read("out/report.html");
+        well_formed(&page);
+        assert!(page.len() < 300_000, "{huge} everywhere: {} bytes", page.len());
+    }
+}
+
+/// Gives every whole number this value; keys that cannot hold it go wrong one by
+/// one, as they would in a damaged file.
+fn replace_numbers(value: &mut Value, with: &serde_json::Number) {
+    match value {
+        Value::Number(number) if number.is_u64() => *number = with.clone(),
+        Value::Array(items) => items.iter_mut().for_each(|item| replace_numbers(item, with)),
+        Value::Object(map) => map.values_mut().for_each(|item| replace_numbers(item, with)),
+        _ => {}
+    }
+}
+
+#[test]
+fn what_a_killed_run_left_is_shown_from_its_logs() {
+    let folder = Folder::new();
+    folder.dyno(RUN).exits(1);
+    for file in ["summary.json", "series.json", "report.html", "effective.toml"] {
+        fs::remove_file(folder.0.join("out").join(file)).unwrap();
+    }
+    fs::rename(folder.0.join("out"), folder.0.join(".out.partial")).unwrap();
+    let ran = folder.dyno("report out").exits(0);
+    assert!(ran.stderr.contains("out is missing"), "{}", ran.stderr);
+    let page = folder.read(".out.partial/report.html");
+    well_formed(&page);
+    for said in
+        ["Not everything is here", "INCOMPLETE", "Rebuilt from the logs", "Server performance"]
+    {
+        assert!(page.contains(said), "{said}");
+    }
+    assert!(page.contains("Latency by percentile"), "plots from the raw records");
+
+    fs::create_dir(folder.0.join("nothing")).unwrap();
+    let ran = folder.dyno("report nothing nowhere").exits(3);
+    assert!(ran.stderr.contains("nothing holds no run"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("nowhere is no folder"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("there is nothing to show"), "{}", ran.stderr);
+}
+
+#[test]
+fn several_runs_have_a_front_and_a_knee() {
+    let folder = Folder::new();
+    // Latency goes up steeply near the capacity of 500 queries/s.
+    for qps in [50, 150, 250, 350, 420, 460, 480] {
+        let run = "run -q --system model:exponential=2ms --scenario server --mode performance";
+        let bound = "--duration 20s --set server_target_latency_ns=150ms";
+        folder.dyno(&format!("{run} {bound} --qps {qps} --out runs/qps-{qps}"));
+    }
+    folder.dyno("report runs").exits(0);
+    let page = folder.read("runs/report.html");
+    well_formed(&page);
+    for said in
+        ["Latency by throughput", "Pareto front", "knee: ", "bound 150", "qps-420/report.html"]
+    {
+        assert!(page.contains(said), "{said}");
+    }
+    // One that does not read is told, and the others are shown.
+    folder.write("runs/qps-50/summary.json", "{}");
+    fs::remove_dir_all(folder.0.join("runs/qps-50/Server")).unwrap();
+    let ran = folder.dyno("report runs/qps-50 runs/qps-150 runs/qps-250 --out two.html").exits(0);
+    assert!(ran.stderr.contains("qps-50"), "{}", ran.stderr);
+    assert!(folder.read("two.html").contains("<h1>2 runs"), "two are left");
+}
+
+#[test]
+fn a_sweep_has_its_accuracy_against_throughput_and_operations() {
+    let folder = Folder::new();
+    let mut points = Vec::new();
+    for (number, workers) in (1..).zip([1, 2]) {
+        let out = format!("sweep/points/{number}");
+        let run = "run -q --system digits --scenario offline --mode both --duration 50ms";
+        folder.dyno(&format!("{run} --set min_query_count=1 --workers {workers} --out {out}"));
+        points.push(json!({
+            "number": number, "repeat": 1, "name": format!("workers-{workers}"),
+            "assignments": {"workers": workers.to_string()}, "operations": 1e6 * f64::from(number),
+            "state": "done", "folder": format!("points/{number}"), "message": null,
+            "exit_code": 0, "took_ns": 1, "results": [],
+        }));
+    }
+    let mut pending = points[0].clone();
+    pending["state"] = "pending".into();
+    let mut outside = points[0].clone();
+    outside["folder"] = "../../elsewhere".into();
+    points.extend([pending, outside]);
+    let sweep = json!({
+        "schema": "dyno.sweep", "schema_version": 1, "state": "interrupted", "name": "two workers",
+        "official": false, "disclaimer": "", "started_at": "", "command": [],
+        "working_directory": ".", "dyno_version": "",
+        "definition": {"fixed": [], "axes": [{"key": "workers", "values": ["1", "2"]}],
+            "combine": "product", "exclude": [], "repeat": 1, "order": "given", "order_seed": 0,
+            "environment": {}, "files": []},
+        "points": points,
+    });
+    folder.write("sweep/sweep.json", &sweep.to_string());
+    let ran = folder.dyno("report sweep").exits(0);
+    assert!(ran.stderr.contains("1 of 4 points have not been run yet"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("../../elsewhere is elsewhere"), "{}", ran.stderr);
+    let page = folder.read("sweep/report.html");
+    well_formed(&page);
+    for said in
+        ["Sweep two workers", "workers-2", "Accuracy by throughput", "Accuracy by operations"]
+    {
+        assert!(page.contains(said), "{said}");
+    }
+}

@@ -1,0 +1,119 @@
+//! Systems whose truth is known: what a run of each leaves behind.
+
+use dyno_loadgen::compare::Run;
+use dyno_loadgen::rng::Mt19937;
+
+/// Mean time of a query, ns.
+const MEAN_NS: f64 = 1e6;
+
+/// What answers.
+#[derive(Debug, Clone, Copy)]
+pub enum System {
+    /// Independent lognormal latencies, arrivals at random.
+    Independent,
+    /// Independent Pareto latencies: no variance.
+    HeavyTail,
+    /// One server, exponential service, at this load.
+    Queue(f64),
+    /// Latency doubles for hundreds of queries at a time, as with a clock
+    /// frequency that is throttled.
+    Throttled,
+    /// One query after the other; each resembles the one before.
+    ClosedLoop,
+}
+
+/// Seeds of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Seeds {
+    /// When queries arrive.
+    pub arrivals: u64,
+    /// How long they take.
+    pub service: u64,
+}
+
+impl System {
+    /// A run of `queries` whose latencies are `factor` times as long as they
+    /// would have been.
+    pub fn run(self, queries: usize, seeds: Seeds, factor: f64) -> Run {
+        let mut arrivals = Mt19937::new(seeds.arrivals);
+        let mut service = Mt19937::new(seeds.service);
+        let mut now = 0.0;
+        let mut step = |rate: f64| {
+            now += arrivals.exponential(rate);
+            now
+        };
+        let latency: Vec<f64>;
+        let scheduled: Vec<f64>;
+        match self {
+            Self::Queue(load) => {
+                scheduled = (0..queries).map(|_| step(load / MEAN_NS)).collect();
+                latency = queue(&scheduled, &mut service);
+            }
+            Self::ClosedLoop => {
+                latency = resembling(queries, &mut service);
+                let ends = latency.iter().scan(0.0, |end, l| {
+                    let begin = *end;
+                    *end += l * factor;
+                    Some(begin)
+                });
+                scheduled = ends.collect();
+            }
+            _ => {
+                scheduled = (0..queries).map(|_| step(0.5 / MEAN_NS)).collect();
+                latency = self.times(queries, &mut service);
+            }
+        }
+        to_run(&scheduled, &latency, factor)
+    }
+
+    fn times(self, queries: usize, random: &mut Mt19937) -> Vec<f64> {
+        let mut is_slow = false;
+        let mut draw = |_| match self {
+            Self::HeavyTail => MEAN_NS / 3.0 * (1.0 - random.canonical()).powf(-1.0 / 1.5),
+            Self::Throttled => {
+                // A regime lasts 300 queries in the mean.
+                is_slow ^= random.canonical() < 1.0 / 300.0;
+                let base = MEAN_NS * (0.2 * random.normal()).exp();
+                if is_slow { 2.0 * base } else { base }
+            }
+            _ => MEAN_NS * (0.5 * random.normal()).exp(),
+        };
+        (0..queries).map(&mut draw).collect()
+    }
+}
+
+/// Time in system of queries that arrive at these times.
+fn queue(scheduled: &[f64], random: &mut Mt19937) -> Vec<f64> {
+    let mut free_at: f64 = 0.0;
+    let mut serve = |&at: &f64| {
+        free_at = free_at.max(at) + random.exponential(1.0 / MEAN_NS);
+        free_at - at
+    };
+    scheduled.iter().map(&mut serve).collect()
+}
+
+/// An autoregressive process in the logarithm.
+fn resembling(queries: usize, random: &mut Mt19937) -> Vec<f64> {
+    const MEMORY: f64 = 0.95;
+    let fresh = (1.0 - MEMORY * MEMORY).sqrt();
+    let mut level = random.normal();
+    let mut draw = |_| {
+        level = MEMORY * level + fresh * random.normal();
+        MEAN_NS * (0.3 * level).exp()
+    };
+    (0..queries).map(&mut draw).collect()
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ns of a short run")]
+fn to_run(scheduled: &[f64], latency: &[f64], factor: f64) -> Run {
+    let ended = scheduled.iter().zip(latency).map(|(at, l)| (at + l * factor) as u64);
+    let mut completed: Vec<u64> = ended.collect();
+    completed.sort_unstable();
+    Run {
+        latency: latency.iter().map(|l| (l * factor) as u64).collect(),
+        completed,
+        failed: vec![false; latency.len()],
+        stride: 1.0,
+        ..Run::default()
+    }
+}

@@ -1,0 +1,145 @@
+//! The difference between two sides, from estimates of single runs or from
+//! several runs a side.
+
+use super::POWER;
+use super::probability::{normal, student};
+use super::within::{Estimate, Share};
+
+/// A difference and its limits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// Candidate minus baseline.
+    pub value: f64,
+    /// Lower limit; may be infinite.
+    pub low: f64,
+    /// Upper limit; may be infinite.
+    pub high: f64,
+    /// Degrees of freedom of its standard error.
+    pub freedom: f64,
+}
+
+impl Interval {
+    /// From logarithms to changes.
+    pub(super) fn exponential(self) -> Self {
+        let [value, low, high] = [self.value, self.low, self.high].map(f64::exp_m1);
+        Self { value, low, high, ..self }
+    }
+
+    /// The difference that limits as wide as these would have found in
+    /// [`POWER`](super::POWER) of all cases.
+    pub(super) fn detectable(&self, risk: f64) -> f64 {
+        let reach = 0.5 * (self.high - self.low);
+        reach * (1.0 + student(1.0 - POWER, self.freedom) / student(risk / 2.0, self.freedom))
+    }
+}
+
+/// Two runs whose batches correspond if `is_paired`.
+///
+/// The limits of the two sides are combined as squares, which keeps their
+/// asymmetry. What the sides have in common, they do not differ in.
+///
+/// Source: Zou and Donner, "Construction of confidence limits about effect
+/// measures: a general approach", 2008; Zou, "On the estimation of additive
+/// interaction", 2008, for sides that are correlated.
+pub fn single(baseline: &Estimate, candidate: &Estimate, is_paired: bool) -> Interval {
+    let value = candidate.value - baseline.value;
+    let alike = if is_paired { correlation(&baseline.batches, &candidate.batches) } else { 0.0 };
+    let reach = |a: f64, b: f64| match a.is_finite() && b.is_finite() {
+        true => (a * a + b * b - 2.0 * alike * a * b).max(0.0).sqrt(),
+        false => f64::INFINITY,
+    };
+    Interval {
+        value,
+        low: value - reach(candidate.below, baseline.above),
+        high: value + reach(candidate.above, baseline.below),
+        freedom: (baseline.batches.len() - 1) as f64,
+    }
+}
+
+fn correlation(a: &[f64], b: &[f64]) -> f64 {
+    let (of_a, of_b) = (Moments::of(a), Moments::of(b));
+    let product: f64 = a.iter().zip(b).map(|(a, b)| (a - of_a.mean) * (b - of_b.mean)).sum();
+    let size = (of_a.squares * of_b.squares).sqrt();
+    if size > 0.0 { product / size } else { 0.0 }
+}
+
+/// Several runs a side, run `i` of one played beside run `i` of the other.
+pub fn paired(baseline: &[f64], candidate: &[f64], risk: f64) -> Interval {
+    let differences: Vec<f64> = baseline.iter().zip(candidate).map(|(a, b)| b - a).collect();
+    let moments = Moments::of(&differences);
+    let freedom = moments.count - 1.0;
+    let error = (moments.squares / freedom / moments.count).sqrt();
+    around(moments.mean, error, freedom, risk)
+}
+
+/// Several runs on at least one side, in no particular order.
+///
+/// Where one side is a single run, the other says how much runs vary.
+///
+/// Source: Welch, "The generalization of Student's problem when several
+/// different population variances are involved", 1947.
+pub fn independent(baseline: &[f64], candidate: &[f64], risk: f64) -> Interval {
+    let (a, b) = (Moments::of(baseline), Moments::of(candidate));
+    let value = b.mean - a.mean;
+    if a.count < 2.0 || b.count < 2.0 {
+        let freedom = a.count + b.count - 2.0;
+        let variance = (a.squares + b.squares) / freedom;
+        return around(value, (variance * (1.0 / a.count + 1.0 / b.count)).sqrt(), freedom, risk);
+    }
+    let part = |m: &Moments| m.squares / (m.count - 1.0) / m.count;
+    let (of_a, of_b) = (part(&a), part(&b));
+    let sum = of_a + of_b;
+    let freedom = sum * sum / (of_a * of_a / (a.count - 1.0) + of_b * of_b / (b.count - 1.0));
+    // Without any variance on either side.
+    let freedom = if freedom.is_finite() { freedom } else { a.count + b.count - 2.0 };
+    around(value, sum.sqrt(), freedom, risk)
+}
+
+fn around(value: f64, error: f64, freedom: f64, risk: f64) -> Interval {
+    let reach = student(risk / 2.0, freedom) * error;
+    Interval { value, low: value - reach, high: value + reach, freedom }
+}
+
+/// The difference of two shares.
+///
+/// Source: Newcombe, "Interval estimation for the difference between
+/// independent proportions", 1998, method 10.
+pub fn shares(baseline: Share, candidate: Share, risk: f64) -> Interval {
+    let z = normal(risk / 2.0);
+    let (low_a, high_a) = wilson(baseline, z);
+    let (low_b, high_b) = wilson(candidate, z);
+    let value = candidate.value - baseline.value;
+    Interval {
+        value,
+        low: value - (candidate.value - low_b).hypot(high_a - baseline.value),
+        high: value + (high_b - candidate.value).hypot(baseline.value - low_a),
+        freedom: f64::INFINITY,
+    }
+}
+
+fn wilson(share: Share, z: f64) -> (f64, f64) {
+    let (p, n) = (share.value, share.independent);
+    let middle = p + z * z / (2.0 * n);
+    let reach = z * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt();
+    let scale = 1.0 + z * z / n;
+    (((middle - reach) / scale).clamp(0.0, p), ((middle + reach) / scale).clamp(p, 1.0))
+}
+
+/// Count, mean, and squares around it.
+pub struct Moments {
+    /// Of values.
+    pub count: f64,
+    /// Of values.
+    pub mean: f64,
+    /// Sum of squared distances from the mean.
+    pub squares: f64,
+}
+
+impl Moments {
+    /// Of at least one value.
+    pub fn of(values: &[f64]) -> Self {
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        Self { count, mean, squares: values.iter().map(|v| (v - mean).powi(2)).sum() }
+    }
+}

@@ -1,0 +1,333 @@
+//! Whether one side of a comparison is better or worse than the other, from the
+//! latencies of single queries.
+//!
+//! With one run a side, limits come from batches of the run ([`within`]) and hold
+//! for these two runs: how much runs vary among themselves is not in them. With
+//! several runs, each run is one observation ([`between`]) and that is in them.
+//! All limits of a comparison hold together with the stated confidence, and a
+//! verdict follows from them alone: the false alarms of the whole comparison
+//! stay below [`Options::risk`]. `examples/compare_trials` measures both.
+
+mod between;
+mod drift;
+mod probability;
+mod verdict;
+mod within;
+
+use crate::clock::{Nanos, SECOND};
+
+pub use self::between::Interval;
+pub use self::drift::Drift;
+pub use self::verdict::{Finding, Verdict};
+pub use self::within::{BATCHES, TooFew};
+
+use self::between::Moments;
+use self::within::{Estimate, Share};
+
+/// What a run left, in columns in the order of its schedule.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Run {
+    /// Of the answered queries, ns.
+    pub latency: Vec<Nanos>,
+    /// Of the queries whose first token is known, ns after they were scheduled.
+    pub first_token: Vec<Nanos>,
+    /// Of the queries with several tokens, ns.
+    pub time_per_output_token: Vec<Nanos>,
+    /// When queries were answered, ns since the start, ascending.
+    pub completed: Vec<Nanos>,
+    /// Of every query, whether it failed.
+    pub failed: Vec<bool>,
+    /// Queries that one record stands for (above 0).
+    pub stride: f64,
+    /// When it was played among all runs of the comparison, if that is known.
+    pub position: Option<f64>,
+}
+
+/// Times of a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Series {
+    /// From scheduled to answered.
+    Latency,
+    /// From scheduled to the first token.
+    FirstToken,
+    /// Between tokens.
+    TimePerOutputToken,
+}
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Metric {
+    /// A percentile, in (0, 1).
+    Percentile(Series, f64),
+    /// The mean.
+    Mean(Series),
+    /// Answers a second.
+    Throughput,
+    /// The share of queries that failed.
+    Failures,
+}
+
+impl Metric {
+    /// Whether more of it is better.
+    #[must_use]
+    pub fn is_better_high(self) -> bool {
+        self == Self::Throughput
+    }
+
+    /// Whether its difference is in shares of all queries; else it is in shares
+    /// of the baseline's value.
+    #[must_use]
+    pub fn is_absolute(self) -> bool {
+        self == Self::Failures
+    }
+}
+
+/// How runs of the two sides belong together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pairing {
+    /// Not at all.
+    None,
+    /// Run `i` of one side was played beside run `i` of the other; of single
+    /// runs, query `i` was scheduled at the same time.
+    InOrder,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// The metric that has most of the risk.
+    pub headline: Metric,
+    /// The others.
+    pub further: Vec<Metric>,
+    /// How runs belong together.
+    pub pairing: Pairing,
+    /// Changes up to this share do not matter (>= 0).
+    pub threshold: f64,
+    /// Probability of any false alarm among all metrics, in (0, 1).
+    pub risk: f64,
+}
+
+/// False alarms in a hundred comparisons of equals, unless others are asked for.
+pub const RISK: f64 = 0.05;
+
+/// The headline's part of the risk, if it is not alone. The others share the rest
+/// evenly: theirs must be large changes to count.
+const HEADLINE_PART: f64 = 0.8;
+
+/// The power at which [`Row::detectable`] is told.
+pub const POWER: f64 = 0.8;
+
+/// One metric of both sides.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Which.
+    pub metric: Metric,
+    /// Of the baseline: ns, answers a second, or a share. Of several runs, the
+    /// geometric mean.
+    pub baseline: f64,
+    /// Of the candidate.
+    pub candidate: f64,
+    /// From baseline to candidate, as a share of the baseline; a difference of
+    /// shares for [`Metric::Failures`]. 0.02 is 2 % more.
+    pub change: Interval,
+    /// Of this row's limits, such that those of all rows hold together.
+    pub confidence: f64,
+    /// The smallest change that would have been found in [`POWER`] of all
+    /// comparisons like this one; infinite if none.
+    pub detectable: f64,
+    /// Its trend over all runs.
+    pub drift: Option<Drift>,
+    /// What follows.
+    pub finding: Finding,
+}
+
+/// A metric that could not be compared.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Omitted {
+    /// Which.
+    pub metric: Metric,
+    /// Why.
+    pub reason: TooFew,
+}
+
+/// What came of a comparison.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    /// The headline first, if it could be compared.
+    pub rows: Vec<Row>,
+    /// What could not.
+    pub omitted: Vec<Omitted>,
+    /// Of all.
+    pub verdict: Verdict,
+}
+
+/// Compares two sides of at least one run each.
+///
+/// # Panics
+/// If a side has no run.
+#[must_use]
+pub fn compare(baseline: &[Run], candidate: &[Run], options: &Options) -> Comparison {
+    assert!(!baseline.is_empty() && !candidate.is_empty(), "a side without runs");
+    let sides = Sides { baseline, candidate, pairing: options.pairing };
+    let (mut rows, mut omitted) = (Vec::new(), Vec::new());
+    let metrics = std::iter::once(&options.headline).chain(&options.further);
+    for (at, &metric) in metrics.enumerate() {
+        let risk = match (at, options.further.len()) {
+            (0, 0) => options.risk,
+            (0, _) => options.risk * HEADLINE_PART,
+            (_, others) => options.risk * (1.0 - HEADLINE_PART) / others as f64,
+        };
+        match sides.row(metric, risk, options.threshold) {
+            Ok(row) => rows.push(row),
+            Err(reason) => omitted.push(Omitted { metric, reason }),
+        }
+    }
+    let verdict = Verdict::of(&rows, options.headline);
+    Comparison { rows, omitted, verdict }
+}
+
+struct Sides<'a> {
+    baseline: &'a [Run],
+    candidate: &'a [Run],
+    pairing: Pairing,
+}
+
+/// What the two sides have of a metric, and how they differ.
+struct Difference {
+    baseline: f64,
+    candidate: f64,
+    interval: Interval,
+    drift: Option<Drift>,
+}
+
+impl Sides<'_> {
+    fn row(&self, metric: Metric, risk: f64, threshold: f64) -> Result<Row, TooFew> {
+        let found = match (metric, self.baseline, self.candidate) {
+            (Metric::Failures, ..) => self.failures(risk)?,
+            (_, [a], [b]) => self.of_single_runs(a, b, metric, risk)?,
+            _ => self.of_several_runs(metric, risk)?,
+        };
+        let is_explained = found.drift.is_some_and(|drift| drift.could_explain(&found.interval));
+        let detectable = found.interval.detectable(risk);
+        let (change, detectable) = match metric.is_absolute() {
+            true => (found.interval, detectable),
+            false => (found.interval.exponential(), detectable.exp_m1()),
+        };
+        let finding = Finding::of(metric, &change, threshold, is_explained);
+        let confidence = 1.0 - risk;
+        let Difference { baseline, candidate, drift, .. } = found;
+        Ok(Row { metric, baseline, candidate, change, confidence, detectable, drift, finding })
+    }
+
+    fn of_single_runs(
+        &self,
+        baseline: &Run,
+        candidate: &Run,
+        metric: Metric,
+        risk: f64,
+    ) -> Result<Difference, TooFew> {
+        let [a, b] = estimates([baseline, candidate], metric, risk)?;
+        // A query that failed on one side only would shift all that follow.
+        let is_paired = self.pairing == Pairing::InOrder && baseline.failed == candidate.failed;
+        Ok(Difference {
+            baseline: a.value.exp(),
+            candidate: b.value.exp(),
+            interval: between::single(&a, &b, is_paired),
+            drift: None,
+        })
+    }
+
+    fn of_several_runs(&self, metric: Metric, risk: f64) -> Result<Difference, TooFew> {
+        let each = |runs: &[Run]| -> Result<Vec<f64>, TooFew> {
+            runs.iter().map(|run| estimate_alone(run, metric)).collect()
+        };
+        let (a, b) = (each(self.baseline)?, each(self.candidate)?);
+        let interval = match self.pairing {
+            Pairing::InOrder if a.len() == b.len() => between::paired(&a, &b, risk),
+            _ => between::independent(&a, &b, risk),
+        };
+        let mean = |values: &[f64]| Moments::of(values).mean.exp();
+        let drift = self.drift(&a, &b);
+        Ok(Difference { baseline: mean(&a), candidate: mean(&b), interval, drift })
+    }
+
+    fn failures(&self, risk: f64) -> Result<Difference, TooFew> {
+        let [mut a, mut b] = [self.baseline, self.candidate].map(|runs| share(runs, risk));
+        if let (Ok(a), Ok(b)) = (&mut a, &mut b) {
+            // A side without failures does not say how they cluster.
+            let clustered = |one: &Share| one.independent / one.trials;
+            let most = clustered(a).min(clustered(b));
+            a.independent = most * a.trials;
+            b.independent = most * b.trials;
+        }
+        let (a, b) = (a?, b?);
+        let interval = between::shares(a, b, risk);
+        Ok(Difference { baseline: a.value, candidate: b.value, interval, drift: None })
+    }
+
+    fn drift(&self, baseline: &[f64], candidate: &[f64]) -> Option<Drift> {
+        let placed = |runs: &[Run], values: &[f64]| -> Option<Vec<(f64, f64)>> {
+            runs.iter().zip(values).map(|(run, &value)| Some((run.position?, value))).collect()
+        };
+        drift::of(&placed(self.baseline, baseline)?, &placed(self.candidate, candidate)?)
+    }
+}
+
+impl Run {
+    fn times(&self, series: Series) -> &[Nanos] {
+        match series {
+            Series::Latency => &self.latency,
+            Series::FirstToken => &self.first_token,
+            Series::TimePerOutputToken => &self.time_per_output_token,
+        }
+    }
+
+    /// Time from one answer to the next.
+    fn gaps(&self) -> Vec<Nanos> {
+        let before = std::iter::once(&0).chain(&self.completed);
+        self.completed.iter().zip(before).map(|(at, before)| at.saturating_sub(*before)).collect()
+    }
+
+    /// ln of answers a second, where ln of the mean gap in ns is this.
+    fn log_rate(&self, log_gap: f64) -> f64 {
+        (self.stride * SECOND as f64).ln() - log_gap
+    }
+}
+
+/// The logarithm of a metric of two runs, with limits.
+fn estimates(runs: [&Run; 2], metric: Metric, risk: f64) -> Result<[Estimate; 2], TooFew> {
+    let each = |of: &dyn Fn(&Run) -> Result<Estimate, TooFew>| Ok([of(runs[0])?, of(runs[1])?]);
+    match metric {
+        Metric::Percentile(series, p) => {
+            within::percentiles(runs.map(|run| run.times(series)), p, risk)
+        }
+        Metric::Mean(series) => each(&|run| within::mean(run.times(series), risk)),
+        Metric::Throughput => each(&|run| {
+            let gap = within::mean(&run.gaps(), risk)?;
+            Ok(Estimate { value: run.log_rate(gap.value), ..gap })
+        }),
+        Metric::Failures => unreachable!("shares have no logarithm"),
+    }
+}
+
+/// The logarithm of a metric of one run.
+fn estimate_alone(run: &Run, metric: Metric) -> Result<f64, TooFew> {
+    match metric {
+        Metric::Percentile(series, p) => within::percentile_alone(run.times(series), p),
+        Metric::Mean(series) => within::mean_alone(run.times(series)),
+        Metric::Throughput => within::mean_alone(&run.gaps()).map(|gap| run.log_rate(gap)),
+        Metric::Failures => unreachable!("shares have no logarithm"),
+    }
+}
+
+/// The share of failures on one side. Of several runs, their differences say how
+/// failures cluster.
+fn share(runs: &[Run], risk: f64) -> Result<Share, TooFew> {
+    match runs {
+        [run] => within::share(&run.failed, risk),
+        runs => {
+            let of_runs: Vec<&[bool]> = runs.iter().map(|run| &run.failed[..]).collect();
+            Ok(within::share_of_runs(&of_runs, risk))
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What one run says of a metric: an estimate and its limits, where neighbouring
+//! queries resemble each other.
+//!
+//! A run is cut into [`BATCHES`] batches. How much the batches differ says how
+//! many independent queries the run is worth, whatever correlates the queries
+//! (a queue, a clock frequency, pauses). A percentile's limits are then order
+//! statistics: the ranks between which the binomial distribution of that many
+//! queries keeps the percentile. No density is estimated, and where too few
+//! queries lie beyond the percentile there is no upper limit.
+//!
+//! Sources: Woodruff, "Confidence intervals for medians and other position
+//! measures", 1952; Korn and Graubard, "Confidence intervals for proportions
+//! with small expected number of positive counts", 1998, for the number of
+//! independent observations; Schmeiser, "Batch size effects in the analysis of
+//! simulation output", 1982, for few and long batches.
+
+use super::probability::{binomial_low, normal, student};
+use crate::metrics::rank;
+
+/// Few, so that a batch is much longer than what correlates its queries.
+pub const BATCHES: usize = 20;
+
+/// Values that a batch needs at least.
+const BATCH_FEWEST: usize = 5;
+
+/// Values beyond a percentile without which it is not estimated.
+const BEYOND_FEWEST: f64 = 5.0;
+
+/// How many values a metric has, and how many it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooFew {
+    /// In the run that has the fewest.
+    pub values: u64,
+    /// At least.
+    pub needed: u64,
+}
+
+/// An estimate on a scale on which differences count: logarithms, or shares.
+#[derive(Debug, Clone)]
+pub struct Estimate {
+    /// The metric.
+    pub value: f64,
+    /// From the lower limit up to the value (>= 0).
+    pub below: f64,
+    /// From the value up to the upper limit (>= 0); infinite where there is none.
+    pub above: f64,
+    /// Of the batches, in the direction in which the metric grows.
+    pub batches: Vec<f64>,
+}
+
+/// ln of percentile `p` on both sides; values stand in the order of their runs.
+///
+/// The side whose queries resemble each other more says so for both. A run that
+/// happened to miss its system's bursts would else take its low percentile for
+/// certain: false alarms of a queue at load 0.8 were twice as many.
+///
+/// # Errors
+/// If there are too few values to estimate it at all.
+pub fn percentiles(sides: [&[u64]; 2], p: f64, risk: f64) -> Result<[Estimate; 2], TooFew> {
+    let [a, b] = sides.map(|values| Percentile::of(values, p));
+    let (a, b) = (a?, b?);
+    let effect = 0.5 * (a.effect() + b.effect());
+    Ok([a.limited(effect, risk), b.limited(effect, risk)])
+}
+
+struct Percentile {
+    p: f64,
+    sorted: Vec<u64>,
+    /// The share of values above it, in each batch.
+    over: Vec<f64>,
+}
+
+impl Percentile {
+    fn of(values: &[u64], p: f64) -> Result<Self, TooFew> {
+        let sorted = sorted(values, p)?;
+        let value = at(&sorted, p);
+        let over = |range: std::ops::Range<usize>| {
+            values[range].iter().filter(|&&other| other > value).count() as f64
+        };
+        Ok(Self { p, over: means(values.len(), over), sorted })
+    }
+
+    fn effect(&self) -> f64 {
+        design_effect(&self.over, self.sorted.len() as f64, 1.0 - self.p)
+    }
+
+    /// With limits as of queries of which `effect` are worth one.
+    fn limited(self, effect: f64, risk: f64) -> Estimate {
+        let count = self.sorted.len() as f64;
+        let independent = independent(count, effect, BATCHES, risk);
+        let log = |position: f64| ln(self.sorted[index(position, self.sorted.len())] as f64);
+        let value = ln(at(&self.sorted, self.p) as f64);
+        let below = match binomial_low(independent, self.p, risk / 2.0) / independent {
+            ..0.0 => f64::INFINITY,
+            low => value - log((low * count).floor()),
+        };
+        // The same from the other end.
+        let above = match binomial_low(independent, 1.0 - self.p, risk / 2.0) / independent {
+            ..0.0 => f64::INFINITY,
+            beyond => log(((1.0 - beyond) * count).ceil()) - value,
+        };
+        Estimate { value, below: below.max(0.0), above: above.max(0.0), batches: self.over }
+    }
+}
+
+/// ln of percentile `p` alone.
+///
+/// # Errors
+/// If there are too few values.
+pub fn percentile_alone(values: &[u64], p: f64) -> Result<f64, TooFew> {
+    sorted(values, p).map(|sorted| ln(at(&sorted, p) as f64))
+}
+
+fn sorted(values: &[u64], p: f64) -> Result<Vec<u64>, TooFew> {
+    let beyond = (BEYOND_FEWEST / (1.0 - p).min(p)).ceil();
+    enough(values.len(), (BATCHES * BATCH_FEWEST).max(index(beyond, usize::MAX)))?;
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    Ok(sorted)
+}
+
+/// As the logs take percentiles: without interpolation.
+#[expect(clippy::cast_possible_truncation, reason = "a rank is below the length of a slice")]
+fn at(sorted: &[u64], p: f64) -> u64 {
+    sorted[rank(sorted.len() as u64, p) as usize]
+}
+
+/// ln of the mean of `values`, which stand in the order of the run.
+///
+/// # Errors
+/// If there are too few.
+pub fn mean(values: &[u64], risk: f64) -> Result<Estimate, TooFew> {
+    enough(values.len(), BATCHES * BATCH_FEWEST)?;
+    let sum = |range: std::ops::Range<usize>| values[range].iter().map(|&v| v as f64).sum::<f64>();
+    let batches = means(values.len(), sum);
+    let mean = sum(0..values.len()) / values.len() as f64;
+    let error = variance_of_mean(&batches).sqrt() / mean.max(f64::MIN_POSITIVE);
+    let reach = student(risk / 2.0, (BATCHES - 1) as f64) * error;
+    Ok(Estimate { value: ln(mean), below: reach, above: reach, batches })
+}
+
+/// ln of the mean alone.
+///
+/// # Errors
+/// If there is no value.
+pub fn mean_alone(values: &[u64]) -> Result<f64, TooFew> {
+    enough(values.len(), 1)?;
+    Ok(ln(values.iter().map(|&v| v as f64).sum::<f64>() / values.len() as f64))
+}
+
+/// A share of events and what it rests on.
+#[derive(Debug, Clone, Copy)]
+pub struct Share {
+    /// Events / trials.
+    pub value: f64,
+    /// Trials.
+    pub trials: f64,
+    /// How many independent trials would be as uncertain.
+    pub independent: f64,
+}
+
+/// The share of `events`, which stand in the order of the run.
+///
+/// # Errors
+/// If there are too few.
+pub fn share(events: &[bool], risk: f64) -> Result<Share, TooFew> {
+    enough(events.len(), BATCHES * BATCH_FEWEST)?;
+    let batches = means(events.len(), |range| count(&events[range]));
+    Ok(of_parts(&batches, count(events), events.len() as f64, risk))
+}
+
+/// The share of events of several runs.
+pub fn share_of_runs(runs: &[&[bool]], risk: f64) -> Share {
+    let trials: usize = runs.iter().map(|run| run.len()).sum();
+    let shares: Vec<f64> = runs.iter().map(|run| count(run) / run.len().max(1) as f64).collect();
+    of_parts(&shares, runs.iter().map(|run| count(run)).sum(), trials as f64, risk)
+}
+
+fn of_parts(shares: &[f64], events: f64, trials: f64, risk: f64) -> Share {
+    let value = events / trials.max(1.0);
+    let effect = design_effect(shares, trials, value);
+    Share { value, trials, independent: independent(trials, effect, shares.len(), risk) }
+}
+
+fn count(events: &[bool]) -> f64 {
+    events.iter().filter(|&&event| event).count() as f64
+}
+
+fn enough(values: usize, needed: usize) -> Result<(), TooFew> {
+    match values >= needed {
+        true => Ok(()),
+        false => Err(TooFew { values: values as u64, needed: needed as u64 }),
+    }
+}
+
+/// The mean of each batch, from its sum.
+fn means(count: usize, sum: impl Fn(std::ops::Range<usize>) -> f64) -> Vec<f64> {
+    let bound = |batch: usize| batch * count / BATCHES;
+    let mean = |batch| {
+        let range = bound(batch)..bound(batch + 1);
+        let length = range.len() as f64;
+        sum(range) / length
+    };
+    (0..BATCHES).map(mean).collect()
+}
+
+/// The variance of the mean of batches.
+///
+/// Neighbouring batches that still resemble each other would make it too
+/// small: it grows as it does for an autoregressive process.
+fn variance_of_mean(batches: &[f64]) -> f64 {
+    let count = batches.len() as f64;
+    let mean = batches.iter().sum::<f64>() / count;
+    let squares: f64 = batches.iter().map(|b| (b - mean).powi(2)).sum();
+    let products: f64 = batches.windows(2).map(|w| (w[0] - mean) * (w[1] - mean)).sum();
+    let correlation =
+        if squares > 0.0 { (products / squares).clamp(0.0, CORRELATION_MOST) } else { 0.0 };
+    squares / (count - 1.0) / count * (1.0 + correlation) / (1.0 - correlation)
+}
+
+/// Beyond this, a run is so short that its batches say nothing.
+const CORRELATION_MOST: f64 = 0.9;
+
+/// How many observations are worth one independent one, by how much the shares
+/// of batches vary; at least 1: batches more alike than chance makes them are
+/// chance, too.
+fn design_effect(batches: &[f64], count: f64, probability: f64) -> f64 {
+    let of_one = probability * (1.0 - probability) / count;
+    (variance_of_mean(batches) / of_one.max(f64::MIN_POSITIVE)).max(1.0)
+}
+
+/// Independent observations in `count`; fewer than `effect` says, because it
+/// comes from few batches.
+fn independent(count: f64, effect: f64, batches: usize, risk: f64) -> f64 {
+    let freedom = (batches - 1) as f64;
+    let by_few = (normal(risk / 2.0) / student(risk / 2.0, freedom)).powi(2);
+    (count / effect * by_few).max(1.0)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+fn index(position: f64, count: usize) -> usize {
+    (position.max(0.0) as usize).min(count - 1)
+}
+
+/// Times of 0 ns are possible where nothing is computed.
+fn ln(value: f64) -> f64 {
+    value.max(0.5).ln()
+}

@@ -1,0 +1,203 @@
+//! `compare` on systems whose truth is known, played in virtual time.
+//! `examples/compare_trials` has more cases and more trials of each.
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::compare::{
+    Finding, Metric, Omitted, Options, Pairing, RISK, Run, Series, TooFew, Verdict, compare,
+};
+use dyno_loadgen::rng::Mt19937;
+use dyno_loadgen::settings::TestSettings;
+
+use crate::queueing::{MU, OneServer, server, simulate};
+
+const P99: Metric = Metric::Percentile(Series::Latency, 0.99);
+const P50: Metric = Metric::Percentile(Series::Latency, 0.5);
+const MEAN: Metric = Metric::Mean(Series::Latency);
+
+fn options(headline: Metric, pairing: Pairing) -> Options {
+    let all = [P50, P99, MEAN, Metric::Throughput, Metric::Failures];
+    let further = all.into_iter().filter(|metric| *metric != headline).collect();
+    Options { headline, further, pairing, threshold: 0.0, risk: RISK }
+}
+
+/// A run of a queue at `load` whose service is exponential and `factor` times as
+/// long as its arrivals expect.
+fn queue(load: f64, queries: u64, seed: u64, factor: f64) -> Run {
+    let settings = TestSettings { schedule_rng_seed: seed, ..server(load * MU, queries) };
+    let mut random = Mt19937::new(seed + 500_000);
+    let service = || (factor * random.exponential(MU) * 1e9) as Nanos;
+    let log = simulate(&settings, &mut OneServer::new(service));
+    let record = &log.runs().next().unwrap().record;
+    let done = &record.completed_at;
+    let latency = (0..done.len()).map(|query| done[query] - record.scheduled(query)).collect();
+    let mut completed = done.clone();
+    completed.sort_unstable();
+    let failed = vec![false; done.len()];
+    Run { latency, completed, failed, stride: 1.0, ..Run::default() }
+}
+
+/// Latencies that resemble their neighbours, times a factor of the whole run.
+fn alike(queries: usize, random: &mut Mt19937, factor: f64) -> Run {
+    let mut level = random.normal();
+    let mut draw = |_| {
+        level = 0.9 * level + 0.19_f64.sqrt() * random.normal();
+        (1e6 * factor * (0.3 * level).exp()) as Nanos
+    };
+    let latency: Vec<Nanos> = (0..queries).map(&mut draw).collect();
+    let ends = latency.iter().scan(0, |end, latency| {
+        *end += latency;
+        Some(*end)
+    });
+    Run {
+        completed: ends.collect(),
+        failed: vec![false; queries],
+        stride: 1.0,
+        latency,
+        ..Run::default()
+    }
+}
+
+#[test]
+fn a_queue_differs_from_itself_no_more_often_than_stated() {
+    const TRIALS: u64 = 200;
+    for (load, queries) in [(0.5, 4_000), (0.8, 8_000)] {
+        let headlines = [MEAN, P99];
+        let mut alarms = [0; 2];
+        for trial in 0..TRIALS {
+            let [a, b] = [0, 1].map(|side| [queue(load, queries, 2 * trial + side, 1.0)]);
+            for (count, headline) in alarms.iter_mut().zip(headlines) {
+                let found = compare(&a, &b, &options(headline, Pairing::None));
+                *count += u64::from(found.rows.iter().any(|row| row.finding.is_difference()));
+            }
+        }
+        let most = (TRIALS as f64 * RISK) as u64;
+        assert!(alarms.iter().all(|&count| count <= most), "load {load}: {alarms:?} of {TRIALS}");
+    }
+}
+
+#[test]
+fn a_slower_queue_is_found_and_by_how_much() {
+    let (mut worse, mut within) = (0, 0);
+    for trial in 0..20 {
+        let (a, b) = (queue(0.3, 20_000, trial, 1.0), queue(0.3, 20_000, trial + 100, 1.15));
+        let found = compare(&[a], &[b], &options(MEAN, Pairing::None));
+        worse += u32::from(found.verdict == Verdict::Worse);
+        // Time in system of M/M/1: 1 / (mu - lambda).
+        let truth = (1.0 - 0.3) / (1.0 / 1.15 - 0.3) - 1.0;
+        let change = found.rows[0].change;
+        within += u32::from(change.low < truth && truth < change.high);
+    }
+    assert_eq!(worse, 20);
+    // 96 % of the intervals have the truth: fewer than 17 of 20 are one case in 130.
+    assert!(within >= 17, "{within} of 20");
+}
+
+#[test]
+fn what_runs_differ_by_is_in_the_intervals_of_several_runs() {
+    const TRIALS: u64 = 200;
+    for pairing in [Pairing::InOrder, Pairing::None] {
+        let (mut alarms, mut found_worse) = (0, 0);
+        for trial in 0..TRIALS {
+            let mut random = Mt19937::new(trial);
+            let mut side = |factor: f64| -> Vec<Run> {
+                let mut run = |_| {
+                    let befalls = (0.03 * random.normal()).exp();
+                    alike(600, &mut random, factor * befalls)
+                };
+                (0..5).map(&mut run).collect()
+            };
+            let (same, again, slower) = (side(1.0), side(1.0), side(1.3));
+            let of = |a: &[Run], b: &[Run]| compare(a, b, &options(P50, pairing));
+            let null = of(&same, &again);
+            alarms += u64::from(null.rows.iter().any(|row| row.finding.is_difference()));
+            found_worse += u64::from(of(&same, &slower).verdict == Verdict::Worse);
+        }
+        let most = (TRIALS as f64 * RISK) as u64;
+        assert!(alarms <= most, "{pairing:?}: {alarms} of {TRIALS}");
+        assert!(found_worse > TRIALS * 9 / 10, "{pairing:?}: {found_worse} of {TRIALS}");
+    }
+}
+
+#[test]
+fn a_drift_that_could_be_all_of_a_difference_makes_it_untold() {
+    let run = |position: usize| {
+        let mut random = Mt19937::new(position as u64);
+        let run = alike(4_000, &mut random, 1.0 + 0.05 * position as f64);
+        Run { position: Some(position as f64), ..run }
+    };
+    let side = |positions: [usize; 5]| positions.map(run).to_vec();
+    let (before, after) = (side([0, 1, 2, 3, 4]), side([5, 6, 7, 8, 9]));
+    let found = compare(&before, &after, &options(P50, Pairing::None));
+    assert_eq!(found.rows[0].finding, Finding::Drift);
+    assert_eq!(found.verdict, Verdict::CannotTell);
+    let (a, b) = (side([0, 3, 4, 7, 8]), side([1, 2, 5, 6, 9]));
+    let found = compare(&a, &b, &options(P50, Pairing::InOrder));
+    assert!(found.rows[0].drift.unwrap().is_seen(), "{:?}", found.rows[0]);
+    assert_eq!(found.verdict, Verdict::NoDifference, "taken in turn, both sides drift alike");
+}
+
+#[test]
+fn the_same_run_twice_does_not_differ_at_all() {
+    let run = || queue(0.5, 4_000, 3, 1.0);
+    let found = compare(&[run()], &[run()], &options(MEAN, Pairing::InOrder));
+    let row = &found.rows[0];
+    assert_eq!((row.change.low, row.change.high), (0.0, 0.0));
+    assert_eq!(found.verdict, Verdict::NoDifference);
+}
+
+#[test]
+fn too_few_queries_are_told_and_nothing_is_made_of_them() {
+    let found =
+        compare(&[queue(0.5, 90, 1, 1.0)], &[queue(0.5, 90, 2, 1.0)], &options(P99, Pairing::None));
+    let reason = TooFew { values: 90, needed: 500 };
+    assert!(found.omitted.contains(&Omitted { metric: P99, reason }), "{:?}", found.omitted);
+    assert!(found.rows.is_empty(), "{:?}", found.rows);
+    assert_eq!(found.verdict, Verdict::CannotTell);
+    let none = compare(&[Run::default()], &[Run::default()], &options(P99, Pairing::None));
+    assert_eq!((none.rows.len(), none.verdict), (0, Verdict::CannotTell));
+    // Enough to name the percentile, too few to say that it is not twice as high.
+    let (a, b) = (queue(0.9, 600, 1, 1.0), queue(0.9, 600, 2, 1.0));
+    let found = compare(&[a], &[b], &options(P99, Pairing::None));
+    assert_eq!(found.rows[0].finding, Finding::TooFew, "{:?}", found.rows[0]);
+}
+
+#[test]
+fn failures_are_compared_as_shares_and_bursts_count_once() {
+    let failing = |is_failed: &dyn Fn(usize) -> bool| {
+        let mut random = Mt19937::new(9);
+        let run = alike(2_000, &mut random, 1.0);
+        Run { failed: (0..2_000).map(is_failed).collect(), ..run }
+    };
+    let none = failing(&|_| false);
+    let spread = failing(&|query| query % 50 == 0);
+    let burst = failing(&|query| (500..540).contains(&query));
+    let of = |a: &Run, b: &Run| {
+        let options = options(Metric::Failures, Pairing::None);
+        compare(std::slice::from_ref(a), std::slice::from_ref(b), &options).rows.remove(0)
+    };
+    let row = of(&none, &spread);
+    assert_eq!((row.baseline, row.candidate, row.finding), (0.0, 0.02, Finding::Worse));
+    assert_eq!(of(&spread, &none).finding, Finding::Better);
+    assert_eq!(of(&none, &burst).finding, Finding::NoDifference, "one event is no rate");
+    assert_eq!(of(&none, &none).finding, Finding::NoDifference);
+}
+
+#[test]
+fn a_threshold_says_which_changes_matter() {
+    let side = |factor: f64, seed: u64| -> Vec<Run> {
+        let mut run = |i: u64| alike(4_000, &mut Mt19937::new(100 * i + seed), factor);
+        (0..8).map(&mut run).collect()
+    };
+    // The same seeds: pairs differ by the factor alone.
+    let finding = |factor: f64, threshold: f64| {
+        let options = Options { threshold, ..options(MEAN, Pairing::InOrder) };
+        compare(&side(1.0, 1), &side(factor, 1), &options).rows[0].finding
+    };
+    assert_eq!(finding(1.03, 0.0), Finding::Worse);
+    assert_eq!(finding(1.03, 0.02), Finding::Worse);
+    assert_eq!(finding(1.03, 0.05), Finding::WithinThreshold);
+    assert_eq!(finding(0.9, 0.05), Finding::Better);
+    let options = Options { threshold: 0.03, ..options(MEAN, Pairing::None) };
+    let around = compare(&side(1.0, 1), &side(1.03, 2), &options);
+    assert!(!around.rows[0].finding.is_difference(), "{:?}", around.rows[0]);
+}

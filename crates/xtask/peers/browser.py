@@ -1,0 +1,355 @@
+"""Opens reports in a real browser and checks what a reader would see.
+
+usage: browser.py check|update|show CHROMIUM PAGES PICTURES
+
+PAGES is a folder of reports, one NAME.html each. `check` compares pictures of
+them with those in PICTURES, `update` writes these, `show` writes larger ones
+for the documentation. Prints each finding and fails if there is one.
+"""
+
+import base64
+import json
+import pathlib
+import sys
+
+from playwright.sync_api import sync_playwright
+
+WIDTHS = {1280: 900, 390: 844}
+THEMES = ["light", "dark"]
+# Pictures are compared at an eighth of their size, where fonts hardly matter.
+SCALE = 8
+# Of 255: over the picture, and in the worst of its cells of 5 by 5 pixels.
+MEAN_DIFFERENCE = 6
+CELL_DIFFERENCE = 60
+
+findings = []
+
+
+def expect(holds, *what):
+    if not holds:
+        findings.append(" ".join(map(str, what)))
+        print("  FINDING", *what)
+
+
+def duration(ns):
+    """As the report writes a time, made from its description alone."""
+    for unit, size in [("s", 1e9), ("ms", 1e6), ("µs", 1e3)]:
+        if abs(ns) >= size:
+            value = ns / size
+            digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+            return f"{value:.{digits}f}\u202f{unit}"
+    return f"{ns}\u202fns"
+
+
+LAYOUT = """() => {
+  const found = [], wide = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth > wide) found.push("the page is wider than its window");
+  const name = (e) => e.tagName + "." + e.getAttribute("class") + " " + e.textContent.trim().slice(0, 40);
+  for (const e of document.querySelectorAll("main *, header *, footer *")) {
+    if (e.closest("svg, script, .spoken, .skip, [hidden]") || !e.checkVisibility()) continue;
+    const r = e.getBoundingClientRect();
+    if (r.width && (r.right > wide + 1 || r.left < -1)) found.push("beyond the window: " + name(e));
+    const scrolls = getComputedStyle(e).overflowX !== "visible";
+    if (scrolls && wide > 1000 && e.scrollWidth > e.clientWidth + 1) found.push("must be scrolled: " + name(e));
+    if (scrolls && wide < 500 && e.matches(".scroll") && e.scrollWidth > e.clientWidth + 1) found.push("must be scrolled: " + name(e));
+  }
+  const apart = (list, what) => {
+    const boxes = list.filter((e) => e.checkVisibility()).map((e) => [e, e.getBoundingClientRect()]);
+    for (const [i, [a, p]] of boxes.entries()) for (const [b, q] of boxes.slice(i + 1))
+      if (p.left < q.right && q.left < p.right && p.top + 1 < q.bottom && q.top + 1 < p.bottom)
+        found.push(what + " overlap: " + name(a) + " / " + name(b));
+  };
+  let charts = 0;
+  for (const figure of document.querySelectorAll("figure.chart")) {
+    if (!figure.checkVisibility()) continue;
+    charts += 1;
+    const title = figure.querySelector("h4").textContent;
+    const area = figure.querySelector(".area").getBoundingClientRect();
+    if (area.width < 150 || area.height < 100) found.push("too small: " + title);
+    let marks = 0;
+    for (const path of figure.querySelectorAll("svg g path")) {
+      const b = path.getBBox();
+      const style = getComputedStyle(path);
+      if (b.x < -1 || b.y < -1 || b.x + b.width > 1001 || b.y + b.height > 1001) found.push("a mark beyond " + title);
+      if (style.stroke !== "none" || style.fill !== "none") marks += 1;
+    }
+    if (!marks) found.push("nothing is drawn in " + title);
+    apart([...figure.querySelectorAll(".xs span")], "labels of " + title);
+    apart([...figure.querySelectorAll(".ys span, .axis-name")], "labels of " + title);
+    for (const said of figure.querySelectorAll(".said")) {
+      const r = said.getBoundingClientRect();
+      if (r.left < area.left - 1 || r.right > area.right + 1) found.push("a name beyond " + title + ": " + said.textContent);
+    }
+  }
+  return [charts, found];
+}"""
+
+CONTRAST = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const rgba = (color) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+    const d = canvas.getImageData(0, 0, 1, 1).data; return [d[0], d[1], d[2], d[3] / 255]; };
+  const light = (c) => { const [r, g, b] = c.map((v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const low = new Map();
+  for (const e of document.querySelectorAll("body *")) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || e.closest("script, style, svg, .spoken, .skip") || !e.checkVisibility()) continue;
+    const layers = [];
+    for (let at = e; at; at = at.parentElement) layers.push(rgba(getComputedStyle(at).backgroundColor));
+    let under = [255, 255, 255];
+    for (const [r, g, b, a] of layers.reverse()) under = [r, g, b].map((v, i) => v * a + under[i] * (1 - a));
+    const style = getComputedStyle(e);
+    const ink = rgba(style.color), a = ink[3];
+    const over = under.map((v, i) => ink[i] * a + v * (1 - a));
+    const [x, y] = [light(over), light(under)];
+    const ratio = (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
+    const large = parseFloat(style.fontSize) >= 24 || (parseFloat(style.fontSize) >= 18.66 && style.fontWeight >= 700);
+    if (ratio < (large ? 3 : 4.5)) low.set(e.tagName + "." + e.className, ratio.toFixed(2));
+  }
+  return [...low];
+}"""
+
+# Two pictures in a page of their own: mean difference, and that of the worst cell.
+COMPARE = """async ([one, two]) => {
+  const pixels = async (url) => {
+    const image = new Image();
+    image.src = url;
+    await image.decode();
+    const canvas = new OffscreenCanvas(image.width, image.height).getContext("2d");
+    canvas.drawImage(image, 0, 0);
+    return [image.width, image.height, canvas.getImageData(0, 0, image.width, image.height).data];
+  };
+  const [w, h, a] = await pixels(one), [w2, h2, b] = await pixels(two);
+  if (w !== w2 || h !== h2) return [255, 255];
+  const cells = new Map();
+  let sum = 0;
+  for (let i = 0; i < a.length; i += 4) {
+    const x = (i / 4) % w, y = Math.floor(i / 4 / w), cell = Math.floor(x / 5) + 1000 * Math.floor(y / 5);
+    const d = (Math.abs(a[i] - b[i]) + Math.abs(a[i + 1] - b[i + 1]) + Math.abs(a[i + 2] - b[i + 2])) / 3;
+    sum += d;
+    cells.set(cell, (cells.get(cell) || 0) + d / 25);
+  }
+  return [sum / (w * h), Math.max(...cells.values())];
+}"""
+
+SHRINK = """async ([url, scale]) => {
+  const image = new Image();
+  image.src = url;
+  await image.decode();
+  let [w, h, from] = [image.width, image.height, image];
+  for (; scale > 1; scale /= 2) {
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [w = Math.ceil(w / 2), h = Math.ceil(h / 2)];
+    canvas.getContext("2d").drawImage(from, 0, 0, w, h);
+    from = canvas;
+  }
+  return from.toDataURL("image/png");
+}"""
+
+
+def url_of(png):
+    return "data:image/png;base64," + base64.b64encode(png).decode()
+
+
+class Browser:
+    def __init__(self, playwright, chromium):
+        self.chromium = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--hide-scrollbars", "--font-render-hinting=none"]
+        )
+        self.blank = self.chromium.new_page()
+
+    def open(self, path, width, theme, **more):
+        context = self.chromium.new_context(
+            viewport={"width": width, "height": WIDTHS[width]}, color_scheme=theme, **more
+        )
+        page = context.new_page()
+        name = f"{path.stem} {width} {theme}:"
+        page.on("console", lambda m: expect(False, name, "the console says", m.text))
+        page.on("pageerror", lambda e: expect(False, name, "the script failed:", e))
+        page.on("request", lambda r: expect(r.url.split("#")[0] == path.as_uri(), name, "fetches", r.url))
+        page.goto(path.as_uri())
+        return page, name
+
+    def shrunk(self, png):
+        return self.blank.evaluate(SHRINK, [url_of(png), SCALE])
+
+
+def check_page(browser, path, width, theme):
+    page, name = browser.open(path, width, theme)
+    charts, found = page.evaluate(LAYOUT)
+    print(f"{name} {charts} charts")
+    expect(charts >= 2, name, "only", charts, "charts")
+    for finding in found:
+        expect(False, name, finding)
+    for element, ratio in page.evaluate(CONTRAST):
+        expect(False, name, f"contrast of {element} is {ratio}")
+    page.context.close()
+
+
+def position(axis, value):
+    """Where a share stands on an axis of nines, as the page's text describes it."""
+    import math
+
+    nines = lambda q: -math.log10(1 - q)
+    return 1 if value >= 1 else nines(value) / nines(axis[3]) / 1.12
+
+
+def check_hover(browser, path):
+    page, name = browser.open(path, 1280, "light")
+    summary = json.loads(page.locator("#summary").text_content())
+    test = next(t for t in summary["tests"] if t["metrics"] and t["scenario"] == "Server")
+    figure = page.locator(f"#t-{test['scenario'].lower()}-{test['mode']} figure", has_text="Latency by percentile").first
+    area = figure.locator(".area")
+    area.scroll_into_view_if_needed()
+    box = area.bounding_box()
+    data = json.loads(figure.locator("script.data").text_content())
+    for share, key in [(0.5, "p50"), (0.9, "p90"), (0.99, "p99")]:
+        page.mouse.move(box["x"] + box["width"] * position(data["x"], share), box["y"] + 40)
+        tip = figure.locator(".tip").inner_text()
+        expected = duration(test["metrics"]["latency_ns"][key])
+        expect(key in tip and expected in tip, name, f"hovering {key} says {tip!r}, not {expected!r}")
+    page.mouse.move(5, 5)
+    expect(figure.locator(".tip").is_hidden(), name, "the tooltip stays")
+    area.focus()
+    page.keyboard.press("End")
+    expect("max" in figure.locator(".tip").inner_text(), name, "the End key does not show the largest")
+    key = page.locator("figure", has_text="Latency over time").first.locator("button.key").first
+    key.click()
+    expect(key.get_attribute("aria-pressed") == "false", name, "a series is not hidden")
+    hidden = page.locator("figure", has_text="Latency over time").first.locator("svg g[hidden]")
+    expect(hidden.count() == 1, name, "a hidden series is drawn")
+    page.context.close()
+
+
+def check_controls(browser, path):
+    page, name = browser.open(path, 1280, "light")
+    table = page.locator("table.filtered").first
+    visible = lambda: table.locator("tbody tr:visible").count()
+    before = visible()
+    page.locator(".filter input").first.fill("seed" if "several" not in name else "invalid")
+    after = visible()
+    expect(0 < after < before, name, f"the filter leaves {after} of {before} rows")
+    page.locator(".filter input").first.fill("")
+    expect(visible() == before, name, "an empty filter hides rows")
+    back = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")
+    colors = []
+    for _ in range(3):
+        page.locator("#theme").click()
+        colors.append((page.locator("#theme").inner_text(), back()))
+    expect([c[0] for c in colors] == ["Theme: light", "Theme: dark", "Theme: system"], name, colors)
+    expect(colors[0][1] != colors[1][1] and colors[0][1] == colors[2][1], name, "the theme does not switch", colors)
+    page.keyboard.press("Tab")
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    expect(outline != "none", name, "what has the focus does not show it")
+    if page.locator("table.sorted").count():
+        table.locator("thead button", has_text="p99").click()
+        column = "[...document.querySelectorAll('table.sorted tbody tr')].map(r => +r.querySelector('[data-label=p99]').dataset.value)"
+        values = page.evaluate(column)
+        expect(values == sorted(values), name, "sorting by p99 gives", values)
+        dots = page.locator("figure", has_text="Latency by throughput").first
+        area = dots.locator(".area")
+        area.focus()
+        page.keyboard.press("ArrowRight")
+        expect("p99" in dots.locator(".tip").inner_text(), name, "a point says nothing of itself")
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 720, "height": 1000})
+    expect(page.evaluate("document.documentElement.scrollWidth <= 720"), name, "too wide for paper")
+    expect(page.locator(".tools").is_hidden(), name, "buttons are printed")
+    expect(len(page.pdf(format="A4")) > 20_000, name, "the PDF is empty")
+    page.context.close()
+
+
+def check_without_script(browser, path):
+    page, name = browser.open(path, 1280, "light", java_script_enabled=False)
+    expect(page.locator("figure svg").count() >= 3, name, "no charts without the script")
+    first = page.locator(".views").first
+    if first.count():
+        first.locator("label", has_text="logarithmic").click()
+        expect(first.locator("figure").nth(1).is_visible(), name, "the histogram does not switch")
+    page.context.close()
+
+
+def pictures(browser, path, folder, mode):
+    for width, theme in [(1280, "light"), (390, "dark")]:
+        page, name = browser.open(path, width, theme)
+        now = browser.shrunk(page.screenshot())
+        page.context.close()
+        kept = folder / f"{path.stem}-{width}-{theme}.png"
+        if mode == "update":
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_bytes(base64.b64decode(now.split(",")[1]))
+        elif not kept.exists():
+            expect(False, name, "there is no picture", kept.name)
+        else:
+            mean, cell = browser.blank.evaluate(COMPARE, [url_of(kept.read_bytes()), now])
+            print(f"{name} differs from its picture by {mean:.1f}, at most {cell:.1f}")
+            expect(mean <= MEAN_DIFFERENCE and cell <= CELL_DIFFERENCE, name, f"differs from {kept.name}: {mean:.1f}, {cell:.1f}")
+
+
+def check_that_pictures_tell(browser, pages):
+    """A comparison that takes one page for another compares nothing."""
+    page, _ = browser.open(pages[0], 1280, "light")
+    right = browser.shrunk(page.screenshot())
+    page.add_style_tag(content=".card { display: inline-block !important; width: 50% } .badge { display: none }")
+    wrong = browser.shrunk(page.screenshot())
+    page.context.close()
+    mean, cell = browser.blank.evaluate(COMPARE, [right, wrong])
+    expect(mean > MEAN_DIFFERENCE or cell > CELL_DIFFERENCE, "a broken page differs only by", mean, cell)
+
+
+# What the documentation shows: page, width, theme, and a heading or chart to begin at.
+SHOWN = [
+    ("valid", 1280, "light", None),
+    ("valid", 390, "dark", None),
+    ("valid", 1280, "dark", "#t-server-performance"),
+    ("invalid", 1280, "light", "#t-server-performance .stopping"),
+    ("several", 1280, "light", ".test .charts"),
+    ("interrupted", 1280, "light", None),
+]
+
+
+def show(browser, pages, folder):
+    """For the documentation."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for stem, width, theme, start in SHOWN:
+        path = next(path for path in pages if path.stem == stem)
+        page, _ = browser.open(path, width, theme, reduced_motion="reduce")
+        place = "-" + start.split(".")[-1].split("#t-")[-1] if start else ""
+        out = folder / f"report-{stem}{place}-{width}-{theme}.png"
+        if start and start.startswith("#") and " " not in start or not start:
+            page.evaluate("start => start && document.querySelector(start).scrollIntoView()", start)
+            page.screenshot(path=out)
+        else:
+            page.add_style_tag(content=start + "{ padding: 20px; background: var(--card) }")
+            page.locator(start).first.screenshot(path=out)
+        page.context.close()
+
+
+def main():
+    mode, chromium, pages, folder = sys.argv[1:]
+    pages = sorted(pathlib.Path(pages).resolve().glob("*.html"))
+    folder = pathlib.Path(folder)
+    with sync_playwright() as playwright:
+        browser = Browser(playwright, chromium)
+        if mode == "show":
+            show(browser, pages, folder)
+            return
+        for path in pages:
+            if mode == "check":
+                for width in WIDTHS:
+                    for theme in THEMES:
+                        check_page(browser, path, width, theme)
+                if path.stem != "interrupted":
+                    check_controls(browser, path)
+                check_without_script(browser, path)
+            if path.stem != "interrupted":
+                pictures(browser, path, folder, mode)
+        if mode == "check":
+            check_hover(browser, next(path for path in pages if path.stem == "valid"))
+            check_that_pictures_tell(browser, pages)
+    print(f"{len(pages)} pages, {len(findings)} findings")
+    sys.exit(1 if findings else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+//! Reports in a real browser, the system's Chromium, driven by Playwright: they
+//! open, charts are drawn, nothing overflows, and hovering, filtering, sorting,
+//! the theme, the keyboard and the printer work.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::venv::Venv;
+use super::{Bench, Named, Outcome, target_folder};
+
+const WHEEL: &str = "playwright==1.65.2";
+const SCRIPT: &str = "crates/xtask/peers/browser.py";
+/// Small pictures that pages are compared with.
+const PICTURES: &str = "crates/cli/testdata/screenshots";
+/// Larger ones, for the documentation.
+const IMAGES: &str = "docs/images";
+const REPORTS: &str = "reports in Chromium";
+
+/// What a browser's program may be called.
+const BROWSERS: [&str; 4] =
+    ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+
+/// Runs in virtual time: the same bytes on every machine.
+const RUNS: [(&str, &str); 4] = [
+    (
+        "valid",
+        "--system model:exponential=2ms,servers=4 --qps 1500 --duration 5s --workers 4 \
+         --batch 2 --set server_target_latency_ns=40ms",
+    ),
+    (
+        "invalid",
+        "--system model:exponential=2ms,servers=2,failed=0.01 --duration 2s --qps 300 \
+         --set min_query_count=70 --set server_target_latency_ns=6ms",
+    ),
+    (
+        "tokens",
+        "--system model:lognormal=20ms,sigma=0.4,servers=24,tokens=20-200,per-token=2ms \
+         --scenario server --mode performance --qps 60 --duration 60s \
+         --set use_token_latencies=true --set server_ttft_latency=100000000 \
+         --set server_tpot_latency=20000000",
+    ),
+    ("tenants", "--config tenants.toml"),
+];
+
+/// Arrival rates of several runs of a queue that does 1,000 queries/s.
+const RATES: [u32; 8] = [100, 300, 500, 650, 750, 850, 900, 950];
+
+const TENANTS: &str = r#"version = 1
+[run]
+system = "model:exponential=2ms,servers=2,seed=3"
+scenario = "Server"
+mode = "performance"
+duration = "5s"
+[settings]
+server_target_latency_ns = "40ms"
+server_target_latency_percentile = 0.9
+[[tenants]]
+name = "interactive"
+settings = { server_target_qps = 300 }
+[[tenants]]
+name = "batch jobs"
+settings = { server_target_qps = 200, server_arrivals = "burst:8" }
+"#;
+
+pub fn run(bench: &Bench) -> Result<Vec<Named>> {
+    Ok(vec![(REPORTS, play(bench.root, &bench.folder, "check", PICTURES)?)])
+}
+
+/// Writes the pictures anew: those that pages are compared with, or those of the
+/// documentation.
+///
+/// # Errors
+/// If a browser or a package cannot be had.
+pub fn pictures(root: &Path) -> Result<()> {
+    let folder = target_folder(root)?.join("peers/browser");
+    fs::create_dir_all(&folder)?;
+    for (mode, place) in [("update", PICTURES), ("show", IMAGES)] {
+        match play(root, &folder, mode, place)? {
+            Outcome::Passed => println!("{place} is written"),
+            other => bail!("{other}"),
+        }
+    }
+    Ok(())
+}
+
+fn play(root: &Path, folder: &Path, mode: &str, place: &str) -> Result<Outcome> {
+    let Some(chromium) = chromium() else {
+        return Ok(Outcome::Skipped("there is no Chromium (apt-get install chromium)".into()));
+    };
+    let venv = match Venv::with(folder, WHEEL) {
+        Ok(venv) => venv,
+        Err(missing) => return Ok(Outcome::Skipped(missing)),
+    };
+    let pages = pages(root, folder)?;
+    let mut command = venv.python();
+    command.arg(SCRIPT).arg(mode).args([&chromium, &pages]).arg(place).current_dir(root);
+    let status = command.status().context("cannot start the interpreter")?;
+    Ok(match status.success() {
+        true => Outcome::Passed,
+        false => Outcome::Failed(format!("{SCRIPT} {mode}: {status}")),
+    })
+}
+
+fn chromium() -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    let folders: Vec<PathBuf> = std::env::split_paths(&folders).collect();
+    let places =
+        BROWSERS.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    places.into_iter().find(|path| path.is_file())
+}
+
+/// Makes the reports.
+fn pages(root: &Path, folder: &Path) -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo).args(["build", "--package", "dyno"]).current_dir(root).status();
+    if !built.context("cannot start cargo")?.success() {
+        bail!("dyno does not build");
+    }
+    let dyno = target_folder(root)?.join("debug/dyno");
+    let (runs, pages) = (folder.join("runs"), folder.join("pages"));
+    for folder in [&runs, &pages] {
+        if folder.exists() {
+            fs::remove_dir_all(folder)?;
+        }
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(runs.join("tenants.toml"), TENANTS)?;
+    let say = |arguments: &str| -> Result<()> {
+        let mut command = Command::new(&dyno);
+        let status = command.args(arguments.split_whitespace()).current_dir(&runs).status()?;
+        // Some of the runs are to be INVALID.
+        match status.code() {
+            Some(0 | 1) => Ok(()),
+            _ => bail!("dyno {arguments}: {status}"),
+        }
+    };
+    for (name, arguments) in RUNS {
+        say(&format!("run -q {arguments} --name {name} --out {name}"))?;
+        fs::copy(runs.join(name).join("report.html"), pages.join(format!("{name}.html")))?;
+    }
+    for rate in RATES {
+        let system =
+            "--system model:exponential=4ms,servers=4 --scenario server --mode performance";
+        let bound = "--duration 60s --set server_target_latency_ns=50ms";
+        say(&format!("run -q {system} {bound} --qps {rate} --out several/qps-{rate:03}"))?;
+    }
+    say("report several --out ../pages/several.html")?;
+    // As a run leaves it that was killed when its tests were over.
+    for file in ["summary.json", "series.json"] {
+        fs::remove_file(runs.join("invalid").join(file))?;
+    }
+    say("report invalid --out ../pages/interrupted.html")?;
+    Ok(pages)
+}
