@@ -219,6 +219,9 @@ impl Release {
         let wheel = build::wheel(self, tools, target, of)?;
         let program = build::program(self, target);
         let bytes = fs::read(&program).context("cargo left no program")?;
+        if self.kind != Kind::Quick {
+            build::names_no_folder(self, &bytes)?;
+        }
         let elf = elf::read(&bytes).context("the program")?;
         let papers = self.papers(tools, target, of)?;
         let sealed = self.seal(tools, &wheel, &papers)?;

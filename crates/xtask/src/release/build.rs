@@ -180,9 +180,7 @@ pub fn program(release: &Release, target: Target) -> PathBuf {
 /// Folders of this machine get other names in what is built. The last that fits
 /// counts, so that the narrower follow the wider.
 fn flags(release: &Release) -> Result<Vec<String>> {
-    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-    let cargo_home =
-        std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
+    let (home, cargo_home) = homes();
     let rename = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
     let mut flags = vec![
         rename(&home, "~"),
@@ -196,6 +194,27 @@ fn flags(release: &Release) -> Result<Vec<String>> {
     sources.sort();
     flags.extend(sources.iter().map(|folder| rename(folder, "~/.cargo/registry/src")));
     Ok(flags)
+}
+
+/// Of the user, and of cargo.
+fn homes() -> (PathBuf, PathBuf) {
+    // Without one, a name that no path begins with: an empty one begins all.
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    let home = home.map_or_else(|| PathBuf::from("no home"), PathBuf::from);
+    let of_cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let of_cargo = of_cargo.unwrap_or_else(|| home.join(".cargo"));
+    (home, of_cargo)
+}
+
+/// Fails if a program names a folder of this machine, with which another one
+/// would build other bytes.
+pub fn names_no_folder(release: &Release, program: &[u8]) -> Result<()> {
+    for folder in [&homes().1, &release.root, &release.target] {
+        let name = folder.to_string_lossy();
+        let found = program.windows(name.len()).any(|part| part == name.as_bytes());
+        ensure!(!found, "the program names {name}, which no other machine has");
+    }
+    Ok(())
 }
 
 /// Writes a wheel with these files among its metadata into a folder, with no
