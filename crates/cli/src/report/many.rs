@@ -209,7 +209,7 @@ fn results(html: &mut String, rows: &[Row<'_>]) {
             format!("<i class=\"whiskers\" style=\"left:{low:.2}%;width:{width:.2}%\"></i>")
         });
         let interval = result.interval.as_ref().map(|interval| {
-            let of = |value| words::in_unit(value, &result.unit);
+            let of = |value| escaped(&words::in_unit(value, &result.unit));
             let share = words::share(interval.confidence);
             format!(" <small>{} to {} ({share})</small>", of(interval.low), of(interval.high))
         });
