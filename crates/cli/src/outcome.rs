@@ -4,8 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use dyno_loadgen::compare::alone;
 use dyno_loadgen::log::Report;
 use dyno_loadgen::plan::{self, Load};
+use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Origin, Settings, TestMode};
@@ -14,7 +16,7 @@ use dyno_sut::top1;
 
 use crate::measure::{Test, mode_name};
 use crate::records::{Keep, Records};
-use crate::summary::{Accuracy, Data, Headline, Metrics, Plan, Setting, State};
+use crate::summary::{Accuracy, Data, Headline, Interval, Metrics, Plan, Setting, State};
 use crate::system::System;
 use crate::{render, series, summary};
 
@@ -142,7 +144,11 @@ fn judge_performance(test: &mut summary::Test, log: &TestLog, report: &Report<'_
     let metrics = Metrics::of(&report.metrics, judgement, &run.plan, &run.record, ended);
     let is_peak = mode == TestMode::FindPeakPerformance && log.complete;
     let peak = (is_peak && found_peak(log)).then_some(run.plan.target_qps);
-    test.result = Some(headline(&metrics, &run.plan, peak));
+    let mut result = headline(&metrics, &run.plan, peak);
+    // What a search finds is no figure of one run.
+    result.interval =
+        result.value.filter(|_| !is_peak).and_then(|value| interval(value, &run.record, &run.plan));
+    test.result = Some(result);
     test.metrics = Some(metrics);
     test.plan = plan_of(&run.plan, &log.requested);
     if let Verdict::Invalid(violations) = &judgement.verdict {
@@ -185,6 +191,39 @@ fn headline(metrics: &Metrics, plan: &plan::Plan, peak: Option<f64>) -> Headline
         Load::Server(_) => of("completed rate", metrics.rates.completed_samples_per_s, "queries/s"),
         Load::Offline => of("throughput", metrics.rates.samples_per_s, "samples/s"),
     }
+}
+
+/// Of a headline's limits, in (0, 1).
+const CONFIDENCE: f64 = 0.95;
+
+/// Where the headline of a run like this one lies; `None` if this one is too
+/// short to say.
+fn interval(value: f64, record: &Record, plan: &plan::Plan) -> Option<Interval> {
+    let rows = Records::of(record, Keep::Thinned)?;
+    let answered = || (0..rows.len()).filter(|&row| rows.is_answered(row));
+    let latency = |row: usize| u64::try_from(rows.latency_ns[row]).unwrap_or(0);
+    let risk = 1.0 - CONFIDENCE;
+    let (factors, method) = match plan.load {
+        Load::SingleStream { .. } | Load::MultiStream { .. } => {
+            let latencies: Vec<u64> = answered().map(latency).collect();
+            let factors = alone::percentile(&latencies, plan.percentile(), risk);
+            (factors, "order statistics of as many independent queries as 20 batches are worth")
+        }
+        Load::Server(_) | Load::Offline => {
+            let due = |row: usize| u64::try_from(rows.scheduled_ns[row]).unwrap_or(0);
+            let mut done: Vec<u64> = answered().map(|row| due(row) + latency(row)).collect();
+            done.sort_unstable();
+            (alone::rate(&done, risk), "times between completions in 20 batches")
+        }
+    };
+    let alone::Factors { low, high } = factors.ok()?;
+    let interval = Interval {
+        low: value * low,
+        high: value * high,
+        confidence: CONFIDENCE,
+        method: method.into(),
+    };
+    (interval.low.is_finite() && interval.high.is_finite()).then_some(interval)
 }
 
 /// The setting of the arrival process.

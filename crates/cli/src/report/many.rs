@@ -209,7 +209,7 @@ fn results(html: &mut String, rows: &[Row<'_>]) {
             format!("<i class=\"whiskers\" style=\"left:{low:.2}%;width:{width:.2}%\"></i>")
         });
         let interval = result.interval.as_ref().map(|interval| {
-            let of = |value| words::in_unit(value, &result.unit);
+            let of = |value| escaped(&words::in_unit(value, &result.unit));
             let share = words::share(interval.confidence);
             format!(" <small>{} to {} ({share})</small>", of(interval.low), of(interval.high))
         });
@@ -253,6 +253,11 @@ fn dots(
         .collect()
 }
 
+/// The candidates of a front: what does not count is none.
+fn valid(of: &[(Row<'_>, Candidate)]) -> Vec<Candidate> {
+    of.iter().filter(|(row, _)| row.test.is_valid()).map(|(_, of)| *of).collect()
+}
+
 /// Throughput against p99, with the front and its knee.
 fn latency_throughput(rows: &[Row<'_>]) -> Option<Chart> {
     let of: Vec<(Row<'_>, Candidate)> = rows
@@ -265,8 +270,7 @@ fn latency_throughput(rows: &[Row<'_>]) -> Option<Chart> {
     if of.len() < 2 {
         return None;
     }
-    let valid: Vec<Candidate> =
-        of.iter().filter(|(row, _)| row.test.is_valid()).map(|(_, of)| *of).collect();
+    let valid = valid(&of);
     let front: Vec<Candidate> = pareto::front(&valid).into_iter().map(|at| valid[at]).collect();
     let bounds: Vec<u64> = rows.iter().filter_map(|row| row.test.plan.latency_bound_ns).collect();
     let bound = bounds.first().filter(|first| bounds.iter().all(|bound| bound == *first));
@@ -313,10 +317,11 @@ fn accuracy_throughput(rows: &[Row<'_>]) -> Option<Chart> {
     if of.len() < 2 {
         return None;
     }
-    let all: Vec<Candidate> = of.iter().map(|(_, of)| *of).collect();
+    let all = valid(&of);
     let front =
         pareto::front(&all).into_iter().map(|at| Point::new(all[at].gain, 1.0 - all[at].cost));
-    let x = Axis::linear("samples answered per second", Format::Rate, all.iter().map(|of| of.gain));
+    let x =
+        Axis::linear("samples answered per second", Format::Rate, of.iter().map(|(_, of)| of.gain));
     Some(
         Chart::new("Accuracy by throughput", x, accuracy_axis(&of, |of| 1.0 - of.cost))
             .note("Each point is a run. Right is faster, up is better.")
@@ -341,12 +346,12 @@ fn accuracy_operations(rows: &[Row<'_>]) -> Option<Chart> {
     if of.len() < 2 {
         return None;
     }
-    let all: Vec<Candidate> = of.iter().map(|(_, of)| *of).collect();
+    let all = valid(&of);
     let front = pareto::front(&all).into_iter().map(|at| Point::new(all[at].cost, all[at].gain));
     let x = Axis::log(
         "operations for a sample, logarithmic",
         Format::Rate,
-        all.iter().map(|of| of.cost),
+        of.iter().map(|(_, of)| of.cost),
     );
     Some(
         Chart::new("Accuracy by operations", x, accuracy_axis(&of, |of| of.gain))

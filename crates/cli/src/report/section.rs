@@ -76,8 +76,8 @@ fn confidence(result: &Headline, metrics: &Metrics) -> String {
         return format!(
             "{} interval {} to {} <small>({})</small>",
             words::share(interval.confidence),
-            words::in_unit(interval.low, &result.unit),
-            words::in_unit(interval.high, &result.unit),
+            escaped(&words::in_unit(interval.low, &result.unit)),
+            escaped(&words::in_unit(interval.high, &result.unit)),
             escaped(&interval.method)
         );
     }

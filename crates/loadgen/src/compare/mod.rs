@@ -8,6 +8,7 @@
 //! verdict follows from them alone: the false alarms of the whole comparison
 //! stay below [`Options::risk`]. `examples/compare_trials` measures both.
 
+pub mod alone;
 mod between;
 mod drift;
 mod probability;
