@@ -38,8 +38,8 @@ pub fn parse(text: &str, percentile: f64) -> Result<Limit, String> {
     }
     let left = left.trim().to_ascii_lowercase();
     let (name, at) = match left.split_once(['.', ' ', '_']) {
+        _ if is_percentile(&left) => ("latency", Some(&left[..])),
         Some((name, at)) => (name.trim(), Some(at.trim())),
-        None if is_percentile(&left) => ("latency", Some(&left[..])),
         None => (&left[..], None),
     };
     let quantity = NAMES.iter().find(|(known, _)| *known == name).map(|(_, quantity)| *quantity);
