@@ -131,8 +131,9 @@ fn searches_without_a_peak_end_and_say_so() {
     };
     assert_eq!((ends(0.0), ends(1.0)), (End::NothingFails, End::NothingPasses));
     // Misses every other run, whatever the load.
-    let mut by_turns =
-        |_: &Search, probe: Probe| exact(if probe.number % 2 == 0 { 0.05 } else { 0.3 }, probe);
+    let mut by_turns = |_: &Search, probe: Probe| {
+        exact(if probe.number.is_multiple_of(2) { 0.05 } else { 0.3 }, probe)
+    };
     let (outcome, _) = play(rules(latency(0.1, 1), 100.0, Unit::Rate), &mut by_turns);
     assert_eq!(outcome.end, End::Unclear);
 }
