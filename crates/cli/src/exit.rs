@@ -84,6 +84,11 @@ impl Failure {
         Self::of(Exit::SetUp, vec![problem.to_string()])
     }
 
+    /// The system stopped answering while it was measured.
+    pub fn aborted(problem: impl Display) -> Self {
+        Self::of(Exit::Aborted, vec![problem.to_string()])
+    }
+
     fn of(exit: Exit, problems: Vec<String>) -> Self {
         Self { exit, problems, hints: Vec::new() }
     }

@@ -2,6 +2,7 @@
 
 mod model;
 mod onnx;
+mod sample;
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -12,14 +13,16 @@ use dyno_loadgen::settings::{Scenario, nearest};
 use dyno_loadgen::sut::{QuerySample, SimulatedSystem, SystemUnderTest};
 use dyno_sut::batch::{self, Policy};
 use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
-use dyno_sut::engine::{Answers, Engine, Inline};
+use dyno_sut::engine::{About, Answers, Engine, Inline};
 use dyno_sut::model::{Model, ServiceModel};
 use dyno_sut::null::Null;
 use dyno_sut::onnx::runtime::CAN_LOAD;
+use dyno_sut::tensors::TensorLibrary;
 
 use crate::environment;
 use crate::exit::Failure;
 use crate::options::RunOptions;
+pub use sample::SampleInput;
 
 /// Each system with how it is named and what it is.
 pub const SYSTEMS: [(&str, &str); 5] = [
@@ -73,8 +76,12 @@ pub struct System {
     /// Accuracy that is asked for, in [0, 1].
     pub accuracy_target: Option<f64>,
     kind: Kind,
+    /// What its samples are, if they are tensors of a file.
+    tensors: Option<Arc<TensorLibrary>>,
     /// Samples are random numbers.
     is_synthetic: bool,
+    /// Added to the seed of a simulated system.
+    repeat: u64,
     workers: Option<usize>,
     /// Where nobody says.
     offline_workers: usize,
@@ -100,11 +107,13 @@ impl System {
         let numbers =
             || Arc::new(Numbers { count: run.samples.map_or(SAMPLES_DEFAULT, NonZero::get) });
         let (mut labels, mut offline_workers) = (None, environment::cores());
+        let mut tensors = None;
         let (kind, library): (Kind, Arc<dyn SampleLibrary>) = match name {
             "onnx" | "tract" => {
                 let loaded = onnx::load(name, argument, run)?;
                 labels = loaded.library.labels().map(<[i64]>::to_vec);
                 offline_workers = loaded.offline_workers;
+                tensors = Some(loaded.library.clone());
                 (Kind::Engine(loaded.engine), loaded.library)
             }
             "digits" => {
@@ -137,6 +146,8 @@ impl System {
             accuracy_target: run.accuracy_target.or(reference),
             labels,
             kind,
+            repeat: 0,
+            tensors,
             workers: run.workers,
             offline_workers,
             is_synthetic: matches!(name, "onnx" | "tract") && run.data.is_empty(),
@@ -171,6 +182,41 @@ impl System {
     /// Whether it is measured in virtual time.
     pub fn is_simulated(&self) -> bool {
         matches!(self.kind, Kind::Simulated(_))
+    }
+
+    /// The name that its logs have.
+    pub fn engine_name(&self) -> &str {
+        match &self.kind {
+            Kind::Null => "null",
+            Kind::Engine(engine) => engine.name(),
+            Kind::Simulated(_) => "a queue with servers",
+        }
+    }
+
+    /// What its engine tells of itself.
+    pub fn about(&self) -> About {
+        match &self.kind {
+            Kind::Engine(engine) => engine.about(),
+            Kind::Null | Kind::Simulated(_) => About::default(),
+        }
+    }
+
+    /// Why the first sample that failed did so, where it is known.
+    pub fn trouble(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Engine(engine) => engine.trouble(),
+            Kind::Null | Kind::Simulated(_) => None,
+        }
+    }
+
+    /// Whether it tells first tokens and counts of tokens.
+    pub fn reports_tokens(&self) -> bool {
+        matches!(&self.kind, Kind::Simulated(model) if model.tokens.is_some())
+    }
+
+    /// Whether its samples are random numbers.
+    pub fn is_synthetic(&self) -> bool {
+        self.is_synthetic
     }
 
     /// What the data set reports of itself.
@@ -216,6 +262,12 @@ impl System {
         Ok(Arc::new(pool.counting(self.batch_sizes.clone())))
     }
 
+    /// Gives further tests of a simulated system the random numbers of this
+    /// repeat; 0 are those that were asked for.
+    pub fn repeat(&mut self, number: u64) {
+        self.repeat = number;
+    }
+
     /// The system for one test in virtual time, fresh, so that every test
     /// begins with the same random numbers.
     ///
@@ -229,8 +281,10 @@ impl System {
         let Kind::Simulated(model) = &self.kind else {
             panic!("only a model is simulated");
         };
-        let system =
-            ServiceModel::new(model.clone()).expect("the model was built when it was read");
+        // The next seed is that of the faults.
+        let seed = model.seed.wrapping_add(self.repeat.wrapping_mul(2));
+        let seeded = Model { seed, ..model.clone() };
+        let system = ServiceModel::new(seeded).expect("the model was built when it was read");
         let is_larger = matches!(scenario, Scenario::MultiStream | Scenario::Offline);
         let servers = if is_larger { model.servers.get() } else { 0 };
         match NonZero::new(self.workers.unwrap_or(servers)) {

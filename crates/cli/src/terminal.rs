@@ -12,14 +12,15 @@ pub fn is_colored(stream: &impl IsTerminal) -> bool {
 /// `NO_COLOR` (no-color.org) overrides `CLICOLOR_FORCE` and `CLICOLOR`
 /// (bixense.com/clicolors).
 fn wants_color(is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
-    let given = |name: &str| variable(name).filter(|value| !value.is_empty());
-    if given("NO_COLOR").is_some() {
+    let given = |value: Option<String>| value.filter(|value| !value.is_empty());
+    if given(variable("NO_COLOR")).is_some() {
         return false;
     }
-    if given("CLICOLOR_FORCE").is_some_and(|value| value != "0") {
+    if given(variable("CLICOLOR_FORCE")).is_some_and(|value| value != "0") {
         return true;
     }
-    is_terminal && !is_dumb(&variable) && given("CLICOLOR").is_none_or(|value| value != "0")
+    let is_off = given(variable("CLICOLOR")).is_some_and(|value| value == "0");
+    is_terminal && !is_off && !is_dumb(variable)
 }
 
 /// Whether the terminal moves no cursor.

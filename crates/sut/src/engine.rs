@@ -1,8 +1,10 @@
 //! What computes answers, and the system that runs it on the issuing thread.
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, Response, ResponseId, SystemUnderTest};
@@ -22,6 +24,40 @@ pub trait Engine: Send + Sync {
     fn trouble(&self) -> Option<&str> {
         None
     }
+    /// What it tells of itself.
+    fn about(&self) -> About {
+        About::default()
+    }
+}
+
+/// What an engine tells of itself, for people.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct About {
+    /// Name and version of what runs the model.
+    pub runtime: Option<String>,
+    /// The shared library that it was loaded from.
+    pub library: Option<PathBuf>,
+    /// What computes within it, such as `CPUExecutionProvider`.
+    pub provider: Option<String>,
+    /// What the model takes.
+    pub inputs: Vec<Port>,
+    /// What it returns; the first one is the answer.
+    pub outputs: Vec<Port>,
+    /// Samples in a call at most; 0 where it does not matter.
+    pub largest_batch: usize,
+    /// How long the very first call took, while the engine was loaded.
+    pub first_call: Option<Nanos>,
+}
+
+/// An input or output of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Port {
+    /// Name.
+    pub name: String,
+    /// Type of the elements, such as `float32`.
+    pub element: String,
+    /// Dimensions; `None` is one that each call chooses.
+    pub shape: Vec<Option<usize>>,
 }
 
 /// Shared, so that the caller can ask for the trouble after the run.
@@ -36,6 +72,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn trouble(&self) -> Option<&str> {
         (**self).trouble()
+    }
+
+    fn about(&self) -> About {
+        (**self).about()
     }
 }
 

@@ -25,10 +25,12 @@ usage: cargo xtask COMMAND
   book                     builds docs/ into target/book and checks its links (installs mdBook
                            from crates.io once)
   peers [GROUP] [--quick]  compares with peers from other registries (needs python3 and PyPI)
-                           groups: book, browser, loadgen, onnx, release; all when none is named
+                           groups: book, browser, interop, loadgen, onnx,
+                           release; all when none is named
                            --quick: a part of the cases
-  screenshots [report]     writes the pictures of reports: those of the book, and those that
-                           `peers browser` compares with (needs chromium, python3 and PyPI)
+  screenshots [PART]...    writes pictures: report, those of the book and those that
+                           `peers browser` compares with (needs chromium, python3 and PyPI);
+                           tui, `dyno run --tui` on a pseudo terminal (Linux)
   install-c PREFIX         installs the C and C++ library, drop-in for LoadGen, below PREFIX:
                            include, lib, pkg-config and CMake packages (needs a C++ compiler,
                            $CXX or c++)

@@ -6,6 +6,7 @@
 mod book;
 pub mod browser;
 mod examples;
+mod interop;
 mod loadgen;
 mod onnx;
 mod release;
@@ -58,6 +59,7 @@ type Group = fn(&Bench) -> Result<Vec<Named>>;
 const GROUPS: &[(&str, Group)] = &[
     ("book", book::run),
     ("browser", browser::run),
+    ("interop", interop::run),
     ("loadgen", loadgen::run),
     ("onnx", onnx::run),
     ("release", release::run),

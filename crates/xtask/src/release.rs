@@ -101,39 +101,19 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
 /// compile. Its folder; `Err` inside says what is missing.
 pub fn quick(root: &Path) -> Result<Result<PathBuf, String>> {
     let release = Release::new(root, Kind::Quick)?;
-    if let Err(missing) = build::tools(&release) {
+    if let Err(missing) = release.make_for_this_machine()? {
         return Ok(Err(missing));
     }
-    let targets = Kind::Quick.targets();
-    if targets.is_empty() {
-        return Ok(Err("there is no release for this machine".to_owned()));
-    }
-    release.make(&targets)?;
     let (lines, holds) = check::findings(root, &release.out)?;
     anyhow::ensure!(holds, "the release is not as promised:\n{}", lines.join("\n"));
     Ok(Ok(release.out))
 }
 
-/// The folder with a full release for this machine: the one of before if it is
-/// of this commit, or a new one. `Err` inside says what is missing.
+/// What users of this machine install. Its folder; `Err` inside says what is
+/// missing.
 pub fn for_this_machine(root: &Path) -> Result<Result<PathBuf, String>> {
-    let release = Release::new(root, Kind::Full)?;
-    let targets = Kind::Full.targets();
-    let Some(target) = targets.iter().find(|t| t.runs_here() && !t.is_static) else {
-        return Ok(Err("there is no release for this machine".to_owned()));
-    };
-    let manifest = fs::read_to_string(release.out.join(MANIFEST)).unwrap_or_default();
-    let made: Value = serde_json::from_str(&manifest).unwrap_or_default();
-    let is_clean = made["modified"] == false && !release.is_modified;
-    let is_here = is_clean && made["commit"] == release.commit;
-    if is_here && check::of_target(&made, *target).is_ok() {
-        return Ok(Ok(release.out));
-    }
-    if let Err(missing) = build::tools(&release) {
-        return Ok(Err(missing));
-    }
-    release.make(&[*target])?;
-    Ok(Ok(release.out))
+    let release = Release::new(root, Kind::Host)?;
+    Ok(release.make_for_this_machine()?.map(|()| release.out))
 }
 
 /// What was made for one target.
@@ -179,14 +159,29 @@ impl Release {
         })
     }
 
+    /// Makes what runs here; `Err` inside says what is missing.
+    fn make_for_this_machine(&self) -> Result<Result<(), String>> {
+        if let Err(missing) = build::tools(self) {
+            return Ok(Err(missing));
+        }
+        let targets = self.kind.targets();
+        if targets.is_empty() {
+            return Ok(Err("there is no release for this machine".to_owned()));
+        }
+        self.make(&targets).map(Ok)
+    }
+
     /// Makes everything.
     fn make(&self, targets: &[Target]) -> Result<()> {
+        let tools = build::tools(self).map_err(|missing| {
+            anyhow::anyhow!("{missing}\na release is built by {}, from PyPI", self.kind.tools())
+        })?;
         let mut skipped = Vec::new();
-        let made = self.build(targets, &mut skipped)?;
+        let made = self.build(&tools, targets, &mut skipped)?;
         if self.kind == Kind::Full {
             self.report_licences(&mut skipped)?;
         } else {
-            skip(&mut skipped, LICENCE_REPORT, "this is a quick release");
+            skip(&mut skipped, LICENCE_REPORT, self.kind.why_less());
         }
         self.write(MANIFEST, &(pretty(&self.manifest(&made, &skipped)) + "\n"))?;
         sums::write(&self.out)?;
@@ -195,20 +190,23 @@ impl Release {
     }
 
     /// Makes what is built.
-    fn build(&self, targets: &[Target], skipped: &mut Vec<Skipped>) -> Result<Vec<Made>> {
-        if self.out.exists() {
-            fs::remove_dir_all(&self.out).context("cannot remove the release of before")?;
+    fn build(
+        &self,
+        tools: &Venv,
+        targets: &[Target],
+        skipped: &mut Vec<Skipped>,
+    ) -> Result<Vec<Made>> {
+        // A file of before would pass for one of this release.
+        for folder in [&self.out, &self.work.join("manual")] {
+            if folder.exists() {
+                fs::remove_dir_all(folder).context("cannot remove the release of before")?;
+            }
         }
-        for folder in [&self.out, &self.work] {
-            fs::create_dir_all(folder).with_context(|| format!("no {}", folder.display()))?;
-        }
-        let tools = build::tools(self).map_err(|missing| {
-            anyhow::anyhow!("{missing}\na release is built by {}, from PyPI", self.kind.tools())
-        })?;
+        fs::create_dir_all(&self.out).with_context(|| format!("no {}", self.out.display()))?;
         let mut made = Vec::new();
         for &target in targets {
             match target.missing(&self.root)? {
-                None => made.push(self.make_for(&tools, target, skipped)?),
+                None => made.push(self.make_for(tools, target, skipped)?),
                 Some(missing) => skip(skipped, target.triple, &missing),
             }
         }
@@ -238,9 +236,9 @@ impl Release {
         fs::copy(&papers.sbom, &sbom).context("cannot copy the bill of materials")?;
         files.push(sbom);
         let no_module = match (self.kind, target.is_static) {
-            (Kind::Quick, _) => Some("this is a quick release"),
-            (_, true) => Some("an extension module cannot be static"),
-            _ => None,
+            (Kind::Full, true) => Some("an extension module cannot be static"),
+            (Kind::Full, false) => None,
+            (kind, _) => Some(kind.why_less()),
         };
         if let Some(why) = no_module {
             skip(skipped, &format!("{} for {}", MODULE.name, target.triple), why);
@@ -343,7 +341,7 @@ impl Release {
         };
         walk.built_in()?;
         eprintln!("release: from the wheel to a first report");
-        if self.kind == Kind::Full {
+        if self.kind != Kind::Quick {
             walk.built_in_engine()?;
             eprintln!("release: from the wheel to a report on an ONNX file in tract");
         }

@@ -12,8 +12,9 @@ use crate::export::{ExportError, Format, Source};
 /// What to write where.
 #[derive(Debug, Args)]
 pub struct Export {
-    /// Directory of a run
-    directory: PathBuf,
+    /// Directory of a run; or a result of LoadGen, vLLM, guidellm or aiperf
+    #[arg(value_name = "RUN")]
+    path: PathBuf,
     /// What to write [default: by the ending of --out, else csv]
     #[arg(long, value_enum)]
     format: Option<Format>,
@@ -37,7 +38,7 @@ impl Export {
         if format == Format::Parquet {
             return Err(crate::export::no_parquet());
         }
-        let source = Source::read(&self.directory, self.test.as_deref())?;
+        let source = Source::read(&self.path, self.test.as_deref())?;
         if !is_stdout {
             return to_file(&source, format, &self.out).map(|()| Exit::Valid);
         }

@@ -52,7 +52,7 @@ impl Info {
             Some(Topic::Models) => models(),
             Some(Topic::Metrics) => definitions(&METRICS),
             Some(Topic::ExitCodes) => exit_codes(),
-            Some(Topic::Environment) => definitions(&VARIABLES),
+            Some(Topic::Environment) => definitions(VARIABLES),
             Some(Topic::Schema) => match self.document {
                 Some(document) => document.schema(),
                 None => definitions(&Document::ALL.map(|(_, name, what)| (name, what))),
@@ -134,7 +134,17 @@ fn scenarios() -> String {
 }
 
 /// Environment variables with what they do.
-pub const VARIABLES: [(&str, &str); 9] = [
+pub const VARIABLES: &[(&str, &str)] = &[
+    ("CLICOLOR", "0: nothing is coloured."),
+    (
+        "CLICOLOR_FORCE",
+        "if it is neither empty nor 0, results are coloured even where they go to no terminal.",
+    ),
+    (
+        "DYNO_END_WITH_STDIN",
+        "if it is set, the end of standard input ends a run, as Ctrl-C does; dyno sweep holds its \
+         points so.",
+    ),
     (
         "DYNO_SETTINGS_NAME",
         "sets the setting NAME, as DYNO_SETTINGS_SERVER_TARGET_QPS=100; stronger than files, weaker \
@@ -145,11 +155,16 @@ pub const VARIABLES: [(&str, &str); 9] = [
         "if it is true, `dyno compare` prints annotations for GitHub, unless --annotate says otherwise.",
     ),
     ("GITHUB_STEP_SUMMARY", "a file to which `dyno compare` then appends a table."),
-    ("NO_COLOR", "if it is not empty, nothing is coloured; nor is what goes to no terminal."),
-    ("CLICOLOR_FORCE", "if it is set, and not to 0, everything is coloured; NO_COLOR is stronger."),
-    ("CLICOLOR", "if it is 0, nothing is coloured."),
-    ("TERM", "if it is dumb, nothing is coloured, and no line is drawn over."),
+    (
+        "NO_COLOR",
+        "if it is not empty, nothing is coloured, whatever else is set; nor is what goes to no \
+         terminal.",
+    ),
     ("ORT_DYLIB_PATH", "ONNX Runtime's shared library, unless --ort-lib names one."),
+    (
+        "TERM",
+        "dumb: a terminal that is not drawn over and has no colours; no progress line, no --tui.",
+    ),
     (
         "VIRTUAL_ENV",
         "the Python environment in which ONNX Runtime is looked for before python3 is asked.",

@@ -108,7 +108,7 @@ fn further(command: &Command) -> Roff {
     };
     let codes = Exit::ALL.map(|exit| (exit.code().to_string(), exit.meaning()));
     list("EXIT STATUS", codes.into());
-    list("ENVIRONMENT", VARIABLES.map(|(name, what)| (name.to_string(), what)).into());
+    list("ENVIRONMENT", VARIABLES.iter().map(|(name, what)| (name.to_string(), *what)).collect());
     list("FILES", FILES.map(|(name, what)| (name.to_string(), what)).into());
     let others = match command.has_subcommands() {
         true => shown(command).map(|command| format!("{}(1)", page_name(command))).collect(),

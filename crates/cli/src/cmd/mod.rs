@@ -6,8 +6,10 @@ mod export;
 mod info;
 mod init;
 mod man;
+mod probe;
 mod report;
 mod run;
+mod search;
 mod selftest;
 mod sweep;
 
@@ -35,14 +37,18 @@ pub struct Dyno {
 enum Command {
     /// Measure a system; without flags, the built-in one, in half a minute
     Run(run::Run),
-    /// Tell whether one run is better or worse than another, or play both in turn
-    Compare(compare::Compare),
+    /// Ask a system once, and tell everything about it
+    Probe(Box<probe::ProbeCommand>),
     /// Write the page of a run again, or one page of several
     Report(report::Report),
     /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
     Export(export::Export),
     /// Measure many variants as one job that can be resumed
     Sweep(Box<sweep::SweepCommand>),
+    /// Tell whether one run is better or worse than another, or play both in turn
+    Compare(compare::Compare),
+    /// Find the highest load that keeps several limits at once
+    Search(search::Search),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -63,9 +69,11 @@ impl Dyno {
     pub fn execute(self) -> Result<Exit, Failure> {
         match self.command {
             Command::Run(run) => run.execute(),
-            Command::Compare(compare) => compare.execute(),
+            Command::Probe(probe) => probe.execute(),
             Command::Export(export) => export.execute(),
             Command::Sweep(sweep) => sweep.execute(),
+            Command::Compare(compare) => compare.execute(),
+            Command::Search(search) => search.execute(),
             Command::Init(init) => init.execute(),
             Command::Report(report) => report.execute(),
             Command::Info(info) => info.execute(),

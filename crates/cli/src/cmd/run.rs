@@ -64,6 +64,9 @@ impl Run {
             keys: self.keys.clone(),
         })?;
         let (options, system) = (&prepared.options, &prepared.system);
+        if options.sweep.is_some() {
+            eprintln!("warning: [sweep] means nothing to dyno run; it is for dyno sweep");
+        }
         if self.dry_run {
             print!("{}", render::plan(options, system, &prepared.tests()?));
             return Ok(Exit::Valid);

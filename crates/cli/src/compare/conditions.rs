@@ -2,6 +2,7 @@
 
 use super::source::Played;
 use crate::exit::Failure;
+use crate::foreign;
 use crate::measure::{Test, TestTenant};
 use crate::outcome::plan_of;
 use crate::render;
@@ -15,7 +16,9 @@ pub struct Conditions {
     pub scenario: String,
     /// If it has a name.
     pub tenant: Option<String>,
-    /// What it runs on.
+    /// What another tool calls it, if there are several of the scenario.
+    pub name: Option<String>,
+    /// What it runs on; without a name if another tool does not tell.
     pub data: Data,
     /// What its settings mean.
     pub plan: Plan,
@@ -27,6 +30,7 @@ impl Conditions {
         Self {
             scenario: test.scenario.clone(),
             tenant: test.tenant.clone(),
+            name: None,
             data: test.data.clone(),
             plan: test.plan.clone(),
         }
@@ -43,6 +47,7 @@ impl Conditions {
         let of = |test: &Test, tenant: &TestTenant| Self {
             scenario: test.scenario.name().into(),
             tenant: tenant.name.clone(),
+            name: None,
             data: data.clone(),
             plan: plan_of(&tenant.plan, &tenant.settings),
         };
@@ -53,12 +58,29 @@ impl Conditions {
             .collect()
     }
 
+    /// Of a test of another tool.
+    pub fn foreign(test: &foreign::Test, is_only: bool) -> Self {
+        Self {
+            scenario: test.scenario.clone(),
+            tenant: None,
+            name: (!is_only).then(|| test.title.clone()),
+            data: test.data.clone(),
+            plan: test.plan.clone(),
+        }
+    }
+
     /// Such as `Server` or `Server of tenant a`.
     pub fn title(&self) -> String {
-        match &self.tenant {
-            None => self.scenario.clone(),
-            Some(name) => format!("{} of tenant {name}", self.scenario),
+        match (&self.tenant, &self.name) {
+            (None, None) => self.scenario.clone(),
+            (None, Some(name)) => format!("{}, {name}", self.scenario),
+            (Some(name), _) => format!("{} of tenant {name}", self.scenario),
         }
+    }
+
+    /// Whether it tells what it was run on, and with it its bounds.
+    fn is_told(&self) -> bool {
+        !self.data.name.is_empty()
     }
 }
 
@@ -75,6 +97,15 @@ pub struct Difference {
     pub may_be_forced: bool,
 }
 
+/// A bound of a plan.
+type Bound = fn(&Plan) -> Option<u64>;
+
+const BOUNDS: [(&str, Bound); 3] = [
+    ("latency bound", |plan| plan.latency_bound_ns),
+    ("bound of the first token", |plan| plan.first_token_bound_ns),
+    ("bound of the time per token", |plan| plan.time_per_output_token_bound_ns),
+];
+
 /// What differs between two tests of one scenario.
 pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
     let time = |ns: Option<u64>| ns.map_or("none".into(), |ns| render::duration(ns.cast_signed()));
@@ -86,25 +117,24 @@ pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
             found.push(Difference { what, baseline, candidate, may_be_forced });
         }
     };
-    compare("data set", a.data.name.clone(), b.data.name.clone(), false);
-    let size = |test: &Conditions| format!("{} samples", render::count(test.data.total));
-    compare("size of the data set", size(a), size(b), false);
-    let loaded = |test: &Conditions| format!("{} samples", render::count(test.data.performance));
-    compare("performance set", loaded(a), loaded(b), true);
     let (of_a, of_b) = (&a.plan, &b.plan);
-    let percentile = |p: f64| render::percentile(p);
-    compare("target percentile", percentile(of_a.percentile), percentile(of_b.percentile), true);
-    let bounds = [
-        ("latency bound", of_a.latency_bound_ns, of_b.latency_bound_ns),
-        ("bound of the first token", of_a.first_token_bound_ns, of_b.first_token_bound_ns),
-        (
-            "bound of the time per token",
-            of_a.time_per_output_token_bound_ns,
-            of_b.time_per_output_token_bound_ns,
-        ),
-    ];
-    for (what, of_a, of_b) in bounds {
-        compare(what, time(of_a), time(of_b), true);
+    if a.is_told() && b.is_told() {
+        compare("data set", a.data.name.clone(), b.data.name.clone(), false);
+        let size = |test: &Conditions| format!("{} samples", render::count(test.data.total));
+        compare("size of the data set", size(a), size(b), false);
+        let loaded =
+            |test: &Conditions| format!("{} samples", render::count(test.data.performance));
+        compare("performance set", loaded(a), loaded(b), true);
+        let percentile = |p: f64| render::percentile(p);
+        compare(
+            "target percentile",
+            percentile(of_a.percentile),
+            percentile(of_b.percentile),
+            true,
+        );
+        for (what, of) in BOUNDS {
+            compare(what, time(of(of_a)), time(of(of_b)), true);
+        }
     }
     if a.scenario == "Server" {
         let rate = |qps: f64| format!("{}/s", render::rate(qps));
@@ -135,10 +165,12 @@ pub fn remarks(a: &Played, b: &Played) -> Vec<String> {
     let mut remarks = Vec::new();
     let pairs = [("machines", &a.machine, &b.machine), ("builds", &a.build, &b.build)];
     for (what, of_a, of_b) in pairs {
-        if of_a != of_b {
+        // Other tools do not tell.
+        if of_a != of_b && !of_a.is_empty() && !of_b.is_empty() {
             remarks.push(format!("the {what} differ: {of_a} against {of_b}"));
         }
     }
+    remarks.extend(a.remarks.iter().chain(&b.remarks).cloned());
     remarks
 }
 

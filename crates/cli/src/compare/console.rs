@@ -43,6 +43,12 @@ fn of_test(frame: &mut Frame, test: &TestReport, threshold: f64, is_colored: boo
     let heads = ["", "baseline", "candidate", "change", "interval", "finding"];
     let mut rows = vec![heads.map(str::to_string).to_vec()];
     rows.extend(test.comparison.rows.iter().map(|row| cells(row, threshold, is_colored)));
+    if !test.has_records {
+        rows.iter_mut()
+            .skip(1)
+            .filter_map(|row| row.last_mut())
+            .for_each(|cell| *cell = "-".into());
+    }
     let right = Alignment::Right;
     frame.table(&[Alignment::Left, right, right, right, right, Alignment::Left], &rows);
     for omitted in &test.comparison.omitted {
@@ -131,6 +137,12 @@ pub fn finding(finding: Finding, threshold: f64) -> String {
 pub fn sentence(test: &TestReport) -> String {
     let verdict = verdict_name(test.comparison.verdict);
     let rows = &test.comparison.rows;
+    if !test.has_records {
+        return format!(
+            "{verdict}: a side has figures only, and without raw records a change is not told from \
+             chance"
+        );
+    }
     let differing = |of: Finding| -> String {
         let rows = rows.iter().filter(|row| row.finding == of);
         let said: Vec<String> = rows

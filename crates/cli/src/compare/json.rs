@@ -34,6 +34,7 @@ fn of_test(test: &TestReport) -> Value {
         "headline": metric::name(test.headline),
         "paired": test.pairing == Pairing::InOrder,
         "runs": test.runs,
+        "has_records": test.has_records,
         "metrics": rows.iter().map(of_row).collect::<Vec<_>>(),
         "omitted": omitted.iter().map(of_omitted).collect::<Vec<_>>(),
         "notes": test.notes,

@@ -8,6 +8,7 @@ pub mod interleave;
 mod json;
 mod metric;
 mod source;
+mod told;
 
 use dyno_loadgen::compare::{self, Comparison, Metric, Pairing, Verdict};
 
@@ -69,6 +70,8 @@ pub struct TestReport {
     pub pairing: Pairing,
     /// Runs of each side.
     pub runs: [usize; 2],
+    /// Whether every run kept its queries; if not, nothing can be told from chance.
+    pub has_records: bool,
     /// What a reader must know of it.
     pub notes: Vec<String>,
 }
@@ -250,12 +253,26 @@ impl TestReport {
         let title = first.conditions.title();
         let Conditions { scenario, tenant, .. } = first.conditions.clone();
         let runs = [baseline.len(), candidate.len()];
+        let has_records = baseline.iter().chain(&candidate).all(|test| test.has_records);
         let columns = |tests: Vec<PlayedTest>| -> Vec<compare::Run> {
             tests.into_iter().map(|test| test.columns).collect()
         };
-        let comparison = compare::compare(&columns(baseline), &columns(candidate), &options);
+        let comparison = match has_records {
+            true => compare::compare(&columns(baseline), &columns(candidate), &options),
+            false => told::compare(&baseline, &candidate, &question.metrics),
+        };
         let headline = metrics[0];
-        Ok(Self { title, scenario, tenant, headline, comparison, pairing, runs, notes })
+        Ok(Self {
+            title,
+            scenario,
+            tenant,
+            headline,
+            comparison,
+            pairing,
+            runs,
+            has_records,
+            notes,
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use dyno_loadgen::compare;
 
 use super::conditions::Conditions;
 use crate::exit::Failure;
+use crate::foreign::{self, Figures, Foreign};
 use crate::records::{self, NEVER, Records};
 use crate::summary::{self, State};
 
@@ -30,6 +31,8 @@ pub struct Played {
     pub machine: String,
     /// Its performance tests.
     pub tests: Vec<PlayedTest>,
+    /// What a reader must know to read its figures right.
+    pub remarks: Vec<String>,
 }
 
 /// A performance test of a run.
@@ -45,6 +48,10 @@ pub struct PlayedTest {
     pub scheduled: Vec<i64>,
     /// What was measured.
     pub columns: compare::Run,
+    /// Whether anything was kept of each query; if not, there are only the figures.
+    pub has_records: bool,
+    /// Its figures, by names of metrics.
+    pub figures: Figures,
 }
 
 impl Played {
@@ -53,10 +60,12 @@ impl Played {
     /// # Errors
     /// If it is none, or if its raw records are missing or damaged.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        if !path.is_dir() {
-            let what = if path.exists() { "is no folder" } else { "is not there" };
-            return Err(Failure::usage(format!("{} {what}", path.display()))
+        if !path.exists() {
+            return Err(Failure::usage(format!("{} is not there", path.display()))
                 .hint("dyno compare takes the folders that dyno run leaves below runs/"));
+        }
+        if !path.join(summary::FILE).is_file() {
+            return foreign::read(path).map(|of| Self::foreign(path, of)).map_err(Failure::usage);
         }
         let run = summary::Run::read(path).map_err(|error| {
             Failure::usage(error).hint("dyno compare takes the folders that dyno run leaves")
@@ -73,7 +82,40 @@ impl Played {
             build: format!("{} build of {}", environment.build, environment.dyno_version),
             machine: format!("{} cores of {processor}", environment.cores),
             tests,
+            remarks: Vec::new(),
         })
+    }
+
+    /// A result of another tool.
+    fn foreign(path: &Path, result: Foreign) -> Self {
+        let label = path.display().to_string();
+        let name = result.tool.name();
+        let scenarios: Vec<String> = result.tests.iter().map(|t| t.scenario.clone()).collect();
+        let mut remarks = Vec::new();
+        for test in &result.tests {
+            remarks.extend(test.remarks.iter().map(|remark| format!("{name}: {remark}")));
+            if test.data.name.is_empty() {
+                remarks
+                    .push(format!("{name} does not tell its data and bounds: make sure of them"));
+            }
+            if test.records.is_none() {
+                let how = result.tool.how_to_keep_records();
+                remarks.push(format!("{label} has no raw records; {how}"));
+            }
+        }
+        let is_only = |of: &str| scenarios.iter().filter(|scenario| *scenario == of).count() == 1;
+        let system = result.tests.first().map(|test| test.system.clone()).unwrap_or_default();
+        let tests = result.tests.into_iter();
+        Self {
+            label,
+            system: if system.is_empty() { "unknown".into() } else { system },
+            time: "real".into(),
+            started_at: String::new(),
+            build: format!("{name} {}", result.version).trim_end().into(),
+            machine: String::new(),
+            tests: tests.map(|test| PlayedTest::foreign(&test, is_only(&test.scenario))).collect(),
+            remarks,
+        }
     }
 }
 
@@ -89,7 +131,25 @@ impl PlayedTest {
             is_valid: test.is_valid(),
             columns: columns(&records),
             scheduled: records.scheduled_ns,
+            has_records: true,
+            figures: foreign::of_summary(test),
         })
+    }
+
+    fn foreign(test: &foreign::Test, is_only: bool) -> Self {
+        let mut columns = test.records.as_ref().map(columns).unwrap_or_default();
+        if !test.has_times {
+            columns.completed.clear();
+        }
+        Self {
+            conditions: Conditions::foreign(test, is_only),
+            state: State::Complete,
+            is_valid: true,
+            scheduled: test.records.as_ref().map(|r| r.scheduled_ns.clone()).unwrap_or_default(),
+            has_records: test.records.is_some(),
+            columns,
+            figures: test.figures.clone(),
+        }
     }
 }
 
@@ -98,12 +158,14 @@ fn columns(records: &Records) -> compare::Run {
     let answered: Vec<usize> = (0..records.len()).filter(|&row| records.is_answered(row)).collect();
     let latency = |row: usize| records.latency_ns[row];
     let first = |row: usize| records.first_token_ns.get(row).copied().filter(|&at| at != NEVER);
-    let mut completed: Vec<Nanos> =
-        answered.iter().map(|&row| time(records.scheduled_ns[row] + latency(row))).collect();
+    let mut completed: Vec<Nanos> = answered
+        .iter()
+        .map(|&row| time(records.scheduled_ns[row].saturating_add(latency(row))))
+        .collect();
     completed.sort_unstable();
     let per_token = |&row: &usize| {
         let gaps = records.tokens.get(row).filter(|&&tokens| tokens > 1)? - 1;
-        Some(time((latency(row) - first(row)?) / gaps))
+        Some(time(latency(row).saturating_sub(first(row)?) / gaps))
     };
     compare::Run {
         latency: answered.iter().map(|&row| time(latency(row))).collect(),

@@ -13,6 +13,7 @@ use std::path::Path;
 use clap::ValueEnum;
 
 use crate::exit::Failure;
+use crate::foreign::{self, Foreign};
 use crate::records::{self, Records, RecordsError};
 use crate::{series, summary};
 
@@ -50,34 +51,51 @@ impl Format {
     }
 }
 
-/// A run directory, with the tests that were asked for.
+/// What is exported: a run, or a result of another tool.
 pub struct Source<'a> {
-    directory: &'a Path,
-    run: summary::Run,
+    path: &'a Path,
+    contents: Contents,
     /// Whether somebody named the tests.
     is_chosen: bool,
 }
 
+enum Contents {
+    Run(Box<summary::Run>),
+    Foreign(Foreign),
+}
+
 impl<'a> Source<'a> {
-    /// Reads the summary; `test` names a test by its folder, or several by the
-    /// beginning of it.
+    /// Reads the summary of a run, or all of another tool's result. `test` names a
+    /// test, or several by the beginning of the name of their folder.
     ///
     /// # Errors
-    /// If there is no summary, or no such test.
-    pub fn read(directory: &'a Path, test: Option<&str>) -> Result<Self, Failure> {
-        let mut run = summary::Run::read(directory).map_err(|error| {
-            Failure::set_up(error).hint("name the directory of a run: the one with summary.json")
-        })?;
+    /// If there is neither, or no such test.
+    pub fn read(path: &'a Path, test: Option<&str>) -> Result<Self, Failure> {
+        let mut contents = match path.join(summary::FILE).is_file() {
+            true => Contents::Run(Box::new(summary::Run::read(path).map_err(Failure::set_up)?)),
+            false => Contents::Foreign(foreign::read(path).map_err(Failure::set_up)?),
+        };
         if let Some(test) = test {
-            let wanted: Vec<String> = parts(test);
-            let folders: Vec<String> = run.tests.iter().map(|t| t.folder.clone()).collect();
-            run.tests.retain(|test| parts(&test.folder).starts_with(&wanted));
-            if run.tests.is_empty() {
-                let problem = format!("{} has no test {test}", directory.display());
-                return Err(Failure::usage(problem).hint(format!("it has {}", folders.join(", "))));
+            let wanted = parts(test);
+            let is_wanted = |name: &str| parts(name).starts_with(&wanted);
+            let (names, left) = match &mut contents {
+                Contents::Run(run) => {
+                    let names: Vec<_> = run.tests.iter().map(|test| test.folder.clone()).collect();
+                    run.tests.retain(|test| is_wanted(&test.folder));
+                    (names, run.tests.len())
+                }
+                Contents::Foreign(foreign) => {
+                    let names: Vec<_> = foreign.tests.iter().map(|t| t.title.clone()).collect();
+                    foreign.tests.retain(|test| is_wanted(&test.title));
+                    (names, foreign.tests.len())
+                }
+            };
+            if left == 0 {
+                let problem = format!("{} has no test {test}", path.display());
+                return Err(Failure::usage(problem).hint(format!("it has {}", names.join(", "))));
             }
         }
-        Ok(Self { directory, run, is_chosen: test.is_some() })
+        Ok(Self { path, contents, is_chosen: test.is_some() })
     }
 
     /// Writes it.
@@ -93,31 +111,72 @@ impl<'a> Source<'a> {
             Format::Jsonl => self.each(|test| Ok(text::jsonl(out, &test)?)),
             #[cfg(feature = "parquet")]
             Format::Parquet => {
-                let mut file = parquet::File::new(out, &self.run)?;
+                let mut file = parquet::File::new(out, &self.about())?;
                 self.each(|test| file.write(&test))?;
                 file.finish()
             }
             #[cfg(not(feature = "parquet"))]
             Format::Parquet => Err(ExportError::Failure(no_parquet())),
             Format::Prometheus => {
-                let series = series::Run::read(self.directory).unwrap_or_else(|error| {
+                let run = self.run()?;
+                let series = series::Run::read(self.path).unwrap_or_else(|error| {
                     eprintln!("warning: {error}; there are no histograms without it");
                     series::Run::new(Vec::new())
                 });
-                Ok(out.write_all(prometheus::text(&self.run, &series).as_bytes())?)
+                Ok(out.write_all(prometheus::text(run, &series).as_bytes())?)
             }
-            Format::Junit => Ok(out.write_all(junit::xml(&self.run).as_bytes())?),
+            Format::Junit => Ok(out.write_all(junit::xml(self.run()?).as_bytes())?),
         }
     }
 
-    /// Goes through the tests that have raw records, one at a time in memory.
+    fn run(&self) -> Result<&summary::Run, ExportError> {
+        match &self.contents {
+            Contents::Run(run) => Ok(run),
+            Contents::Foreign(foreign) => Err(ExportError::Failure(
+                Failure::usage(format!(
+                    "{} is a result of {}, which has no verdicts of ours",
+                    self.path.display(),
+                    foreign.tool.name()
+                ))
+                .hint("its raw records can be exported as csv, jsonl and parquet"),
+            )),
+        }
+    }
+
+    /// The run as a whole, by key.
+    #[cfg(feature = "parquet")]
+    fn about(&self) -> [(&'static str, String); 3] {
+        let (name, system, time) = match &self.contents {
+            Contents::Run(run) => (run.name.clone(), run.system.clone(), run.time.clone()),
+            Contents::Foreign(foreign) => {
+                let system = foreign.tests.first().map(|test| test.system.clone());
+                let name = format!("{} {}", foreign.tool.name(), foreign.version);
+                (name.trim_end().into(), system.unwrap_or_default(), "real".into())
+            }
+        };
+        [("dyno.run", name), ("dyno.system", system), ("dyno.time", time)]
+    }
+
+    /// Goes through the tests that have raw records.
     fn each(
         &self,
+        write: impl FnMut(TestRecords<'_>) -> Result<(), ExportError>,
+    ) -> Result<(), ExportError> {
+        match &self.contents {
+            Contents::Run(run) => self.each_of_run(run, write),
+            Contents::Foreign(foreign) => self.each_of_foreign(foreign, write),
+        }
+    }
+
+    /// One at a time in memory.
+    fn each_of_run(
+        &self,
+        run: &summary::Run,
         mut write: impl FnMut(TestRecords<'_>) -> Result<(), ExportError>,
     ) -> Result<(), ExportError> {
         let (mut found, mut missing) = (false, None::<RecordsError>);
-        for test in self.run.tests.iter().filter(|test| test.metrics.is_some()) {
-            let path = self.directory.join(&test.folder).join(records::FILE);
+        for test in run.tests.iter().filter(|test| test.metrics.is_some()) {
+            let path = self.path.join(&test.folder).join(records::FILE);
             let records = match Records::read(&path) {
                 Ok(records) => records,
                 Err(error) if self.is_chosen => {
@@ -131,14 +190,42 @@ impl<'a> Source<'a> {
             };
             found = true;
             tell_thinning(test, &records);
-            write(TestRecords { test, records })?;
+            write(TestRecords {
+                name: &test.folder,
+                scenario: &test.scenario,
+                mode: &test.mode,
+                tenant: test.tenant.as_deref(),
+                records: &records,
+            })?;
         }
+        let none = |hint: &str| Failure::set_up("no test has raw records").hint(hint);
         match missing {
             _ if found => Ok(()),
-            Some(_) => Err(ExportError::Failure(Failure::set_up("no test has raw records"))),
-            None => Err(ExportError::Failure(
-                Failure::set_up("no test has raw records: accuracy tests have none")
-                    .hint("dyno run --mode performance measures"),
+            Some(_) => Err(ExportError::Failure(none("dyno run --records all keeps every row"))),
+            None => Err(ExportError::Failure(none("dyno run --mode performance measures"))),
+        }
+    }
+
+    fn each_of_foreign(
+        &self,
+        foreign: &Foreign,
+        mut write: impl FnMut(TestRecords<'_>) -> Result<(), ExportError>,
+    ) -> Result<(), ExportError> {
+        let mut found = false;
+        for test in &foreign.tests {
+            let Some(records) = &test.records else { continue };
+            found = true;
+            for remark in &test.remarks {
+                eprintln!("note: {}: {remark}", test.title);
+            }
+            let (name, scenario) = (&test.title[..], &test.scenario[..]);
+            write(TestRecords { name, scenario, mode: "performance", tenant: None, records })?;
+        }
+        match found {
+            true => Ok(()),
+            false => Err(ExportError::Failure(
+                Failure::set_up(format!("{} has no raw records", self.path.display()))
+                    .hint(foreign.tool.how_to_keep_records()),
             )),
         }
     }
@@ -146,8 +233,15 @@ impl<'a> Source<'a> {
 
 /// A test and its raw records.
 struct TestRecords<'a> {
-    test: &'a summary::Test,
-    records: Records,
+    /// Its folder, or what another tool calls it.
+    name: &'a str,
+    #[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "text has no place for it"))]
+    scenario: &'a str,
+    #[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "text has no place for it"))]
+    mode: &'a str,
+    #[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "text has no place for it"))]
+    tenant: Option<&'a str>,
+    records: &'a Records,
 }
 
 /// Why an export ends early.

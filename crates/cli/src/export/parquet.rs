@@ -16,7 +16,6 @@ use super::rows::Row;
 use super::{ExportError, TestRecords};
 use crate::environment::VERSION;
 use crate::exit::Failure;
-use crate::summary;
 
 /// The columns of [`Row`], in order.
 const SCHEMA: &str = "
@@ -57,16 +56,15 @@ impl From<ParquetError> for ExportError {
 }
 
 impl<W: Write + Send> File<W> {
-    /// Begins a file about this run.
-    pub fn new(out: W, run: &summary::Run) -> Result<Self, ExportError> {
+    /// Begins a file about this run, by key.
+    pub fn new(out: W, about: &[(&str, String)]) -> Result<Self, ExportError> {
         let schema = Arc::new(parse_message_type(SCHEMA)?);
-        let about =
-            [("dyno.run", &run.name), ("dyno.system", &run.system), ("dyno.time", &run.time)];
-        let about = about.map(|(key, value)| KeyValue::new(key.into(), value.clone()));
+        let about = about.iter();
+        let about = about.map(|(key, value)| KeyValue::new((*key).into(), value.clone())).collect();
         let mut properties = WriterProperties::builder()
             .set_created_by(format!("dyno version {VERSION}"))
             .set_compression(Compression::SNAPPY)
-            .set_key_value_metadata(Some(about.to_vec()));
+            .set_key_value_metadata(Some(about));
         // Times hardly repeat, and lie close to each other.
         for column in schema.get_fields().iter().map(|field| field.name()) {
             if !matches!(column, "test" | "failure") {
@@ -89,12 +87,12 @@ impl<W: Write + Send> File<W> {
             write_group(&mut writer, &group)?;
             writer.close()?;
         }
-        let (about, records) = (test.test, &test.records);
+        let records = test.records;
         self.tests.push(json!({
-            "test": about.folder,
-            "scenario": about.scenario,
-            "mode": about.mode,
-            "tenant": about.tenant,
+            "test": test.name,
+            "scenario": test.scenario,
+            "mode": test.mode,
+            "tenant": test.tenant,
             "row": records.row,
             "samples_per_query": records.samples_per_query,
             "rows": rows,

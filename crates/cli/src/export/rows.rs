@@ -56,12 +56,12 @@ impl TestRecords<'_> {
 
     /// One row.
     pub fn row(&self, at: usize) -> Row<'_> {
-        let records = &self.records;
+        let records = self.records;
         let time = |column: &[i64]| column.get(at).copied().filter(|&time| time != NEVER);
         let scheduled = records.scheduled_ns[at];
         let latency = time(&records.latency_ns);
         Row {
-            test: &self.test.folder,
+            test: self.name,
             row: (at as u64).wrapping_mul(records.stride).cast_signed(),
             sample: records.sample.get(at).copied().unwrap_or(0),
             scheduled_ns: scheduled,

@@ -15,7 +15,7 @@ pub fn csv_head(out: &mut dyn Write) -> io::Result<()> {
 /// Comma-separated values as in RFC 4180: lines end with CR LF, and what is not
 /// there is empty.
 pub fn csv(out: &mut (impl Write + ?Sized), test: &TestRecords<'_>) -> io::Result<()> {
-    let folder = quoted(&test.test.folder);
+    let folder = quoted(test.name);
     for row in test.rows() {
         write!(out, "{folder},{},{},{},{}", row.row, row.sample, row.scheduled_ns, row.issued_ns)?;
         for time in [

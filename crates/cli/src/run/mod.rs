@@ -7,7 +7,8 @@ use std::path::Path;
 
 use dyno_loadgen::clock::WallTime;
 use dyno_loadgen::log::{expected_bytes, reports};
-use dyno_loadgen::settings::Scenario;
+use dyno_loadgen::run::TestLog;
+use dyno_loadgen::settings::{Origin, Scenario};
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -19,7 +20,7 @@ use crate::records::Keep;
 use crate::run_directory::{Finished, RunDirectory};
 use crate::summary::{self, State};
 use crate::system::System;
-use crate::{environment, probe, render, report, series};
+use crate::{environment, render, report, series, throughput};
 
 /// A system that is ready to be measured, and what is to be measured of it.
 pub struct Prepared {
@@ -75,13 +76,30 @@ impl Prepared {
         // Everything that does not depend on the probe is refused before it.
         self.tests()?;
         let probed = match self.is_probed() {
-            true => probe::samples_per_second(&self.system, &self.options.run, watch)?,
+            true => throughput::samples_per_second(&self.system, &self.options.run, watch)?,
             false => None,
         };
         if watch.interrupt.is_some_and(Interrupt::is_asked) {
             return Ok(None);
         }
         tests::tests(&self.options, &self.system, probed).map(Some)
+    }
+
+    /// One performance test, with these settings on top of all that was said, and
+    /// who says them.
+    ///
+    /// # Errors
+    /// Every setting that makes no sense.
+    ///
+    /// # Panics
+    /// If a setting does not exist or a value does not read.
+    pub fn performance_test(
+        &self,
+        scenario: Scenario,
+        on_top: &[(&str, String)],
+        origin: &Origin,
+    ) -> Result<Test, Failure> {
+        tests::performance(&self.options, &self.system, scenario, (on_top, origin))
     }
 
     /// The directory of a run of these tests: `out`, or a new one below `runs`.
@@ -108,7 +126,21 @@ impl Prepared {
         &self,
         tests: &[Test],
         watch: Watch<'_>,
+        directory: RunDirectory,
+    ) -> Result<Measured, Failure> {
+        self.measure_and_see(tests, watch, directory, &mut |_| {})
+    }
+
+    /// As [`Prepared::measure`]; `see` is shown each log before it is dropped.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn measure_and_see(
+        &self,
+        tests: &[Test],
+        watch: Watch<'_>,
         mut directory: RunDirectory,
+        see: &mut dyn FnMut(&TestLog),
     ) -> Result<Measured, Failure> {
         let begun = WallTime::now();
         let mut run = self.begin(begun);
@@ -118,7 +150,8 @@ impl Prepared {
             let title = format!("{number}/{} {}", tests.len(), test.title());
             let before = run.tests.len();
             let keep = self.options.run.records;
-            for outcome in play(test, &self.system, watch, &title, (&mut directory, keep))? {
+            let mut kept = Kept { directory: &mut directory, keep, see: &mut *see };
+            for outcome in play(test, &self.system, watch, &title, &mut kept)? {
                 if outcome.summary.state != State::Complete && run.state == State::Complete {
                     run.state = outcome.summary.state;
                 }
@@ -226,13 +259,20 @@ impl Measured {
     }
 }
 
+/// Where what is kept of a test goes.
+struct Kept<'a> {
+    directory: &'a mut RunDirectory,
+    keep: Keep,
+    see: &'a mut dyn FnMut(&TestLog),
+}
+
 /// Plays one test and writes its logs and raw records.
 fn play(
     test: &Test,
     system: &System,
     watch: Watch<'_>,
     title: &str,
-    (directory, keep): (&mut RunDirectory, Keep),
+    kept: &mut Kept<'_>,
 ) -> Result<Vec<Outcome>, Failure> {
     // A probe, or the test before, is none of this one's business.
     let _ = system.batch_sizes.take();
@@ -240,14 +280,15 @@ fn play(
     let batch_sizes = system.batch_sizes.take();
     let mut outcomes = Vec::new();
     for (log, tenant) in logs.iter().zip(&test.tenants) {
+        (kept.see)(log);
         let reports = reports(log);
         let name = tenant.name.as_deref();
-        let mut outcome = Outcome::of(log, &reports, test, system, (name, keep));
+        let mut outcome = Outcome::of(log, &reports, test, system, (name, kept.keep));
         if let Some(series) = &mut outcome.series {
             series.batch_sizes.clone_from(&batch_sizes);
         }
         let folder = log_folder(test, name);
-        directory.write_test(&folder, log, &reports, outcome.records.as_ref())?;
+        kept.directory.write_test(&folder, log, &reports, outcome.records.as_ref())?;
         outcomes.push(outcome);
     }
     Ok(outcomes)

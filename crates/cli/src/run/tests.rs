@@ -2,7 +2,7 @@
 //! mode and tenant, and refused if the machine cannot hold them.
 
 use dyno_loadgen::plan::Plan;
-use dyno_loadgen::settings::{Origin, Scenario, TestMode};
+use dyno_loadgen::settings::{Origin, Scenario, Settings, TestMode};
 
 use crate::exit::Failure;
 use crate::measure::{Test, TestTenant};
@@ -111,6 +111,39 @@ fn resolve(
         let origin = Origin::Code("a short probe before the run");
         settings.set(key, &value.to_string(), origin).expect("a rate is a number");
     }
+    settle(options, system, scenario, tenant, settings)
+}
+
+/// One performance test, with these settings on top of all that was said.
+///
+/// # Errors
+/// Every setting that makes no sense.
+///
+/// # Panics
+/// If a setting does not exist or a value does not read.
+pub fn performance(
+    options: &Options,
+    system: &System,
+    scenario: Scenario,
+    (on_top, origin): (&[(&str, String)], &Origin),
+) -> Result<Test, Failure> {
+    let mode = TestMode::PerformanceOnly;
+    let mut settings = options.settings(scenario, mode, None);
+    for (key, value) in on_top {
+        settings.set(key, value, origin.clone()).expect("settings that exist, values that read");
+    }
+    let tenant = settle(options, system, scenario, None, settings).map_err(Failure::usages)?;
+    Ok(Test { scenario, mode, tenants: vec![tenant] })
+}
+
+/// What the settings mean, once all that is said is in them.
+fn settle(
+    options: &Options,
+    system: &System,
+    scenario: Scenario,
+    tenant: Option<&TenantTable>,
+    mut settings: Settings,
+) -> Result<TestTenant, Vec<String>> {
     let messages = options.complete(&mut settings);
     let plan = Plan::resolve(&settings.values, system.library_size()).map_err(|errors| {
         let of = tenant.map(|tenant| format!(" of tenant {}", tenant.name)).unwrap_or_default();

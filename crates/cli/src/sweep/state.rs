@@ -25,8 +25,10 @@ pub const FILE: &str = "sweep.json";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sweep {
     /// `dyno.sweep`
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
     /// 1
+    #[schemars(extend("const" = SCHEMA_VERSION))]
     pub schema_version: u32,
     /// `running` (or killed), `interrupted` (Ctrl-C, or a limit came first), or `complete`
     pub state: State,

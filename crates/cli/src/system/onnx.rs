@@ -4,6 +4,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dyno_loadgen::settings::nearest;
 use dyno_sut::engine::Engine;
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::Search;
@@ -56,9 +57,12 @@ fn load_ort(path: &Path, run: &RunOptions) -> Result<Loaded, Failure> {
         several => (environment::cores() / several).max(1),
     };
     let search = Search::everywhere(run.ort_lib.clone());
+    let missing = |error| missing(error, &[], run);
     let model = OrtModel::open(path, &search, OrtOptions { threads, sessions }).map_err(missing)?;
     let library = Arc::new(library(model.inputs(), run)?);
-    let engine = model.engine(&library, options(run)).map_err(missing)?;
+    let inputs = model.inputs().to_vec();
+    let engine = model.engine(&library, options(run));
+    let engine = engine.map_err(|error| self::missing(error, &inputs, run))?;
     Ok(Loaded { engine: Arc::new(engine), library, offline_workers: 1 })
 }
 
@@ -66,9 +70,11 @@ fn load_ort(path: &Path, run: &RunOptions) -> Result<Loaded, Failure> {
 fn load_tract(path: &Path, run: &RunOptions) -> Result<Loaded, Failure> {
     use dyno_sut::onnx::tract::TractModel;
 
-    let model = TractModel::open(path).map_err(missing)?;
+    let model = TractModel::open(path).map_err(|error| missing(error, &[], run))?;
     let library = Arc::new(library(model.inputs(), run)?);
-    let engine = model.engine(&library, options(run)).map_err(missing)?;
+    let inputs = model.inputs().to_vec();
+    let engine = model.engine(&library, options(run));
+    let engine = engine.map_err(|error| missing(error, &inputs, run))?;
     Ok(Loaded { engine: Arc::new(engine), library, offline_workers: environment::cores() })
 }
 
@@ -78,8 +84,63 @@ fn load_tract(_path: &Path, _run: &RunOptions) -> Result<Loaded, Failure> {
         .hint("build with --features tract, or use --system onnx:FILE"))
 }
 
-fn missing(error: OnnxError) -> Failure {
-    Failure::set_up(error)
+/// What to do about a model that does not load, or does not fit its samples.
+fn missing(error: OnnxError, inputs: &[ModelInput], run: &RunOptions) -> Failure {
+    let takes = || format!("the model takes {}", describe(inputs));
+    let hints = match &error {
+        OnnxError::InputMissing { name, .. } => {
+            vec![takes(), format!("give its samples with --data {name}=FILE.npy")]
+        }
+        OnnxError::ElementType { expected, .. } => vec![
+            takes(),
+            format!("convert the samples: numpy.save(NEW, numpy.load(FILE).astype('{expected}'))"),
+        ],
+        OnnxError::Shape { expected, .. } => {
+            let rest = if expected.len() > 1 { &expected[1..] } else { expected };
+            let rest: Vec<String> = rest.iter().map(dimension).collect();
+            vec![
+                takes(),
+                format!(
+                    "the first axis of a file counts its samples: an array of shape [samples, {}] \
+                     fits",
+                    rest.join(", ")
+                ),
+            ]
+        }
+        OnnxError::Model { .. } => vec![
+            "the message is the engine's own: is the file an ONNX model? One of a newer opset needs a \
+             newer engine: pip install --upgrade onnxruntime"
+                .into(),
+        ],
+        OnnxError::Trial { .. } if run.data.is_empty() => vec![
+            takes(),
+            "the samples were random, with 1 for each open dimension; give real ones with --data \
+             FILE.npy"
+                .into(),
+        ],
+        OnnxError::Trial { .. } => vec![takes()],
+        OnnxError::InputType { .. } => {
+            vec![
+                "put a Cast in front of it in the model, or export the model with such inputs"
+                    .into(),
+            ]
+        }
+        _ => Vec::new(),
+    };
+    hints.into_iter().fold(Failure::set_up(error), Failure::hint)
+}
+
+/// `ink float32 [?, 64]`, and so on.
+fn describe(inputs: &[ModelInput]) -> String {
+    let one = |input: &ModelInput| {
+        let shape: Vec<String> = input.shape.iter().map(dimension).collect();
+        format!("{} {} [{}]", input.name, input.element, shape.join(", "))
+    };
+    inputs.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn dimension(dimension: &Option<usize>) -> String {
+    dimension.map_or("?".into(), |n| n.to_string())
 }
 
 /// Labels are classes, and are compared with the greatest output.
@@ -109,6 +170,14 @@ fn library(inputs: &[ModelInput], run: &RunOptions) -> Result<TensorLibrary, Fai
     let mut files = Vec::new();
     for (name, path) in &run.data {
         let name = match (name, inputs) {
+            (Some(name), _) if inputs.iter().all(|input| input.name != *name) => {
+                let near = nearest(name, inputs.iter().map(|input| input.name.as_str()));
+                return Err(Failure::usage(format!(
+                    "the model has no input `{name}`; the nearest is `{}`",
+                    near.unwrap_or("none")
+                ))
+                .hint(format!("the model takes {}", describe(inputs))));
+            }
             (Some(name), _) => name.clone(),
             (None, [only]) => only.name.clone(),
             (None, _) => {

@@ -34,7 +34,8 @@ impl Look {
 
     /// A frame with a title.
     pub fn block(self, title: &str) -> Block<'_> {
-        let title = Span::styled(format!(" {title} "), Style::new().add_modifier(Modifier::BOLD));
+        let bold = Style::new().add_modifier(Modifier::BOLD).remove_modifier(Modifier::DIM);
+        let title = Span::styled(format!(" {title} "), bold);
         Block::bordered().border_style(self.dim()).title(title)
     }
 }

@@ -126,7 +126,7 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
         assert_eq!(ran.stdout, "", "{arguments}");
     };
     refused("a nowhere", "nowhere is not there");
-    refused("a empty", "summary.json is missing");
+    refused("a empty", "empty is neither a run of dyno nor a result of");
     refused("a bare", "records.bin is missing");
     refused("a cut", "is cut off or damaged");
     refused("a", "a holds 0 pairs of runs");

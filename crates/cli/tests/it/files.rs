@@ -41,8 +41,7 @@ fn a_short_run_writes_every_file() {
     let report = folder.read("out/report.html");
     assert!(report.contains("<svg") && report.contains("light-dark("), "report");
     assert!(!report.contains("http://") && !report.contains("https://"), "self-contained");
-    let charts = report.split("<script").next().unwrap();
-    assert!(!charts.contains("NaN"), "charts have numbers");
+    assert!(!report.contains("NaN"), "charts have numbers");
     let hidden = |name: &str| name.starts_with('.');
     let mut left = std::fs::read_dir(&folder.0).unwrap();
     assert!(!left.any(|entry| hidden(&entry.unwrap().file_name().to_string_lossy())), "no partial");

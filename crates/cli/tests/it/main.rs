@@ -6,7 +6,9 @@ mod book;
 mod compare;
 mod export;
 mod files;
+mod foreign;
 mod messages;
+mod probe;
 mod program;
 mod prometheus;
 #[cfg(target_os = "linux")]
@@ -15,6 +17,7 @@ mod report;
 mod schema;
 mod shell;
 mod signals;
+mod sweep;
 mod tenants;
 #[cfg(target_os = "linux")]
 mod terminal;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::program::{Folder, Ran};
 
-fn schema(name: &str) -> jsonschema::Validator {
+pub fn schema(name: &str) -> jsonschema::Validator {
     let path = format!("{}/../../docs/schema/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));
     let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     jsonschema::draft202012::meta::validate(&schema).expect("it is a schema");

@@ -68,12 +68,7 @@ fn play(case: &Case, rate: f64, duration: Nanos, most_outstanding: u64, seed: u6
 
 /// Whether a run keeps all limits, over all its queries.
 fn keeps_all(case: &Case, run: &RunLog) -> bool {
-    case.limits.iter().all(|limit| {
-        let blocks = limit.blocks(&run.record, FULL);
-        let over: u64 = blocks.iter().map(|block| block.over).sum();
-        let queries: u64 = blocks.iter().map(|block| block.queries).sum();
-        over as f64 <= limit.allowed * queries as f64
-    })
+    case.limits.iter().all(|limit| limit.is_kept(&limit.blocks(&run.record, FULL)))
 }
 
 struct Trial {
@@ -93,6 +88,7 @@ fn search(case: &Case, from: f64, seed: u64) -> Trial {
         short: SHORT,
         full: FULL,
         full_queries: 0,
+        most_queries: 5_000_000,
         max_time: 24 * 3_600 * SECOND,
         confirmations: 4,
     });

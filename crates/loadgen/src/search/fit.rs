@@ -59,6 +59,10 @@ const EVENTS_A_RUN: f64 = 4.0;
 /// What the runs say of their own dispersion weighs as much as this many runs
 /// that differ from each other.
 const WITHIN_WEIGHT: f64 = 6.0;
+/// Where no run near the boundary was ever over the bound, nothing is learnt of
+/// the dispersion; what was taken for it then counts as this many runs, or a
+/// limit that is nowhere near would never be excluded.
+const UNSEEN_WORTH: f64 = 8.0;
 /// Lags (in stretches) up to which correlation within a run is seen.
 const LAGS: usize = 10;
 
@@ -256,7 +260,7 @@ fn within(data: &[Datum], allowed: f64, place: Place, first: Prior) -> Prior {
         sum += long_run(&excess);
     }
     if runs == 0.0 {
-        return first;
+        return Prior { worth: UNSEEN_WORTH, ..first };
     }
     let seen = (sum / variance).max(1.0);
     let worth = WITHIN_WEIGHT * (runs / 3.0_f64).min(1.0);

@@ -22,7 +22,8 @@ pub enum Quantity {
 
 impl Quantity {
     /// Whether it grows while queries pile up.
-    pub(super) fn waits(self) -> bool {
+    #[must_use]
+    pub fn waits(self) -> bool {
         matches!(self, Self::Latency | Self::FirstToken)
     }
 }
@@ -50,11 +51,28 @@ pub struct Block {
     pub over: u64,
 }
 
+impl Block {
+    /// All of them in one.
+    #[must_use]
+    pub fn sum(blocks: &[Self]) -> Self {
+        let add =
+            |a: Self, b: &Self| Self { queries: a.queries + b.queries, over: a.over + b.over };
+        blocks.iter().fold(Self::default(), add)
+    }
+}
+
 /// Stretches of equal length that a run is cut into. Queries near each other in
 /// time are over a bound together, and their number says how strongly.
 pub const BLOCKS: usize = 40;
 
 impl Limit {
+    /// Whether these stretches together keep it.
+    #[must_use]
+    pub fn is_kept(&self, blocks: &[Block]) -> bool {
+        let all = Block::sum(blocks);
+        all.over as f64 <= self.allowed * all.queries as f64
+    }
+
     /// The queries of each stretch of a run of about this length, ns.
     #[must_use]
     pub fn blocks(&self, record: &Record, duration: Nanos) -> Vec<Block> {

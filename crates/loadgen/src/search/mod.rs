@@ -39,6 +39,8 @@ pub struct Rules {
     pub full: Nanos,
     /// Queries of a run that counts, at least.
     pub full_queries: u64,
+    /// Queries of a run that does not count, at most: millions say enough.
+    pub most_queries: u64,
     /// No run is begun that would end later than this, ns.
     pub max_time: Nanos,
     /// Full runs that are tried at most; 0 does not confirm.
@@ -153,8 +155,8 @@ const LEAST_SPREAD: f64 = 2.0;
 const MOST_REFINEMENTS: usize = 200;
 /// Each refining run is about this part of all of them so far.
 const GROWTH: u64 = 8;
-/// The longest refining run, as a part of a full run.
-const LONGEST: u64 = 4;
+/// The longest refining run, in lengths of the first ones.
+const LONGEST: u64 = 15;
 /// A run is ended when this many times the overs that are allowed wait.
 const FAR_OVER: f64 = 10.0;
 /// However low the load is.
@@ -201,9 +203,7 @@ impl Search {
     /// Whether a run kept this limit, by its own counts.
     #[must_use]
     pub fn is_kept(&self, told: &Observation, limit: usize) -> bool {
-        let blocks = self.counted(told, limit);
-        let sum = |of: fn(&Block) -> u64| blocks.iter().map(of).sum::<u64>() as f64;
-        sum(|b| b.over) <= self.rules.limits[limit].allowed * sum(|b| b.queries)
+        self.rules.limits[limit].is_kept(&self.counted(told, limit))
     }
 
     /// Whether a run kept every limit, by its own counts.
@@ -247,6 +247,11 @@ impl Search {
     }
 
     fn probe(&self, load: f64, duration: Nanos, purpose: Purpose) -> Probe {
+        let enough = match (self.rules.unit, purpose) {
+            (_, Purpose::Confirm { .. }) | (Unit::Whole, _) => f64::INFINITY,
+            (Unit::Rate, _) => self.rules.most_queries as f64 / load * SECOND as f64,
+        };
+        let duration = if enough < duration as f64 { enough as Nanos } else { duration };
         Probe { number: self.observations.len() as u64, load, duration, purpose }
     }
 
@@ -299,8 +304,8 @@ impl Search {
             Unit::Rate => false,
             Unit::Whole => peak.high.floor() == peak.low.floor(),
         };
-        let half = (peak.high / peak.low).ln() / 2.0;
-        self.refinements() >= LEAST_REFINEMENTS && (narrow || half <= self.rules.tolerance)
+        let narrow = narrow || peak.half_width() <= self.rules.tolerance;
+        self.refinements() >= LEAST_REFINEMENTS && narrow
     }
 
     /// The next run is placed by a sequence that fills the posterior evenly.
@@ -309,8 +314,7 @@ impl Search {
         let placed = peak.quantile(0.05 + 0.9 * van_der_corput(number + 1));
         // Never so close that the slope is lost, or that an error at the
         // beginning is not found out.
-        let half = (peak.high / peak.low).ln() / 2.0;
-        let wider = (LEAST_SPREAD * self.rules.tolerance / half).max(1.0);
+        let wider = (LEAST_SPREAD * self.rules.tolerance / peak.half_width()).max(1.0);
         let load = peak.middle * (placed / peak.middle).powf(wider);
         let load = match self.rules.unit {
             Unit::Rate => load,
@@ -318,7 +322,7 @@ impl Search {
         };
         let refining = self.observations.iter().filter(|t| t.probe.purpose == Purpose::Refine);
         let so_far: Nanos = refining.map(|told| told.probe.duration).sum();
-        let longest = (self.full_at(load) / LONGEST).max(self.rules.short);
+        let longest = self.rules.short.saturating_mul(LONGEST);
         let duration = (so_far / GROWTH).clamp(self.rules.short, longest);
         self.probe(load, duration, Purpose::Refine)
     }
@@ -373,7 +377,7 @@ impl Search {
             .find(|told| matches!(told.probe.purpose, Purpose::Confirm { .. }));
         if let Some(before) = before {
             let lower = match self.rules.unit {
-                Unit::Rate => before.probe.load * (1.0 - self.rules.tolerance / 2.0),
+                Unit::Rate => before.probe.load * (-self.missed_by(before, peak)).exp(),
                 Unit::Whole => before.probe.load - 1.0,
             };
             load = load.min(lower);
@@ -389,6 +393,17 @@ impl Search {
             return self.done(End::OutOfTime, None);
         }
         Step::Run(self.probe(load, duration, Purpose::Confirm { attempt }))
+    }
+
+    /// How far below a full run that failed the next one is: what it missed its
+    /// limits by, since it will have the same arrivals, and a little more.
+    fn missed_by(&self, failed: &Observation, peak: &Peak) -> f64 {
+        let tolerance = self.rules.tolerance;
+        let of = |(at, limit): (usize, &Limit)| {
+            peak.missed_by(at, Block::sum(&failed.blocks[at]), limit.allowed)
+        };
+        let most = self.rules.limits.iter().enumerate().map(of).fold(0.0, f64::max);
+        most.clamp(0.0, 2.0 * tolerance) + tolerance / 4.0
     }
 
     /// The stretches of a run that count.

@@ -1,7 +1,7 @@
 //! Where the peak is: the lowest of the loads at which the limits are reached.
 
 use super::fit::Fit;
-use super::{Rules, Unit};
+use super::{Block, Rules, Unit};
 use crate::clock::{Nanos, SECOND};
 
 /// The peak by what is known, with its uncertainty.
@@ -62,6 +62,11 @@ impl Peak {
         most.unwrap_or(0)
     }
 
+    /// Half the width of the interval of 95 % of the posterior, relative.
+    pub(super) fn half_width(&self) -> f64 {
+        (self.high / self.low).ln() / 2.0 * (1.96 / DEVIATIONS)
+    }
+
     /// The load below which the peak lies with this probability.
     #[must_use]
     pub fn quantile(&self, probability: f64) -> f64 {
@@ -91,6 +96,14 @@ impl Peak {
         let hazards: Vec<f64> = self.fits.iter().map(of).collect();
         let total: f64 = hazards.iter().sum();
         hazards.iter().map(|hazard| hazard / total.max(1e-300)).collect()
+    }
+
+    /// By how much (of the logarithm of the load) a full run missed this limit,
+    /// and what early stopping asks on top.
+    pub(super) fn missed_by(&self, limit: usize, all: Block, allowed: f64) -> f64 {
+        let share = all.over as f64 / all.queries.max(1) as f64;
+        let binomial = ((1.0 - allowed) / (all.queries.max(1) as f64 * allowed)).sqrt();
+        ((share / allowed).max(1e-9).ln() + EARLY_STOPPING * binomial) / self.fits[limit].slope
     }
 
     /// A load a little below the peak, where a full run of this length should

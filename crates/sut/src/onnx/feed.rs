@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, ResponseId};
 
@@ -142,10 +143,18 @@ impl Feed {
     }
 
     /// Answers sample 0, so that a model that cannot run is told before a run.
-    pub(super) fn trial(&self, engine: &dyn Engine) -> Result<(), OnnxError> {
+    /// Returns how long that took.
+    pub(super) fn trial(&self, engine: &dyn Engine) -> Result<Nanos, OnnxError> {
         let first = QuerySample { id: ResponseId(1), index: 0 };
+        let clock = Clock::start();
         engine.answer(&[first], &mut Answers::new());
-        self.trouble().map_or(Ok(()), |why| Err(OnnxError::Trial { why: why.to_owned() }))
+        let took = clock.now();
+        self.trouble().map_or(Ok(took), |why| Err(OnnxError::Trial { why: why.to_owned() }))
+    }
+
+    /// Samples in a call at most.
+    pub(super) fn largest_batch(&self) -> usize {
+        self.batch
     }
 
     fn inputs(&self, samples: &[QuerySample]) -> Option<Vec<(Vec<usize>, Elements<'_>)>> {

@@ -10,9 +10,9 @@ use ort::session::{Session, SessionInputValue};
 use ort::value::{DynValue, TensorElementType, TensorRef, ValueType};
 
 use super::feed::{Feed, Output};
-use super::runtime::{Search, environment};
+use super::runtime::{Search, environment, loaded};
 use super::{EngineOptions, OnnxError};
-use crate::engine::{Answers, Engine};
+use crate::engine::{About, Answers, Engine, Port};
 use crate::tensors::{ElementType, Elements, ModelInput, TensorLibrary};
 
 /// A loaded model whose inputs are known.
@@ -79,13 +79,26 @@ impl OrtModel {
     ) -> Result<OrtEngine, OnnxError> {
         let feed = Feed::new(&self.inputs, library, options)?;
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
-        let engine = OrtEngine {
+        let outputs = self.sessions[0].outputs().iter();
+        let library = loaded();
+        let about = About {
+            runtime: library.as_ref().map(|(version, _)| format!("ONNX Runtime{version}")),
+            library: library.map(|(_, path)| path),
+            // No other one is asked for.
+            provider: Some("CPUExecutionProvider".into()),
+            inputs: self.inputs.iter().map(Port::from).collect(),
+            outputs: outputs.map(|output| port(output.name(), output.dtype())).collect(),
+            largest_batch: feed.largest_batch(),
+            first_call: None,
+        };
+        let mut engine = OrtEngine {
             name: format!("onnxruntime-{stem}"),
             inputs: self.inputs,
             sessions: self.sessions.into_iter().map(Mutex::new).collect(),
             feed,
+            about,
         };
-        engine.feed.trial(&engine)?;
+        engine.about.first_call = Some(engine.feed.trial(&engine)?);
         Ok(engine)
     }
 }
@@ -110,6 +123,22 @@ fn model_input(name: &str, value: &ValueType) -> Result<ModelInput, OnnxError> {
     Ok(ModelInput { name: name.to_owned(), element, shape })
 }
 
+fn port(name: &str, value: &ValueType) -> Port {
+    let ValueType::Tensor { ty, shape, .. } = value else {
+        return Port { name: name.to_owned(), element: value.to_string(), shape: Vec::new() };
+    };
+    let element = match ty {
+        TensorElementType::Float32 => "float32".to_owned(),
+        TensorElementType::Float64 => "float64".to_owned(),
+        TensorElementType::Int64 => "int64".to_owned(),
+        TensorElementType::Int32 => "int32".to_owned(),
+        TensorElementType::Uint8 => "uint8".to_owned(),
+        other => other.to_string(),
+    };
+    let shape = shape.iter().map(|&n| usize::try_from(n).ok()).collect();
+    Port { name: name.to_owned(), element, shape }
+}
+
 /// A model and its samples.
 pub struct OrtEngine {
     name: String,
@@ -117,6 +146,7 @@ pub struct OrtEngine {
     /// A session runs one call at a time.
     sessions: Vec<Mutex<Session>>,
     feed: Feed,
+    about: About,
 }
 
 impl OrtEngine {
@@ -187,6 +217,10 @@ impl Engine for OrtEngine {
 
     fn trouble(&self) -> Option<&str> {
         self.feed.trouble()
+    }
+
+    fn about(&self) -> About {
+        self.about.clone()
     }
 }
 

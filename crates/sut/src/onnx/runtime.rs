@@ -166,9 +166,8 @@ fn file_name(path: &Path) -> &str {
 /// The process's one environment, made by the first call that succeeds. Later
 /// calls get it whatever they search.
 pub(super) fn environment(search: &Search) -> Result<Environment, RuntimeMissing> {
-    static LOADED: Mutex<Option<Environment>> = Mutex::new(None);
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(environment) = &*loaded {
+    if let Some((environment, _)) = &*loaded {
         return Ok(environment.clone());
     }
     if !CAN_LOAD {
@@ -184,6 +183,19 @@ pub(super) fn environment(search: &Search) -> Result<Environment, RuntimeMissing
         tried.push(why);
         RuntimeMissing::NotFound { tried }
     })?;
-    *loaded = Some(environment.clone());
+    *loaded = Some((environment.clone(), path));
     Ok(environment)
+}
+
+static LOADED: Mutex<Option<(Environment, PathBuf)>> = Mutex::new(None);
+
+/// The version of the library that is loaded, with a space before it, or
+/// nothing if its name does not tell; and where it is.
+pub(super) fn loaded() -> Option<(String, PathBuf)> {
+    let loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let (_, path) = loaded.as_ref()?;
+    let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+    // `libonnxruntime.so.1.31.1`; the system's loader may leave the number out.
+    let version = file_name(&real).split_once(".so.").map(|(_, version)| format!(" {version}"));
+    Some((version.unwrap_or_default(), real))
 }

@@ -13,7 +13,7 @@ use tract_onnx::tract_hir::infer::Factoid;
 
 use super::feed::{Feed, Output};
 use super::{EngineOptions, OnnxError};
-use crate::engine::{Answers, Engine};
+use crate::engine::{About, Answers, Engine, Port};
 use crate::tensors::{ElementType, Elements, ModelInput, TensorLibrary};
 
 /// A model that has been read and whose inputs are known.
@@ -65,8 +65,11 @@ impl TractModel {
         let mut feed = Feed::new(&self.inputs, library, options)?;
         if feed.is_batched() {
             if let Ok(plan) = plan(self.model.clone(), &self.inputs, &feed, true) {
-                let engine = TractEngine { name: name.clone(), plan, feed: feed.clone() };
-                if engine.feed.trial(&engine).is_ok() {
+                let about = about(&self.inputs, &plan, &feed);
+                let mut engine =
+                    TractEngine { name: name.clone(), plan, feed: feed.clone(), about };
+                if let Ok(took) = engine.feed.trial(&engine) {
+                    engine.about.first_call = Some(took);
                     return Ok(engine);
                 }
             }
@@ -75,8 +78,9 @@ impl TractModel {
         }
         let plan = plan(self.model, &self.inputs, &feed, false);
         let plan = plan.map_err(|error| refused(&self.path, &error))?;
-        let engine = TractEngine { name, plan, feed };
-        engine.feed.trial(&engine)?;
+        let about = about(&self.inputs, &plan, &feed);
+        let mut engine = TractEngine { name, plan, feed, about };
+        engine.about.first_call = Some(engine.feed.trial(&engine)?);
         Ok(engine)
     }
 }
@@ -127,11 +131,37 @@ fn plan(
     model.into_optimized()?.into_runnable()
 }
 
+fn about(inputs: &[ModelInput], plan: &TypedRunnableModel, feed: &Feed) -> About {
+    let output = |number: usize| {
+        let model = plan.model();
+        let fact = model.output_fact(number).ok()?;
+        let name = &model.nodes[model.outputs[number].node].name;
+        let fixed = |n: &TDim| n.to_i64().ok().and_then(|n| usize::try_from(n).ok());
+        let element = match fact.datum_type {
+            DatumType::F32 => "float32".to_owned(),
+            DatumType::F64 => "float64".to_owned(),
+            DatumType::I64 => "int64".to_owned(),
+            DatumType::I32 => "int32".to_owned(),
+            DatumType::U8 => "uint8".to_owned(),
+            other => format!("{other:?}"),
+        };
+        Some(Port { name: name.clone(), element, shape: fact.shape.iter().map(fixed).collect() })
+    };
+    About {
+        runtime: Some("tract".into()),
+        inputs: inputs.iter().map(Port::from).collect(),
+        outputs: (0..plan.model().outputs.len()).filter_map(output).collect(),
+        largest_batch: feed.largest_batch(),
+        ..About::default()
+    }
+}
+
 /// A model and its samples.
 pub struct TractEngine {
     name: String,
     plan: Arc<TypedRunnableModel>,
     feed: Feed,
+    about: About,
 }
 
 fn output(tensor: &Tensor, take: &mut dyn FnMut(Output<'_>)) -> TractResult<()> {
@@ -179,6 +209,10 @@ impl Engine for TractEngine {
 
     fn trouble(&self) -> Option<&str> {
         self.feed.trouble()
+    }
+
+    fn about(&self) -> About {
+        self.about.clone()
     }
 }
 

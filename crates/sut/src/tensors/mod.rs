@@ -10,6 +10,8 @@ use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::sut::QuerySample;
 
+use crate::engine::Port;
+
 pub use npy::{Npy, NpyProblem};
 
 /// Type of a tensor's elements.
@@ -96,6 +98,13 @@ pub struct ModelInput {
     pub element: ElementType,
     /// Dimensions; `None` is one that each run chooses.
     pub shape: Vec<Option<usize>>,
+}
+
+impl From<&ModelInput> for Port {
+    fn from(input: &ModelInput) -> Self {
+        let element = input.element.to_string();
+        Self { name: input.name.clone(), element, shape: input.shape.clone() }
+    }
 }
 
 /// Samples held in memory, with labels if there are any.

@@ -34,6 +34,8 @@ pub const MODULE: Crate<'static> =
 pub enum Kind {
     /// For users.
     Full,
+    /// For figures: of a full one, the program for this machine.
+    Host,
     /// For tests: with the linker and the libc of this machine, without what takes
     /// minutes to compile.
     Quick,
@@ -43,7 +45,7 @@ impl Kind {
     /// The program `dyno`.
     pub fn program(self) -> Crate<'static> {
         let features = match self {
-            Self::Full => "tract,parquet",
+            Self::Full | Self::Host => "tract,parquet",
             Self::Quick => "default",
         };
         Crate { name: "dyno", manifest: "crates/cli/Cargo.toml", features }
@@ -52,7 +54,7 @@ impl Kind {
     /// The builder of wheels, which calls cargo, and a linker that knows every libc.
     pub fn tools(self) -> &'static str {
         match self {
-            Self::Full => "maturin==1.16.0 ziglang==0.17.1",
+            Self::Full | Self::Host => "maturin==1.16.0 ziglang==0.17.1",
             Self::Quick => "maturin==1.16.0",
         }
     }
@@ -60,14 +62,15 @@ impl Kind {
     /// Of cargo.
     pub fn profile(self) -> &'static str {
         match self {
-            Self::Full => "dist",
+            Self::Full | Self::Host => "dist",
             Self::Quick => "release",
         }
     }
 
+    /// Where what is not released lies: the tools differ.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Full => "full",
+            Self::Full | Self::Host => "full",
             Self::Quick => "quick",
         }
     }
@@ -76,6 +79,7 @@ impl Kind {
     pub fn folder(self, version: &str) -> String {
         match self {
             Self::Full => version.to_owned(),
+            Self::Host => format!("{version}-host"),
             Self::Quick => format!("{version}-quick"),
         }
     }
@@ -85,7 +89,16 @@ impl Kind {
         let all = target::ALL.iter().copied();
         match self {
             Self::Full => all.collect(),
-            Self::Quick => all.filter(|t| t.runs_here() && !t.is_static).collect(),
+            Self::Host | Self::Quick => all.filter(|t| t.runs_here() && !t.is_static).collect(),
+        }
+    }
+
+    /// Why it lacks what a full one has.
+    pub fn why_less(self) -> &'static str {
+        match self {
+            Self::Full => "nothing is left out",
+            Self::Host => "this release is for figures",
+            Self::Quick => "this is a quick release",
         }
     }
 }
@@ -115,7 +128,7 @@ pub fn wheel(release: &Release, tools: &Venv, target: Target, of: Crate) -> Resu
     maturin.args(["-m", "maturin", "build", "--locked", "--profile", release.kind.profile()]);
     maturin.args(["--manifest-path", of.manifest, "--features", of.features, "--out"]).arg(&out);
     maturin.current_dir(&release.root).env("CARGO_TARGET_DIR", &release.target);
-    if release.kind == Kind::Full {
+    if release.kind != Kind::Quick {
         maturin.args(["--zig", "--target", target.triple]);
         maturin.args(["--compatibility", target.compatibility]);
         maturin.env("PATH", path(tools)?);
@@ -158,7 +171,7 @@ fn repeatable(command: &mut Command, release: &Release) -> Result<()> {
 /// The program inside the folder where cargo builds.
 pub fn program(release: &Release, target: Target) -> PathBuf {
     let folder = match release.kind {
-        Kind::Full => release.target.join(target.triple),
+        Kind::Full | Kind::Host => release.target.join(target.triple),
         Kind::Quick => release.target.clone(),
     };
     folder.join(release.kind.profile()).join(release.kind.program().name)

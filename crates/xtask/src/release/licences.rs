@@ -96,8 +96,9 @@ pub fn deny(root: &Path, tools: &Path) -> Result<Result<String, String>> {
         eprintln!("installing cargo-deny {DENY} into {}", tools.display());
         let mut install = shell::tool("CARGO", "cargo", root);
         install.args(["install", "cargo-deny", "--version", DENY, "--locked", "--root"]);
-        // Its build is none of the release.
+        // Its build is none of the release, and needs not be fast.
         install.arg(tools).arg("--target-dir").arg(tools.join("target"));
+        install.arg("--debug").env("CARGO_PROFILE_DEV_DEBUG", "0");
         if let Err(why) = shell::run(&mut install) {
             return Ok(Err(format!("cargo-deny cannot be installed: {why:#}")));
         }

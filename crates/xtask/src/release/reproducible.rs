@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::target::Target;
-use super::{Release, name_of, shell};
+use super::{Release, build, name_of, shell};
 
 /// Builds a copy of the sources elsewhere, and compares what came of it with
 /// the release.
@@ -26,7 +26,8 @@ pub fn check(release: &Release, target: Target) -> Result<()> {
         ..release.clone()
     };
     eprintln!("release: building {} again, from another folder", target.triple);
-    copy.build(&[target], &mut Vec::new())?;
+    let tools = build::tools(release).map_err(anyhow::Error::msg)?;
+    copy.build(&tools, &[target], &mut Vec::new())?;
     let mut same = 0;
     for entry in fs::read_dir(&copy.out).context("the second build left nothing")? {
         let file = entry.context("cannot read the folder")?.path();

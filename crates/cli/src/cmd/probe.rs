@@ -1,0 +1,150 @@
+//! `dyno probe`: a few queries, and everything about them.
+
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+use dyno_loadgen::clock::{Clock, MILLISECOND, SECOND};
+use dyno_loadgen::plan::Plan;
+use dyno_loadgen::settings::{Origin, Scenario, TestMode};
+
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::measure::{Test, TestTenant, Watch};
+use crate::options::{CommandLine, GivenKeys};
+use crate::probe::{self, Probe};
+use crate::progress::Progress;
+use crate::run::{Prepared, pretty};
+
+/// Flags of `dyno probe`; those of `dyno run` say what is asked of which system.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct ProbeCommand {
+    /// A dyno.toml
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    keys: GivenKeys,
+    /// Set any setting: key=value, or Scenario.key=value for one scenario
+    #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append)]
+    set: Vec<String>,
+    /// How many queries; the first one finds a cold system
+    #[arg(long, value_name = "N", default_value_t = 2,
+          value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    queries: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Says whether a system answers, with what, and how fast; measures nothing that counts. Without
+--scenario the queries are those of SingleStream: one sample, one at a time.
+Exit codes: 0 it answers, 1 it fails or breaks the protocol, 2 usage, 3 it cannot be set up,
+4 it does not answer within --deadline (60 s), 130 interrupted.";
+
+/// Flags of `dyno run` that would do nothing here.
+const MEANINGLESS: [&str; 9] = [
+    "mode",
+    "profile",
+    "duration",
+    "accuracy-target",
+    "audit",
+    "out",
+    "name",
+    "trace-log",
+    "records",
+];
+
+impl ProbeCommand {
+    /// Asks, and tells.
+    ///
+    /// # Errors
+    /// Whatever keeps the system from being loaded.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let given = self.keys.0.iter().map(|(key, _)| key.name);
+        if let Some(name) = given.into_iter().find(|name| MEANINGLESS.contains(name)) {
+            return Err(Failure::usage(format!("--{name} means nothing to dyno probe"))
+                .hint("dyno run measures, with this flag"));
+        }
+        let clock = Clock::start();
+        let prepared = Prepared::new(&CommandLine {
+            config: self.config.clone(),
+            set: self.set.clone(),
+            keys: self.keys.clone(),
+        })?;
+        let load_ns = clock.now();
+        let scenario = match prepared.options.run.scenarios[..] {
+            [] => Scenario::SingleStream,
+            [one] => one,
+            _ => {
+                return Err(Failure::usage("several scenarios are given, and a probe plays one")
+                    .hint("name one with --scenario"));
+            }
+        };
+        let test = self.test(&prepared, scenario)?;
+        let deadline_ns = test.tenants[0].plan.response_deadline;
+        let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
+        let watch = Watch { progress: &Progress::new(true), interrupt: Some(&interrupt) };
+        let hang = (!prepared.system.is_simulated()).then(|| watch_for_hang(deadline_ns));
+        let log = test.play(&prepared.system, watch, "probe")?.swap_remove(0);
+        drop(hang);
+        if interrupt.is_asked() {
+            return Ok(Exit::Interrupted);
+        }
+        let run = log.runs().last().expect("a test has a run");
+        let probe = Probe::of(&prepared.system, (scenario, load_ns, deadline_ns), &run.record);
+        print!("{}", if self.json { pretty(&probe) } else { probe::text(&probe) });
+        Ok(match &probe {
+            _ if probe.is_missing_any() => Exit::Aborted,
+            _ if probe.is_well => Exit::Valid,
+            _ => Exit::Invalid,
+        })
+    }
+
+    /// So many queries, as fast as the scenario has them, with every answer kept.
+    fn test(&self, prepared: &Prepared, scenario: Scenario) -> Result<Test, Failure> {
+        let Prepared { options, system } = prepared;
+        let mode = TestMode::PerformanceOnly;
+        let mut settings = options.settings(scenario, mode, None);
+        let queries = self.queries.to_string();
+        let tokens = system.reports_tokens();
+        for (key, value) in [
+            ("min_duration_ms", "0"),
+            ("min_query_count", queries.as_str()),
+            ("max_query_count", queries.as_str()),
+            ("accuracy_log_sampling_target", "0"),
+            ("accuracy_log_probability", "1"),
+            ("use_token_latencies", "true"),
+        ] {
+            if key != "use_token_latencies" || tokens {
+                let set = settings.set(key, value, Origin::Code("dyno probe"));
+                set.expect("these settings read");
+            }
+        }
+        let messages = options.complete(&mut settings);
+        let plan = Plan::resolve(&settings.values, system.library_size())
+            .map_err(|errors| Failure::usage(errors.describe(&settings)))?;
+        let tenant = TestTenant { name: None, settings, plan, messages };
+        Ok(Test { scenario, mode, tenants: vec![tenant] })
+    }
+}
+
+/// Beyond the deadline, for a system that blocks the thread which would notice.
+const PATIENCE: u64 = 5 * SECOND;
+
+/// Ends the process if the system does not even return; dropped when it did.
+#[expect(clippy::exit, reason = "the thread that would return is the one that hangs")]
+fn watch_for_hang(deadline_ns: u64) -> mpsc::Sender<()> {
+    let (alive, is_over) = mpsc::channel();
+    let patience = Duration::from_nanos(deadline_ns.saturating_add(PATIENCE));
+    std::thread::spawn(move || {
+        if is_over.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let ms = deadline_ns / MILLISECOND;
+            eprintln!("error: the system does not return from a call, not in {ms} ms");
+            std::process::exit(Exit::Aborted.code().into());
+        }
+    });
+    alive
+}

@@ -1,0 +1,215 @@
+//! `dyno search`: the highest load that keeps several limits at once.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{ArgAction, Args, Parser};
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::search::{End, Outcome};
+
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::measure::Watch;
+use crate::options::{CommandLine, GivenKeys, arguments};
+use crate::progress::Progress;
+use crate::render;
+use crate::run::{Prepared, pretty};
+use crate::search::{self, Ask, Job, Load, State};
+
+/// Flags that only the command line has; the others are keys of dyno.toml, too.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Search {
+    /// A limit, such as p99<=100ms, ttft.p99<=200ms, errors<=0.1% or lag.p99<=1ms; may be given
+    /// several times. Without one of latency the settings' bound is a limit
+    #[arg(long, value_name = "LIMIT", action = ArgAction::Append)]
+    limit: Vec<String>,
+    /// The same as other tools spell it, in ms: ttft:200 tpot:50 e2el:5000
+    #[arg(long, value_name = "NAME:MS", num_args = 1.., action = ArgAction::Append)]
+    goodput: Vec<String>,
+    /// What is raised [default: qps, for MultiStream samples]
+    #[arg(long, value_enum, value_name = "LOAD")]
+    load: Option<Load>,
+    /// The first load [default: what --qps says, or a short probe finds; 1 for whole numbers]
+    #[arg(long, value_name = "LOAD")]
+    from: Option<f64>,
+    /// A load that is thought to be too high
+    #[arg(long, value_name = "LOAD")]
+    to: Option<f64>,
+    /// How well the peak is to be known, such as 1% [default: 1%]
+    #[arg(long, value_name = "PERCENT", value_parser = tolerance)]
+    tolerance: Option<f64>,
+    /// Length of the first runs [default: 2s, with profile rules 10s]
+    #[arg(long, value_name = "TIME", value_parser = render::parse_duration)]
+    short: Option<Nanos>,
+    /// No run is begun that would end later [default: 30m, with profile rules 2h]
+    #[arg(long, value_name = "TIME", value_parser = render::parse_duration)]
+    max_time: Option<Nanos>,
+    /// Make no full run at the end
+    #[arg(long)]
+    no_confirm: bool,
+    /// Go on with the search in this directory
+    #[arg(long, value_name = "DIR", conflicts_with = "out")]
+    resume: Option<PathBuf>,
+    /// A dyno.toml; `dyno init` writes one
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    keys: GivenKeys,
+    /// Set any setting: key=value, or Scenario.key=value for one scenario
+    #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append)]
+    set: Vec<String>,
+    /// Print the plan and how long it takes, and stop
+    #[arg(long)]
+    dry_run: bool,
+    /// Print search.json on stdout instead of the result
+    #[arg(long)]
+    json: bool,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+    /// No progress line on stderr
+    #[arg(long)]
+    no_progress: bool,
+}
+
+const AFTER_HELP: &str = "\
+The other flags and all settings are those of dyno run: --duration and --profile say how long the
+full run is that confirms the peak.
+Exit codes: 0 found and confirmed, 1 not found or not confirmed, 2 usage, 3 set-up, 4 the system
+stopped answering, 130 interrupted (go on with --resume DIR).
+Results are not official MLPerf results.";
+
+/// Tolerance where nobody says.
+const TOLERANCE: f64 = 0.01;
+
+/// The command as it was kept.
+#[derive(Debug, Parser)]
+struct Kept {
+    #[command(flatten)]
+    search: Search,
+}
+
+impl Search {
+    /// Searches.
+    ///
+    /// # Errors
+    /// Whatever keeps the search from beginning or from going on.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let before = self.resume.as_deref().map(read).transpose()?;
+        let asked = match &before {
+            Some(before) if self.is_bare() => self.as_kept(before)?,
+            _ => None,
+        };
+        let asked = asked.as_ref().unwrap_or(&self);
+        let prepared = Prepared::new(&CommandLine {
+            config: asked.config.clone(),
+            set: asked.set.clone(),
+            keys: asked.keys.clone(),
+        })?;
+        let mut ask = asked.ask(&self);
+        if let Some(before) = &before {
+            // A probe would find another one.
+            ask.from = ask.from.or(Some(before.definition.from));
+        }
+        if self.dry_run {
+            let is_from_known = ask.from.is_some();
+            let job = Job::new(prepared, &ask, None)?.expect("without a probe nobody interrupts");
+            print!("{}", search::plan(&job, is_from_known || job.rules().from != 1.0));
+            return Ok(Exit::Valid);
+        }
+        let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
+        let progress = Progress::new(!self.no_progress && !self.quiet);
+        let watch = Watch { progress: &progress, interrupt: Some(&interrupt) };
+        let Some(mut job) = Job::new(prepared, &ask, Some(watch))? else {
+            return Ok(Exit::Interrupted);
+        };
+        if !self.quiet {
+            eprint!("{}", search::plan(&job, true));
+        }
+        match (before, &self.resume) {
+            (Some(before), Some(directory)) => job.resume(before, directory)?,
+            _ => job.create()?,
+        }
+        let outcome = job.play(watch, self.quiet)?;
+        Ok(self.tell(&job, outcome.as_ref()))
+    }
+
+    fn tell(&self, job: &Job, outcome: Option<&Outcome>) -> Exit {
+        let directory = job.directory().display();
+        if self.json {
+            let mut json = serde_json::to_value(&job.state).expect("keys are texts");
+            json["run_directory"] = directory.to_string().into();
+            print!("{}", pretty(&json));
+        }
+        let Some(outcome) = outcome else {
+            eprintln!("interrupted; go on with: dyno search --resume {directory}");
+            return Exit::Interrupted;
+        };
+        if !self.json && !self.quiet {
+            print!("{}", search::result(job, outcome, render::is_colored()));
+        }
+        if let (Some(confirmed), false) = (&job.state.confirmed, self.quiet) {
+            eprintln!(
+                "report: {}",
+                job.directory().join(&confirmed.folder).join("report.html").display()
+            );
+        }
+        match outcome.end {
+            End::Confirmed | End::Estimated => Exit::Valid,
+            _ => Exit::Invalid,
+        }
+    }
+
+    /// Whether nothing is said but what may change when a search goes on.
+    fn is_bare(&self) -> bool {
+        let nothing = self.limit.is_empty() && self.goodput.is_empty() && self.set.is_empty();
+        let no_load = self.load.is_none() && self.from.is_none() && self.to.is_none();
+        let no_run = self.config.is_none() && self.keys.0.is_empty() && self.short.is_none();
+        nothing && no_load && no_run
+    }
+
+    /// The command that began the search.
+    fn as_kept(&self, before: &State) -> Result<Option<Self>, Failure> {
+        let program = std::iter::once(OsString::from("dyno search"));
+        let kept = before.command.iter().skip(1).map(OsString::from);
+        let expanded = arguments::expand(program.chain(kept))?;
+        let parsed = Kept::try_parse_from(expanded).map_err(|error| {
+            let first = error.to_string().lines().next().unwrap_or_default().to_string();
+            Failure::set_up(format!("the command of the search no longer reads: {first}"))
+                .hint("give its flags again, beside --resume")
+        })?;
+        Ok(Some(parsed.search))
+    }
+
+    /// What is asked, where `now` may change how long and how exact.
+    fn ask(&self, now: &Self) -> Ask {
+        Ask {
+            limits: self.limit.clone(),
+            goodput: self.goodput.clone(),
+            load: self.load,
+            from: self.from,
+            to: self.to,
+            tolerance: now.tolerance.or(self.tolerance).unwrap_or(TOLERANCE),
+            short: self.short,
+            max_time: now.max_time.or(self.max_time),
+            confirm: !(self.no_confirm || now.no_confirm),
+        }
+    }
+}
+
+fn read(directory: &Path) -> Result<State, Failure> {
+    State::read(directory).map_err(|error| {
+        Failure::set_up(error)
+            .hint("--resume takes the directory of a search, with its search.json")
+    })
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    let expected = || format!("expected a share such as 1%, from 0.1% to 20%, found `{text}`");
+    let share = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map_err(|_| expected())? / 100.0,
+        None => text.parse().map_err(|_| expected())?,
+    };
+    if (0.001..=0.2).contains(&share) { Ok(share) } else { Err(expected()) }
+}

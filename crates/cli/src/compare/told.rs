@@ -1,0 +1,74 @@
+//! Figures side by side, where a tool kept nothing else: there is a change, and
+//! nobody can tell it from chance.
+
+use dyno_loadgen::compare::{Comparison, Finding, Interval, Metric, Row, Verdict};
+
+use super::metric;
+use super::source::PlayedTest;
+
+/// In which order.
+const ORDER: [&str; 20] = [
+    "p50",
+    "p90",
+    "p95",
+    "p99",
+    "p99.9",
+    "mean",
+    "throughput",
+    "ttft-p50",
+    "ttft-p90",
+    "ttft-p95",
+    "ttft-p99",
+    "ttft-p99.9",
+    "ttft-mean",
+    "tpot-p50",
+    "tpot-p90",
+    "tpot-p95",
+    "tpot-p99",
+    "tpot-p99.9",
+    "tpot-mean",
+    "failures",
+];
+
+/// The figures that every run tells; those that are asked for, or all.
+pub fn compare(baseline: &[PlayedTest], candidate: &[PlayedTest], asked: &[Metric]) -> Comparison {
+    let metrics = match asked {
+        [] => ORDER.iter().filter_map(|name| metric::parse(name).ok()).collect(),
+        asked => asked.to_vec(),
+    };
+    let row = |&metric: &Metric| {
+        let name = metric::name(metric);
+        let [baseline, candidate] = [mean(baseline, &name)?, mean(candidate, &name)?];
+        let change = match metric {
+            Metric::Failures => candidate - baseline,
+            _ => candidate / baseline - 1.0,
+        };
+        Some(Row {
+            metric,
+            baseline,
+            candidate,
+            change: Interval {
+                value: change,
+                low: f64::NEG_INFINITY,
+                high: f64::INFINITY,
+                freedom: 0.0,
+            },
+            confidence: 0.0,
+            detectable: f64::INFINITY,
+            drift: None,
+            finding: Finding::TooFew,
+        })
+    };
+    Comparison {
+        rows: metrics.iter().filter_map(row).collect(),
+        omitted: Vec::new(),
+        verdict: Verdict::CannotTell,
+    }
+}
+
+/// Of several runs; `None` if one of them does not tell.
+fn mean(tests: &[PlayedTest], name: &str) -> Option<f64> {
+    let values = tests.iter().map(|test| test.figures.get(name).copied());
+    let values: Vec<f64> = values.collect::<Option<_>>()?;
+    Some(values.iter().sum::<f64>() / values.len() as f64)
+}

@@ -1,0 +1,187 @@
+//! aiperf's exports: `profile_export.jsonl` with an object a request, and
+//! `profile_export_aiperf.json` with the figures. Each value has its unit beside
+//! it.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::requests::{Request, records};
+use super::{Figures, Foreign, ForeignError, MILLISECOND, SECOND, Test, Tool, ns, read, text};
+use crate::summary::{Data, Plan};
+
+/// Name of the file with an object a request.
+pub const RECORDS: &str = "profile_export.jsonl";
+
+/// Name of the file with the figures.
+pub const SUMMARY: &str = "profile_export_aiperf.json";
+
+#[derive(Debug, Deserialize)]
+struct Record {
+    metadata: Metadata,
+    #[serde(default)]
+    metrics: Map<String, Value>,
+    error: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Metadata {
+    /// When the rate limiter let it go.
+    credit_issued_ns: Option<i64>,
+    request_start_ns: i64,
+    request_end_ns: i64,
+    /// `warmup` is not measured.
+    benchmark_phase: Option<String>,
+    #[serde(default)]
+    was_cancelled: bool,
+}
+
+/// Whether this is a line of the one file.
+pub fn is_record(value: &Value) -> bool {
+    value["metadata"]["request_start_ns"].is_number()
+}
+
+/// Whether this is the other file.
+pub fn is_summary(value: &Value) -> bool {
+    value["request_latency"]["unit"].is_string() || value.get("aiperf_version").is_some()
+}
+
+/// Reads both files, as far as they are there.
+pub fn read_folder(folder: &Path) -> Result<Foreign, ForeignError> {
+    let [records, summary] = [RECORDS, SUMMARY].map(|name| folder.join(name));
+    if !records.is_file() {
+        return read(&summary);
+    }
+    let mut result = read(&records)?;
+    if summary.is_file() {
+        let value = serde_json::from_str(&text(&summary)?)
+            .map_err(|error| malformed(&summary, error.to_string()))?;
+        let said = read_summary(&summary, &value)?;
+        result.version = said.version;
+        for (test, said) in result.tests.iter_mut().zip(said.tests) {
+            (test.figures, test.system, test.title) = (said.figures, said.system, said.title);
+        }
+    }
+    Ok(result)
+}
+
+fn malformed(path: &Path, reason: String) -> ForeignError {
+    ForeignError::Malformed { path: path.into(), tool: Tool::Aiperf, reason }
+}
+
+/// Reads the figures.
+pub fn read_summary(path: &Path, value: &Value) -> Result<Foreign, ForeignError> {
+    let mut figures = Figures::new();
+    let of = |key: &str| value.get(key).filter(|metric| metric.is_object());
+    for (key, ours) in TIMES {
+        let Some(metric) = of(key) else { continue };
+        let unit = unit(metric).ok_or_else(|| {
+            malformed(path, format!("`{key}.unit` is {}, which is no time", metric["unit"]))
+        })?;
+        for (theirs, name) in STATISTICS {
+            let value = metric[theirs].as_f64();
+            figures.extend(value.map(|value| (format!("{ours}{name}"), value * unit)));
+        }
+    }
+    let average = |key: &str| of(key).and_then(|metric| metric["avg"].as_f64());
+    figures.extend(average("request_throughput").map(|rate| ("throughput".into(), rate)));
+    if let Some(good) = average("request_count") {
+        let bad = average("error_request_count").unwrap_or(0.0);
+        figures.insert("failures".into(), bad / (good + bad).max(1.0));
+    }
+    let text = |at: &str| value.pointer(at).and_then(Value::as_str).unwrap_or_default();
+    let title = Some(text("/run_info/run_label")).filter(|label| !label.is_empty());
+    let model = ["/input_config/endpoint/model_names/0", "/input_config/models/0/name"];
+    let model = model.map(text).into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+    let mut test = empty(title.unwrap_or("profile"));
+    (test.figures, test.system) = (figures, model.into());
+    if value["is_complete"] == false {
+        test.remarks.push("it did not come to its end".into());
+    }
+    Ok(Foreign { tool: Tool::Aiperf, version: text("/aiperf_version").into(), tests: vec![test] })
+}
+
+/// Names of theirs beside ours.
+const TIMES: [(&str, &str); 3] =
+    [("request_latency", ""), ("time_to_first_token", "ttft-"), ("inter_token_latency", "tpot-")];
+
+/// Likewise.
+const STATISTICS: [(&str, &str); 5] =
+    [("avg", "mean"), ("p50", "p50"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99")];
+
+fn empty(title: &str) -> Test {
+    Test {
+        title: title.into(),
+        scenario: "Server".into(),
+        system: String::new(),
+        data: Data::default(),
+        plan: Plan { samples_per_query: 1, percentile: 0.99, ..Plan::default() },
+        figures: Figures::new(),
+        records: None,
+        has_times: true,
+        remarks: vec!["its figures of latency count from when the request was sent".into()],
+    }
+}
+
+/// How many ns its unit has.
+fn unit(metric: &Value) -> Option<f64> {
+    Some(match metric["unit"].as_str()? {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => MILLISECOND,
+        "s" | "sec" => SECOND,
+        _ => return None,
+    })
+}
+
+/// Reads the lines of the file with an object a request.
+pub fn read_records(path: &Path, values: &[Value]) -> Result<Foreign, ForeignError> {
+    let mut requests = Vec::new();
+    let (mut tells_credit, mut cancelled) = (false, 0);
+    for (line, value) in (1..).zip(values) {
+        let bad = |reason: String| malformed(path, format!("record {line}: {reason}"));
+        let record = Record::deserialize(value).map_err(|error| bad(error.to_string()))?;
+        if record.metadata.benchmark_phase.as_deref() == Some("warmup") {
+            continue;
+        }
+        if record.metadata.was_cancelled {
+            cancelled += 1;
+            continue;
+        }
+        tells_credit |= record.metadata.credit_issued_ns.is_some();
+        requests.push(request(&record).map_err(bad)?);
+    }
+    let mut test = empty("profile");
+    test.figures = Figures::new();
+    if tells_credit {
+        test.remarks.push("raw records count from when the rate limiter let the request go".into());
+    }
+    if cancelled > 0 {
+        test.remarks.push(format!("{cancelled} requests were cancelled and are left out"));
+    }
+    test.records = records(requests);
+    Ok(Foreign { tool: Tool::Aiperf, version: String::new(), tests: vec![test] })
+}
+
+fn request(record: &Record) -> Result<Request, String> {
+    let about = &record.metadata;
+    let time = |key: &str| -> Result<Option<i64>, String> {
+        let Some(metric) = record.metrics.get(key) else { return Ok(None) };
+        let unit = unit(metric).ok_or_else(|| format!("`metrics.{key}.unit` is no time"))?;
+        let value = metric["value"].as_f64();
+        let value = value.ok_or_else(|| format!("`metrics.{key}.value` is no number"))?;
+        Ok(Some(about.request_start_ns.saturating_add(ns(value, unit))))
+    };
+    let is_answered = record.error.is_none();
+    let completed = time("request_latency")?.unwrap_or(about.request_end_ns);
+    let tokens = record.metrics.get("output_sequence_length");
+    let due = about.credit_issued_ns.unwrap_or(about.request_start_ns);
+    Ok(Request {
+        scheduled: due.min(about.request_start_ns),
+        issued: about.request_start_ns,
+        completed: is_answered.then_some(completed),
+        first_token: time("time_to_first_token")?.filter(|_| is_answered),
+        tokens: tokens.and_then(|metric| metric["value"].as_i64()),
+    })
+}

@@ -1,0 +1,183 @@
+//! guidellm's `benchmarks.json`: one entry a benchmark, with figures by status
+//! and the requests of each status. Times are seconds, unless the key says ms.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::requests::{Request, records};
+use super::{Figures, Foreign, ForeignError, MILLISECOND, SECOND, Test, Tool, ns};
+use crate::summary::{Data, Plan};
+
+/// Name of the file.
+pub const FILE: &str = "benchmarks.json";
+
+#[derive(Debug, Deserialize)]
+struct Benchmark {
+    #[serde(default)]
+    config: Value,
+    metrics: Value,
+    #[serde(default)]
+    requests: Requests,
+}
+
+/// By status. What was cut off at the end of a benchmark is in neither.
+#[derive(Debug, Default, Deserialize)]
+struct Requests {
+    #[serde(default)]
+    successful: Vec<Logged>,
+    #[serde(default)]
+    errored: Vec<Logged>,
+    #[serde(default)]
+    incomplete: Vec<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Logged {
+    request_start_time: Option<f64>,
+    request_latency: Option<f64>,
+    time_to_first_token_ms: Option<f64>,
+    output_tokens: Option<i64>,
+    #[serde(default)]
+    info: Value,
+}
+
+/// Whether this is one.
+pub fn is(value: &Value) -> bool {
+    value["benchmarks"].is_array() && value.get("metadata").is_some()
+}
+
+/// Reads every benchmark.
+pub fn read(path: &Path, value: &Value) -> Result<Foreign, ForeignError> {
+    let malformed = |at: usize, reason: String| ForeignError::Malformed {
+        path: path.into(),
+        tool: Tool::Guidellm,
+        reason: format!("benchmarks[{at}]: {reason}"),
+    };
+    let mut tests = Vec::new();
+    for (at, benchmark) in value["benchmarks"].as_array().into_iter().flatten().enumerate() {
+        let read = Benchmark::deserialize(benchmark);
+        let read = read.map_err(|error| malformed(at, error.to_string()))?;
+        tests.push(test(&read, value).map_err(|reason| malformed(at, reason))?);
+    }
+    if tests.is_empty() {
+        return Err(malformed(0, "there is none".into()));
+    }
+    let version = value["metadata"]["guidellm_version"].as_str().unwrap_or_default().into();
+    Ok(Foreign { tool: Tool::Guidellm, version, tests })
+}
+
+fn test(benchmark: &Benchmark, report: &Value) -> Result<Test, String> {
+    let strategy = &benchmark.config["strategy"];
+    let kind = strategy["type_"].as_str().unwrap_or("benchmark");
+    let number = |key: &str| strategy[key].as_f64();
+    let rate = number("rate");
+    let title = match (rate, number("streams").or(number("max_concurrency"))) {
+        (Some(rate), _) => format!("{kind} {rate} requests/s"),
+        (None, Some(streams)) => format!("{kind} {streams}"),
+        (None, None) => kind.into(),
+    };
+    // Only these say when a request was due.
+    let is_scheduled = matches!(kind, "constant" | "poisson" | "trace" | "replay" | "async");
+    let scenario = match kind {
+        "synchronous" => "SingleStream",
+        "throughput" => "Offline",
+        _ => "Server",
+    };
+    let mut remarks =
+        vec![match is_scheduled {
+        true => "latency counts from when the request was due, its figures from when it was sent",
+        false => "latency counts from when the request was sent",
+    }
+    .to_string()];
+    if !benchmark.requests.incomplete.is_empty() {
+        let count = benchmark.requests.incomplete.len();
+        remarks.push(format!("{count} requests were cut off at its end and are left out"));
+    }
+    let arrivals = if is_scheduled { kind } else { "concurrency" };
+    let requests = requests(&benchmark.requests, is_scheduled)?;
+    Ok(Test {
+        title,
+        scenario: scenario.into(),
+        system: model(report).into(),
+        data: Data::default(),
+        plan: Plan {
+            target_qps: rate.unwrap_or(0.0),
+            arrivals: (scenario == "Server").then(|| arrivals.into()),
+            samples_per_query: 1,
+            percentile: 0.99,
+            ..Plan::default()
+        },
+        figures: figures(&benchmark.metrics),
+        records: records(requests),
+        has_times: true,
+        remarks,
+    })
+}
+
+fn model(report: &Value) -> &str {
+    let places = ["/config/backend/model", "/config/model", "/args/model"];
+    places.into_iter().find_map(|at| report.pointer(at)?.as_str()).unwrap_or_default()
+}
+
+fn figures(metrics: &Value) -> Figures {
+    let mut figures = Figures::new();
+    for (key, ours, unit) in [
+        ("request_latency", "", SECOND),
+        ("time_to_first_token_ms", "ttft-", MILLISECOND),
+        ("inter_token_latency_ms", "tpot-", MILLISECOND),
+    ] {
+        let of = &metrics[key]["successful"];
+        let percentiles = &of["percentiles"];
+        let values = [
+            ("mean", &of["mean"]),
+            ("p50", &percentiles["p50"]),
+            ("p90", &percentiles["p90"]),
+            ("p95", &percentiles["p95"]),
+            ("p99", &percentiles["p99"]),
+            ("p99.9", &percentiles["p999"]),
+        ];
+        let known = values.into_iter().filter_map(|(name, value)| Some((name, value.as_f64()?)));
+        figures.extend(known.map(|(name, value)| (format!("{ours}{name}"), value * unit)));
+    }
+    let rate = metrics["requests_per_second"]["successful"]["mean"].as_f64();
+    figures.extend(rate.map(|rate| ("throughput".into(), rate)));
+    let total = |status: &str| metrics["request_totals"][status].as_f64();
+    if let (Some(good), Some(bad)) = (total("successful"), total("errored")) {
+        figures.insert("failures".into(), bad / (good + bad).max(1.0));
+    }
+    figures
+}
+
+fn requests(logged: &Requests, is_scheduled: bool) -> Result<Vec<Request>, String> {
+    let mut requests = Vec::new();
+    let statuses = [("successful", &logged.successful, true), ("errored", &logged.errored, false)];
+    for (status, rows, is_answered) in statuses {
+        for (at, row) in rows.iter().enumerate() {
+            let missing = |key: &str| format!("requests.{status}[{at}]: `{key}` is missing");
+            let issued = match row.request_start_time {
+                Some(at) => ns(at, SECOND),
+                None if is_answered => return Err(missing("request_start_time")),
+                // It failed before it was sent.
+                None => continue,
+            };
+            let due = row.info["timings"]["targeted_start"].as_f64().filter(|_| is_scheduled);
+            let after = |time: f64, unit: f64| issued.saturating_add(ns(time, unit));
+            let completed = match row.request_latency {
+                Some(took) => Some(after(took, SECOND)),
+                None if is_answered => return Err(missing("request_latency")),
+                None => None,
+            };
+            let first = row.time_to_first_token_ms.map(|time| after(time, MILLISECOND));
+            requests.push(Request {
+                scheduled: due.map_or(issued, |due| ns(due, SECOND).min(issued)),
+                issued,
+                completed: completed.filter(|_| is_answered),
+                first_token: first.filter(|_| is_answered),
+                tokens: row.output_tokens,
+            });
+        }
+    }
+    Ok(requests)
+}

@@ -1,0 +1,219 @@
+//! Results of other tools, for comparison: what they say, and their raw records
+//! where they keep any. The format is told by the content.
+//!
+//! Their latencies seldom count from a schedule. What each counts from is told
+//! beside the figures: a client that waits for a slow system hides its queue.
+
+mod aiperf;
+mod figures;
+mod guidellm;
+mod loadgen;
+mod requests;
+mod vllm;
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+pub use figures::{Figures, of_summary};
+
+use crate::records::Records;
+use crate::summary::{Data, Plan};
+
+/// Who made a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tool {
+    /// The reference load generator, or one that writes its logs.
+    LoadGen,
+    /// `vllm bench serve --save-result`.
+    Vllm,
+    /// guidellm's `benchmarks.json`.
+    Guidellm,
+    /// aiperf's `profile_export*`.
+    Aiperf,
+}
+
+impl Tool {
+    /// As its users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LoadGen => "LoadGen",
+            Self::Vllm => "vLLM",
+            Self::Guidellm => "guidellm",
+            Self::Aiperf => "aiperf",
+        }
+    }
+
+    /// How its users get raw records.
+    pub fn how_to_keep_records(self) -> &'static str {
+        match self {
+            Self::LoadGen => "set LogSettings.enable_trace",
+            Self::Vllm => "vllm bench serve --save-result --save-detailed",
+            Self::Guidellm => "save benchmarks.json without leaving out requests",
+            Self::Aiperf => "keep profile_export.jsonl beside the summary (--export-level records)",
+        }
+    }
+}
+
+/// A result of another tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Foreign {
+    /// Who made it.
+    pub tool: Tool,
+    /// Of the tool; empty if it does not tell.
+    pub version: String,
+    /// At least one.
+    pub tests: Vec<Test>,
+}
+
+/// One benchmark of another tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Test {
+    /// What it calls it.
+    pub title: String,
+    /// The scenario of ours that it is most like.
+    pub scenario: String,
+    /// The model, or what else was measured.
+    pub system: String,
+    /// What it was run on; without a name if it does not tell.
+    pub data: Data,
+    /// What it says of its settings, as far as ours know them.
+    pub plan: Plan,
+    /// What it says of them all.
+    pub figures: Figures,
+    /// What was measured of each request, if it keeps that.
+    pub records: Option<Records>,
+    /// Whether the records tell when requests were due and done, and not only how
+    /// long they took.
+    pub has_times: bool,
+    /// What a reader must know to read the figures right.
+    pub remarks: Vec<String>,
+}
+
+/// Why a result does not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ForeignError {
+    /// It is not there, or the operating system's reason.
+    Unreadable {
+        /// What was to be read.
+        path: PathBuf,
+        /// Why it cannot be.
+        reason: String,
+    },
+    /// None of the known formats.
+    Unknown {
+        /// What was read.
+        path: PathBuf,
+    },
+    /// A known format, but damaged or of another version.
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Whose it seems to be.
+        tool: Tool,
+        /// Key, line or value, and what is wrong with it.
+        reason: String,
+    },
+}
+
+impl fmt::Display for ForeignError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, reason } => {
+                write!(f, "cannot read {}: {reason}", path.display())
+            }
+            Self::Unknown { path } => write!(
+                f,
+                "{} is neither a run of dyno nor a result of LoadGen (a folder with \
+                 mlperf_log_summary.txt), vLLM (bench serve --save-result), guidellm \
+                 (benchmarks.json) or aiperf (profile_export.jsonl, profile_export_aiperf.json)",
+                path.display()
+            ),
+            Self::Malformed { path, tool, reason } => {
+                write!(f, "{}: not as {} writes it: {reason}", path.display(), tool.name())
+            }
+        }
+    }
+}
+
+impl std::error::Error for ForeignError {}
+
+/// Reads a file or folder that another tool left.
+///
+/// # Errors
+/// See [`ForeignError`].
+pub fn read(path: &Path) -> Result<Foreign, ForeignError> {
+    if path.is_dir() {
+        return read_folder(path);
+    }
+    let is_log = |name: &str| name.starts_with("mlperf_log_");
+    if path.file_name().and_then(|name| name.to_str()).is_some_and(is_log) {
+        return loadgen::read(path.parent().unwrap_or(Path::new(".")));
+    }
+    let text = text(path)?;
+    // Most formats are one JSON value; the others have one a line.
+    match serde_json::from_str::<Value>(&text) {
+        Ok(value) if vllm::is(&value) => vllm::read(path, &[value]),
+        Ok(value) if guidellm::is(&value) => guidellm::read(path, &value),
+        Ok(value) if aiperf::is_summary(&value) => aiperf::read_summary(path, &value),
+        Ok(value) if !aiperf::is_record(&value) => Err(ForeignError::Unknown { path: path.into() }),
+        _ => read_lines(path, &text),
+    }
+}
+
+fn read_folder(path: &Path) -> Result<Foreign, ForeignError> {
+    let has = |name: &str| path.join(name).is_file();
+    if has(loadgen::SUMMARY) {
+        loadgen::read(path)
+    } else if has(aiperf::RECORDS) || has(aiperf::SUMMARY) {
+        aiperf::read_folder(path)
+    } else if has(guidellm::FILE) {
+        read(&path.join(guidellm::FILE))
+    } else {
+        Err(ForeignError::Unknown { path: path.into() })
+    }
+}
+
+fn read_lines(path: &Path, text: &str) -> Result<Foreign, ForeignError> {
+    let mut values = Vec::new();
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+        let parsed = serde_json::from_str::<Value>(line);
+        let value = match (parsed, values.first()) {
+            (Ok(value), _) => value,
+            (Err(_), None) => return Err(ForeignError::Unknown { path: path.into() }),
+            (Err(error), Some(first)) => {
+                let tool = if vllm::is(first) { Tool::Vllm } else { Tool::Aiperf };
+                let reason = format!("line {number}: {error}");
+                return Err(ForeignError::Malformed { path: path.into(), tool, reason });
+            }
+        };
+        values.push(value);
+    }
+    match values.first() {
+        Some(first) if vllm::is(first) => vllm::read(path, &values),
+        Some(first) if aiperf::is_record(first) => aiperf::read_records(path, &values),
+        _ => Err(ForeignError::Unknown { path: path.into() }),
+    }
+}
+
+fn text(path: &Path) -> Result<String, ForeignError> {
+    std::fs::read_to_string(path).map_err(|error| ForeignError::Unreadable {
+        path: path.into(),
+        reason: match error.kind() {
+            ErrorKind::NotFound => "it is not there".into(),
+            ErrorKind::InvalidData => "it is no text".into(),
+            _ => error.to_string(),
+        },
+    })
+}
+
+/// A time in ns from one in this many ns.
+fn ns(time: f64, unit: f64) -> i64 {
+    // Saturates, and nan is 0: such times are refused where they matter.
+    (time * unit).round() as i64
+}
+
+const SECOND: f64 = 1e9;
+const MILLISECOND: f64 = 1e6;

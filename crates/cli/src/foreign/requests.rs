@@ -1,0 +1,85 @@
+//! Requests as other tools log them, made into raw records.
+
+use crate::records::{NEVER, Records, Row};
+
+/// One request; times are ns by a clock of the tool's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// When it was due, or as near to that as the tool tells.
+    pub scheduled: i64,
+    /// When it was sent.
+    pub issued: i64,
+    /// When it was answered; `None` if it failed.
+    pub completed: Option<i64>,
+    /// When the first token was there.
+    pub first_token: Option<i64>,
+    /// Output tokens.
+    pub tokens: Option<i64>,
+}
+
+/// What a failure of theirs is in ours: they do not tell kinds apart.
+const INTERNAL: i64 = 4;
+
+/// Raw records in the order in which the requests were due; `None` of no request.
+pub fn records(mut requests: Vec<Request>) -> Option<Records> {
+    requests.sort_by_key(|request| request.scheduled);
+    let origin = requests.first()?.scheduled;
+    // Clocks that a file got wrong must not end the program.
+    let since = |at: i64, from: i64| at.saturating_sub(from);
+    let column = |of: &dyn Fn(&Request) -> i64| requests.iter().map(of).collect::<Vec<i64>>();
+    let has = |of: fn(&Request) -> bool| requests.iter().any(of);
+    let optional = |is_there: bool, of: &dyn Fn(&Request) -> i64| match is_there {
+        true => column(of),
+        false => Vec::new(),
+    };
+    Some(Records {
+        row: Row::Query,
+        total: requests.len() as u64,
+        stride: 1,
+        samples_per_query: 1,
+        scheduled_ns: column(&|r| since(r.scheduled, origin)),
+        issue_delay_ns: column(&|r| since(r.issued, r.scheduled)),
+        latency_ns: column(&|r| r.completed.map_or(NEVER, |at| since(at, r.scheduled))),
+        // Which sample it was, they do not tell.
+        sample: vec![0; requests.len()],
+        client_lag_ns: Vec::new(),
+        first_token_ns: optional(has(|r| r.first_token.is_some()), &|r| {
+            r.first_token.map_or(NEVER, |at| since(at, r.scheduled))
+        }),
+        tokens: optional(has(|r| r.tokens.is_some()), &|r| r.tokens.unwrap_or(0)),
+        failure: optional(has(|r| r.completed.is_none()), &|r| match r.completed {
+            Some(_) => 0,
+            None => INTERNAL,
+        }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_put_in_order_and_failures_are_told() {
+        let answered = Request {
+            scheduled: 1_000,
+            issued: 1_010,
+            completed: Some(1_500),
+            first_token: Some(1_100),
+            tokens: Some(7),
+        };
+        let failed = Request {
+            scheduled: 900,
+            issued: 900,
+            completed: None,
+            first_token: None,
+            tokens: None,
+        };
+        let found = records(vec![answered, failed]).unwrap();
+        assert_eq!(found.scheduled_ns, [0, 100]);
+        assert_eq!(found.latency_ns, [NEVER, 500]);
+        assert_eq!(found.first_token_ns, [NEVER, 100]);
+        assert_eq!(found.failure, [INTERNAL, 0]);
+        assert_eq!([0, 1].map(|row| found.is_answered(row)), [false, true]);
+        assert_eq!(records(Vec::new()), None);
+    }
+}

@@ -1,0 +1,236 @@
+//! What is asked of a search: read, completed from the settings, and refused
+//! where it makes no sense.
+
+use std::collections::BTreeMap;
+
+use dyno_loadgen::clock::{Nanos, SECOND};
+use dyno_loadgen::plan::Plan;
+use dyno_loadgen::search::{Limit, Quantity, Rules};
+use dyno_loadgen::settings::{FIELDS, Field, Scenario, TestMode, TestSettings};
+
+use super::limits;
+use super::load::{Load, OnTop};
+use super::state::Definition;
+use crate::exit::Failure;
+use crate::measure::{Test, Watch};
+use crate::options::{Mode, Profile, is_open};
+use crate::run::Prepared;
+
+/// What is asked of a search beyond what is asked of its runs.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// As they were written, in the grammar of `--limit`.
+    pub limits: Vec<String>,
+    /// As they were written, in the grammar of `--goodput`.
+    pub goodput: Vec<String>,
+    /// What is raised.
+    pub load: Option<Load>,
+    /// The first load.
+    pub from: Option<f64>,
+    /// A load that is thought to be too high.
+    pub to: Option<f64>,
+    /// Relative.
+    pub tolerance: f64,
+    /// Length of the first runs.
+    pub short: Option<Nanos>,
+    /// Of all runs together.
+    pub max_time: Option<Nanos>,
+    /// Whether a full run is made at the end.
+    pub confirm: bool,
+}
+
+/// Full runs that are tried at most.
+const CONFIRMATIONS: u32 = 4;
+/// Queries of a run that does not count, at most.
+const MOST_QUERIES: u64 = 5_000_000;
+/// Leaves one scenario and one mode of what was said.
+pub fn narrow(prepared: &mut Prepared, ask: &Ask) -> Result<Load, Failure> {
+    let given = prepared.options.run.scenarios.clone();
+    let load = match (ask.load, &given[..]) {
+        (Some(load), _) => load,
+        (None, [Scenario::MultiStream]) => Load::Samples,
+        (None, _) => Load::Qps,
+    };
+    let scenario = load.scenario();
+    if given.iter().any(|given| *given != scenario) {
+        let problem = format!("a search raises the {} of {scenario}", load.name());
+        return Err(Failure::usage(problem)
+            .hint("leave --scenario out, or give MultiStream, whose samples a query are raised"));
+    }
+    if matches!(prepared.options.run.mode, Some(Mode::Accuracy | Mode::Both | Mode::Peak)) {
+        let problem = "a search makes performance runs only; --mode means nothing to it";
+        return Err(Failure::usage(problem).hint("dyno run --mode accuracy measures accuracy"));
+    }
+    if !prepared.options.tenants.is_empty() {
+        let problem = "a search measures one tenant";
+        return Err(Failure::usage(problem).hint("take the [[tenant]] tables out of the file"));
+    }
+    prepared.options.run.scenarios = vec![scenario];
+    prepared.options.run.mode = Some(Mode::Performance);
+    Ok(load)
+}
+
+/// What was given, and where nothing bounds latency, what the settings say.
+pub fn read_limits(prepared: &Prepared, ask: &Ask, load: Load) -> Result<Vec<Limit>, Failure> {
+    let said = prepared.options.settings(load.scenario(), TestMode::PerformanceOnly, None).values;
+    let percentile = match load {
+        Load::Qps | Load::Concurrency => said.server_target_latency_percentile,
+        Load::Samples => said.multi_stream_target_latency_percentile,
+    };
+    if !(percentile > 0.0 && percentile < 1.0) {
+        let problem = format!("the target percentile is {percentile}; it lies between 0 and 1");
+        return Err(Failure::usage(problem));
+    }
+    let given = ask.limits.iter().map(|text| limits::parse(text, percentile));
+    let alias = ask.goodput.iter().map(|text| limits::parse_goodput(text, percentile));
+    let (mut found, mut problems) = (Vec::<Limit>::new(), Vec::new());
+    for limit in given.chain(alias) {
+        match limit {
+            Ok(limit) => {
+                let same = |other: &&Limit| {
+                    let errors = limit.quantity == Quantity::Errors;
+                    other.quantity == limit.quantity && (errors || other.allowed == limit.allowed)
+                };
+                match found.iter().find(same) {
+                    Some(other) => problems.push(format!(
+                        "two limits of the same: {} and {}",
+                        limits::show(other),
+                        limits::show(&limit)
+                    )),
+                    None => found.push(limit),
+                }
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if !problems.is_empty() {
+        return Err(Failure::usages(problems).hint(format!("limits read so: {}", limits::GRAMMAR)));
+    }
+    let bounds_latency =
+        |limit: &Limit| limit.quantity.waits() || limit.quantity == Quantity::TimePerOutputToken;
+    if !found.iter().any(bounds_latency) {
+        found.extend(limits_of_settings(&said, load, percentile)?);
+    }
+    Ok(found)
+}
+
+fn limits_of_settings(
+    said: &TestSettings,
+    load: Load,
+    percentile: f64,
+) -> Result<Vec<Limit>, Failure> {
+    let allowed = limits::allowed(percentile);
+    let limit = |quantity, bound| Limit { quantity, allowed, bound };
+    match load {
+        Load::Samples => Err(Failure::usage("MultiStream has no bound of its own")
+            .hint("say one: --limit 'p99 <= 50ms'")),
+        _ if said.use_token_latencies => Ok(vec![
+            limit(Quantity::FirstToken, said.server_ttft_latency),
+            limit(Quantity::TimePerOutputToken, said.server_tpot_latency),
+        ]),
+        _ => Ok(vec![limit(Quantity::Latency, said.server_target_latency_ns)]),
+    }
+}
+
+/// The client's lag, which every run is judged by.
+pub fn lag_limit(prepared: &Prepared, limits: &[Limit], load: Load, plan: &Plan) -> Option<Limit> {
+    let is_said = limits.iter().any(|limit| limit.quantity == Quantity::ClientLag);
+    let judged = load == Load::Qps && plan.max_client_lag > 0 && !prepared.system.is_simulated();
+    (judged && !is_said).then(|| Limit {
+        quantity: Quantity::ClientLag,
+        allowed: limits::allowed(plan.percentile()),
+        bound: plan.max_client_lag,
+    })
+}
+
+pub fn first_load(
+    prepared: &Prepared,
+    ask: &Ask,
+    load: Load,
+    watch: Option<Watch<'_>>,
+) -> Result<Option<f64>, Failure> {
+    for given in [ask.from, ask.to].into_iter().flatten() {
+        if !(given.is_finite() && given > 0.0) {
+            return Err(Failure::usage(format!("a load is above 0, found {given}")));
+        }
+    }
+    if let (Some(from), Some(to)) = (ask.from, ask.to)
+        && from >= to
+    {
+        return Err(Failure::usage(format!("--from {from} is not below --to {to}")));
+    }
+    let settings = prepared.options.settings(load.scenario(), TestMode::PerformanceOnly, None);
+    let is_unknown = load == Load::Qps && is_open(&settings, "server_target_qps");
+    match (ask.from, load, watch) {
+        (Some(from), Load::Qps, _) => Ok(Some(from)),
+        (Some(from), _, _) => Ok(Some(from.round().max(1.0))),
+        (None, Load::Concurrency | Load::Samples, _) => Ok(Some(1.0)),
+        (None, Load::Qps, Some(watch)) if is_unknown => {
+            let tests = prepared.probed_tests(watch)?;
+            let rate = |tests: Vec<Test>| tests[0].tenants[0].plan.target_qps;
+            // Below `--to`, whatever the probe says.
+            let most = ask.to.map_or(f64::INFINITY, |to| to / 2.0);
+            Ok(tests.map(|tests| rate(tests).min(most)))
+        }
+        (None, Load::Qps, None) if is_unknown => Ok(Some(1.0)),
+        (None, Load::Qps, _) => Ok(Some(settings.values.server_target_qps)),
+    }
+}
+
+pub fn rules(
+    prepared: &Prepared,
+    ask: &Ask,
+    load: Load,
+    (from, limits): (f64, &[Limit]),
+    plan: &Plan,
+) -> Rules {
+    let is_quick = prepared.options.profile() == Profile::Quick;
+    // In virtual time it takes next to nothing.
+    let most = match (prepared.system.is_simulated(), is_quick) {
+        (true, _) => 48 * 3_600 * SECOND,
+        (false, true) => 30 * 60 * SECOND,
+        (false, false) => 2 * 3_600 * SECOND,
+    };
+    Rules {
+        limits: limits.to_vec(),
+        from,
+        to: ask.to,
+        unit: load.unit(),
+        tolerance: ask.tolerance,
+        short: ask.short.unwrap_or(if is_quick { 2 * SECOND } else { 10 * SECOND }),
+        full: plan.min_duration,
+        full_queries: plan.min_query_count,
+        most_queries: MOST_QUERIES,
+        max_time: ask.max_time.unwrap_or(most),
+        confirmations: if ask.confirm { CONFIRMATIONS } else { 0 },
+    }
+}
+
+pub fn definition(prepared: &Prepared, load: Load, rules: &Rules, base: &Test) -> Definition {
+    let (values, defaults) = (&base.tenants[0].settings.values, TestSettings::default());
+    let (of_load, _): OnTop = load.setting(1.0);
+    let differs = |field: &&Field| {
+        let is_own = [of_load, "scenario", "mode"].contains(&field.name);
+        !is_own && (field.get)(values) != (field.get)(&defaults)
+    };
+    let settings: BTreeMap<String, String> = FIELDS
+        .iter()
+        .filter(differs)
+        .map(|field| (field.name.to_string(), (field.get)(values)))
+        .collect();
+    Definition {
+        system: prepared.system.spec.clone(),
+        scenario: load.scenario().to_string(),
+        load: load.name().into(),
+        limits: rules.limits.iter().map(limits::key).collect(),
+        from: rules.from,
+        to: rules.to,
+        tolerance: rules.tolerance,
+        short_ns: rules.short,
+        full_ns: rules.full,
+        full_queries: rules.full_queries,
+        max_time_ns: rules.max_time,
+        confirmations: rules.confirmations,
+        settings,
+    }
+}

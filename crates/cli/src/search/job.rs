@@ -1,0 +1,418 @@
+//! The work of a search: its runs are played, and its state is kept after each.
+
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::clock::{MILLISECOND, SECOND, WallTime};
+use dyno_loadgen::metrics::{Metrics, Rates};
+use dyno_loadgen::run::{RunLog, TestLog};
+use dyno_loadgen::search::{
+    Block, End, Limit, Observation, Outcome, Probe, Purpose, Quantity, Rules, Search, Step,
+};
+use dyno_loadgen::session::Ended;
+use dyno_loadgen::settings::{Origin, TestMode};
+
+use super::asked::{self, Ask};
+use super::limits;
+use super::load::Load;
+use super::screen;
+use super::state::{self, Confirmed, Counts, Definition, Peak, Point, State};
+use crate::environment;
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::measure::{Test, Watch};
+use crate::render;
+use crate::run::Prepared;
+use crate::summary;
+
+/// A search that is prepared or on.
+pub struct Job {
+    prepared: Prepared,
+    /// What is raised.
+    pub load: Load,
+    /// All of them.
+    pub limits: Vec<Limit>,
+    search: Search,
+    /// What is kept of it.
+    pub state: State,
+    directory: PathBuf,
+}
+
+/// Named in settings that it makes.
+const ORIGIN: Origin = Origin::Code("dyno search");
+
+impl Job {
+    /// Reads what is asked for. Without a first load, a short probe of the system
+    /// finds one, unless `watch` is `None`; then 1 stands for it. `None` if the
+    /// probe was interrupted.
+    ///
+    /// # Errors
+    /// What makes no sense, what is missing, a system that does not answer.
+    pub fn new(
+        mut prepared: Prepared,
+        ask: &Ask,
+        watch: Option<Watch<'_>>,
+    ) -> Result<Option<Self>, Failure> {
+        let load = asked::narrow(&mut prepared, ask)?;
+        let mut limits = asked::read_limits(&prepared, ask, load)?;
+        let Some(from) = asked::first_load(&prepared, ask, load, watch)? else { return Ok(None) };
+        let mut on_top = load.bounds(&limits);
+        on_top.push(load.setting(from));
+        let base = prepared.performance_test(load.scenario(), &on_top, &ORIGIN)?;
+        let plan = &base.tenants[0].plan;
+        limits.extend(asked::lag_limit(&prepared, &limits, load, plan));
+        let rules = asked::rules(&prepared, ask, load, (from, &limits), plan);
+        let definition = asked::definition(&prepared, load, &rules, &base);
+        let state = begin(&prepared, definition);
+        let search = Search::new(rules);
+        Ok(Some(Self { prepared, load, limits, search, state, directory: PathBuf::new() }))
+    }
+
+    /// What is searched.
+    pub fn rules(&self) -> &Rules {
+        self.search.rules()
+    }
+
+    /// Whether it is played in virtual time.
+    pub fn is_virtual(&self) -> bool {
+        self.prepared.system.is_simulated()
+    }
+
+    /// Where its state is kept.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Makes the directory of a new search.
+    ///
+    /// # Errors
+    /// If it is there already, or cannot be made.
+    pub fn create(&mut self) -> Result<(), Failure> {
+        let name = format!("search-{}", self.prepared.system.short_name());
+        let out = self.prepared.options.run.out.clone();
+        let directory = out.unwrap_or_else(|| {
+            let stamp = render::utc_compact(WallTime::now());
+            PathBuf::from("runs").join(format!("{stamp}-{name}"))
+        });
+        let holds = std::fs::read_dir(&directory).is_ok_and(|mut entries| entries.next().is_some());
+        if holds {
+            let problem = format!("{} exists and is not empty", directory.display());
+            return Err(Failure::set_up(problem).hint(
+                "choose another folder with --out, or go on \
+                 with the search in it: --resume DIR",
+            ));
+        }
+        std::fs::create_dir_all(&directory).map_err(|error| {
+            Failure::set_up(format!("cannot make {}: {error}", directory.display()))
+                .hint("choose a folder that you may write to with --out")
+        })?;
+        self.directory = directory;
+        self.keep()
+    }
+
+    /// Goes on with the search of a directory.
+    ///
+    /// # Errors
+    /// If it is another search, naming the difference.
+    pub fn resume(&mut self, before: State, directory: &Path) -> Result<(), Failure> {
+        // How long and how exact may change; it is the same search.
+        let mut definition = self.state.definition.clone();
+        definition.tolerance = before.definition.tolerance;
+        definition.max_time_ns = before.definition.max_time_ns;
+        definition.confirmations = before.definition.confirmations;
+        if let Some(difference) = before.definition.difference(&definition) {
+            let problem = format!("{} holds another search: {difference}", directory.display());
+            return Err(Failure::usage(problem)
+                .hint("give --resume alone to go on with it, or --out to begin anew"));
+        }
+        for point in &before.points {
+            let told = point.observation().map_err(|problem| {
+                Failure::set_up(format!("{}: {problem}", directory.join(state::FILE).display()))
+            })?;
+            if told.blocks.len() != self.limits.len() {
+                let problem = format!("point {} has other limits", point.number);
+                return Err(Failure::set_up(problem));
+            }
+            self.search.tell(told);
+        }
+        self.state = State { definition: self.state.definition.clone(), ..before };
+        self.directory = directory.to_path_buf();
+        Ok(())
+    }
+
+    /// Plays all runs. Returns how it ended; `None` if it was interrupted.
+    ///
+    /// # Errors
+    /// A system that cannot be started, a state that cannot be written.
+    pub fn play(&mut self, watch: Watch<'_>, is_quiet: bool) -> Result<Option<Outcome>, Failure> {
+        self.state.state = "running".into();
+        loop {
+            let probe = match self.search.next() {
+                Step::Run(probe) => probe,
+                Step::Done(outcome) => {
+                    self.state.state = end_name(outcome.end).into();
+                    self.keep()?;
+                    return Ok(Some(outcome));
+                }
+            };
+            let made = match probe.purpose {
+                Purpose::Confirm { .. } => self.confirm(&probe, watch)?,
+                Purpose::Bracket | Purpose::Refine => self.short(&probe, watch)?,
+            };
+            if watch.interrupt.is_some_and(Interrupt::is_asked) {
+                self.state.state = "interrupted".into();
+                self.keep()?;
+                return Ok(None);
+            }
+            let (told, point) = match made {
+                Made::Told(told, point) => (told, *point),
+                Made::Silent { missing } => return Err(self.silent(&probe, missing)),
+            };
+            self.search.tell(told);
+            self.state.peak = self.search.peak().map(|peak| self.peak(peak));
+            if let (true, Purpose::Confirm { .. }) = (point.passed, probe.purpose) {
+                let folder = point.folder.clone().unwrap_or_default();
+                self.state.confirmed = Some(Confirmed { load: point.load, folder });
+            }
+            watch.progress.clear();
+            if !is_quiet {
+                eprintln!("{}", screen::point(&point, self.load, self.state.peak.as_ref()));
+            }
+            self.state.points.push(point);
+            self.keep()?;
+        }
+    }
+
+    fn keep(&self) -> Result<(), Failure> {
+        self.state.write(&self.directory).map_err(|error| {
+            Failure::set_up(format!("cannot write to {}: {error}", self.directory.display()))
+        })
+    }
+
+    fn silent(&mut self, probe: &Probe, missing: u64) -> Failure {
+        self.state.state = "aborted".into();
+        // The failure that is told counts for more than this one.
+        let _ = self.keep();
+        Failure::aborted(format!(
+            "the system stopped answering at {}: {missing} samples were outstanding, and nothing \
+             came within the deadline",
+            self.load.show(probe.load)
+        ))
+        .hint(format!(
+            "check the system, then go on: dyno search --resume {}",
+            self.directory.display()
+        ))
+    }
+
+    /// A run that does not count.
+    fn short(&mut self, probe: &Probe, watch: Watch<'_>) -> Result<Made, Failure> {
+        let test = self.short_test(probe)?;
+        self.prepared.system.repeat(probe.number + 1);
+        let title = format!("{} at {}", probe.number + 1, self.load.show(probe.load));
+        let log = test.play(&self.prepared.system, watch, &title);
+        self.prepared.system.repeat(0);
+        let log = log?.swap_remove(0);
+        let run = log.runs().last().ok_or_else(|| Failure::set_up("a run left no record"))?;
+        if let Ended::Deadline { missing } = run.ended {
+            return Ok(Made::Silent { missing });
+        }
+        let is_early =
+            matches!(run.ended, Ended::TooManyOutstanding { .. } | Ended::MaxDuration { .. });
+        let mut told = self.observe(probe, run);
+        told.overloaded = is_early && self.load == Load::Qps;
+        told.passed = self.search.keeps_all(&told);
+        let point = self.point(&told, run, None);
+        Ok(Made::Told(told, Box::new(point)))
+    }
+
+    fn short_test(&self, probe: &Probe) -> Result<Test, Failure> {
+        let ms = probe.duration.div_ceil(MILLISECOND);
+        let scenario = self.load.scenario();
+        let said = self.prepared.options.settings(scenario, TestMode::PerformanceOnly, None).values;
+        let seeded = |seed: u64| seed.wrapping_add(probe.number + 1).to_string();
+        let mut on_top = self.load.bounds(&self.limits);
+        on_top.extend([
+            self.load.setting(probe.load),
+            ("min_duration_ms", ms.to_string()),
+            ("min_query_count", "1".into()),
+            ("max_query_count", "0".into()),
+            ("early_stopping", "after-run".into()),
+            ("sample_index_rng_seed", seeded(said.sample_index_rng_seed)),
+            ("schedule_rng_seed", seeded(said.schedule_rng_seed)),
+        ]);
+        if self.load == Load::Qps {
+            // A client that is blocked falls behind its schedule without an end.
+            on_top.push(("max_duration_ms", (2 * ms).to_string()));
+            let most = self.search.most_outstanding(probe);
+            on_top.push(("server_max_async_queries", most.to_string()));
+        }
+        self.prepared.performance_test(scenario, &on_top, &ORIGIN)
+    }
+
+    /// The run that counts: an ordinary run with its own directory.
+    fn confirm(&self, probe: &Probe, watch: Watch<'_>) -> Result<Made, Failure> {
+        let mut on_top = self.load.bounds(&self.limits);
+        on_top.push(self.load.setting(probe.load));
+        let test = self.prepared.performance_test(self.load.scenario(), &on_top, &ORIGIN)?;
+        let tests = [test];
+        let (folder, path) = self.confirm_folder()?;
+        let directory = self.prepared.directory(&tests, Some(&path))?;
+        let mut made = None;
+        let mut see = |log: &TestLog| {
+            let Some(run) = log.runs().last() else { return };
+            if let Ended::Deadline { missing } = run.ended {
+                made = Some(Made::Silent { missing });
+                return;
+            }
+            let mut told = self.observe(probe, run);
+            let kept = self.limits.iter().zip(&told.blocks).all(|(l, b)| l.is_kept(b));
+            told.passed = kept;
+            let point = self.point(&told, run, Some(folder.clone()));
+            made = Some(Made::Told(told, Box::new(point)));
+        };
+        let measured = self.prepared.measure_and_see(&tests, watch, directory, &mut see)?;
+        let mut made = made.ok_or_else(|| Failure::set_up("a run left no record"))?;
+        if let Made::Told(told, point) = &mut made {
+            told.passed &= measured.summary.is_valid();
+            point.passed = told.passed;
+            for reason in measured.summary.tests.iter().flat_map(|test| &test.reasons) {
+                eprintln!("   {}", reason.lines().next().unwrap_or_default());
+            }
+        }
+        Ok(made)
+    }
+
+    /// `confirm`, or `confirm-2` and so on for further tries. What an interrupted
+    /// try left is replaced.
+    fn confirm_folder(&self) -> Result<(String, PathBuf), Failure> {
+        let tried = self.state.points.iter().filter(|point| point.folder.is_some()).count();
+        let folder = match tried {
+            0 => "confirm".to_string(),
+            _ => format!("confirm-{}", tried + 1),
+        };
+        let path = self.directory.join(&folder);
+        if path.exists() {
+            std::fs::remove_dir_all(&path).map_err(|error| {
+                Failure::set_up(format!("cannot replace {}: {error}", path.display()))
+            })?;
+        }
+        Ok((folder, path))
+    }
+
+    fn observe(&self, probe: &Probe, run: &RunLog) -> Observation {
+        // Runs of a fixed number of queries may last longer than they must.
+        let issued =
+            run.record.query_count().checked_sub(1).map_or(0, |at| run.record.scheduled(at));
+        let duration = probe.duration.max(if self.load == Load::Qps { 0 } else { issued });
+        let blocks = self.limits.iter().map(|limit| limit.blocks(&run.record, duration));
+        Observation {
+            probe: *probe,
+            took: run.finished_at - run.started_at,
+            overloaded: false,
+            passed: false,
+            blocks: blocks.collect(),
+        }
+    }
+
+    fn point(&self, told: &Observation, run: &RunLog, folder: Option<String>) -> Point {
+        let metrics = Metrics::of(&run.record, &run.plan);
+        let timed = metrics.query_latency.unwrap_or(metrics.latency);
+        let took = told.took.max(1) as f64 / SECOND as f64;
+        let throughput = match metrics.rates {
+            Rates::Server { completed, .. } => completed,
+            _ => metrics.sample_count as f64 / took,
+        };
+        let counts = |(limit, blocks): (&Limit, &Vec<Block>)| {
+            let all = Block::sum(blocks);
+            Counts {
+                limit: limits::key(limit),
+                queries: all.queries,
+                over: all.over,
+                stretches: state::write_stretches(blocks),
+            }
+        };
+        let good = |(limit, blocks): (&Limit, &Vec<Block>)| {
+            let all = Block::sum(blocks);
+            let is_of_latency =
+                limit.quantity.waits() || limit.quantity == Quantity::TimePerOutputToken;
+            is_of_latency.then_some((all.queries - all.over) as f64)
+        };
+        let pairs = || self.limits.iter().zip(&told.blocks);
+        let good = pairs().filter_map(good).fold(f64::INFINITY, f64::min);
+        let answered = metrics.sample_count as f64 / run.plan.samples_per_query.max(1) as f64;
+        let goodput = throughput * (good / answered.max(1.0)).min(1.0);
+        let [p50, p90, _, _, p99, _] = timed.percentiles;
+        Point {
+            number: told.probe.number + 1,
+            purpose: match told.probe.purpose {
+                Purpose::Bracket => "bracket",
+                Purpose::Refine => "refine",
+                Purpose::Confirm { .. } => "confirm",
+            }
+            .into(),
+            folder,
+            load: told.probe.load,
+            duration_ns: told.probe.duration,
+            took_ns: told.took,
+            overloaded: told.overloaded,
+            passed: told.passed,
+            throughput: Some(throughput).filter(|rate| rate.is_finite()),
+            goodput: if goodput.is_finite() { goodput } else { 0.0 },
+            p50_ns: p50,
+            p90_ns: p90,
+            p99_ns: p99,
+            limits: pairs().map(counts).collect(),
+        }
+    }
+
+    fn peak(&self, peak: &dyno_loadgen::search::Peak) -> Peak {
+        Peak {
+            load: peak.load,
+            low: peak.low,
+            high: peak.high,
+            confidence: 0.95,
+            binds: limits::show(&self.limits[peak.binding()]),
+            binding_probability: peak.binds.iter().map(|p| (p * 1e4).round() / 1e4).collect(),
+        }
+    }
+}
+
+/// What came of a run.
+enum Made {
+    Told(Observation, Box<Point>),
+    /// The system stopped answering.
+    Silent {
+        missing: u64,
+    },
+}
+
+/// As the state spells it.
+pub fn end_name(end: End) -> &'static str {
+    match end {
+        End::Confirmed => "confirmed",
+        End::Estimated => "estimated",
+        End::Unconfirmed => "unconfirmed",
+        End::OutOfTime => "out_of_time",
+        End::NothingPasses => "nothing_passes",
+        End::NothingFails => "nothing_fails",
+    }
+}
+
+fn begin(prepared: &Prepared, definition: Definition) -> State {
+    State {
+        schema: state::SCHEMA.into(),
+        schema_version: state::SCHEMA_VERSION,
+        state: "running".into(),
+        official: false,
+        disclaimer: summary::DISCLAIMER.into(),
+        started_at: match prepared.system.is_simulated() {
+            true => String::new(),
+            false => render::utc(WallTime::now()),
+        },
+        command: crate::run::command(std::env::args().skip(1)),
+        dyno_version: environment::describe().dyno_version,
+        definition,
+        peak: None,
+        confirmed: None,
+        points: Vec::new(),
+    }
+}

@@ -1,0 +1,16 @@
+//! A search: the highest load that keeps several limits at once, found by many
+//! short runs and confirmed by a full one. How it searches is
+//! [`dyno_loadgen::search`]; here its runs are played and its state is kept.
+
+mod asked;
+mod job;
+mod limits;
+mod load;
+mod screen;
+mod state;
+
+pub use asked::Ask;
+pub use job::Job;
+pub use load::Load;
+pub use screen::{plan, result};
+pub use state::State;

@@ -1,0 +1,211 @@
+//! What a search says: its plan, a line a run, and a box at the end.
+
+use std::fmt::Write as _;
+
+use dyno_loadgen::clock::{Nanos, SECOND};
+use dyno_loadgen::search::{Block, End, Outcome};
+
+use super::job::Job;
+use super::limits::{self, percent};
+use super::load::Load;
+use super::state::{Counts, Peak, Point};
+use crate::render::{self, Alignment, Color, Frame, painted};
+
+/// Runs of an average search: four to bracket, and short ones of this many
+/// lengths in all at a tolerance of 1 %, as `search_trials` of the load
+/// generator counts them.
+const BRACKETS: u64 = 4;
+const USUAL_LENGTHS: f64 = 110.0;
+/// The least that the search makes near the peak.
+const LEAST_LENGTHS: u64 = 16;
+
+/// What will be done, and how long it takes. The first load may be unknown yet.
+pub fn plan(job: &Job, is_from_known: bool) -> String {
+    let rules = job.rules();
+    let names: Vec<String> = job.limits.iter().map(limits::show).collect();
+    let mut text = format!("search: {} of {}\n", job.load.name(), job.state.definition.system);
+    let _ = writeln!(text, "  limits     {}", names.join(", "));
+    let from = match is_from_known {
+        true => job.load.show(rules.from),
+        false => "left to a short probe of the system".into(),
+    };
+    let to = rules.to.map(|to| format!(", up to {}", job.load.show(to))).unwrap_or_default();
+    let _ = writeln!(text, "  from       {from}{to}");
+    let _ = writeln!(text, "  tolerance  {}", percent(rules.tolerance));
+    let short = time(rules.short);
+    let _ = writeln!(text, "  runs       {short} each at first, longer as it gets more certain");
+    let confirms = rules.confirmations > 0;
+    let by_count = rules.full_queries as f64 / rules.from * SECOND as f64;
+    let full = match is_from_known {
+        true => rules.full.max(if job.load == Load::Qps { by_count as Nanos } else { 0 }),
+        false => rules.full,
+    };
+    if confirms {
+        let _ = writeln!(
+            text,
+            "  confirmed  by a full run of at least {} and {} queries; up to {} tries",
+            time(rules.full),
+            render::count(rules.full_queries),
+            rules.confirmations
+        );
+    } else {
+        text += "  confirmed  no (--no-confirm)\n";
+    }
+    let full = if confirms { full } else { 0 };
+    let best = rules.short * (BRACKETS + LEAST_LENGTHS) + full;
+    let lengths = USUAL_LENGTHS * (0.01 / rules.tolerance).powi(2);
+    let usual = (rules.short as f64 * lengths) as Nanos + full + full / 3;
+    let _ = writeln!(
+        text,
+        "  time       {}, usually about {}, never more than {}{}",
+        at_least(best, is_from_known),
+        time(usual.max(best)),
+        time(rules.max_time),
+        if job.is_virtual() { " of virtual time" } else { "" }
+    );
+    text
+}
+
+fn at_least(best: Nanos, is_known: bool) -> String {
+    let more = if is_known { "" } else { " (longer where the rate is low)" };
+    format!("at least {}{more}", time(best))
+}
+
+fn time(nanos: Nanos) -> String {
+    let seconds = nanos / SECOND;
+    match seconds {
+        ..120 => render::duration(nanos as i64),
+        120..7_200 => format!("{} min", (seconds + 30) / 60),
+        _ => format!("{:.1} h", seconds as f64 / 3_600.0),
+    }
+}
+
+/// One line of a run.
+pub fn point(point: &Point, load: Load, peak: Option<&Peak>) -> String {
+    let nearest = point.limits.iter().filter_map(|counts| {
+        let limit = limits::parse(&counts.limit, 0.99).ok()?;
+        let share = counts.over as f64 / counts.queries.max(1) as f64;
+        Some((share / limit.allowed, share, limits::show(&limit)))
+    });
+    let nearest = nearest.max_by(|a, b| a.0.total_cmp(&b.0));
+    let verdict = match point.passed {
+        true => "kept",
+        false if point.overloaded => "piles up",
+        false => "missed",
+    };
+    let over = nearest.map(|(_, share, name)| format!("{} over {name}", percent(share)));
+    let known = peak
+        .map(|peak| format!("  peak {} to {}", render::rate(peak.low), render::rate(peak.high)));
+    format!(
+        "{:3} {:7} {:>18}  {verdict:8}  {}{}",
+        point.number,
+        point.purpose,
+        load.show(point.load),
+        over.unwrap_or_default(),
+        known.unwrap_or_default(),
+    )
+}
+
+/// The box at the end.
+pub fn result(job: &Job, outcome: &Outcome, is_colored: bool) -> String {
+    let state = &job.state;
+    let title = format!("dyno {} search, {}", state.dyno_version, state.definition.system);
+    let mut frame = Frame::new(&title, &state.disclaimer);
+    let (headline, color) = headline(job, outcome);
+    frame.line(&painted(&headline, color, is_colored), 0);
+    if let Some(peak) = &state.peak {
+        let half = (peak.high - peak.low) / (2.0 * peak.load);
+        frame.line(
+            &format!(
+                "Peak: {}; with 95 % certainty {} to {} (± {})",
+                job.load.show(peak.load),
+                render::rate(peak.low),
+                render::rate(peak.high),
+                percent(half)
+            ),
+            2,
+        );
+        frame.line(&format!("Binds: {}{}", peak.binds, also(peak, job)), 2);
+    }
+    let counted = state.points.iter().rev().find(|p| p.folder.is_some());
+    if let Some(point) = counted {
+        frame.rule();
+        frame.table(
+            &[Alignment::Left, Alignment::Right, Alignment::Right, Alignment::Left],
+            &rows(point),
+        );
+        let throughput = point.throughput.map_or("-".into(), render::rate);
+        let goodput = render::rate(point.goodput);
+        frame.line(
+            &format!(
+                "At {}: {throughput} samples/s, goodput {goodput}/s, p99 {}",
+                job.load.show(point.load),
+                render::duration(point.p99_ns)
+            ),
+            2,
+        );
+    }
+    frame.rule();
+    let spent: Nanos = state.points.iter().map(|point| point.took_ns).sum();
+    let virtually = if job.is_virtual() { " of virtual time" } else { "" };
+    frame.line(&format!("{} runs in {}{virtually}", state.points.len(), time(spent)), 2);
+    frame.finish()
+}
+
+/// Each limit of the last full run.
+fn rows(point: &Point) -> Vec<Vec<String>> {
+    let head = ["limit", "over", "allowed", ""].map(str::to_string).to_vec();
+    let of = |counts: &Counts| {
+        let limit = limits::parse(&counts.limit, 0.99).ok()?;
+        let all = Block { queries: counts.queries, over: counts.over };
+        let kept = if limit.is_kept(&[all]) { "kept" } else { "missed" };
+        let share = counts.over as f64 / counts.queries.max(1) as f64;
+        let cells = [limits::show(&limit), percent(share), percent(limit.allowed), kept.into()];
+        Some(cells.to_vec())
+    };
+    std::iter::once(head).chain(point.limits.iter().filter_map(of)).collect()
+}
+
+/// Other limits that may bind as well.
+fn also(peak: &Peak, job: &Job) -> String {
+    let likely = |p: f64| (0.1..=0.5).contains(&p);
+    let names: Vec<String> = peak
+        .binding_probability
+        .iter()
+        .zip(&job.limits)
+        .filter(|&(&p, limit)| likely(p) && limits::show(limit) != peak.binds)
+        .map(|(_, limit)| limits::show(limit))
+        .collect();
+    if names.is_empty() { String::new() } else { format!("; perhaps {}", names.join(", ")) }
+}
+
+fn headline(job: &Job, outcome: &Outcome) -> (String, Color) {
+    let tried = |load: Option<f64>| load.map_or("nothing".into(), |load| job.load.show(load));
+    let loads = || job.state.points.iter().map(|point| point.load);
+    match outcome.end {
+        End::Confirmed => {
+            let load = outcome.confirmed.map_or("-".into(), |load| job.load.show(load));
+            (format!("Confirmed: {load} keep every limit in a full run, VALID"), Color::Good)
+        }
+        End::Estimated => ("Found, and not confirmed (--no-confirm)".into(), Color::Good),
+        End::Unconfirmed => (
+            "Not confirmed: no full run near the peak was VALID and kept every limit".into(),
+            Color::Bad,
+        ),
+        End::OutOfTime => (
+            format!(
+                "Out of time; go on with: dyno search --resume {} --max-time TIME",
+                job.directory().display()
+            ),
+            Color::Bad,
+        ),
+        End::NothingPasses => {
+            let lowest = loads().reduce(f64::min);
+            (format!("No load keeps the limits, down to {}", tried(lowest)), Color::Bad)
+        }
+        End::NothingFails => {
+            let highest = loads().reduce(f64::max);
+            (format!("Every load keeps the limits, up to {}", tried(highest)), Color::Bad)
+        }
+    }
+}

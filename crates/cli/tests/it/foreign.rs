@@ -1,0 +1,378 @@
+//! Results of other tools: read by what is in them, and told why if not. The
+//! samples are made up here, with the keys of theirs.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::program::Folder;
+
+/// Rows of `dyno export --format jsonl`.
+#[track_caller]
+fn rows(folder: &Folder, arguments: &str) -> (Vec<Value>, String) {
+    let ran = folder.dyno(&format!("export {arguments} --format jsonl")).exits(0);
+    let rows = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (rows, ran.stderr)
+}
+
+/// One column.
+fn column(rows: &[Value], key: &str) -> Vec<Option<i64>> {
+    rows.iter().map(|row| row[key].as_i64()).collect()
+}
+
+/// Times in s, figures in ms, a failure in the middle.
+fn vllm() -> Value {
+    json!({
+        "date": "20261121-120000", "backend": "vllm", "model_id": "tiny", "request_rate": 4.0,
+        "max_concurrency": null, "duration": 1.5, "completed": 2, "failed": 1,
+        "request_throughput": 1.25, "output_throughput": 9.5, "request_goodput": null,
+        "mean_ttft_ms": 15.0, "median_ttft_ms": 15.0, "p99_ttft_ms": 20.0, "p99_e2el_ms": 70.0,
+        "input_lens": [3, 3, 3], "output_lens": [3, 0, 2],
+        "ttfts": [0.010, 0.0, 0.020],
+        "itls": [[0.020, 0.010], [], [0.050]],
+        "latencies": [0.041, 0.0, 0.070],
+        "start_times": [100.0, 100.25, 100.5],
+        "queue_times": [0.0, 0.0, 0.002],
+        "errors": ["", "503", ""],
+        "generated_texts": ["a", "", "b"]
+    })
+}
+
+#[test]
+fn vllm_requests_count_from_when_the_client_took_them_up() {
+    let folder = Folder::new();
+    folder.write("saved.json", &vllm().to_string());
+    let (found, said) = rows(&folder, "saved.json");
+    assert_eq!(column(&found, "scheduled_ns"), [Some(0), Some(250_000_000), Some(498_000_000)]);
+    assert_eq!(column(&found, "issued_ns")[2], Some(500_000_000));
+    assert_eq!(column(&found, "latency_ns"), [Some(41_000_000), None, Some(72_000_000)]);
+    let first_tokens = column(&found, "time_to_first_token_ns");
+    assert_eq!(first_tokens, [Some(10_000_000), None, Some(22_000_000)]);
+    assert_eq!(column(&found, "output_tokens"), [Some(3), None, Some(2)]);
+    assert_eq!(found[1]["failure"], "internal");
+    assert!(said.contains("from when the client took the request up"), "{said}");
+
+    // An older version keeps neither latencies nor when requests were sent.
+    let mut older = vllm();
+    for key in ["latencies", "start_times", "queue_times", "failed"] {
+        older.as_object_mut().unwrap().remove(key);
+    }
+    folder.write("older.json", &older.to_string());
+    let (found, said) = rows(&folder, "older.json");
+    let mut latencies = column(&found, "latency_ns");
+    latencies.sort();
+    assert_eq!(latencies, [None, Some(40_000_000), Some(70_000_000)]);
+    assert!(said.contains("from when the request was sent"), "{said}");
+
+    // --append-result: an object a line.
+    folder.write("appended.json", &format!("{}\n{}\n", vllm(), vllm()));
+    assert_eq!(rows(&folder, "appended.json").0.len(), 6);
+}
+
+#[test]
+fn vllm_files_without_requests_say_how_to_keep_them() {
+    let folder = Folder::new();
+    let mut summary = vllm();
+    for key in ["ttfts", "itls", "latencies", "start_times", "queue_times", "errors"] {
+        summary.as_object_mut().unwrap().remove(key);
+    }
+    folder.write("saved.json", &summary.to_string());
+    let ran = folder.dyno("export saved.json").exits(3);
+    assert!(ran.stderr.contains("has no raw records"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--save-detailed"), "{}", ran.stderr);
+    let mut damaged = vllm();
+    damaged["latencies"] = json!([0.1]);
+    folder.write("damaged.json", &damaged.to_string());
+    let ran = folder.dyno("export damaged.json").exits(3);
+    let expected = "damaged.json: not as vLLM writes it: `latencies` has 1 entries";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+}
+
+/// A benchmark on a schedule: one request was sent late, one failed.
+fn guidellm() -> Value {
+    let request = |due: f64, sent: f64, took: f64| {
+        json!({
+            "request_id": "x", "request_start_time": sent, "request_latency": took,
+            "time_to_first_token_ms": 5.0, "output_tokens": 4,
+            "info": {"timings": {"targeted_start": due, "request_start": sent}}
+        })
+    };
+    let spread = json!({
+        "mean": 0.15, "min": 0.1, "max": 0.2, "count": 2,
+        "percentiles": {"p50": 0.1, "p90": 0.2, "p95": 0.2, "p99": 0.2, "p999": 0.2}
+    });
+    json!({
+        "metadata": {"version": 2, "guidellm_version": "0.8.1"},
+        "config": {"backend": {"model": "tiny"}},
+        "benchmarks": [{
+            "config": {"strategy": {"type_": "constant", "rate": 2.0}},
+            "metrics": {
+                "request_totals": {"successful": 2, "errored": 1, "incomplete": 1, "total": 4},
+                "requests_per_second": {"successful": {"mean": 2.0}},
+                "request_latency": {"successful": spread}
+            },
+            "requests": {
+                "successful": [request(1.0, 1.0, 0.1), request(1.5, 1.75, 0.2)],
+                "errored": [request(2.0, 2.0, 0.0)],
+                "incomplete": [request(2.5, 2.5, 0.0)]
+            }
+        }]
+    })
+}
+
+#[test]
+fn guidellm_requests_count_from_their_schedule() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.0.join("result")).unwrap();
+    folder.write("result/benchmarks.json", &guidellm().to_string());
+    let (found, said) = rows(&folder, "result");
+    assert_eq!(column(&found, "latency_ns"), [Some(100_000_000), Some(450_000_000), None]);
+    assert_eq!(column(&found, "issued_ns")[1], Some(750_000_000));
+    assert_eq!(found[0]["test"], "constant 2 requests/s");
+    assert!(said.contains("1 requests were cut off"), "{said}");
+
+    // Nothing is due at a set time in a closed loop.
+    let mut closed = guidellm();
+    closed["benchmarks"][0]["config"]["strategy"] = json!({"type_": "concurrent", "streams": 4});
+    folder.write("closed.json", &closed.to_string());
+    let (found, _) = rows(&folder, "closed.json");
+    assert_eq!(column(&found, "latency_ns")[1], Some(200_000_000));
+
+    let mut damaged = guidellm();
+    damaged["benchmarks"][0]["requests"]["successful"][1]["request_latency"] = Value::Null;
+    folder.write("damaged.json", &damaged.to_string());
+    let ran = folder.dyno("export damaged.json").exits(3);
+    let expected = "benchmarks[0]: requests.successful[1]: `request_latency` is missing";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+}
+
+fn aiperf_record(start: i64, took_ms: f64, phase: &str) -> Value {
+    json!({
+        "metadata": {
+            "session_num": 0, "credit_issued_ns": start - 1_000, "request_start_ns": start,
+            "request_end_ns": start + 9_999, "worker_id": "w", "benchmark_phase": phase,
+            "was_cancelled": false
+        },
+        "metrics": {
+            "request_latency": {"value": took_ms, "unit": "ms"},
+            "time_to_first_token": {"value": 2_000.0, "unit": "us"},
+            "output_sequence_length": {"value": 8, "unit": "tokens"}
+        },
+        "error": null
+    })
+}
+
+#[test]
+fn aiperf_requests_count_from_their_credit_and_warmup_is_left_out() {
+    let folder = Folder::new();
+    let begin = 1_795_234_461_000_000_000;
+    let mut failed = aiperf_record(begin + 2_000_000, 0.0, "profiling");
+    failed["error"] = json!({"code": 500, "message": "no"});
+    let lines = [
+        aiperf_record(begin - 9_000_000, 1.0, "warmup"),
+        aiperf_record(begin, 12.5, "profiling"),
+        failed,
+    ];
+    folder.write("profile_export.jsonl", &lines.map(|line| format!("{line}\n")).concat());
+    let (found, said) = rows(&folder, "profile_export.jsonl");
+    assert_eq!(column(&found, "scheduled_ns"), [Some(0), Some(2_000_000)]);
+    assert_eq!(column(&found, "latency_ns"), [Some(12_501_000), None]);
+    assert_eq!(column(&found, "time_to_first_token_ns"), [Some(2_001_000), None]);
+    assert!(said.contains("rate limiter"), "{said}");
+
+    // A folder has both files; a summary alone has no records.
+    let summary = json!({
+        "schema_version": "1.1", "aiperf_version": "0.13.0",
+        "request_latency": {"unit": "ms", "avg": 12.5, "p50": 12.5, "p99": 12.5},
+        "request_throughput": {"unit": "requests/sec", "avg": 80.0}
+    });
+    folder.write("profile_export_aiperf.json", &summary.to_string());
+    assert_eq!(rows(&folder, ".").0.len(), 2);
+    let ran = folder.dyno("export profile_export_aiperf.json").exits(3);
+    assert!(ran.stderr.contains("profile_export.jsonl"), "{}", ran.stderr);
+    let mut odd = summary;
+    odd["request_latency"]["unit"] = "fortnights".into();
+    folder.write("odd.json", &odd.to_string());
+    let ran = folder.dyno("export odd.json").exits(3);
+    assert!(ran.stderr.contains("`request_latency.unit` is \"fortnights\""), "{}", ran.stderr);
+
+    folder.write("cut.jsonl", &format!("{}\n{{\"metadata\":", aiperf_record(0, 1.0, "profiling")));
+    let ran = folder.dyno("export cut.jsonl").exits(3);
+    assert!(ran.stderr.contains("cut.jsonl: not as aiperf writes it: line 2: "), "{}", ran.stderr);
+}
+
+/// Logs of the reference itself.
+fn reference(name: &str) -> String {
+    format!("{}/../loadgen/testdata/reference/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn loadgen_traces_are_raw_records() {
+    let folder = Folder::new();
+    let (found, said) = rows(&folder, &reference("Server-PerformanceOnly-trace"));
+    assert_eq!(found.len(), 12);
+    // As its summary has them: latency counts from the schedule.
+    let latencies: Vec<i64> = column(&found, "latency_ns").into_iter().flatten().collect();
+    assert_eq!(latencies.iter().min(), Some(&28_855));
+    assert_eq!(latencies.iter().max(), Some(&1_582_851));
+    assert_eq!(latencies.iter().sum::<i64>() / 12, 265_201);
+    assert_eq!(found[0]["sample"], 2);
+    assert!(said.contains("its verdict is INVALID"), "{said}");
+    let (found, _) = rows(&folder, &reference("MultiStream-PerformanceOnly-trace"));
+    assert_eq!(column(&found, "latency_ns").into_iter().flatten().max(), Some(45_225));
+
+    let ran =
+        folder.dyno(&format!("export {}", reference("Server-PerformanceOnly-invalid"))).exits(3);
+    assert!(ran.stderr.contains("enable_trace"), "{}", ran.stderr);
+    let ran = folder.dyno(&format!("export {}", reference("Server-AccuracyOnly-tokens"))).exits(3);
+    assert!(ran.stderr.contains("accuracy run"), "{}", ran.stderr);
+}
+
+#[test]
+fn logs_of_dyno_itself_read_as_those_of_loadgen() {
+    let folder = Folder::new();
+    let run = "run --quiet --system model:exponential=2ms,seed=3 --mode performance --trace-log \
+               --scenario server,offline,multistream --qps 200 --duration 1s --records all";
+    let settings = "--set min_query_count=50 --set offline_expected_qps=300 --out out";
+    folder.dyno(&format!("{run} {settings}"));
+    let (ours, _) = rows(&folder, "out");
+    for scenario in ["Server", "Offline", "MultiStream"] {
+        let (theirs, _) = rows(&folder, &format!("out/{scenario}/performance"));
+        let of = |row: &&Value| row["test"] == format!("{scenario}/performance");
+        let ours: Vec<&Value> = ours.iter().filter(of).collect();
+        assert_eq!(ours.len(), theirs.len(), "{scenario}");
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            for key in ["latency_ns", "sample", "row"] {
+                assert_eq!(ours[key], theirs[key], "{scenario} {key}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_nobody_knows_is_told() {
+    let folder = Folder::new();
+    let deep = "[".repeat(100_000);
+    let cases = BTreeMap::from([
+        ("empty.json", ""),
+        ("text.json", "hello"),
+        ("list.json", "[1, 2]"),
+        ("object.json", "{\"a\": 1}"),
+        ("lines.jsonl", "{\"a\": 1}\n{\"a\": 2}\n"),
+        ("deep.json", &deep[..]),
+    ]);
+    for (name, text) in cases {
+        folder.write(name, text);
+        let ran = folder.dyno(&format!("export {name}")).exits(3);
+        assert!(ran.stderr.contains("neither a run of dyno nor"), "{name}: {}", ran.stderr);
+    }
+    std::fs::write(folder.0.join("binary"), [0xff, 0xfe, 0]).unwrap();
+    let ran = folder.dyno("export binary").exits(3);
+    assert!(ran.stderr.contains("it is no text"), "{}", ran.stderr);
+    std::fs::create_dir(folder.0.join("folder")).unwrap();
+    folder.dyno("export folder").exits(3);
+    folder.write("saved.json", &vllm().to_string());
+    let ran = folder.dyno("export saved.json --format junit").exits(2);
+    assert!(ran.stderr.contains("a result of vLLM, which has no verdicts"), "{}", ran.stderr);
+}
+
+/// Many requests, each of them this much slower.
+fn vllm_run(slower: f64) -> Value {
+    let count = 2_000_u32;
+    // As spread as times are, and without a pattern.
+    let spread = |n: u32| f64::from(n.wrapping_mul(2_654_435_761) >> 16) / 65_536.0;
+    let times = |scale: f64| (0..count).map(|n| scale * (1.0 + spread(n))).collect::<Vec<f64>>();
+    let mut saved = vllm();
+    for (key, values) in [
+        ("latencies", times(0.1 * slower)),
+        ("ttfts", times(0.01)),
+        ("start_times", (0..count).map(|n| f64::from(n) * 0.25).collect()),
+        ("queue_times", vec![0.0; count as usize]),
+    ] {
+        saved[key] = json!(values);
+    }
+    saved["itls"] = json!(vec![[0.02, 0.03]; count as usize]);
+    saved["output_lens"] = json!(vec![3; count as usize]);
+    saved["errors"] = json!(vec![""; count as usize]);
+    saved
+}
+
+#[test]
+fn results_of_one_tool_are_compared_by_their_raw_records() {
+    let folder = Folder::new();
+    folder.write("a.json", &vllm_run(1.0).to_string());
+    folder.write("b.json", &vllm_run(1.5).to_string());
+    let worse = folder.dyno("compare a.json b.json --json").exits(1).json();
+    assert_eq!(worse["verdict"], "worse", "{worse}");
+    assert_eq!(worse["tests"][0]["has_records"], true);
+    let p50 = worse["tests"][0]["metrics"].as_array().unwrap().iter();
+    let p50 = p50.filter(|row| row["metric"] == "p50").map(|row| &row["change"]).next().unwrap();
+    assert!((p50.as_f64().unwrap() - 0.5).abs() < 0.01, "{p50}");
+    let remarks = worse["remarks"].to_string();
+    assert!(remarks.contains("vLLM does not tell its data and bounds"), "{remarks}");
+    let same = folder.dyno("compare a.json a.json --json").exits(0).json();
+    assert_eq!(same["verdict"], "no difference", "{same}");
+}
+
+#[test]
+fn figures_without_records_are_shown_and_nothing_is_concluded() {
+    let folder = Folder::new();
+    folder.write("a.json", &vllm().to_string());
+    let mut summary = vllm();
+    for key in ["ttfts", "itls", "latencies", "start_times", "queue_times", "errors"] {
+        summary.as_object_mut().unwrap().remove(key);
+    }
+    summary["p99_ttft_ms"] = 30.0.into();
+    folder.write("b.json", &summary.to_string());
+    let told = folder.dyno("compare a.json b.json").exits(0).stdout;
+    assert!(told.contains("CANNOT TELL"), "{told}");
+    let row = told.lines().find(|line| line.contains("ttft-p99")).unwrap();
+    let expected = ["20.0 ms", "30.0 ms", "+50.0 %", "unknown"];
+    assert!(expected.iter().all(|cell| row.contains(cell)), "{row}");
+    assert!(told.contains("--save-detailed"), "{told}");
+    folder.dyno("compare a.json b.json --strict").exits(1);
+    let json = folder.dyno("compare a.json b.json --metric ttft-p99,p99 --json").exits(0).json();
+    let metrics = json["tests"][0]["metrics"].as_array().unwrap();
+    assert_eq!(metrics.len(), 2, "{json}");
+    assert_eq!((&metrics[0]["low"], &metrics[0]["candidate"]), (&Value::Null, &json!(30e6)));
+}
+
+#[test]
+fn a_run_is_compared_with_the_logs_of_loadgen() {
+    let folder = Folder::new();
+    let run = "run --quiet --system null --scenario server --mode performance --trace-log --qps 2000 \
+               --duration 1s --set min_query_count=100 --out out";
+    folder.dyno(run);
+    let same = folder.dyno("compare out out/Server/performance --json").exits(0).json();
+    assert_eq!(same["tests"][0]["has_records"], true);
+    for row in same["tests"][0]["metrics"].as_array().unwrap() {
+        assert_eq!(row["baseline"], row["candidate"], "{row}");
+    }
+    assert!(same["remarks"].to_string().contains("LoadGen"), "says whose it is: {same}");
+
+    // Without a trace, or of other data, one is told.
+    std::fs::write(folder.0.join("out/Server/performance/mlperf_log_trace.json"), "").unwrap();
+    let told = folder.dyno("compare out out/Server/performance").exits(0).stdout;
+    assert!(told.contains("enable_trace") && told.contains("CANNOT TELL"), "{told}");
+    let other = reference("Server-PerformanceOnly-trace");
+    let ran = folder.dyno(&format!("compare out {other} --force")).exits(2);
+    assert!(ran.stderr.contains("data set: "), "{}", ran.stderr);
+    let other = reference("SingleStream-PerformanceOnly-tokens");
+    let ran = folder.dyno(&format!("compare out {other}")).exits(2);
+    assert!(ran.stderr.contains("no scenario in common"), "{}", ran.stderr);
+}
+
+#[test]
+fn several_benchmarks_of_one_file_are_compared_by_their_names() {
+    let folder = Folder::new();
+    let mut several = guidellm();
+    let mut second = several["benchmarks"][0].clone();
+    second["config"]["strategy"]["rate"] = 4.0.into();
+    several["benchmarks"].as_array_mut().unwrap().push(second);
+    folder.write("a.json", &several.to_string());
+    let json = folder.dyno("compare a.json a.json --json").exits(0).json();
+    assert_eq!(json["tests"].as_array().unwrap().len(), 2, "{json}");
+    folder.write("one.json", &guidellm().to_string());
+    let ran = folder.dyno("compare a.json one.json").exits(2);
+    assert!(ran.stderr.contains("a.json has Server, constant 2 requests/s"), "{}", ran.stderr);
+}

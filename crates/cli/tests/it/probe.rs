@@ -1,0 +1,188 @@
+//! `dyno probe`: what it tells of each kind of system, and of what does not fit.
+
+use dyno_sut::digits::{self, Perceptron};
+use dyno_sut::onnx::runtime::Search;
+use serde_json::Value;
+
+use crate::program::{Folder, Ran};
+
+#[track_caller]
+fn check(ran: &Ran, expected: &[&str]) {
+    for text in expected {
+        assert!(ran.stdout.contains(text), "expected {text:?} in:\n{}", ran.stdout);
+    }
+}
+
+#[test]
+fn the_built_in_system_answers_with_classes() {
+    let folder = Folder::new();
+    let ran = folder.dyno("probe").exits(0);
+    check(
+        &ran,
+        &[
+            "digits, 540 samples, labels of 10 classes",
+            "ink  float32 [64]",
+            "min 0, mean 0.",
+            "query 1       due at",
+            "the first one",
+            "query 2",
+            "8 bytes: class",
+            "It answers.\n",
+        ],
+    );
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0, "a probe leaves nothing");
+
+    let json = folder.dyno("probe --json --scenario multi-stream --queries 1").exits(0).json();
+    assert_eq!(json["schema"], "dyno.probe");
+    assert_eq!(json["is_well"], true);
+    let query = &json["queries"][0];
+    assert_eq!(query["sample_count"], 8);
+    assert_eq!(query["samples"].as_array().unwrap().len(), 4, "the first few are told");
+    let sample = &query["samples"][0];
+    let index = sample["index"].as_u64().unwrap();
+    let digit = digits::test_digit(usize::try_from(index).unwrap());
+    let class = Perceptron::trained().classify(digit.pixels);
+    assert_eq!(sample["answer"]["class"], class as u64);
+    assert_eq!(sample["answer"]["label"], u64::from(digit.label));
+    assert_eq!(sample["inputs"][0]["first"][0], f64::from(digit.pixels[0]) / 16.0);
+}
+
+#[test]
+fn a_simulated_system_is_probed_in_virtual_time() {
+    let folder = Folder::new();
+    let probe = "probe --system model:fixed=2ms,tokens=4,per-token=1ms";
+    let ran = folder.dyno(probe).exits(0);
+    check(
+        &ran,
+        &["in virtual time", "first token 2.00 ms after", "tokens      4", "5.00 ms after"],
+    );
+    assert_eq!(folder.dyno(probe).stdout, ran.stdout, "the same every time");
+    check(&folder.dyno("probe --system null --queries 3").exits(0), &["query 3", "0 bytes"]);
+}
+
+#[test]
+fn silence_and_failures_have_codes_of_their_own() {
+    let folder = Folder::new();
+    let ran = folder.dyno("probe --system model:fixed=1ms,unanswered=1 --deadline 3s").exits(4);
+    check(&ran, &["complete    never", "It does not answer: nothing came for 3.00 s."]);
+    let ran = folder.dyno("probe --system model:fixed=1ms,failed=1").exits(1);
+    check(&ran, &["failed      the system reported an error", "but not as it should"]);
+    // Tokens are asked for, and none come.
+    let ran = folder.dyno("probe --system null --set use_token_latencies=true").exits(1);
+    check(&ran, &["2 samples without a first token", "2 samples with 0 tokens"]);
+}
+
+#[test]
+fn flags_that_would_do_nothing_are_refused() {
+    let folder = Folder::new();
+    for (arguments, expected) in [
+        ("--mode peak", "--mode means nothing to dyno probe"),
+        ("--out x", "--out means nothing to dyno probe"),
+        ("--scenario server,offline", "a probe plays one"),
+        ("--queries 0", "--queries"),
+        ("--system digit", "the nearest is `digits`"),
+        ("--set min_query_cont=4", "the nearest key is `min_query_count`"),
+    ] {
+        let ran = folder.dyno(&format!("probe {arguments}")).exits(2);
+        assert!(ran.stderr.contains(expected), "expected {expected:?} in:\n{}", ran.stderr);
+    }
+}
+
+/// An array as numpy saves it.
+fn npy(kind: &str, shape: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut head = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}");
+    while (head.len() + 11) % 64 != 0 {
+        head.push(' ');
+    }
+    head.push('\n');
+    let mut file = b"\x93NUMPY\x01\x00".to_vec();
+    file.extend(u16::try_from(head.len()).unwrap().to_le_bytes());
+    file.extend(head.as_bytes());
+    file.extend(bytes);
+    file
+}
+
+/// A folder with the perceptron as an ONNX model; `None` without ONNX Runtime.
+fn with_model() -> Option<Folder> {
+    let search = Search { system: false, ..Search::everywhere(None) };
+    if let Err(missing) = search.find() {
+        println!("skipped: {missing}");
+        return None;
+    }
+    let folder = Folder::new();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(folder.0.join(name), bytes).unwrap();
+    write("digits.onnx", &Perceptron::trained().to_onnx());
+    let ink = digits::test().take(4).flat_map(|digit| Perceptron::input(digit.pixels));
+    let ink: Vec<u8> = ink.flat_map(f32::to_le_bytes).collect();
+    let labels: Vec<u8> =
+        digits::test().take(4).flat_map(|digit| i64::from(digit.label).to_le_bytes()).collect();
+    write("ink.npy", &npy("<f4", "(4, 64)", &ink));
+    write("narrow.npy", &npy("<f4", "(8, 32)", &ink));
+    write("labels.npy", &npy("<i8", "(4,)", &labels));
+    write("integers.npy", &npy("<i8", "(4, 64)", &[0; 4 * 64 * 8]));
+    write("doubles.npy", &npy("<f8", "(4, 64)", &[0; 4 * 64 * 8]));
+    write("broken.onnx", b"no model");
+    Some(folder)
+}
+
+#[test]
+fn an_onnx_model_tells_its_inputs_outputs_and_scores() {
+    let Some(folder) = with_model() else { return };
+    let ran = folder.dyno("probe --system onnx:digits.onnx").exits(0);
+    check(
+        &ran,
+        &[
+            "ONNX Runtime",
+            "CPUExecutionProvider",
+            "libonnxruntime",
+            "its first call",
+            "ink  float32 [?, 64]",
+            "[?, 10]  (the answer)",
+            "random: nothing is said about accuracy",
+            "40 bytes",
+            "the greatest of 10 is number",
+        ],
+    );
+    let labelled = "probe --system onnx:digits.onnx --data ink.npy --labels labels.npy --json";
+    let json = folder.dyno(labelled).exits(0).json();
+    assert_eq!(json["engine"]["outputs"][0]["shape"], serde_json::json!([null, 10]));
+    assert_eq!(json["data"]["samples"], 4);
+    assert_ne!(json["queries"][0]["samples"][0]["answer"]["class"], Value::Null);
+}
+
+#[test]
+fn what_does_not_fit_a_model_is_told_with_what_would() {
+    let Some(folder) = with_model() else { return };
+    let refused = |arguments: &str, code: i32, expected: &[&str]| {
+        let ran = folder.dyno(&format!("probe --system onnx:{arguments}")).exits(code);
+        for text in expected {
+            assert!(ran.stderr.contains(text), "expected {text:?} in:\n{}", ran.stderr);
+        }
+    };
+    let takes = "hint: the model takes ink float32 [?, 64]";
+    refused(
+        "digits.onnx --data integers.npy",
+        3,
+        &["input 'ink' takes float32, the samples are int64", takes, "astype('float32')"],
+    );
+    refused(
+        "digits.onnx --data narrow.npy",
+        3,
+        &["takes [?, 64], which samples of shape [32] do not fit", takes, "[samples, 64] fits"],
+    );
+    refused("digits.onnx --data ikn=ink.npy", 2, &["no input `ikn`; the nearest is `ink`", takes]);
+    refused("digits.onnx --data doubles.npy", 3, &["elements are <f8", "array.astype"]);
+    refused("digits.onnx --data missing.npy", 3, &["cannot read missing.npy"]);
+    refused("missing.onnx", 3, &["there is no model missing.onnx"]);
+    refused("broken.onnx", 3, &["cannot load broken.onnx", "is the file an ONNX model?"]);
+}
+
+#[test]
+fn a_missing_onnx_runtime_is_told_with_what_to_do() {
+    let folder = Folder::new();
+    folder.write("any.onnx", "");
+    let arguments = "probe --system onnx:any.onnx --ort-lib /nowhere/libonnxruntime.so";
+    let ran = folder.dyno(arguments).exits(3);
+    assert!(ran.stderr.contains("ONNX Runtime"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("pip install"), "{}", ran.stderr);
+}

@@ -1,0 +1,46 @@
+//! What `dyno export` writes, read by the libraries that its users have.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::venv::Venv;
+use super::{Bench, Named, Outcome, target_folder};
+
+const PACKAGES: &str = "pyarrow==26.0.1 prometheus-client==0.26.0 jsonschema==4.26.0";
+const READS: &str = "parquet, CSV, Prometheus text, schemas and JUnit by Python's libraries";
+
+pub fn run(bench: &Bench) -> Result<Vec<Named>> {
+    let venv = Venv::with(&bench.folder, PACKAGES).and_then(|venv| {
+        venv.ask("import pyarrow.parquet, prometheus_client, jsonschema")?;
+        Ok(venv)
+    });
+    let outcome = match venv {
+        Ok(venv) => read_with(bench, &venv)?,
+        Err(missing) => Outcome::Skipped(missing),
+    };
+    Ok(vec![(READS, outcome)])
+}
+
+fn read_with(bench: &Bench, venv: &Venv) -> Result<Outcome> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "--package", "dyno", "--features", "parquet"]).current_dir(bench.root);
+    if !build.status().context("cannot start cargo")?.success() {
+        bail!("cargo build --package dyno --features parquet failed");
+    }
+    let dyno = target_folder(bench.root)?.join("debug/dyno");
+    let runs = bench.folder.join("runs");
+    if runs.exists() {
+        std::fs::remove_dir_all(&runs)
+            .with_context(|| format!("cannot empty {}", runs.display()))?;
+    }
+    std::fs::create_dir(&runs).with_context(|| format!("cannot create {}", runs.display()))?;
+    let script = bench.root.join("crates/xtask/peers/interop.py");
+    let mut read = venv.python();
+    read.arg(script).arg(dyno).arg(bench.root).arg(runs);
+    Ok(match read.status().context("cannot start python")?.success() {
+        true => Outcome::Passed,
+        false => Outcome::Failed("what Python reads is not what dyno wrote".into()),
+    })
+}
