@@ -61,7 +61,7 @@ impl fmt::Display for RecordsError {
         match self {
             Self::Missing(path) => write!(
                 f,
-                "{} is missing; `--records none`, or a version before 0.2, leaves none",
+                "{} is missing; `--records none`, or an earlier version of dyno, leaves none",
                 path.display()
             ),
             Self::Unreadable(path, reason) => {
@@ -161,20 +161,8 @@ impl Records {
             rest.split_at_checked(length).ok_or_else(|| damaged("it is cut off"))?;
         let header: Header =
             serde_json::from_slice(header).map_err(|error| damaged(&error.to_string()))?;
-        let mut records = Self {
-            row: header.row,
-            total: header.total,
-            stride: header.stride.max(1),
-            samples_per_query: header.samples_per_query,
-            scheduled_ns: Vec::new(),
-            issue_delay_ns: Vec::new(),
-            latency_ns: Vec::new(),
-            sample: Vec::new(),
-            client_lag_ns: Vec::new(),
-            first_token_ns: Vec::new(),
-            tokens: Vec::new(),
-            failure: Vec::new(),
-        };
+        let mut records = Self::empty(header.row, header.total, header.stride.max(1));
+        records.samples_per_query = header.samples_per_query;
         for column in &header.columns {
             let bad = || RecordsError::Column(path.into(), column.name.clone());
             let (values, rest) = body.split_at_checked(column.bytes).ok_or_else(bad)?;

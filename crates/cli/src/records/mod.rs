@@ -121,11 +121,23 @@ impl Records {
         };
         let mut failed = record.failed.clone();
         failed.sort_unstable_by_key(|(sequence, _)| *sequence);
-        let mut records = Self {
-            row: if is_one { Row::Sample } else { Row::Query },
-            total: total as u64,
-            stride: stride as u64,
-            samples_per_query: record.samples_per_query.max(1) as u64,
+        let row = if is_one { Row::Sample } else { Row::Query };
+        let mut records = Self::empty(row, total as u64, stride as u64);
+        records.samples_per_query = record.samples_per_query.max(1) as u64;
+        for row in (0..total).step_by(stride) {
+            let query = if is_one { 0 } else { row };
+            records.push(record, query, row * samples..(row + 1) * samples, &failed);
+        }
+        Some(records)
+    }
+
+    /// No rows yet.
+    fn empty(row: Row, total: u64, stride: u64) -> Self {
+        Self {
+            row,
+            total,
+            stride,
+            samples_per_query: 1,
             scheduled_ns: Vec::new(),
             issue_delay_ns: Vec::new(),
             latency_ns: Vec::new(),
@@ -134,12 +146,7 @@ impl Records {
             first_token_ns: Vec::new(),
             tokens: Vec::new(),
             failure: Vec::new(),
-        };
-        for row in (0..total).step_by(stride) {
-            let query = if is_one { 0 } else { row };
-            records.push(record, query, row * samples..(row + 1) * samples, &failed);
         }
-        Some(records)
     }
 
     fn push(
