@@ -81,7 +81,10 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         let bench = Bench { root, folder, quick };
         std::fs::create_dir_all(&bench.folder)
             .with_context(|| format!("cannot create {}", bench.folder.display()))?;
-        for (comparison, outcome) in group(&bench)? {
+        // A group that breaks is a failure of its own, and the others still run.
+        let found = group(&bench)
+            .unwrap_or_else(|error| vec![("the group", Outcome::Failed(format!("{error:#}")))]);
+        for (comparison, outcome) in found {
             println!("peers {name}: {comparison}: {outcome}");
             outcomes.push(outcome);
         }

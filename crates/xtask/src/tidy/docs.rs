@@ -63,7 +63,7 @@ pub fn links_lead_somewhere(tree: &Tree) -> Vec<Finding> {
 /// Table of contents of the book.
 const CONTENTS: &str = "docs/SUMMARY.md";
 
-/// A page that the table of contents does not name is not in the book.
+/// The table of contents names each page once: mdBook refuses a second mention.
 pub fn pages_are_in_the_book(tree: &Tree) -> Vec<Finding> {
     let contents = tree.files.iter().find(|file| file.path == CONTENTS);
     let contents = contents.and_then(File::text).unwrap_or("");
@@ -71,9 +71,11 @@ pub fn pages_are_in_the_book(tree: &Tree) -> Vec<Finding> {
         let page = file.path.strip_prefix("docs/")?;
         (page.ends_with(".md") && file.path != CONTENTS).then_some((file, page))
     });
+    let mentions = |page: &str| contents.matches(&format!("]({page})")).count();
     pages
-        .filter(|(_, page)| !contents.contains(&format!("]({page})")))
-        .map(|(file, _)| Finding::of_file(&file.path, format!("{CONTENTS} does not name the page")))
+        .map(|(file, page)| (file, mentions(page)))
+        .filter(|(_, mentions)| *mentions != 1)
+        .map(|(file, n)| Finding::of_file(&file.path, format!("{CONTENTS} names it {n} times")))
         .collect()
 }
 
@@ -105,9 +107,10 @@ mod tests {
     }
 
     #[test]
-    fn a_page_outside_of_the_book_is_found() {
+    fn a_page_that_the_contents_do_not_name_once_is_found() {
         let found = |contents| pages_are_in_the_book(&tree(CONTENTS, contents)).len();
         assert_eq!(found("- [B](b.md)"), 0);
         assert_eq!(found("- [B](c/b.md)"), 1);
+        assert_eq!(found("- [B](b.md)\n- [B again](b.md)"), 1);
     }
 }
