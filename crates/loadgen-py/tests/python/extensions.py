@@ -168,6 +168,8 @@ class Exceptions(Case):
 class Interrupts(Case):
     def interrupted(self, code):
         returncode, stdout, stderr = self.python(
+            # A test that runs in the background inherits a SIGINT that is ignored.
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "main = threading.get_ident()\n"
             "kill = lambda: signal.pthread_kill(main, signal.SIGINT)\n" + code
         )
