@@ -8,7 +8,7 @@ use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-use crate::{series, summary, sweep};
+use crate::{search, series, summary, sweep};
 
 /// A file that has a published schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -17,15 +17,18 @@ pub enum Document {
     Summary,
     /// series.json: the data of its plots
     Series,
+    /// search.json: a search and its runs
+    Search,
     /// sweep.json: a sweep and its points
     Sweep,
 }
 
 impl Document {
     /// All of them, with what they are.
-    pub const ALL: [(Self, &str, &str); 3] = [
+    pub const ALL: [(Self, &str, &str); 4] = [
         (Self::Summary, "summary", "summary.json: a run for programs"),
         (Self::Series, "series", "series.json: the data of its plots"),
+        (Self::Search, "search", "search.json: a search and its runs"),
         (Self::Sweep, "sweep", "sweep.json: a sweep and its points"),
     ];
 
@@ -38,6 +41,7 @@ impl Document {
         let schema = match self {
             Self::Summary => of::<summary::Run>("summary.json", summary::SCHEMA_VERSION),
             Self::Series => of::<series::Run>("series.json", series::SCHEMA_VERSION),
+            Self::Search => of::<search::State>("search.json", search::SCHEMA_VERSION),
             Self::Sweep => of::<sweep::Sweep>("sweep.json", sweep::SCHEMA_VERSION),
         };
         serde_json::to_string_pretty(&schema).expect("keys are texts") + "\n"

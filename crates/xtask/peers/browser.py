@@ -221,12 +221,16 @@ def check_hover(browser, path):
     page.context.close()
 
 
+# What is looked for in the first table of a page, and is in some of its rows.
+FILTERS = {"several": "invalid", "sweep": "invalid", "search": "bracket"}
+
+
 def check_controls(browser, path):
     page, name = browser.open(path, 1280, "light")
     table = page.locator("table.filtered").first
     visible = lambda: table.locator("tbody tr:visible").count()
     before = visible()
-    page.locator(".filter input").first.fill("seed" if "several" not in name else "invalid")
+    page.locator(".filter input").first.fill(FILTERS.get(path.stem, "seed"))
     after = visible()
     expect(0 < after < before, name, f"the filter leaves {after} of {before} rows")
     page.locator(".filter input").first.fill("")
@@ -243,10 +247,10 @@ def check_controls(browser, path):
     expect(outline != "none", name, "what has the focus does not show it")
     if page.locator("table.sorted").count():
         table.locator("thead button", has_text="p99").click()
-        column = "[...document.querySelectorAll('table.sorted tbody tr')].map(r => +r.querySelector('[data-label=p99]').dataset.value)"
+        column = "[...document.querySelector('table.sorted').querySelectorAll('tbody tr')].map(r => +r.querySelector('[data-label=p99]').dataset.value)"
         values = page.evaluate(column)
         expect(values == sorted(values), name, "sorting by p99 gives", values)
-        dots = page.locator("figure", has_text="Latency by throughput").first
+        dots = page.locator("figure", has_text="Latency by load" if path.stem == "search" else "Latency by throughput").first
         area = dots.locator(".area")
         area.focus()
         page.keyboard.press("ArrowRight")
@@ -305,6 +309,8 @@ SHOWN = [
     ("invalid", 1280, "light", "#t-server-performance .stopping"),
     ("several", 1280, "light", ".test .charts"),
     ("interrupted", 1280, "light", None),
+    ("search", 1280, "light", None),
+    ("sweep", 1280, "light", None),
 ]
 
 

@@ -11,7 +11,7 @@ use crate::report::{self, Several};
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Report {
-    /// Run directories, or folders with run directories below them
+    /// Run directories, searches, sweeps, or folders with run directories below them
     #[arg(value_name = "DIR", required = true)]
     directories: Vec<PathBuf>,
     /// Where the page goes [default: report.html in DIR; in the current folder if there are
@@ -36,14 +36,16 @@ impl Report {
         for problem in several.problems.iter().chain(missing) {
             eprintln!("warning: {problem}");
         }
-        if several.members.is_empty() {
+        if several.members.is_empty() && several.searches.is_empty() {
             return Err(Failure::set_up("there is nothing to show")
                 .hint("name a run directory, such as one below runs, or a folder of them"));
         }
         let out = match (self.out, &self.directories[..], &several.members[..]) {
             (Some(out), ..) => out,
-            // A single run, a sweep, or a folder of runs has its report inside.
-            (None, [_], [only]) => only.found.path.join(report::FILE),
+            // A single run, a sweep, a search, or a folder of runs has its report inside.
+            (None, [_], [only]) if several.searches.is_empty() && several.sweeps.is_empty() => {
+                only.found.path.join(report::FILE)
+            }
             (None, [directory], _) => directory.join(report::FILE),
             (None, ..) => PathBuf::from(report::FILE),
         };

@@ -13,6 +13,7 @@ use crate::measure::Watch;
 use crate::options::{CommandLine, GivenKeys, arguments};
 use crate::progress::Progress;
 use crate::render;
+use crate::report;
 use crate::run::{Prepared, pretty};
 use crate::search::{self, Ask, Job, Load, State};
 
@@ -131,8 +132,14 @@ impl Search {
             (Some(before), Some(directory)) => job.resume(before, directory)?,
             _ => job.create()?,
         }
-        let outcome = job.play(watch, self.quiet)?;
-        Ok(self.tell(&job, outcome.as_ref()))
+        let played = job.play(watch, self.quiet);
+        // The runs of a search that broke off are shown, too.
+        let page = report::write_inside(job.directory());
+        let exit = self.tell(&job, played?.as_ref());
+        if let (Some(page), false) = (page?, self.quiet) {
+            eprintln!("report: {}", page.display());
+        }
+        Ok(exit)
     }
 
     fn tell(&self, job: &Job, outcome: Option<&Outcome>) -> Exit {
@@ -147,13 +154,7 @@ impl Search {
             return Exit::Interrupted;
         };
         if !self.json && !self.quiet {
-            print!("{}", search::result(job, outcome, render::is_colored()));
-        }
-        if let (Some(confirmed), false) = (&job.state.confirmed, self.quiet) {
-            eprintln!(
-                "report: {}",
-                job.directory().join(&confirmed.folder).join("report.html").display()
-            );
+            print!("{}", search::result(job, render::is_colored()));
         }
         match outcome.end {
             End::Confirmed | End::Estimated => Exit::Valid,

@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::options::{CommandLine, GivenKeys, SweepTable};
 use crate::progress::Progress;
-use crate::report::{self, Several};
+use crate::report;
 use crate::run::{command, pretty};
 use crate::run_directory::free_folder;
 use crate::summary::DISCLAIMER;
@@ -250,19 +250,10 @@ impl SweepCommand {
 
 /// The table for spreadsheets, and the page; no page if no point has results.
 fn write_results(directory: &Path, sweep: &Sweep) -> Result<Option<PathBuf>, Failure> {
-    let write = |name: &str, text: &str| {
-        let path = directory.join(name);
-        replace(&path, text).map_err(|error| {
-            Failure::set_up(format!("cannot write {}: {error}", path.display()))
-        })?;
-        Ok(path)
-    };
-    write(table::CSV_FILE, &table::csv(sweep))?;
-    let several = Several::read(&[directory.to_path_buf()]);
-    if several.members.is_empty() {
-        return Ok(None);
-    }
-    write(report::FILE, &report::html_of(&several, directory)).map(Some)
+    let path = directory.join(table::CSV_FILE);
+    replace(&path, &table::csv(sweep))
+        .map_err(|error| Failure::set_up(format!("cannot write {}: {error}", path.display())))?;
+    report::write_inside(directory)
 }
 
 fn begin(definition: sweep::Definition, points: Vec<sweep::Point>, name: String) -> Sweep {

@@ -1,4 +1,4 @@
-//! The page of several runs.
+//! The page of several runs, or of a search.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::page::{self, Masthead, Tone, badge};
 use super::pareto::{self, Candidate};
 use super::plot::{self, Across, Axis, Chart, Format, Ink, Label, Point, Shape};
 use super::words::{self, escaped};
-use super::{charts, one};
+use super::{charts, one, searched};
 
 /// Curves in one chart at most: more cannot be told apart.
 const CURVES: usize = 12;
@@ -22,18 +22,28 @@ pub fn html(several: &Several, home: &Path) -> String {
             .extend(member.found.missing.iter().map(|text| format!("{}: {text}", member.label)));
     }
     let mut body = page::missing(&problems);
-    body += "<section class=\"card\"><h2>All results</h2>";
-    table(&mut body, several, &rows, home);
-    body += "</section>\n";
+    for searched in &several.searches {
+        searched::section(&mut body, searched);
+    }
+    if !rows.is_empty() || several.searches.is_empty() {
+        body += match several.searches.is_empty() {
+            true => "<section class=\"card\"><h2>All results</h2>",
+            false => "<section class=\"card\"><h2>Full runs</h2>",
+        };
+        table(&mut body, several, &rows, home);
+        body += "</section>\n";
+    }
     for scenario in scenarios(&rows) {
         let of: Vec<Row<'_>> =
             rows.iter().filter(|r| r.test.scenario == scenario).copied().collect();
         section(&mut body, &scenario, &of);
     }
     let runs = words::counted(several.members.len() as u64, "run", "runs");
-    let name = match &several.sweeps[..] {
-        [] => runs.clone(),
-        names => format!("Sweep {}", names.join(", ")),
+    let (name, verdict) = match (&several.sweeps[..], &several.searches[..]) {
+        ([], []) => (runs.clone(), None),
+        ([], [only]) => (only.name(), Some(only.verdict())),
+        ([], searches) => (words::counted(searches.len() as u64, "search", "searches"), None),
+        (names, _) => (format!("Sweep {}", names.join(", ")), None),
     };
     let mut facts = if several.sweeps.is_empty() { Vec::new() } else { vec![runs] };
     let mut systems: Vec<&str> = several
@@ -49,7 +59,8 @@ pub fn html(several: &Several, home: &Path) -> String {
         [one] => facts.push(format!("system <b>{}</b>", escaped(one))),
         several => facts.push(format!("{} systems", several.len())),
     }
-    page::document(&name, &Masthead { name: &name, verdict: None, facts }, &body)
+    let verdict = verdict.as_ref().map(|(text, tone)| (text.as_str(), *tone));
+    page::document(&name, &Masthead { name: &name, verdict, facts }, &body)
 }
 
 fn scenarios(rows: &[Row<'_>]) -> Vec<String> {

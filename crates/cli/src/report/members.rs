@@ -1,9 +1,12 @@
-//! Several runs for one page: those that were named, or the points of a sweep.
+//! Several runs for one page: those that were named, the points of a sweep, or
+//! the full runs of a search.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::found::{self, Found};
+use super::searched::{self, Searched};
+use crate::search;
 use crate::series;
 use crate::summary::{Metrics, Test};
 use crate::sweep::{FILE as SWEEP, PointState, Sweep};
@@ -17,6 +20,8 @@ pub struct Several {
     pub problems: Vec<String>,
     /// The names of the sweeps that they are points of.
     pub sweeps: Vec<String>,
+    /// The searches among what was named.
+    pub searches: Vec<Searched>,
 }
 
 /// One of several runs.
@@ -38,13 +43,12 @@ impl Several {
     pub fn read(paths: &[PathBuf]) -> Self {
         let mut several = Self::default();
         for path in paths {
-            match path.join(SWEEP).exists() {
-                true => several.add_sweep(path),
-                false => {
-                    for directory in found::directories(path) {
-                        several.add(&directory, BTreeMap::new(), None, None);
-                    }
-                }
+            if path.join(SWEEP).exists() {
+                several.add_sweep(path);
+            } else if path.join(search::FILE).exists() {
+                several.add_search(path);
+            } else {
+                several.add_all(path);
             }
         }
         several.tell_apart();
@@ -67,14 +71,34 @@ impl Several {
         }
     }
 
+    /// Every run directory at and below a path.
+    fn add_all(&mut self, path: &Path) {
+        for directory in found::directories(path) {
+            self.add(&directory, BTreeMap::new(), None, None);
+        }
+    }
+
+    fn add_search(&mut self, path: &Path) {
+        match search::State::read(path) {
+            Ok(state) => {
+                for (directory, label) in searched::full_runs(path, &state) {
+                    self.add(&directory, BTreeMap::new(), None, Some(label));
+                }
+                self.searches.push(Searched { path: path.to_path_buf(), state });
+            }
+            Err(error) => {
+                self.problems.push(format!("{error}."));
+                self.add_all(path);
+            }
+        }
+    }
+
     fn add_sweep(&mut self, path: &Path) {
         let sweep = match Sweep::read(path) {
             Ok(sweep) => sweep,
             Err(error) => {
                 self.problems.push(format!("{error}."));
-                for directory in found::directories(path) {
-                    self.add(&directory, BTreeMap::new(), None, None);
-                }
+                self.add_all(path);
                 return;
             }
         };
@@ -89,10 +113,7 @@ impl Several {
                 PointState::Done | PointState::Invalid => {
                     // A damaged file must not lead out of the sweep.
                     let folder = Path::new(&point.folder);
-                    let is_inside = folder
-                        .components()
-                        .all(|part| matches!(part, std::path::Component::Normal(_)));
-                    if !is_inside {
+                    if !is_inside(folder) {
                         let name = &point.name;
                         self.problems.push(format!("Point {name}: {} is elsewhere", point.folder));
                         continue;
@@ -146,6 +167,11 @@ impl Several {
         }
         rows
     }
+}
+
+/// Whether a folder that a file names lies below that file's own.
+pub fn is_inside(folder: &Path) -> bool {
+    folder.components().all(|part| matches!(part, Component::Normal(_)))
 }
 
 /// A performance test of one of several runs.

@@ -10,6 +10,7 @@ mod page;
 mod pareto;
 mod plot;
 mod rebuilt;
+mod searched;
 mod section;
 mod stopping;
 mod words;
@@ -17,10 +18,12 @@ mod words;
 pub use effective::{effective_toml, is_relevant, toml_value};
 pub use members::Several;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use found::Found;
 
+use crate::exit::Failure;
+use crate::sweep::replace;
 use crate::{series, summary};
 
 /// The name of a report.
@@ -34,20 +37,37 @@ pub fn html(run: &summary::Run, series: &series::Run) -> String {
 /// The report of one or several runs, as it will stand in the folder `home`.
 ///
 /// # Panics
-/// If there is no run.
+/// If there is neither a run nor a search.
 pub fn html_of(several: &Several, home: &Path) -> String {
     match &several.members[..] {
-        [only] if several.sweeps.is_empty() => {
+        [only] if several.sweeps.is_empty() && several.searches.is_empty() => {
             let Found { run, series, missing, path } = &only.found;
             let missing = [&several.problems[..], &missing[..]].concat();
             let is_in_directory = is_same(path, home);
             one::html(&one::Shown { run, series, missing: &missing, is_in_directory })
         }
         members => {
-            assert!(!members.is_empty(), "a report shows something");
+            let is_empty = members.is_empty() && several.searches.is_empty();
+            assert!(!is_empty, "a report shows something");
             many::html(several, home)
         }
     }
+}
+
+/// Writes the page of a search or a sweep into its directory; none if nothing of
+/// it has been run.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write_inside(directory: &Path) -> Result<Option<PathBuf>, Failure> {
+    let several = Several::read(&[directory.to_path_buf()]);
+    if several.members.is_empty() && several.searches.is_empty() {
+        return Ok(None);
+    }
+    let path = directory.join(FILE);
+    replace(&path, &html_of(&several, directory))
+        .map_err(|error| Failure::set_up(format!("cannot write {}: {error}", path.display())))?;
+    Ok(Some(path))
 }
 
 fn is_same(a: &Path, b: &Path) -> bool {

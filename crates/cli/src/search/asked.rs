@@ -221,7 +221,7 @@ pub fn definition(prepared: &Prepared, load: Load, rules: &Rules, base: &Test) -
     Definition {
         system: prepared.system.spec.clone(),
         scenario: load.scenario().to_string(),
-        load: load.name().into(),
+        load,
         limits: rules.limits.iter().map(limits::key).collect(),
         from: rules.from,
         to: rules.to,

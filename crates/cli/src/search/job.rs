@@ -6,7 +6,7 @@ use dyno_loadgen::clock::{MILLISECOND, SECOND, WallTime};
 use dyno_loadgen::metrics::{Metrics, Rates};
 use dyno_loadgen::run::{RunLog, TestLog};
 use dyno_loadgen::search::{
-    Block, End, Limit, Observation, Outcome, Probe, Purpose, Quantity, Rules, Search, Step,
+    Block, Limit, Observation, Outcome, Probe, Purpose, Quantity, Rules, Search, Step,
 };
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Origin, TestMode};
@@ -15,7 +15,7 @@ use super::asked::{self, Ask};
 use super::limits;
 use super::load::Load;
 use super::screen;
-use super::state::{self, Confirmed, Counts, Definition, Peak, Point, State};
+use super::state::{self, Confirmed, Counts, Definition, Peak, Phase, Point, State};
 use crate::environment;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
@@ -145,12 +145,12 @@ impl Job {
     /// # Errors
     /// A system that cannot be started, a state that cannot be written.
     pub fn play(&mut self, watch: Watch<'_>, is_quiet: bool) -> Result<Option<Outcome>, Failure> {
-        self.state.state = "running".into();
+        self.state.state = Phase::Running;
         loop {
             let probe = match self.search.next() {
                 Step::Run(probe) => probe,
                 Step::Done(outcome) => {
-                    self.state.state = end_name(outcome.end).into();
+                    self.state.state = outcome.end.into();
                     self.keep()?;
                     return Ok(Some(outcome));
                 }
@@ -160,7 +160,7 @@ impl Job {
                 Purpose::Bracket | Purpose::Refine => self.short(&probe, watch)?,
             };
             if watch.interrupt.is_some_and(Interrupt::is_asked) {
-                self.state.state = "interrupted".into();
+                self.state.state = Phase::Interrupted;
                 self.keep()?;
                 return Ok(None);
             }
@@ -190,7 +190,7 @@ impl Job {
     }
 
     fn silent(&mut self, probe: &Probe, missing: u64) -> Failure {
-        self.state.state = "aborted".into();
+        self.state.state = Phase::Aborted;
         // The failure that is told counts for more than this one.
         let _ = self.keep();
         Failure::aborted(format!(
@@ -349,12 +349,7 @@ impl Job {
         let limits = pairs().enumerate().map(counts).collect();
         Point {
             number: told.probe.number + 1,
-            purpose: match told.probe.purpose {
-                Purpose::Bracket => "bracket",
-                Purpose::Refine => "refine",
-                Purpose::Confirm { .. } => "confirm",
-            }
-            .into(),
+            purpose: told.probe.purpose.into(),
             folder,
             load: told.probe.load,
             duration_ns: told.probe.duration,
@@ -391,24 +386,11 @@ enum Made {
     },
 }
 
-/// As the state spells it.
-pub fn end_name(end: End) -> &'static str {
-    match end {
-        End::Confirmed => "confirmed",
-        End::Estimated => "estimated",
-        End::Unconfirmed => "unconfirmed",
-        End::OutOfTime => "out_of_time",
-        End::Unclear => "unclear",
-        End::NothingPasses => "nothing_passes",
-        End::NothingFails => "nothing_fails",
-    }
-}
-
 fn begin(prepared: &Prepared, definition: Definition) -> State {
     State {
         schema: state::SCHEMA.into(),
         schema_version: state::SCHEMA_VERSION,
-        state: "running".into(),
+        state: Phase::Running,
         official: false,
         disclaimer: summary::DISCLAIMER.into(),
         started_at: match prepared.system.is_simulated() {

@@ -3,10 +3,16 @@
 use dyno_loadgen::search::{Limit, Quantity, Unit};
 use dyno_loadgen::settings::Scenario;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::render;
 
 /// What is raised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum Load {
     /// Server: mean arrival rate
     Qps,
@@ -45,6 +51,15 @@ impl Load {
         match self {
             Self::Qps => Unit::Rate,
             Self::Concurrency | Self::Samples => Unit::Whole,
+        }
+    }
+
+    /// What is on an axis of loads.
+    pub fn axis(self) -> &'static str {
+        match self {
+            Self::Qps => "queries per second",
+            Self::Concurrency => "queries in flight",
+            Self::Samples => "samples in a query",
         }
     }
 

@@ -4,7 +4,7 @@
 
 mod asked;
 mod job;
-mod limits;
+pub mod limits;
 mod load;
 mod screen;
 mod state;
@@ -12,5 +12,5 @@ mod state;
 pub use asked::Ask;
 pub use job::Job;
 pub use load::Load;
-pub use screen::{plan, result};
-pub use state::State;
+pub use screen::{headline, nearest, plan, result};
+pub use state::{FILE, Point, Purpose, SCHEMA_VERSION, State};

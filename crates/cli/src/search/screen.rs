@@ -1,14 +1,15 @@
 //! What a search says: its plan, a line a run, and a box at the end.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use dyno_loadgen::clock::{Nanos, SECOND};
-use dyno_loadgen::search::{Block, End, Outcome};
+use dyno_loadgen::search::Block;
 
 use super::job::Job;
 use super::limits::{self, percent};
 use super::load::Load;
-use super::state::{Counts, Peak, Point};
+use super::state::{Counts, Peak, Phase, Point, State};
 use crate::render::{self, Alignment, Color, Frame, painted};
 
 /// Runs of an average search: four to bracket, and short ones of this many
@@ -80,26 +81,28 @@ fn time(nanos: Nanos) -> String {
     }
 }
 
-/// One line of a run.
-pub fn point(point: &Point, load: Load, peak: Option<&Peak>) -> String {
-    let nearest = point.limits.iter().filter_map(|counts| {
+/// Of the limits of a run the one that it used up most of, with the share over it.
+pub fn nearest(point: &Point) -> Option<String> {
+    // Of equal ones the first.
+    let of = point.limits.iter().rev().filter_map(|counts| {
         let limit = limits::parse(&counts.limit, 0.99).ok()?;
         let share = counts.over as f64 / counts.queries.max(1) as f64;
         Some((share / limit.allowed, share, limits::show(&limit)))
     });
-    let nearest = nearest.max_by(|a, b| a.0.total_cmp(&b.0));
-    let verdict = match point.passed {
-        true => "kept",
-        false if point.overloaded => "piles up",
-        false => "missed",
-    };
-    let over = nearest.map(|(_, share, name)| format!("{} over {name}", percent(share)));
+    let (_, share, name) = of.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(format!("{} over {name}", percent(share)))
+}
+
+/// One line of a run.
+pub fn point(point: &Point, load: Load, peak: Option<&Peak>) -> String {
+    let verdict = point.verdict();
+    let over = nearest(point);
     let known = peak
         .map(|peak| format!("  peak {} to {}", render::rate(peak.low), render::rate(peak.high)));
     format!(
         "{:3} {:7} {:>18}  {verdict:8}  {}{}",
         point.number,
-        point.purpose,
+        point.purpose.name(),
         load.show(point.load),
         over.unwrap_or_default(),
         known.unwrap_or_default(),
@@ -107,11 +110,12 @@ pub fn point(point: &Point, load: Load, peak: Option<&Peak>) -> String {
 }
 
 /// The box at the end.
-pub fn result(job: &Job, outcome: &Outcome, is_colored: bool) -> String {
+pub fn result(job: &Job, is_colored: bool) -> String {
     let state = &job.state;
     let title = format!("dyno {} search, {}", state.dyno_version, state.definition.system);
     let mut frame = Frame::new(&title, &state.disclaimer);
-    let (headline, color) = headline(job, outcome);
+    let (headline, is_found) = headline(state, job.directory());
+    let color = if is_found { Color::Good } else { Color::Bad };
     frame.line(&painted(&headline, color, is_colored), 0);
     if let Some(peak) = &state.peak {
         let half = (peak.high - peak.low) / (2.0 * peak.load);
@@ -179,38 +183,36 @@ fn also(peak: &Peak, job: &Job) -> String {
     if names.is_empty() { String::new() } else { format!("; perhaps {}", names.join(", ")) }
 }
 
-fn headline(job: &Job, outcome: &Outcome) -> (String, Color) {
-    let tried = |load: Option<f64>| load.map_or("nothing".into(), |load| job.load.show(load));
-    let loads = || job.state.points.iter().map(|point| point.load);
-    match outcome.end {
-        End::Confirmed => {
-            let load = outcome.confirmed.map_or("-".into(), |load| job.load.show(load));
-            (format!("Confirmed: {load} keep every limit in a full run, VALID"), Color::Good)
+/// How a search ended, in a sentence, and whether that is what was asked for.
+pub fn headline(state: &State, directory: &Path) -> (String, bool) {
+    let load = state.definition.load;
+    let loads = || state.points.iter().map(|point| point.load);
+    let tried = |load_tried: Option<f64>| load_tried.map_or("nothing".into(), |x| load.show(x));
+    let go_on = format!("dyno search --resume {}", directory.display());
+    let text = match state.state {
+        Phase::Confirmed => {
+            let confirmed = tried(state.confirmed.as_ref().map(|confirmed| confirmed.load));
+            format!("Confirmed: {confirmed} keep every limit in a full run, VALID")
         }
-        End::Estimated => ("Found, and not confirmed (--no-confirm)".into(), Color::Good),
-        End::Unconfirmed => (
-            "Not confirmed: no full run near the peak was VALID and kept every limit".into(),
-            Color::Bad,
-        ),
-        End::OutOfTime => (
-            format!(
-                "Out of time; go on with: dyno search --resume {} --max-time TIME",
-                job.directory().display()
-            ),
-            Color::Bad,
-        ),
-        End::Unclear => {
-            let text = "Unclear: whether the limits are kept hardly depends on the load; see what \
-                        else slows the binding one down, or widen it";
-            (text.into(), Color::Bad)
+        Phase::Estimated => "Found, and not confirmed (--no-confirm)".into(),
+        Phase::Unconfirmed => {
+            "Not confirmed: no full run near the peak was VALID and kept every limit".into()
         }
-        End::NothingPasses => {
-            let lowest = loads().reduce(f64::min);
-            (format!("No load keeps the limits, down to {}", tried(lowest)), Color::Bad)
+        Phase::OutOfTime => format!("Out of time; go on with: {go_on} --max-time TIME"),
+        Phase::Unclear => {
+            "Unclear: whether the limits are kept hardly depends on the load; see what \
+                           else slows the binding one down, or widen it"
+                .into()
         }
-        End::NothingFails => {
-            let highest = loads().reduce(f64::max);
-            (format!("Every load keeps the limits, up to {}", tried(highest)), Color::Bad)
+        Phase::NothingPasses => {
+            format!("No load keeps the limits, down to {}", tried(loads().reduce(f64::min)))
         }
-    }
+        Phase::NothingFails => {
+            format!("Every load keeps the limits, up to {}", tried(loads().reduce(f64::max)))
+        }
+        Phase::Running => format!("Not over; if it was killed, go on with: {go_on}"),
+        Phase::Interrupted => format!("Interrupted; go on with: {go_on}"),
+        Phase::Aborted => format!("The system stopped answering; go on with: {go_on}"),
+    };
+    (text, matches!(state.state, Phase::Confirmed | Phase::Estimated))
 }

@@ -1,14 +1,16 @@
 //! `search.json`: what a search is made of, how far it is, and every run that it
 //! made. Written anew after each run, so that a search that was ended goes on
-//! where it was. The doc comments here are said for people in `docs/concepts/search.md`.
+//! where it was. The doc comments here are said for people in `docs/reference/search.md`.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use dyno_loadgen::search::{Block, Observation, Probe, Purpose};
+use dyno_loadgen::search::{self, Block, End, Observation, Probe};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::load::Load;
 use crate::run::pretty;
 use crate::summary::{ReadError, read_json};
 
@@ -22,16 +24,16 @@ pub const SCHEMA: &str = "dyno.search";
 pub const FILE: &str = "search.json";
 
 /// A search. Times are ns.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct State {
     /// `dyno.search`
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
     /// 1
+    #[schemars(extend("const" = SCHEMA_VERSION))]
     pub schema_version: u32,
-    /// `running` (or killed), `interrupted`, `aborted` (the system stopped answering) or how it
-    /// ended: `confirmed`, `estimated` (nobody asked for a confirmation), `unconfirmed`,
-    /// `out_of_time`, `unclear` (the load hardly matters), `nothing_passes`, `nothing_fails`
-    pub state: String,
+    /// how far it is, or how it ended
+    pub state: Phase,
     /// `false`: nothing that this program writes is an official MLPerf result
     pub official: bool,
     /// the same in words
@@ -52,15 +54,88 @@ pub struct State {
     pub points: Vec<Point>,
 }
 
+/// How far a search is, or how it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// It is on, or was killed.
+    Running,
+    /// Ctrl-C.
+    Interrupted,
+    /// The system stopped answering.
+    Aborted,
+    /// A full run at the load was VALID and kept every limit.
+    Confirmed,
+    /// The peak is known, and nobody asked for a confirmation.
+    Estimated,
+    /// No full run near the peak passed.
+    Unconfirmed,
+    /// The time was over first.
+    OutOfTime,
+    /// Whether the limits are kept hardly depends on the load.
+    Unclear,
+    /// No load keeps the limits.
+    NothingPasses,
+    /// Every load keeps the limits.
+    NothingFails,
+}
+
+impl From<End> for Phase {
+    fn from(end: End) -> Self {
+        match end {
+            End::Confirmed => Self::Confirmed,
+            End::Estimated => Self::Estimated,
+            End::Unconfirmed => Self::Unconfirmed,
+            End::OutOfTime => Self::OutOfTime,
+            End::Unclear => Self::Unclear,
+            End::NothingPasses => Self::NothingPasses,
+            End::NothingFails => Self::NothingFails,
+        }
+    }
+}
+
+/// Why a run was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// To find a load that passes and one that does not.
+    Bracket,
+    /// To know the peak better.
+    Refine,
+    /// To count.
+    Confirm,
+}
+
+impl Purpose {
+    /// As the file spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bracket => "bracket",
+            Self::Refine => "refine",
+            Self::Confirm => "confirm",
+        }
+    }
+}
+
+impl From<search::Purpose> for Purpose {
+    fn from(purpose: search::Purpose) -> Self {
+        match purpose {
+            search::Purpose::Bracket => Self::Bracket,
+            search::Purpose::Refine => Self::Refine,
+            search::Purpose::Confirm { .. } => Self::Confirm,
+        }
+    }
+}
+
 /// What is searched.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Definition {
     /// as `--system` names it
     pub system: String,
     /// of all runs
     pub scenario: String,
-    /// what is raised: `qps`, `concurrency` or `samples`
-    pub load: String,
+    /// what is raised
+    pub load: Load,
     /// all must be kept, in the grammar of `--limit`
     pub limits: Vec<String>,
     /// the first load
@@ -84,7 +159,7 @@ pub struct Definition {
 }
 
 /// Where the peak is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Peak {
     /// the best guess
     pub load: f64,
@@ -101,7 +176,7 @@ pub struct Peak {
 }
 
 /// The run that counts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Confirmed {
     /// its load
     pub load: f64,
@@ -110,12 +185,12 @@ pub struct Confirmed {
 }
 
 /// One run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     /// from 1
     pub number: u64,
-    /// `bracket`, `refine` or `confirm`
-    pub purpose: String,
+    /// why it was made
+    pub purpose: Purpose,
     /// of a confirmation: its run directory, else null
     pub folder: Option<String>,
     /// queries/s, queries in flight, or samples in a query
@@ -143,7 +218,7 @@ pub struct Point {
 }
 
 /// What a limit counted in a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     /// as in the definition
     pub limit: String,
@@ -195,16 +270,24 @@ impl Definition {
 }
 
 impl Point {
+    /// What became of it, in a word or two.
+    pub fn verdict(&self) -> &'static str {
+        match self.passed {
+            true => "kept",
+            false if self.overloaded => "piles up",
+            false => "missed",
+        }
+    }
+
     /// What the search was told of it.
     ///
     /// # Errors
     /// If the file was changed so that it makes no sense.
     pub fn observation(&self) -> Result<Observation, String> {
-        let purpose = match &self.purpose[..] {
-            "bracket" => Purpose::Bracket,
-            "refine" => Purpose::Refine,
-            "confirm" => Purpose::Confirm { attempt: 0 },
-            other => return Err(format!("point {}: no purpose is `{other}`", self.number)),
+        let purpose = match self.purpose {
+            Purpose::Bracket => search::Purpose::Bracket,
+            Purpose::Refine => search::Purpose::Refine,
+            Purpose::Confirm => search::Purpose::Confirm { attempt: 0 },
         };
         if !(self.load.is_finite() && self.load > 0.0) {
             return Err(format!("point {}: no load is {}", self.number, self.load));

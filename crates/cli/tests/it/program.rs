@@ -20,9 +20,11 @@ impl Folder {
         Self(path)
     }
 
-    /// Writes a file.
+    /// Writes a file, and the folders that it lies in.
     pub fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.0.join(name), text).unwrap();
+        let path = self.0.join(name);
+        std::fs::create_dir_all(path.parent().expect("it lies in the folder")).unwrap();
+        std::fs::write(path, text).unwrap();
     }
 
     /// Reads a file.

@@ -334,3 +334,68 @@ fn a_sweep_has_its_accuracy_against_throughput_and_operations() {
         assert!(page.contains(said), "{said}");
     }
 }
+
+#[test]
+fn a_search_has_its_runs_its_peak_and_the_run_that_counts() {
+    let folder = Folder::new();
+    let search = "search --system model:exponential=2ms --limit p99<=50ms --limit p50<=20ms \
+                  --from 100 --tolerance 5% --out found";
+    folder.dyno(search).exits(0);
+    // It has made its page itself, and the page is the same when it is made again.
+    let page = folder.read("found/report.html");
+    let names = well_formed(&page);
+    let state: Value = serde_json::from_str(&folder.read("found/search.json")).unwrap();
+    let runs = state["points"].as_array().unwrap().len();
+    assert!(names.iter().filter(|name| *name == "tr").count() > runs, "a row a run");
+    for text in [
+        "Search of model:exponential=2ms",
+        "CONFIRMED",
+        "keep every limit in a full run",
+        "latency p99 ≤ 50.0 ms, by load",
+        "latency p50 ≤ 20.0 ms, by load",
+        "Throughput by load",
+        "<a href=\"confirm/report.html\">",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    folder.dyno("report found").exits(0);
+    assert_eq!(folder.read("found/report.html"), page);
+
+    // Before a run that counts there are its runs; with a damaged state, the run that counts.
+    let mut early = state.clone();
+    early["points"] = json!([state["points"][0], state["points"][1]]);
+    early["state"] = json!("interrupted");
+    early["peak"] = Value::Null;
+    early["confirmed"] = Value::Null;
+    folder.write("early/search.json", &early.to_string());
+    folder.dyno("report early").exits(0);
+    let page = folder.read("early/report.html");
+    well_formed(&page);
+    assert!(page.contains("INTERRUPTED") && page.contains("dyno search --resume early"));
+
+    folder.write("found/search.json", "{\"schema\": \"dyno.search\"");
+    let ran = folder.dyno("report found --out rest.html").exits(0);
+    assert!(ran.stderr.contains("found/search.json"), "{}", ran.stderr);
+    assert!(folder.read("rest.html").contains("search.json"));
+}
+
+#[test]
+fn a_search_that_names_a_folder_elsewhere_leads_nowhere() {
+    let folder = Folder::new();
+    folder
+        .dyno(
+            "search --system model:fixed=1ms --limit errors<=1% --from 100 --to 200 \
+                 --short 100ms --no-confirm --out found",
+        )
+        .exits(1);
+    let mut state: Value = serde_json::from_str(&folder.read("found/search.json")).unwrap();
+    state["points"][0]["folder"] = json!("../elsewhere");
+    state["points"][0]["load"] = json!(-1.0);
+    state["points"][1]["p99_ns"] = json!(i64::MIN);
+    folder.write("found/search.json", &state.to_string());
+    folder.dyno(&format!("{SMALL} --out elsewhere")).exits(0);
+    folder.dyno("report found").exits(0);
+    let page = folder.read("found/report.html");
+    well_formed(&page);
+    assert!(!page.contains("elsewhere"));
+}

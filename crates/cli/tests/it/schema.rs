@@ -128,9 +128,19 @@ fn a_sweep_keeps_to_its_schema() {
 }
 
 #[test]
+fn a_search_keeps_to_its_schema() {
+    let folder = Folder::new();
+    let search = "search --system model:exponential=2ms --limit p99<=50ms --limit errors<=1% \
+                  --from 100 --tolerance 5% --out found";
+    folder.dyno(search).exits(0);
+    let found = keeps_to(&folder, "found", "search");
+    assert_eq!(found["state"], "confirmed", "{found}");
+}
+
+#[test]
 fn info_prints_the_published_schemas() {
     let folder = Folder::new();
-    for name in ["summary", "series", "sweep"] {
+    for name in ["summary", "series", "search", "sweep"] {
         let printed = folder.dyno(&format!("info schema {name}")).exits(0).json();
         assert_eq!(printed["$id"], format!("urn:dyno:{name}:1"));
     }

@@ -48,6 +48,14 @@ const RUNS: [(&str, &str); 4] = [
 /// Arrival rates of several runs of a queue that does 1,000 queries/s.
 const RATES: [u32; 8] = [100, 300, 500, 650, 750, 850, 900, 950];
 
+/// The queue of the page on peaks.
+const SEARCH: &str = "--system model:exponential=8ms,servers=4 --limit p99<=50ms \
+                      --limit errors<=0.1% --from 20";
+/// Which batches, at which rates.
+const SWEEP: &str = "--system model:fixed=2ms,per-sample=1ms --scenario server --mode performance \
+                     --duration 20s --set server_target_latency_ns=40ms \
+                     --over batch=1,2,4,8 --over qps=100,200,400,700";
+
 const TENANTS: &str = r#"version = 1
 [run]
 system = "model:exponential=2ms,servers=2,seed=3"
@@ -148,6 +156,11 @@ fn pages(root: &Path, folder: &Path) -> Result<PathBuf> {
         say(&format!("run -q {system} {bound} --qps {rate} --out several/qps-{rate:03}"))?;
     }
     say("report several --out ../pages/several.html")?;
+    say(&format!("search -q {SEARCH} --out search"))?;
+    say(&format!("sweep -q {SWEEP} --out sweep"))?;
+    for several in ["search", "sweep"] {
+        fs::copy(runs.join(several).join("report.html"), pages.join(format!("{several}.html")))?;
+    }
     // As a run leaves it that was killed when its tests were over.
     for file in ["summary.json", "series.json"] {
         fs::remove_file(runs.join("invalid").join(file))?;
