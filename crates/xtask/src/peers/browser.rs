@@ -52,9 +52,9 @@ const RATES: [u32; 8] = [100, 300, 500, 650, 750, 850, 900, 950];
 const SEARCH: &str = "--system model:exponential=8ms,servers=4 --limit p99<=50ms \
                       --limit errors<=0.1% --from 20";
 /// Which batches, at which rates.
-const SWEEP: &str = "--system model:fixed=2ms,per-sample=1ms --scenario server --mode performance \
-                     --duration 20s --set server_target_latency_ns=40ms \
-                     --over batch=1,2,4,8 --over qps=100,200,400,700";
+const SWEEP: &str = "--system model:fixed=4ms,per-sample=200us --workers 1 --scenario server \
+                     --mode performance --duration 20s --set server_target_latency_ns=50ms \
+                     --over batch=1,4,16 --over qps=200..800:x2";
 
 const TENANTS: &str = r#"version = 1
 [run]
