@@ -17,6 +17,7 @@ use crate::exit::{Exit, Failure};
 use crate::measure::{Test, Watch};
 use crate::options::{CommandLine, GivenKeys, KEYS};
 use crate::run::Prepared;
+use crate::run_directory::make_way;
 use crate::summary::{self, State};
 use crate::{output, render};
 
@@ -164,6 +165,7 @@ impl Schedule {
     ) -> Result<Exit, Failure> {
         let prepared = self.prepare(pair, side, rates)?;
         let tests = prepared.tests()?;
+        make_way(target)?;
         let run = prepared.directory(&tests, Some(target))?;
         let measured = prepared.measure(&tests, watch, run)?;
         // INVALID runs are compared, too: both sides may be beyond their bound.

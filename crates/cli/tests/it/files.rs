@@ -201,3 +201,69 @@ fn an_audit_overrides_all_and_is_told_in_the_log() {
     let logged = folder.read("out/SingleStream/performance/mlperf_log_accuracy.json");
     assert!(logged.matches("qsl_idx").count() > 50, "some responses are logged");
 }
+
+const MODEL: &str = "run --system model:fixed=1ms --scenario single-stream --mode performance \
+                     --duration 100ms --set min_query_count=64";
+
+#[test]
+fn runs_that_begin_at_once_have_a_folder_each() {
+    const RUNS: usize = 6;
+    let folder = Folder::new();
+    let run = || folder.command(&format!("{MODEL} --name k --quiet")).spawn().unwrap();
+    let children: Vec<_> = (0..RUNS).map(|_| run()).collect();
+    for mut child in children {
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+    let left = std::fs::read_dir(folder.0.join("runs")).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(left.len(), RUNS, "{left:?}");
+    assert!(left.iter().all(|path| path.join("summary.json").is_file()), "{left:?}");
+}
+
+#[test]
+fn what_a_killed_run_left_is_neither_removed_nor_hidden() {
+    let folder = Folder::new();
+    folder.dyno(&format!("{MODEL} --out killed")).exits(0);
+    std::fs::create_dir(folder.0.join("empty")).unwrap();
+    for (out, partial) in [("k", ".k.partial"), ("empty", "empty/.empty.partial")] {
+        // As a run that was killed before its end leaves it.
+        folder.dyno(&format!("{MODEL} --out whole")).exits(0);
+        std::fs::remove_file(folder.0.join("whole/summary.json")).unwrap();
+        std::fs::rename(folder.0.join("whole"), folder.0.join(partial)).unwrap();
+        let ran = folder.dyno(&format!("{MODEL} --out {out}")).exits(3);
+        assert!(ran.stderr.contains(&format!("{partial} is of a run")), "{}", ran.stderr);
+        assert!(ran.stderr.contains(&format!("hint: dyno report {out} shows")), "{}", ran.stderr);
+        folder.dyno(&format!("report {out}")).exits(0);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_is_there_is_filled_and_stays_the_same() {
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    let folder = Folder::new();
+    let inode = |name: &str| std::fs::metadata(folder.0.join(name)).unwrap().ino();
+    for name in ["plain", "linked", "here"] {
+        std::fs::create_dir(folder.0.join(name)).unwrap();
+    }
+    symlink("linked", folder.0.join("link")).unwrap();
+    for name in ["plain", "link"] {
+        let before = inode(name);
+        let ran = folder.dyno(&format!("{MODEL} --out {name}")).exits(0);
+        assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
+        assert_eq!(inode(name), before, "a mount point would stay one");
+        assert!(folder.0.join(name).join("summary.json").is_file());
+    }
+    assert!(folder.0.join("link").is_symlink(), "a link stays one");
+
+    let mut command = folder.command(&format!("{MODEL} --out . --quiet"));
+    let status = command.current_dir(folder.0.join("here")).status().unwrap();
+    assert_eq!(status.code(), Some(0));
+    let files: Vec<_> = std::fs::read_dir(folder.0.join("here")).unwrap().collect();
+    assert_eq!(files.len(), 5, "the run and nothing hidden: {files:?}");
+
+    symlink("nowhere", folder.0.join("dangling")).unwrap();
+    let ran = folder.dyno(&format!("{MODEL} --out dangling")).exits(3);
+    assert!(ran.stderr.contains("dangling is a link to nothing"), "{}", ran.stderr);
+}
