@@ -9,6 +9,7 @@ use super::{Alignment, Color, Frame, count, details, duration, painted, rate, sh
 use crate::measure::{Test, mode_name};
 use crate::options::{Options, is_open};
 use crate::report;
+use crate::summary::metrics::Distribution;
 use crate::summary::{self, Accuracy, DISCLAIMER, Headline, Run};
 use crate::system::System;
 
@@ -72,7 +73,9 @@ fn performance_table(frame: &mut Frame, tests: &[&summary::Test], is_colored: bo
     ];
     for test in tests {
         let metrics = test.metrics.as_ref().expect("filtered by it");
-        let timed = metrics.timed();
+        let timed = |of: fn(&Distribution) -> i64| {
+            metrics.answered().map_or_else(|| "-".into(), |answered| duration(of(answered)))
+        };
         let lag = metrics.client_lag_ns.filter(|_| test.scenario == Scenario::Server.name());
         let name = match &test.tenant {
             Some(tenant) => format!("{} {tenant}", test.scenario),
@@ -81,9 +84,9 @@ fn performance_table(frame: &mut Frame, tests: &[&summary::Test], is_colored: bo
         rows.push(vec![
             name,
             test.result.as_ref().map(headline).unwrap_or_default(),
-            duration(timed.p50),
-            duration(timed.p90),
-            duration(timed.p99),
+            timed(|d| d.p50),
+            timed(|d| d.p90),
+            timed(|d| d.p99),
             lag.map_or_else(|| "-".into(), |lag| duration(lag.p99)),
             verdict(test, is_colored),
         ]);

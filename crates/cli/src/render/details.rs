@@ -71,7 +71,7 @@ fn estimate(of: &EarlyStopping, plan: &Plan) -> Option<String> {
 /// Times and rates of tokens.
 fn tokens(metrics: &Metrics) -> Option<String> {
     let of = |name: &str, times: Option<crate::summary::metrics::Distribution>| {
-        let times = times?;
+        let times = times.filter(|times| times.count > 0)?;
         Some(format!("{name} p50 {} p99 {}", duration(times.p50), duration(times.p99)))
     };
     let rates = metrics.token_rates.as_ref();

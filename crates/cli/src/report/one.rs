@@ -155,7 +155,7 @@ fn performance_overview(html: &mut String, run: &Run) {
         let times =
             [("p50", timed.p50), ("p90", timed.p90), ("p99", timed.p99), ("max", timed.max)];
         for (name, time) in times {
-            let time = words::time_ns(time);
+            let time = metrics.answered().map_or("–".into(), |_| words::time_ns(time));
             let _ = write!(html, "<td class=\"n\" data-label=\"{name}\">{time}</td>");
         }
         if has_lag {

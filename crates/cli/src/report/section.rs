@@ -98,7 +98,8 @@ fn confidence(result: &Headline, metrics: &Metrics) -> String {
 /// The result in words.
 fn meaning(test: &Test, metrics: &Metrics) -> String {
     let share = words::share(test.plan.percentile);
-    let target = words::time_ns(metrics.timed().target);
+    let Some(timed) = metrics.answered() else { return "No query was answered.".into() };
+    let target = words::time_ns(timed.target);
     match test.scenario.as_str() {
         "SingleStream" => {
             format!("One sample at a time: {share} of the queries took no longer than {target}.")

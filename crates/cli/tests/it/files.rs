@@ -267,3 +267,26 @@ fn a_folder_that_is_there_is_filled_and_stays_the_same() {
     let ran = folder.dyno(&format!("{MODEL} --out dangling")).exits(3);
     assert!(ran.stderr.contains("dangling is a link to nothing"), "{}", ran.stderr);
 }
+
+#[test]
+fn of_a_system_that_only_fails_no_latency_is_told() {
+    let folder = Folder::new();
+    let failing = "--system model:fixed=1ms,failed=1 --duration 100ms --mode performance \
+                   --scenario single-stream,multi-stream,server --qps 100";
+    let ran = folder.dyno(&format!("run {failing} --out out")).exits(1);
+    let mut rows = ran.stdout.lines().filter(|line| line.ends_with("INVALID   │"));
+    assert!(rows.all(|row| row.contains("   -   ") && !row.contains("0 ns")), "{}", ran.stdout);
+    let summary = crate::schema::keeps_to_schemas(&folder, "out");
+    for test in [0, 1] {
+        assert_eq!(summary["tests"][test]["result"]["value"], Value::Null);
+    }
+    let page = folder.read("out/report.html");
+    assert!(page.contains("No query was answered."), "the page says so");
+    assert!(!page.contains("class=\"number\">0<"), "and has no best result");
+    let text = folder.dyno("export out --format prometheus").exits(0).stdout;
+    assert!(!text.contains("dyno_latency_quantile_seconds{"), "{text}");
+
+    folder.dyno(&format!("sweep --over batch=1,2 {failing} --out sweep")).exits(1);
+    let sweep: Value = serde_json::from_str(&folder.read("sweep/sweep.json")).unwrap();
+    assert_eq!(sweep["points"][0]["results"][0]["p99_ns"], Value::Null);
+}
