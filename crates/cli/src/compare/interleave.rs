@@ -86,8 +86,8 @@ impl Schedule {
         for (side, config) in self.configs.iter().enumerate() {
             let prepared = self.prepare(0, side, &[])?;
             let tests = prepared.tests()?;
-            let each: Nanos = tests.iter().map(Test::expected).sum();
-            lasts += each * self.pairs as u64;
+            let each = tests.iter().map(Test::expected).fold(0, Nanos::saturating_add);
+            lasts = each.saturating_mul(self.pairs as u64).saturating_add(lasts);
             let titles: Vec<String> = tests.iter().map(Test::title).collect();
             text += &format!(
                 "{}  {}: {}, {}, at least {} a run\n",

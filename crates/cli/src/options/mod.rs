@@ -220,7 +220,8 @@ const PATIENCE_MS: u64 = 60_000;
 fn set_deadline(settings: &mut Settings) {
     let key = "response_deadline_ms";
     if is_open(settings, key) {
-        settings.values.response_deadline_ms = settings.values.min_duration_ms + PATIENCE_MS;
+        let least = settings.values.min_duration_ms;
+        settings.values.response_deadline_ms = least.saturating_add(PATIENCE_MS);
         settings.record(key, Origin::Code("60 s more than the test is to last"));
     }
 }

@@ -157,7 +157,7 @@ pub fn plan(options: &Options, system: &System, tests: &[Test]) -> String {
             settings(&mut text, test, &tenant.settings);
         }
     }
-    let total: u64 = tests.iter().map(Test::expected).sum();
+    let total = tests.iter().map(Test::expected).fold(0, u64::saturating_add);
     let _ = writeln!(
         text,
         "\n{} tests, at least {} in all; accuracy tests take what the system takes",

@@ -379,7 +379,7 @@ fn begin(prepared: &Prepared, definition: Definition) -> State {
             true => String::new(),
             false => render::utc(WallTime::now()),
         },
-        command: crate::run::command(std::env::args().skip(1)),
+        command: crate::run::command(),
         dyno_version: environment::describe().dyno_version,
         definition,
         peak: None,

@@ -53,9 +53,9 @@ pub fn plan(job: &Job, is_from_known: bool) -> String {
         text += "  confirmed  no (--no-confirm)\n";
     }
     let full = if confirms { full } else { 0 };
-    let best = rules.short * (BRACKETS + LEAST_LENGTHS) + full;
+    let best = rules.short.saturating_mul(BRACKETS + LEAST_LENGTHS).saturating_add(full);
     let lengths = USUAL_LENGTHS * (0.01 / rules.tolerance).powi(2);
-    let usual = (rules.short as f64 * lengths) as Nanos + full + full / 3;
+    let usual = (rules.short as f64 * lengths + full as f64 * 4.0 / 3.0) as Nanos;
     let _ = writeln!(
         text,
         "  time       {}, usually about {}, never more than {}{}",

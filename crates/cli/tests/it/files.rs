@@ -290,3 +290,55 @@ fn of_a_system_that_only_fails_no_latency_is_told() {
     let sweep: Value = serde_json::from_str(&folder.read("sweep/sweep.json")).unwrap();
     assert_eq!(sweep["points"][0]["results"][0]["p99_ns"], Value::Null);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn names_that_are_no_text_are_told_and_panic_nowhere() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let folder = Folder::new();
+    let odd = folder.0.join(OsStr::from_bytes(b"b\xff"));
+    std::fs::create_dir(&odd).unwrap();
+    let run = |arguments: &str| -> crate::program::Ran {
+        folder.command(arguments).current_dir(&odd).output().unwrap().into()
+    };
+    run(&format!("{MODEL} --out out")).exits(0);
+    run("probe --system model:fixed=1ms").exits(0);
+    let ran = run("sweep --over batch=1,2 --system null --out sweep").exits(2);
+    assert!(ran.stderr.contains("is not UTF-8"), "{}", ran.stderr);
+
+    std::fs::write(odd.join("dyno.toml"), "version = 1\n").unwrap();
+    let mut command = folder.command(&format!("{MODEL} --out out --config"));
+    let ran: crate::program::Ran = command.arg(odd.join("dyno.toml")).output().unwrap().into();
+    ran.exits(0);
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    let command = summary["command"].as_array().unwrap();
+    assert!(command.iter().any(|word| word.as_str().unwrap().ends_with("b\u{fffd}/dyno.toml")));
+}
+
+#[test]
+fn the_effective_configuration_says_all_that_was_said() {
+    let folder = Folder::new();
+    let mut command = folder.command(&format!("{MODEL} --trace-log --out out --name"));
+    let ran: crate::program::Ran = command.arg("e\u{301} \"\u{7f}\\").output().unwrap().into();
+    ran.exits(0);
+    folder.dyno("run --config out/effective.toml --out again").exits(0);
+    let name = |out: &str| -> Value {
+        let text = folder.read(&format!("{out}/summary.json"));
+        serde_json::from_str::<Value>(&text).unwrap()["name"].clone()
+    };
+    assert_eq!(name("again"), name("out"));
+    let trace = folder.read("again/SingleStream/performance/mlperf_log_trace.json");
+    assert!(trace.contains("traceEvents"), "{trace}");
+}
+
+#[test]
+fn numbers_at_their_ends_are_no_panic() {
+    let folder = Folder::new();
+    let most = u64::MAX;
+    let ran = folder.dyno(&format!("run --dry-run --set min_duration_ms={most}"));
+    assert!(matches!(ran.code, Some(0 | 2)), "{:?}: {}", ran.code, ran.stderr);
+    let ran = folder.dyno(&format!("run --dry-run --set Offline.min_duration_ms={most}"));
+    assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
+}
