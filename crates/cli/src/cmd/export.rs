@@ -58,23 +58,37 @@ impl Export {
 }
 
 /// Renamed when all is there: who collects such files must not see half of one.
+/// What is no file, such as a pipe with a name, is written to as it is.
 fn to_file(source: &Source<'_>, format: Format, path: &Path) -> Result<(), Failure> {
     let refused = |error: &io::Error| {
         Failure::set_up(format!("cannot write {}: {error}", path.display()))
             .hint("choose another file with --out, or free some space")
     };
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("export");
-    let partial = path.with_file_name(format!(".{name}.partial"));
-    let file = fs::File::create(&partial).map_err(|error| refused(&error))?;
+    let is_there = fs::symlink_metadata(path).is_ok();
+    let partial = if is_there && !path.is_file() {
+        None
+    } else {
+        // A link stays one.
+        let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        let name = real.file_name().unwrap_or_default().to_string_lossy();
+        Some((real.with_file_name(format!(".{name}.partial")), real))
+    };
+    let opened = partial.as_ref().map_or(path, |(partial, _)| partial);
+    let file = fs::File::create(opened).map_err(|error| refused(&error))?;
     let mut out = BufWriter::new(file);
     let written = source.write(format, &mut out).and_then(|()| {
         out.flush()?;
         drop(out);
-        Ok(fs::rename(&partial, path)?)
+        match &partial {
+            Some((partial, real)) => Ok(fs::rename(partial, real)?),
+            None => Ok(()),
+        }
     });
     written.map_err(|error| {
-        // It is of no use to anybody.
-        let _ = fs::remove_file(&partial);
+        if let Some((partial, _)) = &partial {
+            // It is of no use to anybody.
+            let _ = fs::remove_file(partial);
+        }
         match error {
             ExportError::Io(error) => refused(&error),
             ExportError::Failure(failure) => failure,

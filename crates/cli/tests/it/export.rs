@@ -295,3 +295,23 @@ fn junit_counts_failures_and_gives_reasons() {
     assert!(folder.read("tests.xml").contains("errors=\"1\""));
     assert!(folder.read("tests.xml").contains("<error type=\"ABORTED\""));
 }
+
+#[cfg(unix)]
+#[test]
+fn an_export_leaves_a_pipe_a_pipe_and_a_link_a_link() {
+    let folder = runs();
+    let made = std::process::Command::new("mkfifo").arg(folder.0.join("pipe")).status().unwrap();
+    assert!(made.success());
+    let path = folder.0.join("pipe");
+    let reader = std::thread::spawn(move || std::fs::read_to_string(path).unwrap());
+    folder.dyno("export out --test Server --out pipe --format csv").exits(0);
+    let piped = reader.join().unwrap();
+
+    folder.write("real.csv", "old");
+    std::os::unix::fs::symlink("real.csv", folder.0.join("link.csv")).unwrap();
+    folder.dyno("export out --test Server --out link.csv").exits(0);
+    assert!(folder.0.join("link.csv").is_symlink());
+    assert_eq!(folder.read("real.csv"), piped);
+    assert!(!piped.is_empty() && csv(&piped).len() > 100, "{piped}");
+    folder.dyno("export out --test Server --out /dev/null --format csv").exits(0);
+}
