@@ -78,7 +78,10 @@ fn argument(arg: &clap::Arg) -> (String, String) {
     };
     if arg.get_action().takes_values() {
         let value = arg.get_value_names().map(|names| names.join(" ")).unwrap_or_default();
-        name = format!("{name} {value}").trim().to_string();
+        name = match arg.is_require_equals_set() {
+            true => format!("{name}[={value}]"),
+            false => format!("{name} {value}").trim().to_string(),
+        };
     }
     let mut help = arg.get_help().map(ToString::to_string).unwrap_or_default();
     let values: Vec<_> =
