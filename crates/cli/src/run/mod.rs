@@ -53,8 +53,21 @@ impl Prepared {
             for warning in &prepared.options.warnings {
                 output::say(format_args!("warning: {warning}"));
             }
+            if prepared.batches_in_vain() {
+                output::say(
+                    "warning: --batch and --batch-wait change nothing here: without --workers each \
+                     query is computed alone",
+                );
+            }
         }
         prepared
+    }
+
+    fn batches_in_vain(&self) -> bool {
+        let run = &self.options.run;
+        let is_asked = run.batch.is_some_and(|most| most.get() > 1) || run.batch_wait.is_some();
+        let mut scenarios = self.options.scenarios().into_iter();
+        is_asked && !scenarios.any(|scenario| self.system.is_batched(scenario))
     }
 
     /// As [`Prepared::new`], without a word about what is odd.
