@@ -97,7 +97,6 @@ impl Test {
         } else {
             self.play_real_time(system, &tenants, watch)?
         };
-        watch.progress.obey_keys(watch.interrupt);
         watch.progress.clear();
         Ok(logs)
     }
@@ -114,7 +113,6 @@ impl Test {
             let now = clock.now();
             if is_shown && now >= next_glance {
                 next_glance = now + GLANCE.as_nanos() as Nanos;
-                watch.progress.obey_keys(watch.interrupt);
                 watch.progress.saw(Some(&view.glance()));
             }
             match watch.interrupt.is_some_and(Interrupt::is_asked) {
@@ -164,7 +162,6 @@ fn look_on(
     watch: Watch<'_>,
 ) {
     while is_over.recv_timeout(GLANCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-        watch.progress.obey_keys(watch.interrupt);
         if watch.interrupt.is_some_and(Interrupt::is_asked) {
             monitor.abort();
         }

@@ -15,7 +15,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use ratatui::crossterm::{cursor, execute, terminal as console};
 use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
-use signal_hook::consts::{SIGHUP, SIGQUIT};
+use signal_hook::consts::SIGQUIT;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
@@ -154,15 +154,15 @@ pub fn restore() {
     }
 }
 
-/// Panics and the signals that end a process at once give the terminal back.
-/// (Ctrl-C and SIGTERM end the run, and so drop the screen.)
+/// Panics and the signal that ends a process at once give the terminal back.
+/// (Those that [`crate::interrupt`] knows end the run, and so drop the screen.)
 fn restore_on_ways_out() -> std::io::Result<()> {
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         restore();
         told(info);
     }));
-    let mut signals = Signals::new([SIGHUP, SIGQUIT])?;
+    let mut signals = Signals::new([SIGQUIT])?;
     std::thread::Builder::new().name("terminal".into()).spawn(move || {
         for signal in signals.forever() {
             restore();

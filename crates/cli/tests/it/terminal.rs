@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use crate::program::Folder;
+use crate::program::{Folder, ignores_hang_up};
 use crate::pty::OnTerminal;
 
 /// Longer than any test waits.
@@ -44,7 +44,12 @@ fn the_full_screen_follows_the_run_and_gives_the_terminal_back() {
 
 #[test]
 fn signals_give_the_terminal_back() {
-    for (signal, code, number) in [("INT", Some(130), None), ("HUP", None, Some(1))] {
+    let ends = [("INT", Some(130), None), ("HUP", Some(130), None), ("QUIT", None, Some(3))];
+    for (signal, code, number) in ends {
+        if signal == "HUP" && ignores_hang_up() {
+            eprintln!("skipped: the tests run under nohup");
+            continue;
+        }
         let folder = Folder::new();
         let mut run = on_terminal(&folder, &format!("{LONG} --tui"), &[]);
         run.wait_for("Conditions");
