@@ -161,10 +161,12 @@ pub const VARIABLES: &[(&str, &str)] = &[
          terminal.",
     ),
     ("ORT_DYLIB_PATH", "ONNX Runtime's shared library, unless --ort-lib names one."),
+    ("PATH", "where python3 is looked for, which is asked where ONNX Runtime is."),
     (
         "TERM",
         "dumb: a terminal that is not drawn over and has no colours; no progress line, no --tui.",
     ),
+    ("TMPDIR", "where results go that their own folder no longer takes."),
     (
         "VIRTUAL_ENV",
         "the Python environment in which ONNX Runtime is looked for before python3 is asked.",

@@ -55,7 +55,7 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
         frame.line(&details::machine(&run.environment), 2);
     }
     if !run.command.is_empty() {
-        frame.line(&details::command(&run.command), 2);
+        frame.line(&format!("$ {}", details::command(&run.command)), 2);
     }
     let color = if run.is_valid() { Color::Good } else { Color::Bad };
     frame.line(&format!("Verdict: {}", painted(&run.verdict, color, is_colored)), 2);

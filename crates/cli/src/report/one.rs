@@ -245,11 +245,10 @@ fn reproduce(html: &mut String, shown: &Shown<'_>) {
     let run = shown.run;
     html.push_str("<section class=\"card\"><h2>Run it again</h2>");
     if !run.command.is_empty() {
-        let words: Vec<String> = run.command.iter().map(|word| quoted(word)).collect();
         let _ = write!(
             html,
-            "<pre class=\"command\" id=\"command\" tabindex=\"0\">dyno {}</pre>",
-            escaped(&words.join(" "))
+            "<pre class=\"command\" id=\"command\" tabindex=\"0\">{}</pre>",
+            escaped(&crate::render::command(&run.command))
         );
     }
     if shown.is_in_directory {
@@ -266,15 +265,6 @@ fn reproduce(html: &mut String, shown: &Shown<'_>) {
         );
     }
     html.push_str("</section>\n");
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@%+".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_string(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
 }
 
 fn environment(html: &mut String, run: &Run) {
