@@ -86,7 +86,7 @@
         const i = nearest(series.at, at);
         if (series !== main && Math.abs(series.at[i] - at) > 0.03) continue;
         const value = series.shape === "band" ? series.to[i] : series.y[i];
-        lines.push([series.n, formats[of.y[4]](value)]);
+        lines.push([series.n, series.shape === "bars" && series.tip ? series.tip[i] : formats[of.y[4]](value)]);
         spot(series, series.at[i], value);
       }
       const i = nearest(main.at, at);

@@ -109,6 +109,12 @@ fn plot(html: &mut String, chart: &Chart) {
 fn spoken(chart: &Chart) -> String {
     let mut said = format!("{}: {} by {}.", chart.title, chart.y.name, chart.x.name);
     for series in chart.series.iter().filter(|series| series.shape != Shape::Dots) {
+        if series.shape == Shape::Bars {
+            let highest = series.points.iter().max_by(|a, b| a.y.total_cmp(&b.y));
+            let at = highest.map(|bar| chart.x.text(bar.x.midpoint(bar.to))).unwrap_or_default();
+            let _ = write!(said, " Most {} at {at}.", series.name);
+            continue;
+        }
         let of = |point: Option<&Point>| point.map(|p| chart.y.text(p.y)).unwrap_or_default();
         let (first, last) = (of(series.points.first()), of(series.points.last()));
         let _ = write!(said, " {} from {first} to {last}.", series.name);
@@ -261,7 +267,7 @@ fn data(html: &mut String, chart: &Chart) {
             entry["to"] = column(|p| p.to).into();
             entry["shape"] = format!("{:?}", series.shape).to_lowercase().into();
         }
-        if series.shape == Shape::Dots {
+        if series.points.iter().any(|point| !point.tip.is_empty()) {
             entry["tip"] = series.points.iter().map(|p| p.tip.as_str()).collect::<Vec<_>>().into();
         }
         all.push(entry);
