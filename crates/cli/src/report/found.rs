@@ -110,7 +110,8 @@ fn collect(path: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     }
 }
 
-fn is_partial(path: &Path) -> bool {
+/// Whether a folder is what a run writes to until it is over.
+pub fn is_partial(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
     name.is_some_and(|name| name.starts_with('.') && name.ends_with(".partial"))
 }
@@ -145,7 +146,7 @@ fn salvaged(path: &Path, error: &ReadError, missing: &mut Vec<String>) -> Option
         }
     }
     (!run.tests.is_empty()).then(|| {
-        run.state = State::Interrupted;
+        run.state = serde_json::from_value(value["state"].clone()).unwrap_or(State::Interrupted);
         run.verdict = "INCOMPLETE".into();
         run
     })

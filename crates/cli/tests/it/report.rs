@@ -17,6 +17,11 @@ const RUN: &str = "run -q --system model:exponential=2ms,servers=2,failed=0.01 -
 const SMALL: &str = "run -q --system model:fixed=1ms --scenario server --mode performance \
                      --duration 3s --qps 200 --set min_query_count=70";
 
+/// Every scenario of a system that never fails.
+const SMALL_OF_ALL: &str = "run -q --system model:fixed=1ms --qps 200 --duration 500ms \
+                            --set min_query_count=70 --set multi_stream_target_latency_percentile=0.9 \
+                            --out out";
+
 /// Checks that every element is closed in order, that attributes are quoted, and
 /// that nothing is fetched; returns the names of the elements.
 #[track_caller]
@@ -266,6 +271,73 @@ fn what_a_killed_run_left_is_shown_from_its_logs() {
     assert!(ran.stderr.contains("nothing holds no run"), "{}", ran.stderr);
     assert!(ran.stderr.contains("nowhere is no folder"), "{}", ran.stderr);
     assert!(ran.stderr.contains("there is nothing to show"), "{}", ran.stderr);
+}
+
+/// The run as the page has it, for its download button.
+#[track_caller]
+fn embedded(page: &str) -> Value {
+    let (_, rest) = page.split_once("id=\"summary\">").expect("a summary");
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn a_run_without_its_summary_has_the_numbers_of_its_logs() {
+    // A log has six digits of a rate.
+    const DIGITS: f64 = 1e-5;
+    let folder = Folder::new();
+    for run in [RUN, SMALL_OF_ALL] {
+        folder.dyno(run);
+        let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+        fs::remove_file(folder.0.join("out/summary.json")).unwrap();
+        folder.dyno("report out").exits(0);
+        let page = folder.read("out/report.html");
+        well_formed(&page);
+        assert!(!page.contains("The run was interrupted"), "only a file is missing");
+        let rebuilt = embedded(&page);
+        assert_eq!(rebuilt["state"], "complete");
+        let tests = rebuilt["tests"].as_array().unwrap();
+        assert_eq!(tests.len(), 8);
+        for (found, whole) in tests.iter().zip(summary["tests"].as_array().unwrap()) {
+            let title = whole["folder"].as_str().unwrap();
+            let mut verdict = whole["verdict"].clone();
+            if whole["mode"] == "accuracy" && verdict == "VALID" {
+                verdict = "not judged".into();
+            }
+            assert_eq!(found["verdict"], verdict, "{title}");
+            for key in ["scenario", "mode", "folder", "state", "data"] {
+                assert_eq!(found[key], whole[key], "{key} of {title}");
+            }
+            assert_eq!(found["accuracy"]["answered"], whole["accuracy"]["answered"], "{title}");
+            assert_eq!(found["result"]["name"], whole["result"]["name"], "{title}");
+            assert_eq!(found["reasons"].as_array().unwrap().is_empty(), verdict == "VALID");
+            assert!(found["reasons"].as_array().unwrap().iter().all(|r| r != "" && r != "."));
+            for key in [
+                "/metrics/query_count",
+                "/metrics/sample_count",
+                "/metrics/missing",
+                "/metrics/error_rate",
+                "/metrics/lasted_ns",
+                "/metrics/over_bound/latency",
+                "/metrics/latency_ns",
+                "/metrics/query_latency_ns/min",
+                "/metrics/query_latency_ns/p99",
+                "/metrics/query_latency_ns/max",
+                "/metrics/query_latency_ns/mean",
+                "/metrics/failed/internal",
+                "/result/value",
+                "/metrics/conditions/early_stopping_met",
+            ] {
+                match (found.pointer(key).and_then(Value::as_f64), whole.pointer(key)) {
+                    (Some(f), Some(w)) => {
+                        let w = w.as_f64().unwrap();
+                        assert!((f - w).abs() <= w.abs() * DIGITS, "{key} of {title}: {f} for {w}");
+                    }
+                    (_, w) => assert_eq!(found.pointer(key), w, "{key} of {title}"),
+                }
+            }
+        }
+        fs::remove_dir_all(folder.0.join("out")).unwrap();
+    }
 }
 
 #[test]
