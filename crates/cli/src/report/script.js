@@ -9,11 +9,11 @@
   const threeDigits = (v) => v.toFixed(Math.abs(v) < 9.995 ? 2 : Math.abs(v) < 99.95 ? 1 : 0);
   const commas = (v) => Math.round(v).toString().replace(/\B(?=(\d{3})+$)/g, ",");
   const trimmed = (v, d) => v.toFixed(d).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
-  const time = (ns) => {
-    const size = Math.abs(ns);
-    if (size < 1e3) return Math.round(ns) + narrow + "ns";
-    if (size < 1e6) return threeDigits(ns / 1e3) + narrow + "µs";
-    if (size < 1e9) return threeDigits(ns / 1e6) + narrow + "ms";
+  const time = (exact) => {
+    const ns = Math.round(exact), size = Math.abs(ns);
+    if (size <= 1e3) return ns + narrow + "ns";
+    if (size < 999.5e3) return threeDigits(ns / 1e3) + narrow + "µs";
+    if (size < 999.5e6) return threeDigits(ns / 1e6) + narrow + "ms";
     if (size < 120e9) return threeDigits(ns / 1e9) + narrow + "s";
     const seconds = Math.floor(size / 1e9);
     return `${Math.floor(seconds / 60)}${narrow}min ${String(seconds % 60).padStart(2, "0")}${narrow}s`;
@@ -125,6 +125,7 @@
       if (step === undefined) return;
       event.preventDefault();
       const list = isPoints ? points().sort((a, b) => a.at - b.at) : main.at;
+      if (!list.length) return;
       current = Math.min(list.length - 1, Math.max(0, current + step));
       if (isPoints) showPoint(list[current]); else showLines(main.at[current]);
     });
