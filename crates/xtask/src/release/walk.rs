@@ -37,11 +37,8 @@ impl<'a> Walk<'a> {
 
     fn dyno(&self) -> Command {
         let mut command = Command::new(self.venv.interpreter().with_file_name("dyno"));
-        // As in an activated environment.
-        command.env_remove("ORT_DYLIB_PATH").current_dir(&self.folder);
-        if let Some(root) = self.venv.interpreter().ancestors().nth(2) {
-            command.env("VIRTUAL_ENV", root);
-        }
+        // As a user who activated nothing.
+        command.env_remove("ORT_DYLIB_PATH").env_remove("VIRTUAL_ENV").current_dir(&self.folder);
         command
     }
 
