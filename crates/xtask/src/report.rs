@@ -90,11 +90,7 @@ impl Installed {
 
 /// Ours, installed from the wheel of a release; `Err` inside says what is missing.
 fn ours(bench: &Bench) -> Result<Result<Installed, String>> {
-    let wheels = if bench.quick {
-        release::quick(bench.root)?
-    } else {
-        release::for_this_machine(bench.root)?
-    };
+    let wheels = if bench.quick { release::quick(bench.root)? } else { release::host(bench.root)? };
     let folder = bench.folder.join("dyno");
     fs::create_dir_all(&folder).context("cannot make the folder of our environment")?;
     let venv = wheels.and_then(|wheels| Venv::with_ours(&folder, &wheels, walk::PACKAGE));
