@@ -269,7 +269,7 @@ const OF_EXAMPLES: [&str; 1] = ["--designs"];
 fn misnamed(dyno: &Command, span: &str) -> Option<String> {
     let words: Vec<&str> = span.split_whitespace().collect();
     let flags = words.iter().filter_map(|word| word.strip_prefix("--"));
-    let flags = flags.map(|flag| flag.split(['=', ',']).next().unwrap_or(flag));
+    let flags = flags.map(|flag| flag.split(['=', ',', '[']).next().unwrap_or(flag));
     let is_of = |command: &Command, flag: &str| {
         let is_setting = |key: &str| FIELDS.iter().any(|field| field.name == key);
         match flag.split_once('.') {

@@ -169,7 +169,8 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("TMPDIR", "where results go that their own folder no longer takes."),
     (
         "VIRTUAL_ENV",
-        "the Python environment in which ONNX Runtime is looked for before python3 is asked.",
+        "the Python environment in which ONNX Runtime is looked for, before the one that dyno is \
+         installed in and before python3 is asked.",
     ),
 ];
 

@@ -17,6 +17,8 @@ use crate::foreign::{self, Foreign};
 use crate::records::{self, Records, RecordsError};
 use crate::{output, series, summary};
 
+pub use text::quoted;
+
 /// What a run can be turned into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {

@@ -238,7 +238,7 @@ impl Prepared {
         let directory = directory.finish(&[
             (summary::FILE, pretty(&summary)),
             (series::FILE, compact(series)),
-            ("report.html", report::html(&summary, series)),
+            ("report.html", report::html(&summary, series, self.options.run.records)),
             ("effective.toml", report::effective_toml(&summary, &self.options)),
         ])?;
         Ok(Measured { summary, directory })

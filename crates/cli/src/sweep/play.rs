@@ -81,15 +81,16 @@ impl Player<'_> {
                 return self.stop(Stopped::Limit);
             }
             if turn > 0 {
-                process::pause(self.limits.pause, &mut |_| self.interrupt.is_asked());
+                process::pause(self.limits.pause, &mut |_| self.is_over(&clock).is_some());
             }
             if let Some(stopped) = self.is_over(&clock) {
                 return self.stop(stopped);
             }
-            let paused = |ns: &Nanos| ns.saturating_add(self.limits.pause);
-            let others = left[turn + 1..].iter().map(paused).fold(0, Nanos::saturating_add);
             let mean = u64::checked_div(overhead, ran).unwrap_or(0);
-            let others = others.saturating_add(mean * (order.len() - turn - 1) as u64);
+            // An hour of each of ten thousand points, as somebody may ask, is no reason to end.
+            let others = left[turn + 1..].iter().fold(0, |sum: Nanos, &ns| {
+                sum.saturating_add(ns).saturating_add(self.limits.pause).saturating_add(mean)
+            });
             let title = format!("point {}/{}", turn + 1, order.len());
             self.run(&fixed, at, (&title, left[turn].saturating_add(mean), others), &clock)?;
             let point = &self.sweep.points[at];
