@@ -27,7 +27,8 @@ pub struct OnTerminal {
 impl OnTerminal {
     /// Starts it on a terminal of this size.
     pub fn start(mut command: Command, (columns, rows): (u16, u16)) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
@@ -87,13 +88,19 @@ impl OnTerminal {
         tcsetwinsize(&self.keys, size).unwrap();
     }
 
-    /// Takes the terminal away, as closing its window does.
-    pub fn hang_up(self) -> Child {
-        let Self { child, keys, shown, reader, .. } = self;
+    /// Takes the terminal away, as closing its window does, and waits for the end.
+    pub fn hang_up(self) -> std::process::ExitStatus {
+        let Self { mut child, keys, shown, reader, .. } = self;
         drop((keys, shown));
         // It holds the terminal, too, until it has something that nobody takes.
         reader.join().unwrap();
-        child
+        let (ended, end) = mpsc::channel();
+        let number = child.id().to_string();
+        std::thread::spawn(move || ended.send(child.wait().unwrap()));
+        end.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+            let _ = Command::new("kill").args(["-KILL", &number]).status();
+            panic!("it does not end");
+        })
     }
 
     /// Waits for its end: all that was shown, and what it wrote to stdout.

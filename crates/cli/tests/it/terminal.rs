@@ -63,18 +63,23 @@ fn signals_give_the_terminal_back() {
 }
 
 #[test]
-fn the_full_screen_outlives_its_terminal_until_the_results_are_kept() {
-    if ignores_hang_up() {
-        eprintln!("skipped: the tests run under nohup");
+fn a_run_outlives_its_terminal_until_its_results_are_kept() {
+    let folder = Folder::new();
+    let has_setsid = Command::new("setsid").arg("--version").output();
+    if ignores_hang_up() || !has_setsid.is_ok_and(|ran| ran.status.success()) {
+        eprintln!("skipped: the tests run under nohup, or there is no setsid");
         return;
     }
-    let folder = Folder::new();
-    let mut run = on_terminal(&folder, &format!("{LONG} --tui"), &[]);
+    let dyno = folder.command(&format!("{LONG} --tui"));
+    // The terminal is the one of its session: only then is it told.
+    let mut command = Command::new("setsid");
+    command.arg("--ctty").arg(dyno.get_program()).args(dyno.get_args()).current_dir(&folder.0);
+    let mut run = OnTerminal::start(command, (90, 30));
     run.wait_for("Conditions");
-    let mut child = run.hang_up();
-    let kill = ["-s", "HUP", &child.id().to_string()];
-    assert!(Command::new("kill").args(kill).status().unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    // Keys are read.
+    run.press("?");
+    run.wait_for("kept.");
+    assert_eq!(run.hang_up().code(), Some(130));
     assert!(folder.0.join("out/summary.json").is_file());
 }
 
