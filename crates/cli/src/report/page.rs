@@ -51,6 +51,11 @@ pub fn badge(text: &str, tone: Tone) -> String {
     format!("<span class=\"badge {}\">{sign}{}</span>", tone.class(), escaped(text))
 }
 
+/// The class of what a table of so many rows stands in: a long one scrolls by itself.
+pub fn scroll(rows: usize) -> &'static str {
+    if rows > 40 { "scroll long" } else { "scroll" }
+}
+
 /// The masthead of a page.
 pub struct Masthead<'a> {
     /// Name of the run, or what several have in common.
