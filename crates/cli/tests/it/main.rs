@@ -13,6 +13,7 @@ mod program;
 mod prometheus;
 #[cfg(target_os = "linux")]
 mod pty;
+mod remains;
 mod report;
 mod schema;
 mod search;
