@@ -8,12 +8,12 @@ mod export;
 mod files;
 mod foreign;
 mod messages;
+mod output;
 mod probe;
 mod program;
 mod prometheus;
 #[cfg(target_os = "linux")]
 mod pty;
-mod remains;
 mod report;
 mod schema;
 mod search;

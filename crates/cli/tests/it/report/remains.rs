@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::{RUN, SMALL, well_formed};
 use crate::program::Folder;
-use crate::report::{RUN, SMALL, well_formed};
 
 /// Every scenario of a system that never fails.
 const SMALL_OF_ALL: &str = "run -q --system model:fixed=1ms --qps 200 --duration 500ms \
