@@ -52,7 +52,7 @@ pub fn histograms(of: &Distribution, judged: &Judged, timed: &str) -> [Chart; 2]
     let edges = || bars.iter().flat_map(|p| [p.x, p.to]).chain(judged.bound);
     let heights = || bars.iter().map(|p| p.y);
     let x = || Axis::log("latency, logarithmic", Format::Time, edges());
-    let name = format!("{timed} for each {:.0}\u{202f}% of latency", 100.0 * share);
+    let name = format!("{timed} per {:.0}\u{202f}% of latency", 100.0 * share);
     let linear = Axis::linear(&name, Format::Count, heights());
     let mut log = Axis::log(&format!("{name}, logarithmic"), Format::Count, heights());
     // The lowest bar must be seen.
