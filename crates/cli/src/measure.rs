@@ -48,6 +48,14 @@ pub struct Watch<'a> {
     pub progress: &'a Progress,
     /// Ends the test.
     pub interrupt: Option<&'a Interrupt>,
+    /// Ends the test, too, when it has taken so long, ns.
+    pub most: Option<Nanos>,
+}
+
+impl Watch<'_> {
+    fn ends(&self, now: Nanos) -> bool {
+        self.interrupt.is_some_and(Interrupt::is_asked) || self.most.is_some_and(|most| now >= most)
+    }
 }
 
 /// How often progress and Ctrl-C are looked at. Seldom enough for two cores.
@@ -117,7 +125,7 @@ impl Test {
                 watch.progress.obey_keys(watch.interrupt);
                 watch.progress.saw(Some(&view.glance()));
             }
-            match watch.interrupt.is_some_and(Interrupt::is_asked) {
+            match watch.ends(view.now()) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
@@ -163,9 +171,14 @@ fn look_on(
     is_over: &mpsc::Receiver<()>,
     watch: Watch<'_>,
 ) {
-    while is_over.recv_timeout(GLANCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+    let clock = Clock::start();
+    let next = || match watch.most.map(|most| Duration::from_nanos(most - clock.now().min(most))) {
+        Some(left) if !left.is_zero() => GLANCE.min(left),
+        _ => GLANCE,
+    };
+    while is_over.recv_timeout(next()) == Err(mpsc::RecvTimeoutError::Timeout) {
         watch.progress.obey_keys(watch.interrupt);
-        if watch.interrupt.is_some_and(Interrupt::is_asked) {
+        if watch.ends(clock.now()) {
             monitor.abort();
         }
         if let Some(onlooker) = &mut onlooker {

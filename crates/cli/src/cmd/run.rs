@@ -78,7 +78,7 @@ impl Run {
         let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
         prepared.tests()?;
         let progress = self.progress()?;
-        let watch = Watch { progress: &progress, interrupt: Some(&interrupt) };
+        let watch = Watch { progress: &progress, interrupt: Some(&interrupt), most: None };
         let Some(tests) = prepared.probed_tests(watch)? else {
             return Ok(Exit::Interrupted);
         };
