@@ -8,7 +8,7 @@ use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-use crate::{search, series, summary, sweep};
+use crate::{compare, search, series, summary, sweep};
 
 /// A file that has a published schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -21,15 +21,18 @@ pub enum Document {
     Search,
     /// sweep.json: a sweep and its points
     Sweep,
+    /// What dyno compare --json prints
+    Compare,
 }
 
 impl Document {
     /// All of them, with what they are.
-    pub const ALL: [(Self, &str, &str); 4] = [
+    pub const ALL: [(Self, &str, &str); 5] = [
         (Self::Summary, "summary", "summary.json: a run for programs"),
         (Self::Series, "series", "series.json: the data of its plots"),
         (Self::Search, "search", "search.json: a search and its runs"),
         (Self::Sweep, "sweep", "sweep.json: a sweep and its points"),
+        (Self::Compare, "compare", "what dyno compare --json prints"),
     ];
 
     /// Its schema, in the dialect of 2020-12, as text.
@@ -43,6 +46,7 @@ impl Document {
             Self::Series => of::<series::Run>("series.json", series::SCHEMA_VERSION),
             Self::Search => of::<search::State>("search.json", search::SCHEMA_VERSION),
             Self::Sweep => of::<sweep::Sweep>("sweep.json", sweep::SCHEMA_VERSION),
+            Self::Compare => of::<compare::Compared>("compare.json", compare::SCHEMA_VERSION),
         };
         serde_json::to_string_pretty(&schema).expect("keys are texts") + "\n"
     }
