@@ -8,7 +8,7 @@ use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-use crate::{search, series, summary, sweep};
+use crate::{probe, search, series, summary, sweep};
 
 /// A file that has a published schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -17,6 +17,8 @@ pub enum Document {
     Summary,
     /// series.json: the data of its plots
     Series,
+    /// What dyno probe --json prints
+    Probe,
     /// search.json: a search and its runs
     Search,
     /// sweep.json: a sweep and its points
@@ -25,9 +27,10 @@ pub enum Document {
 
 impl Document {
     /// All of them, with what they are.
-    pub const ALL: [(Self, &str, &str); 4] = [
+    pub const ALL: [(Self, &str, &str); 5] = [
         (Self::Summary, "summary", "summary.json: a run for programs"),
         (Self::Series, "series", "series.json: the data of its plots"),
+        (Self::Probe, "probe", "what dyno probe --json prints"),
         (Self::Search, "search", "search.json: a search and its runs"),
         (Self::Sweep, "sweep", "sweep.json: a sweep and its points"),
     ];
@@ -41,6 +44,7 @@ impl Document {
         let schema = match self {
             Self::Summary => of::<summary::Run>("summary.json", summary::SCHEMA_VERSION),
             Self::Series => of::<series::Run>("series.json", series::SCHEMA_VERSION),
+            Self::Probe => of::<probe::Probe>("probe.json", probe::SCHEMA_VERSION),
             Self::Search => of::<search::State>("search.json", search::SCHEMA_VERSION),
             Self::Sweep => of::<sweep::Sweep>("sweep.json", sweep::SCHEMA_VERSION),
         };

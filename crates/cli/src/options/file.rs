@@ -14,6 +14,8 @@ use toml::de::{DeTable, DeValue};
 use super::assignment::{Assignment, BadAssignment};
 use super::keys::{self, RunOptions};
 pub use meaning::meaning;
+#[cfg(test)]
+pub use sweep::SWEEP_KEYS;
 pub use sweep::{Annotation, SweepTable};
 
 /// The version of the format.
