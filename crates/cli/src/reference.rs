@@ -104,7 +104,9 @@ fn configuration() -> String {
          `audit.config` overrides them all. The run directory's `effective.toml` tells for every \
          value who set it.\n\n\
          ## `[run]`\n\nEach key is a flag too, with hyphens for underscores: `batch_wait` is \
-         `--batch-wait`.\n\n| key | value | what | default |\n| --- | --- | --- | --- |\n"
+         `--batch-wait`. Files, and the folder `out`, are relative to the folder of the `dyno.toml`, on the \
+         command line to the present one; the FILE of `system` is relative to the present one in either: \
+         `model` is what names a model beside the file.\n\n| key | value | what | default |\n| --- | --- | --- | --- |\n"
     );
     for key in KEYS {
         let value = if key.value.is_empty() { "true" } else { key.value };
