@@ -97,8 +97,8 @@ fn argument(arg: &clap::Arg) -> (String, String) {
 
 fn configuration() -> String {
     let mut text = format!(
-        "# Configuration\n\n{MADE}`dyno init` writes a `dyno.toml` that holds every key of `[run]` \
-         and `[settings]` with its default. The file says `version = 1`; an unknown key is an error that names the line and \
+        "# Configuration\n\n{MADE}`dyno init` writes a `dyno.toml` that holds every key, with its \
+         default where it has one. The file says `version = 1`; an unknown key is an error that names the line and \
          the nearest key. Flags win over the environment, the environment over `dyno.toml`, that \
          over a `user.conf`, that over the profile, the built-in table and the defaults; an \
          `audit.config` overrides them all. The run directory's `effective.toml` tells for every \
@@ -138,9 +138,10 @@ fn configuration() -> String {
              alone has; see [several tenants](../tasks/tenants.md).\n\n\
              ## `[sweep]`\n\nOf `dyno sweep`; see [many variants](../tasks/sweep.md). Its flags are \
              stronger than the file. A TIME is a text such as `\"2s\"`.\n\n\
-             | key | value | what |\n| --- | --- | --- |\n";
-    for (name, value, what) in SWEEP_KEYS {
-        let _ = writeln!(text, "| `{name}` | {} | {} |", cell(value), cell(what));
+             | key | value | what | default |\n| --- | --- | --- | --- |\n";
+    for (name, value, default, what) in SWEEP_KEYS {
+        let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
+        let _ = writeln!(text, "| `{name}` | {} | {} | {default} |", cell(value), cell(what));
     }
     text
 }

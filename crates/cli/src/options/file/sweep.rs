@@ -48,36 +48,41 @@ pub struct Annotation {
     pub operations: Option<f64>,
 }
 
-/// Keys of `[sweep]`, with what they hold and say.
-pub const SWEEP_KEYS: [(&str, &str, &str); 11] = [
+/// Keys of `[sweep]`: name, value, default as TOML (empty if there is none), and
+/// what they say.
+pub const SWEEP_KEYS: [(&str, &str, &str, &str); 11] = [
     (
         "over",
         "a table",
-        "what varies, the slowest first: a key of `[run]` or `\"settings.NAME\"` in quotes, and an array of \
-         values, or a text as `--over` has it",
+        "",
+        "what varies, the slowest first: a key of `[run]` or `\"settings.NAME\"` in quotes, and an \
+         array of values, or a text as `--over` has it",
     ),
     (
         "exclude",
         "tables, `[[sweep.exclude]]`",
+        "",
         "combinations that are left out: those that have one of the values of each key",
     ),
     (
         "points",
         "tables, `[[sweep.points]]`",
+        "",
         "likewise points, with a name and the operations of the model for a sample",
     ),
-    ("zip", "`true`", "pair the values of the axes instead of every combination"),
+    ("zip", "`true`", "false", "pair the values of the axes instead of every combination"),
     (
         "order",
         "`given` or `random`",
-        "of the points; `random` spreads what drifts over all of them",
+        "\"given\"",
+        "of the points; random spreads what drifts over all of them",
     ),
-    ("order_seed", "N", "of the random order"),
-    ("repeat", "N", "run each combination so many times"),
-    ("pause", "TIME", "wait between points"),
-    ("max_time", "TIME", "end after this long, in the middle of a point if need be"),
-    ("limit", "N", "run at most so many points, then end"),
-    ("p99_below", "TIME", "tell which point has the highest throughput with a p99 below this"),
+    ("order_seed", "N", "0", "of the random order"),
+    ("repeat", "N", "1", "run each combination so many times"),
+    ("pause", "TIME", "\"0s\"", "wait between points"),
+    ("max_time", "TIME", "", "end after this long, in the middle of a point if need be"),
+    ("limit", "N", "", "run at most so many points, then end"),
+    ("p99_below", "TIME", "", "tell which point has the highest throughput with a p99 below this"),
 ];
 
 impl Reader<'_> {
