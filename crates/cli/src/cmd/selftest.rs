@@ -19,11 +19,11 @@ use dyno_loadgen::run::{self, RunLog, Tenant};
 use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_sut::null::Null;
 
-use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::render::duration;
 use crate::run::pretty;
 use crate::system::Numbers;
+use crate::{environment, output};
 
 pub use document::{Document, SCHEMA_VERSION};
 
@@ -54,9 +54,9 @@ impl Selftest {
             sources,
         };
         if self.json {
-            print!("{}", pretty(&found.to_document()));
+            output::print(pretty(&found.to_document()))?;
         } else {
-            print!("{}", found.to_text());
+            output::print(found.to_text())?;
         }
         Ok(if found.is_sound() { Exit::Valid } else { Exit::Invalid })
     }

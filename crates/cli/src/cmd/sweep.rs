@@ -20,7 +20,7 @@ use crate::sweep::play::{Limits, Player, Stopped};
 use crate::sweep::resume::{self, Lock};
 use crate::sweep::{Axis, PointState, State, Sweep, replace, table};
 use crate::sweep::{SCHEMA, SCHEMA_VERSION};
-use crate::{render, sweep};
+use crate::{output, render, sweep};
 
 /// Flags of `dyno sweep`; those of `dyno run` say what all points share.
 #[derive(Debug, Args)]
@@ -149,11 +149,11 @@ impl SweepCommand {
             merged(options.sweep.unwrap_or_default(), &request.flags)
         };
         if sweep.dyno_version != VERSION {
-            eprintln!(
+            output::say(format_args!(
                 "warning: dyno {} began this sweep, and this is {VERSION}; its points are not \
                  measured by one program",
                 sweep.dyno_version
-            );
+            ));
         }
         if self.dry_run {
             return self.tell_plan(&sweep, &table);
@@ -177,8 +177,8 @@ impl SweepCommand {
 
     fn tell_plan(&self, sweep: &Sweep, table: &SweepTable) -> Result<Exit, Failure> {
         match self.json {
-            true => print!("{}", pretty(sweep)),
-            false => print!("{}", overview(sweep, table)?),
+            true => output::print(pretty(sweep))?,
+            false => output::print(overview(sweep, table)?)?,
         }
         Ok(Exit::Valid)
     }
@@ -236,7 +236,7 @@ impl SweepCommand {
     ) -> Result<Exit, Failure> {
         let is_talking = !self.quiet;
         if is_talking {
-            eprint!("{}", overview(sweep, table)?);
+            output::say(overview(sweep, table)?);
         }
         let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
         let stopped = Player {
@@ -254,22 +254,22 @@ impl SweepCommand {
         }
         .play()?;
         let page = write_results(directory, sweep)?;
-        self.tell(sweep, table);
+        let printed = self.tell(sweep, table);
         if is_talking {
             if let Some(page) = page {
-                eprintln!("report: {}", page.display());
+                output::say(format_args!("report: {}", page.display()));
             }
-            eprintln!("results: {}", directory.join(sweep::FILE).display());
+            output::say(format_args!("results: {}", directory.join(sweep::FILE).display()));
             say_why(stopped, sweep, directory);
         }
-        Ok(exit(stopped, sweep))
+        printed.map(|()| exit(stopped, sweep))
     }
 
-    fn tell(&self, sweep: &Sweep, table: &SweepTable) {
-        if self.json {
-            print!("{}", pretty(sweep));
-        } else if !self.quiet {
-            print!("{}", table::console(sweep, table.p99_below, render::is_colored()));
+    fn tell(&self, sweep: &Sweep, table: &SweepTable) -> Result<(), Failure> {
+        match (self.json, self.quiet) {
+            (true, _) => output::print(pretty(sweep)),
+            (_, true) => Ok(()),
+            _ => output::print(table::console(sweep, table.p99_below, render::is_colored())),
         }
     }
 }
@@ -317,9 +317,9 @@ fn say_why(stopped: Stopped, sweep: &Sweep, directory: &Path) {
     };
     let resume = format!("dyno sweep --resume {}", directory.display());
     if sweep.state != State::Complete {
-        eprintln!("{why}; go on with: {resume}");
+        output::say(format_args!("{why}; go on with: {resume}"));
     } else if sweep.points.iter().any(|point| point.state == PointState::Failed) {
-        eprintln!("run the points that failed again with: {resume} --retry-failed");
+        output::say(format_args!("run the points that failed again with: {resume} --retry-failed"));
     }
 }
 

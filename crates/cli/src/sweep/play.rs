@@ -15,7 +15,7 @@ use crate::interrupt::Interrupt;
 use crate::live::Goals;
 use crate::options::CommandLine;
 use crate::progress::Progress;
-use crate::{render, summary};
+use crate::{output, render, summary};
 
 /// When to stop, and how long to wait.
 #[derive(Debug, Clone, Copy, Default)]
@@ -98,7 +98,7 @@ impl Player<'_> {
                 (ran + 1, overhead + point.took_ns.unwrap_or(0).saturating_sub(left[turn]));
             if self.is_talking {
                 self.progress.clear();
-                eprintln!("{title}  {}", table::line(point));
+                output::say(format_args!("{title}  {}", table::line(point)));
             }
             self.write(State::Running)?;
             if self.sweep.points[at].state == PointState::Pending {
