@@ -59,10 +59,7 @@ pub fn histograms(of: &Distribution, judged: &Judged, timed: &str) -> [Chart; 2]
     log.low *= 0.6;
     [linear, log].map(|y| {
         let chart = Chart::new("Latency histogram", x(), y)
-            .note(format!(
-                "How many {timed} took how long. The area of a bar is its count, as some bars are \
-                 wider than others."
-            ))
+            .note(format!("How many {timed} took how long: the area of a bar is its count."))
             .with(timed, Ink::A, Shape::Bars, bars.clone());
         judged.across(chart, Across::X, "bound")
     })
