@@ -225,8 +225,8 @@ fn headline(scenario: &str, metrics: &Metrics, detail: &Detail) -> Option<Headli
     let (name, value, unit) = match scenario {
         "Server" => ("completed rate".into(), metrics.rates.completed_samples_per_s?, "queries/s"),
         "Offline" => ("throughput".into(), metrics.rates.samples_per_s?, "samples/s"),
-        "MultiStream" => (format!("{at} query latency"), metrics.timed().target as f64, "ns"),
-        _ => (format!("{at} latency"), metrics.timed().target as f64, "ns"),
+        "MultiStream" => (format!("{at} query latency"), metrics.answered()?.target as f64, "ns"),
+        _ => (format!("{at} latency"), metrics.answered()?.target as f64, "ns"),
     };
     Some(Headline { name, value: Some(value), unit: unit.into(), interval: None })
 }

@@ -340,7 +340,7 @@ fn percentiles(html: &mut String, test: &Test, metrics: &Metrics) {
         let _ = write!(html, "<tr><th scope=\"row\">{name}</th>");
         let times = [of.min, of.mean, of.p50, of.p90, of.p95, of.p97, of.p99, of.p99_9, of.max];
         for (name, time) in names.iter().zip(times) {
-            let time = words::time_ns(time);
+            let time = if of.count > 0 { words::time_ns(time) } else { "–".into() };
             let _ = write!(html, "<td class=\"n\" data-label=\"{name}\">{time}</td>");
         }
         html.push_str("</tr>");

@@ -63,6 +63,22 @@ fn signals_give_the_terminal_back() {
 }
 
 #[test]
+fn the_full_screen_outlives_its_terminal_until_the_results_are_kept() {
+    if ignores_hang_up() {
+        eprintln!("skipped: the tests run under nohup");
+        return;
+    }
+    let folder = Folder::new();
+    let mut run = on_terminal(&folder, &format!("{LONG} --tui"), &[]);
+    run.wait_for("Conditions");
+    let mut child = run.hang_up();
+    let kill = ["-s", "HUP", &child.id().to_string()];
+    assert!(Command::new("kill").args(kill).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(folder.0.join("out/summary.json").is_file());
+}
+
+#[test]
 fn the_full_screen_needs_a_terminal() {
     let folder = Folder::new();
     let ran = folder.dyno(&format!("{SHORT} --tui")).exits(2);
