@@ -16,9 +16,9 @@ use super::conditions::{self, Conditions};
 use crate::exit::{Exit, Failure};
 use crate::measure::{Test, Watch};
 use crate::options::{CommandLine, GivenKeys, KEYS};
-use crate::render;
 use crate::run::Prepared;
 use crate::summary::{self, State};
+use crate::{output, render};
 
 /// What is to be played.
 #[derive(Debug)]
@@ -128,7 +128,11 @@ impl Schedule {
                     continue;
                 }
                 let number = 2 * pair + within + 1;
-                eprintln!("run {number} of {}: {}", 2 * self.pairs, target.display());
+                output::say(format_args!(
+                    "run {number} of {}: {}",
+                    2 * self.pairs,
+                    target.display()
+                ));
                 let exit = self.play_one(pair, side, &rates, &target, watch)?;
                 if exit != Exit::Valid {
                     return Ok(exit);
@@ -175,7 +179,7 @@ impl Schedule {
             return Err(Failure::usage(format!("{pairs} pairs took {took}; two are needed"))
                 .hint("--max-time lets more of them be played, --duration shortens them"));
         }
-        eprintln!("warning: the time is up after {pairs} of {} pairs", self.pairs);
+        output::say(format_args!("warning: the time is up after {pairs} of {} pairs", self.pairs));
         Ok(Exit::Valid)
     }
 

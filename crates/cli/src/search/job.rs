@@ -20,10 +20,9 @@ use crate::environment;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::measure::{Test, Watch};
-use crate::render;
 use crate::run::Prepared;
 use crate::run_directory::unused;
-use crate::summary;
+use crate::{output, render, summary};
 
 /// A search that is prepared or on.
 pub struct Job {
@@ -175,11 +174,12 @@ impl Job {
                 self.state.confirmed = Some(Confirmed { load: point.load, folder });
             }
             watch.progress.clear();
-            if !is_quiet {
-                eprintln!("{}", screen::point(&point, self.load, self.state.peak.as_ref()));
-            }
+            let line = screen::point(&point, self.load, self.state.peak.as_ref());
             self.state.points.push(point);
             self.keep()?;
+            if !is_quiet {
+                output::say(line);
+            }
         }
     }
 
@@ -276,7 +276,7 @@ impl Job {
             told.passed &= measured.summary.is_valid();
             point.passed = told.passed;
             for reason in measured.summary.tests.iter().flat_map(|test| &test.reasons) {
-                eprintln!("   {}", reason.lines().next().unwrap_or_default());
+                output::say(format_args!("   {}", reason.lines().next().unwrap_or_default()));
             }
         }
         Ok(made)

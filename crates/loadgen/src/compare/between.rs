@@ -69,7 +69,9 @@ pub fn paired(baseline: &[f64], candidate: &[f64], risk: f64) -> Interval {
     let moments = Moments::of(&differences);
     let freedom = moments.count - 1.0;
     let error = (moments.squares / freedom / moments.count).sqrt();
-    around(moments.mean, error, freedom, risk)
+    let found = around(moments.mean, error, freedom, risk);
+    // Of two signs each, for every pair but the first.
+    if_certain(found, error, 0.5_f64.powf(freedom), risk)
 }
 
 /// Several runs on at least one side, in no particular order.
@@ -84,7 +86,8 @@ pub fn independent(baseline: &[f64], candidate: &[f64], risk: f64) -> Interval {
     if a.count < 2.0 || b.count < 2.0 {
         let freedom = a.count + b.count - 2.0;
         let variance = (a.squares + b.squares) / freedom;
-        return around(value, (variance * (1.0 / a.count + 1.0 / b.count)).sqrt(), freedom, risk);
+        let error = (variance * (1.0 / a.count + 1.0 / b.count)).sqrt();
+        return if_certain(around(value, error, freedom, risk), error, apart(&a, &b), risk);
     }
     let part = |m: &Moments| m.squares / (m.count - 1.0) / m.count;
     let (of_a, of_b) = (part(&a), part(&b));
@@ -92,7 +95,29 @@ pub fn independent(baseline: &[f64], candidate: &[f64], risk: f64) -> Interval {
     let freedom = sum * sum / (of_a * of_a / (a.count - 1.0) + of_b * of_b / (b.count - 1.0));
     // Without any variance on either side.
     let freedom = if freedom.is_finite() { freedom } else { a.count + b.count - 2.0 };
-    around(value, sum.sqrt(), freedom, risk)
+    if_certain(around(value, sum.sqrt(), freedom, risk), sum.sqrt(), apart(&a, &b), risk)
+}
+
+/// The probability that all runs of one side lie to one side of all of the other,
+/// where nothing tells the sides apart.
+fn apart(a: &Moments, b: &Moments) -> f64 {
+    let (few, all) = (a.count.min(b.count) as u32, a.count + b.count);
+    let orders: f64 = (0..few).map(|i| (all - f64::from(i)) / f64::from(i + 1)).product();
+    2.0 / orders
+}
+
+/// Errors below this, of logarithms, are those of arithmetic.
+const NO_ERROR: f64 = 1e-12;
+
+/// Differences that are all the same have no error, and are no certainty: where
+/// latencies come in steps, two pairs often differ by the same step. What remains
+/// is how likely `chance` puts them all on the same side.
+fn if_certain(found: Interval, error: f64, chance: f64, risk: f64) -> Interval {
+    let is_step = error < NO_ERROR && found.value.abs() > NO_ERROR;
+    match is_step && chance > risk {
+        true => Interval { low: f64::NEG_INFINITY, high: f64::INFINITY, ..found },
+        false => found,
+    }
 }
 
 fn around(value: f64, error: f64, freedom: f64, risk: f64) -> Interval {

@@ -61,11 +61,14 @@ impl Drift {
         self.chance < CHANCE
     }
 
-    /// Whether a difference that is none without it could be all its doing.
+    /// Whether a difference that matters (one beyond `threshold`, a share) could
+    /// matter by its doing alone.
     #[must_use]
-    pub fn could_explain(&self, difference: &Interval) -> bool {
-        let nearest_to_zero = difference.low.max(-difference.high);
-        self.is_seen() && nearest_to_zero > 0.0 && nearest_to_zero <= self.explains
+    pub fn could_explain(&self, difference: &Interval, threshold: f64) -> bool {
+        let higher = difference.low - threshold.ln_1p();
+        let lower = (-threshold).ln_1p() - difference.high;
+        let beyond = higher.max(lower);
+        self.is_seen() && beyond > 0.0 && beyond <= self.explains
     }
 }
 
@@ -88,16 +91,19 @@ mod tests {
     fn a_trend_explains_what_one_side_after_the_other_shows() {
         let drift = of(&runs([0., 1., 2., 3., 4.]), &runs([5., 6., 7., 8., 9.])).unwrap();
         assert!(drift.is_seen() && (drift.per_run - STEP).abs() < 1e-3, "{drift:?}");
-        assert!(drift.could_explain(&interval(0.04, 0.06)));
-        assert!(!drift.could_explain(&interval(0.08, 0.12)), "more than the trend makes");
-        assert!(!drift.could_explain(&interval(-0.01, 0.02)), "no difference, nothing to explain");
+        assert!(drift.could_explain(&interval(0.04, 0.06), 0.0));
+        assert!(!drift.could_explain(&interval(0.08, 0.12), 0.0), "more than the trend makes");
+        assert!(!drift.could_explain(&interval(-0.01, 0.02), 0.0), "nothing to explain");
+        assert!(drift.could_explain(&interval(0.08, 0.12), 0.05), "what matters of it");
+        assert!(drift.could_explain(&interval(-0.12, -0.08), 0.05), "what matters of it");
+        assert!(!drift.could_explain(&interval(0.04, 0.06), 0.05), "nothing of it matters");
     }
 
     #[test]
     fn alternating_runs_leave_a_trend_little_to_explain() {
         let drift = of(&runs([0., 3., 4., 7., 8.]), &runs([1., 2., 5., 6., 9.])).unwrap();
         assert!(drift.is_seen() && drift.explains < 0.3 * STEP, "{drift:?}");
-        assert!(!drift.could_explain(&interval(STEP, 2.0 * STEP)));
+        assert!(!drift.could_explain(&interval(STEP, 2.0 * STEP), 0.0));
     }
 
     #[test]

@@ -102,7 +102,8 @@ pub struct Options {
     pub further: Vec<Metric>,
     /// How runs belong together.
     pub pairing: Pairing,
-    /// Changes up to this share do not matter (>= 0).
+    /// Changes up to this share of the baseline's value do not matter (>= 0). Of
+    /// failures, which are no share of it, every change does.
     pub threshold: f64,
     /// Probability of any false alarm among all metrics, in (0, 1).
     pub risk: f64,
@@ -208,7 +209,10 @@ impl Sides<'_> {
             (_, [a], [b]) => self.of_single_runs(a, b, metric, risk)?,
             _ => self.of_several_runs(metric, risk)?,
         };
-        let is_explained = found.drift.is_some_and(|drift| drift.could_explain(&found.interval));
+        // A share of failures has no baseline to be a share of.
+        let threshold = if metric.is_absolute() { 0.0 } else { threshold };
+        let is_explained =
+            found.drift.is_some_and(|drift| drift.could_explain(&found.interval, threshold));
         let detectable = found.interval.detectable(risk);
         let (change, detectable) = match metric.is_absolute() {
             true => (found.interval, detectable),

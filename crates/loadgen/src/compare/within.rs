@@ -59,29 +59,38 @@ pub struct Estimate {
 pub fn percentiles(sides: [&[u64]; 2], p: f64, risk: f64) -> Result<[Estimate; 2], TooFew> {
     let [a, b] = sides.map(|values| Percentile::of(values, p));
     let (a, b) = (a?, b?);
-    let effect = 0.5 * (a.effect() + b.effect());
+    let effect = 0.5 * (a.effect + b.effect);
     Ok([a.limited(effect, risk), b.limited(effect, risk)])
 }
 
 struct Percentile {
     p: f64,
     sorted: Vec<u64>,
-    /// The share of values above it, in each batch.
+    /// The share of values beyond it, in each batch.
     over: Vec<f64>,
+    /// How many queries are worth one.
+    effect: f64,
 }
 
 impl Percentile {
     fn of(values: &[u64], p: f64) -> Result<Self, TooFew> {
         let sorted = sorted(values, p)?;
         let value = at(&sorted, p);
-        let over = |range: std::ops::Range<usize>| {
-            values[range].iter().filter(|&&other| other > value).count() as f64
+        let batches = |is_beyond: &dyn Fn(u64) -> bool| {
+            let sum = |range: std::ops::Range<usize>| {
+                values[range].iter().filter(|&&other| is_beyond(other)).count() as f64
+            };
+            let share = sum(0..values.len()) / values.len() as f64;
+            let batches = means(values.len(), BATCHES, sum);
+            (design_effect(&batches, values.len() as f64, share), batches)
         };
-        Ok(Self { p, over: means(values.len(), over), sorted })
-    }
-
-    fn effect(&self) -> f64 {
-        design_effect(&self.over, self.sorted.len() as f64, 1.0 - self.p)
+        // Where latencies tie, the percentile stands on a step of their
+        // distribution: next to nothing may lie above it, or next to everything
+        // at or above it, and the other end of the step says how they cluster.
+        let above = batches(&|other| other > value);
+        let from = batches(&|other| other >= value);
+        let (effect, over) = if from.0 > above.0 { from } else { above };
+        Ok(Self { p, over, effect, sorted })
     }
 
     /// With limits as of queries of which `effect` are worth one.
@@ -132,7 +141,7 @@ fn at(sorted: &[u64], p: f64) -> u64 {
 pub fn mean(values: &[u64], risk: f64) -> Result<Estimate, TooFew> {
     enough(values.len(), BATCHES * BATCH_FEWEST)?;
     let sum = |range: std::ops::Range<usize>| values[range].iter().map(|&v| v as f64).sum::<f64>();
-    let batches = means(values.len(), sum);
+    let batches = means(values.len(), BATCHES, sum);
     let mean = sum(0..values.len()) / values.len() as f64;
     let error = variance_of_mean(&batches).sqrt() / mean.max(f64::MIN_POSITIVE);
     let reach = student(risk / 2.0, (BATCHES - 1) as f64) * error;
@@ -161,24 +170,30 @@ pub struct Share {
 
 /// The share of `events`, which stand in the order of the run.
 ///
+/// A run may be as short as it likes: shares have limits of their own. Batches of
+/// few queries do not see what correlates more of them, so that no fewer than a
+/// batch needs at least are then worth one.
+///
 /// # Errors
 /// If there are too few.
 pub fn share(events: &[bool], risk: f64) -> Result<Share, TooFew> {
-    enough(events.len(), BATCHES * BATCH_FEWEST)?;
-    let batches = means(events.len(), |range| count(&events[range]));
-    Ok(of_parts(&batches, count(events), events.len() as f64, risk))
+    enough(events.len(), 2)?;
+    let batches = means(events.len(), BATCHES.min(events.len()), |range| count(&events[range]));
+    let is_short = events.len() < BATCHES * BATCH_FEWEST;
+    let least = if is_short { BATCH_FEWEST as f64 } else { 1.0 };
+    Ok(of_parts(&batches, count(events), events.len() as f64, (risk, least)))
 }
 
 /// The share of events of several runs.
 pub fn share_of_runs(runs: &[&[bool]], risk: f64) -> Share {
     let trials: usize = runs.iter().map(|run| run.len()).sum();
     let shares: Vec<f64> = runs.iter().map(|run| count(run) / run.len().max(1) as f64).collect();
-    of_parts(&shares, runs.iter().map(|run| count(run)).sum(), trials as f64, risk)
+    of_parts(&shares, runs.iter().map(|run| count(run)).sum(), trials as f64, (risk, 1.0))
 }
 
-fn of_parts(shares: &[f64], events: f64, trials: f64, risk: f64) -> Share {
+fn of_parts(shares: &[f64], events: f64, trials: f64, (risk, least): (f64, f64)) -> Share {
     let value = events / trials.max(1.0);
-    let effect = design_effect(shares, trials, value);
+    let effect = design_effect(shares, trials, value).max(least);
     Share { value, trials, independent: independent(trials, effect, shares.len(), risk) }
 }
 
@@ -194,14 +209,14 @@ fn enough(values: usize, needed: usize) -> Result<(), TooFew> {
 }
 
 /// The mean of each batch, from its sum.
-fn means(count: usize, sum: impl Fn(std::ops::Range<usize>) -> f64) -> Vec<f64> {
-    let bound = |batch: usize| batch * count / BATCHES;
+fn means(count: usize, batches: usize, sum: impl Fn(std::ops::Range<usize>) -> f64) -> Vec<f64> {
+    let bound = |batch: usize| batch * count / batches;
     let mean = |batch| {
         let range = bound(batch)..bound(batch + 1);
         let length = range.len() as f64;
         sum(range) / length
     };
-    (0..BATCHES).map(mean).collect()
+    (0..batches).map(mean).collect()
 }
 
 /// The variance of the mean of batches.
@@ -223,10 +238,12 @@ const CORRELATION_MOST: f64 = 0.9;
 
 /// How many observations are worth one independent one, by how much the shares
 /// of batches vary; at least 1: batches more alike than chance makes them are
-/// chance, too.
-fn design_effect(batches: &[f64], count: f64, probability: f64) -> f64 {
-    let of_one = probability * (1.0 - probability) / count;
-    (variance_of_mean(batches) / of_one.max(f64::MIN_POSITIVE)).max(1.0)
+/// chance, too. A share of 0 or 1 says nothing of it.
+fn design_effect(batches: &[f64], count: f64, share: f64) -> f64 {
+    match share * (1.0 - share) / count {
+        of_one if of_one > 0.0 => (variance_of_mean(batches) / of_one).max(1.0),
+        _ => 1.0,
+    }
 }
 
 /// Independent observations in `count`; fewer than `effect` says, because it

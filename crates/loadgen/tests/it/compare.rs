@@ -3,7 +3,7 @@
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare::{
-    Finding, Metric, Omitted, Options, Pairing, RISK, Run, Series, TooFew, Verdict, compare,
+    Finding, Metric, Omitted, Options, Pairing, RISK, Row, Run, Series, TooFew, Verdict, compare,
 };
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::settings::TestSettings;
@@ -73,6 +73,65 @@ fn a_queue_differs_from_itself_no_more_often_than_stated() {
         let most = (TRIALS as f64 * RISK) as u64;
         assert!(alarms.iter().all(|&count| count <= most), "load {load}: {alarms:?} of {TRIALS}");
     }
+}
+
+/// Latencies that tie: a query in `per_cent` of a hundred takes 2 ms, the others
+/// 1 ms, and queries that come together (`burst` of them) take the same.
+fn of_two_values(burst: usize, per_cent: f64, random: &mut Mt19937) -> Run {
+    const QUERIES: usize = 10_000;
+    let is_slow: Vec<bool> =
+        (0..QUERIES / burst).map(|_| random.canonical() < per_cent / 100.0).collect();
+    let latency: Vec<Nanos> =
+        (0..QUERIES).map(|at| if is_slow[at / burst] { 2_000_000 } else { 1_000_000 }).collect();
+    let failed = vec![false; QUERIES];
+    Run { completed: Vec::new(), failed, stride: 1.0, latency, ..Run::default() }
+}
+
+#[test]
+fn a_percentile_on_a_step_of_the_distribution_is_not_taken_for_certain() {
+    const TRIALS: u64 = 200;
+    let alarms = |burst: usize, per_cent: f64, percentile: f64| {
+        let headline = Metric::Percentile(Series::Latency, percentile);
+        let options = Options { further: Vec::new(), ..options(headline, Pairing::None) };
+        let is_alarm = |trial: &u64| {
+            let mut random = Mt19937::new(*trial);
+            let [a, b] = [0, 1].map(|_| [of_two_values(burst, per_cent, &mut random)]);
+            compare(&a, &b, &options).rows[0].finding.is_difference()
+        };
+        (0..TRIALS).filter(is_alarm).count()
+    };
+    // The p99 is 1 ms in one run and 2 ms in the next.
+    for (burst, per_cent, percentile) in
+        [(10, 1.0, 0.99), (50, 1.0, 0.99), (200, 1.0, 0.99), (50, 10.0, 0.9), (200, 10.0, 0.9)]
+    {
+        let found = alarms(burst, per_cent, percentile);
+        let most = (TRIALS as f64 * RISK) as usize;
+        assert!(found <= most, "bursts of {burst}, p{percentile}: {found} of {TRIALS}");
+    }
+}
+
+#[test]
+fn differences_that_are_all_the_same_are_not_taken_for_certain() {
+    // Latencies in steps of a millisecond: all of a run takes one step.
+    let run = |ms: u64| of_steps(ms, 4_000);
+    let finding = |pairs: usize, pairing: Pairing| {
+        let (a, b) = (vec![run(4); pairs], vec![run(5); pairs]);
+        let options = Options { further: Vec::new(), ..options(P50, pairing) };
+        compare(&a, &b, &options).rows[0].finding
+    };
+    for pairs in [2, 3, 4] {
+        assert_eq!(finding(pairs, Pairing::InOrder), Finding::TooFew, "{pairs} pairs");
+    }
+    // Of 64 ways to order six pairs two have all of one sign.
+    assert_eq!(finding(6, Pairing::InOrder), Finding::Worse);
+    // Of 6 ways to choose the slower two of four runs two choose a side.
+    assert_eq!(finding(2, Pairing::None), Finding::TooFew);
+    assert_eq!(finding(5, Pairing::None), Finding::Worse);
+}
+
+fn of_steps(ms: u64, queries: usize) -> Run {
+    let latency = vec![ms * 1_000_000; queries];
+    Run { failed: vec![false; queries], stride: 1.0, latency, ..Run::default() }
 }
 
 #[test]
@@ -151,7 +210,8 @@ fn too_few_queries_are_told_and_nothing_is_made_of_them() {
         compare(&[queue(0.5, 90, 1, 1.0)], &[queue(0.5, 90, 2, 1.0)], &options(P99, Pairing::None));
     let reason = TooFew { values: 90, needed: 500 };
     assert!(found.omitted.contains(&Omitted { metric: P99, reason }), "{:?}", found.omitted);
-    assert!(found.rows.is_empty(), "{:?}", found.rows);
+    let is_of_failures = |row: &Row| row.metric == Metric::Failures;
+    assert!(found.rows.iter().all(is_of_failures), "{:?}", found.rows);
     assert_eq!(found.verdict, Verdict::CannotTell);
     let none = compare(&[Run::default()], &[Run::default()], &options(P99, Pairing::None));
     assert_eq!((none.rows.len(), none.verdict), (0, Verdict::CannotTell));
@@ -183,6 +243,23 @@ fn failures_are_compared_as_shares_and_bursts_count_once() {
 }
 
 #[test]
+fn a_short_run_that_fails_is_worse_without_any_latency() {
+    let failing = |queries: usize, failures: usize| Run {
+        failed: (0..queries).map(|query| query < failures).collect(),
+        stride: 1.0,
+        ..Run::default()
+    };
+    let verdict = |queries: usize, failures: usize| {
+        let (a, b) = (failing(queries, 0), failing(queries, failures));
+        compare(&[a], &[b], &options(P99, Pairing::None)).verdict
+    };
+    assert_eq!(verdict(49, 49), Verdict::Worse);
+    // One burst, and one query that stands for nothing.
+    assert_eq!(verdict(49, 5), Verdict::CannotTell);
+    assert_eq!(verdict(1, 1), Verdict::CannotTell);
+}
+
+#[test]
 fn a_threshold_says_which_changes_matter() {
     let side = |factor: f64, seed: u64| -> Vec<Run> {
         let mut run = |i: u64| alike(4_000, &mut Mt19937::new(100 * i + seed), factor);
@@ -197,6 +274,18 @@ fn a_threshold_says_which_changes_matter() {
     assert_eq!(finding(1.03, 0.02), Finding::Worse);
     assert_eq!(finding(1.03, 0.05), Finding::WithinThreshold);
     assert_eq!(finding(0.9, 0.05), Finding::Better);
+    // It is a share of the baseline's value, and failures have none to begin with.
+    let failing = |share: f64| {
+        let side = side(1.0, 1).into_iter();
+        let fails = |run: Run| {
+            let failed = (0..4_000).map(|query| f64::from(query % 100) < 100.0 * share).collect();
+            Run { failed, ..run }
+        };
+        side.map(fails).collect::<Vec<Run>>()
+    };
+    let failures = Options { threshold: 0.05, ..options(Metric::Failures, Pairing::InOrder) };
+    let found = compare(&failing(0.0), &failing(0.03), &failures);
+    assert_eq!((found.rows[0].finding, found.verdict), (Finding::Worse, Verdict::Worse));
     let options = Options { threshold: 0.03, ..options(MEAN, Pairing::None) };
     let around = compare(&side(1.0, 1), &side(1.03, 2), &options);
     assert!(!around.rows[0].finding.is_difference(), "{:?}", around.rows[0]);
