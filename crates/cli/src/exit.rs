@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use crate::output;
+
 /// The exit codes, as scripts see them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -110,10 +112,10 @@ impl Failure {
     /// Says it on stderr.
     pub fn report(&self) -> ExitCode {
         for problem in &self.problems {
-            eprintln!("error: {problem}");
+            output::say(format_args!("error: {problem}"));
         }
         for hint in &self.hints {
-            eprintln!("hint: {hint}");
+            output::say(format_args!("hint: {hint}"));
         }
         self.exit.into()
     }

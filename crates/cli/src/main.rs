@@ -1,5 +1,7 @@
 //! `dyno`: one command per file in [`cmd`], results on stdout, talk on stderr.
 #![forbid(unsafe_code)]
+// They panic where nobody reads: `output` has what does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod cmd;
 mod compare;
@@ -12,6 +14,7 @@ mod live;
 mod measure;
 mod options;
 mod outcome;
+mod output;
 mod probe;
 mod progress;
 mod records;

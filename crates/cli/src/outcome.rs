@@ -161,6 +161,7 @@ fn judge_performance(test: &mut summary::Test, log: &TestLog, report: &Report<'_
              a lower one, with --qps."
                 .into(),
         );
+        assert_eq!(folder_of("batch jobs", &["interactive", "batch jobs"]), "batch-jobs");
     }
 }
 
@@ -266,14 +267,43 @@ fn settings(settings: &Settings) -> BTreeMap<String, Setting> {
     .collect()
 }
 
-/// The folder of a test's logs within the run directory.
+/// The folder of a test's logs within the run directory: its own, whatever its
+/// tenant is called.
 pub fn log_folder(test: &Test, tenant: Option<&str>) -> String {
     let folder = format!("{}/{}", test.scenario, mode_name(test.mode));
-    match tenant {
-        None => folder,
-        Some(name) => {
-            let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-            format!("{folder}/{}", name.replace(|c| !is_plain(c), "-"))
-        }
+    let Some(name) = tenant else { return folder };
+    let names: Vec<&str> = test.tenants.iter().filter_map(|t| t.name.as_deref()).collect();
+    format!("{folder}/{}", folder_of(name, &names))
+}
+
+/// A tenant's name as a folder; its number follows where another tenant's name
+/// would be the same one.
+fn folder_of(name: &str, all: &[&str]) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let plain = |name: &str| name.replace(|c| !is_plain(c), "-");
+    let mut folder = plain(name);
+    if folder == name {
+        return folder;
+    }
+    let number = all.iter().position(|other| *other == name).map_or(0, |at| at + 1);
+    while all.iter().any(|other| *other != name && plain(other) == folder) {
+        folder = format!("{folder}-{number}");
+    }
+    folder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tenant_has_a_folder_of_its_own() {
+        let names = ["a b", "a-b", "a_b", "a-b-1", "a.b", "会議", "検索", "..", "a b-1"];
+        let folders = names.map(|name| folder_of(name, &names));
+        assert_eq!(
+            folders,
+            ["a-b-1-1", "a-b", "a_b", "a-b-1", "a-b-5", "---6", "---7", "---8", "a-b-1-9"]
+        );
+        assert_eq!(folder_of("batch jobs", &["interactive", "batch jobs"]), "batch-jobs");
     }
 }

@@ -9,8 +9,8 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::live::{self, Goals, Live, TestResult};
 use crate::measure::Test;
-use crate::terminal;
 use crate::tui::{Screen, Wish};
+use crate::{output, terminal};
 
 /// What is known of the run, and who shows it.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Progress {
         let mut shown = self.shown();
         // A probe begins many times.
         if matches!(shown.display, Display::Titles) && shown.live.title != title {
-            eprintln!("{title}");
+            output::say(title);
         }
         shown.live.begin(title, goals);
         shown.draw();

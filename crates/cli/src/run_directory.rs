@@ -11,7 +11,7 @@ use dyno_loadgen::run::TestLog;
 
 use crate::exit::Failure;
 use crate::records::{self, Records};
-use crate::{render, tui};
+use crate::{output, render};
 
 /// A run directory on its way.
 #[derive(Debug)]
@@ -131,7 +131,10 @@ impl RunDirectory {
         let path = match renamed {
             Ok(()) => self.target,
             Err(error) => {
-                tui::say(format!("warning: cannot rename {}: {error}", self.partial.display()));
+                output::say(format_args!(
+                    "warning: cannot rename {}: {error}",
+                    self.partial.display()
+                ));
                 self.partial
             }
         };
@@ -156,8 +159,8 @@ impl RunDirectory {
             Some(root) => root.clone(),
             None => unused(&std::env::temp_dir().join(format!("dyno-{name}"))),
         };
-        tui::say(format!("warning: {problem}"));
-        tui::say(format!("warning: writing to {} instead", root.display()));
+        output::say(format_args!("warning: {problem}"));
+        output::say(format_args!("warning: writing to {} instead", root.display()));
         let made = fs::create_dir_all(&root).map_err(|error| error.to_string());
         match made.and_then(|()| write(&root)) {
             Ok(()) => Ok(Some(root)),

@@ -5,6 +5,7 @@
 //! not compile.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod book;
 mod dropin;
 mod install_c;
@@ -24,10 +25,11 @@ usage: cargo xtask COMMAND
   tidy                     checks the tree: edges between crates, sizes, names, leftovers
   book                     builds docs/ into target/book and checks its links (installs mdBook
                            from crates.io once)
-  peers [GROUP] [--quick]  compares with peers from other registries (needs python3 and PyPI)
+  peers [GROUP] [--quick] [--strict]
+                           compares with peers from other registries (needs python3 and PyPI)
                            groups: book, browser, interop, loadgen, onnx,
                            release; all when none is named
-                           --quick: a part of the cases
+                           --quick: a part of the cases; --strict: what is skipped fails, too
   screenshots [PART]...    writes pictures: report, those of the book and those that
                            `peers browser` compares with (needs chromium, python3 and PyPI);
                            tui, `dyno run --tui` on a pseudo terminal (Linux)
@@ -38,8 +40,8 @@ usage: cargo xtask COMMAND
                            and PyPI)
   release [--quick] [--target TRIPLE]... [--reproducible]
                            makes what users install in target/release-artifacts/VERSION, and
-                           checks it (needs python3 and PyPI); --quick: for this machine alone,
-                           as tests do; --reproducible: builds twice and compares
+                           checks it (needs git, python3 and PyPI); --quick: for this machine
+                           alone, as tests do; --reproducible: builds twice and compares
   release --check FOLDER   checks what such a command made
   report [--quick] [PART OF A NAME]...
                            what `bench/report` runs: search, comparison, installation, report

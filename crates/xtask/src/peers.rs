@@ -18,6 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::release::shell;
 
 /// The reference load generator, as its registry has it.
 pub const WHEEL: &str = "mlcommons-loadgen==6.0.17";
@@ -65,10 +68,12 @@ const GROUPS: &[(&str, Group)] = &[
     ("release", release::run),
 ];
 
-/// Runs the named group, or all; fails when a comparison failed.
+/// Runs the named group, or all; fails when a comparison failed, and with
+/// `--strict` when one was skipped.
 pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
-    let quick = args.contains(&"--quick");
-    let names: Vec<&str> = args.iter().copied().filter(|arg| *arg != "--quick").collect();
+    let (quick, strict) = (args.contains(&"--quick"), args.contains(&"--strict"));
+    let is_name = |arg: &&str| !["--quick", "--strict"].contains(arg);
+    let names: Vec<&str> = args.iter().copied().filter(is_name).collect();
     let known: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(*name)) {
         eprintln!("there is no group '{unknown}'; there are {}", known.join(", "));
@@ -89,24 +94,34 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
             outcomes.push(outcome);
         }
     }
-    let (summary, failed) = summarise(&outcomes);
+    let (summary, failed) = summarise(&outcomes, strict);
     println!("{summary}");
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn summarise(outcomes: &[Outcome]) -> (String, bool) {
+fn summarise(outcomes: &[Outcome], strict: bool) -> (String, bool) {
     let count = |wanted: fn(&Outcome) -> bool| outcomes.iter().filter(|o| wanted(o)).count();
     let passed = count(|o| matches!(o, Outcome::Passed));
     let failed = count(|o| matches!(o, Outcome::Failed(_)));
     let skipped = count(|o| matches!(o, Outcome::Skipped(_)));
-    (format!("{passed} passed, {failed} failed, {skipped} skipped"), failed > 0)
+    (
+        format!("{passed} passed, {failed} failed, {skipped} skipped"),
+        failed > 0 || strict && skipped > 0,
+    )
 }
 
 /// Where cargo builds; absolute, because tests run in the folder of their crate.
 pub fn target_folder(root: &Path) -> Result<PathBuf> {
-    let folder =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    std::path::absolute(folder).context("there is no current folder")
+    if let Some(folder) = std::env::var_os("CARGO_TARGET_DIR") {
+        return std::path::absolute(folder).context("there is no current folder");
+    }
+    // A configuration file may name it, too.
+    let mut cargo = shell::tool("CARGO", "cargo", root);
+    let metadata = shell::said(cargo.args(["metadata", "--no-deps", "--format-version", "1"]))?;
+    let metadata: Value =
+        serde_json::from_str(&metadata).context("cannot read what cargo metadata says")?;
+    let folder = metadata["target_directory"].as_str();
+    Ok(folder.context("cargo metadata names no target folder")?.into())
 }
 
 /// Runs `cargo test` with these arguments and variables. A filter that matches
@@ -147,13 +162,14 @@ mod tests {
     fn only_a_failure_fails() {
         let skipped = || Outcome::Skipped("no network".to_owned());
         let failed = || Outcome::Failed("differs".to_owned());
-        assert_eq!(summarise(&[]), ("0 passed, 0 failed, 0 skipped".to_owned(), false));
+        let lenient = |outcomes: &[Outcome]| summarise(outcomes, false);
+        assert_eq!(lenient(&[]), ("0 passed, 0 failed, 0 skipped".to_owned(), false));
+        let two = [Outcome::Passed, skipped(), skipped()];
+        assert_eq!(lenient(&two), ("1 passed, 0 failed, 2 skipped".to_owned(), false));
+        assert!(summarise(&two, true).1, "--strict wants all of them");
+        assert!(!summarise(&[Outcome::Passed], true).1);
         assert_eq!(
-            summarise(&[Outcome::Passed, skipped(), skipped()]),
-            ("1 passed, 0 failed, 2 skipped".to_owned(), false)
-        );
-        assert_eq!(
-            summarise(&[failed(), skipped()]),
+            lenient(&[failed(), skipped()]),
             ("0 passed, 1 failed, 1 skipped".to_owned(), true)
         );
     }

@@ -9,6 +9,7 @@ mod elf;
 mod licences;
 mod packages;
 mod reproducible;
+mod runtime;
 mod sbom;
 pub mod shell;
 mod sums;
@@ -19,12 +20,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::peers::target_folder;
 use crate::peers::venv::Venv;
 use build::{Crate, Kind, MODULE};
+use runtime::Runtime;
 use target::Target;
 
 /// What a release is made from, and where.
@@ -36,8 +38,10 @@ pub struct Release {
     target: PathBuf,
     /// For what is not released.
     work: PathBuf,
-    /// For what is.
+    /// For what is, until it is whole.
     out: PathBuf,
+    /// Then: a release that fails leaves the one of before.
+    done: PathBuf,
     version: String,
     commit: String,
     /// Whether the sources are those of the commit.
@@ -79,41 +83,61 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
             }
         }
     }
-    if kind == Kind::Quick {
-        targets.retain(|target: &Target| target.runs_here());
+    if kind == Kind::Quick && (reproducible || !targets.is_empty()) {
+        eprintln!(
+            "release --quick is for this machine and for tests: neither --target nor --reproducible goes with it"
+        );
+        return Ok(ExitCode::from(2));
     }
     if targets.is_empty() {
         targets = kind.targets();
     }
-    let release = Release::new(root, kind)?;
-    release.make(&targets)?;
+    let release = Release::new(root, kind)?.map_err(anyhow::Error::msg)?;
+    let made = release.make(&targets)?;
     if reproducible {
-        reproducible::check(&release, targets[0])?;
+        reproducible::check(&release, &made[0])?;
     }
     let checked = check::run(root, &release.out)?;
-    if targets.iter().any(|target| target.runs_here()) {
+    if checked != ExitCode::SUCCESS {
+        eprintln!("release: what is not as promised stays in {}", release.out.display());
+        return Ok(checked);
+    }
+    if made.iter().any(|made| made.target.runs_here()) {
         release.walk()?;
     }
+    release.publish()?;
     Ok(checked)
 }
 
 /// A small release, for tests: of this machine alone and with what is quick to
 /// compile. Its folder; `Err` inside says what is missing.
 pub fn quick(root: &Path) -> Result<Result<PathBuf, String>> {
-    let release = Release::new(root, Kind::Quick)?;
-    if let Err(missing) = release.make_for_this_machine()? {
-        return Ok(Err(missing));
-    }
-    let (lines, holds) = check::findings(root, &release.out)?;
-    anyhow::ensure!(holds, "the release is not as promised:\n{}", lines.join("\n"));
-    Ok(Ok(release.out))
+    for_this_machine(root, Kind::Quick)
 }
 
 /// What users of this machine install. Its folder; `Err` inside says what is
 /// missing.
-pub fn for_this_machine(root: &Path) -> Result<Result<PathBuf, String>> {
-    let release = Release::new(root, Kind::Host)?;
-    Ok(release.make_for_this_machine()?.map(|()| release.out))
+pub fn host(root: &Path) -> Result<Result<PathBuf, String>> {
+    for_this_machine(root, Kind::Host)
+}
+
+fn for_this_machine(root: &Path, kind: Kind) -> Result<Result<PathBuf, String>> {
+    let release = match Release::new(root, kind)? {
+        Ok(release) => release,
+        Err(missing) => return Ok(Err(missing)),
+    };
+    if let Err(missing) = build::tools(&release) {
+        return Ok(Err(missing));
+    }
+    let targets = kind.targets();
+    if targets.is_empty() {
+        return Ok(Err("there is no release for this machine".to_owned()));
+    }
+    release.make(&targets)?;
+    let (lines, holds) = check::findings(root, &release.out)?;
+    ensure!(holds, "the release is not as promised:\n{}", lines.join("\n"));
+    release.publish()?;
+    Ok(Ok(release.done))
 }
 
 /// What was made for one target.
@@ -130,13 +154,26 @@ struct Made {
 type Skipped = (String, String);
 
 impl Release {
-    /// Of the sources below `root`.
-    fn new(root: &Path, kind: Kind) -> Result<Self> {
+    /// Of the sources below `root`; `Err` inside says why git does not know them.
+    fn new(root: &Path, kind: Kind) -> Result<Result<Self, String>> {
         let git = |args: &[&str]| {
             shell::said(Command::new("git").args(args).current_dir(root).env("TZ", "UTC"))
         };
         let commit = |format: &str| {
             git(&["show", "--no-patch", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", format, "HEAD"])
+        };
+        let of_commit = || -> Result<_> {
+            let is_modified = !git(&["status", "--porcelain"])?.is_empty();
+            Ok((
+                is_modified,
+                commit("--format=%H")?,
+                commit("--format=%ct")?,
+                commit("--format=%cd")?,
+            ))
+        };
+        let (is_modified, hash, epoch, timestamp) = match of_commit() {
+            Ok(of_commit) => of_commit,
+            Err(why) => return Ok(Err(format!("a release is of a commit: {why:#}"))),
         };
         let manifest = fs::read_to_string(root.join("Cargo.toml")).context("no Cargo.toml")?;
         let manifest: toml::Table = manifest.parse().context("cannot read Cargo.toml")?;
@@ -144,35 +181,25 @@ impl Release {
         let version = version.context("the workspace has no version")?.to_owned();
         let rustc = shell::said(shell::tool("RUSTC", "rustc", root).arg("--version"))?;
         let target = target_folder(root)?;
-        Ok(Self {
+        let work = target.join("release-work").join(kind.name());
+        Ok(Ok(Self {
             root: root.to_path_buf(),
-            work: target.join("release-work").join(kind.name()),
-            out: target.join("release-artifacts").join(kind.folder(&version)),
-            commit: commit("--format=%H")?,
-            is_modified: !git(&["status", "--porcelain"])?.is_empty(),
-            epoch: commit("--format=%ct")?,
-            timestamp: commit("--format=%cd")?,
+            out: work.join("out"),
+            work,
+            done: target.join("release-artifacts").join(kind.folder(&version)),
+            commit: hash,
+            is_modified,
+            epoch,
+            timestamp,
             target,
             version,
             rustc,
             kind,
-        })
+        }))
     }
 
-    /// Makes what runs here; `Err` inside says what is missing.
-    fn make_for_this_machine(&self) -> Result<Result<(), String>> {
-        if let Err(missing) = build::tools(self) {
-            return Ok(Err(missing));
-        }
-        let targets = self.kind.targets();
-        if targets.is_empty() {
-            return Ok(Err("there is no release for this machine".to_owned()));
-        }
-        self.make(&targets).map(Ok)
-    }
-
-    /// Makes everything.
-    fn make(&self, targets: &[Target]) -> Result<()> {
+    /// Makes everything; at least for one target.
+    fn make(&self, targets: &[Target]) -> Result<Vec<Made>> {
         let tools = build::tools(self).map_err(|missing| {
             anyhow::anyhow!("{missing}\na release is built by {}, from PyPI", self.kind.tools())
         })?;
@@ -185,7 +212,19 @@ impl Release {
         }
         self.write(MANIFEST, &(pretty(&self.manifest(&made, &skipped)) + "\n"))?;
         sums::write(&self.out)?;
-        eprintln!("release: {} in {}", sums::FILE, self.out.display());
+        Ok(made)
+    }
+
+    /// Puts what was made where users look for it.
+    fn publish(&self) -> Result<()> {
+        let folder = self.done.parent().context("the release has no folder")?;
+        fs::create_dir_all(folder).with_context(|| format!("no {}", folder.display()))?;
+        if self.done.exists() {
+            fs::remove_dir_all(&self.done).context("cannot remove the release of before")?;
+        }
+        fs::rename(&self.out, &self.done)
+            .with_context(|| format!("cannot move it to {}", self.done.display()))?;
+        eprintln!("release: it is in {}", self.done.display());
         Ok(())
     }
 
@@ -196,10 +235,10 @@ impl Release {
         targets: &[Target],
         skipped: &mut Vec<Skipped>,
     ) -> Result<Vec<Made>> {
-        // A file of before would pass for one of this release.
+        // A file of before would pass for one of this.
         for folder in [&self.out, &self.work.join("manual")] {
             if folder.exists() {
-                fs::remove_dir_all(folder).context("cannot remove the release of before")?;
+                fs::remove_dir_all(folder).context("cannot remove what was made before")?;
             }
         }
         fs::create_dir_all(&self.out).with_context(|| format!("no {}", self.out.display()))?;
@@ -210,6 +249,7 @@ impl Release {
                 Some(missing) => skip(skipped, target.triple, &missing),
             }
         }
+        ensure!(!made.is_empty(), "this machine can build none of what was asked for");
         Ok(made)
     }
 
@@ -223,16 +263,20 @@ impl Release {
             build::names_no_folder(self, &bytes)?;
         }
         let elf = elf::read(&bytes).context("the program")?;
-        let papers = self.papers(tools, target, of)?;
+        let runtime = runtime::of(&self.root, &self.rustc, tools, target)?;
+        for lacks in &runtime.lacks {
+            skip(skipped, &format!("{lacks}, {}", target.triple), "this installation has none");
+        }
+        let papers = self.papers(&runtime, target, of)?;
         let sealed = self.seal(tools, &wheel, &papers)?;
-        let manual = self.manual(target, skipped)?;
+        let manual = self.manual(target)?;
         let contents = archive::Contents {
             program: &program,
             files: &[
                 (licences::TEXTS, papers.texts.as_path()),
                 ("dyno.cdx.json", papers.sbom.as_path()),
             ],
-            manual: manual.as_deref(),
+            manual: &manual,
         };
         let mut files = vec![sealed, archive::pack(self, target, &contents)?];
         let sbom = self.out.join(archive::stem(&self.version, target) + ".cdx.json");
@@ -248,7 +292,7 @@ impl Release {
         } else {
             eprintln!("release: building {} for {}", MODULE.name, target.triple);
             let wheel = build::wheel(self, tools, target, MODULE)?;
-            files.push(self.seal(tools, &wheel, &self.papers(tools, target, MODULE)?)?);
+            files.push(self.seal(tools, &wheel, &self.papers(&runtime, target, MODULE)?)?);
         }
         for file in &files {
             let size = fs::metadata(file).context("a file is gone")?.len();
@@ -259,7 +303,7 @@ impl Release {
     }
 
     /// Writes what must be known of a build's packages.
-    fn papers(&self, tools: &Venv, target: Target, of: Crate) -> Result<Papers> {
+    fn papers(&self, runtime: &Runtime, target: Target, of: Crate) -> Result<Papers> {
         let folder = self.work.join("papers").join(target.triple).join(of.name);
         fs::create_dir_all(&folder).context("cannot make the folder of the papers")?;
         let packages = packages::linked(&self.root, of.on(target))?;
@@ -268,32 +312,15 @@ impl Release {
             triple: target.triple,
             features: of.features,
             timestamp: &self.timestamp,
-            rustc: self.rustc.split(' ').nth(1).unwrap_or("unknown"),
+            runtime,
         };
         let title = format!("{} {} for {}", of.name, self.version, target.triple);
-        let texts = licences::texts(&title, &packages, &self.texts_of_rust(tools, target)?)?;
+        let texts = licences::texts(&title, &packages, &runtime.texts)?;
         let papers = Papers { sbom: folder.join("sbom.json"), texts: folder.join(licences::TEXTS) };
         let sbom = pretty(&sbom::document(subject, &packages)?) + "\n";
         fs::write(&papers.sbom, sbom).context("cannot write the bill of materials")?;
         fs::write(&papers.texts, texts).context("cannot write the licences")?;
         Ok(papers)
-    }
-
-    /// Licences of the standard library, and of the libc of static programs.
-    fn texts_of_rust(&self, tools: &Venv, target: Target) -> Result<Vec<(&'static str, PathBuf)>> {
-        let mut rustc = shell::tool("RUSTC", "rustc", &self.root);
-        let sysroot = PathBuf::from(shell::said(rustc.args(["--print", "sysroot"]))?);
-        let names = ["MIT.txt", "Apache-2.0.txt"].map(|name| {
-            ("the standard library of Rust", sysroot.join("share/doc/rust/licenses").join(name))
-        });
-        let mut texts = names.to_vec();
-        if target.is_static {
-            let zig = tools.ask("import ziglang; print(ziglang.__path__[0])");
-            let zig = PathBuf::from(zig.map_err(anyhow::Error::msg)?);
-            texts.push(("musl", zig.join("lib/libc/musl/COPYRIGHT")));
-        }
-        texts.retain(|(_, file)| file.is_file());
-        Ok(texts)
     }
 
     fn seal(&self, tools: &Venv, wheel: &Path, papers: &Papers) -> Result<PathBuf> {
@@ -306,18 +333,14 @@ impl Release {
     }
 
     /// Manual pages and completions, which are the same for all targets.
-    fn manual(&self, target: Target, skipped: &mut Vec<Skipped>) -> Result<Option<PathBuf>> {
+    fn manual(&self, target: Target) -> Result<PathBuf> {
         let folder = self.work.join("manual");
-        if !target.runs_here() {
-            return Ok(Some(folder).filter(|folder| folder.is_dir()));
+        if !folder.is_dir() {
+            let runs = target.runs_here();
+            let program = if runs { build::program(self, target) } else { build::native(self)? };
+            archive::manual(&program, &folder)?;
         }
-        match archive::manual(self, &build::program(self, target))? {
-            Ok(folder) => Ok(Some(folder)),
-            Err(why) => {
-                skip(skipped, &format!("manual pages for {}", target.triple), &why);
-                Ok(None)
-            }
-        }
+        Ok(folder)
     }
 
     fn report_licences(&self, skipped: &mut Vec<Skipped>) -> Result<()> {

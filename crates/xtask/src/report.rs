@@ -15,53 +15,20 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+use crate::bench::Bench;
 use crate::dropin::figure::rounded;
-use crate::peers::target_folder;
 use crate::peers::venv::Venv;
 use crate::release::{self, walk};
-
-/// One run of the benchmark.
-struct Bench<'a> {
-    /// Of the repository.
-    root: &'a Path,
-    /// Where it may leave what it sets up.
-    folder: PathBuf,
-    /// Small, and without peers.
-    quick: bool,
-    /// Only figures whose name contains one of these; all if empty.
-    wanted: Vec<String>,
-}
-
-impl Bench<'_> {
-    fn wants(&self, name: &str) -> bool {
-        self.wanted.is_empty() || self.wanted.iter().any(|part| name.contains(part))
-    }
-
-    fn skip(&self, what: &str, why: &str) {
-        eprintln!("skipped {what}: {why}");
-    }
-}
 
 /// Prints the figures whose names contain one of the arguments, or all.
 ///
 /// # Errors
 /// What was set up does not build or does not run.
 pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
-    let quick = args.contains(&"--quick");
-    let unknown = args.iter().find(|arg| arg.starts_with("--") && **arg != "--quick");
-    if let Some(unknown) = unknown {
-        eprintln!("there is no flag '{unknown}'; there is --quick");
-        return Ok(ExitCode::from(2));
-    }
-    let names = args.iter().filter(|arg| !arg.starts_with("--"));
-    let bench = Bench {
-        root,
-        folder: target_folder(root)?.join("peers/report"),
-        quick,
-        wanted: names.map(|&name| name.to_owned()).collect(),
+    let bench = match Bench::asked(root, "peers/report", args)? {
+        Ok(bench) => bench,
+        Err(wrong) => return Ok(wrong),
     };
-    fs::create_dir_all(&bench.folder)
-        .with_context(|| format!("cannot create {}", bench.folder.display()))?;
     trials::figures(&bench)?;
     if !bench.wants(install::SIZE) && !bench.wants(install::HELP) && !bench.wants(render::NAME) {
         return Ok(ExitCode::SUCCESS);
@@ -90,11 +57,7 @@ impl Installed {
 
 /// Ours, installed from the wheel of a release; `Err` inside says what is missing.
 fn ours(bench: &Bench) -> Result<Result<Installed, String>> {
-    let wheels = if bench.quick {
-        release::quick(bench.root)?
-    } else {
-        release::for_this_machine(bench.root)?
-    };
+    let wheels = if bench.quick { release::quick(bench.root)? } else { release::host(bench.root)? };
     let folder = bench.folder.join("dyno");
     fs::create_dir_all(&folder).context("cannot make the folder of our environment")?;
     let venv = wheels.and_then(|wheels| Venv::with_ours(&folder, &wheels, walk::PACKAGE));

@@ -16,8 +16,8 @@ use crate::interrupt::Interrupt;
 use crate::measure::Watch;
 use crate::options::GivenKeys;
 use crate::progress::Progress;
-use crate::render;
 use crate::run::pretty;
+use crate::{output, render};
 
 /// Flags of `dyno compare`.
 #[derive(Debug, Args)]
@@ -100,11 +100,11 @@ impl Compare {
         };
         let report = Report::of(&baseline, &candidate, self.question())?;
         if self.json {
-            print!("{}", pretty(&report.to_json()));
+            output::print(pretty(&report.to_json()))?;
         } else if !self.quiet {
-            print!("{}", report.to_text(render::is_colored()));
+            output::print(report.to_text(render::is_colored()))?;
         }
-        annotate(&report, self.annotate, !self.json);
+        annotate(&report, self.annotate, !self.json)?;
         Ok(report.exit(self.strict))
     }
 
@@ -168,11 +168,11 @@ impl Compare {
         };
         let plan = schedule.plan()?;
         if self.dry_run {
-            print!("{plan}");
+            output::print(plan)?;
             return Ok(Err(Exit::Valid));
         }
         if !self.quiet {
-            eprint!("{plan}");
+            output::say(plan);
         }
         let directory = self.directory()?;
         let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
@@ -180,10 +180,13 @@ impl Compare {
         let watch = Watch { progress: &progress, interrupt: Some(&interrupt), most: None };
         let exit = schedule.play(&directory, watch)?;
         if exit != Exit::Valid {
-            eprintln!("not all was played: --resume --out {} plays the rest", directory.display());
+            output::say(format_args!(
+                "not all was played: --resume --out {} plays the rest",
+                directory.display()
+            ));
             return Ok(Err(exit));
         }
-        eprintln!("runs: {}", directory.display());
+        output::say(format_args!("runs: {}", directory.display()));
         interleave::read(&directory, Some(pairs)).map(Ok)
     }
 

@@ -1,12 +1,11 @@
 //! `dyno completions`: what a shell needs to complete our flags.
 
-use std::io::{self, Write};
-
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use super::Dyno;
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 /// For which shell.
 #[derive(Debug, Args)]
@@ -27,12 +26,10 @@ impl Completions {
     /// Prints the script.
     ///
     /// # Errors
-    /// None; the type is that of all commands.
+    /// If stdout does not take it.
     pub fn execute(self) -> Result<Exit, Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Dyno::command(), "dyno", &mut script);
-        // A closed pipe is no reason to fail.
-        let _ = io::stdout().write_all(&script);
-        Ok(Exit::Valid)
+        output::print(script).map(|()| Exit::Valid)
     }
 }

@@ -1,13 +1,14 @@
 //! `dyno export`: a run in the formats of others.
 
 use std::fs;
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use crate::exit::{Exit, Failure};
 use crate::export::{ExportError, Format, Source};
+use crate::output;
 
 /// What to write where.
 #[derive(Debug, Args)]
@@ -50,8 +51,7 @@ impl Export {
         let written = source.write(format, &mut out);
         match written.and_then(|()| Ok(out.flush()?)) {
             Ok(()) => Ok(Exit::Valid),
-            Err(ExportError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Valid),
-            Err(ExportError::Io(error)) => Err(Failure::set_up(format!("stdout: {error}"))),
+            Err(ExportError::Io(error)) => output::of_stdout(&error).map(|()| Exit::Valid),
             Err(ExportError::Failure(failure)) => Err(failure),
         }
     }

@@ -7,9 +7,9 @@ use dyno_loadgen::config::{Conf, ConfType, built_in_models};
 use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestSettings};
 
 use crate::exit::{Exit, Failure};
-use crate::render;
 use crate::schema::Document;
 use crate::system::SYSTEMS;
+use crate::{output, render};
 
 /// What about.
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ impl Info {
                 None => definitions(&Document::ALL.map(|(_, name, what)| (name, what))),
             },
         };
-        print!("{text}");
+        output::print(text)?;
         Ok(Exit::Valid)
     }
 }
@@ -167,7 +167,8 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ),
     (
         "VIRTUAL_ENV",
-        "the Python environment in which ONNX Runtime is looked for before python3 is asked.",
+        "the Python environment in which ONNX Runtime is looked for, before the one that dyno is \
+         installed in and before python3 is asked.",
     ),
 ];
 

@@ -9,7 +9,7 @@ use dyno_loadgen::settings::{FIELDS, TestSettings};
 
 use crate::exit::{Exit, Failure};
 use crate::options::{FILE_VERSION, KEYS};
-use crate::{render, report};
+use crate::{output, render, report};
 
 /// Where the file goes.
 #[derive(Debug, Args)]
@@ -35,7 +35,10 @@ impl Init {
         fs::write(&self.path, template()).map_err(|error| {
             Failure::set_up(format!("cannot write {}: {error}", self.path.display()))
         })?;
-        eprintln!("wrote {}; run it with: dyno run --config {0}", self.path.display());
+        output::say(format_args!(
+            "wrote {}; run it with: dyno run --config {0}",
+            self.path.display()
+        ));
         Ok(Exit::Valid)
     }
 }

@@ -1,7 +1,6 @@
 //! `dyno man`: the manual pages, one a command.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{Args, Command, CommandFactory};
@@ -10,6 +9,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 
 use super::{Dyno, VARIABLES};
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 /// Where to.
 #[derive(Debug, Args)]
@@ -43,9 +43,7 @@ impl Man {
         // clap's own, which has no page.
         let dyno = dyno.mut_subcommand("help", |help| help.hide(true));
         let Some(folder) = self.folder else {
-            // A closed pipe is no reason to fail.
-            let _ = io::stdout().write_all(&rendered(&dyno));
-            return Ok(Exit::Valid);
+            return output::print(rendered(&dyno)).map(|()| Exit::Valid);
         };
         let written = fs::create_dir_all(&folder).and_then(|()| {
             for command in std::iter::once(&dyno).chain(shown(&dyno)) {
@@ -57,7 +55,7 @@ impl Man {
         written.map_err(|error| {
             Failure::set_up(format!("cannot write pages to {}: {error}", folder.display()))
         })?;
-        eprintln!("wrote the pages to {}", folder.display());
+        output::say(format_args!("wrote the pages to {}", folder.display()));
         Ok(Exit::Valid)
     }
 }

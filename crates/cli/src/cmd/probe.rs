@@ -13,6 +13,7 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::measure::{Test, TestTenant, Watch};
 use crate::options::{CommandLine, GivenKeys};
+use crate::output;
 use crate::probe::{self, Probe};
 use crate::progress::Progress;
 use crate::run::{Prepared, pretty};
@@ -96,7 +97,7 @@ impl ProbeCommand {
         }
         let run = log.runs().last().expect("a test has a run");
         let probe = Probe::of(&prepared.system, (scenario, load_ns, deadline_ns), &run.record);
-        print!("{}", if self.json { pretty(&probe) } else { probe::text(&probe) });
+        output::print(if self.json { pretty(&probe) } else { probe::text(&probe) })?;
         Ok(match &probe {
             _ if probe.is_missing_any() => Exit::Aborted,
             _ if probe.is_well => Exit::Valid,
@@ -143,7 +144,9 @@ fn watch_for_hang(deadline_ns: u64) -> mpsc::Sender<()> {
     std::thread::spawn(move || {
         if is_over.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout) {
             let ms = deadline_ns / MILLISECOND;
-            eprintln!("error: the system does not return from a call, not in {ms} ms");
+            output::say(format_args!(
+                "error: the system does not return from a call, not in {ms} ms"
+            ));
             std::process::exit(Exit::Aborted.code().into());
         }
     });

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::exit::{Exit, Failure};
+use crate::output;
 use crate::report::{self, Several};
 
 /// Flags of the command.
@@ -34,7 +35,7 @@ impl Report {
         let several = Several::read(&self.directories);
         let missing = several.members.iter().flat_map(|member| &member.found.missing);
         for problem in several.problems.iter().chain(missing) {
-            eprintln!("warning: {problem}");
+            output::say(format_args!("warning: {problem}"));
         }
         if several.members.is_empty() && several.searches.is_empty() {
             return Err(Failure::set_up("there is nothing to show")
@@ -55,7 +56,7 @@ impl Report {
             Failure::set_up(format!("cannot write {}: {error}", out.display()))
                 .hint("choose another file with --out")
         })?;
-        eprintln!("report: {}", out.display());
+        output::say(format_args!("report: {}", out.display()));
         Ok(Exit::Valid)
     }
 }

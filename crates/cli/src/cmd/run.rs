@@ -10,8 +10,8 @@ use crate::interrupt::Interrupt;
 use crate::measure::Watch;
 use crate::options::{CommandLine, GivenKeys};
 use crate::progress::Progress;
-use crate::render;
 use crate::run::{Measured, Prepared, pretty};
+use crate::{output, render};
 
 /// Flags that only the command line has; the others are keys of dyno.toml, too.
 #[derive(Debug, Args)]
@@ -69,10 +69,12 @@ impl Run {
         };
         let (options, system) = (&prepared.options, &prepared.system);
         if options.sweep.is_some() {
-            eprintln!("warning: [sweep] means nothing to dyno run; it is for dyno sweep");
+            output::say(format_args!(
+                "warning: [sweep] means nothing to dyno run; it is for dyno sweep"
+            ));
         }
         if self.dry_run {
-            print!("{}", render::plan(options, system, &prepared.tests()?));
+            output::print(render::plan(options, system, &prepared.tests()?))?;
             return Ok(Exit::Valid);
         }
         let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
@@ -84,12 +86,12 @@ impl Run {
         };
         let directory = prepared.directory(&tests, options.run.out.as_deref())?;
         if self.verbose {
-            eprint!("{}", render::plan(options, system, &tests));
+            output::say(render::plan(options, system, &tests));
         }
         let measured = prepared.measure(&tests, watch, directory)?;
         // A screen gives the terminal back.
         drop(progress);
-        self.tell(&measured);
+        self.tell(&measured)?;
         Ok(measured.exit())
     }
 
@@ -102,21 +104,27 @@ impl Run {
         })
     }
 
-    fn tell(&self, measured: &Measured) {
+    fn tell(&self, measured: &Measured) -> Result<(), Failure> {
         let path = &measured.directory.path;
-        if self.json {
+        let printed = if self.json {
             let mut json = serde_json::to_value(&measured.summary).expect("keys are texts");
             json["run_directory"] = path.display().to_string().into();
-            print!("{}", pretty(&json));
+            output::print(pretty(&json))
         } else if !self.quiet {
-            print!("{}", render::summary(&measured.summary, render::is_colored()));
-        }
+            output::print(render::summary(&measured.summary, render::is_colored()))
+        } else {
+            Ok(())
+        };
         if self.quiet {
-            return;
+            return printed;
         }
-        eprintln!("report: {}", path.join("report.html").display());
+        output::say(format_args!("report: {}", path.join("report.html").display()));
         for rescued in &measured.directory.rescued {
-            eprintln!("warning: results that did not fit are in {}", rescued.display());
+            output::say(format_args!(
+                "warning: results that did not fit are in {}",
+                rescued.display()
+            ));
         }
+        printed
     }
 }

@@ -12,10 +12,9 @@ use crate::interrupt::Interrupt;
 use crate::measure::Watch;
 use crate::options::{CommandLine, GivenKeys, arguments};
 use crate::progress::Progress;
-use crate::render;
-use crate::report;
 use crate::run::{Prepared, pretty};
 use crate::search::{self, Ask, Job, Load, State};
+use crate::{output, render, report};
 
 /// Flags that only the command line has; the others are keys of dyno.toml, too.
 #[derive(Debug, Args)]
@@ -119,7 +118,7 @@ impl Search {
         }
         if self.dry_run {
             let job = Job::new(prepared, &ask, None)?.expect("without a probe nobody interrupts");
-            print!("{}", search::plan(&job));
+            output::print(search::plan(&job))?;
             return Ok(Exit::Valid);
         }
         let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
@@ -129,7 +128,7 @@ impl Search {
             return Ok(Exit::Interrupted);
         };
         if !self.quiet {
-            eprint!("{}", search::plan(&job));
+            output::say(search::plan(&job));
         }
         match (before, &self.resume) {
             (Some(before), Some(directory)) => job.resume(before, directory)?,
@@ -140,29 +139,29 @@ impl Search {
         let page = report::write_inside(job.directory());
         let exit = self.tell(&job, played?.as_ref());
         if let (Some(page), false) = (page?, self.quiet) {
-            eprintln!("report: {}", page.display());
+            output::say(format_args!("report: {}", page.display()));
         }
-        Ok(exit)
+        exit
     }
 
-    fn tell(&self, job: &Job, outcome: Option<&Outcome>) -> Exit {
+    fn tell(&self, job: &Job, outcome: Option<&Outcome>) -> Result<Exit, Failure> {
         let directory = job.directory().display();
         if self.json {
             let mut json = serde_json::to_value(&job.state).expect("keys are texts");
             json["run_directory"] = directory.to_string().into();
-            print!("{}", pretty(&json));
+            output::print(pretty(&json))?;
         }
         let Some(outcome) = outcome else {
-            eprintln!("interrupted; go on with: dyno search --resume {directory}");
-            return Exit::Interrupted;
+            output::say(format_args!("interrupted; go on with: dyno search --resume {directory}"));
+            return Ok(Exit::Interrupted);
         };
         if !self.json && !self.quiet {
-            print!("{}", search::result(job, render::is_colored()));
+            output::print(search::result(job, render::is_colored()))?;
         }
-        match outcome.end {
+        Ok(match outcome.end {
             End::Confirmed | End::Estimated => Exit::Valid,
             _ => Exit::Invalid,
-        }
+        })
     }
 
     /// Whether nothing is said but what may change when a search goes on.

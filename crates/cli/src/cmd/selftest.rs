@@ -19,10 +19,11 @@ use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_sut::null::Null;
 use serde_json::{Value, json};
 
-use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::render::duration;
+use crate::run::pretty;
 use crate::system::Numbers;
+use crate::{environment, output};
 
 /// How, and against which sources.
 #[derive(Debug, Args)]
@@ -51,9 +52,9 @@ impl Selftest {
             sources,
         };
         if self.json {
-            println!("{:#}", found.to_json());
+            output::print(pretty(&found.to_json()))?;
         } else {
-            print!("{}", found.to_text());
+            output::print(found.to_text())?;
         }
         Ok(if found.is_sound() { Exit::Valid } else { Exit::Invalid })
     }

@@ -1,5 +1,6 @@
 //! `dyno sweep`: many runs as one job.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args, ValueEnum};
@@ -8,18 +9,18 @@ use dyno_loadgen::clock::{Nanos, WallTime};
 use crate::environment::VERSION;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::options::{CommandLine, GivenKeys, SweepTable};
+use crate::options::{CommandLine, GivenKeys, Options, SweepTable};
 use crate::progress::Progress;
 use crate::report;
-use crate::run::{command, pretty};
+use crate::run::{command, pretty, variables};
 use crate::run_directory::free_folder;
 use crate::summary::DISCLAIMER;
-use crate::sweep::plan::{Plan, Request, expected};
+use crate::sweep::plan::{Plan, Request, expected, merged};
 use crate::sweep::play::{Limits, Player, Stopped};
 use crate::sweep::resume::{self, Lock};
 use crate::sweep::{Axis, PointState, State, Sweep, replace, table};
 use crate::sweep::{SCHEMA, SCHEMA_VERSION};
-use crate::{render, sweep};
+use crate::{output, render, sweep};
 
 /// Flags of `dyno sweep`; those of `dyno run` say what all points share.
 #[derive(Debug, Args)]
@@ -64,7 +65,7 @@ pub struct SweepCommand {
     max_time: Option<Nanos>,
     /// Run at most so many points, then end
     #[arg(long, value_name = "N")]
-    limit: Option<usize>,
+    limit: Option<NonZeroUsize>,
     /// Also tell which point has the highest throughput with a p99 below this
     #[arg(long, value_name = "TIME", value_parser = render::parse_duration)]
     p99_below: Option<Nanos>,
@@ -74,7 +75,7 @@ pub struct SweepCommand {
     /// With --resume: run points that failed again
     #[arg(long, requires = "resume")]
     retry_failed: bool,
-    /// Print the points and how long they take, and stop
+    /// Print the points and how long they take, and stop; with --json, sweep.json
     #[arg(long)]
     dry_run: bool,
     /// Print sweep.json on stdout instead of the table
@@ -115,8 +116,7 @@ impl SweepCommand {
         let table = plan.table.clone();
         let mut sweep = begin(plan.definition, plan.points, plan.name);
         if self.dry_run {
-            print!("{}", overview(&sweep, &table)?);
-            return Ok(Exit::Valid);
+            return self.tell_plan(&sweep, &table);
         }
         let directory = free_folder(plan.out.as_deref(), &sweep.name)?;
         let made = std::fs::create_dir_all(directory.join("points"));
@@ -129,26 +129,58 @@ impl SweepCommand {
     }
 
     fn go_on(&self, directory: &Path, request: Request) -> Result<Exit, Failure> {
-        let is_said = !request.over.is_empty()
-            || request.fixed.config.is_some()
-            || !request.fixed.arguments().is_empty();
-        let table = request.flags.clone();
-        let asked = is_said.then(|| Plan::new(request)).transpose()?;
-        let mut sweep = resume::open(directory, asked.as_ref().map(|plan| &plan.definition))?;
-        let table = asked.map_or(table, |plan| plan.table);
+        let is_whole = !request.over.is_empty() || !request.fixed.arguments().is_empty();
+        if !is_whole && let Some(flag) = self.part_of_definition() {
+            let problem = format!("{flag} says what a sweep is made of, which --resume only reads");
+            return Err(Failure::usage(problem)
+                .hint("leave it out, or give the whole command again, which is then compared"));
+        }
+        let lock = if self.dry_run { None } else { Some(resume::lock(directory)?) };
+        let mut sweep = resume::read(directory)?;
+        let directory = &resume::return_to(&sweep.working_directory, directory)?;
+        let table = if is_whole {
+            let plan = Plan::new(request)?;
+            resume::check(&sweep, Some(&plan))?;
+            plan.table
+        } else {
+            resume::check(&sweep, None)?;
+            let fixed = CommandLine::of_arguments(&sweep.definition.fixed);
+            let options = Options::read(&fixed.map_err(Failure::set_up)?, variables())?;
+            merged(options.sweep.unwrap_or_default(), &request.flags)
+        };
         if sweep.dyno_version != VERSION {
-            eprintln!(
+            output::say(format_args!(
                 "warning: dyno {} began this sweep, and this is {VERSION}; its points are not \
                  measured by one program",
                 sweep.dyno_version
-            );
+            ));
         }
         if self.dry_run {
-            print!("{}", overview(&sweep, &table)?);
-            return Ok(Exit::Valid);
+            return self.tell_plan(&sweep, &table);
         }
-        let _lock = Lock::take(directory)?;
-        self.play(directory, &mut sweep, &table)
+        let ended = self.play(directory, &mut sweep, &table);
+        drop(lock);
+        ended
+    }
+
+    /// A flag that changes the definition, but is no whole one.
+    fn part_of_definition(&self) -> Option<&'static str> {
+        let flags = [
+            (self.zip, "--zip"),
+            (self.repeat.is_some(), "--repeat"),
+            (self.order.is_some(), "--order"),
+            (self.order_seed.is_some(), "--order-seed"),
+            (!self.operations.is_empty(), "--operations"),
+        ];
+        flags.into_iter().find_map(|(is_said, flag)| is_said.then_some(flag))
+    }
+
+    fn tell_plan(&self, sweep: &Sweep, table: &SweepTable) -> Result<Exit, Failure> {
+        match self.json {
+            true => output::print(pretty(sweep))?,
+            false => output::print(overview(sweep, table)?)?,
+        }
+        Ok(Exit::Valid)
     }
 
     fn request(&self) -> Result<Request, Failure> {
@@ -171,12 +203,6 @@ impl SweepCommand {
                 )),
             }
         }
-        let has_value = |value: &String| over.iter().any(|axis| axis.values.contains(value));
-        for (value, _) in &operations {
-            if !has_value(value) && self.config.is_none() && self.resume.is_none() {
-                problems.push(format!("flag --operations: no axis has the value `{value}`"));
-            }
-        }
         if !problems.is_empty() {
             return Err(Failure::usages(problems));
         }
@@ -195,7 +221,7 @@ impl SweepCommand {
                 repeat: self.repeat,
                 pause: self.pause,
                 max_time: self.max_time,
-                limit: self.limit,
+                limit: self.limit.map(NonZeroUsize::get),
                 p99_below: self.p99_below,
                 ..SweepTable::default()
             },
@@ -210,7 +236,7 @@ impl SweepCommand {
     ) -> Result<Exit, Failure> {
         let is_talking = !self.quiet;
         if is_talking {
-            eprint!("{}", overview(sweep, table)?);
+            output::say(overview(sweep, table)?);
         }
         let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
         let stopped = Player {
@@ -228,22 +254,22 @@ impl SweepCommand {
         }
         .play()?;
         let page = write_results(directory, sweep)?;
-        self.tell(sweep, table);
+        let printed = self.tell(sweep, table);
         if is_talking {
             if let Some(page) = page {
-                eprintln!("report: {}", page.display());
+                output::say(format_args!("report: {}", page.display()));
             }
-            eprintln!("results: {}", directory.join(sweep::FILE).display());
+            output::say(format_args!("results: {}", directory.join(sweep::FILE).display()));
             say_why(stopped, sweep, directory);
         }
-        Ok(exit(stopped, sweep))
+        printed.map(|()| exit(stopped, sweep))
     }
 
-    fn tell(&self, sweep: &Sweep, table: &SweepTable) {
-        if self.json {
-            print!("{}", pretty(sweep));
-        } else if !self.quiet {
-            print!("{}", table::console(sweep, table.p99_below, render::is_colored()));
+    fn tell(&self, sweep: &Sweep, table: &SweepTable) -> Result<(), Failure> {
+        match (self.json, self.quiet) {
+            (true, _) => output::print(pretty(sweep)),
+            (_, true) => Ok(()),
+            _ => output::print(table::console(sweep, table.p99_below, render::is_colored())),
         }
     }
 }
@@ -291,9 +317,9 @@ fn say_why(stopped: Stopped, sweep: &Sweep, directory: &Path) {
     };
     let resume = format!("dyno sweep --resume {}", directory.display());
     if sweep.state != State::Complete {
-        eprintln!("{why}; go on with: {resume}");
+        output::say(format_args!("{why}; go on with: {resume}"));
     } else if sweep.points.iter().any(|point| point.state == PointState::Failed) {
-        eprintln!("run the points that failed again with: {resume} --retry-failed");
+        output::say(format_args!("run the points that failed again with: {resume} --retry-failed"));
     }
 }
 

@@ -17,9 +17,9 @@ use super::conditions::{self, Conditions};
 use crate::exit::{Exit, Failure};
 use crate::measure::{Test, Watch};
 use crate::options::{CommandLine, GivenKeys, KEYS, Options};
-use crate::render;
 use crate::run::{Prepared, variables};
 use crate::summary::{self, State};
+use crate::{output, render};
 
 /// What is to be played.
 #[derive(Debug)]
@@ -143,7 +143,11 @@ impl Schedule {
                     continue;
                 }
                 let number = 2 * pair + within + 1;
-                eprintln!("run {number} of {}: {}", 2 * self.pairs, target.display());
+                output::say(format_args!(
+                    "run {number} of {}: {}",
+                    2 * self.pairs,
+                    target.display()
+                ));
                 let exit = self.play_one(pair, side, &rates, &target, watch)?;
                 if exit != Exit::Valid {
                     return Ok(exit);
@@ -216,7 +220,7 @@ impl Schedule {
             return Err(Failure::usage(problem)
                 .hint("--max-time lets more of them be played, --duration shortens them"));
         }
-        eprintln!("warning: the time is up after {pairs} of {} pairs", self.pairs);
+        output::say(format_args!("warning: the time is up after {pairs} of {} pairs", self.pairs));
         Ok(Exit::Valid)
     }
 

@@ -18,6 +18,7 @@ pub use metric::{GRAMMAR as METRICS, parse as parse_metric};
 pub use source::{Played, refuse_copies};
 
 use crate::exit::{Exit, Failure};
+use crate::output;
 use crate::summary::State;
 use conditions::Conditions;
 use source::PlayedTest;
@@ -164,16 +165,24 @@ impl Report {
 
 /// Annotates a comparison where that is asked for; the lines only if stdout takes
 /// them.
-pub fn annotate(report: &Report, annotations: Annotations, is_for_stdout: bool) {
+///
+/// # Errors
+/// If stdout does not take them.
+pub fn annotate(
+    report: &Report,
+    annotations: Annotations,
+    is_for_stdout: bool,
+) -> Result<(), Failure> {
     if !annotations.are_wanted() {
-        return;
+        return Ok(());
     }
     if is_for_stdout {
-        print!("{}", github::lines(report));
+        output::print(github::lines(report))?;
     }
     if let Err(error) = github::summarize(report) {
-        eprintln!("warning: no summary of the job: {error}");
+        output::say(format_args!("warning: no summary of the job: {error}"));
     }
+    Ok(())
 }
 
 /// As users read it.

@@ -15,7 +15,9 @@ use clap::ValueEnum;
 use crate::exit::Failure;
 use crate::foreign::{self, Foreign};
 use crate::records::{self, Records, RecordsError};
-use crate::{series, summary};
+use crate::{output, series, summary};
+
+pub use text::quoted;
 
 /// What a run can be turned into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -120,7 +122,9 @@ impl<'a> Source<'a> {
             Format::Prometheus => {
                 let run = self.run()?;
                 let series = series::Run::read(self.path).unwrap_or_else(|error| {
-                    eprintln!("warning: {error}; there are no histograms without it");
+                    output::say(format_args!(
+                        "warning: {error}; there are no histograms without it"
+                    ));
                     series::Run::new(Vec::new())
                 });
                 Ok(out.write_all(prometheus::text(run, &series).as_bytes())?)
@@ -183,7 +187,7 @@ impl<'a> Source<'a> {
                     return Err(ExportError::Failure(Failure::set_up(error)));
                 }
                 Err(error) => {
-                    eprintln!("warning: {error}");
+                    output::say(format_args!("warning: {error}"));
                     missing = Some(error);
                     continue;
                 }
@@ -216,7 +220,7 @@ impl<'a> Source<'a> {
             let Some(records) = &test.records else { continue };
             found = true;
             for remark in &test.remarks {
-                eprintln!("note: {}: {remark}", test.title);
+                output::say(format_args!("note: {}: {remark}", test.title));
             }
             let (name, scenario) = (&test.title[..], &test.scenario[..]);
             write(TestRecords { name, scenario, mode: "performance", tenant: None, records })?;
@@ -273,12 +277,12 @@ fn parts(folder: &str) -> Vec<String> {
 
 fn tell_thinning(test: &summary::Test, records: &Records) {
     if records.stride > 1 {
-        eprintln!(
+        output::say(format_args!(
             "note: {}: one row in {} was kept, {} of {}; dyno run --records all keeps every row",
             test.folder,
             records.stride,
             records.len(),
             records.total
-        );
+        ));
     }
 }

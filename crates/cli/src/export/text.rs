@@ -40,7 +40,8 @@ fn cell(out: &mut (impl Write + ?Sized), value: Option<impl Display>) -> io::Res
     }
 }
 
-fn quoted(text: &str) -> String {
+/// A cell, in quotes where it needs them.
+pub fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\r', '\n']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.into(),

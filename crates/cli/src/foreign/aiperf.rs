@@ -61,6 +61,9 @@ pub fn read_folder(folder: &Path) -> Result<Foreign, ForeignError> {
         result.version = said.version;
         for (test, said) in result.tests.iter_mut().zip(said.tests) {
             (test.figures, test.system, test.title) = (said.figures, said.system, said.title);
+            let new = said.remarks.into_iter().filter(|remark| !test.remarks.contains(remark));
+            let new: Vec<String> = new.collect();
+            test.remarks.extend(new);
         }
     }
     Ok(result)
@@ -96,8 +99,8 @@ pub fn read_summary(path: &Path, value: &Value) -> Result<Foreign, ForeignError>
     let model = model.map(text).into_iter().find(|name| !name.is_empty()).unwrap_or_default();
     let mut test = empty(title.unwrap_or("profile"));
     (test.figures, test.system) = (figures, model.into());
-    if value["is_complete"] == false {
-        test.remarks.push("it did not come to its end".into());
+    if value["was_cancelled"] == true {
+        test.remarks.push("it was cancelled before its end".into());
     }
     Ok(Foreign { tool: Tool::Aiperf, version: text("/aiperf_version").into(), tests: vec![test] })
 }
@@ -171,7 +174,8 @@ fn request(record: &Record) -> Result<Request, String> {
         let unit = unit(metric).ok_or_else(|| format!("`metrics.{key}.unit` is no time"))?;
         let value = metric["value"].as_f64();
         let value = value.ok_or_else(|| format!("`metrics.{key}.value` is no number"))?;
-        Ok(Some(about.request_start_ns.saturating_add(ns(value, unit))))
+        let time = ns(value, unit).map_err(|bad| format!("`metrics.{key}.value`: {bad}"))?;
+        Ok(Some(about.request_start_ns.saturating_add(time)))
     };
     let is_answered = record.error.is_none();
     let completed = time("request_latency")?.unwrap_or(about.request_end_ns);

@@ -73,7 +73,8 @@ fn test(benchmark: &Benchmark, report: &Value) -> Result<Test, String> {
     let kind = strategy["type_"].as_str().unwrap_or("benchmark");
     let number = |key: &str| strategy[key].as_f64();
     let rate = number("rate");
-    let title = match (rate, number("streams").or(number("max_concurrency"))) {
+    let streams = number("streams").or(number("max_concurrency"));
+    let title = match (rate, streams) {
         (Some(rate), _) => format!("{kind} {rate} requests/s"),
         (None, Some(streams)) => format!("{kind} {streams}"),
         (None, None) => kind.into(),
@@ -85,17 +86,28 @@ fn test(benchmark: &Benchmark, report: &Value) -> Result<Test, String> {
         "throughput" => "Offline",
         _ => "Server",
     };
+    let is_due = |row: &Logged| is_scheduled && targeted(row).is_some();
+    let logged = || benchmark.requests.successful.iter().chain(&benchmark.requests.errored);
     let mut remarks =
-        vec![match is_scheduled {
+        vec![match logged().any(is_due) {
         true => "latency counts from when the request was due, its figures from when it was sent",
         false => "latency counts from when the request was sent",
     }
     .to_string()];
+    let total = |status: &str| benchmark.metrics["request_totals"][status].as_u64().unwrap_or(0);
+    let (kept, all) = (logged().count() as u64, total("successful") + total("errored"));
+    if kept > 0 && kept < all {
+        remarks.push(format!("only {kept} of its {all} requests are in the file"));
+    }
     if !benchmark.requests.incomplete.is_empty() {
         let count = benchmark.requests.incomplete.len();
         remarks.push(format!("{count} requests were cut off at its end and are left out"));
     }
-    let arrivals = if is_scheduled { kind } else { "concurrency" };
+    let arrivals = match streams {
+        _ if is_scheduled => kind.into(),
+        Some(streams) => format!("concurrency:{streams}"),
+        None => "concurrency".into(),
+    };
     let requests = requests(&benchmark.requests, is_scheduled)?;
     Ok(Test {
         title,
@@ -104,7 +116,7 @@ fn test(benchmark: &Benchmark, report: &Value) -> Result<Test, String> {
         data: Data::default(),
         plan: Plan {
             target_qps: rate.unwrap_or(0.0),
-            arrivals: (scenario == "Server").then(|| arrivals.into()),
+            arrivals: (scenario == "Server").then_some(arrivals),
             samples_per_query: 1,
             percentile: 0.99,
             ..Plan::default()
@@ -150,28 +162,41 @@ fn figures(metrics: &Value) -> Figures {
     figures
 }
 
+/// When it was due, in seconds.
+fn targeted(row: &Logged) -> Option<f64> {
+    row.info["timings"]["targeted_start"].as_f64()
+}
+
 fn requests(logged: &Requests, is_scheduled: bool) -> Result<Vec<Request>, String> {
     let mut requests = Vec::new();
     let statuses = [("successful", &logged.successful, true), ("errored", &logged.errored, false)];
     for (status, rows, is_answered) in statuses {
         for (at, row) in rows.iter().enumerate() {
             let missing = |key: &str| format!("requests.{status}[{at}]: `{key}` is missing");
+            let ns = |key: &str, time: f64, unit: f64| {
+                ns(time, unit).map_err(|bad| format!("requests.{status}[{at}]: `{key}`: {bad}"))
+            };
             let issued = match row.request_start_time {
-                Some(at) => ns(at, SECOND),
+                Some(at) => ns("request_start_time", at, SECOND)?,
                 None if is_answered => return Err(missing("request_start_time")),
                 // It failed before it was sent.
                 None => continue,
             };
-            let due = row.info["timings"]["targeted_start"].as_f64().filter(|_| is_scheduled);
-            let after = |time: f64, unit: f64| issued.saturating_add(ns(time, unit));
+            let due = targeted(row).filter(|_| is_scheduled);
+            let due = due.map(|due| ns("targeted_start", due, SECOND)).transpose()?;
+            let after = |key: &str, time: f64, unit: f64| -> Result<i64, String> {
+                Ok(issued.saturating_add(ns(key, time, unit)?))
+            };
             let completed = match row.request_latency {
-                Some(took) => Some(after(took, SECOND)),
+                Some(took) => Some(after("request_latency", took, SECOND)?),
                 None if is_answered => return Err(missing("request_latency")),
                 None => None,
             };
-            let first = row.time_to_first_token_ms.map(|time| after(time, MILLISECOND));
+            let first = row.time_to_first_token_ms;
+            let first = first.map(|time| after("time_to_first_token_ms", time, MILLISECOND));
+            let first = first.transpose()?;
             requests.push(Request {
-                scheduled: due.map_or(issued, |due| ns(due, SECOND).min(issued)),
+                scheduled: due.map_or(issued, |due| due.min(issued)),
                 issued,
                 completed: completed.filter(|_| is_answered),
                 first_token: first.filter(|_| is_answered),

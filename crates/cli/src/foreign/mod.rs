@@ -102,6 +102,13 @@ pub enum ForeignError {
         /// Why it cannot be.
         reason: String,
     },
+    /// An object of JSON that is cut off or damaged.
+    NotJson {
+        /// What was read.
+        path: PathBuf,
+        /// What is wrong, with line and column.
+        reason: String,
+    },
     /// None of the known formats.
     Unknown {
         /// What was read.
@@ -123,6 +130,9 @@ impl fmt::Display for ForeignError {
         match self {
             Self::Unreadable { path, reason } => {
                 write!(f, "cannot read {}: {reason}", path.display())
+            }
+            Self::NotJson { path, reason } => {
+                write!(f, "{}: not valid JSON: {reason}", path.display())
             }
             Self::Unknown { path } => write!(
                 f,
@@ -154,12 +164,14 @@ pub fn read(path: &Path) -> Result<Foreign, ForeignError> {
     }
     let text = text(path)?;
     // Most formats are one JSON value; the others have one a line.
-    match serde_json::from_str::<Value>(&text) {
+    let value = serde_json::from_str::<Value>(&text);
+    match value {
         Ok(value) if vllm::is(&value) => vllm::read(path, &[value]),
         Ok(value) if guidellm::is(&value) => guidellm::read(path, &value),
         Ok(value) if aiperf::is_summary(&value) => aiperf::read_summary(path, &value),
         Ok(value) if !aiperf::is_record(&value) => Err(ForeignError::Unknown { path: path.into() }),
-        _ => read_lines(path, &text),
+        Ok(_) => read_lines(path, &text, None),
+        Err(error) => read_lines(path, &text, Some(&error)),
     }
 }
 
@@ -176,13 +188,24 @@ fn read_folder(path: &Path) -> Result<Foreign, ForeignError> {
     }
 }
 
-fn read_lines(path: &Path, text: &str) -> Result<Foreign, ForeignError> {
+/// `error` is why the text as a whole is no JSON.
+fn read_lines(
+    path: &Path,
+    text: &str,
+    error: Option<&serde_json::Error>,
+) -> Result<Foreign, ForeignError> {
     let mut values = Vec::new();
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let parsed = serde_json::from_str::<Value>(line);
         let value = match (parsed, values.first()) {
             (Ok(value), _) => value,
-            (Err(_), None) => return Err(ForeignError::Unknown { path: path.into() }),
+            (Err(_), None) => {
+                let path = path.into();
+                return Err(match error.filter(|_| text.trim_start().starts_with('{')) {
+                    Some(error) => ForeignError::NotJson { path, reason: error.to_string() },
+                    None => ForeignError::Unknown { path },
+                });
+            }
             (Err(error), Some(first)) => {
                 let tool = if vllm::is(first) { Tool::Vllm } else { Tool::Aiperf };
                 let reason = format!("line {number}: {error}");
@@ -199,20 +222,26 @@ fn read_lines(path: &Path, text: &str) -> Result<Foreign, ForeignError> {
 }
 
 fn text(path: &Path) -> Result<String, ForeignError> {
-    std::fs::read_to_string(path).map_err(|error| ForeignError::Unreadable {
+    let text = std::fs::read_to_string(path).map_err(|error| ForeignError::Unreadable {
         path: path.into(),
         reason: match error.kind() {
             ErrorKind::NotFound => "it is not there".into(),
             ErrorKind::InvalidData => "it is no text".into(),
             _ => error.to_string(),
         },
-    })
+    })?;
+    // Windows' editors begin a file with the mark of its encoding.
+    Ok(text.strip_prefix('\u{feff}').map(str::to_string).unwrap_or(text))
 }
 
-/// A time in ns from one in this many ns.
-fn ns(time: f64, unit: f64) -> i64 {
-    // Saturates, and nan is 0: such times are refused where they matter.
-    (time * unit).round() as i64
+/// A time in ns from one in this many ns. Negative ones, and those of centuries,
+/// are damage.
+fn ns(time: f64, unit: f64) -> Result<i64, String> {
+    let ns = (time * unit).round();
+    match (0.0..i64::MAX as f64).contains(&ns) {
+        true => Ok(ns as i64),
+        false => Err(format!("{time} is no time")),
+    }
 }
 
 const SECOND: f64 = 1e9;

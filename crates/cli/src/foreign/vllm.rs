@@ -17,6 +17,12 @@ struct Saved {
     model_id: String,
     /// Requests/s; the text `inf` sends all at once.
     request_rate: Option<Value>,
+    /// Shape of the gamma distribution between requests; 1 is Poisson.
+    burstiness: Option<f64>,
+    /// `linear` or `exponential`, between two rates.
+    ramp_up_strategy: Option<String>,
+    ramp_up_start_rps: Option<f64>,
+    ramp_up_end_rps: Option<f64>,
     max_concurrency: Option<u64>,
     completed: u64,
     failed: Option<u64>,
@@ -53,23 +59,35 @@ pub fn read(path: &Path, values: &[Value]) -> Result<Foreign, ForeignError> {
 fn test(saved: &Saved, value: &Value) -> Result<Test, String> {
     // Everything at once has no rate.
     let rate = saved.request_rate.as_ref().and_then(Value::as_f64).filter(|rate| rate.is_finite());
-    let (title, scenario) = match (rate, saved.max_concurrency) {
-        (Some(rate), _) => (format!("{rate} requests/s"), "Server"),
-        (None, Some(1)) => ("one at a time".into(), "SingleStream"),
-        (None, Some(most)) => (format!("{most} at a time"), "Server"),
-        (None, None) => ("all at once".into(), "Offline"),
+    let (title, scenario) = match (ramp(saved), rate, saved.max_concurrency) {
+        (Some(ramp), ..) => (ramp, "Server"),
+        (None, Some(rate), _) => (format!("{rate} requests/s"), "Server"),
+        (None, None, Some(1)) => ("one at a time".into(), "SingleStream"),
+        (None, None, Some(most)) => (format!("{most} at a time"), "Server"),
+        (None, None, None) => ("all at once".into(), "Offline"),
     };
     let requests = requests(saved)?;
-    let remark = match (&requests, &saved.queue_times) {
-        (_, Some(_)) => {
-            "latency counts from when the client took the request up: a client that is late hides it"
+    let mut remarks = vec![
+        match (&requests, &saved.queue_times) {
+            (Some(_), Some(_)) => {
+                "raw latencies count from when the client took the request up, its figures from when \
+                 it was sent: a client that is late hides it"
+            }
+            _ => {
+                "latency counts from when the request was sent: time spent waiting in the client is \
+                 not in it"
+            }
         }
-        _ => {
-            "latency counts from when the request was sent: time spent waiting in the client is not \
-             in it"
-        }
-    };
-    let arrivals = if saved.max_concurrency.is_some() { "concurrency" } else { "poisson" };
+        .to_string(),
+    ];
+    let failed = requests.iter().flatten().filter(|request| request.completed.is_none()).count();
+    match (saved.failed, &requests) {
+        (Some(said), Some(_)) if said != failed as u64 => remarks.push(format!(
+            "it says that {said} requests failed, and {failed} of the file have no answer"
+        )),
+        _ => {}
+    }
+    remarks.extend(ramp(saved).map(|ramp| format!("its rate is no steady one: {ramp}")));
     Ok(Test {
         title,
         scenario: scenario.into(),
@@ -77,7 +95,7 @@ fn test(saved: &Saved, value: &Value) -> Result<Test, String> {
         data: Data::default(),
         plan: Plan {
             target_qps: rate.unwrap_or(0.0),
-            arrivals: (scenario == "Server").then(|| arrivals.into()),
+            arrivals: (scenario == "Server").then(|| arrivals(saved, rate)),
             samples_per_query: 1,
             percentile: 0.99,
             ..Plan::default()
@@ -85,8 +103,33 @@ fn test(saved: &Saved, value: &Value) -> Result<Test, String> {
         figures: figures(saved, value),
         has_times: saved.start_times.is_some(),
         records: requests.and_then(records),
-        remarks: vec![remark.into()],
+        remarks,
     })
+}
+
+/// How requests arrive, as `server_arrivals` has it where it can.
+fn arrivals(saved: &Saved, rate: Option<f64>) -> String {
+    let process = match saved.burstiness {
+        Some(shape) if shape != 1.0 => format!("gamma:{shape}"),
+        _ => "poisson".into(),
+    };
+    let ramp = ramp(saved);
+    match saved.max_concurrency {
+        Some(most) if rate.is_none() && ramp.is_none() => format!("concurrency:{most}"),
+        most => {
+            let ramp = ramp.map(|ramp| format!(", {ramp}")).unwrap_or_default();
+            let most = most.map(|most| format!(", at most {most} at a time")).unwrap_or_default();
+            format!("{process}{ramp}{most}")
+        }
+    }
+}
+
+/// A load that grows, which no setting of ours does.
+fn ramp(saved: &Saved) -> Option<String> {
+    let strategy = saved.ramp_up_strategy.as_ref()?;
+    let rate = |rate: Option<f64>| rate.map_or("?".into(), |rate| rate.to_string());
+    let (from, to) = (rate(saved.ramp_up_start_rps), rate(saved.ramp_up_end_rps));
+    Some(format!("{from} to {to} requests/s, {strategy}"))
 }
 
 /// Names of theirs beside ours.
@@ -110,44 +153,55 @@ fn figures(saved: &Saved, value: &Value) -> Figures {
     figures
 }
 
-/// The requests, if they are in the file.
+/// The requests, if they are in the file: their latencies are without
+/// `--save-detailed`, too.
 fn requests(saved: &Saved) -> Result<Option<Vec<Request>>, String> {
-    let Some(ttfts) = &saved.ttfts else { return Ok(None) };
-    let count = ttfts.len();
+    let (whose, count) = match (&saved.latencies, &saved.ttfts) {
+        (Some(latencies), _) => ("latencies", latencies.len()),
+        (None, Some(ttfts)) => ("ttfts", ttfts.len()),
+        (None, None) => return Ok(None),
+    };
     let of_length = |key: &str, found: Option<usize>| match found {
         Some(found) if found != count => {
-            Err(format!("`{key}` has {found} entries, but `ttfts` has {count}"))
+            Err(format!("`{key}` has {found} entries, but `{whose}` has {count}"))
         }
         _ => Ok(()),
     };
-    of_length("latencies", saved.latencies.as_ref().map(Vec::len))?;
+    of_length("ttfts", saved.ttfts.as_ref().map(Vec::len))?;
     of_length("itls", saved.itls.as_ref().map(Vec::len))?;
     of_length("output_lens", saved.output_lens.as_ref().map(Vec::len))?;
     of_length("errors", saved.errors.as_ref().map(Vec::len))?;
     of_length("start_times", saved.start_times.as_ref().map(Vec::len))?;
     of_length("queue_times", saved.queue_times.as_ref().map(Vec::len))?;
-    let at = |column: &Option<Vec<f64>>, at: usize| column.as_ref().map(|column| column[at]);
-    let request = |row: usize| {
-        let issued = at(&saved.start_times, row).unwrap_or(0.0);
-        let tokens = saved.output_lens.as_ref().map(|lens| lens[row]);
-        let gaps = saved.itls.as_ref().map(|itls| itls[row].iter().sum::<f64>());
-        let took = at(&saved.latencies, row).or(gaps.map(|gaps| ttfts[row] + gaps));
-        // Older versions tell a failure by the lack of tokens alone.
-        let is_failed = match &saved.errors {
-            Some(errors) => !errors[row].is_empty(),
-            None => tokens == Some(0),
-        };
-        let took = took.ok_or("neither `latencies` nor `itls` is there")?;
-        let issued = ns(issued, SECOND);
-        let waited = ns(at(&saved.queue_times, row).unwrap_or(0.0).max(0.0), SECOND);
-        let after = |time: f64| issued.saturating_add(ns(time, SECOND));
-        Ok(Request {
-            scheduled: issued.saturating_sub(waited),
-            issued,
-            completed: (!is_failed).then(|| after(took)),
-            first_token: (!is_failed && ttfts[row] > 0.0).then(|| after(ttfts[row])),
-            tokens,
-        })
-    };
-    (0..count).map(request).collect::<Result<Vec<_>, _>>().map(Some)
+    (0..count).map(|row| request(saved, row)).collect::<Result<Vec<_>, _>>().map(Some)
+}
+
+fn request(saved: &Saved, row: usize) -> Result<Request, String> {
+    let at = |column: &Option<Vec<f64>>| column.as_ref().map(|column| column[row]);
+    let ns =
+        |key: &str, time: f64| ns(time, SECOND).map_err(|bad| format!("`{key}[{row}]`: {bad}"));
+    let ttft = at(&saved.ttfts);
+    let gaps = saved.itls.as_ref().map(|itls| itls[row].iter().sum::<f64>());
+    let together = ttft.zip(gaps).map(|(ttft, gaps)| ttft + gaps);
+    let took = at(&saved.latencies).or(together);
+    let took = took.ok_or("neither `latencies` nor `itls` is there")?;
+    let tokens = saved.output_lens.as_ref().map(|lens| lens[row]);
+    // The reason of a refusal may be an empty text: what took no time, or has
+    // neither tokens nor a first one, is no answer either.
+    let has_error = saved.errors.as_ref().is_some_and(|errors| !errors[row].is_empty());
+    let is_empty = tokens == Some(0) && ttft.is_none_or(|ttft| ttft == 0.0);
+    let is_answered = !(has_error || is_empty || took == 0.0);
+    let waited = ns("queue_times", at(&saved.queue_times).unwrap_or(0.0).max(0.0))?;
+    // Without the time when it was sent, all are taken up at 0.
+    let sent = at(&saved.start_times).map(|sent| ns("start_times", sent)).transpose()?;
+    let issued = sent.unwrap_or(waited);
+    let completed = issued.saturating_add(ns("latencies", took)?);
+    let first = ttft.filter(|&ttft| ttft != 0.0).map(|ttft| ns("ttfts", ttft)).transpose()?;
+    Ok(Request {
+        scheduled: issued.saturating_sub(waited),
+        issued,
+        completed: is_answered.then_some(completed),
+        first_token: first.filter(|_| is_answered).map(|first| issued.saturating_add(first)),
+        tokens,
+    })
 }

@@ -2,6 +2,7 @@
 //! `[[tenants]]` and `[sweep]`. An unknown key is an error that names the line
 //! and the nearest key.
 
+mod meaning;
 mod sweep;
 
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::assignment::{Assignment, BadAssignment};
 use super::keys::{self, RunOptions};
+pub use meaning::meaning;
 pub use sweep::{Annotation, SweepTable};
 
 /// The version of the format.

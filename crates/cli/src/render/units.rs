@@ -7,9 +7,10 @@ pub fn duration(nanos: i64) -> String {
     let size = nanos.unsigned_abs();
     let (unit, name) = match size {
         ..1_000 => return format!("{nanos} ns"),
-        1_000..1_000_000 => (1e3, "us"),
-        1_000_000..1_000_000_000 => (1e6, "ms"),
-        1_000_000_000..120_000_000_000 => (1e9, "s"),
+        // What would be rounded to 1000 has the next unit.
+        1_000..999_500 => (1e3, "us"),
+        999_500..999_500_000 => (1e6, "ms"),
+        999_500_000..120_000_000_000 => (1e9, "s"),
         _ => {
             let seconds = size / SECOND;
             return format!("{}m {:02}s", seconds / 60, seconds % 60);

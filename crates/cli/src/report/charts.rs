@@ -46,46 +46,45 @@ impl Judged {
     }
 }
 
-/// How often each latency was seen, twice: counts on a linear and on a
-/// logarithmic axis.
+/// How often each latency was seen, twice: on a linear and on a logarithmic axis.
 pub fn histograms(of: &Distribution, judged: &Judged, timed: &str) -> [Chart; 2] {
-    let bars = bars(of);
+    let (bars, share) = bars(of);
     let edges = || bars.iter().flat_map(|p| [p.x, p.to]).chain(judged.bound);
-    let counts = || bars.iter().map(|p| p.y);
+    let heights = || bars.iter().map(|p| p.y);
     let x = || Axis::log("latency, logarithmic", Format::Time, edges());
-    let linear = Axis::linear(timed, Format::Count, counts());
-    let mut log = Axis::log(timed, Format::Count, counts());
-    // A bar of one must be seen.
-    log.low = log.low.min(0.6);
+    let name = format!("{timed} for each {:.0}\u{202f}% of latency", 100.0 * share);
+    let linear = Axis::linear(&name, Format::Count, heights());
+    let mut log = Axis::log(&format!("{name}, logarithmic"), Format::Count, heights());
+    // The lowest bar must be seen.
+    log.low *= 0.6;
     [linear, log].map(|y| {
         let chart = Chart::new("Latency histogram", x(), y)
-            .note(format!("How many {timed} took how long."))
+            .note(format!(
+                "How many {timed} took how long. The area of a bar is its count, as some bars are \
+                 wider than others."
+            ))
             .with(timed, Ink::A, Shape::Bars, bars.clone());
         judged.across(chart, Across::X, "bound")
     })
 }
 
-/// Buckets of the histogram, as many joined as it takes to make few enough bars.
-fn bars(of: &Distribution) -> Vec<Point> {
-    let buckets = &of.histogram.buckets;
-    let (Some(first), Some(last)) = (buckets.first(), buckets.last()) else { return Vec::new() };
-    let (low, high) = (first.0.max(1) as f64, last.1.max(2) as f64);
-    // A bucket is an octave's sixteenth; joined ones are cut evenly in the logarithm.
-    let octaves = (high / low).log2().max(1.0 / 16.0);
-    let width =
-        [1, 2, 4, 8, 16].into_iter().find(|n| octaves * 16.0 / f64::from(*n) <= BARS_MOST as f64);
-    let per_octave = 16.0 / f64::from(width.unwrap_or(16));
-    let mut bars: Vec<Point> = Vec::new();
-    for &(from, to, count) in buckets {
-        let middle = (from.max(1) as f64 * to.max(2) as f64).sqrt();
-        let number = (middle.log2() * per_octave).floor();
-        let (begin, end) = ((number / per_octave).exp2(), ((number + 1.0) / per_octave).exp2());
-        match bars.last_mut().filter(|bar| bar.x == begin) {
-            Some(bar) => bar.y += count as f64,
-            None => bars.push(Point { x: begin, y: count as f64, to: end, tip: String::new() }),
-        }
-    }
-    bars
+/// Buckets of the histogram, as many joined as it takes to make few enough bars,
+/// and by which share a latency grows over a bar of the usual width.
+///
+/// Buckets are even within an octave, so that on a logarithmic axis the first of
+/// one is nearly twice as wide as the last of the one before. Were bars as high as
+/// their counts, each octave would begin with a step that no latency has: so they
+/// are as high as the count would be in the usual width.
+fn bars(of: &Distribution) -> (Vec<Point>, f64) {
+    let (joined, buckets) = of.histogram.joined(BARS_MOST);
+    let usual = buckets as f64 / 16.0;
+    let bar = |(from, to, count): (u64, u64, u64)| {
+        // Nothing at all has no logarithm.
+        let (x, to) = ((from as f64).max(0.5), to as f64);
+        let y = count as f64 * usual / (to / x).log2();
+        Point { x, y, to, tip: crate::render::count(count) }
+    };
+    (joined.into_iter().map(bar).collect(), usual.exp2() - 1.0)
 }
 
 /// The share that took at most so long.
@@ -300,4 +299,45 @@ pub fn tokens_over_time(slices: &[Slice]) -> Chart {
     Chart::new("Tokens over time", elapsed(slices), y)
         .note("Output tokens of the samples that were answered in each part.")
         .with("tokens", Ink::F, Shape::Steps, points)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::series::Counts;
+
+    #[test]
+    fn a_histogram_counts_what_lies_in_its_bars_and_is_as_smooth_as_the_latency() {
+        // A log-logistic latency: its logarithm is spread as one hill. The spreads are
+        // such that bars join 1, 2, 4, 8 and 16 buckets.
+        let mut joined = Vec::new();
+        for shape in [20.0, 8.0, 4.0, 2.0, 1.0, 0.8] {
+            let count = 200_000;
+            let time = |n: i32| {
+                let odds = (f64::from(n) + 0.5) / (f64::from(count - n) - 0.5);
+                (5e7 * odds.powf(1.0 / shape)) as u64
+            };
+            let times: Vec<u64> = (0..count).map(time).collect();
+            let mut counts = Counts::default();
+            times.iter().for_each(|&time| counts.add(time));
+            let of = Distribution { histogram: counts.histogram(), spectrum: Vec::new() };
+            let (bars, share) = bars(&of);
+            assert!(bars.len() <= BARS_MOST, "{} bars", bars.len());
+            for bar in &bars {
+                let inside = times.partition_point(|t| (*t as f64) < bar.to)
+                    - times.partition_point(|t| (*t as f64) < bar.x);
+                assert_eq!(bar.tip, crate::render::count(inside as u64), "{} to {}", bar.x, bar.to);
+                let area = bar.y * (bar.to / bar.x).ln() / (1.0 + share).ln();
+                assert!((area - inside as f64).abs() < 1e-6 * inside as f64, "{area} {inside}");
+            }
+            // Where a bar holds a hundred, one more or less is no hill.
+            let heights = bars.iter().filter(|bar| bar.y > 100.0).map(|bar| bar.y);
+            let heights: Vec<f64> = heights.collect();
+            let turns = heights.windows(3).filter(|of| of[1] < of[0].min(of[2]) * 0.99).count();
+            assert_eq!(turns, 0, "valleys in {heights:?}");
+            joined.push((16.0 * (1.0 + share).log2()).round() as u32);
+        }
+        joined.dedup();
+        assert_eq!(joined, [1, 2, 4, 8, 16]);
+    }
 }

@@ -10,6 +10,9 @@ use crate::options::{FILE_VERSION, Options, RunOptions};
 use crate::records::Keep;
 use crate::summary::{Run, Test};
 
+/// The name of the settings of a run.
+pub const FILE: &str = "effective.toml";
+
 /// A `dyno.toml` of the run.
 pub fn effective_toml(run: &Run, options: &Options) -> String {
     let mut text = format!(

@@ -1,17 +1,18 @@
 //! What is found in a run directory: everything that reads, and in sentences
 //! what does not. Nothing that a disk can hold makes this panic.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
+use dyno_loadgen::log::read::{LogReadProblem, open_accuracy, read_detail, read_summary};
 use serde_json::Value;
+use toml::de::DeTable;
 
+use super::effective::FILE as EFFECTIVE;
 use super::rebuilt;
-use crate::records::{self, Records};
+use crate::records::{self, Keep, Records};
 use crate::series;
-use crate::summary::Run;
-use crate::summary::{self, ReadError, State};
+use crate::summary::{self, ReadError, Run, State, Test};
 
 /// A run as its directory has it.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub struct Found {
     pub series: series::Run,
     /// What is missing or damaged.
     pub missing: Vec<String>,
+    /// Files that are not there, as seen from the directory.
+    pub absent: Vec<String>,
 }
 
 /// How deep run directories are looked for.
@@ -75,8 +78,8 @@ impl Found {
                 rebuilt::series(&path, &run, &mut missing)
             }
         };
-        check_files(&path, &run, &mut missing);
-        Ok(Self { path, run, series, missing })
+        let absent = check_files(&path, &run, &mut missing);
+        Ok(Self { path, run, series, missing, absent })
     }
 
     /// What the run is called where there are several: its folder.
@@ -110,7 +113,8 @@ fn collect(path: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     }
 }
 
-fn is_partial(path: &Path) -> bool {
+/// Whether a folder is what a run writes to until it is over.
+pub fn is_partial(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
     name.is_some_and(|name| name.starts_with('.') && name.ends_with(".partial"))
 }
@@ -145,47 +149,115 @@ fn salvaged(path: &Path, error: &ReadError, missing: &mut Vec<String>) -> Option
         }
     }
     (!run.tests.is_empty()).then(|| {
-        run.state = State::Interrupted;
+        run.state = serde_json::from_value(value["state"].clone()).unwrap_or(State::Interrupted);
         run.verdict = "INCOMPLETE".into();
         run
     })
 }
 
-/// The files that each test must have left.
-fn check_files(path: &Path, run: &Run, missing: &mut Vec<String>) {
+/// Reads what each test must have left, and returns which files are not there.
+fn check_files(path: &Path, run: &Run, missing: &mut Vec<String>) -> Vec<String> {
+    let mut absent = Vec::new();
+    let keeps_records = check_settings(path, missing);
+    for file in [summary::FILE, series::FILE, EFFECTIVE] {
+        absent.extend((!path.join(file).exists()).then(|| file.to_string()));
+    }
     for test in &run.tests {
         let folder = path.join(&test.folder);
         if !folder.is_dir() {
             missing.push(format!("The folder {} of a test is missing.", test.folder));
-            continue;
         }
-        for log in ["mlperf_log_summary.txt", "mlperf_log_detail.txt"] {
-            let name = format!("{}/{log}", test.folder);
-            match last_byte(&folder.join(log)) {
-                Err(error) => missing.push(format!("{name} does not read: {error}.")),
-                Ok(None) => missing.push(format!("{name} is empty.")),
-                Ok(Some(b'\n')) => {}
-                Ok(Some(_)) => {
-                    missing.push(format!("{name} is cut off: its last line has no end."));
-                }
+        for (file, check) in LOGS {
+            let (name, file) = (format!("{}/{file}", test.folder), folder.join(file));
+            if !file.exists() {
+                absent.push(name.clone());
+            }
+            // A folder that is missing was said to be.
+            if folder.is_dir()
+                && let Err(problem) = check(&file, test)
+            {
+                missing.push(format!("{name} {problem}."));
             }
         }
-        let records = folder.join(records::FILE);
-        if records.exists()
-            && let Err(error) = Records::read(&records)
-        {
-            missing.push(format!("{error}."));
+        let (name, file) =
+            (format!("{}/{}", test.folder, records::FILE), folder.join(records::FILE));
+        if file.exists() {
+            missing.extend(Records::read(&file).err().map(|error| format!("{error}.")));
+        } else {
+            if test.metrics.is_some() && keeps_records && folder.is_dir() {
+                missing.push(format!("{name} is missing: there are no raw records."));
+            }
+            absent.push(name);
+        }
+    }
+    absent
+}
+
+/// Whether the run was to keep raw records: yes, unless its settings say no.
+fn check_settings(path: &Path, missing: &mut Vec<String>) -> bool {
+    let text = match fs::read_to_string(path.join(EFFECTIVE)) {
+        Ok(text) => text,
+        Err(error) => {
+            // It is written last.
+            if !is_partial(path) {
+                missing.push(format!("{EFFECTIVE} {}.", unreadable(&error)));
+            }
+            return true;
+        }
+    };
+    let parsed = DeTable::parse(&text);
+    match parsed {
+        Ok(table) => {
+            let kept = table.get_ref().get("run").and_then(|run| run.get_ref().get("records"));
+            kept.and_then(|kept| kept.get_ref().as_str()) != Some(Keep::Nothing.name())
+        }
+        Err(error) => {
+            missing.push(format!("{EFFECTIVE} does not read: {}.", error.message()));
+            true
         }
     }
 }
 
-fn last_byte(path: &Path) -> io::Result<Option<u8>> {
-    let mut file = File::open(path)?;
-    if file.metadata()?.len() == 0 {
-        return Ok(None);
+/// What is wrong with a log, as the end of a sentence.
+type Check = fn(&Path, &Test) -> Result<(), String>;
+
+/// The logs that each test must have left.
+const LOGS: [(&str, Check); 3] = [
+    ("mlperf_log_summary.txt", |path, _| {
+        let text = text_of(path)?;
+        first_of(&read_summary(&text).1)
+    }),
+    ("mlperf_log_detail.txt", |path, test| {
+        let (detail, problems) = read_detail(&text_of(path)?);
+        first_of(&problems)?;
+        let last = if test.metrics.is_some() { "num_errors" } else { "power_end" };
+        match test.state == State::Complete && detail.value(last).is_none() {
+            true => Err(format!("is cut off: it has no {last}")),
+            false => Ok(()),
+        }
+    }),
+    ("mlperf_log_accuracy.json", |path, _| {
+        let log = open_accuracy(path).map_err(|error| unreadable(&error))?;
+        let problem = log.filter_map(Result::err).next();
+        first_of(problem.as_slice())
+    }),
+];
+
+fn text_of(path: &Path) -> Result<String, String> {
+    let bytes = fs::read(path).map_err(|error| unreadable(&error))?;
+    match bytes.is_empty() {
+        true => Err("is empty".into()),
+        false => Ok(String::from_utf8_lossy(&bytes).into_owned()),
     }
-    file.seek(SeekFrom::End(-1))?;
-    let mut last = [0];
-    file.read_exact(&mut last)?;
-    Ok(Some(last[0]))
+}
+
+fn unreadable(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "is missing".into(),
+        _ => format!("does not read: {error}"),
+    }
+}
+
+fn first_of(problems: &[LogReadProblem]) -> Result<(), String> {
+    problems.first().map_or(Ok(()), |problem| Err(format!("is damaged: {problem}")))
 }

@@ -21,6 +21,8 @@ pub fn html(several: &Several, home: &Path) -> String {
         problems
             .extend(member.found.missing.iter().map(|text| format!("{}: {text}", member.label)));
     }
+    let empty = several.members.iter().filter(|member| member.found.run.tests.is_empty());
+    problems.extend(empty.map(|member| format!("{}: no test of it was finished.", member.label)));
     let mut body = page::missing(&problems);
     for searched in &several.searches {
         searched::section(&mut body, searched);
@@ -33,9 +35,10 @@ pub fn html(several: &Several, home: &Path) -> String {
         table(&mut body, several, &rows, home);
         body += "</section>\n";
     }
-    for scenario in scenarios(&rows) {
+    let measured: Vec<Row<'_>> = rows.iter().filter(|row| row.metrics.is_some()).copied().collect();
+    for scenario in scenarios(&measured) {
         let of: Vec<Row<'_>> =
-            rows.iter().filter(|r| r.test.scenario == scenario).copied().collect();
+            measured.iter().filter(|r| r.test.scenario == scenario).copied().collect();
         section(&mut body, &scenario, &of);
     }
     let runs = words::counted(several.members.len() as u64, "run", "runs");
@@ -103,7 +106,6 @@ fn table(html: &mut String, several: &Several, rows: &[Row<'_>], home: &Path) {
             escaped(&row.test.mode)
         );
         let value = row.test.result.as_ref().and_then(|result| result.value);
-        let timed = row.metrics.timed();
         cell(html, "result", value, &one::value(row.test));
         cell(
             html,
@@ -112,8 +114,13 @@ fn table(html: &mut String, several: &Several, rows: &[Row<'_>], home: &Path) {
             &row.throughput()
                 .map_or("–".into(), |rate| format!("{}/s", crate::render::rate(rate))),
         );
-        cell(html, "p50", Some(timed.p50 as f64), &words::time_ns(timed.p50));
-        cell(html, "p99", Some(timed.p99 as f64), &words::time_ns(timed.p99));
+        for (name, time) in [
+            ("p50", row.timed().map(|timed| timed.p50)),
+            ("p99", row.timed().map(|timed| timed.p99)),
+        ] {
+            let text = time.map_or("–".into(), words::time_ns);
+            cell(html, name, time.map(|time| time as f64), &text);
+        }
         if has_accuracy {
             cell(html, "accuracy", row.accuracy, &row.accuracy.map_or("–".into(), words::share));
         }
@@ -149,22 +156,7 @@ fn cell(html: &mut String, name: &str, value: Option<f64>, text: &str) {
 fn link(row: &Row<'_>, home: &Path) -> Option<String> {
     let report = std::path::absolute(row.member.found.path.join(super::FILE)).ok()?;
     let inside = report.strip_prefix(std::path::absolute(home).ok()?).ok()?;
-    let parts = inside.components().map(|part| {
-        let part = part.as_os_str().to_str()?;
-        // What a link would take for something else.
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.=+,".contains(c);
-        let coded = |c: char| -> String {
-            if is_plain(c) {
-                return c.to_string();
-            }
-            let mut bytes = [0; 4];
-            c.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")).collect()
-        };
-        Some(part.chars().map(coded).collect::<String>())
-    });
-    let parts: Option<Vec<String>> = parts.collect();
-    report.exists().then_some(())?;
-    Some(parts?.join("/"))
+    report.exists().then(|| words::href(inside)).flatten()
 }
 
 fn section(html: &mut String, scenario: &str, rows: &[Row<'_>]) {
@@ -242,10 +234,11 @@ fn results(html: &mut String, rows: &[Row<'_>]) {
 /// What a tooltip says of a run.
 fn tip(row: &Row<'_>) -> String {
     let mut lines = vec![row.label()];
-    let timed = row.metrics.timed();
     lines.extend(row.throughput().map(|rate| format!("{}/s", crate::render::rate(rate))));
-    lines.push(format!("p50 {}", words::time_ns(timed.p50)));
-    lines.push(format!("p99 {}", words::time_ns(timed.p99)));
+    if let Some(timed) = row.timed() {
+        lines.push(format!("p50 {}", words::time_ns(timed.p50)));
+        lines.push(format!("p99 {}", words::time_ns(timed.p99)));
+    }
     lines.extend(row.accuracy.map(|accuracy| format!("accuracy {}", words::share(accuracy))));
     lines.extend(row.member.assignments.iter().map(|(key, value)| format!("{key} = {value}")));
     lines.push(row.test.verdict.clone());
@@ -274,7 +267,7 @@ fn latency_throughput(rows: &[Row<'_>]) -> Option<Chart> {
     let of: Vec<(Row<'_>, Candidate)> = rows
         .iter()
         .filter_map(|row| {
-            let cost = row.metrics.timed().p99 as f64;
+            let cost = row.timed()?.p99 as f64;
             (cost > 0.0).then_some((*row, Candidate { gain: row.throughput()?, cost }))
         })
         .collect();

@@ -8,6 +8,7 @@ use super::found::{self, Found};
 use super::searched::{self, Searched};
 use crate::search;
 use crate::series;
+use crate::summary::metrics::Distribution;
 use crate::summary::{Metrics, Test};
 use crate::sweep::{FILE as SWEEP, PointState, Sweep};
 
@@ -150,17 +151,22 @@ impl Several {
         }
     }
 
-    /// Every performance test of every run, with what its accuracy test found.
+    /// Every performance test of every run, with what its accuracy test found. Where
+    /// there is none with a result, the tests that there are.
     pub fn rows(&self) -> Vec<Row<'_>> {
         let mut rows = Vec::new();
         for member in &self.members {
-            for test in &member.found.run.tests {
-                let Some(metrics) = &test.metrics else { continue };
-                let accuracy = member.found.run.tests.iter().find_map(|other| {
-                    let is_same =
-                        (&other.scenario, &other.tenant) == (&test.scenario, &test.tenant);
-                    other.accuracy.as_ref().filter(|_| is_same)?.value
-                });
+            let tests = &member.found.run.tests;
+            for test in tests {
+                let same = || {
+                    let of = |test: &'_ Test| (test.scenario.clone(), test.tenant.clone());
+                    tests.iter().filter(move |other| of(other) == of(test))
+                };
+                if test.metrics.is_none() && same().any(|other| other.metrics.is_some()) {
+                    continue;
+                }
+                let metrics = test.metrics.as_ref();
+                let accuracy = same().find_map(|other| other.accuracy.as_ref()?.value);
                 let series = member.found.series.tests.iter().find(|s| s.folder == test.folder);
                 rows.push(Row { member, test, metrics, accuracy, series });
             }
@@ -174,22 +180,22 @@ pub fn is_inside(folder: &Path) -> bool {
     folder.components().all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// A performance test of one of several runs.
+/// A test of one of several runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Row<'a> {
     /// Its run.
     pub member: &'a Member,
     /// The test.
     pub test: &'a Test,
-    /// Its numbers.
-    pub metrics: &'a Metrics,
+    /// Its numbers, if it has a result.
+    pub metrics: Option<&'a Metrics>,
     /// Of the same scenario and tenant.
     pub accuracy: Option<f64>,
     /// Its plots.
     pub series: Option<&'a series::Test>,
 }
 
-impl Row<'_> {
+impl<'a> Row<'a> {
     /// The run, and the tenant if there is one.
     pub fn label(&self) -> String {
         match &self.test.tenant {
@@ -198,13 +204,19 @@ impl Row<'_> {
         }
     }
 
+    /// Of queries, where they are timed, or else of samples.
+    pub fn timed(&self) -> Option<&'a Distribution> {
+        self.metrics.map(Metrics::timed)
+    }
+
     /// Samples answered a second.
     pub fn throughput(&self) -> Option<f64> {
-        let rates = &self.metrics.rates;
+        let metrics = self.metrics?;
+        let rates = &metrics.rates;
         let rate = rates.completed_samples_per_s.or(rates.samples_per_s);
         let rate = rate.or(rates.queries_per_s_with_overhead).or_else(|| {
-            let seconds = self.metrics.lasted_ns as f64 / 1e9;
-            (seconds > 0.0).then(|| self.metrics.sample_count as f64 / seconds)
+            let seconds = metrics.lasted_ns as f64 / 1e9;
+            (seconds > 0.0).then(|| metrics.sample_count as f64 / seconds)
         });
         rate.filter(|rate| rate.is_finite())
     }

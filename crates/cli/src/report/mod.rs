@@ -23,15 +23,19 @@ use std::path::{Path, PathBuf};
 use found::Found;
 
 use crate::exit::Failure;
+use crate::records::{self, Keep};
 use crate::sweep::replace;
 use crate::{series, summary};
 
 /// The name of a report.
 pub const FILE: &str = "report.html";
 
-/// The report of a run that stands in its directory.
-pub fn html(run: &summary::Run, series: &series::Run) -> String {
-    one::html(&one::Shown { run, series, missing: &[], is_in_directory: true })
+/// The report of a run that has just been made, and kept these of its records, as it
+/// will stand in its directory.
+pub fn html(run: &summary::Run, series: &series::Run, kept: Keep) -> String {
+    let records = run.tests.iter().map(|test| format!("{}/{}", test.folder, records::FILE));
+    let absent: Vec<String> = records.filter(|_| kept == Keep::Nothing).collect();
+    one::html(&one::Shown { run, series, missing: &[], is_in_directory: true, absent: &absent })
 }
 
 /// The report of one or several runs, as it will stand in the folder `home`.
@@ -41,10 +45,10 @@ pub fn html(run: &summary::Run, series: &series::Run) -> String {
 pub fn html_of(several: &Several, home: &Path) -> String {
     match &several.members[..] {
         [only] if several.sweeps.is_empty() && several.searches.is_empty() => {
-            let Found { run, series, missing, path } = &only.found;
+            let Found { run, series, missing, path, absent } = &only.found;
             let missing = [&several.problems[..], &missing[..]].concat();
             let is_in_directory = is_same(path, home);
-            one::html(&one::Shown { run, series, missing: &missing, is_in_directory })
+            one::html(&one::Shown { run, series, missing: &missing, is_in_directory, absent })
         }
         members => {
             let is_empty = members.is_empty() && several.searches.is_empty();

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::page::{self, Masthead, Tone, anchor, badge};
+use super::effective::FILE;
+use super::page::{self, Masthead, Tone, badge};
 use super::section;
 use super::words::{self, escaped, typeset};
 use crate::render::count;
@@ -19,6 +20,8 @@ pub struct Shown<'a> {
     pub missing: &'a [String],
     /// Whether the page stands in the run directory, whose files it can name.
     pub is_in_directory: bool,
+    /// Files that are not in the run directory.
+    pub absent: &'a [String],
 }
 
 /// The page.
@@ -45,6 +48,14 @@ pub fn html(shown: &Shown<'_>) -> String {
     let masthead =
         Masthead { name: &run.name, verdict: Some((&run.verdict, tone)), facts: facts(run) };
     page::document(&title, &masthead, &body)
+}
+
+/// Where the section of a test is: names alone may be alike but for letters that an
+/// anchor does not have.
+pub fn anchor(run: &Run, test: &Test) -> String {
+    let number = run.tests.iter().position(|other| std::ptr::eq(other, test)).unwrap_or(0);
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    format!("t-{}-{}", number + 1, test.title().chars().map(plain).collect::<String>())
 }
 
 /// What was measured, when, on what.
@@ -93,7 +104,7 @@ fn verdict(html: &mut String, run: &Run) {
     for test in bad {
         let title = escaped(&test.title());
         let link = match test.metrics {
-            Some(_) => format!("<a href=\"#{}\">{title}</a>", anchor(&test.title())),
+            Some(_) => format!("<a href=\"#{}\">{title}</a>", anchor(run, test)),
             None => title,
         };
         let _ = write!(html, "<div class=\"why\"><h3>{link}</h3><ul>");
@@ -147,7 +158,7 @@ fn performance_overview(html: &mut String, run: &Run) {
         let _ = write!(
             html,
             "<tr><th scope=\"row\"><a href=\"#{}\">{}</a></th><td data-label=\"result\"><span><b>{}</b> <small>{}</small></span></td>",
-            anchor(&test.title()),
+            anchor(run, test),
             escaped(&test.title()),
             escaped(&value(test)),
             escaped(test.result.as_ref().map_or("", |result| &result.name)),
@@ -257,8 +268,10 @@ fn reproduce(html: &mut String, shown: &Shown<'_>) {
             "<p>With the same settings, wherever they came from: <code>dyno run --config \
              effective.toml</code>. Files of this run: ",
         );
-        let files = [summary::FILE, series::FILE, "effective.toml"];
+        let files = [summary::FILE, series::FILE, FILE];
+        let files = files.into_iter().filter(|file| shown.absent.iter().all(|no| no != file));
         let links = files.map(|file| format!("<a href=\"{file}\">{file}</a>"));
+        let links: Vec<String> = links.collect();
         let _ = write!(
             html,
             "{}; the logs and raw records of each test are named there.</p>",

@@ -99,9 +99,3 @@ pub fn missing(problems: &[String]) -> String {
     }
     html + "</ul><p>What could be read is shown below.</p></section>\n"
 }
-
-/// An anchor that any name can have.
-pub fn anchor(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-    format!("t-{}", name.chars().map(plain).collect::<String>())
-}

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use dyno_loadgen::clock::Nanos;
-use dyno_loadgen::log::read::{Detail, Value, read_detail_file};
+use dyno_loadgen::log::read::{Detail, Value, open_accuracy, read_detail_file};
 use dyno_loadgen::record::{Failure, Record};
 use dyno_loadgen::settings::{FIELDS, Scenario, TestMode};
 
@@ -14,7 +14,7 @@ use crate::measure::mode_name;
 use crate::records::{self, NEVER, Records, Row};
 use crate::series;
 use crate::summary::metrics::{Conditions, Distribution, Failed, OverBound, Rates};
-use crate::summary::{self, Data, Headline, Metrics, Plan, Run, Setting, State, Test};
+use crate::summary::{self, Accuracy, Data, Headline, Metrics, Plan, Run, Setting, State, Test};
 
 /// How deep the folders of tests lie: scenario, mode, tenant.
 const DEPTH: usize = 3;
@@ -62,6 +62,14 @@ pub fn run(path: &Path, missing: &mut Vec<String>) -> Option<Run> {
     if run.tests.is_empty() {
         return None;
     }
+    // As a run plays them.
+    let place = |test: &Test| Scenario::ALL.iter().position(|s| s.name() == test.scenario);
+    run.tests.sort_by_key(place);
+    // All that is missing may be a file.
+    let is_over = run.tests.iter().all(|test| test.state == State::Complete);
+    if is_over && !super::found::is_partial(path) {
+        run.state = State::Complete;
+    }
     missing.push(format!(
         "{} rebuilt from the logs; reasons, settings and bounds may be incomplete.",
         if run.tests.len() == 1 { "One test was" } else { "The tests were" }
@@ -101,17 +109,17 @@ fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
         .collect();
     let is_accuracy = mode == TestMode::AccuracyOnly;
     let metrics = (!is_accuracy).then(|| metrics(detail)).flatten();
-    // A log without a result is that of a test that was not finished.
-    let is_over = metrics.is_some() || (is_accuracy && detail.whole("num_errors").is_some());
-    let state = if is_over { State::Complete } else { State::Interrupted };
-    let verdict = match (detail.text("result_validity"), is_over) {
-        (Some("VALID"), _) => "VALID",
-        (Some(_), _) => "INVALID",
-        (None, true) => "not judged",
-        (None, false) => "INTERRUPTED",
+    let accuracy = is_accuracy.then(|| accuracy(folder));
+    // A log without its end is that of a test that was not finished.
+    let is_over = metrics.is_some() || (is_accuracy && detail.value("power_end").is_some());
+    let state = if is_over { state(detail) } else { State::Interrupted };
+    let (verdict, reasons) = match &accuracy {
+        Some(accuracy) => accuracy_judged(accuracy, detail, state),
+        None => {
+            let reasons = if is_over { reasons(detail) } else { Vec::new() };
+            (state.verdict(reasons.is_empty()), reasons)
+        }
     };
-    let reasons = detail.text("result_invalid_reason").map(str::to_string);
-    let is_invalid = verdict == "INVALID";
     Some(Test {
         scenario: scenario.into(),
         mode: mode_name(mode).into(),
@@ -119,13 +127,10 @@ fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
         folder: inside.join("/"),
         state,
         verdict: verdict.into(),
-        reasons: reasons
-            .or_else(|| is_invalid.then(|| "The log says INVALID, and not why.".into()))
-            .into_iter()
-            .collect(),
+        reasons,
         notes: vec!["Rebuilt from the logs.".into()],
         result: metrics.as_ref().and_then(|metrics| headline(scenario, metrics, detail)),
-        accuracy: None,
+        accuracy,
         metrics,
         data: Data {
             name: detail.text("qsl_name").unwrap_or_default().into(),
@@ -137,12 +142,87 @@ fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
     })
 }
 
+/// How a test ended that has an end, by what its log has as errors.
+fn state(detail: &Detail) -> State {
+    let said = |start: &str| {
+        detail.errors().any(|e| matches!(&e.value, Value::Text(text) if text.starts_with(start)))
+    };
+    if said("Ending early: nothing completed") {
+        State::Aborted
+    } else if said("The test ended before it was complete") {
+        State::Interrupted
+    } else {
+        State::Complete
+    }
+}
+
+/// Why a performance test does not count.
+fn reasons(detail: &Detail) -> Vec<String> {
+    match detail.text("result_validity") {
+        Some("VALID") => return Vec::new(),
+        Some(_) => {}
+        None => return vec!["The log does not say whether the test is VALID.".into()],
+    }
+    let mut reasons = Vec::new();
+    let said = detail.text("result_invalid_reason").map(str::trim).unwrap_or_default();
+    if !said.is_empty() {
+        reasons.push(said.to_string());
+    }
+    // The log tells this elsewhere, as a list in one line.
+    if detail.flag("early_stopping_met") == Some(false) {
+        let said = detail.text("early_stopping_result").unwrap_or_default();
+        let said: Vec<&str> = said.split_whitespace().filter(|word| *word != "*").collect();
+        reasons
+            .push(format!("too few queries to be certain of the percentile: {}", said.join(" ")));
+    }
+    if reasons.is_empty() {
+        reasons.push("The log says INVALID, and not why.".into());
+    }
+    reasons
+}
+
+/// What the log of answers tells: how many there are, not whether they are right.
+fn accuracy(folder: &Path) -> Accuracy {
+    let log = open_accuracy(&folder.join("mlperf_log_accuracy.json"));
+    Accuracy {
+        metric: None,
+        value: None,
+        target: None,
+        correct: None,
+        scored: None,
+        malformed: None,
+        answered: log.map_or(0, |log| log.filter(Result::is_ok).count() as u64),
+    }
+}
+
+fn accuracy_judged(
+    accuracy: &Accuracy,
+    detail: &Detail,
+    state: State,
+) -> (&'static str, Vec<String>) {
+    let wanted = detail.whole("effective_accuracy_sample_count").unwrap_or(0);
+    if state != State::Complete {
+        (state.verdict(false), Vec::new())
+    } else if accuracy.answered < wanted {
+        let lost = wanted - accuracy.answered;
+        let reason =
+            format!("{lost} samples have no answer in the log; accuracy needs every sample.");
+        (state.verdict(false), vec![reason])
+    } else {
+        (
+            "not judged",
+            vec!["Every sample was answered; how many rightly, the logs do not tell.".into()],
+        )
+    }
+}
+
 fn headline(scenario: &str, metrics: &Metrics, detail: &Detail) -> Option<Headline> {
     let at = detail.number("effective_target_latency_percentile").unwrap_or(0.9);
     let at = super::words::percentile(at);
     let (name, value, unit) = match scenario {
         "Server" => ("completed rate".into(), metrics.rates.completed_samples_per_s?, "queries/s"),
         "Offline" => ("throughput".into(), metrics.rates.samples_per_s?, "samples/s"),
+        "MultiStream" => (format!("{at} query latency"), metrics.timed().target as f64, "ns"),
         _ => (format!("{at} latency"), metrics.timed().target as f64, "ns"),
     };
     Some(Headline { name, value: Some(value), unit: unit.into(), interval: None })
@@ -165,14 +245,14 @@ fn plan(scenario: &str, detail: &Detail) -> Plan {
 
 /// The numbers that the log has; `None` if it has no result.
 fn metrics(detail: &Detail) -> Option<Metrics> {
-    let queries = detail.whole("result_query_count");
-    let samples = detail.whole("result_sample_count").or(queries);
-    let per_query = detail.whole("effective_samples_per_query").unwrap_or(1).max(1);
-    let queries = queries.unwrap_or(0);
-    let latency = distribution(detail, "", samples.unwrap_or(queries.saturating_mul(per_query)))?;
-    let is = |key: &str| detail.flag(key);
+    let queries = detail.whole("result_query_count").unwrap_or(0);
+    // The log counts queries, whether they were answered or not.
+    let per_query = detail.whole("generated_samples_per_query").unwrap_or(1).max(1);
     let failed = detail.whole("dyno_failed_samples").unwrap_or(0);
     let missing = detail.whole("dyno_missing_samples").unwrap_or(0);
+    let issued = queries.saturating_mul(per_query);
+    let latency = distribution(detail, "", issued.saturating_sub(failed).saturating_sub(missing))?;
+    let is = |key: &str| detail.flag(key);
     let lost = failed.saturating_add(missing) as f64;
     Some(Metrics {
         query_count: queries,
@@ -186,7 +266,7 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
             time_per_output_token: 0,
         },
         ended: "not known".into(),
-        lasted_ns: detail.whole("generated_query_duration").unwrap_or(0),
+        lasted_ns: lasted(detail),
         latency_ns: latency,
         query_latency_ns: distribution(detail, "per_query_", queries),
         first_token_ns: None,
@@ -214,22 +294,36 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
     })
 }
 
+/// From when queries and samples were ready to when the last answer was there.
+fn lasted(detail: &Detail) -> u64 {
+    let at = |key: &str| {
+        let entry = detail.entries.iter().rev().find(|entry| entry.key == key);
+        entry.map_or(0, |entry| entry.at)
+    };
+    at("power_end").saturating_sub(at("generated_query_duration").max(at("loaded_qsl_set")))
+}
+
 fn distribution(detail: &Detail, infix: &str, count: u64) -> Option<Distribution> {
-    let signed = |key: &str| detail.number(key).map(|value| value as i64);
-    let at = |q: &str| signed(&format!("result_{q}_percentile_{infix}latency_ns"));
+    let signed = |key: String| detail.number(&key).map(|value| value as i64);
+    let at = |q: &str| signed(format!("result_{q}_percentile_{infix}latency_ns"));
+    // `per_query_` is `query_` in these.
+    let of = |which: &str| {
+        let infix = infix.strip_prefix("per_").unwrap_or(infix);
+        signed(format!("result_{which}_{infix}latency_ns"))
+    };
     let (p50, p90, p99) = (at("50.00")?, at("90.00")?, at("99.00")?);
     let target = detail.number("effective_target_latency_percentile").unwrap_or(0.9) * 100.0;
     Some(Distribution {
         count,
-        min: signed("result_min_latency_ns").unwrap_or(0),
-        mean: signed("result_mean_latency_ns").unwrap_or(0),
+        min: of("min").unwrap_or(0),
+        mean: of("mean").unwrap_or(0),
         p50,
         p90,
         p95: at("95.00").unwrap_or(p90),
         p97: at("97.00").unwrap_or(p90),
         p99,
         p99_9: at("99.90").unwrap_or(p99),
-        max: signed("result_max_latency_ns").unwrap_or(p99),
+        max: of("max").unwrap_or(p99),
         target: at(&format!("{target:.2}")).unwrap_or(p99),
     })
 }
@@ -262,18 +356,47 @@ pub fn series(path: &Path, run: &Run, missing: &mut Vec<String>) -> series::Run 
         let Ok(records) = Records::read(&file) else { continue };
         if records.stride > 1 {
             missing.push(format!(
-                "The plots of {} rest on every {}th query: more are not in {}.",
+                "The plots of {} rest on one query in {}, and count it as so many: more are not in {}.",
                 test.title(),
                 records.stride,
                 records::FILE
             ));
         }
-        tests.push(series::Test::of(&record_of(&records), &test.folder));
+        tests.push(plots(&records, &test.folder));
     }
     if !tests.is_empty() {
         missing.push("The plots were rebuilt from the raw records.".into());
     }
     series::Run::new(tests)
+}
+
+fn plots(records: &Records, folder: &str) -> series::Test {
+    let mut of = series::Test::of(&record_of(records), folder);
+    scale(&mut of, records);
+    of
+}
+
+/// Counts each row as the rows and samples that it stands for.
+fn scale(of: &mut series::Test, records: &Records) {
+    let rows = records.stride;
+    let samples = if records.row == Row::Sample { 1 } else { records.samples_per_query };
+    for of in
+        [&mut of.latency, &mut of.client_lag, &mut of.first_token, &mut of.time_per_output_token]
+    {
+        for (.., count) in &mut of.histogram.buckets {
+            *count = count.saturating_mul(rows);
+        }
+    }
+    for slice in &mut of.slices {
+        // Of a query that failed, one sample did: of others nothing is known.
+        let more = slice.failed_samples.saturating_mul(samples.saturating_sub(1));
+        let completed = slice.completed_samples.saturating_mul(samples).saturating_add(more);
+        slice.completed_samples = completed.saturating_mul(rows);
+        slice.due = slice.due.saturating_mul(rows);
+        slice.failed_samples = slice.failed_samples.saturating_mul(rows);
+        slice.in_flight = slice.in_flight.saturating_mul(samples).saturating_mul(rows);
+        slice.tokens = slice.tokens.saturating_mul(rows.cast_signed());
+    }
 }
 
 /// A record with one sample a query, or with all samples in one query.
@@ -317,5 +440,56 @@ fn record_of(records: &Records) -> Record {
         },
         failed: failed.map(|(row, _)| (row as u64, Failure::Internal)).collect(),
         ..Record::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::Keep;
+
+    #[test]
+    fn thinned_records_make_plots_of_as_many_samples_as_there_were() {
+        // 4,000 queries of eight samples, a ms apart, each done after up to 50 ms.
+        let (queries, samples) = (4_000, 8);
+        let due: Vec<Nanos> = (0..queries).map(|n| n * 1_000_000).collect();
+        let took = |query: u64| 1 + (query * 7_919_000) % 50_000_000;
+        let record = Record {
+            samples_per_query: samples as usize,
+            scheduled_at: due.clone(),
+            issued_at: due.clone(),
+            completed_at: (0..queries * samples)
+                .map(|n| due[(n / samples) as usize] + took(n / samples))
+                .collect(),
+            indices: vec![0; (queries * samples) as usize],
+            ..Record::default()
+        };
+        let whole = series::Test::of(&record, "f");
+        let mut records = Records::of(&record, Keep::All).unwrap();
+        let every = plots(&records, "f");
+        assert!(every.slices == whole.slices, "nothing is lost where nothing is thinned");
+
+        records.stride = 4;
+        for column in
+            [&mut records.scheduled_ns, &mut records.issue_delay_ns, &mut records.latency_ns]
+        {
+            *column = column.iter().copied().step_by(4).collect();
+        }
+        let thinned = plots(&records, "f");
+        let counted =
+            |of: &series::Test| of.latency.histogram.buckets.iter().map(|b| b.2).sum::<u64>();
+        let sum = |of: &series::Test, what: fn(&series::Slice) -> u64| {
+            of.slices.iter().map(what).sum::<u64>()
+        };
+        for (found, expected) in [
+            (counted(&thinned), queries),
+            (sum(&thinned, |s| s.due), queries),
+            (sum(&thinned, |s| s.completed_samples), queries * samples),
+            (sum(&thinned, |s| s.in_flight), sum(&whole, |s| s.in_flight)),
+        ] {
+            // One query in four tells of the others by chance only.
+            assert!(found.abs_diff(expected) * 10 <= expected, "{found} instead of {expected}");
+        }
+        assert_eq!(counted(&thinned), queries);
     }
 }

@@ -9,11 +9,11 @@
   const threeDigits = (v) => v.toFixed(Math.abs(v) < 9.995 ? 2 : Math.abs(v) < 99.95 ? 1 : 0);
   const commas = (v) => Math.round(v).toString().replace(/\B(?=(\d{3})+$)/g, ",");
   const trimmed = (v, d) => v.toFixed(d).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
-  const time = (ns) => {
-    const size = Math.abs(ns);
-    if (size < 1e3) return Math.round(ns) + narrow + "ns";
-    if (size < 1e6) return threeDigits(ns / 1e3) + narrow + "µs";
-    if (size < 1e9) return threeDigits(ns / 1e6) + narrow + "ms";
+  const time = (exact) => {
+    const ns = Math.round(exact), size = Math.abs(ns);
+    if (size <= 1e3) return ns + narrow + "ns";
+    if (size < 999.5e3) return threeDigits(ns / 1e3) + narrow + "µs";
+    if (size < 999.5e6) return threeDigits(ns / 1e6) + narrow + "ms";
     if (size < 120e9) return threeDigits(ns / 1e9) + narrow + "s";
     const seconds = Math.floor(size / 1e9);
     return `${Math.floor(seconds / 60)}${narrow}min ${String(seconds % 60).padStart(2, "0")}${narrow}s`;
@@ -86,7 +86,7 @@
         const i = nearest(series.at, at);
         if (series !== main && Math.abs(series.at[i] - at) > 0.03) continue;
         const value = series.shape === "band" ? series.to[i] : series.y[i];
-        lines.push([series.n, formats[of.y[4]](value)]);
+        lines.push([series.n, series.shape === "bars" && series.tip ? series.tip[i] : formats[of.y[4]](value)]);
         spot(series, series.at[i], value);
       }
       const i = nearest(main.at, at);
@@ -125,6 +125,7 @@
       if (step === undefined) return;
       event.preventDefault();
       const list = isPoints ? points().sort((a, b) => a.at - b.at) : main.at;
+      if (!list.length) return;
       current = Math.min(list.length - 1, Math.max(0, current + step));
       if (isPoints) showPoint(list[current]); else showLines(main.at[current]);
     });

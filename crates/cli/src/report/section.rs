@@ -1,17 +1,18 @@
 //! The section of one performance test.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use super::charts::{self, Judged};
 use super::effective::is_relevant_to;
-use super::page::{Tone, anchor, badge};
+use super::page::{Tone, badge};
 use super::plot;
 use super::words::{self, counted, escaped, typeset};
 use super::{one, stopping};
 use crate::render::{self, count};
-use crate::series;
 use crate::summary::metrics::Distribution;
 use crate::summary::{Headline, Metrics, Test};
+use crate::{records, series};
 
 /// The section.
 pub fn performance(
@@ -21,10 +22,11 @@ pub fn performance(
     shown: &one::Shown<'_>,
 ) {
     let Some(metrics) = &test.metrics else { return };
+    let id = one::anchor(shown.run, test);
     let _ = write!(
         html,
         "<section class=\"card test\" id=\"{}\"><h2>{} {}</h2>",
-        anchor(&test.title()),
+        id,
         escaped(&test.title()),
         badge(&test.verdict, Tone::of(test.is_valid()))
     );
@@ -41,7 +43,7 @@ pub fn performance(
     facts(html, test, metrics);
     html.push_str("</div>");
     match series {
-        Some(series) => all_charts(html, test, metrics, series),
+        Some(series) => all_charts(html, (test, &id), metrics, series),
         None => html.push_str(
             "<p class=\"note\">There are no plots: <code>series.json</code> has no entry for this test.</p>",
         ),
@@ -49,7 +51,7 @@ pub fn performance(
     percentiles(html, test, metrics);
     stopping::section(html, test, series);
     if shown.is_in_directory {
-        files(html, test);
+        files(html, test, shown.absent);
     }
     html.push_str("</section>\n");
 }
@@ -211,8 +213,7 @@ fn facts(html: &mut String, test: &Test, metrics: &Metrics) {
     ));
     html.push_str("<dl class=\"pairs\">");
     for (name, value) in rows {
-        let value = escaped(&value).replace("/s/s", "/s");
-        let _ = write!(html, "<div><dt>{name}</dt><dd>{value}</dd></div>");
+        let _ = write!(html, "<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value));
     }
     html.push_str("</dl>");
 }
@@ -230,7 +231,7 @@ fn group(html: &mut String, title: &str, figures: &[String]) {
     let _ = write!(html, "<h3>{title}</h3><div class=\"charts\">{}</div>", figures.concat());
 }
 
-fn all_charts(html: &mut String, test: &Test, metrics: &Metrics, of: &series::Test) {
+fn all_charts(html: &mut String, (test, id): (&Test, &str), metrics: &Metrics, of: &series::Test) {
     let (timed, is_offline) = (charts::timed(test).1, test.scenario == "Offline");
     let latency = Judged::latency(test);
     let target = (!is_offline).then_some(test.plan.percentile);
@@ -239,10 +240,7 @@ fn all_charts(html: &mut String, test: &Test, metrics: &Metrics, of: &series::Te
         html,
         "Latency",
         &[
-            views(
-                &charts::histograms(&of.latency, &latency, timed),
-                &format!("{}-h", anchor(&test.title())),
-            ),
+            views(&charts::histograms(&of.latency, &latency, timed), &format!("{id}-h")),
             plot::figure(&charts::cumulative(&of.latency, &latency, target, timed)),
             plot::figure(&charts::spectrum(
                 ("Latency by percentile", "latency, logarithmic"),
@@ -398,20 +396,21 @@ fn name_of(test: &Test) -> String {
     }
 }
 
-fn files(html: &mut String, test: &Test) {
+fn files(html: &mut String, test: &Test, absent: &[String]) {
     let names = [
         "mlperf_log_summary.txt",
         "mlperf_log_detail.txt",
         "mlperf_log_accuracy.json",
-        "records.bin",
+        records::FILE,
     ];
-    // A folder that leads elsewhere is not this run's.
-    if test.folder.split('/').any(|part| matches!(part, "" | "." | ".."))
-        || test.folder.contains(':')
-    {
-        return;
+    let here = names.iter().filter(|name| !absent.contains(&format!("{}/{name}", test.folder)));
+    let links = here.filter_map(|name| {
+        // A folder that leads elsewhere is not this run's.
+        let link = words::href(&Path::new(&test.folder).join(name))?;
+        Some(format!("<a href=\"{link}\">{name}</a>"))
+    });
+    let links: Vec<String> = links.collect();
+    if !links.is_empty() {
+        let _ = write!(html, "<p class=\"source\">Files: {}</p>", links.join(", "));
     }
-    let links =
-        names.map(|name| format!("<a href=\"{}/{name}\">{name}</a>", escaped(&test.folder)));
-    let _ = write!(html, "<p class=\"source\">Files: {}</p>", links.join(", "));
 }

@@ -48,6 +48,12 @@ fn name(of: &str) -> &'static str {
     }
 }
 
+/// How many of so many lie above a percentile: to the nearest, as 1 - 0.9 is less
+/// than a tenth.
+fn part(of: u64, percentile: f64) -> u64 {
+    (of as f64 * (1.0 - percentile)).round() as u64
+}
+
 fn params(of: &EarlyStopping) -> Option<Params> {
     // A damaged summary may hold anything.
     let is_share = |value: f64| value > 0.0 && value < 1.0;
@@ -79,7 +85,7 @@ fn against_bound(html: &mut String, of: &EarlyStopping, bound: &Bound) {
             counted(bound.queries, "query", "queries"),
             count(allowed),
             may,
-            count((bound.queries as f64 * (1.0 - of.percentile)) as u64),
+            count(part(bound.queries, of.percentile)),
         ),
         None => format!(
             "{} are too few even with none over the bound.",
@@ -156,14 +162,13 @@ fn estimated(
     html.push_str("<div class=\"words\">");
     match (estimate.rank, estimate.latency_ns) {
         (Some(rank), Some(latency)) => {
-            let above = estimate.processed as f64 * (1.0 - estimate.percentile);
             let _ = write!(
                 html,
                 "<p>{} of {} lie above the {at} of this run. But a run is a sample: the true {at} of \
                  the system may be higher than that of a lucky run.</p><p>So early stopping sets \
                  aside only the <b>{} slowest</b>, and takes the next: with {} confidence the {at} \
                  {kind} of the system is <b>at most {}</b>.</p>",
-                count(above as u64),
+                count(part(estimate.processed, estimate.percentile)),
                 counted(estimate.processed, "query", "queries"),
                 count(rank),
                 words::share(of.confidence),

@@ -1,6 +1,8 @@
 //! Numbers and texts as a page has them: units apart by a narrow space, the
 //! micro sign, and nothing that could be taken for markup.
 
+use std::path::{Component, Path};
+
 use crate::render;
 
 /// Between a number and its unit: narrow, and no line is broken there.
@@ -22,6 +24,24 @@ pub fn escaped(text: &str) -> String {
         }
     }
     safe
+}
+
+/// A link to a path below the page; `None` for one that leads elsewhere.
+pub fn href(path: &Path) -> Option<String> {
+    let parts = path.components().map(|part| match part {
+        Component::Normal(part) => Some(part.to_str()?.chars().map(coded).collect::<String>()),
+        _ => None,
+    });
+    Some(parts.collect::<Option<Vec<String>>>()?.join("/"))
+}
+
+/// As it stands in a link, if that could take it for something else.
+fn coded(c: char) -> String {
+    if c.is_ascii_alphanumeric() || "-_.=+,".contains(c) {
+        return c.to_string();
+    }
+    let mut bytes = [0; 4];
+    c.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
 /// A duration in ns, with three digits: `4.21 µs`.
@@ -69,13 +89,15 @@ pub fn round_time(nanos: f64) -> String {
     format!("{}{NARROW}{name}", trimmed(nanos / unit, 2))
 }
 
-/// A round number: `200`, `5,000`, `200k`, `1.5M`.
+/// A round number: `200`, `5,000`, `200k`, `1.5M`, `8.2G`, `3T`.
 pub fn round_number(value: f64) -> String {
     match value.abs() {
         ..1_000.0 => trimmed(value, 3),
         ..10_000.0 => render::count(value.round() as u64),
         ..999_500.0 => format!("{}k", trimmed(value / 1e3, 1)),
-        _ => format!("{}M", trimmed(value / 1e6, 1)),
+        ..999.5e6 => format!("{}M", trimmed(value / 1e6, 1)),
+        ..999.5e9 => format!("{}G", trimmed(value / 1e9, 1)),
+        _ => format!("{}T", trimmed(value / 1e12, 1)),
     }
 }
 
@@ -151,16 +173,29 @@ mod tests {
         let plain = |text: String| text.replace(NARROW, " ");
         assert_eq!(plain(time(4_213.0)), "4.21 µs");
         assert_eq!(plain(time(570e9)), "9 min 30 s");
+        assert_eq!([999_499.0, 999_500.0].map(time).map(plain), ["999 µs", "1.00 ms"]);
         assert_eq!(time(f64::NAN), "–");
         let round = [0.0, 2e3, 2.5e6, 1e9, 90e9, 150e9, 7_200e9].map(round_time).map(plain);
         assert_eq!(round, ["0", "2 µs", "2.5 ms", "1 s", "90 s", "2.5 min", "2 h"]);
-        let numbers = [0.5, 200.0, 5_000.0, 200_000.0, 1.5e6].map(round_number);
-        assert_eq!(numbers, ["0.5", "200", "5,000", "200k", "1.5M"]);
+        let numbers = [0.5, 200.0, 5_000.0, 200_000.0, 1.5e6, 8.2e9, 3e12].map(round_number);
+        assert_eq!(numbers, ["0.5", "200", "5,000", "200k", "1.5M", "8.2G", "3T"]);
         let shares = [0.99, 0.9999, 0.5, 0.0004].map(share).map(plain);
         assert_eq!(shares, ["99 %", "99.99 %", "50 %", "0.04 %"]);
         assert_eq!(plain(typeset("4.21 us of 3 users use us")), "4.21 µs of 3 users use us");
         assert_eq!([20.0, 1_000.0].map(asked_rate), ["20", "1,000"]);
         assert_eq!([0.0, 0.999, 1.0].map(percentile), ["min", "p99.9", "max"]);
+    }
+
+    #[test]
+    fn links_lead_below_the_page_or_nowhere() {
+        let link = |path: &str| href(Path::new(path));
+        assert_eq!(link("Server/a b/é?#%2e").unwrap(), "Server/a%20b/%C3%A9%3F%23%252e");
+        assert_eq!(link("javascript:alert(1)/x").unwrap(), "javascript%3Aalert%281%29/x");
+        for outside in ["../x", "/etc/x", "a/../../x"] {
+            assert_eq!(link(outside), None, "{outside}");
+        }
+        #[cfg(not(windows))]
+        assert_eq!(link("\\\\evil.example\\x").unwrap(), "%5C%5Cevil.example%5Cx");
     }
 
     #[test]

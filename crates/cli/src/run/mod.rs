@@ -20,7 +20,7 @@ use crate::records::Keep;
 use crate::run_directory::{Finished, RunDirectory};
 use crate::summary::{self, State};
 use crate::system::System;
-use crate::{environment, render, report, series, throughput};
+use crate::{environment, output, render, report, series, throughput};
 
 /// A system that is ready to be measured, and what is to be measured of it.
 pub struct Prepared {
@@ -51,7 +51,7 @@ impl Prepared {
         let prepared = Self::silently(command_line);
         if let Ok(prepared) = &prepared {
             for warning in &prepared.options.warnings {
-                eprintln!("warning: {warning}");
+                output::say(format_args!("warning: {warning}"));
             }
         }
         prepared
@@ -225,7 +225,7 @@ impl Prepared {
         let directory = directory.finish(&[
             (summary::FILE, pretty(&summary)),
             (series::FILE, compact(series)),
-            ("report.html", report::html(&summary, series)),
+            ("report.html", report::html(&summary, series, self.options.run.records)),
             ("effective.toml", report::effective_toml(&summary, &self.options)),
         ])?;
         Ok(Measured { summary, directory })

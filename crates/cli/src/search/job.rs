@@ -20,10 +20,9 @@ use crate::environment;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::measure::{Test, Watch};
-use crate::render;
 use crate::run::Prepared;
 use crate::run_directory::unused;
-use crate::summary;
+use crate::{output, render, summary};
 
 /// A search that is prepared or on.
 pub struct Job {
@@ -183,7 +182,7 @@ impl Job {
                 Made::Ended { took } => self.lose(&probe, took.max(left))?,
             };
             if !is_quiet {
-                eprintln!("{said}");
+                output::say(said);
             }
         }
     }

@@ -119,12 +119,14 @@ impl<'a> Rows<'a> {
 struct Gathered {
     counts: Counts,
     ordered: Vec<u64>,
+    smallest: Option<u64>,
     largest: u64,
 }
 
 impl Gathered {
     fn add(&mut self, time: u64, is_ordered: bool) {
         self.counts.add(time);
+        self.smallest = Some(self.smallest.map_or(time, |smallest| smallest.min(time)));
         self.largest = self.largest.max(time);
         if is_ordered {
             self.ordered.push(time);
@@ -134,6 +136,10 @@ impl Gathered {
     fn distribution(mut self) -> Distribution {
         self.ordered.sort_unstable();
         let mut spectrum = spectrum(&self.ordered);
+        // The ends are those of all times, and not of the ordered ones.
+        if let (Some(first), Some(smallest)) = (spectrum.first_mut(), self.smallest) {
+            first.1 = smallest;
+        }
         if let Some(last) = spectrum.last_mut() {
             last.1 = self.largest;
         }
@@ -268,6 +274,15 @@ mod tests {
         assert_eq!(sum(|s| s.failed_samples), 1);
         assert_eq!(found.slices.last().map(|s| s.in_flight), Some(1), "the missing one");
         assert_eq!(Test::of(&Record::default(), "").latency, Distribution::default());
+    }
+
+    #[test]
+    fn the_ends_of_a_spectrum_are_exact_where_the_rest_is_thinned() {
+        let mut gathered = Gathered::default();
+        (0..100).for_each(|n| gathered.add(1_000 - n, n % 2 == 0));
+        let found = gathered.distribution();
+        assert_eq!(found.spectrum.first(), Some(&(0.0, 901)), "which was not ordered");
+        assert_eq!(found.spectrum.last(), Some(&(1.0, 1_000)));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use dyno_loadgen::settings::nearest;
 
 use super::state::{Axis, Selection};
 use crate::options::Swept;
+use crate::render;
 
 /// Values of one axis at most.
 const MOST_VALUES: usize = 1_000;
@@ -85,8 +86,15 @@ fn expand(value: &str) -> Result<Vec<String>, String> {
         None => (false, step),
     };
     let (step, step_unit) = number(step).ok_or_else(expected)?;
-    if last_unit != unit || !(step_unit.is_empty() || (step_unit == unit && !is_factor)) {
-        return Err(format!("the units of `{value}` differ"));
+    let differ = || format!("the units of `{value}` differ");
+    let last = in_unit(last, last_unit, unit).ok_or_else(differ)?;
+    let step = match step_unit {
+        "" => step,
+        _ if is_factor => return Err(differ()),
+        _ => in_unit(step, step_unit, unit).ok_or_else(differ)?,
+    };
+    if [first, last].iter().any(|end| end.abs() > MOST_EXACT) {
+        return Err(format!("numbers of a range are at most 2^53, found `{value}`"));
     }
     let is_growing = if is_factor { first > 0.0 && step > 1.0 } else { step > 0.0 };
     if !is_growing || last < first {
@@ -117,6 +125,18 @@ fn number(text: &str) -> Option<(f64, &str)> {
     let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     Some((number.replace('_', "").parse().ok()?, unit))
+}
+
+/// Beyond it, not every whole number is told from the next: 2^53.
+const MOST_EXACT: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
+
+/// A number in another unit: times have several.
+fn in_unit(number: f64, unit: &str, wanted: &str) -> Option<f64> {
+    if unit == wanted {
+        return Some(number);
+    }
+    let ns = |unit: &str| render::parse_duration(&format!("1{unit}")).ok();
+    Some(number * ns(unit)? as f64 / ns(wanted)? as f64)
 }
 
 /// Without the noise of the last digits.
@@ -238,6 +258,8 @@ mod tests {
         check("settings.server_target_qps=100..400:100", &["100", "200", "300", "400"]);
         check("settings.server_target_latency_percentile=0.1..0.3:0.1", &["0.1", "0.2", "0.3"]);
         check("batch-wait=1ms..4ms:x2", &["1ms", "2ms", "4ms"]);
+        check("duration=500ms..2s:x2", &["500ms", "1000ms", "2000ms"]);
+        check("duration=1s..2s:500ms", &["1s", "1.5s", "2s"]);
         check("system=onnx:../a.onnx,digits", &["onnx:../a.onnx", "digits"]);
         check("system=model:fixed=1ms,servers=2;null", &["model:fixed=1ms,servers=2", "null"]);
         check("system=model:fixed=1ms,servers=2;", &["model:fixed=1ms,servers=2"]);
@@ -254,7 +276,9 @@ mod tests {
         check_refused("batch=1..8:x1", "must grow");
         check_refused("batch=1..8:0", "must grow");
         check_refused("batch=1..1e9:1", "more than 1000 values");
-        check_refused("batch-wait=1ms..4s:x2", "units");
+        check_refused("batch-wait=1ms..4ks:x2", "units");
+        check_refused("batch-wait=1ms..4:x2", "units");
+        check_refused("seed=9007199254740993..9007199254740995:1", "at most 2^53");
         check_refused("batsch=1", "unknown key `batsch`; the nearest key is `batch`");
         check_refused("settings.min_query_cont=1", "the nearest key is `min_query_count`");
         check_refused("server_target_qps=1", "write `settings.server_target_qps`");

@@ -3,8 +3,9 @@
 
 use std::collections::hash_map::{DefaultHasher, Entry};
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
+use std::fs::File;
 use std::hash::{Hash, Hasher};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos};
@@ -14,7 +15,9 @@ use dyno_sut::digits;
 use super::axis::{Combination, check_selection, combinations, is_selected};
 use super::state::{Axis, Definition, InputFile, Point, PointState};
 use crate::exit::Failure;
-use crate::options::{Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, SweepTable, Swept};
+use crate::options::{
+    Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, SweepTable, Swept, meaning,
+};
 use crate::run::{Prepared, variables};
 use crate::system::System;
 
@@ -101,7 +104,8 @@ impl Plan {
 const NO_AXES: &str = "say what varies with --over, such as --over batch=1,2,4 or \
                        --over settings.server_target_qps=100..400:x2, or in [sweep.over] of a file";
 
-fn merged(file: SweepTable, flags: &SweepTable) -> SweepTable {
+/// What a file says of a sweep, with what the flags say in its place.
+pub fn merged(file: SweepTable, flags: &SweepTable) -> SweepTable {
     SweepTable {
         over: file.over,
         exclude: file.exclude,
@@ -135,6 +139,11 @@ fn axes(request: &Request, table: &SweepTable) -> Result<Vec<Axis>, Failure> {
         let swept = Swept::find(&axis.key).map_err(Failure::usage)?;
         if let Some(flag) = swept.fixed_by(&request.fixed) {
             problems.push(format!("`{}` varies, and {flag} fixes it", axis.key));
+        }
+    }
+    for (value, _) in &request.operations {
+        if !axes.iter().any(|axis| axis.values.contains(value)) {
+            problems.push(format!("flag --operations: no axis has the value `{value}`"));
         }
     }
     if problems.is_empty() { Ok(axes) } else { Err(Failure::usages(problems)) }
@@ -251,11 +260,30 @@ impl Check {
 /// Multiplications and additions of the built-in perceptron, for a sample.
 const DIGITS_OPERATIONS: f64 = 2.0 * (digits::HIDDEN * (digits::PIXELS + digits::CLASSES)) as f64;
 
-/// A file as it is now; none if it cannot be read, which the run will tell.
+/// A file as it is now; none if it cannot be read, which the run will tell. A
+/// `dyno.toml` is looked at without its comments and its spacing.
 pub fn look_at(path: &Path, base: &Path) -> Option<InputFile> {
-    let content = fs::read(base.join(path)).ok()?;
-    let crc32 = crc32fast::hash(&content);
-    Some(InputFile { path: path.to_path_buf(), bytes: content.len() as u64, crc32 })
+    let mut file = File::open(base.join(path)).ok()?;
+    let mut looked_at = InputFile { path: path.to_path_buf(), bytes: 0, crc32: 0 };
+    if path.extension().is_some_and(|extension| extension == "toml") {
+        let text = io::read_to_string(file).ok()?;
+        let text = meaning(&text).unwrap_or(text);
+        (looked_at.bytes, looked_at.crc32) = (text.len() as u64, crc32fast::hash(text.as_bytes()));
+        return Some(looked_at);
+    }
+    // Models have gigabytes.
+    let (mut hasher, mut part) = (crc32fast::Hasher::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut part).ok()? {
+            0 => break,
+            length => {
+                hasher.update(&part[..length]);
+                looked_at.bytes += length as u64;
+            }
+        }
+    }
+    looked_at.crc32 = hasher.finalize();
+    Some(looked_at)
 }
 
 /// Settings that the environment gives.
@@ -306,25 +334,44 @@ fn operations_of(of: &Combination, request: &Request, annotations: &[Annotation]
     by_value.map(|(_, operations)| *operations).or_else(|| said.filter_map(|a| a.operations).next())
 }
 
-/// Characters of a name at most.
+/// Characters of a name that is made of values, and of any in a folder's: file
+/// systems allow some 250 bytes.
 const NAME_CHARS: usize = 60;
 
-/// The names of the points: short ones, unless files of one name in several
-/// folders make them equal.
+/// The names of the points, no two equal: short ones, unless files of one name in
+/// several folders make them equal; what differs behind a name that is given to
+/// several; and numbers where even that was cut.
 fn names(all: &[Combination], axes: &[Axis], table: &SweepTable) -> Vec<String> {
     let names = |stem| all.iter().map(move |of| name(of, axes, &table.points, stem));
-    let mut short: Vec<String> = names(stem as fn(&str) -> String).collect();
+    let mut found: Vec<String> = names(stem as fn(&str) -> String).collect();
     let whole: Vec<String> = names(str::to_string).collect();
-    let mut counts = HashMap::<String, usize>::new();
-    for name in &short {
-        *counts.entry(name.clone()).or_default() += 1;
+    for at in ambiguous(&found).into_values().flatten() {
+        found[at].clone_from(&whole[at]);
     }
-    for (name, whole) in short.iter_mut().zip(whole) {
-        if counts[name.as_str()] > 1 {
-            *name = whole;
+    for group in ambiguous(&found).into_values() {
+        let differs =
+            |axis: &&Axis| group.iter().any(|&at| all[at][&axis.key] != all[group[0]][&axis.key]);
+        let differing: Vec<&Axis> = axes.iter().filter(differs).collect();
+        for &at in &group {
+            let parts = differing.iter().map(|axis| part(axis, &all[at], str::to_string));
+            let parts: Vec<String> = parts.collect();
+            found[at] = format!("{}-{}", found[at], parts.join("-"));
         }
     }
-    short
+    for at in ambiguous(&found).into_values().flatten() {
+        found[at] = format!("{}-{}", found[at], at + 1);
+    }
+    found
+}
+
+/// Places of names that several have.
+fn ambiguous(names: &[String]) -> BTreeMap<String, Vec<usize>> {
+    let mut places = BTreeMap::<String, Vec<usize>>::new();
+    for (at, name) in names.iter().enumerate() {
+        places.entry(name.clone()).or_default().push(at);
+    }
+    places.retain(|_, places| places.len() > 1);
+    places
 }
 
 /// What a file calls the point, or its values; those that are files by `stem`.
@@ -338,18 +385,20 @@ fn name(
     if let Some(name) = said.filter_map(|a| a.name.clone()).next() {
         return name;
     }
-    let part = |axis: &Axis| {
-        let value = &of[&axis.key];
-        let key = axis.key.rsplit('.').next().unwrap_or(&axis.key);
-        match key {
-            "scenario" => value.clone(),
-            "server_target_qps" => format!("qps-{value}"),
-            "system" | "model" | "data" | "labels" => stem(value),
-            _ => format!("{key}-{value}"),
-        }
-    };
-    let parts: Vec<String> = axes.iter().map(part).collect();
+    let parts: Vec<String> = axes.iter().map(|axis| part(axis, of, stem)).collect();
     parts.join("-").chars().take(NAME_CHARS).collect()
+}
+
+/// What the value of an axis adds to a name.
+fn part(axis: &Axis, of: &Combination, stem: fn(&str) -> String) -> String {
+    let value = &of[&axis.key];
+    let key = axis.key.rsplit('.').next().unwrap_or(&axis.key);
+    match key {
+        "scenario" => value.clone(),
+        "server_target_qps" => format!("qps-{value}"),
+        "system" | "model" | "data" | "labels" => stem(value),
+        _ => format!("{key}-{value}"),
+    }
 }
 
 /// `onnx:models/a.onnx` is `onnx-a`, so that lists of models are told apart.
@@ -383,7 +432,8 @@ fn repeated(points: &[Point], repeat: u32) -> Vec<Point> {
         for point in points {
             let number = point.number + count * u64::from(round - 1);
             let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-            let name = point.name.replace(|c| !is_plain(c), "-");
+            let name: String = point.name.chars().take(NAME_CHARS).collect();
+            let name = name.replace(|c| !is_plain(c), "-");
             let again = if round > 1 { format!("-repeat-{round}") } else { String::new() };
             let folder = format!("points/{number:04}-{name}{again}");
             all.push(Point { number, repeat: round, folder, ..point.clone() });

@@ -15,7 +15,7 @@ use crate::interrupt::Interrupt;
 use crate::live::Goals;
 use crate::options::CommandLine;
 use crate::progress::Progress;
-use crate::{render, summary};
+use crate::{output, render, summary};
 
 /// When to stop, and how long to wait.
 #[derive(Debug, Clone, Copy, Default)]
@@ -81,22 +81,24 @@ impl Player<'_> {
                 return self.stop(Stopped::Limit);
             }
             if turn > 0 {
-                process::pause(self.limits.pause, &mut |_| self.interrupt.is_asked());
+                process::pause(self.limits.pause, &mut |_| self.is_over(&clock).is_some());
             }
             if let Some(stopped) = self.is_over(&clock) {
                 return self.stop(stopped);
             }
-            let others: Nanos = left[turn + 1..].iter().map(|ns| ns + self.limits.pause).sum();
             let mean = u64::checked_div(overhead, ran).unwrap_or(0);
-            let others = others + mean * (order.len() - turn - 1) as u64;
+            // An hour of each of ten thousand points, as somebody may ask, is no reason to end.
+            let others = left[turn + 1..].iter().fold(0, |sum: Nanos, &ns| {
+                sum.saturating_add(ns).saturating_add(self.limits.pause).saturating_add(mean)
+            });
             let title = format!("point {}/{}", turn + 1, order.len());
-            self.run(&fixed, at, (&title, left[turn] + mean, others), &clock)?;
+            self.run(&fixed, at, (&title, left[turn].saturating_add(mean), others), &clock)?;
             let point = &self.sweep.points[at];
             (ran, overhead) =
                 (ran + 1, overhead + point.took_ns.unwrap_or(0).saturating_sub(left[turn]));
             if self.is_talking {
                 self.progress.clear();
-                eprintln!("{title}  {}", table::line(point));
+                output::say(format_args!("{title}  {}", table::line(point)));
             }
             self.write(State::Running)?;
             if self.sweep.points[at].state == PointState::Pending {
@@ -167,7 +169,7 @@ impl Player<'_> {
         let arguments = self.arguments(fixed, at, &folder)?;
         let point_name = self.sweep.points[at].name.clone();
         let mut look_on = |now: Nanos| {
-            let left = expected.saturating_sub(now) + others;
+            let left = expected.saturating_sub(now).saturating_add(others);
             let of = if left > 0 { format!(", {} left", rough(left)) } else { String::new() };
             let line = format!("{title}{of}  {point_name}  {}", rough(now));
             self.progress.begin(&line, Goals::default());

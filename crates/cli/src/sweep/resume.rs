@@ -1,9 +1,9 @@
 //! A sweep that was ended or killed goes on: only as the same sweep.
 
 use std::fs::File;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
-use super::plan::{environment, look_at};
+use super::plan::{Plan, environment, look_at};
 use super::state::{Definition, Sweep};
 use crate::exit::Failure;
 
@@ -37,11 +37,24 @@ impl Lock {
     }
 }
 
+/// Takes the directory of a sweep that is to go on, before it is read: another
+/// process may be about to write it.
+///
+/// # Errors
+/// If there is no sweep, or another process has it.
+pub fn lock(directory: &Path) -> Result<Lock, Failure> {
+    // A folder that is none gets no lock file.
+    if !directory.join(super::FILE).is_file() {
+        read(directory)?;
+    }
+    Lock::take(directory)
+}
+
 /// Reads a sweep that is to go on.
 ///
 /// # Errors
-/// If there is none, or what it reads has changed since it began.
-pub fn open(directory: &Path, asked: Option<&Definition>) -> Result<Sweep, Failure> {
+/// If there is none, or it is damaged.
+pub fn read(directory: &Path) -> Result<Sweep, Failure> {
     let sweep = Sweep::read(directory).map_err(|error| {
         Failure::set_up(error).hint("--resume takes the directory of a sweep, with its sweep.json")
     })?;
@@ -56,8 +69,34 @@ pub fn open(directory: &Path, asked: Option<&Definition>) -> Result<Sweep, Failu
         );
         return Err(Failure::set_up(problem).hint("begin a new sweep in another directory"));
     }
+    Ok(sweep)
+}
+
+/// Makes the folder in which a sweep began the present one, so that its relative
+/// paths mean what they meant. Returns the path of its directory from there.
+///
+/// # Errors
+/// If that folder is not there any more.
+pub fn return_to(base: &Path, directory: &Path) -> Result<PathBuf, Failure> {
+    if std::env::current_dir().is_ok_and(|here| here == base) {
+        return Ok(directory.to_path_buf());
+    }
+    let gone = |error: std::io::Error| {
+        let problem = format!("cannot go to {}, where the sweep began: {error}", base.display());
+        Failure::set_up(problem).hint("begin a new sweep in another directory")
+    };
+    let directory = std::path::absolute(directory).map_err(gone)?;
+    std::env::set_current_dir(base).map_err(gone)?;
+    Ok(directory)
+}
+
+/// Compares a sweep that is to go on with what is asked for and what is there.
+///
+/// # Errors
+/// Each difference.
+pub fn check(sweep: &Sweep, asked: Option<&Plan>) -> Result<(), Failure> {
     let old = &sweep.definition;
-    let mut changes = asked.map(|new| differences(old, new)).unwrap_or_default();
+    let mut changes = asked.map(|plan| differences(sweep, plan)).unwrap_or_default();
     for file in &old.files {
         let now = look_at(&file.path, &sweep.working_directory);
         if now.as_ref() != Some(file) {
@@ -76,7 +115,7 @@ pub fn open(directory: &Path, asked: Option<&Definition>) -> Result<Sweep, Failu
     let added = now.keys().filter(|name| !old.environment.contains_key(*name));
     changes.extend(added.map(|name| format!("{name} was not set")));
     if changes.is_empty() {
-        return Ok(sweep);
+        return Ok(());
     }
     changes.dedup();
     let problem = |change: String| format!("not the sweep that began: {change}");
@@ -93,7 +132,8 @@ fn is_inside(folder: &Path) -> bool {
 }
 
 /// What differs between two definitions, besides files and environment.
-fn differences(old: &Definition, new: &Definition) -> Vec<String> {
+fn differences(sweep: &Sweep, plan: &Plan) -> Vec<String> {
+    let (old, new) = (&sweep.definition, &plan.definition);
     let mut found = Vec::new();
     let mut differ = |what: &str, old: String, new: String| {
         if old != new {
@@ -127,5 +167,13 @@ fn differences(old: &Definition, new: &Definition) -> Vec<String> {
     differ("the number of repeats", old.repeat.to_string(), new.repeat.to_string());
     differ("the order", old.order.clone(), new.order.clone());
     differ("the seed of the order", old.order_seed.to_string(), new.order_seed.to_string());
+    for (old, new) in sweep.points.iter().zip(&plan.points) {
+        let shown =
+            |operations: Option<f64>| operations.map_or("unknown".into(), |n| n.to_string());
+        if old.assignments == new.assignments && old.repeat == 1 {
+            let what = format!("operations of {}", old.name);
+            differ(&what, shown(old.operations), shown(new.operations));
+        }
+    }
     found
 }

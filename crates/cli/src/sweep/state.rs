@@ -1,6 +1,6 @@
 //! `sweep.json`: what a sweep is made of, how far it is, and what came of each
 //! point. Written anew after each point, so that a sweep that was killed goes on
-//! where it was. The doc comments here are said for people in `docs/sweep.md`.
+//! where it was. The doc comments here are said for people in `docs/reference/sweep.md`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -104,9 +104,9 @@ pub struct Axis {
 pub struct InputFile {
     /// where it is
     pub path: PathBuf,
-    /// its size
+    /// its size; of a `.toml` file that of what it says, without comments and spacing
     pub bytes: u64,
-    /// of its content
+    /// of the same
     pub crc32: u32,
 }
 

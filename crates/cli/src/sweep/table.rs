@@ -7,6 +7,7 @@ use dyno_loadgen::clock::Nanos;
 use super::rows::{Row, rows};
 use super::state::{Point, PointResult, PointState, Sweep};
 use crate::environment::VERSION;
+use crate::export::quoted;
 use crate::render::{self, Alignment, Color, Frame, painted};
 use crate::summary::DISCLAIMER;
 
@@ -185,15 +186,17 @@ fn best(
     }
 }
 
-/// The table for spreadsheets: a row a point and scenario, times in ns.
+/// The table for spreadsheets: a row a point and scenario, times in ns. As in
+/// RFC 4180, like what `dyno export` writes.
 pub fn csv(sweep: &Sweep) -> String {
     let mut text = String::from("number,repeat,name,state");
     for axis in &sweep.definition.axes {
-        let _ = write!(text, ",{}", quoted(&axis.key));
+        // A run has a scenario, too, which may also vary.
+        let _ = write!(text, ",{}", quoted(&format!("axis.{}", axis.key)));
     }
     text += ",scenario,tenant,verdict,result,result_unit,samples_per_s,p50_ns,p90_ns,p99_ns,\
              first_token_p99_ns,time_per_output_token_p99_ns,accuracy,operations,took_ns,folder,\
-             message\n";
+             message\r\n";
     for point in &sweep.points {
         let none = [PointResult::default()];
         let results = if point.results.is_empty() { &none } else { &point.results[..] };
@@ -237,12 +240,5 @@ fn csv_row(text: &mut String, sweep: &Sweep, point: &Point, result: &PointResult
     ]);
     let cells: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
     *text += &cells.join(",");
-    text.push('\n');
-}
-
-fn quoted(cell: &str) -> String {
-    if cell.contains([',', '"', '\n', '\r']) {
-        return format!("\"{}\"", cell.replace('"', "\"\""));
-    }
-    cell.to_string()
+    *text += "\r\n";
 }

@@ -172,7 +172,7 @@ fn draw_help(frame: &mut Frame<'_>, look: Look, area: Rect) {
         "",
         "Latency counts from the time a query was due. Here it",
         "is that of an evenly spread share of the queries, in",
-        "steps of 4 %; the result is computed from all of them.",
+        "steps of 3 to 6 %; the result is computed from them all.",
         "Lag is the client's own: it judges the measurement.",
     ];
     let (columns, rows) = (58.min(area.width), (LINES.len() as u16 + 2).min(area.height));

@@ -8,7 +8,6 @@ mod panels;
 use std::fmt;
 use std::io::{BufWriter, Stderr, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ratatui::backend::CrosstermBackend;
@@ -22,15 +21,12 @@ use signal_hook::low_level;
 
 use crate::exit::Failure;
 use crate::live::Live;
-use crate::terminal;
+use crate::{output, terminal};
 
 pub use draw::{Look, draw};
 
 /// Whether the screen is ours.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
-
-/// What is to be said when it is not any more.
-static UNSAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// What a key asks for beyond the screen itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +68,7 @@ impl Screen {
         let failed = |e: std::io::Error| Failure::set_up(format!("cannot use the terminal: {e}"));
         restore_on_ways_out().map_err(failed)?;
         IS_OPEN.store(true, Ordering::SeqCst);
+        output::hold();
         let has_keys = console::enable_raw_mode().is_ok();
         let mut stderr = BufWriter::with_capacity(1 << 16, std::io::stderr());
         execute!(stderr, console::EnterAlternateScreen, cursor::Hide).map_err(failed)?;
@@ -146,14 +143,6 @@ impl Drop for Screen {
     }
 }
 
-/// Says a line on stderr, as soon as the terminal is the reader's.
-pub fn say(line: String) {
-    match IS_OPEN.load(Ordering::SeqCst) {
-        true => UNSAID.lock().unwrap_or_else(PoisonError::into_inner).push(line),
-        false => eprintln!("{line}"),
-    }
-}
-
 /// Gives the terminal back as it was, if it was taken.
 pub fn restore() {
     if IS_OPEN.swap(false, Ordering::SeqCst) {
@@ -161,8 +150,7 @@ pub fn restore() {
         let _ = execute!(stderr, console::LeaveAlternateScreen, cursor::Show);
         let _ = stderr.flush();
         let _ = console::disable_raw_mode();
-        let unsaid = std::mem::take(&mut *UNSAID.lock().unwrap_or_else(PoisonError::into_inner));
-        unsaid.iter().for_each(|line| eprintln!("{line}"));
+        output::release();
     }
 }
 

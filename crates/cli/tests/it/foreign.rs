@@ -53,10 +53,7 @@ fn vllm_requests_count_from_when_the_client_took_them_up() {
     assert!(said.contains("from when the client took the request up"), "{said}");
 
     // An older version keeps neither latencies nor when requests were sent.
-    let mut older = vllm();
-    for key in ["latencies", "start_times", "queue_times", "failed"] {
-        older.as_object_mut().unwrap().remove(key);
-    }
+    let older = without(vllm(), &["latencies", "start_times", "queue_times", "failed"]);
     folder.write("older.json", &older.to_string());
     let (found, said) = rows(&folder, "older.json");
     let mut latencies = column(&found, "latency_ns");
@@ -69,13 +66,82 @@ fn vllm_requests_count_from_when_the_client_took_them_up() {
     assert_eq!(rows(&folder, "appended.json").0.len(), 6);
 }
 
+/// Without these keys.
+fn without(mut saved: Value, keys: &[&str]) -> Value {
+    for key in keys {
+        saved.as_object_mut().unwrap().remove(*key);
+    }
+    saved
+}
+
+/// What `vllm bench serve` leaves out without `--save-detailed`.
+const DETAILS: [&str; 7] =
+    ["input_lens", "output_lens", "start_times", "ttfts", "itls", "generated_texts", "errors"];
+
+#[test]
+fn vllm_failures_may_have_no_reason_and_are_counted() {
+    let folder = Folder::new();
+    let mut saved = vllm();
+    saved["errors"] = json!(["", "", ""]);
+    folder.write("saved.json", &saved.to_string());
+    let (found, said) = rows(&folder, "saved.json");
+    assert_eq!(found[1]["failure"], "internal");
+    assert!(!said.contains("it says that"), "{said}");
+    saved["failed"] = 2.into();
+    folder.write("saved.json", &saved.to_string());
+    let (_, said) = rows(&folder, "saved.json");
+    assert!(said.contains("it says that 2 requests failed, and 1 of the file have no"), "{said}");
+}
+
+#[test]
+fn vllm_latencies_are_kept_without_details_and_of_embeddings() {
+    let folder = Folder::new();
+    folder.write("saved.json", &without(vllm(), &DETAILS).to_string());
+    let (found, said) = rows(&folder, "saved.json");
+    assert_eq!(column(&found, "latency_ns"), [Some(41_000_000), None, Some(72_000_000)]);
+    assert_eq!(column(&found, "scheduled_ns"), [Some(0); 3]);
+    assert!(said.contains("its figures from when it was sent"), "{said}");
+    // An older version keeps no latencies either: figures alone.
+    let figures = without(without(vllm(), &DETAILS), &["latencies", "queue_times"]);
+    folder.write("figures.json", &figures.to_string());
+    folder.dyno("export figures.json").exits(3);
+    let told = folder.dyno("compare figures.json figures.json --json").exits(0).json();
+    let remarks = told["remarks"].to_string();
+    assert!(remarks.contains("latency counts from when the request was sent"), "{remarks}");
+
+    let embedding = without(vllm(), &["output_lens", "start_times", "ttfts", "itls", "failed"]);
+    folder.write("embedding.json", &embedding.to_string());
+    let (found, _) = rows(&folder, "embedding.json");
+    assert_eq!(column(&found, "latency_ns"), [Some(41_000_000), None, Some(72_000_000)]);
+}
+
+#[test]
+fn vllm_arrivals_are_those_that_it_says() {
+    let folder = Folder::new();
+    folder.write("poisson.json", &vllm().to_string());
+    let mut saved = vllm();
+    saved["burstiness"] = 1.0.into();
+    folder.write("same.json", &saved.to_string());
+    folder.dyno("compare poisson.json same.json").exits(0);
+    saved["burstiness"] = 0.25.into();
+    folder.write("bursts.json", &saved.to_string());
+    let ran = folder.dyno("compare poisson.json bursts.json").exits(2);
+    assert!(ran.stderr.contains("arrivals: poisson against gamma:0.25"), "{}", ran.stderr);
+    saved["request_rate"] = "inf".into();
+    for (key, value) in
+        [("strategy", json!("linear")), ("start_rps", json!(1)), ("end_rps", json!(9))]
+    {
+        saved[&format!("ramp_up_{key}")] = value;
+    }
+    folder.write("ramp.json", &saved.to_string());
+    let (_, said) = rows(&folder, "ramp.json");
+    assert!(said.contains("its rate is no steady one: 1 to 9 requests/s, linear"), "{said}");
+}
+
 #[test]
 fn vllm_files_without_requests_say_how_to_keep_them() {
     let folder = Folder::new();
-    let mut summary = vllm();
-    for key in ["ttfts", "itls", "latencies", "start_times", "queue_times", "errors"] {
-        summary.as_object_mut().unwrap().remove(key);
-    }
+    let summary = without(without(vllm(), &DETAILS), &["latencies", "queue_times"]);
     folder.write("saved.json", &summary.to_string());
     let ran = folder.dyno("export saved.json").exits(3);
     assert!(ran.stderr.contains("has no raw records"), "{}", ran.stderr);
@@ -84,7 +150,8 @@ fn vllm_files_without_requests_say_how_to_keep_them() {
     damaged["latencies"] = json!([0.1]);
     folder.write("damaged.json", &damaged.to_string());
     let ran = folder.dyno("export damaged.json").exits(3);
-    let expected = "damaged.json: not as vLLM writes it: `latencies` has 1 entries";
+    let expected =
+        "damaged.json: not as vLLM writes it: `ttfts` has 3 entries, but `latencies` has 1";
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
 }
 
@@ -144,6 +211,32 @@ fn guidellm_requests_count_from_their_schedule() {
     let ran = folder.dyno("export damaged.json").exits(3);
     let expected = "benchmarks[0]: requests.successful[1]: `request_latency` is missing";
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    for odd in [-0.1, 1e300] {
+        damaged["benchmarks"][0]["requests"]["successful"][1]["request_latency"] = odd.into();
+        folder.write("damaged.json", &damaged.to_string());
+        let ran = folder.dyno("export damaged.json").exits(3);
+        assert!(ran.stderr.contains("`request_latency`: ") && ran.stderr.contains("is no time"));
+    }
+}
+
+#[test]
+fn guidellm_remarks_are_those_of_what_is_there() {
+    let folder = Folder::new();
+    let mut sampled = guidellm();
+    sampled["benchmarks"][0]["metrics"]["request_totals"]["successful"] = 100.into();
+    folder.write("sampled.json", &sampled.to_string());
+    let (_, said) = rows(&folder, "sampled.json");
+    assert!(said.contains("only 3 of its 101 requests are in the file"), "{said}");
+    assert!(said.contains("from when the request was due"), "{said}");
+    for status in ["successful", "errored"] {
+        let requests = &mut sampled["benchmarks"][0]["requests"][status];
+        for request in requests.as_array_mut().unwrap() {
+            request["info"] = json!({});
+        }
+    }
+    folder.write("undue.json", &sampled.to_string());
+    let (_, said) = rows(&folder, "undue.json");
+    assert!(said.contains("latency counts from when the request was sent"), "{said}");
 }
 
 fn aiperf_record(start: i64, took_ms: f64, phase: &str) -> Value {
@@ -188,6 +281,12 @@ fn aiperf_requests_count_from_their_credit_and_warmup_is_left_out() {
     });
     folder.write("profile_export_aiperf.json", &summary.to_string());
     assert_eq!(rows(&folder, ".").0.len(), 2);
+    let mut cancelled = summary.clone();
+    cancelled["was_cancelled"] = true.into();
+    folder.write("cancelled/profile_export_aiperf.json", &cancelled.to_string());
+    folder.write("cancelled/profile_export.jsonl", &folder.read("profile_export.jsonl"));
+    let (_, said) = rows(&folder, "cancelled");
+    assert!(said.contains("it was cancelled before its end"), "{said}");
     let ran = folder.dyno("export profile_export_aiperf.json").exits(3);
     assert!(ran.stderr.contains("profile_export.jsonl"), "{}", ran.stderr);
     let mut odd = summary;
@@ -266,6 +365,17 @@ fn what_nobody_knows_is_told() {
         let ran = folder.dyno(&format!("export {name}")).exits(3);
         assert!(ran.stderr.contains("neither a run of dyno nor"), "{name}: {}", ran.stderr);
     }
+    let whole = vllm().to_string();
+    for (name, text, expected) in [
+        ("cut.json", &whole[..100], "EOF while parsing"),
+        ("nan.json", &whole.replace("1.25", "NaN"), "expected value at line 1 column"),
+    ] {
+        folder.write(name, text);
+        let ran = folder.dyno(&format!("export {name}")).exits(3);
+        assert!(ran.stderr.contains("not valid JSON") && ran.stderr.contains(expected), "{name}");
+    }
+    folder.write("mark.json", &format!("\u{feff}{whole}"));
+    assert_eq!(rows(&folder, "mark.json").0.len(), 3);
     std::fs::write(folder.0.join("binary"), [0xff, 0xfe, 0]).unwrap();
     let ran = folder.dyno("export binary").exits(3);
     assert!(ran.stderr.contains("it is no text"), "{}", ran.stderr);
@@ -318,10 +428,7 @@ fn results_of_one_tool_are_compared_by_their_raw_records() {
 fn figures_without_records_are_shown_and_nothing_is_concluded() {
     let folder = Folder::new();
     folder.write("a.json", &vllm().to_string());
-    let mut summary = vllm();
-    for key in ["ttfts", "itls", "latencies", "start_times", "queue_times", "errors"] {
-        summary.as_object_mut().unwrap().remove(key);
-    }
+    let mut summary = without(without(vllm(), &DETAILS), &["latencies", "queue_times"]);
     summary["p99_ttft_ms"] = 30.0.into();
     folder.write("b.json", &summary.to_string());
     let told = folder.dyno("compare a.json b.json").exits(0).stdout;

@@ -8,6 +8,7 @@ mod export;
 mod files;
 mod foreign;
 mod messages;
+mod output;
 mod probe;
 mod program;
 mod prometheus;

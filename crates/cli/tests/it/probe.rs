@@ -186,3 +186,25 @@ fn a_missing_onnx_runtime_is_told_with_what_to_do() {
     assert!(ran.stderr.contains("ONNX Runtime"), "{}", ran.stderr);
     assert!(ran.stderr.contains("pip install"), "{}", ran.stderr);
 }
+
+/// As `uv tool install` leaves it, whose environments nobody activates.
+#[cfg(target_os = "linux")]
+#[test]
+fn onnx_runtime_beside_the_program_is_found_through_a_link() {
+    let folder = Folder::new();
+    let (bin, capi) = ("tool/bin", "tool/lib/python3.9/site-packages/onnxruntime/capi");
+    for inside in [bin, capi] {
+        std::fs::create_dir_all(folder.0.join(inside)).unwrap();
+    }
+    let program = folder.0.join(bin).join("dyno");
+    std::fs::hard_link(env!("CARGO_BIN_EXE_dyno"), &program).unwrap();
+    std::os::unix::fs::symlink(&program, folder.0.join("dyno")).unwrap();
+    // No library: that it is tried is what counts.
+    folder.write(&format!("{capi}/libonnxruntime.so.1.23.2"), "");
+    folder.write("m.onnx", "");
+    let mut command = std::process::Command::new(folder.0.join("dyno"));
+    command.env_remove("ORT_DYLIB_PATH").env_remove("VIRTUAL_ENV").current_dir(&folder.0);
+    let ran: Ran = command.args(["probe", "--system", "onnx:m.onnx"]).output().unwrap().into();
+    let ran = ran.exits(3);
+    assert!(ran.stderr.contains("capi/libonnxruntime.so.1.23.2"), "{}", ran.stderr);
+}

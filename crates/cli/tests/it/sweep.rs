@@ -60,7 +60,7 @@ fn a_batching_system_is_as_fast_as_its_service_time_says() {
     assert!(folder.read("out/report.html").contains("batch-16-workers-2"), "it has its page");
     let csv = folder.read("out/sweep.csv");
     assert_eq!(csv.lines().count(), 11);
-    assert!(csv.starts_with("number,repeat,name,state,batch,workers,scenario,"), "{csv}");
+    assert!(csv.starts_with("number,repeat,name,state,axis.batch,axis.workers,scenario,"), "{csv}");
 }
 
 #[test]
@@ -180,6 +180,43 @@ fn files_of_one_name_in_two_folders_are_told_apart() {
     }
 }
 
+#[test]
+fn a_name_of_several_points_says_what_differs_and_a_long_one_is_cut_in_its_folder() {
+    let folder = Folder::new();
+    let long = "n".repeat(300);
+    let file = format!("version = 1\n[[sweep.points]]\nbatch = 2\nname = \"{long}\"\n");
+    folder.write("sweep.toml", &file);
+    folder
+        .dyno(
+            "sweep --config sweep.toml --system model:fixed=1ms --scenario single-stream \
+             --mode performance --duration 10ms --set min_query_count=64 --over batch=1,2 \
+             --over seed=1,2 --out out",
+        )
+        .exits(0);
+    assert_eq!(states(&folder), ["done"; 4]);
+    let state = state(&folder);
+    let points = state["points"].as_array().unwrap();
+    assert_eq!(points[2]["name"], format!("{long}-seed-1"));
+    assert_eq!(points[3]["name"], format!("{long}-seed-2"));
+    assert_eq!(points[3]["folder"], format!("points/0004-{}", &long[..60]));
+}
+
+#[test]
+fn a_scenario_that_varies_has_a_column_of_its_own() {
+    let folder = Folder::new();
+    let ran = folder
+        .dyno(
+            "sweep --system null --mode performance --duration 10ms --set min_query_count=64 \
+             --over scenario=single-stream,multi-stream --out out --max-time 0s --json",
+        )
+        .exits(1);
+    assert_eq!(ran.json()["points"].as_array().unwrap().len(), 2);
+    let csv = folder.read("out/sweep.csv");
+    let head: Vec<&str> = csv.split("\r\n").next().unwrap().split(',').collect();
+    let distinct: std::collections::BTreeSet<&&str> = head.iter().collect();
+    assert_eq!(distinct.len(), head.len(), "{head:?}");
+}
+
 #[track_caller]
 fn check_refused(arguments: &str, expected: &[&str]) {
     let folder = Folder::new();
@@ -212,6 +249,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         &["only Server has a rate", "in point 1 (mode-peak-offline)", "[[sweep.exclude]]"],
     );
     check_refused("--retry-failed --over seed=1", &["--resume"]);
+    check_refused("--limit 0 --over seed=1", &["--limit"]);
 }
 
 #[test]
@@ -350,6 +388,57 @@ fn another_sweep_is_not_resumed() {
     folder.write("out/sweep.json", "{\"schema\": \"dyno.sweep\", \"schema_version\": 1}");
     let ran = folder.dyno("sweep --resume out").exits(3);
     assert!(ran.stderr.contains("missing field"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_sweep_goes_on_from_any_folder_with_what_its_file_says() {
+    let folder = Folder::new();
+    folder.write("sweep.toml", &format!("{FILE}\n"));
+    folder.dyno("sweep --config sweep.toml --limit 2 --out out").exits(1);
+    // Not the plan of this sweep.
+    folder.write("else/sweep.toml", "version = 1\n[sweep.over]\nbatch = [64]\n");
+    // What differs is a comment, and how far this go goes.
+    let limited = FILE.replace("order_seed = 3", "order_seed = 3  # any\nlimit = 1");
+    folder.write("sweep.toml", &limited);
+    let resume = |more: &str| {
+        let mut command = folder.command(&format!("sweep --resume ../out {more}"));
+        Ran::from(command.current_dir(folder.0.join("else")).output().unwrap())
+    };
+    let done = || states(&folder).iter().filter(|state| *state == "done").count();
+    resume("").exits(1);
+    assert_eq!(done(), 3, "the limit of the file holds");
+    let said = resume("--limit 5").exits(0).stderr;
+    assert!(said.contains("point 1/1"), "{said}");
+    assert_eq!(done(), 4);
+    folder.write("sweep.toml", &FILE.replace("duration = \"3s\"", "duration = \"4s\""));
+    assert!(resume("").exits(2).stderr.contains("sweep.toml has changed since"));
+}
+
+#[test]
+fn a_part_of_a_definition_is_not_passed_over() {
+    let folder = Folder::new();
+    folder.dyno(&format!("{MANY} --limit 1")).exits(1);
+    for part in ["--repeat 5", "--order random", "--order-seed 1", "--zip", "--operations 1=5"] {
+        let ran = folder.dyno(&format!("sweep --resume out {part}")).exits(2);
+        assert!(ran.stderr.contains("says what a sweep is made of"), "{part}: {}", ran.stderr);
+    }
+    let same = MANY.replace("--out out", "--resume out");
+    let ran = folder.dyno(&format!("{same} --operations 1=5")).exits(2);
+    assert!(ran.stderr.contains("operations of seed-1 was unknown, is 5"), "{}", ran.stderr);
+    // A file may have axes, and none of them this value.
+    folder.write("sweep.toml", FILE);
+    let ran = folder.dyno("sweep --config sweep.toml --operations nothere=5").exits(2);
+    assert!(ran.stderr.contains("no axis has the value `nothere`"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_pause_ends_with_the_time() {
+    let folder = Folder::new();
+    // Were it to end with its own, nobody would wait for it.
+    folder.dyno(&format!("{MANY} --pause 1h --max-time 2s")).exits(1);
+    assert_eq!(states(&folder)[3], "pending");
+    let plan = folder.dyno("sweep --resume out --dry-run --json").exits(0).json();
+    assert_eq!(plan["points"].as_array().unwrap().len(), 4);
 }
 
 /// Points in real time that last for minutes.

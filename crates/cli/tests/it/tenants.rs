@@ -78,3 +78,19 @@ fn tenants_have_logs_and_verdicts_of_their_own_and_repeat() {
     assert!((500..700).contains(&queries(&tests[0])), "{}", queries(&tests[0]));
     assert!((300..500).contains(&queries(&tests[1])), "{}", queries(&tests[1]));
 }
+
+#[test]
+fn tenants_whose_names_are_alike_keep_their_results_apart() {
+    let folder = Folder::new();
+    let config = CONFIG.replace("interactive", "a b").replace("batch jobs", "a-b");
+    folder.write("dyno.toml", &config);
+    folder.dyno("run --config dyno.toml --out out").exits(0);
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    let folders = [0, 1].map(|at| summary["tests"][at]["folder"].as_str().unwrap().to_string());
+    assert_eq!(folders, ["Server/performance/a-b-1", "Server/performance/a-b"]);
+    for (folder_of, qps) in folders.iter().zip(["300", "200"]) {
+        let log = folder.read(&format!("out/{folder_of}/mlperf_log_detail.txt"));
+        let key = "\"key\": \"requested_server_target_qps\", \"value\": ";
+        assert!(log.contains(&format!("{key}{qps}")), "{folder_of} is of {qps} queries/s");
+    }
+}

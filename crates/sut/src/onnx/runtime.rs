@@ -17,6 +17,9 @@ pub struct Search {
     pub dylib_path: Option<PathBuf>,
     /// Root of the active virtual environment (`VIRTUAL_ENV`).
     pub virtual_env: Option<PathBuf>,
+    /// Root of the environment that this program is installed in: it is often
+    /// started without being activated.
+    pub installed_in: Option<PathBuf>,
     /// Ask `python3` where its package is.
     pub python: bool,
     /// Let the system's loader look.
@@ -70,6 +73,7 @@ impl Search {
             given,
             dylib_path: variable("ORT_DYLIB_PATH"),
             virtual_env: variable("VIRTUAL_ENV"),
+            installed_in: installed_in(),
             python: true,
             system: true,
         }
@@ -98,12 +102,14 @@ impl Search {
             tried.push(format!("{what} {}: no such file", path.display()));
             return None;
         }
-        if let Some(root) = &self.virtual_env {
+        let beside = ("the environment of this program,", &self.installed_in);
+        for (what, root) in [("VIRTUAL_ENV", &self.virtual_env), beside] {
+            let Some(root) = root else { continue };
             let library = in_virtual_env(root);
             if library.is_some() {
                 return library;
             }
-            tried.push(format!("VIRTUAL_ENV {}: no onnxruntime in it", root.display()));
+            tried.push(format!("{what} {}: no onnxruntime in it", root.display()));
         }
         if self.python {
             match of_python() {
@@ -121,6 +127,12 @@ const SYSTEM_NAME: &str = "onnxruntime.dll";
 const SYSTEM_NAME: &str = "libonnxruntime.dylib";
 #[cfg(not(any(windows, target_os = "macos")))]
 const SYSTEM_NAME: &str = "libonnxruntime.so";
+
+/// The folder above the one of this program, wherever a link to it lies.
+fn installed_in() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?.canonicalize().ok()?;
+    program.ancestors().nth(2).map(Path::to_path_buf)
+}
 
 fn in_virtual_env(root: &Path) -> Option<PathBuf> {
     let unix = entries(&root.join("lib")).into_iter();

@@ -203,6 +203,7 @@ fn the_library_is_found_in_the_order_of_precedence() {
         given: Some(given.clone()),
         dylib_path: Some(named.clone()),
         virtual_env: Some(folder.0.join("venv")),
+        installed_in: None,
         python: false,
         system: false,
     };
@@ -212,6 +213,9 @@ fn the_library_is_found_in_the_order_of_precedence() {
     search.dylib_path = None;
     assert_eq!(search.find().as_deref(), Ok(Path::new(&wheel)));
     search.virtual_env = Some(folder.0.clone());
+    search.installed_in = Some(folder.0.join("venv"));
+    assert_eq!(search.find().as_deref(), Ok(Path::new(&wheel)), "no environment is activated");
+    search.installed_in = None;
     let missing = search.find().unwrap_err();
     assert!(
         matches!(&missing, RuntimeMissing::NotFound { tried } if tried.len() == 1),

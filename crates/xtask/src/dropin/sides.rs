@@ -42,7 +42,7 @@ impl Sides {
         };
         eprintln!("{} ...", first.name);
         let (mut ours, mut peer) = (Vec::new(), Vec::new());
-        for _ in 0..bench.rounds {
+        for _ in 0..bench.rounds() {
             ours.push(measure(&self.ours)?);
             peer.push(measure(&self.peer)?);
         }

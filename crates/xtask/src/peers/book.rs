@@ -4,12 +4,9 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::venv::Venv;
-use super::{Bench, Named, Outcome, cargo_test};
+use super::{Bench, Named, Outcome, cargo_test, onnx};
 use crate::book;
 
-/// What the pages tell people to install.
-const PACKAGES: &str = "onnxruntime==1.23.2";
 const BUILDS: &str = "the book builds and its links lead somewhere";
 const BLOCKS: &str = "blocks that need Python packages";
 
@@ -21,11 +18,8 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
         },
         Err(missing) => Outcome::Skipped(missing),
     };
-    let venv = Venv::with(&bench.folder, PACKAGES).and_then(|venv| {
-        venv.ask("import onnxruntime")?;
-        Ok(venv)
-    });
-    let blocks = match venv {
+    // What the pages tell people to install.
+    let blocks = match onnx::runtime(bench) {
         Ok(venv) => {
             let interpreter = venv.interpreter();
             let programs = interpreter.parent().unwrap_or(Path::new("."));

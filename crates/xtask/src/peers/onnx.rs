@@ -4,10 +4,9 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::venv::Venv;
+use super::venv::{ONNX_RUNTIME, Venv};
 use super::{Bench, Named, Outcome, cargo_test};
 
-const WHEEL: &str = "onnxruntime==1.23.2";
 const TESTS: &str = "the adapter's tests with the shared library";
 
 /// Prints the path of the shared library inside the installed package.
@@ -19,10 +18,7 @@ print([path for name in names for path in sorted(capi.glob(name))][0])
 ";
 
 pub fn run(bench: &Bench) -> Result<Vec<Named>> {
-    let library = Venv::with(&bench.folder, WHEEL).and_then(|venv| {
-        venv.ask("import onnxruntime")?;
-        venv.ask(FIND_LIBRARY)
-    });
+    let library = runtime(bench).and_then(|venv| venv.ask(FIND_LIBRARY));
     let outcome = match library {
         Ok(library) => {
             let args = ["--package", "dyno-sut", "onnx", "--", "--nocapture"];
@@ -31,4 +27,14 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
         Err(missing) => Outcome::Skipped(missing),
     };
     Ok(vec![(TESTS, outcome)])
+}
+
+/// An environment with ONNX Runtime, which groups share: it weighs most of what
+/// they install.
+pub fn runtime(bench: &Bench) -> Result<Venv, String> {
+    let folder = bench.folder.with_file_name("onnxruntime");
+    std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let venv = Venv::with(&folder, ONNX_RUNTIME)?;
+    venv.ask("import onnxruntime")?;
+    Ok(venv)
 }

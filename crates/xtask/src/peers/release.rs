@@ -2,18 +2,18 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use super::venv::Venv;
 use super::{Bench, Named, Outcome};
-use crate::release::{self, shell, walk::Walk};
+use crate::release::walk::{self, Walk};
+use crate::release::{self, shell};
 
 const MADE: &str = "one command makes a release that is as promised";
 const BUILT_IN: &str = "from the wheel to a first report";
 const BILL: &str = "the bill of materials is one by the schema of CycloneDX";
-const FROM_SOURCE: &str = "cargo install gives the command";
+const CLONE: &str = "from a clone to a first report";
 const OWN_MODEL: &str = "from the wheel to a report on an ONNX file";
 
 /// Holds the schema of CycloneDX.
@@ -29,9 +29,7 @@ with open(sys.argv[1]) as bill:
 
 pub fn run(bench: &Bench) -> Result<Vec<Named>> {
     let all = |outcome: fn(String) -> Outcome, why: &str| {
-        [MADE, BILL, FROM_SOURCE, BUILT_IN, OWN_MODEL]
-            .map(|name| (name, outcome(why.to_owned())))
-            .into()
+        [MADE, BILL, BUILT_IN, OWN_MODEL].map(|name| (name, outcome(why.to_owned()))).into()
     };
     let folder = match release::quick(bench.root) {
         Ok(Ok(folder)) => folder,
@@ -43,7 +41,9 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
         Err(why) => Outcome::Failed(format!("{why:#}")),
     };
     let mut outcomes = vec![(MADE, Outcome::Passed), (BILL, bill(bench, &folder)?)];
-    outcomes.push((FROM_SOURCE, outcome(from_source(bench))));
+    if !bench.quick {
+        outcomes.push((CLONE, outcome(walk::from_clone(bench.root, &bench.folder.join("clone")))));
+    }
     match Walk::start(bench.root, &bench.folder.join("walk"), &folder)? {
         Ok(walk) => {
             outcomes.push((BUILT_IN, outcome(walk.built_in())));
@@ -60,17 +60,6 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
         }
     }
     Ok(outcomes)
-}
-
-/// Installs from a checkout, as docs/release.md says.
-fn from_source(bench: &Bench) -> Result<()> {
-    let folder = bench.folder.join("cargo");
-    let mut cargo = shell::tool("CARGO", "cargo", bench.root);
-    cargo.args(["install", "--locked", "--force", "--path", "crates/cli", "--root"]).arg(&folder);
-    shell::run(&mut cargo)?;
-    let version = shell::said(Command::new(folder.join("bin/dyno")).arg("--version"))?;
-    ensure!(version.starts_with("dyno "), "it calls itself {version}");
-    Ok(())
 }
 
 /// Has another program judge each bill.

@@ -4,6 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// ONNX Runtime, as its registry has it for each Python: none has wheels for all.
+pub const ONNX_RUNTIME: &str =
+    "onnxruntime==1.23.2;python_version<'3.14' onnxruntime==1.24.4;python_version>='3.14'";
+
 /// A virtual environment that holds pinned packages.
 pub struct Venv {
     folder: PathBuf,
@@ -22,16 +26,50 @@ impl Venv {
             return Ok(venv);
         }
         eprintln!("installing {requirement} into {}", venv.folder.display());
-        if venv.folder.exists() {
-            fs::remove_dir_all(&venv.folder).map_err(|error| error.to_string())?;
-        }
-        let mut make = Command::new("python3");
-        output_of(make.args(["-m", "venv"]).arg(&venv.folder))?;
-        let mut install = venv.python();
-        install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-        output_of(install.args(requirement.split_whitespace()))?;
+        venv.make()?;
+        venv.install(requirement)?;
         fs::write(&installed, requirement).map_err(|error| error.to_string())?;
         Ok(venv)
+    }
+
+    /// An environment that holds nothing.
+    ///
+    /// # Errors
+    /// As [`Venv::with`].
+    pub fn empty(folder: &Path) -> Result<Venv, String> {
+        let venv = Venv { folder: folder.join("venv-empty") };
+        if !venv.is_whole() {
+            venv.make()?;
+        }
+        Ok(venv)
+    }
+
+    /// Makes the environment anew; leaves nothing of one that cannot be made.
+    fn make(&self) -> Result<(), String> {
+        let remove = || match fs::remove_dir_all(&self.folder) {
+            Err(error) if self.folder.exists() => {
+                Err(format!("cannot remove {}: {error}", self.folder.display()))
+            }
+            _ => Ok(()),
+        };
+        remove()?;
+        let made = output_of(Command::new("python3").args(["-m", "venv"]).arg(&self.folder));
+        made.map(drop).inspect_err(|_| drop(remove()))
+    }
+
+    /// Whether it was not left half made: pip comes last.
+    fn is_whole(&self) -> bool {
+        self.interpreter().is_file() && self.interpreter().with_file_name("pip").is_file()
+    }
+
+    /// Installs packages with spaces between them.
+    ///
+    /// # Errors
+    /// As [`Venv::with`].
+    pub fn install(&self, requirement: &str) -> Result<(), String> {
+        let mut install = self.python();
+        install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+        output_of(install.args(requirement.split_whitespace())).map(drop)
     }
 
     /// An environment with the package of ours that lies in `wheels`, as it was
@@ -41,8 +79,8 @@ impl Venv {
     /// As [`Venv::with`].
     pub fn with_ours(folder: &Path, wheels: &Path, package: &str) -> Result<Venv, String> {
         let venv = Venv { folder: folder.join("venv-ours") };
-        if !venv.folder.exists() {
-            output_of(Command::new("python3").args(["-m", "venv"]).arg(&venv.folder))?;
+        if !venv.is_whole() {
+            venv.make()?;
         }
         let mut install = venv.python();
         install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
@@ -93,6 +131,18 @@ fn output_of(command: &mut Command) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn half_an_environment_is_not_whole() {
+        let venv =
+            Venv { folder: std::env::temp_dir().join(format!("dyno-{}", std::process::id())) };
+        for (file, is_whole) in [("bin/python", false), ("bin/pip", true)] {
+            fs::create_dir_all(venv.folder.join("bin")).unwrap();
+            fs::write(venv.folder.join(file), "").unwrap();
+            assert_eq!(venv.is_whole(), is_whole, "after {file}");
+        }
+        fs::remove_dir_all(&venv.folder).unwrap();
+    }
 
     #[test]
     fn what_cannot_be_run_is_an_error_that_names_it() {

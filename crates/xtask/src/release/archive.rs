@@ -19,8 +19,8 @@ pub struct Contents<'a> {
     pub program: &'a Path,
     /// Under these names.
     pub files: &'a [(&'a str, &'a Path)],
-    /// The folder with manual pages and completions, if there is one.
-    pub manual: Option<&'a Path>,
+    /// The folder with manual pages and completions.
+    pub manual: &'a Path,
 }
 
 /// Its name without an ending, and that of the folder in it.
@@ -44,9 +44,7 @@ pub fn pack(release: &Release, target: Target, contents: &Contents) -> Result<Pa
     for (name, file) in contents.files {
         copy(file, &folder.join(name))?;
     }
-    if let Some(manual) = contents.manual {
-        shell::run(Command::new("cp").arg("-R").arg(manual.join(".")).arg(&folder))?;
-    }
+    shell::run(Command::new("cp").arg("-R").arg(contents.manual.join(".")).arg(&folder))?;
     let archive = release.out.join(format!("{stem}.tar.gz"));
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--format=gnu", "--owner=0", "--group=0", "--numeric-owner"]);
@@ -61,31 +59,24 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Has the program write its manual pages and completions; `Err` inside says
-/// what it does not know.
-pub fn manual(release: &Release, program: &Path) -> Result<Result<PathBuf, String>> {
-    let folder = release.work.join("manual");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).context("cannot remove the manual of an earlier release")?;
-    }
+/// What [`manual`] writes, at least.
+pub const MANUAL: [&str; 4] =
+    ["man/man1/dyno.1", "completions/dyno.bash", "completions/dyno.zsh", "completions/dyno.fish"];
+
+/// Has the program write its manual pages and completions into a new folder.
+pub fn manual(program: &Path, folder: &Path) -> Result<()> {
     let pages = folder.join("man/man1");
     let completions = folder.join("completions");
     for folder in [&pages, &completions] {
         fs::create_dir_all(folder).context("cannot make the folder of the manual")?;
     }
-    if let Err(why) = shell::said(Command::new(program).arg("man").arg(&pages)) {
-        return Ok(Err(format!("{why:#}")));
-    }
+    shell::said(Command::new(program).arg("man").arg(&pages))?;
     for shell in SHELLS {
-        match shell::said(Command::new(program).args(["completions", shell])) {
-            Ok(text) => {
-                fs::write(completions.join(format!("dyno.{shell}")), text + "\n")
-                    .context("cannot write a completion")?;
-            }
-            Err(why) => return Ok(Err(format!("{why:#}"))),
-        }
+        let text = shell::said(Command::new(program).args(["completions", shell]))?;
+        fs::write(completions.join(format!("dyno.{shell}")), text + "\n")
+            .context("cannot write a completion")?;
     }
-    Ok(Ok(folder))
+    Ok(())
 }
 
 /// Unpacks an archive; the folder in it.

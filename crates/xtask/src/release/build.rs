@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::Release;
 use super::target::{self, Target};
@@ -177,6 +177,15 @@ pub fn program(release: &Release, target: Target) -> PathBuf {
     folder.join(release.kind.profile()).join(release.kind.program().name)
 }
 
+/// The same program for this machine, as fast as it is had; where it is.
+pub fn native(release: &Release) -> Result<PathBuf> {
+    let of = release.kind.program();
+    let mut cargo = shell::tool("CARGO", "cargo", &release.root);
+    cargo.args(["build", "--locked", "--manifest-path", of.manifest, "--features", of.features]);
+    shell::run(cargo.env("CARGO_TARGET_DIR", &release.target))?;
+    Ok(release.target.join("debug").join(of.name))
+}
+
 /// Folders of this machine get other names in what is built. The last that fits
 /// counts, so that the narrower follow the wider.
 fn flags(release: &Release) -> Result<Vec<String>> {
@@ -209,12 +218,22 @@ fn homes() -> (PathBuf, PathBuf) {
 /// Fails if a program names a folder of this machine, with which another one
 /// would build other bytes.
 pub fn names_no_folder(release: &Release, program: &[u8]) -> Result<()> {
-    for folder in [&homes().1, &release.root, &release.target] {
-        let name = folder.to_string_lossy();
-        let found = program.windows(name.len()).any(|part| part == name.as_bytes());
-        ensure!(!found, "the program names {name}, which no other machine has");
+    let folders = [&homes().1, &release.root, &release.target];
+    if let Some(folder) = named(program, &folders) {
+        bail!("the program names {}, which no other machine has", folder.display());
     }
     Ok(())
+}
+
+/// The first of these folders that a program names a file of. One below the root,
+/// such as `/src`, is also a part of other names: to build twice tells.
+fn named<'a>(program: &[u8], folders: &[&'a PathBuf]) -> Option<&'a PathBuf> {
+    let is_named = |folder: &Path| {
+        let file = format!("{}/", folder.display());
+        program.windows(file.len()).any(|part| part == file.as_bytes())
+    };
+    let is_deep = |folder: &Path| folder.components().count() > 2;
+    folders.iter().copied().find(|folder| is_deep(folder) && is_named(folder))
 }
 
 /// Writes a wheel with these files among its metadata into a folder, with no
@@ -235,6 +254,15 @@ pub fn seal(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_is_named_by_a_file_in_it() {
+        let program = b"\0/usr/src/lib.rs\0/opt/ann/dynometer/a.rs\0/opt/ann/.cargo/b.rs\0";
+        let [short, longer, cargo] =
+            ["/src", "/opt/ann/dyno", "/opt/ann/.cargo"].map(PathBuf::from);
+        assert_eq!(named(program, &[&short, &longer]), None);
+        assert_eq!(named(program, &[&short, &longer, &cargo]), Some(&cargo));
+    }
 
     #[test]
     fn features_and_tools_are_those_of_the_project_files() {

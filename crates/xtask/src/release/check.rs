@@ -30,7 +30,13 @@ pub fn findings(root: &Path, folder: &Path) -> Result<(Vec<String>, bool)> {
             Err(why) => format!("{what}: FAILED: {why:#}"),
         });
     };
-    say(sums::FILE, sums::check(folder).map(|files| format!("{files} files are as summed")));
+    let sums = sums::check(folder).map(|files| format!("{files} files are as summed"));
+    let are_ours = sums.is_ok();
+    say(sums::FILE, sums);
+    // What follows runs programs of the folder: not those that somebody else put there.
+    if !are_ours {
+        return Ok((lines, false));
+    }
     let mut files: Vec<PathBuf> = fs::read_dir(folder)
         .with_context(|| format!("there is no {}", folder.display()))?
         .map(|entry| entry.map(|entry| entry.path()))
@@ -76,19 +82,32 @@ fn manifest(folder: &Path) -> Result<String> {
 fn of_archive(file: &Path, work: &Path) -> Result<String> {
     let target = target::of_archive(&name_of(file)).context("it names no target")?;
     let folder = archive::unpack(file, work)?;
-    for name in ["LICENSE", "README.md", licences::TEXTS, "dyno.cdx.json"] {
+    let papers = ["LICENSE", "README.md", licences::TEXTS, "dyno.cdx.json"];
+    for name in papers.iter().chain(&archive::MANUAL) {
         ensure!(folder.join(name).is_file(), "it has no {name}");
     }
     let program = folder.join("dyno");
     let elf = program_of(&program, target)?;
     let manifest = json(&file.with_file_name(MANIFEST))?;
-    let glibc = elf.glibc.map(|(major, minor)| format!("{major}.{minor}"));
     let stated = of_target(&manifest, target)?;
-    ensure!(stated["glibc"] == Value::from(glibc), "{MANIFEST} states another glibc");
+    as_stated(&stated, target, &elf, &sums::sha256(&fs::read(&program)?))?;
     if target.runs_here() {
         runs(&program, target)?;
     }
     Ok(told(&elf, target))
+}
+
+/// What the manifest tells of a program, and what docs/release.md does.
+fn as_stated(stated: &Value, target: Target, elf: &Elf, sha256: &str) -> Result<()> {
+    let glibc = elf.glibc.map(|(major, minor)| format!("{major}.{minor}"));
+    ensure!(stated["glibc"] == Value::from(glibc), "{MANIFEST} states another glibc");
+    ensure!(stated["program_sha256"] == sha256, "its program is not that of {MANIFEST}");
+    // A quick one takes the libc of the machine that makes it.
+    if stated["profile"] == build::Kind::Full.profile() {
+        let promised = elf::promised(target.compatibility);
+        ensure!(elf.glibc <= promised, "it needs glibc {:?}, not {promised:?}", elf.glibc);
+    }
+    Ok(())
 }
 
 /// What a program says of itself, if that is what its target promises.

@@ -92,10 +92,11 @@ const DENY: &str = "0.20.2";
 /// says. `Err` inside says why it cannot be had.
 pub fn deny(root: &Path, tools: &Path) -> Result<Result<String, String>> {
     let program = tools.join("bin/cargo-deny");
-    if !program.is_file() {
+    let version = shell::said(std::process::Command::new(&program).arg("--version"));
+    if !version.is_ok_and(|version| version.ends_with(DENY)) {
         eprintln!("installing cargo-deny {DENY} into {}", tools.display());
         let mut install = shell::tool("CARGO", "cargo", root);
-        install.args(["install", "cargo-deny", "--version", DENY, "--locked", "--root"]);
+        install.args(["install", "cargo-deny", "--version", DENY, "--locked", "--force", "--root"]);
         // Its build is none of the release, and needs not be fast.
         install.arg(tools).arg("--target-dir").arg(tools.join("target"));
         install.arg("--debug").env("CARGO_PROFILE_DEV_DEBUG", "0");

@@ -52,11 +52,12 @@ pub struct Build<'a> {
 }
 
 /// The package itself, and all that is linked into it, sorted by name. What is
-/// only needed to build it is left out.
+/// only needed to build it is left out, procedural macros too.
 pub fn linked(root: &Path, build: Build) -> Result<Vec<Package>> {
     let mut tree = shell::tool("CARGO", "cargo", root);
     // The resolver's own answer: metadata mixes in features that only tests ask for.
-    tree.args(["tree", "--locked", "--edges", "normal", "--prefix", "none", "--format", "{p}"]);
+    tree.args(["tree", "--locked", "--edges", "normal,no-proc-macro"]);
+    tree.args(["--prefix", "none", "--format", "{p}"]);
     tree.args(["--manifest-path", build.manifest, "--features", build.features]);
     tree.args(["--target", build.triple]);
     let tree = keys(&shell::said(&mut tree)?);
@@ -184,5 +185,6 @@ mod tests {
         assert!(dyno.uses.iter().any(|key| key.starts_with("clap ")), "{:?}", dyno.uses);
         assert!(find("clap").unwrap().is_foreign());
         assert!(find("proptest").is_none(), "tests are no part of what is released");
+        assert!(find("serde_derive").is_none(), "the compiler runs it; nothing of it is linked");
     }
 }

@@ -1,17 +1,16 @@
 //! Whether the same sources give the same bytes from another folder.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::target::Target;
-use super::{Release, build, name_of, shell};
+use super::{Made, Release, build, name_of, shell};
 
 /// Builds a copy of the sources elsewhere, and compares what came of it with
-/// the release.
-pub fn check(release: &Release, target: Target) -> Result<()> {
+/// what was made first.
+pub fn check(release: &Release, first: &Made) -> Result<()> {
     let elsewhere = release.work.join("elsewhere");
     if elsewhere.exists() {
         fs::remove_dir_all(&elsewhere).context("cannot remove the build of before")?;
@@ -25,22 +24,27 @@ pub fn check(release: &Release, target: Target) -> Result<()> {
         out: elsewhere.join("out"),
         ..release.clone()
     };
-    eprintln!("release: building {} again, from another folder", target.triple);
+    eprintln!("release: building {} again, from another folder", first.target.triple);
     let tools = build::tools(release).map_err(anyhow::Error::msg)?;
-    copy.build(&tools, &[target], &mut Vec::new())?;
-    let mut same = 0;
-    for entry in fs::read_dir(&copy.out).context("the second build left nothing")? {
-        let file = entry.context("cannot read the folder")?.path();
-        let first = release.out.join(name_of(&file));
-        let (first, second) = (fs::read(&first), fs::read(&file).context("a file is gone")?);
-        let first =
-            first.with_context(|| format!("only the second build has {}", name_of(&file)))?;
-        ensure!(first == second, "{} differs from that of the second build", name_of(&file));
-        same += 1;
-    }
+    let second = copy.build(&tools, &[first.target], &mut Vec::new())?;
+    let same = compare(&first.files, &second[0].files)?;
     eprintln!("release: {same} files are the same, byte for byte, when built in another folder");
     fs::remove_dir_all(&elsewhere).context("cannot remove the second build")?;
     Ok(())
+}
+
+/// How many files there are, if both lists have the same.
+fn compare(first: &[PathBuf], second: &[PathBuf]) -> Result<usize> {
+    let names = |files: &[PathBuf]| files.iter().map(|file| name_of(file)).collect::<Vec<_>>();
+    ensure!(!first.is_empty(), "there is nothing to compare");
+    let (ours, theirs) = (names(first), names(second));
+    ensure!(ours == theirs, "the builds made different files: {ours:?} and {theirs:?}");
+    for (file, again) in first.iter().zip(second) {
+        let read = |file| fs::read(file).with_context(|| format!("there is no {}", name_of(file)));
+        let same = read(file)? == read(again)?;
+        ensure!(same, "{} differs from that of the second build", name_of(file));
+    }
+    Ok(first.len())
 }
 
 /// Copies what git knows, and what it would take.
@@ -59,4 +63,31 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         fs::copy(&source, &target).with_context(|| format!("cannot copy {name}"))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_differs_or_that_one_build_lacks_is_told() {
+        let folder = std::env::temp_dir().join(format!("dyno-twice-{}", std::process::id()));
+        let write = |name: &str, text: &str| {
+            let file = folder.join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, text).unwrap();
+            file
+        };
+        let first = [write("1/a", "a"), write("1/b", "b")];
+        let second = [write("2/a", "a"), write("2/b", "b")];
+        assert_eq!(compare(&first, &second).unwrap(), 2);
+        let error =
+            |first: &[PathBuf], second: &[PathBuf]| compare(first, second).unwrap_err().to_string();
+        assert!(error(&first, &second[..1]).contains("different files"));
+        assert!(error(&first[..1], &second).contains("different files"));
+        assert_eq!(error(&[], &[]), "there is nothing to compare");
+        write("2/b", "c");
+        assert_eq!(error(&first, &second), "b differs from that of the second build");
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -4,6 +4,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::packages::Package;
+use super::runtime::Runtime;
+use super::sums;
 
 /// What the document is about, besides the packages.
 #[derive(Debug, Clone, Copy)]
@@ -14,8 +16,8 @@ pub struct Subject<'a> {
     pub features: &'a str,
     /// Of the commit, as `2026-11-21T14:48:44Z`: the same for every build of it.
     pub timestamp: &'a str,
-    /// `1.95.0`; its standard library is part of every binary.
-    pub rustc: &'a str,
+    /// Part of the binary, too.
+    pub runtime: &'a Runtime,
 }
 
 /// The property that holds the features.
@@ -32,15 +34,11 @@ pub fn document(subject: Subject, packages: &[Package]) -> Result<Value> {
     ]);
     let others = packages.iter().filter(|package| package.name != subject.name);
     let mut components: Vec<Value> = others.map(|package| component(package, "library")).collect();
-    let standard_library = format!("rust-std {}", subject.rustc);
-    components.push(json!({
-        "type": "library",
-        "bom-ref": standard_library,
-        "name": "rust-std",
-        "version": subject.rustc,
-        "description": "the standard library of Rust",
-        "licenses": [{ "expression": "MIT OR Apache-2.0" }],
-    }));
+    let standard_library = format!("rust-std {}", subject.runtime.rust);
+    components.push(rust_std(&standard_library, subject.runtime));
+    let musl = subject.runtime.musl.as_deref().map(musl);
+    let libc: Vec<Value> = musl.iter().map(|musl| musl["bom-ref"].clone()).collect();
+    components.extend(musl);
     let mut dependencies: Vec<Value> = packages
         .iter()
         .map(|package| {
@@ -49,15 +47,78 @@ pub fn document(subject: Subject, packages: &[Package]) -> Result<Value> {
             json!({ "ref": package.key(), "dependsOn": uses })
         })
         .collect();
-    dependencies.push(json!({ "ref": standard_library, "dependsOn": [] }));
-    Ok(json!({
+    dependencies.push(json!({ "ref": standard_library, "dependsOn": libc }));
+    dependencies.extend(libc.iter().map(|key| json!({ "ref": key, "dependsOn": [] })));
+    let mut document = json!({
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
-        "metadata": { "timestamp": subject.timestamp, "component": root },
+        "metadata": {
+            "timestamp": subject.timestamp,
+            "tools": { "components": [{
+                "type": "application",
+                "name": "cargo xtask release",
+                "version": main.version,
+            }] },
+            "component": root,
+            "supplier": { "name": SUPPLIER },
+        },
         "components": components,
         "dependencies": dependencies,
-    }))
+    });
+    document["serialNumber"] = serial_number(&document.to_string()).into();
+    Ok(document)
+}
+
+/// Who makes what is ours.
+const SUPPLIER: &str = "the contributors of Dyno";
+
+/// Of the contents, so that the same contents have the same: a UUID of version 8,
+/// which leaves the rest to its maker.
+fn serial_number(contents: &str) -> String {
+    let mut digits = sums::sha256(contents.as_bytes());
+    digits.replace_range(12..13, "8");
+    digits.replace_range(16..17, "a");
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &digits[part]);
+    format!("urn:uuid:{}", parts.join("-"))
+}
+
+/// With the packages inside it.
+fn rust_std(key: &str, runtime: &Runtime) -> Value {
+    let version = &runtime.rust;
+    let part = |[name, version, licence]: &[String; 3]| {
+        json!({
+            "type": "library",
+            "name": name,
+            "version": version,
+            "licenses": [{ "expression": licence }],
+            "purl": format!("pkg:cargo/{name}@{version}"),
+        })
+    };
+    json!({
+        "type": "library",
+        "bom-ref": key,
+        "name": "rust-std",
+        "version": version,
+        "scope": "required",
+        "description": "the standard library of Rust",
+        "licenses": [{ "expression": "MIT OR Apache-2.0" }],
+        "purl": format!("pkg:generic/rust-std@{version}"),
+        "components": runtime.parts.iter().map(part).collect::<Vec<_>>(),
+    })
+}
+
+fn musl(version: &str) -> Value {
+    json!({
+        "type": "library",
+        "bom-ref": format!("musl {version}"),
+        "name": "musl",
+        "version": version,
+        "scope": "required",
+        "description": "the C library, as ziglang links it",
+        "licenses": [{ "expression": "MIT" }],
+        "purl": format!("pkg:generic/musl@{version}"),
+    })
 }
 
 fn component(package: &Package, kind: &str) -> Value {
@@ -73,8 +134,13 @@ fn component(package: &Package, kind: &str) -> Value {
     }
     if let Some(checksum) = &package.checksum {
         component["hashes"] = json!([{ "alg": "SHA-256", "content": checksum }]);
-        component["purl"] = format!("pkg:cargo/{}@{}", package.name, package.version).into();
+    } else {
+        component["supplier"] = json!({ "name": SUPPLIER });
     }
+    // Ours are in no registry: theirs has others of these names.
+    let registry = if package.is_foreign() { "cargo" } else { "generic" };
+    let (name, version) = (&package.name, &package.version);
+    component["purl"] = format!("pkg:{registry}/{name}@{version}").into();
     if let Some(repository) = &package.repository {
         component["externalReferences"] = json!([{ "type": "vcs", "url": repository }]);
     }
@@ -124,21 +190,32 @@ mod tests {
         }
     }
 
-    const SUBJECT: Subject = Subject {
-        name: "dyno",
-        triple: "x86_64-unknown-linux-gnu",
-        features: "tract",
-        timestamp: "2026-11-21T14:48:44Z",
-        rustc: "1.95.0",
-    };
+    fn written(musl: Option<&str>, packages: &[Package]) -> Value {
+        let runtime = Runtime {
+            rust: "1.95.0".to_owned(),
+            parts: vec![["libc", "0.2.178", "MIT OR Apache-2.0"].map(str::to_owned)],
+            musl: musl.map(str::to_owned),
+            texts: Vec::new(),
+            lacks: Vec::new(),
+        };
+        let subject = Subject {
+            name: "dyno",
+            triple: "x86_64-unknown-linux-gnu",
+            features: "tract",
+            timestamp: "2026-11-21T14:48:44Z",
+            runtime: &runtime,
+        };
+        document(subject, packages).unwrap()
+    }
 
     #[test]
     fn the_document_covers_what_it_was_made_from() {
         let packages = [package("clap", Some("ab"), &[]), package("dyno", None, &["clap 1.0.0"])];
-        let document = document(SUBJECT, &packages).unwrap();
+        let document = written(None, &packages);
         covers(&document, &packages).unwrap();
         assert_eq!(document["metadata"]["component"]["bom-ref"], "dyno 1.0.0");
         assert_eq!(document["components"][0]["purl"], "pkg:cargo/clap@1.0.0");
+        assert_eq!(document["components"][1]["components"][0]["name"], "libc");
         assert_eq!(
             document["dependencies"][1]["dependsOn"],
             json!(["clap 1.0.0", "rust-std 1.95.0"])
@@ -146,9 +223,24 @@ mod tests {
     }
 
     #[test]
+    fn a_static_program_has_its_libc_in_the_document() {
+        let packages = [package("dyno", None, &[])];
+        let (with, without) = (written(Some("1.2.5"), &packages), written(None, &packages));
+        covers(&with, &packages).unwrap();
+        assert_eq!(with["components"][1]["bom-ref"], "musl 1.2.5");
+        assert_eq!(with["dependencies"][1]["dependsOn"], json!(["musl 1.2.5"]));
+        assert_eq!(without["components"].as_array().unwrap().len(), 1);
+        // The same contents, the same number.
+        assert_eq!(without, written(None, &packages));
+        assert_ne!(with["serialNumber"], without["serialNumber"]);
+        let number = with["serialNumber"].as_str().unwrap();
+        assert_eq!((number.len(), &number[23..24], &number[28..29]), (45, "8", "a"), "{number}");
+    }
+
+    #[test]
     fn what_a_document_lacks_is_named() {
         let packages = [package("dyno", None, &[])];
-        let mut document = document(SUBJECT, &packages).unwrap();
+        let mut document = written(None, &packages);
         let error = |document: &Value, packages: &[Package]| {
             covers(document, packages).unwrap_err().to_string()
         };

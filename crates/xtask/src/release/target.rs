@@ -46,7 +46,8 @@ impl Target {
 
     /// Whether its programs run on this machine.
     pub fn runs_here(self) -> bool {
-        cfg!(target_os = "linux") && self.machine() == std::env::consts::ARCH
+        let has_libc = self.is_static || cfg!(target_env = "gnu");
+        cfg!(target_os = "linux") && has_libc && self.machine() == std::env::consts::ARCH
     }
 
     /// As ELF files tell it.

@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 
 use super::{Bench, Installed, median, milliseconds, print};
 use crate::peers::venv::Venv;
-use crate::release::shell;
 
 pub const SIZE: &str = "release.install_size_ratio";
 pub const HELP: &str = "release.help_time_ratio";
@@ -27,7 +26,7 @@ const PEERS: [Peer; 2] = [
 ];
 
 /// The tool of MLPerf Endpoints is in no registry: this names the environment
-/// that somebody installed its repository into.
+/// that somebody installed its repository into (BENCHMARKS.md).
 const ENDPOINTS: (&str, &str) = ("DYNO_ENDPOINTS_VENV", "inference-endpoint");
 
 /// Rounds of `--help`, after one that fills the caches.
@@ -73,22 +72,28 @@ fn peers(bench: &Bench) -> Result<Vec<Installed>> {
             bench.skip(name, &format!("it is in no registry; {variable} names its environment"));
         }
     }
+    // One that does not start here, or is not where it is said to be, is no peer.
+    found.retain(|peer| match milliseconds(Command::new(peer.program()).arg("--help")) {
+        Ok(_) => true,
+        Err(why) => {
+            bench.skip(peer.name, &format!("{why:#}"));
+            false
+        }
+    });
     Ok(found)
 }
 
 /// Megabytes over an empty environment.
 fn sizes(bench: &Bench, ours: &Installed, peers: &[Installed]) -> Result<()> {
-    let empty = bench.folder.join("empty");
-    if !empty.exists() {
-        shell::run(Command::new("python3").args(["-m", "venv"]).arg(&empty))?;
-    }
-    let empty = bytes(&empty)?;
+    let empty = Venv::empty(&bench.folder).map_err(anyhow::Error::msg)?;
+    let empty = bytes(empty.folder())?;
     let weight = |installed: &Installed| -> Result<f64> {
         Ok(bytes(&installed.venv)?.saturating_sub(empty) as f64 / 1e6)
     };
     let size = weight(ours)?;
     if peers.is_empty() {
-        print(SIZE, size, None, None, "MB in a fresh environment");
+        let of = if bench.quick { ", of a quick build: neither stripped nor whole" } else { "" };
+        print(SIZE, size, None, None, &format!("MB in a fresh environment{of}"));
     }
     for peer in peers {
         let theirs = weight(peer)?;

@@ -33,7 +33,9 @@ pub fn figure(bench: &Bench, program: &Path) -> Result<()> {
     let mut run = Command::new(program);
     run.args(["run", "--system", "model:exponential=1ms,servers=8", "--scenario", "Server"]);
     run.args(["--settings.server_target_qps", "4000", "--settings.min_duration_ms", "1"]);
-    run.args(["--settings.min_query_count", &queries.to_string(), "--out"]).arg(&out);
+    run.args(["--settings.min_query_count", &queries.to_string()]);
+    // Otherwise the report reads a sample of them.
+    run.args(["--records", "all", "--out"]).arg(&out);
     milliseconds(run.current_dir(&bench.folder))?;
     let rounds = if bench.quick { 1 } else { ROUNDS };
     let report = || milliseconds(Command::new(program).arg("report").arg(&out));

@@ -113,6 +113,11 @@ impl Reader<'_> {
         name: &Spanned<std::borrow::Cow<'_, str>>,
         value: &Spanned<DeValue<'_>>,
     ) -> Result<Vec<String>, String> {
+        if let ("settings" | "run", DeValue::Table(keys)) = (&**name.get_ref(), value.get_ref()) {
+            // TOML takes the dot of a key without quotes for a table.
+            let key = keys.keys().next().map_or("KEY".into(), |key| key.get_ref().clone());
+            return Err(format!("write the key in quotes: \"{}.{key}\"", name.get_ref()));
+        }
         let swept = Swept::find(name.get_ref())?;
         let texts = match value.get_ref() {
             DeValue::Array(values) => values.iter().map(|v| text_of(v.get_ref())).collect(),
@@ -264,7 +269,7 @@ mod tests {
             "s.toml:6: `repeat`: expected a number of at least 1, found `0`",
             "s.toml:8: unknown key `batsch`; the nearest key is `batch`",
             "s.toml:9: `qps` must have plain values",
-            "s.toml:10: unknown key `run`",
+            "s.toml:10: write the key in quotes: \"run.x\"",
             "s.toml:12: `operations`: expected a number above 0",
             "s.toml:13: `batch`: expected a number, found `soon`",
             "s.toml:11: [[sweep.points]] must say which points",

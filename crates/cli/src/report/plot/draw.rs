@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{Across, Axis, Chart, Point, Series, Shape};
+use super::{Across, Axis, Chart, Format, Point, Series, Shape};
 use crate::report::words::escaped;
 
 /// Units of the drawing, in both directions.
@@ -109,6 +109,12 @@ fn plot(html: &mut String, chart: &Chart) {
 fn spoken(chart: &Chart) -> String {
     let mut said = format!("{}: {} by {}.", chart.title, chart.y.name, chart.x.name);
     for series in chart.series.iter().filter(|series| series.shape != Shape::Dots) {
+        if series.shape == Shape::Bars {
+            let highest = series.points.iter().max_by(|a, b| a.y.total_cmp(&b.y));
+            let at = highest.map(|bar| chart.x.text(bar.x.midpoint(bar.to))).unwrap_or_default();
+            let _ = write!(said, " Most {} at {at}.", series.name);
+            continue;
+        }
         let of = |point: Option<&Point>| point.map(|p| chart.y.text(p.y)).unwrap_or_default();
         let (first, last) = (of(series.points.first()), of(series.points.last()));
         let _ = write!(said, " {} from {first} to {last}.", series.name);
@@ -247,21 +253,23 @@ fn data(html: &mut String, chart: &Chart) {
     let mut before: Option<Vec<Value>> = None;
     let mut all = Vec::new();
     for series in &chart.series {
-        let column = |of: fn(&Point) -> f64| -> Vec<Value> {
-            series.points.iter().map(|point| number(of(point))).collect()
+        let column = |axis: &Axis, of: fn(&Point) -> f64| -> Vec<Value> {
+            series.points.iter().map(|point| number(of(point), axis.format)).collect()
         };
-        let mut entry = json!({"n": series.name, "c": series.ink.class(), "y": column(|p| p.y)});
+        let y = column(&chart.y, |p| p.y);
+        let mut entry = json!({"n": series.name, "c": series.ink.class(), "y": y});
         // Most series of a chart have the same places on the x axis.
-        let x = column(|p| p.x);
+        let x = column(&chart.x, |p| p.x);
         if before.as_ref() != Some(&x) {
             entry["x"] = x.clone().into();
             before = Some(x);
         }
         if matches!(series.shape, Shape::Bars | Shape::Band) {
-            entry["to"] = column(|p| p.to).into();
+            let axis = if series.shape == Shape::Bars { &chart.x } else { &chart.y };
+            entry["to"] = column(axis, |p| p.to).into();
             entry["shape"] = format!("{:?}", series.shape).to_lowercase().into();
         }
-        if series.shape == Shape::Dots {
+        if series.points.iter().any(|point| !point.tip.is_empty()) {
             entry["tip"] = series.points.iter().map(|p| p.tip.as_str()).collect::<Vec<_>>().into();
         }
         all.push(entry);
@@ -284,12 +292,15 @@ pub fn inert(json: &str) -> String {
     json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
-/// With as many digits as anybody is shown, and some more.
-fn number(value: f64) -> Value {
+/// With as many digits as anybody is shown, and some more. Counts, and rates as large
+/// as counts, are shown in full.
+fn number(value: f64, format: Format) -> Value {
     if value == 0.0 || !value.is_finite() {
         return 0.into();
     }
-    let scale = 10_f64.powi(5 - value.abs().log10().floor() as i32);
+    let is_in_full = matches!(format, Format::Count | Format::Rate) && value.abs() >= 1e5;
+    let digits = 5 - value.abs().log10().floor() as i32;
+    let scale = 10_f64.powi(if is_in_full { 0 } else { digits });
     let rounded = (value * scale).round() / scale;
     // Whole numbers take two letters less than `1.0`.
     match rounded.fract() == 0.0 && rounded.abs() < 9e15 {
@@ -302,4 +313,20 @@ fn number(value: f64) -> Value {
 fn short(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_whole_and_measures_have_six_digits() {
+        let texts = |format| {
+            [1_234_567.0, 12.345_678_9, 0.5, f64::NAN]
+                .map(|value| number(value, format).to_string())
+        };
+        assert_eq!(texts(Format::Count), ["1234567", "12.3457", "0.5", "0"]);
+        assert_eq!(texts(Format::Rate), ["1234567", "12.3457", "0.5", "0"]);
+        assert_eq!(texts(Format::Time), ["1234570", "12.3457", "0.5", "0"]);
+    }
 }

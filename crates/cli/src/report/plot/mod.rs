@@ -51,7 +51,8 @@ pub struct Point {
     pub y: f64,
     /// Of a bar: where it ends on the x axis. Of a band: its upper edge on the y axis.
     pub to: f64,
-    /// Of a dot: what the tooltip says; lines are separated by `\n`.
+    /// Of a dot: what the tooltip says; lines are separated by `\n`. Of a bar: its
+    /// value, unless that is its height.
     pub tip: String,
 }
 

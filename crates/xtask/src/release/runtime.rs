@@ -1,0 +1,110 @@
+//! What every program is linked with and is no package: the standard library of
+//! Rust with what is inside it, and the libc of static programs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::shell;
+use super::target::Target;
+use crate::peers::venv::Venv;
+
+/// Both of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runtime {
+    /// Of the standard library: `1.95.0`.
+    pub rust: String,
+    /// Packages inside the standard library: name, version, licence.
+    pub parts: Vec<[String; 3]>,
+    /// The version of the libc that is linked into a static program.
+    pub musl: Option<String>,
+    /// Texts of licences: whose, and the file.
+    pub texts: Vec<(&'static str, PathBuf)>,
+    /// What this machine's installation of Rust does not tell.
+    pub lacks: Vec<&'static str>,
+}
+
+/// What the standard library may have inside it on Linux. The document beside it
+/// also lists what other systems need, and what its build does.
+const PARTS: [&str; 11] = [
+    "addr2line",
+    "adler2",
+    "cfg-if",
+    "foldhash",
+    "gimli",
+    "hashbrown",
+    "libc",
+    "memchr",
+    "miniz_oxide",
+    "object",
+    "rustc-demangle",
+];
+
+/// Asks the compiler, whose first line is `rustc`, and the linker of static programs.
+pub fn of(root: &Path, rustc: &str, tools: &Venv, target: Target) -> Result<Runtime> {
+    let mut sysroot = shell::tool("RUSTC", "rustc", root);
+    let sysroot = PathBuf::from(shell::said(sysroot.args(["--print", "sysroot"]))?);
+    let documents = sysroot.join("share/doc/rust");
+    let mut lacks = Vec::new();
+    let mut texts: Vec<(&str, PathBuf)> = ["MIT.txt", "Apache-2.0.txt"]
+        .map(|name| ("the standard library of Rust", documents.join("licenses").join(name)))
+        .into();
+    texts.retain(|(_, file)| file.is_file());
+    if texts.len() < 2 {
+        lacks.push("licence texts of the standard library of Rust");
+    }
+    let parts = fs::read_to_string(documents.join("COPYRIGHT-library.html"));
+    let parts = parts.map(|text| parts_of(&text)).unwrap_or_default();
+    if parts.is_empty() {
+        lacks.push("list of the packages inside the standard library of Rust");
+    }
+    let mut musl = None;
+    if target.is_static {
+        let zig = tools.ask("import ziglang; print(ziglang.__path__[0])");
+        let folder = PathBuf::from(zig.map_err(anyhow::Error::msg)?).join("lib/libc/musl");
+        let version = fs::read_to_string(folder.join("src/internal/version.h"));
+        let version = version.context("ziglang does not tell the version of its musl")?;
+        musl = version.split('"').nth(1).map(str::to_owned);
+        texts.push(("musl", folder.join("COPYRIGHT")));
+    }
+    let rust = rustc.split(' ').nth(1).unwrap_or("unknown").to_owned();
+    Ok(Runtime { rust, parts, musl, texts, lacks })
+}
+
+/// From the document beside it, which has a heading and a paragraph for each.
+fn parts_of(html: &str) -> Vec<[String; 3]> {
+    let part = |section: &str| {
+        let (name, version) = section.split_once("</h3>")?.0.trim().rsplit_once('-')?;
+        let licence = section.split_once("License:</b>")?.1.split_once('<')?.0.trim();
+        let licence = licence.replace('/', " OR ");
+        PARTS.contains(&name).then(|| [name.to_owned(), version.to_owned(), licence])
+    };
+    // A picture of a package stands before each name.
+    html.split("<h3>\u{1f4e6}").skip(1).filter_map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_the_standard_library_are_read_from_its_document() {
+        let section = |name, licence| {
+            format!("<h3>\u{1f4e6} {name}</h3>\n<p><b>License:</b> {licence}</p>\n")
+        };
+        let html = [
+            "<h2>Contents</h2>".to_owned(),
+            section("libc-0.2.178", "MIT OR Apache-2.0"),
+            section("windows-sys-0.60.2", "MIT"),
+            section("rustc-demangle-0.1.27", "MIT/Apache-2.0"),
+        ];
+        let part = |name: &str, version: &str| {
+            [name.to_owned(), version.to_owned(), "MIT OR Apache-2.0".to_owned()]
+        };
+        assert_eq!(
+            parts_of(&html.concat()),
+            [part("libc", "0.2.178"), part("rustc-demangle", "0.1.27")]
+        );
+    }
+}
