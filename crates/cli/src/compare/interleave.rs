@@ -186,11 +186,6 @@ impl Schedule {
             let found = format!("{} is a run of {difference}", target.display());
             return Err(Failure::usage(found).hint("choose another folder with --out"));
         }
-        if run.state != State::Complete {
-            std::fs::remove_dir_all(target).map_err(|error| {
-                Failure::set_up(format!("cannot replace {}: {error}", target.display()))
-            })?;
-        }
         Ok(run.state == State::Complete)
     }
 
