@@ -171,8 +171,7 @@ impl Schedule {
         Ok(of(0)?.saturating_add(of(1)?))
     }
 
-    /// Whether a run was played before, as it would be now. What is left of one that
-    /// was interrupted makes room.
+    /// Whether a run was played to its end before, as it would be now.
     fn is_there(
         &self,
         pair: usize,
