@@ -45,10 +45,12 @@ impl Exit {
         match self {
             Self::Valid => "done; every result is VALID and every target met",
             Self::Invalid => {
-                "done, but a result is INVALID, an accuracy below its target, or a candidate worse than its baseline"
+                "done, but a result is INVALID, an accuracy below its target, a candidate worse than its baseline, or a search found or confirmed nothing"
             }
-            Self::Usage => "the command line or a configuration file makes no sense; nothing ran",
-            Self::SetUp => "something is missing (a file, a library, disk space); nothing ran",
+            Self::Usage => {
+                "the command line or a configuration file makes no sense, or results cannot be compared"
+            }
+            Self::SetUp => "something is missing (a file, a library, disk space)",
             Self::Aborted => "given up while running, because the system stopped answering",
             Self::Interrupted => "interrupted by Ctrl-C; what was measured is written",
         }

@@ -48,6 +48,14 @@ pub struct Watch<'a> {
     pub progress: &'a Progress,
     /// Ends the test.
     pub interrupt: Option<&'a Interrupt>,
+    /// Ends the test, too, when it has taken so long, ns.
+    pub most: Option<Nanos>,
+}
+
+impl Watch<'_> {
+    fn ends(&self, now: Nanos) -> bool {
+        self.interrupt.is_some_and(Interrupt::is_asked) || self.most.is_some_and(|most| now >= most)
+    }
 }
 
 /// How often progress and Ctrl-C are looked at. Seldom enough for two cores.
@@ -115,7 +123,7 @@ impl Test {
                 next_glance = now + GLANCE.as_nanos() as Nanos;
                 watch.progress.saw(Some(&view.glance()));
             }
-            match watch.interrupt.is_some_and(Interrupt::is_asked) {
+            match watch.ends(view.now()) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
@@ -161,8 +169,13 @@ fn look_on(
     is_over: &mpsc::Receiver<()>,
     watch: Watch<'_>,
 ) {
-    while is_over.recv_timeout(GLANCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-        if watch.interrupt.is_some_and(Interrupt::is_asked) {
+    let clock = Clock::start();
+    let next = || match watch.most.map(|most| Duration::from_nanos(most - clock.now().min(most))) {
+        Some(left) if !left.is_zero() => GLANCE.min(left),
+        _ => GLANCE,
+    };
+    while is_over.recv_timeout(next()) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if watch.ends(clock.now()) {
             monitor.abort();
         }
         if let Some(onlooker) = &mut onlooker {

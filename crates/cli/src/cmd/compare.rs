@@ -8,7 +8,9 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare::{Metric, RISK};
 
 use crate::compare::interleave::{self, Schedule};
-use crate::compare::{Annotations, METRICS, Played, Question, Report, annotate, parse_metric};
+use crate::compare::{
+    Annotations, METRICS, Played, Question, Report, annotate, parse_metric, refuse_copies,
+};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::measure::Watch;
@@ -47,7 +49,8 @@ pub struct Compare {
     /// Print what --interleave would play and how long it takes, and stop
     #[arg(long, requires = "interleave")]
     dry_run: bool,
-    /// Changes up to this do not matter, such as 2%
+    /// Changes up to this share of the baseline do not matter, such as 2%; every change of
+    /// failures does
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "0%", allow_hyphen_values = true)]
     threshold: f64,
     /// What is compared, the headline first, instead of what the scenario asks for
@@ -80,8 +83,8 @@ pub struct Compare {
 
 const AFTER_HELP: &str = "\
 Flags from --system on set both sides of --interleave, as in dyno run.
-Exit codes: 0 better or no difference, 1 worse, 2 usage, or runs that cannot be compared,
-3 set-up, 4 aborted, 130 interrupted.";
+Exit codes: 0 better, no difference or cannot tell (with --strict 1), 1 worse, 2 usage, or runs
+that cannot be compared, 3 set-up, 4 aborted, 130 interrupted.";
 
 /// Runs of baseline and candidate.
 type Sides = [Vec<Played>; 2];
@@ -134,9 +137,13 @@ impl Compare {
             paths.iter().map(|path| Played::read(path)).collect()
         };
         let mut sides: Sides = match (&self.runs[..], self.baseline.is_empty()) {
-            ([directory], _) => return interleave::read(directory).map(Ok),
+            ([directory], _) => return interleave::read(directory, None).map(Ok),
             ([a, b], _) => [vec![Played::read(a)?], vec![Played::read(b)?]],
-            (_, false) => [read(&self.baseline)?, read(&self.candidate)?],
+            (_, false) => {
+                let sides = [read(&self.baseline)?, read(&self.candidate)?];
+                sides.iter().try_for_each(|side| refuse_copies(side))?;
+                sides
+            }
             (_, true) => {
                 return Err(Failure::usage("expected two runs, found none")
                     .hint("dyno compare runs/A runs/B, or --interleave 5 A.toml B.toml"));
@@ -171,7 +178,7 @@ impl Compare {
         let directory = self.directory()?;
         let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
         let progress = Progress::new(!self.no_progress && !self.quiet);
-        let watch = Watch { progress: &progress, interrupt: Some(&interrupt) };
+        let watch = Watch { progress: &progress, interrupt: Some(&interrupt), most: None };
         let exit = schedule.play(&directory, watch)?;
         if exit != Exit::Valid {
             output::say(format_args!(
@@ -181,7 +188,7 @@ impl Compare {
             return Ok(Err(exit));
         }
         output::say(format_args!("runs: {}", directory.display()));
-        interleave::read(&directory).map(Ok)
+        interleave::read(&directory, Some(pairs)).map(Ok)
     }
 
     /// Where the runs go: new, or empty, unless they are resumed.

@@ -16,7 +16,7 @@ pub struct Export {
     /// Directory of a run; or a result of LoadGen, vLLM, guidellm or aiperf
     #[arg(value_name = "RUN")]
     path: PathBuf,
-    /// What to write [default: by the ending of --out, else csv]
+    /// What to write [default: by the ending of --out; csv on stdout]
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Only this test, such as Server/performance, or these, such as Server
@@ -34,7 +34,12 @@ impl Export {
     /// If there is no run, no such test, or no room.
     pub fn execute(self) -> Result<Exit, Failure> {
         let is_stdout = self.out == Path::new("-");
-        let format = self.format.or_else(|| Format::of_file(&self.out)).unwrap_or(Format::Csv);
+        let by_file = || if is_stdout { Some(Format::Csv) } else { Format::of_file(&self.out) };
+        let format = self.format.or_else(by_file).ok_or_else(|| {
+            let problem = format!("no format has files such as {}", self.out.display());
+            Failure::usage(problem)
+                .hint("end its name in .csv, .jsonl, .parquet, .prom or .xml, or say --format")
+        })?;
         #[cfg(not(feature = "parquet"))]
         if format == Format::Parquet {
             return Err(crate::export::no_parquet());

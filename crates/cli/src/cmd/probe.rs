@@ -87,7 +87,8 @@ impl ProbeCommand {
         let test = self.test(&prepared, scenario)?;
         let deadline_ns = test.tenants[0].plan.response_deadline;
         let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
-        let watch = Watch { progress: &Progress::new(true), interrupt: Some(&interrupt) };
+        let watch =
+            Watch { progress: &Progress::new(true), interrupt: Some(&interrupt), most: None };
         let hang = (!prepared.system.is_simulated()).then(|| watch_for_hang(deadline_ns));
         let log = test.play(&prepared.system, watch, "probe")?.swap_remove(0);
         drop(hang);

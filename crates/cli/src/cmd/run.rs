@@ -80,7 +80,7 @@ impl Run {
         let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
         prepared.tests()?;
         let progress = self.progress()?;
-        let watch = Watch { progress: &progress, interrupt: Some(&interrupt) };
+        let watch = Watch { progress: &progress, interrupt: Some(&interrupt), most: None };
         let measured = progress.with_keys(&interrupt, || {
             let Some(tests) = prepared.probed_tests(watch)? else { return Ok(None) };
             let directory = prepared.directory(&tests, options.run.out.as_deref())?;

@@ -42,12 +42,16 @@ pub struct Search {
     /// Length of the first runs [default: 2s, with profile rules 10s]
     #[arg(long, value_name = "TIME", value_parser = render::parse_duration)]
     short: Option<Nanos>,
-    /// No run is begun that would end later [default: 30m, with profile rules 2h]
+    /// Of all runs together; one that is not over by then is ended and does not count
+    /// [default: 30m, with profile rules 2h]
     #[arg(long, value_name = "TIME", value_parser = render::parse_duration)]
     max_time: Option<Nanos>,
     /// Make no full run at the end
-    #[arg(long)]
+    #[arg(long, conflicts_with = "confirm")]
     no_confirm: bool,
+    /// With --resume: make it all the same, where the search was begun with --no-confirm
+    #[arg(long, requires = "resume")]
+    confirm: bool,
     /// Go on with the search in this directory
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     resume: Option<PathBuf>,
@@ -76,7 +80,7 @@ pub struct Search {
 const AFTER_HELP: &str = "\
 The other flags and all settings are those of dyno run: --duration and --profile say how long the
 full run is that confirms the peak.
-Exit codes: 0 found and confirmed, 1 not found or not confirmed, 2 usage, 3 set-up, 4 the system
+Exit codes: 0 found and confirmed (with --no-confirm: found), 1 not found or not confirmed, 2 usage, 3 set-up, 4 the system
 stopped answering, 130 interrupted (go on with --resume DIR).
 Results are not official MLPerf results.";
 
@@ -113,19 +117,18 @@ impl Search {
             ask.from = ask.from.or(Some(before.definition.from));
         }
         if self.dry_run {
-            let is_from_known = ask.from.is_some();
             let job = Job::new(prepared, &ask, None)?.expect("without a probe nobody interrupts");
-            output::print(search::plan(&job, is_from_known || job.rules().from != 1.0))?;
+            output::print(search::plan(&job))?;
             return Ok(Exit::Valid);
         }
         let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
         let progress = Progress::new(!self.no_progress && !self.quiet);
-        let watch = Watch { progress: &progress, interrupt: Some(&interrupt) };
+        let watch = Watch { progress: &progress, interrupt: Some(&interrupt), most: None };
         let Some(mut job) = Job::new(prepared, &ask, Some(watch))? else {
             return Ok(Exit::Interrupted);
         };
         if !self.quiet {
-            output::say(search::plan(&job, true));
+            output::say(search::plan(&job));
         }
         match (before, &self.resume) {
             (Some(before), Some(directory)) => job.resume(before, directory)?,
@@ -193,7 +196,7 @@ impl Search {
             tolerance: now.tolerance.or(self.tolerance).unwrap_or(TOLERANCE),
             short: self.short,
             max_time: now.max_time.or(self.max_time),
-            confirm: !(self.no_confirm || now.no_confirm),
+            confirm: now.confirm || !(self.no_confirm || now.no_confirm),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! A comparison on a terminal: a table a test, and what follows.
 
-use dyno_loadgen::compare::{Finding, Interval, Metric, POWER, Row, Verdict};
+use dyno_loadgen::compare::{Finding, Metric, Omitted, POWER, Row, TooFew, Verdict};
 
-use super::{Report, TestReport, metric, verdict_name};
+use super::metric::{self, percent};
+use super::{Report, TestReport, verdict_name};
 use crate::environment::VERSION;
 use crate::render::{Alignment, Color, Frame, duration, painted, rate};
 use crate::summary::DISCLAIMER;
@@ -38,21 +39,26 @@ fn color(verdict: Verdict) -> Color {
 
 fn of_test(frame: &mut Frame, test: &TestReport, threshold: f64, is_colored: bool) {
     let [a, b] = test.runs;
-    let runs = if [a, b] == [1, 1] { String::new() } else { format!(", {a} and {b} runs") };
+    let runs = if [a, b] == SINGLE { String::new() } else { format!(", {a} and {b} runs") };
     frame.line(&format!("{}{runs}", test.title), 0);
     let heads = ["", "baseline", "candidate", "change", "interval", "finding"];
     let mut rows = vec![heads.map(str::to_string).to_vec()];
-    rows.extend(test.comparison.rows.iter().map(|row| cells(row, threshold, is_colored)));
-    if !test.has_records {
-        rows.iter_mut()
-            .skip(1)
-            .filter_map(|row| row.last_mut())
-            .for_each(|cell| *cell = "-".into());
-    }
+    rows.extend(test.comparison.rows.iter().map(|row| {
+        let mut cells = cells(row, test, threshold);
+        let color = match row.finding {
+            Finding::Better => Some(Color::Good),
+            Finding::Worse => Some(Color::Bad),
+            _ => None,
+        };
+        if let (Some(color), Some(finding)) = (color, cells.last_mut()) {
+            *finding = painted(finding, color, is_colored);
+        }
+        cells.to_vec()
+    }));
     let right = Alignment::Right;
     frame.table(&[Alignment::Left, right, right, right, right, Alignment::Left], &rows);
     for omitted in &test.comparison.omitted {
-        frame.line(&format!("{} is left out: {}", metric::title(omitted.metric), why(omitted)), 2);
+        frame.line(&left_out(omitted), 2);
     }
     frame.line(&sentence(test), 2);
     for note in &test.notes {
@@ -60,40 +66,34 @@ fn of_test(frame: &mut Frame, test: &TestReport, threshold: f64, is_colored: boo
     }
 }
 
-fn why(omitted: &dyno_loadgen::compare::Omitted) -> String {
-    let reason = omitted.reason;
-    format!("it takes {} values in each run, and one has {}", reason.needed, reason.values)
+/// One run a side.
+const SINGLE: [usize; 2] = [1, 1];
+
+/// That a metric is, and why.
+pub fn left_out(omitted: &Omitted) -> String {
+    let (title, TooFew { values, needed }) = (metric::title(omitted.metric), omitted.reason);
+    format!("{title} is left out: it takes {needed} values in each run, and one has {values}")
 }
 
-fn cells(row: &Row, threshold: f64, is_colored: bool) -> Vec<String> {
-    let finding = finding(row.finding, threshold);
+/// A row as it is shown; without raw records nothing follows from it.
+pub fn cells(row: &Row, test: &TestReport, threshold: f64) -> [String; 6] {
     let finding = match row.finding {
-        Finding::Better => painted(&finding, Color::Good, is_colored),
-        Finding::Worse => painted(&finding, Color::Bad, is_colored),
-        _ => finding,
+        _ if !test.has_records => "-".into(),
+        Finding::TooFew if test.runs != SINGLE => "too few runs".into(),
+        finding => self::finding(finding, threshold),
     };
-    let change = row.change;
-    let interval = match is_open(&change) {
-        true => "unknown".into(),
-        false => format!("{} to {}", percent(change.low), percent(change.high)),
-    };
-    vec![
+    [
         metric::name(row.metric),
         value(row.metric, row.baseline),
         value(row.metric, row.candidate),
-        percent(change.value),
-        interval,
+        metric::change(row.metric, row.change.value),
+        metric::interval(row),
         finding,
     ]
 }
 
-/// Whether nothing is known on either side.
-fn is_open(change: &Interval) -> bool {
-    change.low <= -1.0 && change.high == f64::INFINITY
-}
-
 /// A value of a metric with its unit.
-pub fn value(metric: Metric, value: f64) -> String {
+fn value(metric: Metric, value: f64) -> String {
     match metric {
         Metric::Percentile(..) | Metric::Mean(_) => duration(value.round() as i64),
         Metric::Throughput => format!("{}/s", rate(value)),
@@ -101,26 +101,8 @@ pub fn value(metric: Metric, value: f64) -> String {
     }
 }
 
-/// A change in percent; a factor where it is large.
-pub fn percent(change: f64) -> String {
-    let percent = 100.0 * change;
-    // No change has no sign.
-    let percent = if percent.abs() < 0.005 { 0.0 } else { percent };
-    match percent.abs() {
-        _ if change == f64::INFINITY => "any".into(),
-        _ if change <= -1.0 => "any".into(),
-        // More than that is no knowledge.
-        100_000.0.. => "any".into(),
-        1_000.0.. => format!("x{:.0}", 1.0 + change),
-        99.95.. => format!("{percent:+.0} %"),
-        9.995.. => format!("{percent:+.1} %"),
-        0.0 => "0 %".into(),
-        _ => format!("{percent:+.2} %"),
-    }
-}
-
 /// In words.
-pub fn finding(finding: Finding, threshold: f64) -> String {
+fn finding(finding: Finding, threshold: f64) -> String {
     let threshold = 100.0 * threshold;
     match finding {
         Finding::Better => "better".into(),
@@ -146,7 +128,13 @@ pub fn sentence(test: &TestReport) -> String {
     let differing = |of: Finding| -> String {
         let rows = rows.iter().filter(|row| row.finding == of);
         let said: Vec<String> = rows
-            .map(|row| format!("{} {}", metric::title(row.metric), percent(row.change.value)))
+            .map(|row| {
+                format!(
+                    "{} {}",
+                    metric::title(row.metric),
+                    metric::change(row.metric, row.change.value)
+                )
+            })
             .collect();
         said.join(", ")
     };
@@ -154,7 +142,7 @@ pub fn sentence(test: &TestReport) -> String {
     let of_headline = rows.iter().find(|row| row.metric == test.headline);
     let of_headline = of_headline.map_or_else(
         || format!("too few queries for {}, which decides", metric::title(test.headline)),
-        headline_sentence,
+        |row| headline_sentence(row, test),
     );
     match (worse.is_empty(), better.is_empty()) {
         (false, true) => format!("{verdict}: {worse}"),
@@ -167,7 +155,7 @@ pub fn sentence(test: &TestReport) -> String {
     }
 }
 
-fn headline_sentence(row: &Row) -> String {
+fn headline_sentence(row: &Row, test: &TestReport) -> String {
     let title = metric::title(row.metric);
     if row.finding == Finding::AroundThreshold {
         return format!("{title} differs, but perhaps by less than the threshold");
@@ -179,6 +167,9 @@ fn headline_sentence(row: &Row) -> String {
             "{title} drifted by {step} from run to run, which could make {explains} of the difference"
         );
     }
+    if row.finding == Finding::TooFew && test.runs != SINGLE {
+        return format!("too few runs to tell the change of {title} from chance; more of them can");
+    }
     if row.finding == Finding::TooFew {
         return format!(
             "queries so alike that too few independent ones lie beyond {title}; longer runs, or \
@@ -189,6 +180,6 @@ fn headline_sentence(row: &Row) -> String {
         return format!("{title} is the same in every run");
     }
     let power = 100.0 * POWER;
-    let change = percent(row.detectable);
+    let change = metric::change(row.metric, row.detectable);
     format!("a change of {title} by {change} would have shown in {power:.0} of 100 comparisons")
 }

@@ -6,8 +6,8 @@ use std::io::Write;
 
 use dyno_loadgen::compare::Verdict;
 
-use super::console::{finding, percent, sentence, value};
-use super::{Report, metric, verdict_name};
+use super::console::{cells, left_out, sentence};
+use super::{Report, verdict_name};
 
 /// Where a comparison is annotated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -81,23 +81,36 @@ pub fn markdown(report: &Report) -> String {
             cell(&sentence(test))
         );
         for row in &test.comparison.rows {
-            text += &format!(
-                "| {} | {} | {} | {} | {} to {} | {} |\n",
-                metric::name(row.metric),
-                value(row.metric, row.baseline),
-                value(row.metric, row.candidate),
-                percent(row.change.value),
-                percent(row.change.low),
-                percent(row.change.high),
-                finding(row.finding, report.question.threshold)
-            );
+            let cells = cells(row, test, report.question.threshold);
+            text += &format!("| {} |\n", cells.map(|text| cell(&text)).join(" | "));
         }
         text.push('\n');
+        text += &list(test.comparison.omitted.iter().map(left_out).chain(test.notes.clone()));
     }
+    text += &list(report.remarks.iter().cloned());
     let together = 100.0 * (1.0 - report.question.risk);
     text + &format!("All intervals hold together with {together:.0} % confidence.\n")
 }
 
+/// One item a line, and an empty line behind them.
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: String = items.map(|item| format!("- {}\n", cell(&item))).collect();
+    if items.is_empty() { items } else { items + "\n" }
+}
+
+/// Text that stays text: a name of a file or a tenant is neither markup nor a
+/// mention of somebody.
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ")
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' | '\r' => safe.push(' '),
+            '&' => safe += "&amp;",
+            '<' => safe += "&lt;",
+            '@' => safe += "@<!-- -->",
+            '|' | '`' | '[' | ']' | '*' | '_' | '\\' => safe.extend(['\\', character]),
+            _ => safe.push(character),
+        }
+    }
+    safe
 }

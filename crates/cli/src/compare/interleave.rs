@@ -1,22 +1,23 @@
 //! Runs of two configurations in turn: A B B A A B B A ...
 //!
 //! In this order a steady drift of the machine falls on both sides alike, and
-//! whatever comes and goes slowly falls on the two runs of a pair alike. Pair `i`
+//! whatever comes and goes slowly falls on the two runs of a pair alike. Each pair
 //! has seeds of its own, the same for both sides: its runs differ by the
 //! configuration and not by when queries come, and what is found does not rest
-//! on one schedule.
+//! on one schedule, nor in virtual time on one draw of service times.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::{Clock, Nanos, SECOND};
-use dyno_loadgen::settings::Scenario;
+use dyno_loadgen::settings::{Origin, Scenario};
 
 use super::Played;
 use super::conditions::{self, Conditions};
 use crate::exit::{Exit, Failure};
 use crate::measure::{Test, Watch};
-use crate::options::{CommandLine, GivenKeys, KEYS};
-use crate::run::Prepared;
+use crate::options::{CommandLine, GivenKeys, KEYS, Options};
+use crate::run::{Prepared, variables};
 use crate::run_directory::make_way;
 use crate::summary::{self, State};
 use crate::{output, render};
@@ -40,6 +41,9 @@ pub struct Schedule {
 
 /// The two sides, as their folders begin and as tables name them.
 const SIDES: [&str; 2] = ["a", "b"];
+
+/// Of the first pair, if nobody says.
+const FIRST_SEED: u64 = 1;
 
 /// Runs per side without which nothing is compared.
 const PAIRS_FEWEST: usize = 2;
@@ -68,12 +72,23 @@ impl Schedule {
         };
         command_line.set.extend_from_slice(rates);
         push(&mut command_line, "mode", "performance");
-        if pair > 0 {
-            let given = self.keys.0.iter().rev().find(|(key, _)| key.name == "seed");
-            let seed = given.and_then(|(_, seed)| seed.parse::<u64>().ok()).unwrap_or(0);
-            push(&mut command_line, "seed", &seed.wrapping_add(pair as u64).to_string());
-        }
-        Prepared::new(&command_line)
+        let seed = self.seed()?.wrapping_add(pair as u64);
+        push(&mut command_line, "seed", &seed.to_string());
+        let mut prepared = Prepared::new(&command_line)?;
+        prepared.system.repeat(pair as u64);
+        Ok(prepared)
+    }
+
+    /// Of the first pair: what the flag says, or the baseline's configuration. The
+    /// candidate's counts for nothing.
+    fn seed(&self) -> Result<u64, Failure> {
+        let command_line = CommandLine {
+            config: Some(self.configs[0].clone()),
+            set: self.set.clone(),
+            keys: self.keys.clone(),
+        };
+        let options = Options::read(&command_line, variables())?;
+        Ok(options.run.seed.unwrap_or(FIRST_SEED))
     }
 
     /// What is played, in lines, and how long it takes at least.
@@ -115,17 +130,17 @@ impl Schedule {
     /// Sides that cannot be compared, and what keeps a run from being played.
     pub fn play(&self, directory: &Path, watch: Watch<'_>) -> Result<Exit, Failure> {
         let clock = Clock::start();
-        let Some(rates) = self.rates(watch)? else { return Ok(Exit::Interrupted) };
+        let Some(rates) = self.rates(directory, watch)? else { return Ok(Exit::Interrupted) };
         self.check(&rates)?;
-        let mut longest: Nanos = 0;
+        let mut longest = self.pair_length()?;
         for pair in 0..self.pairs {
             let begin = clock.now();
-            if begin + longest > self.most {
-                return self.stop_after(pair, begin);
+            if begin.saturating_add(longest) > self.most {
+                return self.stop_after(pair, longest);
             }
             for (within, side) in order(pair).into_iter().enumerate() {
                 let target = folder(directory, pair, side);
-                if self.is_there(side, &target)? {
+                if self.is_there(pair, side, &rates, &target)? {
                     continue;
                 }
                 let number = 2 * pair + within + 1;
@@ -144,12 +159,30 @@ impl Schedule {
         Ok(Exit::Valid)
     }
 
-    /// Whether a run was played before, of the same system.
-    fn is_there(&self, side: usize, target: &Path) -> Result<bool, Failure> {
+    /// How long a pair lasts at least, ns; virtual time costs none.
+    fn pair_length(&self) -> Result<Nanos, Failure> {
+        let of = |side: usize| -> Result<Nanos, Failure> {
+            let prepared = self.prepare(0, side, &[])?;
+            match prepared.system.is_simulated() {
+                true => Ok(0),
+                false => Ok(prepared.tests()?.iter().map(Test::expected).sum()),
+            }
+        };
+        Ok(of(0)?.saturating_add(of(1)?))
+    }
+
+    /// Whether a run was played to its end before, as it would be now.
+    fn is_there(
+        &self,
+        pair: usize,
+        side: usize,
+        rates: &[String],
+        target: &Path,
+    ) -> Result<bool, Failure> {
         let Ok(run) = summary::Run::read(target) else { return Ok(false) };
-        let system = self.prepare(0, side, &[])?.system.spec;
-        if run.system != system {
-            let found = format!("{} is a run of {}, not of {system}", target.display(), run.system);
+        let prepared = self.prepare(pair, side, rates)?;
+        if let Some(difference) = difference(&run, &prepared)? {
+            let found = format!("{} is a run of {difference}", target.display());
             return Err(Failure::usage(found).hint("choose another folder with --out"));
         }
         Ok(run.state == State::Complete)
@@ -175,10 +208,12 @@ impl Schedule {
         }
     }
 
-    fn stop_after(&self, pairs: usize, elapsed: Nanos) -> Result<Exit, Failure> {
+    fn stop_after(&self, pairs: usize, longest: Nanos) -> Result<Exit, Failure> {
         if pairs < PAIRS_FEWEST {
-            let took = render::duration(elapsed.cast_signed());
-            return Err(Failure::usage(format!("{pairs} pairs took {took}; two are needed"))
+            let [most, pair] =
+                [self.most, longest].map(|time| render::duration(time.cast_signed()));
+            let problem = format!("{most} are too short for two pairs; one takes {pair}");
+            return Err(Failure::usage(problem)
                 .hint("--max-time lets more of them be played, --duration shortens them"));
         }
         output::say(format_args!("warning: the time is up after {pairs} of {} pairs", self.pairs));
@@ -207,26 +242,69 @@ impl Schedule {
     }
 
     /// Rates that nobody gave are those of one probe of the baseline: both sides
-    /// must bear the same load. `None` after Ctrl-C.
-    fn rates(&self, watch: Watch<'_>) -> Result<Option<Vec<String>>, Failure> {
+    /// must bear the same load. Runs that are resumed have had theirs. `None` after
+    /// Ctrl-C.
+    fn rates(&self, directory: &Path, watch: Watch<'_>) -> Result<Option<Vec<String>>, Failure> {
         let baseline = self.prepare(0, 0, &[])?;
         // What makes no sense in the candidate is told before the probe.
         self.prepare(0, 1, &[])?.tests()?;
         if !baseline.is_probed() {
             return Ok(Some(Vec::new()));
         }
-        let Some(tests) = baseline.probed_tests(watch)? else { return Ok(None) };
-        let rate = |test: &Test| {
-            let key = match test.scenario {
-                Scenario::Server => "server_target_qps",
-                Scenario::Offline => "offline_expected_qps",
-                Scenario::SingleStream | Scenario::MultiStream => return None,
-            };
-            let qps = test.tenants[0].plan.target_qps;
-            Some(format!("{}.{key}={qps}", test.scenario))
+        let rate = |scenario: &str, qps: f64| {
+            let (_, key) = PROBED.iter().find(|(probed, _)| probed.name() == scenario)?;
+            Some(format!("{scenario}.{key}={qps}"))
         };
-        Ok(Some(tests.iter().filter_map(rate).collect()))
+        if let Ok(before) = summary::Run::read(&folder(directory, 0, 0)) {
+            let rates = before.tests.iter().filter_map(|t| rate(&t.scenario, t.plan.target_qps));
+            return Ok(Some(rates.collect()));
+        }
+        let Some(tests) = baseline.probed_tests(watch)? else { return Ok(None) };
+        let of = |test: &Test| rate(test.scenario.name(), test.tenants[0].plan.target_qps);
+        Ok(Some(tests.iter().filter_map(of).collect()))
     }
+}
+
+/// Scenarios whose rate a probe may find, and the setting that says it.
+const PROBED: [(Scenario, &str); 2] =
+    [(Scenario::Server, "server_target_qps"), (Scenario::Offline, "offline_expected_qps")];
+
+/// The first thing in which a run differs from the one that would be played now: what
+/// it was, and what it is to be.
+fn difference(run: &summary::Run, prepared: &Prepared) -> Result<Option<String>, Failure> {
+    let system = &prepared.system.spec;
+    if run.system != *system {
+        return Ok(Some(format!("{}, not of {system}", run.system)));
+    }
+    let planned = prepared.tests()?;
+    let conditions = Conditions::planned(prepared, &planned);
+    let tenants = planned.iter().flat_map(|test| &test.tenants);
+    for (now, tenant) in conditions.iter().zip(tenants) {
+        let is_same = |test: &&summary::Test| Conditions::of(test).title() == now.title();
+        let Some(test) = run.tests.iter().find(is_same) else {
+            // Ended before this one.
+            continue;
+        };
+        if test.data != now.data {
+            return Ok(Some("another data set".into()));
+        }
+        let said: BTreeMap<&str, String> = tenant
+            .settings
+            .rows()
+            .filter(|(_, _, origin)| **origin != Origin::Default)
+            .map(|(field, value, _)| (field.name, value))
+            .collect();
+        let keys = test.settings.keys().map(String::as_str).chain(said.keys().copied());
+        let value = |of: Option<&String>| of.map_or("the default", |value| value).to_string();
+        for key in keys {
+            let was = test.settings.get(key).map(|setting| &setting.value);
+            let (was, is) = (value(was), value(said.get(key)));
+            if was != is {
+                return Ok(Some(format!("{}, {key} {was}, not {is}", now.title())));
+            }
+        }
+    }
+    Ok(None)
 }
 
 fn push(command_line: &mut CommandLine, name: &str, value: &str) {
@@ -235,13 +313,14 @@ fn push(command_line: &mut CommandLine, name: &str, value: &str) {
     command_line.keys.0.push((key, value.to_string()));
 }
 
-/// Reads the pairs of a folder of interleaved runs: the runs of each side.
+/// Reads the pairs of a folder of interleaved runs, so many or all: the runs of each
+/// side.
 ///
 /// # Errors
 /// If there are fewer than two pairs, or one does not read.
-pub fn read(directory: &Path) -> Result<[Vec<Played>; 2], Failure> {
+pub fn read(directory: &Path, most: Option<usize>) -> Result<[Vec<Played>; 2], Failure> {
     let is_there = |pair: &usize| (0..2).all(|side| folder(directory, *pair, side).is_dir());
-    let pairs = (0..).take_while(is_there).count();
+    let pairs = (0..most.unwrap_or(usize::MAX)).take_while(is_there).count();
     if pairs < PAIRS_FEWEST {
         let problem =
             format!("{} holds {pairs} pairs of runs, a-1 b-1 a-2 b-2 ..", directory.display());
@@ -262,19 +341,19 @@ pub fn read(directory: &Path) -> Result<[Vec<Played>; 2], Failure> {
     Ok([side(0)?, side(1)?])
 }
 
-/// Places runs in the order in which they began, if that is known of each.
+/// Places runs in the order in which they began, if that is known of each. Those that
+/// began in the same second share the middle of their places.
 pub fn place(sides: &mut [Vec<Played>; 2]) {
-    let mut begun: Vec<String> = sides.iter().flatten().map(|run| run.started_at.clone()).collect();
-    begun.sort();
-    begun.dedup();
-    let runs = sides.iter().map(Vec::len).sum::<usize>();
-    if begun.len() < runs || begun.first().is_some_and(String::is_empty) {
+    let begun: Vec<String> = sides.iter().flatten().map(|run| run.started_at.clone()).collect();
+    if begun.iter().any(String::is_empty) {
         return;
     }
     for run in sides.iter_mut().flatten() {
-        let position = begun.iter().position(|at| *at == run.started_at).map(|at| at as f64);
+        let before = begun.iter().filter(|at| **at < run.started_at).count();
+        let same = begun.iter().filter(|at| **at == run.started_at).count();
+        let position = before as f64 + 0.5 * (same - 1) as f64;
         for test in &mut run.tests {
-            test.columns.position = position;
+            test.columns.position = Some(position);
         }
     }
 }

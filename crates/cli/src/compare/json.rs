@@ -1,99 +1,255 @@
-//! A comparison for programs: `dyno.compare`, version 1, as `docs/compare.md`
-//! describes it.
+//! A comparison for programs: `dyno.compare`, version 1. The doc comments here are
+//! the descriptions of its schema.
 
-use dyno_loadgen::compare::{Comparison, Finding, Metric, Omitted, Pairing, Row};
-use serde_json::{Value, json};
+use dyno_loadgen::compare::{self, Metric, Pairing};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::{Report, TestReport, metric, verdict_name};
+use super::{Report, TestReport, metric};
 
 /// Raised when a key changes its meaning or goes away.
-const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 1;
 
-/// All of it.
-pub fn of(report: &Report) -> Value {
-    json!({
-        "schema": "dyno.compare",
-        "schema_version": SCHEMA_VERSION,
-        "verdict": verdict_name(report.verdict()),
-        "baseline": report.baseline,
-        "candidate": report.candidate,
-        "systems": report.systems,
-        "confidence": 1.0 - report.question.risk,
-        "threshold": report.question.threshold,
-        "remarks": report.remarks,
-        "tests": report.tests.iter().map(of_test).collect::<Vec<_>>(),
-    })
+/// Name of the schema.
+pub const SCHEMA: &str = "dyno.compare";
+
+/// A comparison of two sides of runs.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Compared {
+    /// `dyno.compare`
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: &'static str,
+    /// 1
+    #[schemars(extend("const" = SCHEMA_VERSION))]
+    pub schema_version: u32,
+    /// of all tests
+    pub verdict: Verdict,
+    /// where the runs of the baseline lie
+    pub baseline: Vec<String>,
+    /// where those of the candidate lie
+    pub candidate: Vec<String>,
+    /// what the first run of each side measured
+    pub systems: [String; 2],
+    /// of all intervals together
+    pub confidence: f64,
+    /// changes up to this share of the baseline do not matter
+    pub threshold: f64,
+    /// what a reader must know
+    pub remarks: Vec<String>,
+    /// one entry a test that all runs have
+    pub tests: Vec<Test>,
 }
 
-fn of_test(test: &TestReport) -> Value {
-    let Comparison { rows, omitted, verdict } = &test.comparison;
-    json!({
-        "scenario": test.scenario,
-        "tenant": test.tenant,
-        "verdict": verdict_name(*verdict),
-        "headline": metric::name(test.headline),
-        "paired": test.pairing == Pairing::InOrder,
-        "runs": test.runs,
-        "has_records": test.has_records,
-        "metrics": rows.iter().map(of_row).collect::<Vec<_>>(),
-        "omitted": omitted.iter().map(of_omitted).collect::<Vec<_>>(),
-        "notes": test.notes,
-    })
+/// What is said of a test, or of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub enum Verdict {
+    /// Better in at least one metric, worse in none.
+    #[serde(rename = "better")]
+    Better,
+    /// Worse in at least one metric.
+    #[serde(rename = "worse")]
+    Worse,
+    /// Neither, though the headline could have shown it.
+    #[serde(rename = "no difference")]
+    NoDifference,
+    /// Not even the headline says anything.
+    #[serde(rename = "cannot tell")]
+    CannotTell,
 }
 
-fn of_row(row: &Row) -> Value {
-    let drift = row.drift.map(|drift| {
-        json!({
-            "per_run": finite(drift.per_run),
-            "chance": finite(drift.chance),
-            "explains": finite(drift.explains),
-            "seen": drift.is_seen(),
-        })
-    });
-    json!({
-        "metric": metric::name(row.metric),
-        "unit": unit(row.metric),
-        "baseline": finite(row.baseline),
-        "candidate": finite(row.candidate),
-        "change": finite(row.change.value),
-        "low": finite(row.change.low),
-        "high": finite(row.change.high),
-        "confidence": row.confidence,
-        "detectable": finite(row.detectable),
-        "drift": drift,
-        "finding": finding(row.finding),
-    })
+/// A test of both sides.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Test {
+    /// `SingleStream`, `MultiStream`, `Server` or `Offline`
+    pub scenario: String,
+    /// name of the tenant; null if there is only one, without a name
+    pub tenant: Option<String>,
+    /// of this test
+    pub verdict: Verdict,
+    /// the metric that decides, if no other is worse
+    pub headline: String,
+    /// whether runs were compared in pairs; of single runs, query by query
+    pub paired: bool,
+    /// of baseline and candidate
+    pub runs: [usize; 2],
+    /// whether every run kept its queries; if not, nothing is told from chance
+    pub has_records: bool,
+    /// the headline first
+    pub metrics: Vec<Row>,
+    /// metrics that could not be compared
+    pub omitted: Vec<Omitted>,
+    /// what a reader must know of it
+    pub notes: Vec<String>,
 }
 
-fn of_omitted(omitted: &Omitted) -> Value {
-    json!({
-        "metric": metric::name(omitted.metric),
-        "values": omitted.reason.values,
-        "needed": omitted.reason.needed,
-    })
+/// A metric of both sides.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Row {
+    /// such as `p99`, `mean`, `throughput`, `failures`, `ttft-p99`
+    pub metric: String,
+    /// `ns`, `1/s` or `share`
+    pub unit: &'static str,
+    /// of several runs the geometric mean; null is not finite
+    pub baseline: Option<f64>,
+    /// likewise
+    pub candidate: Option<f64>,
+    /// from baseline to candidate as a share of the baseline; of `failures` the
+    /// difference of the shares
+    pub change: Option<f64>,
+    /// lower limit of the change; null is unknown
+    pub low: Option<f64>,
+    /// upper limit of the change; null is unknown
+    pub high: Option<f64>,
+    /// of these limits, such that those of all metrics hold together
+    pub confidence: f64,
+    /// the smallest change that 80 of 100 such comparisons would have found; null if none
+    pub detectable: Option<f64>,
+    /// its trend over all runs; null if it is not known
+    pub drift: Option<Drift>,
+    /// what follows
+    pub finding: Finding,
 }
 
-fn unit(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Percentile(..) | Metric::Mean(_) => "ns",
-        Metric::Throughput => "1/s",
-        Metric::Failures => "share",
+/// A trend over the order in which runs were played.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Drift {
+    /// change from one run to the next, of the logarithm of the metric
+    pub per_run: Option<f64>,
+    /// probability of a trend at least as steep without any drift
+    pub chance: Option<f64>,
+    /// how much of the difference between the sides it could be, at most
+    pub explains: Option<f64>,
+    /// whether chance alone seldom makes such a trend
+    pub seen: bool,
+}
+
+/// What is said of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Finding {
+    /// The limits lie on the good side of the threshold.
+    Better,
+    /// The limits lie on the bad side of the threshold.
+    Worse,
+    /// No difference was found.
+    NoDifference,
+    /// The limits lie within the threshold.
+    WithinThreshold,
+    /// There is a difference, and the limits reach over the threshold.
+    AroundThreshold,
+    /// The runs are too few or too short for limits.
+    TooFew,
+    /// A difference that the drift of the runs could explain.
+    Drift,
+}
+
+/// A metric that could not be compared.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Omitted {
+    /// which
+    pub metric: String,
+    /// in the run that has the fewest
+    pub values: u64,
+    /// at least
+    pub needed: u64,
+}
+
+impl Compared {
+    /// All of it.
+    pub fn of(report: &Report) -> Self {
+        Self {
+            schema: SCHEMA,
+            schema_version: SCHEMA_VERSION,
+            verdict: report.verdict().into(),
+            baseline: report.baseline.clone(),
+            candidate: report.candidate.clone(),
+            systems: report.systems.clone(),
+            confidence: 1.0 - report.question.risk,
+            threshold: report.question.threshold,
+            remarks: report.remarks.clone(),
+            tests: report.tests.iter().map(Test::of).collect(),
+        }
     }
 }
 
-fn finding(finding: Finding) -> &'static str {
-    match finding {
-        Finding::Better => "better",
-        Finding::Worse => "worse",
-        Finding::NoDifference => "no_difference",
-        Finding::WithinThreshold => "within_threshold",
-        Finding::AroundThreshold => "around_threshold",
-        Finding::TooFew => "too_few",
-        Finding::Drift => "drift",
+impl Test {
+    fn of(test: &TestReport) -> Self {
+        Self {
+            scenario: test.scenario.clone(),
+            tenant: test.tenant.clone(),
+            verdict: test.comparison.verdict.into(),
+            headline: metric::name(test.headline),
+            paired: test.pairing == Pairing::InOrder,
+            runs: test.runs,
+            has_records: test.has_records,
+            metrics: test.comparison.rows.iter().map(Row::of).collect(),
+            omitted: test.comparison.omitted.iter().map(Omitted::of).collect(),
+            notes: test.notes.clone(),
+        }
+    }
+}
+
+impl Row {
+    fn of(row: &compare::Row) -> Self {
+        let drift = |drift: compare::Drift| Drift {
+            per_run: finite(drift.per_run),
+            chance: finite(drift.chance),
+            explains: finite(drift.explains),
+            seen: drift.is_seen(),
+        };
+        Self {
+            metric: metric::name(row.metric),
+            unit: match row.metric {
+                Metric::Percentile(..) | Metric::Mean(_) => "ns",
+                Metric::Throughput => "1/s",
+                Metric::Failures => "share",
+            },
+            baseline: finite(row.baseline),
+            candidate: finite(row.candidate),
+            change: finite(row.change.value),
+            low: finite(row.change.low),
+            high: finite(row.change.high),
+            confidence: row.confidence,
+            detectable: finite(row.detectable),
+            drift: row.drift.map(drift),
+            finding: row.finding.into(),
+        }
+    }
+}
+
+impl Omitted {
+    fn of(omitted: &compare::Omitted) -> Self {
+        let compare::TooFew { values, needed } = omitted.reason;
+        Self { metric: metric::name(omitted.metric), values, needed }
+    }
+}
+
+impl From<compare::Verdict> for Verdict {
+    fn from(verdict: compare::Verdict) -> Self {
+        match verdict {
+            compare::Verdict::Better => Self::Better,
+            compare::Verdict::Worse => Self::Worse,
+            compare::Verdict::NoDifference => Self::NoDifference,
+            compare::Verdict::CannotTell => Self::CannotTell,
+        }
+    }
+}
+
+impl From<compare::Finding> for Finding {
+    fn from(finding: compare::Finding) -> Self {
+        match finding {
+            compare::Finding::Better => Self::Better,
+            compare::Finding::Worse => Self::Worse,
+            compare::Finding::NoDifference => Self::NoDifference,
+            compare::Finding::WithinThreshold => Self::WithinThreshold,
+            compare::Finding::AroundThreshold => Self::AroundThreshold,
+            compare::Finding::TooFew => Self::TooFew,
+            compare::Finding::Drift => Self::Drift,
+        }
     }
 }
 
 /// JSON has no infinity.
-fn finite(value: f64) -> Value {
-    if value.is_finite() { value.into() } else { Value::Null }
+fn finite(value: f64) -> Option<f64> {
+    Some(value).filter(|value| value.is_finite())
 }

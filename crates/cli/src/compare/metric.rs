@@ -1,6 +1,6 @@
 //! Names of what is compared, and which of it by default.
 
-use dyno_loadgen::compare::{Metric, Series};
+use dyno_loadgen::compare::{Interval, Metric, Row, Series};
 
 use super::source::PlayedTest;
 use crate::render;
@@ -45,6 +45,43 @@ pub fn title(metric: Metric) -> String {
     }
 }
 
+/// A change of it: a share in percent, of shares the difference in percentage points.
+pub fn change(metric: Metric, change: f64) -> String {
+    match metric.is_absolute() {
+        false => percent(change),
+        true if change.abs() < 0.000_05 => "0 pp".into(),
+        true => format!("{:+.2} pp", 100.0 * change),
+    }
+}
+
+/// A share in percent; a factor where it is large.
+pub fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    // No change has no sign.
+    let percent = if percent.abs() < 0.005 { 0.0 } else { percent };
+    match percent.abs() {
+        _ if share == f64::INFINITY => "any".into(),
+        _ if share <= -1.0 => "any".into(),
+        // More than that is no knowledge.
+        100_000.0.. => "any".into(),
+        1_000.0.. => format!("x{:.0}", 1.0 + share),
+        99.95.. => format!("{percent:+.0} %"),
+        9.995.. => format!("{percent:+.1} %"),
+        0.0 => "0 %".into(),
+        _ => format!("{percent:+.2} %"),
+    }
+}
+
+/// Where its change lies, with confidence.
+pub fn interval(row: &Row) -> String {
+    let Interval { low, high, .. } = row.change;
+    // Shares differ by something that can be said in any case.
+    match !row.metric.is_absolute() && low <= -1.0 && high == f64::INFINITY {
+        true => "unknown".into(),
+        false => format!("{} to {}", change(row.metric, low), change(row.metric, high)),
+    }
+}
+
 /// Reads a name.
 ///
 /// # Errors
@@ -64,16 +101,18 @@ pub fn parse(text: &str) -> Result<Metric, String> {
         _ => {}
     }
     let percent: f64 = rest.strip_prefix('p').and_then(|p| p.parse().ok()).ok_or_else(expected)?;
-    match percent > 0.0 && percent < 100.0 {
-        // 99.9 / 100 is not 0.999.
-        true => Ok(Metric::Percentile(series, (percent * 1e7).round() / 1e9)),
-        false => Err(expected()),
+    // 99.9 / 100 is not 0.999.
+    match (percent * 1e7).round() / 1e9 {
+        p if p > 0.0 && p < 1.0 => Ok(Metric::Percentile(series, p)),
+        _ => Err(expected()),
     }
 }
 
 /// The headline of a scenario, and what is shown with it.
-pub fn of_scenario(a: &PlayedTest, b: &PlayedTest) -> Vec<Metric> {
-    let has = |of: fn(&PlayedTest) -> bool| of(a) && of(b);
+pub fn of_scenario(baseline: &[PlayedTest], candidate: &[PlayedTest]) -> Vec<Metric> {
+    let a = &baseline[0];
+    let runs = || baseline.iter().chain(candidate);
+    let has = |of: fn(&PlayedTest) -> bool| runs().all(of);
     let mut metrics = Vec::new();
     if a.conditions.scenario == "Offline" {
         // All samples are due at once: their latencies are where they stand in line.
@@ -93,7 +132,7 @@ pub fn of_scenario(a: &PlayedTest, b: &PlayedTest) -> Vec<Metric> {
         metrics.extend(OF_TOKENS.map(|p| Metric::Percentile(Series::TimePerOutputToken, p)));
     }
     let fails = |test: &PlayedTest| test.columns.failed.contains(&true);
-    if fails(a) || fails(b) {
+    if runs().any(fails) {
         metrics.push(Metric::Failures);
     }
     let headline = metrics[0];
@@ -117,7 +156,9 @@ mod tests {
             assert_eq!(parse(text).map(name).as_deref(), Ok(text));
         }
         assert_eq!(parse("p99.9"), Ok(Metric::Percentile(Series::Latency, 0.999)));
-        for bad in ["", "p", "p0", "p100", "p-1", "99", "ttft-throughput", "ttft", "pnan"] {
+        for bad in
+            ["", "p", "p0", "p100", "p-1", "99", "ttft-throughput", "ttft", "pnan", "p99.999999999"]
+        {
             assert!(parse(bad).unwrap_err().starts_with("expected"), "{bad}");
         }
     }

@@ -13,8 +13,9 @@ mod told;
 use dyno_loadgen::compare::{self, Comparison, Metric, Pairing, Verdict};
 
 pub use github::Annotations;
+pub use json::{Compared, SCHEMA_VERSION};
 pub use metric::{GRAMMAR as METRICS, parse as parse_metric};
-pub use source::Played;
+pub use source::{Played, refuse_copies};
 
 use crate::exit::{Exit, Failure};
 use crate::output;
@@ -87,6 +88,11 @@ impl Report {
         candidate: &[Played],
         question: Question,
     ) -> Result<Self, Failure> {
+        if question.is_paired && baseline.len() != candidate.len() {
+            let (a, b) = (baseline.len(), candidate.len());
+            let problem = format!("--paired takes as many runs of both sides, found {a} and {b}");
+            return Err(Failure::usage(problem).hint("leave --paired out, or give the others"));
+        }
         let all = || baseline.iter().chain(candidate);
         let (first, others) = (&baseline[0], all().skip(1));
         let mut differences: Vec<_> =
@@ -147,8 +153,8 @@ impl Report {
     }
 
     /// For programs.
-    pub fn to_json(&self) -> serde_json::Value {
-        json::of(self)
+    pub fn to_json(&self) -> Compared {
+        Compared::of(self)
     }
 
     /// For a terminal.
@@ -248,7 +254,7 @@ impl TestReport {
             }
         }
         let metrics = match &question.metrics[..] {
-            [] => metric::of_scenario(first, &candidate[0]),
+            [] => metric::of_scenario(&baseline, &candidate),
             given => given.to_vec(),
         };
         let pairing = pairing(&baseline, &candidate, question.is_paired);

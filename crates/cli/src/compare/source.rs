@@ -119,6 +119,35 @@ impl Played {
     }
 }
 
+/// Refuses a side that has a run twice: it would say that runs never differ.
+///
+/// # Errors
+/// Which runs are the same.
+pub fn refuse_copies(side: &[Played]) -> Result<(), Failure> {
+    for (at, run) in side.iter().enumerate() {
+        let Some(same) = side[..at].iter().find(|other| other.is_copy_of(run)) else { continue };
+        let problem = format!("{} and {} are the same run", same.label, run.label);
+        return Err(Failure::usage(problem).hint(
+            "each run counts once; with --seed N a run in virtual time has random numbers of its \
+             own",
+        ));
+    }
+    Ok(())
+}
+
+impl Played {
+    fn is_copy_of(&self, other: &Self) -> bool {
+        let place = |run: &Self| std::fs::canonicalize(&run.label).ok();
+        let is_alike = |(a, b): (&PlayedTest, &PlayedTest)| {
+            let has_any = !a.scheduled.is_empty();
+            has_any && a.scheduled == b.scheduled && a.columns == b.columns
+        };
+        let mut tests = self.tests.iter().zip(&other.tests);
+        let has_same = self.tests.len() == other.tests.len() && !self.tests.is_empty();
+        (place(self).is_some() && place(self) == place(other)) || (has_same && tests.all(is_alike))
+    }
+}
+
 impl PlayedTest {
     fn read(directory: &Path, test: &summary::Test) -> Result<Self, Failure> {
         let file = directory.join(&test.folder).join(records::FILE);

@@ -41,6 +41,8 @@ pub fn compare(baseline: &[PlayedTest], candidate: &[PlayedTest], asked: &[Metri
         let [baseline, candidate] = [mean(baseline, &name)?, mean(candidate, &name)?];
         let change = match metric {
             Metric::Failures => candidate - baseline,
+            // Of nothing there is no share.
+            _ if baseline == 0.0 => return None,
             _ => candidate / baseline - 1.0,
         };
         Some(Row {

@@ -273,8 +273,8 @@ fn histograms<'a>(
 }
 
 /// How many times are below each of four bounds an octave, from the first that
-/// has any below it to the first that has all. The bounds are the same for every
-/// run, and ends of buckets, so that the counts are exact.
+/// has any below it to the first that has all. The bounds are of one grid for all
+/// runs, and ends of buckets, so that the counts are exact.
 fn cumulative(histogram: &Histogram) -> Vec<(u64, u64)> {
     let buckets = &histogram.buckets;
     let (Some(first), Some(last)) = (buckets.first(), buckets.last()) else { return Vec::new() };

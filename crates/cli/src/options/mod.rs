@@ -17,7 +17,7 @@ use dyno_loadgen::run::{Message, Severity};
 use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestMode, nearest_field};
 
 use assignment::{Assignment, apply};
-pub use file::{Annotation, SweepTable, TenantTable, VERSION as FILE_VERSION, meaning};
+pub use file::{Annotation, SWEEP_KEYS, SweepTable, TenantTable, VERSION as FILE_VERSION, meaning};
 pub use keys::{GivenKeys, KEYS, Mode, RunOptions};
 pub use profile::Profile;
 pub use swept::Swept;

@@ -186,8 +186,8 @@ impl Prepared {
                 plots.extend(outcome.series);
             }
             watch.progress.result(result(&run.tests[before..]));
-            // A signal that came when the test was over still ends the run.
-            if watch.interrupt.is_some_and(Interrupt::is_asked) {
+            // A signal that came when the test was over ends a run that is not.
+            if number < tests.len() && watch.interrupt.is_some_and(Interrupt::is_asked) {
                 run.state = State::Interrupted;
             }
             if run.state != State::Complete {

@@ -61,6 +61,10 @@ pub fn narrow(prepared: &mut Prepared, ask: &Ask) -> Result<Load, Failure> {
         let problem = "a search makes performance runs only; --mode means nothing to it";
         return Err(Failure::usage(problem).hint("dyno run --mode accuracy measures accuracy"));
     }
+    if ask.short == Some(0) {
+        let problem = "--short is 0, and a run takes time";
+        return Err(Failure::usage(problem).hint("--short 2s, or leave it out"));
+    }
     if !prepared.options.tenants.is_empty() {
         let problem = "a search measures one tenant";
         return Err(Failure::usage(problem).hint("take the [[tenant]] tables out of the file"));
@@ -143,12 +147,20 @@ pub fn lag_limit(prepared: &Prepared, limits: &[Limit], load: Load, plan: &Plan)
     })
 }
 
+/// The load that a search begins with.
+pub enum First {
+    /// This one.
+    At(f64),
+    /// The one that a probe would find, which was not made.
+    LeftToProbe,
+}
+
 pub fn first_load(
     prepared: &Prepared,
     ask: &Ask,
     load: Load,
     watch: Option<Watch<'_>>,
-) -> Result<Option<f64>, Failure> {
+) -> Result<Option<First>, Failure> {
     for given in [ask.from, ask.to].into_iter().flatten() {
         if !(given.is_finite() && given > 0.0) {
             return Err(Failure::usage(format!("a load is above 0, found {given}")));
@@ -162,18 +174,18 @@ pub fn first_load(
     let settings = prepared.options.settings(load.scenario(), TestMode::PerformanceOnly, None);
     let is_unknown = load == Load::Qps && is_open(&settings, "server_target_qps");
     match (ask.from, load, watch) {
-        (Some(from), Load::Qps, _) => Ok(Some(from)),
-        (Some(from), _, _) => Ok(Some(from.round().max(1.0))),
-        (None, Load::Concurrency | Load::Samples, _) => Ok(Some(1.0)),
+        (Some(from), Load::Qps, _) => Ok(Some(First::At(from))),
+        (Some(from), _, _) => Ok(Some(First::At(from.round().max(1.0)))),
+        (None, Load::Concurrency | Load::Samples, _) => Ok(Some(First::At(1.0))),
         (None, Load::Qps, Some(watch)) if is_unknown => {
             let tests = prepared.probed_tests(watch)?;
             let rate = |tests: Vec<Test>| tests[0].tenants[0].plan.target_qps;
             // Below `--to`, whatever the probe says.
             let most = ask.to.map_or(f64::INFINITY, |to| to / 2.0);
-            Ok(tests.map(|tests| rate(tests).min(most)))
+            Ok(tests.map(|tests| First::At(rate(tests).min(most))))
         }
-        (None, Load::Qps, None) if is_unknown => Ok(Some(1.0)),
-        (None, Load::Qps, _) => Ok(Some(settings.values.server_target_qps)),
+        (None, Load::Qps, None) if is_unknown => Ok(Some(First::LeftToProbe)),
+        (None, Load::Qps, _) => Ok(Some(First::At(settings.values.server_target_qps))),
     }
 }
 

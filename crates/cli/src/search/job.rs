@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use dyno_loadgen::clock::{MILLISECOND, SECOND, WallTime};
+use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND, WallTime};
 use dyno_loadgen::metrics::{Metrics, Rates};
 use dyno_loadgen::run::{RunLog, TestLog};
 use dyno_loadgen::search::{
@@ -11,11 +11,11 @@ use dyno_loadgen::search::{
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Origin, TestMode};
 
-use super::asked::{self, Ask};
+use super::asked::{self, Ask, First};
 use super::limits;
 use super::load::Load;
 use super::screen;
-use super::state::{self, Confirmed, Counts, Definition, Peak, Phase, Point, State};
+use super::state::{self, Confirmed, Counts, Definition, Peak, Phase, Point, State, Unfinished};
 use crate::environment;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
@@ -34,6 +34,8 @@ pub struct Job {
     search: Search,
     /// What is kept of it.
     pub state: State,
+    /// Whether the first load is known; if not, 1 stands for it.
+    pub is_from_known: bool,
     directory: PathBuf,
 }
 
@@ -54,7 +56,11 @@ impl Job {
     ) -> Result<Option<Self>, Failure> {
         let load = asked::narrow(&mut prepared, ask)?;
         let mut limits = asked::read_limits(&prepared, ask, load)?;
-        let Some(from) = asked::first_load(&prepared, ask, load, watch)? else { return Ok(None) };
+        let Some(first) = asked::first_load(&prepared, ask, load, watch)? else { return Ok(None) };
+        let (from, is_from_known) = match first {
+            First::At(from) => (from, true),
+            First::LeftToProbe => (1.0, false),
+        };
         let mut on_top = load.bounds(&limits);
         on_top.push(load.setting(from));
         let base = prepared.performance_test(load.scenario(), &on_top, &ORIGIN)?;
@@ -64,7 +70,8 @@ impl Job {
         let definition = asked::definition(&prepared, load, &rules, &base);
         let state = begin(&prepared, definition);
         let search = Search::new(rules);
-        Ok(Some(Self { prepared, load, limits, search, state, directory: PathBuf::new() }))
+        let directory = PathBuf::new();
+        Ok(Some(Self { prepared, load, limits, search, state, is_from_known, directory }))
     }
 
     /// What is searched.
@@ -120,6 +127,7 @@ impl Job {
             }
             self.search.tell(told);
         }
+        before.unfinished.iter().for_each(|run| self.search.lose(run.took_ns));
         self.state = State { definition: self.state.definition.clone(), ..before };
         self.directory = directory.to_path_buf();
         Ok(())
@@ -140,33 +148,55 @@ impl Job {
                     return Ok(Some(outcome));
                 }
             };
+            let is_asked = || watch.interrupt.is_some_and(Interrupt::is_asked);
+            let left = self.search.left();
             let made = match probe.purpose {
+                // It came when the last run was over, which is kept.
+                _ if is_asked() => Made::Ended { took: 0 },
                 Purpose::Confirm { .. } => self.confirm(&probe, watch)?,
                 Purpose::Bracket | Purpose::Refine => self.short(&probe, watch)?,
             };
-            if watch.interrupt.is_some_and(Interrupt::is_asked) {
-                self.state.state = Phase::Interrupted;
-                self.keep()?;
-                return Ok(None);
-            }
-            let (told, point) = match made {
-                Made::Told(told, point) => (told, *point),
-                Made::Silent { missing } => return Err(self.silent(&probe, missing)),
-            };
-            self.search.tell(told);
-            self.state.peak = self.search.peak().map(|peak| self.peak(peak));
-            if let (true, Purpose::Confirm { .. }) = (point.passed, probe.purpose) {
-                let folder = point.folder.clone().unwrap_or_default();
-                self.state.confirmed = Some(Confirmed { load: point.load, folder });
-            }
             watch.progress.clear();
-            let line = screen::point(&point, self.load, self.state.peak.as_ref());
-            self.state.points.push(point);
-            self.keep()?;
+            let said = match made {
+                Made::Told(told) => self.tell(*told)?,
+                Made::Silent { missing } => return Err(self.silent(&probe, missing)),
+                Made::Ended { took } if took < left && is_asked() => {
+                    self.state.state = Phase::Interrupted;
+                    self.keep()?;
+                    return Ok(None);
+                }
+                Made::Ended { took } => self.lose(&probe, took.max(left))?,
+            };
             if !is_quiet {
-                output::say(line);
+                output::say(said);
             }
         }
+    }
+
+    /// Keeps what a run says before anybody hears of it; returns what is said.
+    fn tell(&mut self, told: Told) -> Result<String, Failure> {
+        let Told { observation, point, reasons } = told;
+        self.search.tell(observation);
+        self.state.peak = self.search.peak().map(|peak| self.peak(peak));
+        if let (true, Some(folder)) = (point.passed, &point.folder) {
+            self.state.confirmed = Some(Confirmed { load: point.load, folder: folder.clone() });
+        }
+        let mut lines = reasons;
+        lines.push(screen::point(&point, self.load, self.state.peak.as_ref()));
+        self.state.points.push(point);
+        self.keep()?;
+        Ok(lines.join("\n"))
+    }
+
+    /// Keeps that a run was ended when the time was over: it says nothing.
+    fn lose(&mut self, probe: &Probe, took: Nanos) -> Result<String, Failure> {
+        // In virtual time it could have been ended when that was.
+        let took = if self.is_virtual() { self.search.left() } else { took };
+        self.search.lose(took);
+        let (purpose, load) = (probe.purpose.into(), probe.load);
+        self.state.unfinished.push(Unfinished { purpose, load, took_ns: took });
+        self.keep()?;
+        Ok(format!("    the time is over: the run at {} does not count", self.load.show(load)))
     }
 
     fn keep(&self) -> Result<(), Failure> {
@@ -195,20 +225,40 @@ impl Job {
         let test = self.short_test(probe)?;
         self.prepared.system.repeat(probe.number + 1);
         let title = format!("{} at {}", probe.number + 1, self.load.show(probe.load));
-        let log = test.play(&self.prepared.system, watch, &title);
+        let (clock, most) = (Clock::start(), Some(self.search.left()));
+        let log = test.play(&self.prepared.system, Watch { most, ..watch }, &title);
         self.prepared.system.repeat(0);
         let log = log?.swap_remove(0);
         let run = log.runs().last().ok_or_else(|| Failure::set_up("a run left no record"))?;
-        if let Ended::Deadline { missing } = run.ended {
-            return Ok(Made::Silent { missing });
+        let took = self.took(run, &clock);
+        if let Some(made) = self.without_result(&log, took) {
+            return Ok(made);
         }
         let is_early =
             matches!(run.ended, Ended::TooManyOutstanding { .. } | Ended::MaxDuration { .. });
-        let mut told = self.observe(probe, run);
-        told.overloaded = is_early && self.load == Load::Qps;
-        told.passed = self.search.keeps_all(&told);
-        let point = self.point(&told, run, None);
-        Ok(Made::Told(told, Box::new(point)))
+        let mut observation = self.observe(probe, run, took);
+        observation.overloaded = is_early && self.load == Load::Qps;
+        observation.passed = self.search.keeps_all(&observation);
+        let point = self.point(&observation, run, None);
+        Ok(Made::Told(Box::new(Told { observation, point, reasons: Vec::new() })))
+    }
+
+    /// How long a run took in all: in real time with what it takes to begin and to
+    /// end it.
+    fn took(&self, run: &RunLog, clock: &Clock) -> Nanos {
+        match self.is_virtual() {
+            true => run.finished_at - run.started_at,
+            false => clock.now(),
+        }
+    }
+
+    /// Whether a run has none.
+    fn without_result(&self, log: &TestLog, took: Nanos) -> Option<Made> {
+        match log.runs().last()?.ended {
+            Ended::Deadline { missing } => Some(Made::Silent { missing }),
+            _ if !log.complete || took > self.search.left() => Some(Made::Ended { took }),
+            _ => None,
+        }
     }
 
     fn short_test(&self, probe: &Probe) -> Result<Test, Failure> {
@@ -216,12 +266,18 @@ impl Job {
         let scenario = self.load.scenario();
         let said = self.prepared.options.settings(scenario, TestMode::PerformanceOnly, None).values;
         let seeded = |seed: u64| seed.wrapping_add(probe.number + 1).to_string();
+        // A rate says how many queries come; whole loads only how many at once.
+        let most_queries = match self.load {
+            Load::Qps => 0,
+            Load::Concurrency => self.rules().most_queries,
+            Load::Samples => (self.rules().most_queries / probe.load as u64).max(1),
+        };
         let mut on_top = self.load.bounds(&self.limits);
         on_top.extend([
             self.load.setting(probe.load),
             ("min_duration_ms", ms.to_string()),
             ("min_query_count", "1".into()),
-            ("max_query_count", "0".into()),
+            ("max_query_count", most_queries.to_string()),
             ("early_stopping", "after-run".into()),
             ("sample_index_rng_seed", seeded(said.sample_index_rng_seed)),
             ("schedule_rng_seed", seeded(said.schedule_rng_seed)),
@@ -244,26 +300,28 @@ impl Job {
         let (folder, path) = self.confirm_folder()?;
         let directory = self.prepared.directory(&tests, Some(&path))?;
         let mut made = None;
+        let clock = Clock::start();
         let mut see = |log: &TestLog| {
             let Some(run) = log.runs().last() else { return };
-            if let Ended::Deadline { missing } = run.ended {
-                made = Some(Made::Silent { missing });
-                return;
-            }
-            let mut told = self.observe(probe, run);
-            let kept = self.limits.iter().zip(&told.blocks).all(|(l, b)| l.is_kept(b));
-            told.passed = kept;
-            let point = self.point(&told, run, Some(folder.clone()));
-            made = Some(Made::Told(told, Box::new(point)));
+            let took = self.took(run, &clock);
+            made = Some(self.without_result(log, took).unwrap_or_else(|| {
+                let mut observation = self.observe(probe, run, took);
+                let mut limits = self.limits.iter().zip(&observation.blocks);
+                observation.passed = limits.all(|(limit, blocks)| limit.is_kept(blocks));
+                let point = self.point(&observation, run, Some(folder.clone()));
+                Made::Told(Box::new(Told { observation, point, reasons: Vec::new() }))
+            }));
         };
+        let watch = Watch { most: Some(self.search.left()), ..watch };
         let measured = self.prepared.measure_and_see(&tests, watch, directory, &mut see)?;
         let mut made = made.ok_or_else(|| Failure::set_up("a run left no record"))?;
-        if let Made::Told(told, point) = &mut made {
-            told.passed &= measured.summary.is_valid();
-            point.passed = told.passed;
-            for reason in measured.summary.tests.iter().flat_map(|test| &test.reasons) {
-                output::say(format_args!("   {}", reason.lines().next().unwrap_or_default()));
-            }
+        if let Made::Told(told) = &mut made {
+            told.observation.passed &= measured.summary.is_valid();
+            told.point.passed = told.observation.passed;
+            let reasons = measured.summary.tests.iter().flat_map(|test| &test.reasons);
+            let first_line =
+                |reason: &String| reason.lines().next().unwrap_or_default().to_string();
+            told.reasons = reasons.map(|reason| format!("   {}", first_line(reason))).collect();
         }
         Ok(made)
     }
@@ -281,15 +339,19 @@ impl Job {
         Ok((folder, path))
     }
 
-    fn observe(&self, probe: &Probe, run: &RunLog) -> Observation {
-        // Runs of a fixed number of queries may last longer than they must.
+    fn observe(&self, probe: &Probe, run: &RunLog, took: Nanos) -> Observation {
         let issued =
             run.record.query_count().checked_sub(1).map_or(0, |at| run.record.scheduled(at));
-        let duration = probe.duration.max(if self.load == Load::Qps { 0 } else { issued });
+        let duration = match (self.load, run.ended) {
+            (Load::Qps, _) => probe.duration,
+            (_, Ended::MaxQueryCount { .. }) => issued,
+            // Runs of a fixed number of queries may last longer than they must.
+            _ => probe.duration.max(issued),
+        };
         let blocks = self.limits.iter().map(|limit| limit.blocks(&run.record, duration));
         Observation {
             probe: *probe,
-            took: run.finished_at - run.started_at,
+            took,
             overloaded: false,
             passed: false,
             blocks: blocks.collect(),
@@ -299,7 +361,7 @@ impl Job {
     fn point(&self, told: &Observation, run: &RunLog, folder: Option<String>) -> Point {
         let metrics = Metrics::of(&run.record, &run.plan);
         let timed = metrics.query_latency.unwrap_or(metrics.latency);
-        let took = told.took.max(1) as f64 / SECOND as f64;
+        let took = (run.finished_at - run.started_at).max(1) as f64 / SECOND as f64;
         let throughput = match metrics.rates {
             Rates::Server { completed, .. } => completed,
             _ => metrics.sample_count as f64 / took,
@@ -361,11 +423,23 @@ impl Job {
 
 /// What came of a run.
 enum Made {
-    Told(Observation, Box<Point>),
+    Told(Box<Told>),
     /// The system stopped answering.
     Silent {
         missing: u64,
     },
+    /// It was ended, by Ctrl-C or because the time was over.
+    Ended {
+        took: Nanos,
+    },
+}
+
+/// What a run said.
+struct Told {
+    observation: Observation,
+    point: Point,
+    /// Of a run that counts: why it does not.
+    reasons: Vec<String>,
 }
 
 fn begin(prepared: &Prepared, definition: Definition) -> State {
@@ -385,5 +459,6 @@ fn begin(prepared: &Prepared, definition: Definition) -> State {
         peak: None,
         confirmed: None,
         points: Vec::new(),
+        unfinished: Vec::new(),
     }
 }

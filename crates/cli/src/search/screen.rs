@@ -21,8 +21,8 @@ const USUAL_LENGTHS: f64 = 110.0;
 const LEAST_LENGTHS: u64 = 16;
 
 /// What will be done, and how long it takes. The first load may be unknown yet.
-pub fn plan(job: &Job, is_from_known: bool) -> String {
-    let rules = job.rules();
+pub fn plan(job: &Job) -> String {
+    let (rules, is_from_known) = (job.rules(), job.is_from_known);
     let names: Vec<String> = job.limits.iter().map(limits::show).collect();
     let mut text = format!("search: {} of {}\n", job.load.name(), job.state.definition.system);
     let _ = writeln!(text, "  limits     {}", names.join(", "));
@@ -150,9 +150,12 @@ pub fn result(job: &Job, is_colored: bool) -> String {
         );
     }
     frame.rule();
-    let spent: Nanos = state.points.iter().map(|point| point.took_ns).sum();
+    let told = state.points.iter().map(|point| point.took_ns);
+    let took = told.chain(state.unfinished.iter().map(|run| run.took_ns));
+    let spent = took.fold(0, Nanos::saturating_add);
+    let runs = state.points.len() + state.unfinished.len();
     let virtually = if job.is_virtual() { " of virtual time" } else { "" };
-    frame.line(&format!("{} runs in {}{virtually}", state.points.len(), time(spent)), 2);
+    frame.line(&format!("{runs} runs in {}{virtually}", time(spent)), 2);
     frame.finish()
 }
 

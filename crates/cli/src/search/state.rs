@@ -52,6 +52,9 @@ pub struct State {
     pub confirmed: Option<Confirmed>,
     /// every run, in order
     pub points: Vec<Point>,
+    /// runs that were ended when the time was over: they took time and say nothing
+    #[serde(default)]
+    pub unfinished: Vec<Unfinished>,
 }
 
 /// How far a search is, or how it ended.
@@ -217,6 +220,17 @@ pub struct Point {
     pub limits: Vec<Counts>,
 }
 
+/// A run that was ended when the time was over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Unfinished {
+    /// why it was made
+    pub purpose: Purpose,
+    /// queries/s, queries in flight, or samples in a query
+    pub load: f64,
+    /// how long it took
+    pub took_ns: u64,
+}
+
 /// What a limit counted in a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
@@ -291,6 +305,11 @@ impl Point {
         };
         if !(self.load.is_finite() && self.load > 0.0) {
             return Err(format!("point {}: no load is {}", self.number, self.load));
+        }
+        // Elsewhere times have a sign.
+        if self.took_ns.max(self.duration_ns) > i64::MAX.cast_unsigned() {
+            let longer = self.took_ns.max(self.duration_ns);
+            return Err(format!("point {}: no run takes {longer} ns", self.number));
         }
         let blocks = self.limits.iter().map(|counts| read_stretches(&counts.stretches));
         let blocks: Option<Vec<_>> = blocks.collect();

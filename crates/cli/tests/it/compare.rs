@@ -1,6 +1,9 @@
 //! `dyno compare`: verdicts and exit codes on systems whose truth is known, and
 //! what it refuses.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
 use serde_json::Value;
 
 use crate::program::{Folder, Ran};
@@ -85,6 +88,26 @@ fn a_workflow_of_github_gets_an_annotation_and_a_table() {
     assert!(!with("compare a a --annotate none").exits(0).stdout.contains("::"));
     let asked = folder.dyno("compare a a --annotate github").exits(0);
     assert!(asked.stdout.contains("::notice title="), "{}", asked.stdout);
+    assert!(table.contains("- one run a side: how much runs differ"), "{table}");
+}
+
+#[test]
+fn the_table_of_github_says_what_the_terminal_says() {
+    let folder = Folder::new();
+    // The headline takes 500 queries, the p99.9 takes more.
+    play(&folder, "a", "lognormal=2ms,servers=4", "--qps 60");
+    play(&folder, "b", "lognormal=2ms,servers=4,failed=1", "--qps 60");
+    let mut command = folder.command("compare a b");
+    command.env("GITHUB_ACTIONS", "true").env("GITHUB_STEP_SUMMARY", "summary.md");
+    let ran = Ran::from(command.output().unwrap()).exits(1);
+    let table = folder.read("summary.md");
+    // From no failures to all: a difference that is known, in percentage points.
+    let row = "| failures | 0.00 % | 100.00 % | +100.00 pp | +";
+    assert!(table.contains(row), "{table}");
+    assert!(table.contains("- p99 latency is left out: it takes"), "{table}");
+    assert!(ran.stdout.contains("+100.00 pp"), "{}", ran.stdout);
+    let back = folder.dyno("compare b a").exits(0);
+    assert!(back.stdout.contains("-100.00 pp"), "{}", back.stdout);
 }
 
 #[test]
@@ -134,6 +157,14 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
     refused("a a --qps 3", "--qps sets what is played");
     refused("a a --threshold -1%", "expected a share such as 2%");
     refused("a a --metric p101", "expected a metric");
+    refused("a a --metric p99.999999999", "expected a metric");
+    // Twice the same is no second run, and what is not there has no pair.
+    refused("--baseline a a --candidate a", "a and a are the same run");
+    play(&folder, "again", "lognormal=2ms,servers=4", "");
+    refused("--baseline a again --candidate cut", "is cut off");
+    refused("--baseline a again --candidate a", "a and again are the same run");
+    play(&folder, "other", "lognormal=2ms,servers=4", "--seed 9");
+    refused("--paired --baseline a other --candidate a", "as many runs of both sides, found 2");
     refused("--interleave 1 a.toml b.toml", "1 is not in 2..");
     refused("--interleave 2 a.toml", "--interleave takes two configurations, found 1");
 
@@ -186,6 +217,77 @@ fn interleaved_runs_are_planned_played_resumed_and_compared_again() {
     assert!(!folder.0.join("no").exists(), "refused before anything is played");
 }
 
+fn setting(folder: &Folder, run: &str, key: &str) -> Value {
+    let summary: Value =
+        serde_json::from_str(&folder.read(&format!("{run}/summary.json"))).unwrap();
+    summary["tests"][0]["settings"][key]["value"].clone()
+}
+
+#[test]
+fn pairs_have_seeds_of_their_own_and_both_sides_the_same() {
+    let folder = Folder::new();
+    config(&folder, "a.toml", "lognormal=2ms", "qps = 500\nseed = 3\n");
+    config(&folder, "b.toml", "lognormal=2ms,seed=5", "qps = 500\nseed = 8\n");
+    // The same system with other random numbers: no pair may repeat another's.
+    let same = folder.dyno("compare --interleave 4 a.toml b.toml --out il --json");
+    assert_ne!(same.json()["verdict"], "worse", "{}", same.stdout);
+    for (pair, seed) in ["3", "4", "5", "6"].iter().enumerate() {
+        for side in ["a", "b"] {
+            let run = format!("il/{side}-{}", pair + 1);
+            assert_eq!(setting(&folder, &run, "schedule_rng_seed"), *seed, "{run}");
+        }
+    }
+    let five = folder.dyno("compare --interleave 5 a.toml b.toml --out il --resume --json");
+    assert_eq!(five.json()["tests"][0]["runs"], serde_json::json!([5, 5]));
+    let three = folder.dyno("compare --interleave 3 a.toml b.toml --out il --resume --json");
+    assert_eq!(three.json()["tests"][0]["runs"], serde_json::json!([3, 3]), "as asked for");
+    let other = "compare --interleave 4 a.toml b.toml --out il --resume --duration 9s";
+    let other = folder.dyno(other).exits(2);
+    let difference = "il/a-1 is a run of Server, min_duration_ms 8000, not 9000";
+    assert!(other.stderr.contains(difference), "{}", other.stderr);
+}
+
+#[test]
+fn failures_of_any_run_are_compared() {
+    let folder = Folder::new();
+    for (out, failed, seed) in
+        [("a1", "", 1), ("a2", "", 2), ("b1", "", 3), ("b2", ",failed=0.3", 4)]
+    {
+        let system = format!("lognormal=2ms,servers=4{failed}");
+        play(&folder, out, &system, &format!("--seed {seed}"));
+    }
+    let runs = "--baseline a1 a2 --candidate b1 b2 --json";
+    let report = folder.dyno(&format!("compare {runs}")).json();
+    let metrics = report["tests"][0]["metrics"].as_array().unwrap();
+    let row = metrics.iter().find(|row| row["metric"] == "failures").expect("they are compared");
+    assert!((row["change"].as_f64().unwrap() - 0.15).abs() < 0.03, "{row}");
+}
+
+#[test]
+fn interleaved_runs_go_on_after_one_was_interrupted() {
+    let folder = Folder::new();
+    for name in ["a.toml", "b.toml"] {
+        let text = "version = 1\n[run]\nsystem = \"null\"\nscenario = \"server\"\nqps = 100\n\
+                    duration = \"1s\"\n";
+        folder.write(name, text);
+    }
+    let interleave = "compare --interleave 2 a.toml b.toml --set min_query_count=1 --out il";
+    let mut child =
+        folder.command(interleave).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("run 2 of 4")), "it plays");
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let said: Vec<String> = lines.collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("--resume --out il")), "{said:?}");
+    assert!(folder.read("il/b-1/summary.json").contains("\"interrupted\""));
+    let resumed = folder.dyno(&format!("{interleave} --resume --json"));
+    assert!(matches!(resumed.code, Some(0 | 1)), "{}", resumed.stderr);
+    assert_eq!(resumed.json()["tests"][0]["runs"], serde_json::json!([2, 2]));
+    assert!(!resumed.stderr.contains("il/a-1"), "it was over: {}", resumed.stderr);
+}
+
 #[test]
 fn real_time_runs_are_interleaved_under_one_load_and_a_time_cap() {
     let folder = Folder::new();
@@ -200,5 +302,6 @@ fn real_time_runs_are_interleaved_under_one_load_and_a_time_cap() {
     // The probe's rate is that of every run, or they would have been refused.
     assert_eq!(report["tests"][0]["runs"], serde_json::json!([2, 2]));
     let late = folder.dyno(&format!("{interleave} --out late --max-time 1ns")).exits(2);
-    assert!(late.stderr.contains("pairs took"), "{}", late.stderr);
+    assert!(late.stderr.contains("too short for two pairs"), "{}", late.stderr);
+    assert!(!folder.0.join("late").exists(), "none is begun that would end later");
 }

@@ -131,6 +131,12 @@ fn files_are_named_by_their_format_and_never_half_there() {
     assert!(first.starts_with("{\"test\":\"Server/performance\",\"row\":0,"), "{first:.80}");
     folder.dyno("export out --out run.prom").exits(0);
     assert!(folder.read("run.prom").starts_with("# HELP dyno_run_info "));
+    for name in ["x.json", "rows"] {
+        let ran = folder.dyno(&format!("export out --out {name}")).exits(2);
+        assert!(ran.stderr.contains("--format"), "{}", ran.stderr);
+        folder.dyno(&format!("export out --out {name} --format jsonl")).exits(0);
+        assert_eq!(folder.read(name), first);
+    }
     let ran = folder.dyno("export out --out nowhere/rows.csv").exits(3);
     assert!(ran.stderr.contains("cannot write nowhere/rows.csv"), "{}", ran.stderr);
     let left: Vec<_> =

@@ -1,6 +1,7 @@
 //! What is refused before anything runs, and how it is said.
 
 use crate::program::Folder;
+use crate::schema::schema;
 
 #[track_caller]
 fn check(arguments: &str, code: i32, expected: &[&str]) {
@@ -171,6 +172,7 @@ fn info_tells_what_the_tables_hold() {
     assert!(ran.stdout.contains("server_target_latency_ns = 100000000 ns"), "{}", ran.stdout);
     let ran = folder.dyno("selftest --json").exits(0);
     assert_eq!(ran.json()["sound"], true, "{}", ran.stdout);
+    assert!(schema("selftest").is_valid(&ran.json()), "{}", ran.stdout);
 }
 
 #[test]

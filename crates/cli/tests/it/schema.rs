@@ -138,9 +138,31 @@ fn a_search_keeps_to_its_schema() {
 }
 
 #[test]
+fn a_comparison_keeps_to_its_schema() {
+    let folder = Folder::new();
+    for (out, failed) in [("a", ""), ("b", ",failed=0.1"), ("c", "")] {
+        let run = format!(
+            "run --quiet --system model:exponential=2ms,servers=4{failed} --scenario server \
+             --mode performance --qps 200 --duration 10s --out {out}"
+        );
+        assert!(matches!(folder.dyno(&run).code, Some(0 | 1)));
+    }
+    for arguments in ["a b", "--baseline a b --candidate c", "a c --metric p99.99,ttft-p50"] {
+        let ran = folder.dyno(&format!("compare {arguments} --json"));
+        let compared = ran.json();
+        let errors: Vec<String> =
+            schema("compare").iter_errors(&compared).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{arguments}: {errors:#?}");
+        let test = &compared["tests"][0];
+        let rows = |key: &str| test[key].as_array().unwrap().len();
+        assert!(rows("metrics") + rows("omitted") >= 2, "{arguments}: {compared}");
+    }
+}
+
+#[test]
 fn info_prints_the_published_schemas() {
     let folder = Folder::new();
-    for name in ["summary", "series", "search", "sweep"] {
+    for name in ["summary", "series", "search", "sweep", "compare"] {
         let printed = folder.dyno(&format!("info schema {name}")).exits(0).json();
         assert_eq!(printed["$id"], format!("urn:dyno:{name}:1"));
     }

@@ -1,5 +1,8 @@
 //! `dyno search`: what it finds, what it keeps, and how it goes on.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
 use crate::program::Folder;
 
 /// A queue with one server of 2 ms: `P(T > t) = exp(-(500 - rate) t)`, so that
@@ -89,6 +92,57 @@ fn a_search_that_was_cut_short_goes_on_to_the_same_end() {
 }
 
 #[test]
+fn a_run_that_is_not_over_in_time_is_ended_and_says_nothing() {
+    let folder = Folder::new();
+    // Issues for 10 s, and the last answer comes 3 s later.
+    let slow =
+        "search --system model:fixed=3s,servers=64 --limit p99<=5s --from 10 --short 10s --json";
+    let cut = folder.dyno(&format!("{slow} --max-time 11s --out cut")).exits(1);
+    assert!(cut.stderr.contains("the run at 10.00 queries/s does not count"), "{}", cut.stderr);
+    let cut = cut.json();
+    assert_eq!((&cut["state"], &cut["points"]), (&"out_of_time".into(), &serde_json::json!([])));
+    assert_eq!(cut["unfinished"][0]["took_ns"], 11_000_000_000_u64);
+    // Its time is spent, and with more of it the same run is made again.
+    let further = folder.dyno("search --resume cut --max-time 30s --json").exits(1).json();
+    assert_eq!(further["points"].as_array().unwrap().len(), 1);
+    assert_eq!(further["points"][0]["load"], 10.0);
+}
+
+#[test]
+fn a_search_that_was_interrupted_within_a_run_goes_on_to_the_same_end() {
+    let folder = Folder::new();
+    let whole = folder.dyno(&format!("{QUEUE} --tolerance 2% --json --out whole")).exits(0).json();
+    let arguments = format!("{QUEUE} --tolerance 2% --out cut");
+    let mut child =
+        folder.command(&arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains(" bracket ")), "a run is over");
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let said: Vec<String> = lines.collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");
+    assert!(folder.read("cut/search.json").contains("\"interrupted\""));
+    let gone_on = folder.dyno("search --resume cut --json").exits(0).json();
+    assert_eq!(gone_on["points"], whole["points"]);
+    assert_eq!(gone_on["confirmed"], whole["confirmed"]);
+}
+
+#[test]
+fn what_was_only_estimated_can_be_confirmed_later() {
+    let folder = Folder::new();
+    let begun = folder.dyno(&format!("{QUEUE} --tolerance 5% --no-confirm --json --out s"));
+    assert_eq!(begun.exits(0).json()["state"], "estimated");
+    assert_eq!(folder.dyno("search --resume s --json").exits(0).json()["state"], "estimated");
+    let confirmed = folder.dyno("search --resume s --confirm --json").exits(0).json();
+    assert_eq!(confirmed["state"], "confirmed");
+    let exact = folder.dyno("search --resume s --confirm --tolerance 2% --json").exits(0).json();
+    assert!(
+        exact["points"].as_array().unwrap().len() > confirmed["points"].as_array().unwrap().len()
+    );
+    assert_eq!(exact["confirmed"]["folder"], "confirm-2");
+}
+
+#[test]
 fn another_search_is_not_resumed() {
     let folder = Folder::new();
     folder.dyno(&format!("{QUEUE} --max-time 20s --out cut")).exits(1);
@@ -98,6 +152,13 @@ fn another_search_is_not_resumed() {
     assert!(ran.stderr.contains(difference), "{}", ran.stderr);
     let ran = folder.dyno(&format!("{QUEUE} --set min_query_count=7 --resume cut")).exits(2);
     assert!(ran.stderr.contains("`full_queries` was"), "{}", ran.stderr);
+
+    let state = folder.read("cut/search.json");
+    let at = state.find("\"took_ns\": ").unwrap() + "\"took_ns\": ".len();
+    let end = at + state[at..].find(',').unwrap();
+    folder.write("cut/search.json", &format!("{}{}{}", &state[..at], u64::MAX, &state[end..]));
+    let ran = folder.dyno("search --resume cut").exits(3);
+    assert!(ran.stderr.contains("point 1: no run takes 18446744073709551615 ns"), "{}", ran.stderr);
 
     let ran = folder.dyno("search --resume nowhere").exits(3);
     assert!(ran.stderr.contains("search.json is missing"), "{}", ran.stderr);
@@ -122,6 +183,14 @@ fn a_dry_run_tells_the_plan_and_how_long_it_takes() {
     ] {
         assert!(ran.stdout.contains(text), "expected {text:?} in:\n{}", ran.stdout);
     }
+    for (known, from) in [("--load concurrency", "1 in flight"), ("--qps 1", "1.000 queries/s")] {
+        let ran = folder.dyno(&format!("search {known} --dry-run")).exits(0);
+        assert!(ran.stdout.contains(&format!("from       {from}")), "{}", ran.stdout);
+    }
+    let ran = folder.dyno("search --dry-run").exits(0);
+    assert!(ran.stdout.contains("left to a short probe"), "{}", ran.stdout);
+    // However long.
+    folder.dyno("search --from 1e-12 --short 300000h --dry-run").exits(0);
     assert!(!folder.0.join("runs").exists(), "nothing ran");
 }
 
@@ -133,6 +202,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         ("--limit tftt<=5ms", "the nearest is `ttft`"),
         ("--limit p99<=5ms --limit p99<=6ms", "two limits of the same"),
         ("--from 0", "a load is above 0"),
+        ("--short 0s", "--short is 0"),
         ("--from 9 --to 8", "is not below"),
         ("--tolerance 90%", "from 0.1% to 20%"),
         ("--scenario offline", "a search raises the qps of Server"),

@@ -11,26 +11,37 @@ mod designs;
 mod sessions;
 mod systems;
 
-use dyno_loadgen::compare::{Finding, Metric, Options, Pairing, RISK, Series, Verdict, compare};
+use dyno_loadgen::compare::{Finding, Metric, Options, RISK, Series, Verdict, compare};
 
 use crate::sessions::Session;
+use crate::systems::System;
 
 /// Percent by which the candidate is slower.
 const EFFECTS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
 
-/// As `dyno compare` asks for Server runs.
-fn options(pairing: Pairing) -> Options {
+/// As `dyno compare` asks for Server runs, with what these runs have.
+fn options(session: &Session) -> Options {
     let percentile = |p| Metric::Percentile(Series::Latency, p);
+    let mut further = vec![
+        percentile(0.5),
+        percentile(0.9),
+        percentile(0.999),
+        Metric::Mean(Series::Latency),
+        Metric::Throughput,
+    ];
+    match session.system {
+        System::Failing(_) => further.push(Metric::Failures),
+        System::Tokens => {
+            let series = [Series::FirstToken, Series::TimePerOutputToken];
+            let of = |s| [0.5, 0.99].map(|p| Metric::Percentile(s, p));
+            further.extend(series.into_iter().flat_map(of));
+        }
+        _ => {}
+    }
     Options {
         headline: percentile(0.99),
-        further: vec![
-            percentile(0.5),
-            percentile(0.9),
-            percentile(0.999),
-            Metric::Mean(Series::Latency),
-            Metric::Throughput,
-        ],
-        pairing,
+        further,
+        pairing: session.pairing,
         threshold: 0.0,
         risk: RISK,
     }
@@ -55,7 +66,7 @@ impl Shares {
         let one = 100.0 / trials as f64;
         for trial in 0..trials {
             let [baseline, candidate] = session.play(trial, factor);
-            let found = compare(&baseline, &candidate, &options(session.pairing));
+            let found = compare(&baseline, &candidate, &options(session));
             let has = |finding: Finding| found.rows.iter().any(|row| row.finding == finding);
             let add = |share: &mut f64, counts: bool| *share += if counts { one } else { 0.0 };
             add(&mut shares.different, has(Finding::Worse) || has(Finding::Better));

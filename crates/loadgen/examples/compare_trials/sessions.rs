@@ -74,13 +74,16 @@ pub fn unseen() -> [Session; 2] {
 
 /// Every case whose false alarms are counted.
 pub fn all() -> Vec<Session> {
-    use System::{ClosedLoop, HeavyTail, Independent, Queue, Throttled};
+    [of_one_run(), of_several_runs()].concat()
+}
+
+fn of_one_run() -> Vec<Session> {
+    use System::{
+        ClosedLoop, Failing, HeavyTail, Independent, Queue, Rounded, Throttled, Tokens, TwoValues,
+    };
     let single = |name, system| Session { name, system, ..SINGLE };
-    let interleaved = |name, system| Session { name, system, ..INTERLEAVED };
     let paired = Session { pairing: Pairing::InOrder, same_arrivals: true, ..SINGLE };
     let long = Session { queries: 100_000, ..SINGLE };
-    let apart = Session { pairing: Pairing::None, same_arrivals: false, ..INTERLEAVED };
-    let after = Session { order: Order::OneAfterTheOther(5, 5), ..apart };
     vec![
         single("one run a side, independent lognormal", Independent),
         single("one run a side, independent Pareto without variance", HeavyTail),
@@ -99,6 +102,44 @@ pub fn all() -> Vec<Session> {
         },
         single("one run a side, throttled for hundreds of queries", Throttled),
         single("one run a side, closed loop, latencies alike", ClosedLoop),
+        single("one run a side, 1 or 2 ms, 10 alike in a row", TwoValues(10)),
+        single("one run a side, 1 or 2 ms, 200 alike in a row", TwoValues(200)),
+        single("one run a side, lognormal in ms, 10 alike in a row", Rounded(10)),
+        single("one run a side, lognormal in ms, 200 alike in a row", Rounded(200)),
+        single("one run a side, 2 % fail, 50 in a row", Failing(50)),
+        single("one run a side, tokens, latencies alike", Tokens),
+    ]
+}
+
+fn of_several_runs() -> Vec<Session> {
+    use System::{Failing, Independent, Queue, Rounded};
+    let interleaved = |name, system| Session { name, system, ..INTERLEAVED };
+    let apart = Session { pairing: Pairing::None, same_arrivals: false, ..INTERLEAVED };
+    let after = Session { order: Order::OneAfterTheOther(5, 5), ..apart };
+    vec![
+        Session {
+            name: "2 + 2 interleaved, independent, runs differ by 2 %",
+            order: Order::Interleaved(2),
+            ..INTERLEAVED
+        },
+        Session {
+            name: "3 + 3 interleaved, independent, runs differ by 2 %",
+            order: Order::Interleaved(3),
+            ..INTERLEAVED
+        },
+        Session {
+            name: "3 + 3 interleaved, lognormal in ms, 10 alike in a row",
+            system: Rounded(10),
+            order: Order::Interleaved(3),
+            between_runs: 0.0,
+            ..INTERLEAVED
+        },
+        Session {
+            name: "3 + 3 interleaved, 2 % fail, 50 in a row",
+            system: Failing(50),
+            order: Order::Interleaved(3),
+            ..INTERLEAVED
+        },
         interleaved("5 + 5 interleaved, independent, runs differ by 2 %", Independent),
         Session {
             name: "10 + 10 interleaved, independent, runs differ by 2 %",

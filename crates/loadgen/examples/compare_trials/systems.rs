@@ -20,6 +20,16 @@ pub enum System {
     Throttled,
     /// One query after the other; each resembles the one before.
     ClosedLoop,
+    /// 1 ms or 2 ms, the same for so many queries in a row: the p99 stands on the
+    /// step between them, and latencies tie.
+    TwoValues(usize),
+    /// Lognormal to the millisecond, the same for so many queries in a row.
+    Rounded(usize),
+    /// As [`System::Independent`]; two in a hundred queries fail, so many in a row.
+    Failing(usize),
+    /// As [`System::Independent`], with tokens; each latency resembles the one
+    /// before.
+    Tokens,
 }
 
 /// Seeds of a run.
@@ -49,7 +59,7 @@ impl System {
                 scheduled = (0..queries).map(|_| step(load / MEAN_NS)).collect();
                 latency = queue(&scheduled, &mut service);
             }
-            Self::ClosedLoop => {
+            Self::ClosedLoop | Self::Tokens => {
                 latency = resembling(queries, &mut service);
                 let ends = latency.iter().scan(0.0, |end, l| {
                     let begin = *end;
@@ -63,12 +73,41 @@ impl System {
                 latency = self.times(queries, &mut service);
             }
         }
-        to_run(&scheduled, &latency, factor)
+        let mut run = to_run(&scheduled, &latency, self.grain(), factor);
+        match self {
+            Self::Failing(row) => run.failed = failing(queries, row, &mut service),
+            Self::Tokens => {
+                run.first_token = run.latency.iter().map(|latency| latency / 4).collect();
+                run.time_per_output_token =
+                    run.latency.iter().map(|latency| latency * 3 / 4 / 63).collect();
+            }
+            _ => {}
+        }
+        run
+    }
+
+    /// What latencies are rounded to, ns.
+    fn grain(self) -> f64 {
+        match self {
+            Self::Rounded(_) => MEAN_NS,
+            _ => 1.0,
+        }
     }
 
     fn times(self, queries: usize, random: &mut Mt19937) -> Vec<f64> {
         let mut is_slow = false;
-        let mut draw = |_| match self {
+        let mut held = 0.0;
+        let mut draw = |at: usize| match self {
+            Self::TwoValues(row) | Self::Rounded(row) => {
+                if at.is_multiple_of(row) {
+                    held = match self {
+                        Self::Rounded(_) => 5.0 * MEAN_NS * (0.5 * random.normal()).exp(),
+                        _ if random.canonical() < 0.01 => 2.0 * MEAN_NS,
+                        _ => MEAN_NS,
+                    };
+                }
+                held
+            }
             Self::HeavyTail => MEAN_NS / 3.0 * (1.0 - random.canonical()).powf(-1.0 / 1.5),
             Self::Throttled => {
                 // A regime lasts 300 queries in the mean.
@@ -80,6 +119,18 @@ impl System {
         };
         (0..queries).map(&mut draw).collect()
     }
+}
+
+/// Which queries fail: two in a hundred, `row` in a row.
+fn failing(queries: usize, row: usize, random: &mut Mt19937) -> Vec<bool> {
+    let mut fails = false;
+    let mut draw = |at: usize| {
+        if at.is_multiple_of(row) {
+            fails = random.canonical() < 0.02;
+        }
+        fails
+    };
+    (0..queries).map(&mut draw).collect()
 }
 
 /// Time in system of queries that arrive at these times.
@@ -105,12 +156,13 @@ fn resembling(queries: usize, random: &mut Mt19937) -> Vec<f64> {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ns of a short run")]
-fn to_run(scheduled: &[f64], latency: &[f64], factor: f64) -> Run {
-    let ended = scheduled.iter().zip(latency).map(|(at, l)| (at + l * factor) as u64);
+fn to_run(scheduled: &[f64], latency: &[f64], grain: f64, factor: f64) -> Run {
+    let timed = |latency: &f64| (latency * factor / grain).round().max(1.0) * grain;
+    let ended = scheduled.iter().zip(latency).map(|(at, l)| (at + timed(l)) as u64);
     let mut completed: Vec<u64> = ended.collect();
     completed.sort_unstable();
     Run {
-        latency: latency.iter().map(|l| (l * factor) as u64).collect(),
+        latency: latency.iter().map(|l| timed(l) as u64).collect(),
         completed,
         failed: vec![false; latency.len()],
         stride: 1.0,

@@ -11,10 +11,13 @@ mod systems;
 
 use dyno_loadgen::clock::{Nanos, SECOND, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
+use dyno_loadgen::log::{Report, reports};
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::run::{RunLog, Tenant, TestLog, run};
-use dyno_loadgen::search::{End, Observation, Outcome, Purpose, Rules, Search, Step, Unit};
+use dyno_loadgen::search::{
+    End, Limit, Observation, Outcome, Purpose, Quantity, Rules, Search, Step, Unit,
+};
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Scenario, Settings, TestSettings};
 
@@ -46,9 +49,21 @@ impl SampleLibrary for Numbers {
     fn unload(&self, _: &[SampleIndex]) {}
 }
 
+/// The percentile that a run of this case is judged by, and its bound in ns, as
+/// `dyno search` sets them.
+fn target(case: &Case) -> (f64, Nanos) {
+    const NO_BOUND: Nanos = 24 * 3_600 * SECOND;
+    let of_latency = case.limits.iter().filter(|limit| limit.quantity == Quantity::Latency);
+    let strictest = of_latency.min_by(|a: &&Limit, b| a.allowed.total_cmp(&b.allowed));
+    strictest.map_or((0.99, NO_BOUND), |limit| (1.0 - limit.allowed, limit.bound))
+}
+
 /// One run at this rate.
 fn play(case: &Case, rate: f64, duration: Nanos, most_outstanding: u64, seed: u64) -> TestLog {
+    let (percentile, bound) = target(case);
     let settings = TestSettings {
+        server_target_latency_percentile: percentile,
+        server_target_latency_ns: bound,
         scenario: Scenario::Server,
         server_target_qps: rate,
         min_duration_ms: duration / 1_000_000,
@@ -110,11 +125,16 @@ fn search(case: &Case, from: f64, seed: u64) -> Trial {
         let log = play(case, probe.load, probe.duration, patience, seed * 1_000 + probe.number);
         let run = log.runs().next().expect("one run");
         let blocks = case.limits.iter().map(|l| l.blocks(&run.record, probe.duration)).collect();
+        // As the command: what its limits count, and what the run says of itself.
+        let is_valid = match probe.purpose {
+            Purpose::Confirm { .. } => reports(&log).iter().all(Report::is_valid),
+            Purpose::Bracket | Purpose::Refine => true,
+        };
         search.tell(Observation {
             probe,
             took: run.finished_at,
             overloaded: matches!(run.ended, Ended::TooManyOutstanding { .. }),
-            passed: keeps_all(case, run),
+            passed: is_valid && keeps_all(case, run),
             blocks,
         });
     }

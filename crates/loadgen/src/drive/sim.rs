@@ -65,6 +65,12 @@ impl std::fmt::Debug for View<'_> {
 }
 
 impl View<'_> {
+    /// Time of the run, ns.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
     /// Counts, and the latencies of about a thousand of the queries issued since
     /// the last glance, evenly spread, once they are answered.
     pub fn glance(&mut self) -> Glance {

@@ -41,7 +41,7 @@ pub struct Rules {
     pub full_queries: u64,
     /// Queries of a run that does not count, at most: millions say enough.
     pub most_queries: u64,
-    /// No run is begun that would end later than this, ns.
+    /// Of all runs together, ns: none is begun that would end later.
     pub max_time: Nanos,
     /// Full runs that are tried at most; 0 does not confirm.
     pub confirmations: u32,
@@ -145,6 +145,8 @@ pub struct Search {
     observations: Vec<Observation>,
     /// Where the peak is by what was told, once it is bracketed.
     peak: Option<Peak>,
+    /// Time of runs of which nothing was told, ns.
+    lost: Nanos,
 }
 
 /// Doublings or halvings until the search gives up.
@@ -156,6 +158,12 @@ const LEAST_SPREAD: f64 = 2.0;
 /// A peak that is known to this many tolerances is confirmed when there is no time
 /// to know it better.
 const NEARLY: f64 = 3.0;
+/// What a full run confirmed stays confirmed while the peak is known to this many
+/// tolerances: that run moves the peak a little, too.
+const SETTLED: f64 = 1.5;
+/// Queries in flight, or samples in a query, at most: more of them say nothing
+/// but how much memory there is.
+const MOST_WHOLE: f64 = 1_048_576.0;
 /// After this many refining runs a peak whose interval is still wider than this
 /// (in logarithms: a factor of 4) will not be found.
 const MOST_WIDE: usize = 40;
@@ -182,7 +190,7 @@ impl Search {
     pub fn new(rules: Rules) -> Self {
         assert!(!rules.limits.is_empty(), "a search needs a limit");
         assert!(rules.from > 0.0, "a load is above 0");
-        Self { rules, observations: Vec::new(), peak: None }
+        Self { rules, observations: Vec::new(), peak: None, lost: 0 }
     }
 
     /// What is searched.
@@ -206,7 +214,20 @@ impl Search {
     /// Time of all runs so far, ns.
     #[must_use]
     pub fn spent(&self) -> Nanos {
-        self.observations.iter().map(|told| told.took).sum()
+        let told = self.observations.iter().map(|told| told.took);
+        told.fold(self.lost, Nanos::saturating_add)
+    }
+
+    /// What is left of the time, ns: a run that is not over by then is to be
+    /// ended, and [`Search::lose`] to be told of it.
+    #[must_use]
+    pub fn left(&self) -> Nanos {
+        self.rules.max_time.saturating_sub(self.spent())
+    }
+
+    /// Tells that a run took this long, ns, and that nothing is known of it.
+    pub fn lose(&mut self, took: Nanos) {
+        self.lost = self.lost.saturating_add(took);
     }
 
     /// Whether a run kept this limit, by its own counts.
@@ -232,11 +253,13 @@ impl Search {
     pub fn next(&self) -> Step {
         let Some(peak) = &self.peak else { return self.bracket() };
         let attempts = self.attempts();
-        let confirmed = self.observations.last().filter(|told| told.is_confirmed());
-        if let Some(confirmed) = confirmed {
-            return self.done(End::Confirmed, Some(confirmed.probe.load));
-        }
         let is_certain = self.is_certain(peak);
+        // A search that goes on with a smaller tolerance has to know more first.
+        let last = self.observations.last().filter(|told| told.is_confirmed());
+        let confirmed = last.map(|told| told.probe.load);
+        if confirmed.is_some() && (is_certain || self.is_within(SETTLED, peak)) {
+            return self.done(End::Confirmed, confirmed);
+        }
         let is_wide = self.refinements() >= MOST_WIDE && (peak.high / peak.low).ln() > WIDE;
         if is_wide {
             return self.done(End::Unclear, None);
@@ -248,9 +271,12 @@ impl Search {
             }
         }
         // Out of time: a full run still says something where the peak is nearly known.
-        if !is_certain && peak.half_width() > NEARLY * self.rules.tolerance {
+        if !is_certain && !self.is_within(NEARLY, peak) {
             let is_over = self.refinements() < MOST_REFINEMENTS;
             return self.done(if is_over { End::OutOfTime } else { End::Unclear }, None);
+        }
+        if confirmed.is_some() {
+            return self.done(End::Confirmed, confirmed);
         }
         match self.rules.confirmations {
             0 if is_certain => self.done(End::Estimated, None),
@@ -314,7 +340,10 @@ impl Search {
             let passes = self.bounds().0.is_some();
             return self.done(if passes { End::NothingFails } else { End::NothingPasses }, None);
         }
-        if self.spent().saturating_add(duration) > self.rules.max_time {
+        if self.rules.unit == Unit::Whole && load > MOST_WHOLE {
+            return self.done(End::NothingFails, None);
+        }
+        if self.takes(duration) > self.left() {
             return self.done(End::OutOfTime, None);
         }
         Step::Run(self.probe(load, duration, Purpose::Bracket))
@@ -357,8 +386,20 @@ impl Search {
             Unit::Rate => false,
             Unit::Whole => peak.high.floor() == peak.low.floor(),
         };
-        let narrow = narrow || peak.half_width() <= self.rules.tolerance;
+        let narrow = narrow || self.is_within(1.0, peak);
         self.refinements() >= LEAST_REFINEMENTS && narrow
+    }
+
+    fn is_within(&self, tolerances: f64, peak: &Peak) -> bool {
+        peak.half_width() <= tolerances * self.rules.tolerance
+    }
+
+    /// How long a run of this length takes in all, ns: as much longer as those did
+    /// that kept every limit, since a run is over when all is answered.
+    fn takes(&self, duration: Nanos) -> Nanos {
+        let longer = |told: &Observation| told.took.saturating_sub(told.probe.duration);
+        let kept = self.observations.iter().filter(|told| self.keeps_all(told));
+        duration.saturating_add(kept.map(longer).max().unwrap_or(0))
     }
 
     /// The next run is placed by a sequence that fills the posterior evenly.
@@ -374,7 +415,8 @@ impl Search {
             Unit::Whole => load.round().max(1.0),
         };
         let refining = self.observations.iter().filter(|t| t.probe.purpose == Purpose::Refine);
-        let so_far: Nanos = refining.map(|told| told.probe.duration).sum();
+        let so_far =
+            refining.map(|told| told.probe.duration).fold(0, |sum: Nanos, d| sum.saturating_add(d));
         let duration = (so_far / GROWTH).clamp(self.rules.short, self.longest());
         self.probe(load, duration, Purpose::Refine)
     }
@@ -411,22 +453,21 @@ impl Search {
     /// Whether there is time for a run of this length, and for a confirmation.
     fn fits(&self, duration: Nanos, peak: &Peak) -> bool {
         let confirming = if self.rules.confirmations > 0 { self.full_at(peak.load) } else { 0 };
-        self.spent().saturating_add(duration).saturating_add(confirming) <= self.rules.max_time
+        let both = match confirming {
+            0 => self.takes(duration),
+            _ => self.takes(duration).saturating_add(self.takes(confirming)),
+        };
+        both <= self.left()
     }
 
+    /// Full runs that did not pass.
     fn attempts(&self) -> u32 {
-        let is_attempt =
-            |told: &&Observation| matches!(told.probe.purpose, Purpose::Confirm { .. });
-        self.observations.iter().filter(is_attempt).count() as u32
+        self.observations.iter().filter(|told| told.is_failed_attempt()).count() as u32
     }
 
     fn confirmation(&self, peak: &Peak, attempt: u32) -> Step {
         let mut load = peak.load_that_passes(self.full_at(peak.load), &self.rules);
-        let before = self
-            .observations
-            .iter()
-            .rev()
-            .find(|told| matches!(told.probe.purpose, Purpose::Confirm { .. }));
+        let before = self.observations.iter().rev().find(|told| told.is_failed_attempt());
         if let Some(before) = before {
             let lower = match self.rules.unit {
                 Unit::Rate => before.probe.load * (-self.missed_by(before, peak)).exp(),
@@ -441,7 +482,7 @@ impl Search {
             }
         }
         let duration = self.full_at(load);
-        if self.spent().saturating_add(duration) > self.rules.max_time {
+        if self.takes(duration) > self.left() {
             return self.done(End::OutOfTime, None);
         }
         Step::Run(self.probe(load, duration, Purpose::Confirm { attempt }))
@@ -488,6 +529,10 @@ impl Search {
 impl Observation {
     fn is_confirmed(&self) -> bool {
         matches!(self.probe.purpose, Purpose::Confirm { .. }) && self.passed
+    }
+
+    fn is_failed_attempt(&self) -> bool {
+        matches!(self.probe.purpose, Purpose::Confirm { .. }) && !self.passed
     }
 }
 

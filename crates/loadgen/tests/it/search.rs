@@ -145,14 +145,69 @@ fn no_run_is_begun_that_would_end_too_late() {
         let max_time = minutes * 60 * SECOND;
         let rules = Rules { max_time, ..rules(latency(0.1, 1), 100.0, Unit::Rate) };
         let peak = 50.0 + 1_000.0 * random.canonical();
-        let mut noisy = |_: &Search, probe: Probe| {
+        // Answers take their time once all is issued, and a run that is not over in
+        // time is ended and says nothing, as the command does it.
+        let mut search = Search::new(rules);
+        let outcome = loop {
+            let probe = match search.next() {
+                Step::Run(probe) => probe,
+                Step::Done(outcome) => break outcome,
+            };
             let share = 0.1 * (probe.load / peak).powi(20) * (0.5 + random.canonical());
-            exact(share.min(1.0), probe)
+            let took = probe.duration + (3.0 * random.canonical() * SECOND as f64) as Nanos;
+            match took <= search.left() {
+                true => search.tell(Observation { took, ..exact(share.min(1.0), probe) }),
+                false => search.lose(search.left()),
+            }
         };
-        let (outcome, search) = play(rules, &mut noisy);
         assert!(search.spent() <= max_time, "{minutes} min: {outcome:?}");
         let confirms = |told: &Observation| matches!(told.probe.purpose, Purpose::Confirm { .. });
         assert!(search.observations().iter().filter(|told| confirms(told)).count() <= 4);
         assert_eq!(outcome.end == End::Confirmed, outcome.confirmed.is_some());
     }
+}
+
+#[test]
+fn a_load_that_cannot_be_too_high_is_not_raised_for_ever() {
+    let mut never = |_: &Search, probe: Probe| exact(0.0, probe);
+    let (outcome, search) = play(rules(latency(0.1, 1), 1.0, Unit::Whole), &mut never);
+    assert_eq!(outcome.end, End::NothingFails);
+    let most = search.observations().iter().map(|told| told.probe.load).fold(0.0, f64::max);
+    assert_eq!(most, 1_048_576.0, "a million in flight");
+}
+
+#[test]
+fn what_was_confirmed_within_more_is_searched_further_within_less() {
+    let mut random = Mt19937::new(11);
+    let mut noisy = |_: &Search, probe: Probe| {
+        let share = 0.1 * (probe.load / 400.0).powi(10) * (0.7 + 0.6 * random.canonical());
+        exact(share.min(1.0), probe)
+    };
+    let wide = Rules { tolerance: 0.05, ..rules(latency(0.1, 1), 100.0, Unit::Rate) };
+    let (outcome, search) = play(wide.clone(), &mut noisy);
+    assert_eq!(outcome.end, End::Confirmed);
+    let goes_on = |tolerance: f64, max_time: Nanos| {
+        let mut further = Search::new(Rules { tolerance, max_time, ..wide.clone() });
+        search.observations().iter().for_each(|told| further.tell(told.clone()));
+        further
+    };
+    let again = goes_on(0.05, wide.max_time);
+    assert_eq!(again.next(), Step::Done(outcome), "it is the same search");
+    let mut further = goes_on(0.005, wide.max_time);
+    let before = further.observations().len();
+    let end = loop {
+        match further.next() {
+            Step::Run(probe) => further.tell(noisy(&search, probe)),
+            Step::Done(outcome) => break outcome,
+        }
+    };
+    assert_eq!(end.end, End::Confirmed);
+    let peak = end.peak.unwrap();
+    assert!((peak.high / peak.low).ln() / 2.0 < 0.01, "{peak:?}");
+    let told = &further.observations()[before..];
+    let confirms = |told: &Observation| matches!(told.probe.purpose, Purpose::Confirm { .. });
+    assert!(told.len() > 1 && told.last().is_some_and(confirms), "and is confirmed anew");
+    // Without the time for it, what was confirmed is not what was asked for.
+    let late = goes_on(0.001, search.spent());
+    assert!(matches!(late.next(), Step::Done(Outcome { end: End::OutOfTime, .. })));
 }
