@@ -1,11 +1,11 @@
 //! Ctrl-C: the first one ends the run and keeps what was measured, the second
-//! one ends the process.
+//! one ends the process. A terminal that goes away counts as one.
 
 use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
@@ -31,6 +31,9 @@ impl Interrupt {
     pub fn listen() -> std::io::Result<Self> {
         let interrupt = Self { asked: Arc::default() };
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        if !survives_hang_up() {
+            signals.add_signal(SIGHUP)?;
+        }
         let asked = interrupt.clone();
         // A thread and not a handler: it may put the terminal in order.
         std::thread::Builder::new().name("signals".into()).spawn(move || {
@@ -59,4 +62,13 @@ impl Interrupt {
     pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
+}
+
+/// Whether somebody wants this process to outlive its terminal, as `nohup` does:
+/// then it has the signal ignored. Where nobody can tell, it is left as it is.
+fn survives_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_none_or(|mask| mask & 1 << (SIGHUP - 1) != 0)
 }

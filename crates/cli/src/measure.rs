@@ -105,7 +105,6 @@ impl Test {
         } else {
             self.play_real_time(system, &tenants, watch)?
         };
-        watch.progress.obey_keys(watch.interrupt);
         watch.progress.clear();
         Ok(logs)
     }
@@ -122,7 +121,6 @@ impl Test {
             let now = clock.now();
             if is_shown && now >= next_glance {
                 next_glance = now + GLANCE.as_nanos() as Nanos;
-                watch.progress.obey_keys(watch.interrupt);
                 watch.progress.saw(Some(&view.glance()));
             }
             match watch.ends(view.now()) {
@@ -177,7 +175,6 @@ fn look_on(
         _ => GLANCE,
     };
     while is_over.recv_timeout(next()) == Err(mpsc::RecvTimeoutError::Timeout) {
-        watch.progress.obey_keys(watch.interrupt);
         if watch.ends(clock.now()) {
             monitor.abort();
         }

@@ -185,7 +185,7 @@ fn headline(metrics: &Metrics, plan: &plan::Plan, peak: Option<f64>) -> Headline
         return of("peak rate", peak, "queries/s");
     }
     let percentile = render::percentile(plan.percentile());
-    let target = Some(metrics.timed().target as f64);
+    let target = metrics.answered().map(|timed| timed.target as f64);
     match &plan.load {
         Load::SingleStream { .. } => of(&format!("{percentile} latency"), target, "ns"),
         Load::MultiStream { .. } => of(&format!("{percentile} query latency"), target, "ns"),

@@ -1,7 +1,8 @@
 //! Who shows a run while it is on: nobody, a line on stderr, or a full screen.
 
 use std::io::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
 
 use dyno_loadgen::drive::Glance;
 
@@ -118,13 +119,30 @@ impl Progress {
         }
     }
 
-    /// Does what keys ask for.
-    pub fn obey_keys(&self, interrupt: Option<&Interrupt>) {
+    /// Does what keys ask for, as long as the work goes on: also while logs are
+    /// written, and Ctrl-C is a key of a full screen.
+    pub fn with_keys<T>(&self, interrupt: &Interrupt, work: impl FnOnce() -> T) -> T {
+        if !matches!(self.shown().display, Display::Screen(_)) {
+            return work();
+        }
+        std::thread::scope(|scope| {
+            // Dropped when the work is done, which ends the listening thread.
+            let (_working, is_over) = mpsc::channel::<()>();
+            scope.spawn(move || {
+                while is_over.recv_timeout(KEYS) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    self.obey_keys(interrupt);
+                }
+            });
+            work()
+        })
+    }
+
+    fn obey_keys(&self, interrupt: &Interrupt) {
         let mut shown = self.shown();
         let Display::Screen(screen) = &mut shown.display else { return };
         let wish = screen.keys();
         drop(shown);
-        if let (Some(Wish::Stop), Some(interrupt)) = (wish, interrupt) {
+        if let Some(Wish::Stop) = wish {
             interrupt.ask();
         }
     }
@@ -144,6 +162,9 @@ impl Shown {
         }
     }
 }
+
+/// How often keys are looked at: sooner than a hand notices.
+const KEYS: Duration = Duration::from_millis(50);
 
 /// Of a terminal that does not tell.
 const COLUMNS: usize = 80;

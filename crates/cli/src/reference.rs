@@ -10,7 +10,8 @@ use dyno_loadgen::settings::{FIELDS, TestSettings};
 
 use crate::cmd::{Dyno, METRICS, VARIABLES};
 use crate::exit::Exit;
-use crate::options::KEYS;
+use crate::options::{KEYS, SWEEP_KEYS};
+use crate::schema::Document;
 use crate::system::SYSTEMS;
 
 /// Says at the head of a page where it comes from.
@@ -78,7 +79,10 @@ fn argument(arg: &clap::Arg) -> (String, String) {
     };
     if arg.get_action().takes_values() {
         let value = arg.get_value_names().map(|names| names.join(" ")).unwrap_or_default();
-        name = format!("{name} {value}").trim().to_string();
+        name = match arg.is_require_equals_set() {
+            true => format!("{name}[={value}]"),
+            false => format!("{name} {value}").trim().to_string(),
+        };
     }
     let mut help = arg.get_help().map(ToString::to_string).unwrap_or_default();
     let values: Vec<_> =
@@ -96,14 +100,16 @@ fn argument(arg: &clap::Arg) -> (String, String) {
 
 fn configuration() -> String {
     let mut text = format!(
-        "# Configuration\n\n{MADE}`dyno init` writes a `dyno.toml` that holds every key with its \
-         default. The file says `version = 1`; an unknown key is an error that names the line and \
+        "# Configuration\n\n{MADE}`dyno init` writes a `dyno.toml` that holds every key, with its \
+         default where it has one. The file says `version = 1`; an unknown key is an error that names the line and \
          the nearest key. Flags win over the environment, the environment over `dyno.toml`, that \
          over a `user.conf`, that over the profile, the built-in table and the defaults; an \
          `audit.config` overrides them all. The run directory's `effective.toml` tells for every \
          value who set it.\n\n\
          ## `[run]`\n\nEach key is a flag too, with hyphens for underscores: `batch_wait` is \
-         `--batch-wait`.\n\n| key | value | what | default |\n| --- | --- | --- | --- |\n"
+         `--batch-wait`. Files, and the folder `out`, are relative to the folder of the `dyno.toml`, on the \
+         command line to the present one; the FILE of `system` is relative to the present one in either: \
+         `model` is what names a model beside the file.\n\n| key | value | what | default |\n| --- | --- | --- | --- |\n"
     );
     for key in KEYS {
         let value = if key.value.is_empty() { "true" } else { key.value };
@@ -131,8 +137,16 @@ fn configuration() -> String {
         let (name, unit) = (field.name, field.unit);
         let _ = writeln!(text, "| `{name}` | {default} | {unit} | {} |", cell(&help));
     }
-    text + "\n## `[[tenants]]`\n\nEach has a `name`, and `[tenants.settings]` with settings that it \
-            alone has; see [several tenants](../tasks/tenants.md).\n"
+    text += "\n## `[[tenants]]`\n\nEach has a `name`, and `[tenants.settings]` with settings that it \
+             alone has; see [several tenants](../tasks/tenants.md).\n\n\
+             ## `[sweep]`\n\nOf `dyno sweep`; see [many variants](../tasks/sweep.md). Its flags are \
+             stronger than the file. A TIME is a text such as `\"2s\"`.\n\n\
+             | key | value | what | default |\n| --- | --- | --- | --- |\n";
+    for (name, value, default, what) in SWEEP_KEYS {
+        let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
+        let _ = writeln!(text, "| `{name}` | {} | {} | {default} |", cell(value), cell(what));
+    }
+    text
 }
 
 fn systems() -> String {
@@ -145,8 +159,10 @@ fn metrics() -> String {
     let mut text = format!(
         "# Metrics\n\n{MADE}What each figure is: formula and window (`dyno info metrics`).\n\n"
     );
-    for (name, what) in METRICS {
-        let _ = write!(text, "## {name}\n\n{}\n\n", what.replace('<', "&lt;"));
+    for metric in METRICS {
+        let _ = write!(text, "## {}\n\n{}\n\n", metric.name, metric.what.replace('<', "&lt;"));
+        let keys: Vec<String> = metric.keys.iter().map(|key| format!("`{key}`")).collect();
+        let _ = write!(text, "In `summary.json`: {}.\n\n", keys.join(", "));
     }
     text.trim_end().to_string() + "\n"
 }
@@ -189,6 +205,19 @@ fn the_reference_pages_are_those_of_the_code() {
             "docs/reference/{name} is not up to date: UPDATE_EXPECT=1 cargo test -p dyno reference"
         );
     }
+}
+
+/// A figure without a formula is a guess.
+#[test]
+fn every_number_of_a_summary_has_its_formula() {
+    let schema: serde_json::Value = serde_json::from_str(&Document::Summary.schema()).unwrap();
+    let mut missing = Vec::new();
+    for of in ["Metrics", "Rates", "TokenRates", "Headline", "Accuracy"] {
+        let properties = schema["$defs"][of]["properties"].as_object().expect("it is there");
+        let told = |key: &&String| METRICS.iter().any(|metric| metric.keys.contains(&key.as_str()));
+        missing.extend(properties.keys().filter(|key| !told(key)).map(|key| format!("{of}.{key}")));
+    }
+    assert!(missing.is_empty(), "not in METRICS: {missing:?}");
 }
 
 /// A variable that nobody can look up surprises.
@@ -266,7 +295,7 @@ const OF_EXAMPLES: [&str; 1] = ["--designs"];
 fn misnamed(dyno: &Command, span: &str) -> Option<String> {
     let words: Vec<&str> = span.split_whitespace().collect();
     let flags = words.iter().filter_map(|word| word.strip_prefix("--"));
-    let flags = flags.map(|flag| flag.split(['=', ',']).next().unwrap_or(flag));
+    let flags = flags.map(|flag| flag.split(['=', ',', '[']).next().unwrap_or(flag));
     let is_of = |command: &Command, flag: &str| {
         let is_setting = |key: &str| FIELDS.iter().any(|field| field.name == key);
         match flag.split_once('.') {

@@ -1,5 +1,6 @@
 //! The folder that a run leaves behind. It is filled under another name and
-//! renamed when all is there, so that nobody takes half a run for a whole one.
+//! renamed when all is there, so that nobody takes half a run for a whole one,
+//! and no two runs fill one folder.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -11,14 +12,16 @@ use dyno_loadgen::run::TestLog;
 
 use crate::exit::Failure;
 use crate::records::{self, Records};
-use crate::{output, render};
+use crate::{output, render, summary};
 
 /// A run directory on its way.
 #[derive(Debug)]
 pub struct RunDirectory {
     /// Where it will be.
     target: PathBuf,
-    /// Where it is filled.
+    /// Where it is filled: beside the target, which is made of it by one rename;
+    /// or inside a target that was there, which may be a mount point, a link, or
+    /// in a folder that takes no others.
     partial: PathBuf,
     enable_trace: bool,
     /// Folders in the system's temporary directory that took what this one could not.
@@ -44,17 +47,10 @@ impl RunDirectory {
         log_bytes: u64,
         enable_trace: bool,
     ) -> Result<Self, Failure> {
-        let target = free_folder(out, name)?;
-        let name = target.file_name().and_then(|name| name.to_str()).unwrap_or("run");
-        let partial = target.with_file_name(format!(".{name}.partial"));
-        let refused = |error: &io::Error| {
-            Failure::set_up(format!("cannot write to {}: {error}", target.display()))
-                .hint("choose a folder that you may write to with --out, or free some space")
+        let (target, partial) = match out {
+            Some(out) => claim(out)?,
+            None => claim_unnamed(name)?,
         };
-        if partial.exists() {
-            fs::remove_dir_all(&partial).map_err(|error| refused(&error))?;
-        }
-        fs::create_dir_all(&partial).map_err(|error| refused(&error))?;
         let directory = Self { target, partial, enable_trace, rescued: Vec::new() };
         directory.check_room(log_bytes)?;
         Ok(directory)
@@ -121,12 +117,9 @@ impl RunDirectory {
         };
         let rescued = self.rescuing(&write)?;
         self.note(rescued);
-        // An empty folder of that name may be there, and is replaced.
-        let renamed = match fs::rename(&self.partial, &self.target) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                fs::remove_dir(&self.target).and_then(|()| fs::rename(&self.partial, &self.target))
-            }
-            other => other,
+        let renamed = match self.partial.parent() == Some(&self.target) {
+            true => move_up(&self.partial, &self.target),
+            false => fs::rename(&self.partial, &self.target),
         };
         let path = match renamed {
             Ok(()) => self.target,
@@ -154,46 +147,157 @@ impl RunDirectory {
         write: &dyn Fn(&Path) -> Result<(), String>,
     ) -> Result<Option<PathBuf>, Failure> {
         let Err(problem) = write(&self.partial) else { return Ok(None) };
-        let name = self.target.file_name().and_then(|name| name.to_str()).unwrap_or("run");
+        let temporary = std::env::temp_dir().join(format!("dyno-{}", name_of(&self.target)));
         let root = match self.rescued.first() {
-            Some(root) => root.clone(),
-            None => unused(&std::env::temp_dir().join(format!("dyno-{name}"))),
+            Some(root) => Ok(root.clone()),
+            None => numbered(&temporary, |path| fs::create_dir(path).map(|()| path.into())),
         };
         output::say(format_args!("warning: {problem}"));
-        output::say(format_args!("warning: writing to {} instead", root.display()));
-        let made = fs::create_dir_all(&root).map_err(|error| error.to_string());
-        match made.and_then(|()| write(&root)) {
-            Ok(()) => Ok(Some(root)),
-            Err(error) => Err(Failure::set_up(format!(
+        let written = root.map_err(|error| error.to_string()).and_then(|root| {
+            output::say(format_args!("warning: writing to {} instead", root.display()));
+            write(&root).map(|()| root)
+        });
+        written.map(Some).map_err(|error| {
+            Failure::set_up(format!(
                 "the run is over, but its results can be written neither to {} ({problem}) nor to \
                  {} ({error})",
                 self.partial.display(),
-                root.display()
-            ))),
-        }
+                temporary.display()
+            ))
+        })
     }
 }
 
-/// The folder for new results: `out`, or one below `runs` after the time and a name.
+/// The folder for a run that was given none, and the one to fill: new, so that
+/// of two runs that begin in one second each has its own.
+fn claim_unnamed(name: &str) -> Result<(PathBuf, PathBuf), Failure> {
+    let claimed = fs::create_dir_all(RUNS).and_then(|()| {
+        numbered(&unnamed(name), |target| {
+            let partial = beside(target);
+            fs::create_dir(&partial)?;
+            // Another run may have ended since it was looked for.
+            if target.exists() {
+                fs::remove_dir(&partial)?;
+                return Err(ErrorKind::AlreadyExists.into());
+            }
+            Ok((target.to_path_buf(), partial))
+        })
+    });
+    claimed.map_err(|error| refused(Path::new(RUNS), &error))
+}
+
+/// The same for a run with `--out`.
+fn claim(out: &Path) -> Result<(PathBuf, PathBuf), Failure> {
+    if out.is_symlink() && !out.exists() {
+        return Err(Failure::set_up(format!("{} is a link to nothing", out.display()))
+            .hint("choose another folder with --out"));
+    }
+    let partial = if out.exists() {
+        check_empty(out)?;
+        // The folder itself has a name, even if it is given as `.`.
+        let real = fs::canonicalize(out).map_err(|error| refused(out, &error))?;
+        out.join(hidden(&real))
+    } else {
+        let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let made = fs::create_dir_all(parent.unwrap_or(Path::new(".")));
+        made.map_err(|error| refused(out, &error))?;
+        beside(out)
+    };
+    match fs::create_dir(&partial) {
+        Ok(()) => Ok((out.to_path_buf(), partial)),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(left_over(out, &partial)),
+        Err(error) => Err(refused(out, &error)),
+    }
+}
+
+/// The folder for new results of a job that keeps its state in it: `out`, or one
+/// below `runs` after the time and a name. It is there, and empty.
 ///
 /// # Errors
-/// If there is something in it.
+/// If there is something in it, or it cannot be made.
 pub fn free_folder(out: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {
-    let target = match out {
-        Some(out) => out.to_path_buf(),
-        None => {
-            let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-            let name = name.replace(|c| !is_plain(c), "-");
-            let time = render::utc_compact(WallTime::now());
-            unused(&Path::new(RUNS).join(format!("{time}-{name}")))
-        }
+    let made = match out {
+        Some(out) if out.exists() => return check_empty(out).map(|()| out.to_path_buf()),
+        Some(out) => fs::create_dir_all(out).map(|()| out.to_path_buf()),
+        None => fs::create_dir_all(RUNS).and_then(|()| {
+            numbered(&unnamed(name), |path| fs::create_dir(path).map(|()| path.into()))
+        }),
     };
-    let is_empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut dir| dir.next().is_none());
-    if target.exists() && !is_empty(&target) {
-        let problem = format!("{} exists and is not empty", target.display());
-        return Err(Failure::set_up(problem).hint("choose another folder with --out"));
+    made.map_err(|error| refused(out.unwrap_or(Path::new(RUNS)), &error))
+}
+
+/// Removes what is left of an earlier attempt at this folder, by who owns the
+/// folder that it lies in.
+///
+/// # Errors
+/// If it cannot be removed.
+pub fn make_way(folder: &Path) -> Result<(), Failure> {
+    for path in [folder.to_path_buf(), beside(folder)] {
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                let problem = format!("cannot remove {}: {error}", path.display());
+                return Err(Failure::set_up(problem));
+            }
+            _ => {}
+        }
     }
-    Ok(target)
+    Ok(())
+}
+
+fn check_empty(folder: &Path) -> Result<(), Failure> {
+    let mut entries = fs::read_dir(folder).map_err(|error| refused(folder, &error))?;
+    let Some(first) = entries.next() else { return Ok(()) };
+    let first = first.map_err(|error| refused(folder, &error))?.path();
+    let name = name_of(&first);
+    if entries.next().is_none() && name.starts_with('.') && name.ends_with(".partial") {
+        return Err(left_over(folder, &first));
+    }
+    let problem = format!("{} exists and is not empty", folder.display());
+    Err(Failure::set_up(problem).hint("choose another folder with --out"))
+}
+
+fn left_over(out: &Path, partial: &Path) -> Failure {
+    let partial = partial.display();
+    Failure::set_up(format!("{partial} is of a run that is on, or that was killed"))
+        .hint(format!("dyno report {} shows what a killed run left", out.display()))
+        .hint("choose another folder with --out, or remove that one")
+}
+
+fn refused(folder: &Path, error: &io::Error) -> Failure {
+    Failure::set_up(format!("cannot write to {}: {error}", folder.display()))
+        .hint("choose a folder that you may write to with --out, or free some space")
+}
+
+/// Below `runs`, after the time and a name.
+fn unnamed(name: &str) -> PathBuf {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let name = name.replace(|c| !is_plain(c), "-");
+    Path::new(RUNS).join(format!("{}-{name}", render::utc_compact(WallTime::now())))
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// What a run directory is called until it is whole; `dyno report` knows it.
+fn hidden(target: &Path) -> String {
+    format!(".{}.partial", name_of(target))
+}
+
+fn beside(target: &Path) -> PathBuf {
+    target.with_file_name(hidden(target))
+}
+
+/// What a folder has moves to the one above, the summary last: who finds that
+/// finds all.
+fn move_up(folder: &Path, target: &Path) -> io::Result<()> {
+    let names = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.file_name()));
+    let mut names = names.collect::<io::Result<Vec<_>>>()?;
+    names.sort_by_key(|name| name == summary::FILE);
+    for name in names {
+        fs::rename(folder.join(&name), target.join(&name))?;
+    }
+    fs::remove_dir(folder)
 }
 
 /// A run directory with its name.
@@ -205,10 +309,12 @@ pub struct Finished {
     pub rescued: Vec<PathBuf>,
 }
 
-/// The path, or the first of `path-2`, `path-3`, ... that is not there.
-pub fn unused(path: &Path) -> PathBuf {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("run").to_string();
-    let numbered = (2..).map(|number| path.with_file_name(format!("{name}-{number}")));
-    let mut candidates = std::iter::once(path.to_path_buf()).chain(numbered);
-    candidates.find(|path| !path.exists()).expect("there is always another number")
+/// What comes of the path, or of the first of `path-2`, `path-3`, ... that is not
+/// taken.
+fn numbered<T>(path: &Path, attempt: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
+    let name = name_of(path);
+    let others = (2..).map(|number| path.with_file_name(format!("{name}-{number}")));
+    let mut made = std::iter::once(path.to_path_buf()).chain(others).map(|path| attempt(&path));
+    let is_taken = |error: &io::Error| error.kind() == ErrorKind::AlreadyExists;
+    made.find(|made| !made.as_ref().is_err_and(is_taken)).expect("there is always another number")
 }

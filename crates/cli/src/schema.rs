@@ -8,7 +8,8 @@ use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-use crate::{compare, search, series, summary, sweep};
+use crate::cmd::selftest;
+use crate::{compare, probe, search, series, summary, sweep};
 
 /// A file that has a published schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -17,8 +18,12 @@ pub enum Document {
     Summary,
     /// series.json: the data of its plots
     Series,
+    /// What dyno probe --json prints
+    Probe,
     /// search.json: a search and its runs
     Search,
+    /// What dyno selftest --json prints
+    Selftest,
     /// sweep.json: a sweep and its points
     Sweep,
     /// What dyno compare --json prints
@@ -27,10 +32,12 @@ pub enum Document {
 
 impl Document {
     /// All of them, with what they are.
-    pub const ALL: [(Self, &str, &str); 5] = [
+    pub const ALL: [(Self, &str, &str); 7] = [
         (Self::Summary, "summary", "summary.json: a run for programs"),
         (Self::Series, "series", "series.json: the data of its plots"),
+        (Self::Probe, "probe", "what dyno probe --json prints"),
         (Self::Search, "search", "search.json: a search and its runs"),
+        (Self::Selftest, "selftest", "what dyno selftest --json prints"),
         (Self::Sweep, "sweep", "sweep.json: a sweep and its points"),
         (Self::Compare, "compare", "what dyno compare --json prints"),
     ];
@@ -44,7 +51,9 @@ impl Document {
         let schema = match self {
             Self::Summary => of::<summary::Run>("summary.json", summary::SCHEMA_VERSION),
             Self::Series => of::<series::Run>("series.json", series::SCHEMA_VERSION),
+            Self::Probe => of::<probe::Probe>("probe", probe::SCHEMA_VERSION),
             Self::Search => of::<search::State>("search.json", search::SCHEMA_VERSION),
+            Self::Selftest => of::<selftest::Document>("selftest", selftest::SCHEMA_VERSION),
             Self::Sweep => of::<sweep::Sweep>("sweep.json", sweep::SCHEMA_VERSION),
             Self::Compare => of::<compare::Compared>("compare.json", compare::SCHEMA_VERSION),
         };
@@ -52,17 +61,20 @@ impl Document {
     }
 }
 
-/// The name is a URN: it names the schema wherever a copy of it lies, and nobody
-/// fetches it.
-fn of<T: JsonSchema>(file: &str, version: u32) -> Schema {
+/// Of a file, or of a command that prints it. The name is a URN: it names the
+/// schema wherever a copy of it lies, and nobody fetches it.
+fn of<T: JsonSchema>(name: &str, version: u32) -> Schema {
     let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let mut schema = generator.into_root_schema_for::<T>();
     tidy(&mut schema);
-    let stem = file.trim_end_matches(".json");
+    let (stem, what) = match name.strip_suffix(".json") {
+        Some(stem) => (stem, format!("{name} of Dyno")),
+        None => (name, format!("dyno {name} --json")),
+    };
     let rest = std::mem::take(schema.ensure_object());
     schema.insert("$schema".into(), rest["$schema"].clone());
     schema.insert("$id".into(), format!("urn:dyno:{stem}:{version}").into());
-    schema.insert("title".into(), format!("{file} of Dyno, version {version}").into());
+    schema.insert("title".into(), format!("{what}, version {version}").into());
     for (key, value) in rest {
         if !matches!(&key[..], "$schema" | "title") {
             schema.insert(key, value);

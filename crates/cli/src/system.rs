@@ -232,10 +232,18 @@ impl System {
     /// One query at a time gains nothing from a second thread, and a Server
     /// query of a small engine is computed in less than it takes to wake one.
     fn workers(&self, scenario: Scenario) -> usize {
-        self.workers.unwrap_or(match scenario {
-            Scenario::Offline => self.offline_workers,
+        self.workers.unwrap_or(match (&self.kind, scenario) {
+            (Kind::Simulated(model), Scenario::MultiStream | Scenario::Offline) => {
+                model.servers.get()
+            }
+            (Kind::Engine(_), Scenario::Offline) => self.offline_workers,
             _ => 0,
         })
+    }
+
+    /// Whether samples of several queries may be computed together.
+    pub fn is_batched(&self, scenario: Scenario) -> bool {
+        !matches!(self.kind, Kind::Null) && self.workers(scenario) > 0
     }
 
     /// The system for one test in real time.
@@ -285,9 +293,7 @@ impl System {
         let seed = model.seed.wrapping_add(self.repeat.wrapping_mul(2));
         let seeded = Model { seed, ..model.clone() };
         let system = ServiceModel::new(seeded).expect("the model was built when it was read");
-        let is_larger = matches!(scenario, Scenario::MultiStream | Scenario::Offline);
-        let servers = if is_larger { model.servers.get() } else { 0 };
-        match NonZero::new(self.workers.unwrap_or(servers)) {
+        match NonZero::new(self.workers(scenario)) {
             Some(workers) => {
                 let batched = batch::Simulated::new(system, self.policy, workers);
                 Box::new(batched.counting(self.batch_sizes.clone()))

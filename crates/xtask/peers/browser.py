@@ -9,7 +9,9 @@ for the documentation. Prints each finding and fails if there is one.
 
 import base64
 import json
+import math
 import pathlib
+import re
 import sys
 
 from playwright.sync_api import sync_playwright
@@ -34,7 +36,7 @@ def expect(holds, *what):
 def duration(ns):
     """As the report writes a time, made from its description alone."""
     for unit, size in [("s", 1e9), ("ms", 1e6), ("µs", 1e3)]:
-        if abs(ns) >= size:
+        if abs(ns) >= size * (0.9995 if size > 1e3 else 1):
             value = ns / size
             digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
             return f"{value:.{digits}f}\u202f{unit}"
@@ -188,8 +190,6 @@ def check_page(browser, path, width, theme):
 
 def position(axis, value):
     """Where a share stands on an axis of nines, as the page's text describes it."""
-    import math
-
     nines = lambda q: -math.log10(1 - q)
     return 1 if value >= 1 else nines(value) / nines(axis[3]) / 1.12
 
@@ -198,27 +198,87 @@ def check_hover(browser, path):
     page, name = browser.open(path, 1280, "light")
     summary = json.loads(page.locator("#summary").text_content())
     test = next(t for t in summary["tests"] if t["metrics"] and t["scenario"] == "Server")
-    figure = page.locator(f"#t-{test['scenario'].lower()}-{test['mode']} figure", has_text="Latency by percentile").first
-    area = figure.locator(".area")
-    area.scroll_into_view_if_needed()
-    box = area.bounding_box()
-    data = json.loads(figure.locator("script.data").text_content())
+    series = json.loads(path.with_suffix(".series.json").read_text())
+    series = next(s for s in series["tests"] if s["folder"] == test["folder"])
+    section = page.locator(f"section[id$='-{test['scenario'].lower()}-{test['mode']}']")
+    chart = lambda title: section.locator("figure", has_text=title).first
+    figure = chart("Latency by percentile")
+    data, hover = hovering(page, figure)
     for share, key in [(0.5, "p50"), (0.9, "p90"), (0.99, "p99")]:
-        page.mouse.move(box["x"] + box["width"] * position(data["x"], share), box["y"] + 40)
-        tip = figure.locator(".tip").inner_text()
+        tip = hover(position(data["x"], share))
         expected = duration(test["metrics"]["latency_ns"][key])
         expect(key in tip and expected in tip, name, f"hovering {key} says {tip!r}, not {expected!r}")
     page.mouse.move(5, 5)
     expect(figure.locator(".tip").is_hidden(), name, "the tooltip stays")
-    area.focus()
+    figure.locator(".area").focus()
     page.keyboard.press("End")
     expect("max" in figure.locator(".tip").inner_text(), name, "the End key does not show the largest")
+    check_histogram(page, name, chart("Latency histogram"), series["latency"]["histogram"])
+    check_time_line(page, name, chart("Throughput over time"), series["slices"])
     key = page.locator("figure", has_text="Latency over time").first.locator("button.key").first
     key.click()
     expect(key.get_attribute("aria-pressed") == "false", name, "a series is not hidden")
     hidden = page.locator("figure", has_text="Latency over time").first.locator("svg g[hidden]")
     expect(hidden.count() == 1, name, "a hidden series is drawn")
     page.context.close()
+
+
+def hovering(page, figure):
+    """The data of a chart, and what its tooltip says at a place from 0 to 1."""
+    area = figure.locator(".area")
+    area.scroll_into_view_if_needed()
+    box = area.bounding_box()
+
+    def hover(at):
+        page.mouse.move(box["x"] + box["width"] * at, box["y"] + 40)
+        return figure.locator(".tip").inner_text()
+
+    return json.loads(figure.locator("script.data").text_content()), hover
+
+
+def on_log(axis, value):
+    return math.log(value / axis[2]) / math.log(axis[3] / axis[2])
+
+
+def check_histogram(page, name, figure, buckets):
+    """Every bar has the edges and the count of whole buckets, and its area is the count."""
+    data, hover = hovering(page, figure)
+    bars = data["series"][0]
+    drawn = figure.locator("svg g path").first.get_attribute("d")
+    drawn = [[float(v) for v in re.findall(r"[-\d.]+", bar)] for bar in drawn.split("Z") if bar]
+    expect(len(drawn) == len(bars["x"]) > 5, name, len(drawn), "bars are drawn of", len(bars["x"]))
+    per_height = []
+    for n, (low, high) in enumerate(zip(bars["x"], bars["to"])):
+        # The page has six digits of an edge.
+        inside = [b for b in buckets if b[0] >= low * 0.99999 and b[1] <= high * 1.00001]
+        count = sum(b[2] for b in inside)
+        left, bottom, top, right, _ = drawn[n]
+        expect(abs(left - 1000 * on_log(data["x"], low)) < 0.2, name, "bar", n, "begins at", left)
+        expect(abs(right - 1000 * on_log(data["x"], high)) < 0.2 or right - left < 2, name, "bar", n, "ends at", right)
+        tip = hover((left + right) / 2000)
+        expected = [duration(round(low)), duration(round(high)), f"{count:,}"]
+        expect(all(e in tip for e in expected), name, f"bar {n} says {tip!r}, not {expected}")
+        if count > 20:
+            per_height.append((bottom - top) * math.log(high / low) / count)
+    expect(sum(b[2] for b in buckets) == sum(int(t.replace(",", "")) for t in bars["tip"]), name, "counts are lost")
+    spread = max(per_height) / min(per_height) - 1
+    expect(spread < 0.05, name, f"areas of bars are not their counts: off by {spread:.3f}")
+
+
+def check_time_line(page, name, figure, slices):
+    """What was answered in a part, drawn and told a second."""
+    data, hover = hovering(page, figure)
+    number = next(n for n, s in enumerate(data["series"]) if s["n"] == "answered")
+    drawn = figure.locator(f"svg g[data-series='{number}'] path").get_attribute("d")
+    heights = [float(y) for y in re.findall(r"V([-\d.]+)", drawn)]
+    for n in range(1, len(slices) - 1, 7):
+        part = slices[n]
+        rate = part["completed_samples"] / part["width_ns"] * 1e9
+        top = 1000 * (1 - rate / data["y"][3])
+        expect(abs(heights[n - 1] - top) < 0.2, name, f"part {n} is drawn at {heights[n - 1]}, not {top:.1f}")
+        tip = hover(part["begin_ns"] / data["x"][3])
+        expected = f"{rate:,.0f}" if rate >= 1000 else f"{rate:.1f}" if rate >= 100 else f"{rate:.2f}"
+        expect(expected in tip, name, f"part {n} says {tip!r}, not {expected}")
 
 
 # What is looked for in the first table of a page, and is in some of its rows.
@@ -305,8 +365,8 @@ def check_that_pictures_tell(browser, pages):
 SHOWN = [
     ("valid", 1280, "light", None),
     ("valid", 390, "dark", None),
-    ("valid", 1280, "dark", "#t-server-performance"),
-    ("invalid", 1280, "light", "#t-server-performance .stopping"),
+    ("valid", 1280, "dark", "[id$=-server-performance]"),
+    ("invalid", 1280, "light", "[id$=-server-performance] .stopping"),
     ("several", 1280, "light", ".test .charts"),
     ("interrupted", 1280, "light", None),
     ("search", 1280, "light", None),
@@ -320,9 +380,9 @@ def show(browser, pages, folder):
     for stem, width, theme, start in SHOWN:
         path = next(path for path in pages if path.stem == stem)
         page, _ = browser.open(path, width, theme, reduced_motion="reduce")
-        place = "-" + start.split(".")[-1].split("#t-")[-1] if start else ""
+        place = "-" + start.split(".")[-1].split("$=-")[-1].strip("]") if start else ""
         out = folder / f"report-{stem}{place}-{width}-{theme}.png"
-        if start and start.startswith("#") and " " not in start or not start:
+        if not start or start.endswith("]"):
             page.evaluate("start => start && document.querySelector(start).scrollIntoView()", start)
             page.screenshot(path=out)
         else:
@@ -345,11 +405,9 @@ def main():
                 for width in WIDTHS:
                     for theme in THEMES:
                         check_page(browser, path, width, theme)
-                if path.stem != "interrupted":
-                    check_controls(browser, path)
+                check_controls(browser, path)
                 check_without_script(browser, path)
-            if path.stem != "interrupted":
-                pictures(browser, path, folder, mode)
+            pictures(browser, path, folder, mode)
         if mode == "check":
             check_hover(browser, next(path for path in pages if path.stem == "valid"))
             check_that_pictures_tell(browser, pages)

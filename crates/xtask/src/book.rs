@@ -46,6 +46,7 @@ pub fn installed(root: &Path) -> Result<Result<PathBuf, String>> {
     install.args(["--no-default-features", "--features", "search", "--root"]).arg(&tools);
     // It compiles in a folder that is removed afterwards.
     install.env_remove("CARGO_TARGET_DIR").current_dir(root);
+    install.env("CARGO_PROFILE_DEV_DEBUG", "0");
     let status = install.status().context("cannot start cargo")?;
     Ok(if status.success() { Ok(mdbook) } else { Err(format!("cargo install {name}: {status}")) })
 }

@@ -15,7 +15,7 @@ pub mod venv;
 use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -124,14 +124,15 @@ pub fn target_folder(root: &Path) -> Result<PathBuf> {
     Ok(folder.context("cargo metadata names no target folder")?.into())
 }
 
-/// Runs `cargo test` with these arguments and variables. A filter that matches
-/// no test fails: otherwise a renamed test would pass for ever.
-fn cargo_test(root: &Path, args: &[&str], variables: &[(&str, &Path)]) -> Result<Outcome> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.arg("test").args(args).current_dir(root).stdout(Stdio::piped());
-    command.envs(variables.iter().copied());
-    println!("cargo test {}", args.join(" "));
+/// Runs the tests in folders `tests` whose names contain `filter`, with these
+/// variables: those of all crates, because features differ for one alone, and most
+/// would be compiled again. That none is run fails: otherwise a renamed test would
+/// pass for ever.
+fn cargo_test(root: &Path, filter: &str, variables: &[(&str, &Path)]) -> Result<Outcome> {
+    let mut command = shell::tool("CARGO", "cargo", root);
+    let args = ["test", "--workspace", "--test", "it", filter, "--", "--nocapture"];
+    command.args(args).stdout(Stdio::piped()).envs(variables.iter().copied());
+    println!("cargo {}", args.join(" "));
     let mut child = command.spawn().context("cannot start cargo")?;
     let stdout = child.stdout.take().expect("stdout is piped");
     let mut passed = 0;

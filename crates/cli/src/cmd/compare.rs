@@ -1,10 +1,10 @@
 //! `dyno compare`: whether one run, or one configuration, is better or worse than
 //! another.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
-use dyno_loadgen::clock::{Nanos, WallTime};
+use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare::{Metric, RISK};
 
 use crate::compare::interleave::{self, Schedule};
@@ -17,6 +17,7 @@ use crate::measure::Watch;
 use crate::options::GivenKeys;
 use crate::progress::Progress;
 use crate::run::pretty;
+use crate::run_directory::free_folder;
 use crate::{output, render};
 
 /// Flags of `dyno compare`.
@@ -197,8 +198,7 @@ impl Compare {
             if self.resume {
                 return Err(Failure::usage("--resume needs --out, the folder to go on with"));
             }
-            let name = format!("{}-compare", render::utc_compact(WallTime::now()));
-            return Ok(Path::new("runs").join(name));
+            return free_folder(None, "compare");
         };
         let out = PathBuf::from(out);
         let is_taken = std::fs::read_dir(&out).is_ok_and(|mut files| files.next().is_some());

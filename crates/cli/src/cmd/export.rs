@@ -16,7 +16,7 @@ pub struct Export {
     /// Directory of a run; or a result of LoadGen, vLLM, guidellm or aiperf
     #[arg(value_name = "RUN")]
     path: PathBuf,
-    /// What to write [default: by the ending of --out, else csv]
+    /// What to write [default: by the ending of --out; csv on stdout]
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Only this test, such as Server/performance, or these, such as Server
@@ -34,7 +34,12 @@ impl Export {
     /// If there is no run, no such test, or no room.
     pub fn execute(self) -> Result<Exit, Failure> {
         let is_stdout = self.out == Path::new("-");
-        let format = self.format.or_else(|| Format::of_file(&self.out)).unwrap_or(Format::Csv);
+        let by_file = || if is_stdout { Some(Format::Csv) } else { Format::of_file(&self.out) };
+        let format = self.format.or_else(by_file).ok_or_else(|| {
+            let problem = format!("no format has files such as {}", self.out.display());
+            Failure::usage(problem)
+                .hint("end its name in .csv, .jsonl, .parquet, .prom or .xml, or say --format")
+        })?;
         #[cfg(not(feature = "parquet"))]
         if format == Format::Parquet {
             return Err(crate::export::no_parquet());
@@ -58,23 +63,37 @@ impl Export {
 }
 
 /// Renamed when all is there: who collects such files must not see half of one.
+/// What is no file, such as a pipe with a name, is written to as it is.
 fn to_file(source: &Source<'_>, format: Format, path: &Path) -> Result<(), Failure> {
     let refused = |error: &io::Error| {
         Failure::set_up(format!("cannot write {}: {error}", path.display()))
             .hint("choose another file with --out, or free some space")
     };
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("export");
-    let partial = path.with_file_name(format!(".{name}.partial"));
-    let file = fs::File::create(&partial).map_err(|error| refused(&error))?;
+    let is_there = fs::symlink_metadata(path).is_ok();
+    let partial = if is_there && !path.is_file() {
+        None
+    } else {
+        // A link stays one.
+        let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        let name = real.file_name().unwrap_or_default().to_string_lossy();
+        Some((real.with_file_name(format!(".{name}.partial")), real))
+    };
+    let opened = partial.as_ref().map_or(path, |(partial, _)| partial);
+    let file = fs::File::create(opened).map_err(|error| refused(&error))?;
     let mut out = BufWriter::new(file);
     let written = source.write(format, &mut out).and_then(|()| {
         out.flush()?;
         drop(out);
-        Ok(fs::rename(&partial, path)?)
+        match &partial {
+            Some((partial, real)) => Ok(fs::rename(partial, real)?),
+            None => Ok(()),
+        }
     });
     written.map_err(|error| {
-        // It is of no use to anybody.
-        let _ = fs::remove_file(&partial);
+        if let Some((partial, _)) = &partial {
+            // It is of no use to anybody.
+            let _ = fs::remove_file(partial);
+        }
         match error {
             ExportError::Io(error) => refused(&error),
             ExportError::Failure(failure) => failure,

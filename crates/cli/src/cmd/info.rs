@@ -1,5 +1,7 @@
 //! `dyno info`: what the program knows, from the tables that it works with.
 
+mod metrics;
+
 use std::fmt::Write as _;
 
 use clap::{Args, ValueEnum};
@@ -10,6 +12,8 @@ use crate::exit::{Exit, Failure};
 use crate::schema::Document;
 use crate::system::SYSTEMS;
 use crate::{output, render};
+
+pub use metrics::METRICS;
 
 /// What about.
 #[derive(Debug, Args)]
@@ -50,7 +54,7 @@ impl Info {
             Some(Topic::Scenarios) => scenarios(),
             Some(Topic::Systems) => definitions(&SYSTEMS),
             Some(Topic::Models) => models(),
-            Some(Topic::Metrics) => definitions(&METRICS),
+            Some(Topic::Metrics) => definitions(&METRICS.map(|metric| (metric.name, metric.what))),
             Some(Topic::ExitCodes) => exit_codes(),
             Some(Topic::Environment) => definitions(VARIABLES),
             Some(Topic::Schema) => match self.document {
@@ -161,60 +165,16 @@ pub const VARIABLES: &[(&str, &str)] = &[
          terminal.",
     ),
     ("ORT_DYLIB_PATH", "ONNX Runtime's shared library, unless --ort-lib names one."),
+    ("PATH", "where python3 is looked for, which is asked where ONNX Runtime is."),
     (
         "TERM",
         "dumb: a terminal that is not drawn over and has no colours; no progress line, no --tui.",
     ),
+    ("TMPDIR", "where results go that their own folder no longer takes."),
     (
         "VIRTUAL_ENV",
         "the Python environment in which ONNX Runtime is looked for, before the one that dyno is \
          installed in and before python3 is asked.",
-    ),
-];
-
-/// Formula and window of each figure.
-pub const METRICS: [(&str, &str); 10] = [
-    (
-        "latency",
-        "completion - scheduled time, per sample, in ns. A query is scheduled by its arrival \
-         process (Server), at the start (Offline), or when it is issued (SingleStream, \
-         MultiStream). Window: samples that were answered.",
-    ),
-    (
-        "query latency",
-        "MultiStream: completion of the query's last sample - scheduled time. Window: queries \
-         whose samples were all answered.",
-    ),
-    (
-        "percentiles",
-        "sorted[floor(count * q)], no interpolation, as the reference does. p90 is q = 0.9.",
-    ),
-    (
-        "completed queries/s (Server)",
-        "(answered samples - 1) / time until the last query issued was done. Failed and missing \
-         samples are no throughput.",
-    ),
-    ("samples/s (Offline)", "answered samples / the longest latency."),
-    (
-        "client lag",
-        "how much later than scheduled a query was issued through the client's own doing: issue - \
-         max(scheduled time, time when the system last returned control). Over max_client_lag_ns \
-         at the target percentile, a Server run is INVALID: its latencies would be the client's.",
-    ),
-    (
-        "time to first token",
-        "first token - scheduled time; needs use_token_latencies and a system that reports it.",
-    ),
-    ("time per output token", "(completion - first token) / (tokens - 1)."),
-    (
-        "early stopping",
-        "whether so many queries with so few over the bound could, with a probability above 1 % \
-         (1 - early_stopping_confidence), come from a system that misses it. Judged once after the \
-         run; further queries it would take are told.",
-    ),
-    (
-        "accuracy (top-1)",
-        "share of samples whose answer is their label, over every sample of the library.",
     ),
 ];
 

@@ -8,7 +8,7 @@ use clap::Args;
 use dyno_loadgen::settings::{FIELDS, TestSettings};
 
 use crate::exit::{Exit, Failure};
-use crate::options::{FILE_VERSION, KEYS};
+use crate::options::{FILE_VERSION, KEYS, SWEEP_KEYS};
 use crate::{output, render, report};
 
 /// Where the file goes.
@@ -88,8 +88,28 @@ fn template() -> String {
          own.",
     );
     text += "# [[tenants]]\n# name = \"interactive\"\n# [tenants.settings]\n\
-             # server_target_qps = 100\n";
+             # server_target_qps = 100\n\n";
+    comment(&mut text, "What dyno sweep varies, and how; a key with a dot stands in quotes.");
+    text += "# [sweep]\n";
+    for (name, value, default, what) in SWEEP_KEYS.iter().filter(|(name, ..)| !of_tables(name)) {
+        comment(&mut text, &format!("{}: {what}.", value.replace('`', "")));
+        let value = match (*default, *value) {
+            ("", "TIME") => "\"TIME\"",
+            ("", value) => value,
+            (default, _) => default,
+        };
+        let _ = writeln!(text, "# {name} = {value}");
+    }
+    text += "# [sweep.over]\n# batch = [1, 2, 4]\n\
+             # \"settings.server_target_qps\" = \"100..400:x2\"\n\
+             # [[sweep.exclude]]\n# batch = [1]\n\
+             # [[sweep.points]]\n# batch = 4\n# name = \"batched\"\n# operations = 1.2e9\n";
     text
+}
+
+/// Keys of `[sweep]` that an example shows better.
+fn of_tables(name: &str) -> bool {
+    matches!(name, "over" | "exclude" | "points")
 }
 
 #[cfg(test)]
@@ -103,6 +123,10 @@ mod tests {
             FIELDS.iter().map(|field| field.name).filter(|n| *n != "scenario" && *n != "mode")
         {
             assert!(text.contains(&format!("# {name} = ")), "{name}");
+        }
+        for (name, ..) in SWEEP_KEYS {
+            let is_there = [format!("# {name} = "), format!("sweep.{name}]")];
+            assert!(is_there.iter().any(|line| text.contains(line)), "{name}");
         }
         assert!(text.lines().all(|line| line.len() <= WIDTH + 40), "lines fit a screen");
     }

@@ -10,7 +10,7 @@ mod probe;
 mod report;
 mod run;
 mod search;
-mod selftest;
+pub mod selftest;
 mod sweep;
 
 #[cfg(test)]

@@ -81,14 +81,15 @@ impl Run {
         prepared.tests()?;
         let progress = self.progress()?;
         let watch = Watch { progress: &progress, interrupt: Some(&interrupt), most: None };
-        let Some(tests) = prepared.probed_tests(watch)? else {
-            return Ok(Exit::Interrupted);
-        };
-        let directory = prepared.directory(&tests, options.run.out.as_deref())?;
-        if self.verbose {
-            output::say(render::plan(options, system, &tests));
-        }
-        let measured = prepared.measure(&tests, watch, directory)?;
+        let measured = progress.with_keys(&interrupt, || {
+            let Some(tests) = prepared.probed_tests(watch)? else { return Ok(None) };
+            let directory = prepared.directory(&tests, options.run.out.as_deref())?;
+            if self.verbose {
+                output::say(render::plan(options, system, &tests));
+            }
+            prepared.measure(&tests, watch, directory).map(Some)
+        })?;
+        let Some(measured) = measured else { return Ok(Exit::Interrupted) };
         // A screen gives the terminal back.
         drop(progress);
         self.tell(&measured)?;

@@ -1,6 +1,7 @@
 //! `dyno selftest`: what this machine can measure, and whether this build is
 //! what it claims to be.
 
+mod document;
 mod traces;
 
 use std::fmt::Write as _;
@@ -17,13 +18,14 @@ use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::run::{self, RunLog, Tenant};
 use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_sut::null::Null;
-use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};
 use crate::render::duration;
 use crate::run::pretty;
 use crate::system::Numbers;
 use crate::{environment, output};
+
+pub use document::{Document, SCHEMA_VERSION};
 
 /// How, and against which sources.
 #[derive(Debug, Args)]
@@ -52,7 +54,7 @@ impl Selftest {
             sources,
         };
         if self.json {
-            output::print(pretty(&found.to_json()))?;
+            output::print(pretty(&found.to_document()))?;
         } else {
             output::print(found.to_text())?;
         }
@@ -187,31 +189,30 @@ impl Findings {
         sources && self.traces.iter().all(|(_, is_equal)| *is_equal)
     }
 
-    fn to_json(&self) -> Value {
-        let traces: Vec<Value> = self
-            .traces
-            .iter()
-            .map(|(name, is_equal)| json!({ "case": name, "equals_reference": is_equal }))
-            .collect();
-        json!({
-            "schema": "dyno.selftest",
-            "schema_version": 1,
-            "sound": self.is_sound(),
-            "clock_read_ns": self.clock.read_ns,
-            "clock_granularity_ns": self.clock.granularity_ns,
-            "single_stream_overhead_ns": self.overhead_ns,
-            "lateness_qps": LATENESS_QPS,
-            "lateness_p50_ns": self.lateness.p50_ns,
-            "lateness_p99_ns": self.lateness.p99_ns,
-            "lateness_max_ns": self.lateness.max_ns,
-            "cores": environment::cores(),
-            "load_average": environment::load_average(),
-            "spinning_advisable": environment::cores() >= CORES_TO_SPIN,
-            "traces": traces,
-            "source_fingerprint": self.sources.as_ref().map(|sources| &sources.fingerprint),
-            "source_differing": self.sources.as_ref().map(|sources| &sources.differing),
-            "environment": environment::describe(),
-        })
+    fn to_document(&self) -> Document {
+        let trace = |(case, equals_reference): &(&'static str, bool)| document::Trace {
+            case,
+            equals_reference: *equals_reference,
+        };
+        Document {
+            schema: document::SCHEMA,
+            schema_version: document::SCHEMA_VERSION,
+            sound: self.is_sound(),
+            clock_read_ns: self.clock.read_ns,
+            clock_granularity_ns: self.clock.granularity_ns,
+            single_stream_overhead_ns: self.overhead_ns,
+            lateness_qps: LATENESS_QPS,
+            lateness_p50_ns: self.lateness.p50_ns,
+            lateness_p99_ns: self.lateness.p99_ns,
+            lateness_max_ns: self.lateness.max_ns,
+            cores: environment::cores(),
+            load_average: environment::load_average(),
+            spinning_advisable: environment::cores() >= CORES_TO_SPIN,
+            traces: self.traces.iter().map(trace).collect(),
+            source_fingerprint: self.sources.as_ref().map(|sources| sources.fingerprint.clone()),
+            source_differing: self.sources.as_ref().map(|sources| sources.differing.clone()),
+            environment: environment::describe(),
+        }
     }
 
     fn to_text(&self) -> String {

@@ -108,6 +108,7 @@ impl SweepCommand {
     /// # Errors
     /// Whatever keeps the sweep from beginning, and a state that cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
+        self.check_paths()?;
         let request = self.request()?;
         if let Some(directory) = &self.resume {
             return self.go_on(directory, request);
@@ -126,6 +127,17 @@ impl SweepCommand {
         })?;
         let _lock = Lock::take(&directory)?;
         self.play(&directory, &mut sweep, &table)
+    }
+
+    /// `sweep.json` keeps these paths, and has only text.
+    fn check_paths(&self) -> Result<(), Failure> {
+        let here = std::env::current_dir()
+            .map_err(|error| Failure::set_up(format!("the current folder is gone: {error}")))?;
+        match std::iter::once(&here).chain(&self.config).find(|path| path.to_str().is_none()) {
+            Some(path) => Err(Failure::usage(format!("{} is not UTF-8", path.display()))
+                .hint("a sweep keeps the names of its files as text; rename that one")),
+            None => Ok(()),
+        }
     }
 
     fn go_on(&self, directory: &Path, request: Request) -> Result<Exit, Failure> {
@@ -291,7 +303,7 @@ fn begin(definition: sweep::Definition, points: Vec<sweep::Point>, name: String)
         official: false,
         disclaimer: DISCLAIMER.into(),
         started_at: render::utc(WallTime::now()),
-        command: command(std::env::args().skip(1)),
+        command: command(),
         working_directory: std::env::current_dir().unwrap_or_default(),
         dyno_version: VERSION.into(),
         definition,

@@ -18,6 +18,7 @@ use crate::exit::{Exit, Failure};
 use crate::measure::{Test, Watch};
 use crate::options::{CommandLine, GivenKeys, KEYS, Options};
 use crate::run::{Prepared, variables};
+use crate::run_directory::make_way;
 use crate::summary::{self, State};
 use crate::{output, render, report};
 
@@ -100,8 +101,8 @@ impl Schedule {
         for (side, config) in self.configs.iter().enumerate() {
             let prepared = self.prepare(0, side, &[])?;
             let tests = prepared.tests()?;
-            let each: Nanos = tests.iter().map(Test::expected).sum();
-            lasts += each * self.pairs as u64;
+            let each = tests.iter().map(Test::expected).fold(0, Nanos::saturating_add);
+            lasts = each.saturating_mul(self.pairs as u64).saturating_add(lasts);
             let titles: Vec<String> = tests.iter().map(Test::title).collect();
             text += &format!(
                 "{}  {}: {}, {}, at least {} a run\n",
@@ -170,8 +171,7 @@ impl Schedule {
         Ok(of(0)?.saturating_add(of(1)?))
     }
 
-    /// Whether a run was played before, as it would be now. What is left of one that
-    /// was interrupted makes room.
+    /// Whether a run was played to its end before, as it would be now.
     fn is_there(
         &self,
         pair: usize,
@@ -184,11 +184,6 @@ impl Schedule {
         if let Some(difference) = difference(&run, &prepared, target)? {
             let found = format!("{} is a run of {difference}", target.display());
             return Err(Failure::usage(found).hint("choose another folder with --out"));
-        }
-        if run.state != State::Complete {
-            std::fs::remove_dir_all(target).map_err(|error| {
-                Failure::set_up(format!("cannot replace {}: {error}", target.display()))
-            })?;
         }
         Ok(run.state == State::Complete)
     }
@@ -203,6 +198,7 @@ impl Schedule {
     ) -> Result<Exit, Failure> {
         let prepared = self.prepare(pair, side, rates)?;
         let tests = prepared.tests()?;
+        make_way(target)?;
         let run = prepared.directory(&tests, Some(target))?;
         let measured = prepared.measure(&tests, watch, run)?;
         // INVALID runs are compared, too: both sides may be beyond their bound.

@@ -199,8 +199,8 @@ fn of_times(text: &mut Text, run: &Run, series: &series::Run) {
         .iter()
         .filter_map(|test| Some((labels(run, test), seconds(test.plan.latency_bound_ns?))));
     text.gauge("dyno_latency_bound_seconds", "Bound of the latency.", bounds);
-    let quantiles = measured(run).flat_map(|(test, metrics)| {
-        let d = metrics.timed();
+    let answered = measured(run).filter_map(|(test, metrics)| Some((test, metrics.answered()?)));
+    let quantiles = answered.flat_map(|(test, d)| {
         let values =
             [("0.5", d.p50), ("0.9", d.p90), ("0.95", d.p95), ("0.99", d.p99), ("0.999", d.p99_9)];
         values.map(|(q, value)| (with(labels(run, test), "quantile", q), value as f64 / 1e9))
@@ -273,8 +273,8 @@ fn histograms<'a>(
 }
 
 /// How many times are below each of four bounds an octave, from the first that
-/// has any below it to the first that has all. The bounds are the same for every
-/// run, and ends of buckets, so that the counts are exact.
+/// has any below it to the first that has all. The bounds are of one grid for all
+/// runs, and ends of buckets, so that the counts are exact.
 fn cumulative(histogram: &Histogram) -> Vec<(u64, u64)> {
     let buckets = &histogram.buckets;
     let (Some(first), Some(last)) = (buckets.first(), buckets.last()) else { return Vec::new() };

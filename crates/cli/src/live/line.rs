@@ -15,10 +15,18 @@ pub fn line(live: &Live, columns: usize) -> String {
         let text: usize = parts.iter().map(|part| part.text.chars().count()).sum();
         text + 2 * parts.len().saturating_sub(1)
     };
-    while parts.len() > 1 && width(&parts) > room {
+    while parts.len() > 2 && width(&parts) > room {
         let least = parts.iter().enumerate().max_by_key(|(_, part)| part.rank);
         let (at, _) = least.expect("there are two at least");
         parts.remove(at);
+    }
+    if let [title, figure] = &mut parts[..] {
+        // How far it is says more than what it is called.
+        let left = room.saturating_sub(figure.text.chars().count() + 2);
+        title.text = render::shortened(&title.text, left).into_owned();
+        if left == 0 {
+            parts.remove(0);
+        }
     }
     let left = room.saturating_sub(width(&parts) + 2);
     if let Some(fraction) = live.seen.fraction(&live.goals).filter(|_| left >= *BAR.start()) {
@@ -116,7 +124,7 @@ mod tests {
     #[test]
     fn the_most_important_parts_stay_when_it_is_narrow() {
         let live = examples::server();
-        let shown = [130, 80, 60, 40, 12].map(|columns| line(&live, columns));
+        let shown = [130, 80, 60, 40, 20, 12, 9].map(|columns| line(&live, columns));
         assert_eq!(
             shown,
             [
@@ -125,10 +133,12 @@ mod tests {
                 "2/3 Server performance  32/60 s  1,000/s  p50 1.74 ms  p99 3.08 ms  3 in flight",
                 "2/3 Server performance  32/60 s  1,000/s  p99 3.08 ms",
                 "2/3 Server performance  [██▏ ]  32/60 s",
-                "2/3 Server ",
+                "2/3 Serve…  32/60 s",
+                "2…  32/60 s",
+                "32/60 s",
             ]
         );
-        assert!(shown.iter().zip([130, 80, 60, 40, 12]).all(|(l, w)| l.chars().count() < w));
+        assert!(shown.iter().zip([130, 80, 60, 40, 20, 12, 9]).all(|(l, w)| l.chars().count() < w));
     }
 
     #[test]

@@ -35,10 +35,11 @@ struct Slice {
 impl TimeLine {
     /// So many samples were completed within this time.
     pub fn completed(&mut self, (begin, end): (Nanos, Nanos), samples: u64) {
+        // A system that hangs has a course, too.
+        self.reach(end);
         if samples == 0 || end <= begin {
             return;
         }
-        self.reach(end);
         let (width, span) = (self.width, (end - begin) as f64);
         for at in begin / width..=(end - 1) / width {
             let (from, to) = ((at * width).max(begin), ((at + 1) * width).min(end));
@@ -109,6 +110,15 @@ mod tests {
     use dyno_loadgen::clock::SECOND;
 
     use super::*;
+
+    #[test]
+    fn time_without_a_completion_is_time() {
+        let mut line = TimeLine::default();
+        line.completed((0, SECOND), 500);
+        line.completed((SECOND, 4 * SECOND), 0);
+        assert_eq!(line.length(), 4 * SECOND);
+        assert_eq!(line.rates(4, 4 * SECOND), [500.0, 0.0, 0.0, 0.0]);
+    }
 
     #[test]
     fn slices_grow_wider_and_keep_what_they_hold() {

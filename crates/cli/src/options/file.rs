@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 use super::assignment::{Assignment, BadAssignment};
 use super::keys::{self, RunOptions};
 pub use meaning::meaning;
-pub use sweep::{Annotation, SweepTable};
+pub use sweep::{Annotation, SWEEP_KEYS, SweepTable};
 
 /// The version of the format.
 pub const VERSION: &str = "1";

@@ -174,7 +174,12 @@ impl Args for GivenKeys {
             let help = format!("{} [default: {}]", key.help, key.default);
             let arg = Arg::new(key.name).long(key.name).help(help);
             command.arg(match key.value {
-                "" => arg.action(ArgAction::SetTrue),
+                // A file that says true is overruled with `--virtual=false`.
+                "" => arg
+                    .value_name("true|false")
+                    .num_args(0..=1)
+                    .require_equals(true)
+                    .default_missing_value("true"),
                 value => {
                     let arg = arg.value_name(value).action(ArgAction::Append);
                     arg.allow_negative_numbers(true)
@@ -192,11 +197,7 @@ impl FromArgMatches for GivenKeys {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut given = Vec::new();
         for key in KEYS {
-            if key.value.is_empty() {
-                if matches.get_flag(key.name) {
-                    given.push((key, "true".to_string()));
-                }
-            } else if let Some(values) = matches.get_many::<String>(key.name) {
+            if let Some(values) = matches.get_many::<String>(key.name) {
                 given.extend(values.map(|value| (key, value.clone())));
             }
         }

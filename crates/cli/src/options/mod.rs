@@ -17,7 +17,7 @@ use dyno_loadgen::run::{Message, Severity};
 use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestMode, nearest_field};
 
 use assignment::{Assignment, apply};
-pub use file::{Annotation, SweepTable, TenantTable, VERSION as FILE_VERSION, meaning};
+pub use file::{Annotation, SWEEP_KEYS, SweepTable, TenantTable, VERSION as FILE_VERSION, meaning};
 pub use keys::{GivenKeys, KEYS, Mode, RunOptions};
 pub use profile::Profile;
 pub use swept::Swept;
@@ -220,7 +220,8 @@ const PATIENCE_MS: u64 = 60_000;
 fn set_deadline(settings: &mut Settings) {
     let key = "response_deadline_ms";
     if is_open(settings, key) {
-        settings.values.response_deadline_ms = settings.values.min_duration_ms + PATIENCE_MS;
+        let least = settings.values.min_duration_ms;
+        settings.values.response_deadline_ms = least.saturating_add(PATIENCE_MS);
         settings.record(key, Origin::Code("60 s more than the test is to last"));
     }
 }

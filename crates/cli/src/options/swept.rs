@@ -128,10 +128,9 @@ impl CommandLine {
     /// The arguments of `dyno run` that say the same.
     pub fn arguments(&self) -> Vec<String> {
         let config = self.config.iter().map(|path| format!("--config={}", path.display()));
-        let keys = self.keys.0.iter().filter_map(|(key, value)| match key.value {
-            "" if value == "true" => Some(format!("--{}", key.name)),
-            "" => None,
-            _ => Some(format!("--{}={value}", key.name)),
+        let keys = self.keys.0.iter().map(|(key, value)| match key.value {
+            "" if value == "true" => format!("--{}", key.name),
+            _ => format!("--{}={value}", key.name),
         });
         let set = self.set.iter().map(|text| format!("--set={text}"));
         config.chain(keys).chain(set).collect()
@@ -167,7 +166,13 @@ mod tests {
 
     #[test]
     fn arguments_of_a_command_line_say_the_same() {
-        let given = ["--config=a.toml", "--scenario=Server", "--virtual", "--set=Server.x=1"];
+        let given = [
+            "--config=a.toml",
+            "--scenario=Server",
+            "--virtual",
+            "--trace-log=false",
+            "--set=Server.x=1",
+        ];
         let given = given.map(str::to_string);
         let command_line = CommandLine::of_arguments(&given).unwrap();
         assert_eq!(command_line.arguments(), given);

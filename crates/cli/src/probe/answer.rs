@@ -2,10 +2,11 @@
 
 use dyno_sut::engine::Port;
 use dyno_sut::top1;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// An answer.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Answer {
     /// its size
     pub bytes: usize,

@@ -9,6 +9,7 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::{Failure, Misuse, Record};
 use dyno_loadgen::settings::Scenario;
 use dyno_sut::engine::{About, Port};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use answer::Answer;
@@ -19,12 +20,17 @@ use crate::system::{SampleInput, System};
 /// Version of what `--json` prints.
 pub const SCHEMA_VERSION: u32 = 1;
 
+/// Name of its schema.
+const SCHEMA: &str = "dyno.probe";
+
 /// What a probe found. Times are ns; those of a query count from its scheduled time.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Probe {
     /// `dyno.probe`
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: &'static str,
     /// 1
+    #[schemars(extend("const" = SCHEMA_VERSION))]
     pub schema_version: u32,
     /// every sample was answered, and nothing was odd
     pub is_well: bool,
@@ -51,7 +57,7 @@ pub struct Probe {
 }
 
 /// What answers.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Engine {
     /// as the logs have it
     pub name: String,
@@ -72,7 +78,7 @@ pub struct Engine {
 }
 
 /// An input or output of a model.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Tensor {
     /// its name
     pub name: String,
@@ -90,7 +96,7 @@ impl From<&Port> for Tensor {
 }
 
 /// What it is asked.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Data {
     /// of the data set
     pub name: String,
@@ -103,7 +109,7 @@ pub struct Data {
 }
 
 /// One query.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Query {
     /// from 1
     pub number: usize,
@@ -122,7 +128,7 @@ pub struct Query {
 }
 
 /// One sample of a query.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Sample {
     /// in the data set
     pub index: u32,
@@ -155,7 +161,7 @@ impl Probe {
         let misuse = misuse(&record.misuse);
         let is_answered = record.missing() == 0 && record.failed.is_empty();
         Self {
-            schema: "dyno.probe",
+            schema: SCHEMA,
             schema_version: SCHEMA_VERSION,
             is_well: is_answered && misuse.is_empty() && record.query_count() > 0,
             system: system.spec.clone(),

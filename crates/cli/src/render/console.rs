@@ -9,6 +9,7 @@ use super::{Alignment, Color, Frame, count, details, duration, painted, rate, sh
 use crate::measure::{Test, mode_name};
 use crate::options::{Options, is_open};
 use crate::report;
+use crate::summary::metrics::Distribution;
 use crate::summary::{self, Accuracy, DISCLAIMER, Headline, Run};
 use crate::system::System;
 
@@ -54,7 +55,7 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
         frame.line(&details::machine(&run.environment), 2);
     }
     if !run.command.is_empty() {
-        frame.line(&details::command(&run.command), 2);
+        frame.line(&format!("$ {}", details::command(&run.command)), 2);
     }
     let color = if run.is_valid() { Color::Good } else { Color::Bad };
     frame.line(&format!("Verdict: {}", painted(&run.verdict, color, is_colored)), 2);
@@ -72,7 +73,9 @@ fn performance_table(frame: &mut Frame, tests: &[&summary::Test], is_colored: bo
     ];
     for test in tests {
         let metrics = test.metrics.as_ref().expect("filtered by it");
-        let timed = metrics.timed();
+        let timed = |of: fn(&Distribution) -> i64| {
+            metrics.answered().map_or_else(|| "-".into(), |answered| duration(of(answered)))
+        };
         let lag = metrics.client_lag_ns.filter(|_| test.scenario == Scenario::Server.name());
         let name = match &test.tenant {
             Some(tenant) => format!("{} {tenant}", test.scenario),
@@ -81,9 +84,9 @@ fn performance_table(frame: &mut Frame, tests: &[&summary::Test], is_colored: bo
         rows.push(vec![
             name,
             test.result.as_ref().map(headline).unwrap_or_default(),
-            duration(timed.p50),
-            duration(timed.p90),
-            duration(timed.p99),
+            timed(|d| d.p50),
+            timed(|d| d.p90),
+            timed(|d| d.p99),
             lag.map_or_else(|| "-".into(), |lag| duration(lag.p99)),
             verdict(test, is_colored),
         ]);
@@ -154,7 +157,7 @@ pub fn plan(options: &Options, system: &System, tests: &[Test]) -> String {
             settings(&mut text, test, &tenant.settings);
         }
     }
-    let total: u64 = tests.iter().map(Test::expected).sum();
+    let total = tests.iter().map(Test::expected).fold(0, u64::saturating_add);
     let _ = writeln!(
         text,
         "\n{} tests, at least {} in all; accuracy tests take what the system takes",

@@ -71,7 +71,7 @@ fn estimate(of: &EarlyStopping, plan: &Plan) -> Option<String> {
 /// Times and rates of tokens.
 fn tokens(metrics: &Metrics) -> Option<String> {
     let of = |name: &str, times: Option<crate::summary::metrics::Distribution>| {
-        let times = times?;
+        let times = times.filter(|times| times.count > 0)?;
         Some(format!("{name} p50 {} p99 {}", duration(times.p50), duration(times.p99)))
     };
     let rates = metrics.token_rates.as_ref();
@@ -114,14 +114,15 @@ pub fn machine(environment: &Environment) -> String {
 
 /// The command that makes the run again, as one types it into a shell.
 pub fn command(arguments: &[String]) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/+@%".contains(c);
-    let quoted = arguments.iter().map(|argument| {
-        if !argument.is_empty() && argument.chars().all(is_plain) {
-            return argument.clone();
+    let quoted = |argument: &String| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/+@%".contains(c);
+        match !argument.is_empty() && argument.chars().all(is_plain) {
+            true => argument.clone(),
+            false => format!("'{}'", argument.replace('\'', "'\\''")),
         }
-        format!("'{}'", argument.replace('\'', "'\\''"))
-    });
-    format!("$ dyno {}", quoted.collect::<Vec<_>>().join(" "))
+    };
+    let words = std::iter::once("dyno".to_string()).chain(arguments.iter().map(quoted));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -132,6 +133,6 @@ mod tests {
     fn a_command_is_quoted_for_the_shell() {
         let arguments = ["run", "--system", "onnx:my model.onnx", "--name", "it's", ""];
         let shown = command(&arguments.map(str::to_string));
-        assert_eq!(shown, "$ dyno run --system 'onnx:my model.onnx' --name 'it'\\''s' ''");
+        assert_eq!(shown, "dyno run --system 'onnx:my model.onnx' --name 'it'\\''s' ''");
     }
 }

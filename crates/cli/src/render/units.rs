@@ -2,18 +2,23 @@
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND, WallTime};
 
-/// A duration with three significant digits: `4.21 us`, `12.0 ms`, `9m 30s`.
+/// A duration with three significant digits: `4.21 us`, `12.0 ms`, `9m 30s`,
+/// `2h 05m`.
 pub fn duration(nanos: i64) -> String {
     let size = nanos.unsigned_abs();
+    // A unit ends where its three digits would be rounded to four.
     let (unit, name) = match size {
         ..1_000 => return format!("{nanos} ns"),
-        // What would be rounded to 1000 has the next unit.
         1_000..999_500 => (1e3, "us"),
         999_500..999_500_000 => (1e6, "ms"),
-        999_500_000..120_000_000_000 => (1e9, "s"),
+        999_500_000..119_500_000_000 => (1e9, "s"),
         _ => {
-            let seconds = size / SECOND;
-            return format!("{}m {:02}s", seconds / 60, seconds % 60);
+            let sign = if nanos < 0 { "-" } else { "" };
+            let (seconds, minutes) = ((size + SECOND / 2) / SECOND, (size / SECOND + 30) / 60);
+            return match seconds {
+                ..7_200 => format!("{sign}{}m {:02}s", seconds / 60, seconds % 60),
+                _ => format!("{sign}{}h {:02}m", minutes / 60, minutes % 60),
+            };
         }
     };
     format!("{} {name}", three_digits(nanos as f64 / unit))
@@ -107,6 +112,11 @@ mod tests {
         let shown = [7, 4_213, 12_000_000, 9_996_000, 2_500_000_000, 570_000_000_000].map(duration);
         assert_eq!(shown, ["7 ns", "4.21 us", "12.0 ms", "10.0 ms", "2.50 s", "9m 30s"]);
         assert_eq!(duration(-4_213), "-4.21 us");
+        let ends = [999, 999_499, 999_999, 999_999_999, 119_499_000_000, 119_999_999_999];
+        let shown = ends.map(duration);
+        assert_eq!(shown, ["999 ns", "999 us", "1.00 ms", "1.00 s", "119 s", "2m 00s"]);
+        let long = [-150 * 1_000_000_000, 7_199_400_000_000, 7_500_000_000_000, i64::MAX];
+        assert_eq!(long.map(duration), ["-2m 30s", "119m 59s", "2h 05m", "2562047h 47m"]);
         assert_eq!(parse_duration("1.5m"), Ok(90 * SECOND));
         assert_eq!(parse_duration("250 ms"), Ok(250 * MILLISECOND));
         for bad in ["10", "s", "-1s", "1 fortnight", "1e300h", ""] {

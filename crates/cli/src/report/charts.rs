@@ -52,17 +52,14 @@ pub fn histograms(of: &Distribution, judged: &Judged, timed: &str) -> [Chart; 2]
     let edges = || bars.iter().flat_map(|p| [p.x, p.to]).chain(judged.bound);
     let heights = || bars.iter().map(|p| p.y);
     let x = || Axis::log("latency, logarithmic", Format::Time, edges());
-    let name = format!("{timed} for each {:.0}\u{202f}% of latency", 100.0 * share);
+    let name = format!("{timed} per {:.0}\u{202f}% of latency", 100.0 * share);
     let linear = Axis::linear(&name, Format::Count, heights());
     let mut log = Axis::log(&format!("{name}, logarithmic"), Format::Count, heights());
     // The lowest bar must be seen.
     log.low *= 0.6;
     [linear, log].map(|y| {
         let chart = Chart::new("Latency histogram", x(), y)
-            .note(format!(
-                "How many {timed} took how long. The area of a bar is its count, as some bars are \
-                 wider than others."
-            ))
+            .note(format!("How many {timed} took how long: the area of a bar is its count."))
             .with(timed, Ink::A, Shape::Bars, bars.clone());
         judged.across(chart, Across::X, "bound")
     })

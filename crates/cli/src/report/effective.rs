@@ -2,7 +2,7 @@
 //! origin. Running it again runs the same tests.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dyno_loadgen::settings::{FIELDS, Scenario};
 
@@ -16,9 +16,11 @@ pub const FILE: &str = "effective.toml";
 /// A `dyno.toml` of the run.
 pub fn effective_toml(run: &Run, options: &Options) -> String {
     let mut text = format!(
-        "# Effective configuration of run {:?}. Comments tell where each value came from.\n\
-         version = {FILE_VERSION}\n\n[run]\nname = {:?}\nsystem = {:?}\nprofile = {:?}\n",
-        run.name, run.name, run.system, run.profile
+        "# Effective configuration of run {0}. Comments tell where each value came from.\n\
+         version = {FILE_VERSION}\n\n[run]\nname = {0}\nsystem = {1}\nprofile = {2}\n",
+        quoted(&run.name),
+        quoted(&run.system),
+        quoted(&run.profile)
     );
     let scenarios: Vec<String> =
         options.scenarios().iter().map(|scenario| format!("\"{scenario}\"")).collect();
@@ -37,7 +39,7 @@ pub fn effective_toml(run: &Run, options: &Options) -> String {
     let is_first = |test: &&Test| Some((&test.scenario, &test.mode)) == first;
     for test in run.tests.iter().filter(|test| test.tenant.is_some()).filter(is_first) {
         let name = test.tenant.as_deref().unwrap_or_default();
-        let _ = writeln!(text, "\n[[tenants]]\nname = {name:?}\n\n[tenants.settings]");
+        let _ = writeln!(text, "\n[[tenants]]\nname = {}\n\n[tenants.settings]", quoted(name));
         text += &rows(test);
     }
     text
@@ -64,27 +66,30 @@ pub fn is_relevant_to(key: &str, scenario: &str) -> bool {
 fn system_rows(run: &RunOptions) -> String {
     let path = |path: &Path| {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-        format!("{:?}", absolute.display().to_string())
+        absolute.display().to_string()
     };
     let data: Vec<String> = run
         .data
         .iter()
         .map(|(input, file)| match input {
-            Some(input) => format!("\"{input}={}", path(file).trim_start_matches('"')),
-            None => path(file),
+            Some(input) => quoted(&format!("{input}={}", path(file))),
+            None => quoted(&path(file)),
         })
         .collect();
+    let file = |of: &Option<PathBuf>| of.as_deref().map(|file| quoted(&path(file)));
     let rows = [
-        ("mode", run.mode.map(|mode| format!("{:?}", mode.name()))),
-        ("model", run.model.as_deref().map(path)),
+        ("mode", run.mode.map(|mode| quoted(mode.name()))),
+        ("model", file(&run.model)),
         ("data", (!data.is_empty()).then(|| format!("[{}]", data.join(", ")))),
-        ("labels", run.labels.as_deref().map(path)),
-        ("ort_lib", run.ort_lib.as_deref().map(path)),
+        ("labels", file(&run.labels)),
+        ("ort_lib", file(&run.ort_lib)),
         ("samples", run.samples.map(|samples| samples.to_string())),
         ("workers", run.workers.map(|workers| workers.to_string())),
         ("batch", run.batch.map(|batch| batch.to_string())),
         ("batch_wait", run.batch_wait.map(|wait| format!("\"{wait}ns\""))),
-        ("records", (run.records != Keep::default()).then(|| format!("{:?}", run.records.name()))),
+        ("records", (run.records != Keep::default()).then(|| quoted(run.records.name()))),
+        ("trace_log", run.trace_log.then(|| "true".to_string())),
+        ("virtual", run.is_virtual.then(|| "true".to_string())),
         ("accuracy_target", run.accuracy_target.map(|target| target.to_string())),
     ];
     let rows = rows.into_iter().filter_map(|(key, value)| Some(format!("{key} = {}\n", value?)));
@@ -102,7 +107,9 @@ fn rows(test: &Test) -> String {
         let unit =
             if setting.unit.is_empty() { String::new() } else { format!("{}, ", setting.unit) };
         let line = format!("{} = {}", field.name, toml_value(field.kind, &setting.value));
-        let _ = writeln!(text, "{line:<48} # {unit}{}", setting.origin);
+        // A file may be called anything.
+        let origin = setting.origin.replace(char::is_control, " ");
+        let _ = writeln!(text, "{line:<48} # {unit}{origin}");
     }
     text
 }
@@ -118,5 +125,31 @@ pub fn toml_value(kind: &str, value: &str) -> String {
     if is_bare && FIELDS.iter().any(|field| field.kind == kind) {
         return value.to_string();
     }
-    format!("{value:?}")
+    quoted(value)
+}
+
+/// A string as TOML has it: as JSON does, but for one character.
+fn quoted(text: &str) -> String {
+    let json = serde_json::to_string(text).expect("a text is JSON");
+    json.replace('\u{7f}', "\\u007f")
+}
+
+#[cfg(test)]
+mod tests {
+    use toml::de::DeTable;
+
+    use super::*;
+
+    #[test]
+    fn every_text_reads_back() {
+        let all: String = ('\0'..=char::MAX).collect();
+        let odd =
+            ["", "\"", "\\", "\\u0041", "'''", "\"\"\"", "a\r\nb", "# no comment", "e\u{301}"];
+        for text in odd.into_iter().chain([&*all]) {
+            let file = format!("name = {} # a comment", quoted(text));
+            let read = DeTable::parse(&file).expect("it is TOML");
+            let value = read.get_ref().get("name").expect("it has the key").get_ref().as_str();
+            assert!(value == Some(text), "{}", text.escape_debug());
+        }
+    }
 }

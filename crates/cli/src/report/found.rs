@@ -43,7 +43,7 @@ impl Found {
         if !path.exists()
             && let Some(partial) = partial_of(directory)
         {
-            missing.push(format!("{} is missing", directory.display()));
+            missing.push(format!("{} is missing.", directory.display()));
             path = partial;
         }
         if is_partial(&path) {
@@ -53,7 +53,7 @@ impl Found {
             ));
         }
         if !path.is_dir() {
-            missing.push(format!("{} is no folder", path.display()));
+            missing.push(format!("{} is no folder.", path.display()));
             return Err(missing);
         }
         let run = match Run::read(&path) {
@@ -65,7 +65,7 @@ impl Found {
                 match found {
                     Some(run) => run,
                     None => {
-                        missing.push(format!("{} holds no run", path.display()));
+                        missing.push(format!("{} holds no run.", path.display()));
                         return Err(missing);
                     }
                 }
@@ -150,7 +150,7 @@ fn salvaged(path: &Path, error: &ReadError, missing: &mut Vec<String>) -> Option
     }
     (!run.tests.is_empty()).then(|| {
         run.state = serde_json::from_value(value["state"].clone()).unwrap_or(State::Interrupted);
-        run.verdict = "INCOMPLETE".into();
+        run.verdict = rebuilt::VERDICT.into();
         run
     })
 }

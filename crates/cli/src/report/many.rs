@@ -9,6 +9,7 @@ use super::pareto::{self, Candidate};
 use super::plot::{self, Across, Axis, Chart, Format, Ink, Label, Point, Shape};
 use super::words::{self, escaped};
 use super::{charts, one, searched};
+use crate::render;
 
 /// Curves in one chart at most: more cannot be told apart.
 const CURVES: usize = 12;
@@ -25,7 +26,11 @@ pub fn html(several: &Several, home: &Path) -> String {
     problems.extend(empty.map(|member| format!("{}: no test of it was finished.", member.label)));
     let mut body = page::missing(&problems);
     for searched in &several.searches {
-        searched::section(&mut body, searched);
+        let title = match several.searches.len() {
+            1 => "What was found".into(),
+            _ => searched.name(),
+        };
+        searched::section(&mut body, searched, &title);
     }
     if !rows.is_empty() || several.searches.is_empty() {
         body += match several.searches.is_empty() {
@@ -83,9 +88,11 @@ fn table(html: &mut String, several: &Several, rows: &[Row<'_>], home: &Path) {
     heads.extend(has_accuracy.then_some("accuracy"));
     heads.extend(has_operations.then_some("operations"));
     heads.push("verdict");
-    html.push_str(
-        "<div class=\"scroll\" tabindex=\"0\"><table class=\"filtered sorted stack\" \
+    let _ = write!(
+        html,
+        "<div class=\"{}\" tabindex=\"0\"><table class=\"filtered sorted stack\" \
          data-filter=\"results\"><thead><tr>",
+        page::scroll(rows.len())
     );
     for head in &heads {
         let class = if matches!(*head, "run" | "test" | "verdict") { "" } else { " class=\"n\"" };
@@ -111,8 +118,7 @@ fn table(html: &mut String, several: &Several, rows: &[Row<'_>], home: &Path) {
             html,
             "throughput",
             row.throughput(),
-            &row.throughput()
-                .map_or("–".into(), |rate| format!("{}/s", crate::render::rate(rate))),
+            &row.throughput().map_or("–".into(), |rate| format!("{}/s", render::rate(rate))),
         );
         for (name, time) in [
             ("p50", row.timed().map(|timed| timed.p50)),
@@ -162,10 +168,11 @@ fn link(row: &Row<'_>, home: &Path) -> Option<String> {
 fn section(html: &mut String, scenario: &str, rows: &[Row<'_>]) {
     let _ = write!(html, "<section class=\"card test\"><h2>{}</h2>", escaped(scenario));
     results(html, rows);
-    let mut figures = Vec::new();
+    let (mut figures, mut has_front) = (Vec::new(), false);
     if rows.len() > 1 {
         if scenario == "Server" {
             figures.push(latency_throughput(rows));
+            has_front = figures.iter().any(Option::is_some);
         }
         figures.push(accuracy_throughput(rows));
         figures.push(accuracy_operations(rows));
@@ -176,7 +183,7 @@ fn section(html: &mut String, scenario: &str, rows: &[Row<'_>]) {
     if !figures.is_empty() {
         let _ = write!(html, "<div class=\"charts\">{figures}</div>");
     }
-    if rows.len() > 1 && scenario == "Server" {
+    if has_front {
         html.push_str(
             "<p class=\"source\">The Pareto front holds the runs that no other run beats in throughput \
              without a higher latency. The knee is the point of the front that is farthest below the \
@@ -212,7 +219,11 @@ fn results(html: &mut String, rows: &[Row<'_>]) {
             format!("<i class=\"whiskers\" style=\"left:{low:.2}%;width:{width:.2}%\"></i>")
         });
         let interval = result.interval.as_ref().map(|interval| {
-            let of = |value| escaped(&words::in_unit(value, &result.unit));
+            // Rates have the unit of the result beside them.
+            let of = |value| match &result.unit[..] {
+                "ns" => words::time(value),
+                _ => render::rate(value),
+            };
             let share = words::share(interval.confidence);
             format!(" <small>{} to {} ({share})</small>", of(interval.low), of(interval.high))
         });
@@ -234,7 +245,7 @@ fn results(html: &mut String, rows: &[Row<'_>]) {
 /// What a tooltip says of a run.
 fn tip(row: &Row<'_>) -> String {
     let mut lines = vec![row.label()];
-    lines.extend(row.throughput().map(|rate| format!("{}/s", crate::render::rate(rate))));
+    lines.extend(row.throughput().map(|rate| format!("{}/s", render::rate(rate))));
     if let Some(timed) = row.timed() {
         lines.push(format!("p50 {}", words::time_ns(timed.p50)));
         lines.push(format!("p99 {}", words::time_ns(timed.p99)));
@@ -295,7 +306,7 @@ fn latency_throughput(rows: &[Row<'_>]) -> Option<Chart> {
         .with("not VALID", Ink::Bad, Shape::Dots, dots(&of, false, |c| c.gain, |c| c.cost));
     if let Some(knee) = pareto::knee(&front) {
         let Candidate { gain, cost } = front[knee];
-        let name = format!("knee: {}/s at {}", crate::render::rate(gain), words::time(cost));
+        let name = format!("knee: {}/s at {}", render::rate(gain), words::time(cost));
         chart.labels.push(Label { x: gain, y: cost, name });
     }
     let name = bound.map(|bound| format!("bound {}", words::round_time(bound)));

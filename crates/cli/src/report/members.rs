@@ -204,9 +204,9 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Of queries, where they are timed, or else of samples.
+    /// Of queries, where they are timed, or else of samples; none if none was answered.
     pub fn timed(&self) -> Option<&'a Distribution> {
-        self.metrics.map(Metrics::timed)
+        self.metrics?.answered()
     }
 
     /// Samples answered a second.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::effective::FILE;
 use super::page::{self, Masthead, Tone, badge};
+use super::rebuilt;
 use super::section;
 use super::words::{self, escaped, typeset};
 use crate::render::count;
@@ -63,10 +64,14 @@ pub fn facts(run: &Run) -> Vec<String> {
     let machine = &run.environment;
     let processor = machine.processor.as_deref().unwrap_or(&machine.arch);
     let cores = words::counted(machine.cores, "core", "cores");
-    let mut facts = vec![
-        format!("system <b>{}</b>", escaped(&run.system)),
-        format!("profile {}", escaped(&run.profile)),
-    ];
+    // Of a run without a summary little is known.
+    let mut facts = Vec::new();
+    if !run.system.is_empty() {
+        facts.push(format!("system <b>{}</b>", escaped(&run.system)));
+    }
+    if !run.profile.is_empty() {
+        facts.push(format!("profile {}", escaped(&run.profile)));
+    }
     if run.is_virtual() {
         facts.push("in virtual time".into());
     } else {
@@ -74,7 +79,9 @@ pub fn facts(run: &Run) -> Vec<String> {
         if run.duration_ns > 0 {
             facts.push(format!("took {}", words::span_ns(run.duration_ns)));
         }
-        facts.push(format!("{}, {cores}", escaped(processor)));
+        if machine.cores > 0 {
+            facts.push(format!("{}, {cores}", escaped(processor)));
+        }
     }
     facts.retain(|fact| !fact.is_empty());
     facts
@@ -166,7 +173,7 @@ fn performance_overview(html: &mut String, run: &Run) {
         let times =
             [("p50", timed.p50), ("p90", timed.p90), ("p99", timed.p99), ("max", timed.max)];
         for (name, time) in times {
-            let time = words::time_ns(time);
+            let time = metrics.answered().map_or("–".into(), |_| words::time_ns(time));
             let _ = write!(html, "<td class=\"n\" data-label=\"{name}\">{time}</td>");
         }
         if has_lag {
@@ -206,10 +213,15 @@ fn accuracy_overview(html: &mut String, run: &Run) {
                 escaped(metric),
                 meter(value, accuracy.target)
             ),
-            _ => format!(
-                "{} answered, not scored: there are no labels",
-                words::counted(accuracy.answered, "sample", "samples")
-            ),
+            _ => {
+                let answered = words::counted(accuracy.answered, "sample", "samples");
+                // Without the summary it is not known whether there were any.
+                let why = match run.verdict == rebuilt::VERDICT {
+                    true => "",
+                    false => ": there are no labels",
+                };
+                format!("{answered} answered, not scored{why}")
+            }
         };
         let correct = match (accuracy.correct, accuracy.scored) {
             (Some(correct), Some(scored)) => format!("{} of {}", count(correct), count(scored)),
@@ -256,11 +268,10 @@ fn reproduce(html: &mut String, shown: &Shown<'_>) {
     let run = shown.run;
     html.push_str("<section class=\"card\"><h2>Run it again</h2>");
     if !run.command.is_empty() {
-        let words: Vec<String> = run.command.iter().map(|word| quoted(word)).collect();
         let _ = write!(
             html,
-            "<pre class=\"command\" id=\"command\" tabindex=\"0\">dyno {}</pre>",
-            escaped(&words.join(" "))
+            "<pre class=\"command\" id=\"command\" tabindex=\"0\">{}</pre>",
+            escaped(&crate::render::command(&run.command))
         );
     }
     if shown.is_in_directory {
@@ -279,15 +290,6 @@ fn reproduce(html: &mut String, shown: &Shown<'_>) {
         );
     }
     html.push_str("</section>\n");
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@%+".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_string(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
 }
 
 fn environment(html: &mut String, run: &Run) {

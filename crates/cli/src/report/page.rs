@@ -7,9 +7,16 @@ use super::words::escaped;
 use crate::environment::VERSION;
 use crate::summary::DISCLAIMER;
 
-/// Nothing is loaded, from anywhere; style and script stand in the page.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                      img-src data:; base-uri 'none'; form-action 'none'";
+/// Nothing is loaded, from anywhere, and no script runs but ours, of which this is the
+/// hash. Marks of charts are placed by attributes, so that style must stand in the page.
+const POLICY: &str = concat!(
+    "default-src 'none'; style-src 'unsafe-inline'; script-src '",
+    include_str!("script.js.hash"),
+    "'; img-src data:; base-uri 'none'; form-action 'none'"
+);
+
+/// As it stands in the page.
+const SCRIPT: &str = concat!("\n", include_str!("script.js"));
 
 /// How a verdict looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +49,11 @@ pub fn badge(text: &str, tone: Tone) -> String {
         Tone::Bad => "✕ ",
     };
     format!("<span class=\"badge {}\">{sign}{}</span>", tone.class(), escaped(text))
+}
+
+/// The class of what a table of so many rows stands in: a long one scrolls by itself.
+pub fn scroll(rows: usize) -> &'static str {
+    if rows > 40 { "scroll long" } else { "scroll" }
 }
 
 /// The masthead of a page.
@@ -80,8 +92,7 @@ pub fn document(title: &str, masthead: &Masthead<'_>, body: &str) -> String {
     let _ = write!(
         page,
         "</p>\n</header>\n<main id=\"main\">\n{body}</main>\n<footer><p>Made by dyno {VERSION}. \
-         This is {DISCLAIMER}.</p></footer>\n<script>\n{}</script>\n</body>\n</html>\n",
-        include_str!("script.js")
+         This is {DISCLAIMER}.</p></footer>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
     );
     page
 }
@@ -98,4 +109,44 @@ pub fn missing(problems: &[String]) -> String {
         let _ = write!(html, "<li>{}</li>", escaped(problem));
     }
     html + "</ul><p>What could be read is shown below.</p></section>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+
+    /// As a policy has it: the digest in base 64.
+    fn hash(script: &str) -> String {
+        const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let mut text = String::from("sha256-");
+        for bytes in Sha256::digest(script).chunks(3) {
+            let three = [0, 1, 2].map(|at| u32::from(bytes.get(at).copied().unwrap_or(0)));
+            let bits = three[0] << 16 | three[1] << 8 | three[2];
+            for at in 0..=bytes.len() {
+                text.push(LETTERS[(bits >> (18 - 6 * at) & 63) as usize].into());
+            }
+            text.push_str(&"="[bytes.len() / 3..].repeat(3 - bytes.len()));
+        }
+        text
+    }
+
+    /// `UPDATE_EXPECT=1` writes it anew.
+    #[test]
+    fn the_policy_names_the_script() {
+        // Of https://www.w3.org/TR/CSP2, section 4.2.5.
+        let example = hash("alert('Hello, world.');");
+        assert_eq!(example, "sha256-qznLcsROx4GACP2dm0UCKCzCG+HiZ1guq6ZZDob/Tng=");
+        let expected = hash(SCRIPT);
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/script.js.hash");
+            std::fs::write(file, &expected).unwrap();
+            return;
+        }
+        assert!(
+            POLICY.contains(&expected),
+            "the script has changed; UPDATE_EXPECT=1 hashes it anew"
+        );
+    }
 }

@@ -19,6 +19,9 @@ use crate::summary::{self, Accuracy, Data, Headline, Metrics, Plan, Run, Setting
 /// How deep the folders of tests lie: scenario, mode, tenant.
 const DEPTH: usize = 3;
 
+/// Of a run of which parts are missing.
+pub const VERDICT: &str = "INCOMPLETE";
+
 /// Of which nothing is known but its name.
 pub fn empty(path: &Path) -> Run {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -28,7 +31,7 @@ pub fn empty(path: &Path) -> Run {
         schema: summary::SCHEMA.into(),
         schema_version: summary::SCHEMA_VERSION,
         state: State::Interrupted,
-        verdict: "INCOMPLETE".into(),
+        verdict: VERDICT.into(),
         official: false,
         disclaimer: summary::DISCLAIMER.into(),
         name,
@@ -222,8 +225,8 @@ fn headline(scenario: &str, metrics: &Metrics, detail: &Detail) -> Option<Headli
     let (name, value, unit) = match scenario {
         "Server" => ("completed rate".into(), metrics.rates.completed_samples_per_s?, "queries/s"),
         "Offline" => ("throughput".into(), metrics.rates.samples_per_s?, "samples/s"),
-        "MultiStream" => (format!("{at} query latency"), metrics.timed().target as f64, "ns"),
-        _ => (format!("{at} latency"), metrics.timed().target as f64, "ns"),
+        "MultiStream" => (format!("{at} query latency"), metrics.answered()?.target as f64, "ns"),
+        _ => (format!("{at} latency"), metrics.answered()?.target as f64, "ns"),
     };
     Some(Headline { name, value: Some(value), unit: unit.into(), interval: None })
 }

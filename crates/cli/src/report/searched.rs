@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::members::is_inside;
-use super::page::{Tone, badge};
+use super::page::{self, Tone, badge};
 use super::plot::{self, Across, Axis, Chart, Format, Ink, Point, Shape};
 use super::words::{self, escaped};
 use crate::render;
@@ -37,14 +37,15 @@ impl Searched {
     }
 }
 
-/// What was found, how the limits go with the load, and a table of the runs.
-pub fn section(html: &mut String, searched: &Searched) {
+/// What was found, how the limits go with the load, and a table of the runs; `title`
+/// stands above.
+pub fn section(html: &mut String, searched: &Searched, title: &str) {
     let state = &searched.state;
     let (headline, _) = search::headline(state, &searched.path);
     let _ = write!(
         html,
         "<section class=\"card test\"><h2>{}</h2><p class=\"lead\">{}.</p>",
-        escaped(&searched.name()),
+        escaped(title),
         escaped(&headline)
     );
     found(html, state);
@@ -75,11 +76,11 @@ fn found(html: &mut String, state: &State) {
         facts.push(("Peak", load.show(peak.load)));
         let between = format!("{} to {}", render::rate(peak.low), render::rate(peak.high));
         facts.push(("Interval", format!("{between} ({})", words::share(peak.confidence))));
-        facts.push(("Binds", peak.binds.clone()));
+        facts.push(("Binds", peak.binds.replace("<=", "≤")));
     }
     let spent: u64 = state.points.iter().map(|point| point.took_ns).sum();
     let runs = words::counted(state.points.len() as u64, "run", "runs");
-    facts.push(("Made", format!("{runs} in {}", words::round_time(spent as f64))));
+    facts.push(("Made", format!("{runs} in {}", words::span_ns(spent))));
     html.push_str("<dl class=\"pairs\">");
     for (name, value) in facts {
         let _ = write!(html, "<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value));
@@ -95,7 +96,7 @@ fn tip(point: &search::Point, state: &State) -> String {
         format!("p50 {}", words::time_ns(point.p50_ns)),
         format!("p99 {}", words::time_ns(point.p99_ns)),
     ];
-    lines.extend(search::nearest(point));
+    lines.extend(search::nearest(point).map(|limit| limit.replace("<=", "≤")));
     lines.push(point.verdict().into());
     lines.join("\n")
 }
@@ -233,9 +234,11 @@ fn table(html: &mut String, state: &State) {
     if state.points.is_empty() {
         return;
     }
-    html.push_str(
-        "<h3>Its runs</h3><div class=\"scroll\" tabindex=\"0\">\
+    let _ = write!(
+        html,
+        "<h3>Its runs</h3><div class=\"{}\" tabindex=\"0\">\
          <table class=\"filtered sorted stack\" data-filter=\"runs\"><thead><tr>",
+        page::scroll(state.points.len())
     );
     let heads = ["run", "why", "load", "lasted", "throughput", "p50", "p99", "nearest limit", ""];
     for head in heads {
@@ -271,7 +274,7 @@ fn table(html: &mut String, state: &State) {
         let _ = writeln!(
             html,
             "<td data-label=\"nearest limit\">{}</td><td>{}</td></tr>",
-            escaped(&search::nearest(point).unwrap_or_default()),
+            escaped(&search::nearest(point).unwrap_or_default().replace("<=", "≤")),
             badge(point.verdict(), Tone::of(point.passed))
         );
     }

@@ -100,7 +100,8 @@ fn confidence(result: &Headline, metrics: &Metrics) -> String {
 /// The result in words.
 fn meaning(test: &Test, metrics: &Metrics) -> String {
     let share = words::share(test.plan.percentile);
-    let target = words::time_ns(metrics.timed().target);
+    let Some(timed) = metrics.answered() else { return "No query was answered.".into() };
+    let target = words::time_ns(timed.target);
     match test.scenario.as_str() {
         "SingleStream" => {
             format!("One sample at a time: {share} of the queries took no longer than {target}.")
@@ -339,7 +340,7 @@ fn percentiles(html: &mut String, test: &Test, metrics: &Metrics) {
         let _ = write!(html, "<tr><th scope=\"row\">{name}</th>");
         let times = [of.min, of.mean, of.p50, of.p90, of.p95, of.p97, of.p99, of.p99_9, of.max];
         for (name, time) in names.iter().zip(times) {
-            let time = words::time_ns(time);
+            let time = if of.count > 0 { words::time_ns(time) } else { "–".into() };
             let _ = write!(html, "<td class=\"n\" data-label=\"{name}\">{time}</td>");
         }
         html.push_str("</tr>");

@@ -53,8 +53,21 @@ impl Prepared {
             for warning in &prepared.options.warnings {
                 output::say(format_args!("warning: {warning}"));
             }
+            if prepared.batches_in_vain() {
+                output::say(
+                    "warning: --batch and --batch-wait change nothing here: without --workers each \
+                     query is computed alone",
+                );
+            }
         }
         prepared
+    }
+
+    fn batches_in_vain(&self) -> bool {
+        let run = &self.options.run;
+        let is_asked = run.batch.is_some_and(|most| most.get() > 1) || run.batch_wait.is_some();
+        let mut scenarios = self.options.scenarios().into_iter();
+        is_asked && !scenarios.any(|scenario| self.system.is_batched(scenario))
     }
 
     /// As [`Prepared::new`], without a word about what is odd.
@@ -209,7 +222,7 @@ impl Prepared {
             },
             finished_at: String::new(),
             duration_ns: 0,
-            command: command(std::env::args().skip(1)),
+            command: command(),
             remarks: remarks(&self.options, system),
             tests: Vec::new(),
             environment: environment::describe(),
@@ -239,9 +252,10 @@ pub fn variables() -> impl Iterator<Item = (String, String)> {
 }
 
 /// The arguments that make the run again; where its results went is no part of it.
-pub fn command(arguments: impl Iterator<Item = String>) -> Vec<String> {
+pub fn command() -> Vec<String> {
     let mut kept = Vec::new();
-    let mut arguments = arguments.peekable();
+    // What is no text, such as the odd name of a file, is told as well as may be.
+    let mut arguments = std::env::args_os().skip(1).map(|of| of.to_string_lossy().into_owned());
     while let Some(argument) = arguments.next() {
         if argument == "--out" {
             arguments.next();

@@ -21,7 +21,7 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::measure::{Test, Watch};
 use crate::run::Prepared;
-use crate::run_directory::unused;
+use crate::run_directory::{free_folder, make_way};
 use crate::{output, render, summary};
 
 /// A search that is prepared or on.
@@ -110,23 +110,9 @@ impl Job {
     pub fn create(&mut self) -> Result<(), Failure> {
         let name = format!("search-{}", self.prepared.system.short_name());
         let out = self.prepared.options.run.out.clone();
-        let directory = out.unwrap_or_else(|| {
-            let stamp = render::utc_compact(WallTime::now());
-            unused(&Path::new("runs").join(format!("{stamp}-{name}")))
-        });
-        let holds = std::fs::read_dir(&directory).is_ok_and(|mut entries| entries.next().is_some());
-        if holds {
-            let problem = format!("{} exists and is not empty", directory.display());
-            return Err(Failure::set_up(problem).hint(
-                "choose another folder with --out, or go on \
-                 with the search in it: --resume DIR",
-            ));
-        }
-        std::fs::create_dir_all(&directory).map_err(|error| {
-            Failure::set_up(format!("cannot make {}: {error}", directory.display()))
-                .hint("choose a folder that you may write to with --out")
+        self.directory = free_folder(out.as_deref(), &name).map_err(|failure| {
+            failure.hint("go on with the search in a folder that has one: --resume DIR")
         })?;
-        self.directory = directory;
         self.keep()
     }
 
@@ -374,11 +360,7 @@ impl Job {
             _ => format!("confirm-{}", tried + 1),
         };
         let path = self.directory.join(&folder);
-        if path.exists() {
-            std::fs::remove_dir_all(&path).map_err(|error| {
-                Failure::set_up(format!("cannot replace {}: {error}", path.display()))
-            })?;
-        }
+        make_way(&path)?;
         Ok((folder, path))
     }
 
@@ -496,7 +478,7 @@ fn begin(prepared: &Prepared, definition: Definition) -> State {
             true => String::new(),
             false => render::utc(WallTime::now()),
         },
-        command: crate::run::command(std::env::args().skip(1)),
+        command: crate::run::command(),
         dyno_version: environment::describe().dyno_version,
         definition,
         peak: None,

@@ -55,12 +55,12 @@ pub fn plan(job: &Job) -> String {
     let full = if confirms { full } else { 0 };
     let best = rules.short.saturating_mul(BRACKETS + LEAST_LENGTHS).saturating_add(full);
     let lengths = USUAL_LENGTHS * (0.01 / rules.tolerance).powi(2);
-    let usual = rules.short as f64 * lengths + full as f64 * 4.0 / 3.0;
+    let usual = (rules.short as f64 * lengths + full as f64 * 4.0 / 3.0) as Nanos;
     let _ = writeln!(
         text,
         "  time       {}, usually about {}, never more than {}{}",
         at_least(best, is_from_known),
-        time((usual as Nanos).max(best)),
+        time(usual.max(best)),
         time(rules.max_time),
         if job.is_virtual() { " of virtual time" } else { "" }
     );

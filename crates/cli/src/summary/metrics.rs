@@ -218,4 +218,9 @@ impl Metrics {
     pub fn timed(&self) -> &Distribution {
         self.query_latency_ns.as_ref().unwrap_or(&self.latency_ns)
     }
+
+    /// The same, if any query was answered; the figures of none are all 0.
+    pub fn answered(&self) -> Option<&Distribution> {
+        Some(self.timed()).filter(|timed| timed.count > 0)
+    }
 }

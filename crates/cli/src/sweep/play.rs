@@ -1,7 +1,6 @@
 //! Plays the points of a sweep that are still to be run, one process each, and
 //! keeps `sweep.json` up to date.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::{Clock, Nanos};
@@ -15,6 +14,7 @@ use crate::interrupt::Interrupt;
 use crate::live::Goals;
 use crate::options::CommandLine;
 use crate::progress::Progress;
+use crate::run_directory::make_way;
 use crate::{output, render, summary};
 
 /// When to stop, and how long to wait.
@@ -205,16 +205,6 @@ impl Player<'_> {
 fn complete(folder: &Path) -> Option<summary::Run> {
     let run = summary::Run::read(folder).ok()?;
     (run.state == summary::State::Complete).then_some(run)
-}
-
-/// Removes what is left of an attempt that did not come to its end.
-fn make_way(folder: &Path) -> Result<(), Failure> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Failure::set_up(format!("cannot remove {}: {error}", folder.display())))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn note_complete(point: &mut Point, run: &summary::Run) {

@@ -85,7 +85,7 @@ pub fn return_to(base: &Path, directory: &Path) -> Result<PathBuf, Failure> {
         let problem = format!("cannot go to {}, where the sweep began: {error}", base.display());
         Failure::set_up(problem).hint("begin a new sweep in another directory")
     };
-    let directory = std::path::absolute(directory).map_err(gone)?;
+    let directory = directory.canonicalize().map_err(gone)?;
     std::env::set_current_dir(base).map_err(gone)?;
     Ok(directory)
 }

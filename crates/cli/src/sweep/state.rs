@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::summary::metrics::Distribution;
 use crate::summary::{self, Headline, ReadError, read_json};
 
 /// Version of the schema: raised when a key changes its meaning or goes away.
@@ -166,11 +167,11 @@ pub struct PointResult {
     pub headline: Option<Headline>,
     /// samples/s that were answered; null without a performance test
     pub throughput: Option<f64>,
-    /// median latency
+    /// median latency; null if no query was answered
     pub p50_ns: Option<i64>,
-    /// 0.9
+    /// 0.9; likewise
     pub p90_ns: Option<i64>,
-    /// 0.99
+    /// 0.99; likewise
     pub p99_ns: Option<i64>,
     /// 0.99 of the time to first token; null unless tokens are measured
     pub first_token_p99_ns: Option<i64>,
@@ -228,13 +229,14 @@ pub fn results(run: &summary::Run) -> Vec<PointResult> {
             result.accuracy = accuracy.value;
         }
         if let Some(metrics) = &test.metrics {
-            let timed = metrics.timed();
+            let timed = metrics.answered();
             result.headline.clone_from(&test.result);
             result.throughput = throughput(test, metrics);
-            (result.p50_ns, result.p90_ns) = (Some(timed.p50), Some(timed.p90));
-            result.p99_ns = Some(timed.p99);
-            result.first_token_p99_ns = metrics.first_token_ns.map(|d| d.p99);
-            result.time_per_output_token_p99_ns = metrics.time_per_output_token_ns.map(|d| d.p99);
+            (result.p50_ns, result.p90_ns) = (timed.map(|d| d.p50), timed.map(|d| d.p90));
+            result.p99_ns = timed.map(|d| d.p99);
+            let p99 = |of: Option<Distribution>| of.filter(|d| d.count > 0).map(|d| d.p99);
+            result.first_token_p99_ns = p99(metrics.first_token_ns);
+            result.time_per_output_token_p99_ns = p99(metrics.time_per_output_token_ns);
         }
     }
     results

@@ -3,12 +3,13 @@
 use dyno_loadgen::sut::{QuerySample, ResponseId};
 use dyno_sut::digits::{self, Perceptron};
 use dyno_sut::tensors::Elements;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::System;
 
 /// One input of one sample.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SampleInput {
     /// Of the model's input.
     pub name: String,

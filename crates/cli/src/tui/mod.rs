@@ -6,7 +6,8 @@ mod draw;
 mod panels;
 
 use std::fmt;
-use std::io::{BufWriter, Stderr, Write};
+use std::io::{BufWriter, IsTerminal, Stderr, Write};
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use ratatui::crossterm::{cursor, execute, terminal as console};
 use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
-use signal_hook::consts::{SIGHUP, SIGQUIT};
+use signal_hook::consts::SIGQUIT;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
@@ -37,7 +38,8 @@ pub enum Wish {
 
 /// The terminal as long as it is ours.
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<BufWriter<Stderr>>>,
+    /// [`restore`] shows its cursor; its own drop panics where it no longer can.
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stderr>>>>,
     /// As the terminal was when it was last drawn on.
     area: Rect,
     look: Look,
@@ -77,7 +79,7 @@ impl Screen {
         let terminal =
             Terminal::with_options(CrosstermBackend::new(stderr), options).map_err(failed)?;
         let look = Look { is_colored: terminal::is_colored(&std::io::stderr()), ..Look::default() };
-        Ok(Self { terminal, area, look, has_keys })
+        Ok(Self { terminal: ManuallyDrop::new(terminal), area, look, has_keys })
     }
 
     /// Shows the run. What cannot be shown is not worth a failure.
@@ -100,7 +102,9 @@ impl Screen {
     /// Reads the keys that were pressed since the last time.
     pub fn keys(&mut self) -> Option<Wish> {
         let mut wish = None;
-        while self.has_keys && event::poll(Duration::ZERO).unwrap_or(false) {
+        // Of a terminal that went away the library would read for ever.
+        let is_there = || std::io::stderr().is_terminal();
+        while self.has_keys && is_there() && event::poll(Duration::ZERO).unwrap_or(false) {
             let Ok(event) = event::read() else {
                 self.has_keys = false;
                 break;
@@ -154,15 +158,15 @@ pub fn restore() {
     }
 }
 
-/// Panics and the signals that end a process at once give the terminal back.
-/// (Ctrl-C and SIGTERM end the run, and so drop the screen.)
+/// Panics and the signal that ends a process at once give the terminal back.
+/// (Those that [`crate::interrupt`] knows end the run, and so drop the screen.)
 fn restore_on_ways_out() -> std::io::Result<()> {
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         restore();
         told(info);
     }));
-    let mut signals = Signals::new([SIGHUP, SIGQUIT])?;
+    let mut signals = Signals::new([SIGQUIT])?;
     std::thread::Builder::new().name("terminal".into()).spawn(move || {
         for signal in signals.forever() {
             restore();

@@ -131,6 +131,12 @@ fn files_are_named_by_their_format_and_never_half_there() {
     assert!(first.starts_with("{\"test\":\"Server/performance\",\"row\":0,"), "{first:.80}");
     folder.dyno("export out --out run.prom").exits(0);
     assert!(folder.read("run.prom").starts_with("# HELP dyno_run_info "));
+    for name in ["x.json", "rows"] {
+        let ran = folder.dyno(&format!("export out --out {name}")).exits(2);
+        assert!(ran.stderr.contains("--format"), "{}", ran.stderr);
+        folder.dyno(&format!("export out --out {name} --format jsonl")).exits(0);
+        assert_eq!(folder.read(name), first);
+    }
     let ran = folder.dyno("export out --out nowhere/rows.csv").exits(3);
     assert!(ran.stderr.contains("cannot write nowhere/rows.csv"), "{}", ran.stderr);
     let left: Vec<_> =
@@ -294,4 +300,24 @@ fn junit_counts_failures_and_gives_reasons() {
     assert!(xml.stdout.is_empty());
     assert!(folder.read("tests.xml").contains("errors=\"1\""));
     assert!(folder.read("tests.xml").contains("<error type=\"ABORTED\""));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_export_leaves_a_pipe_a_pipe_and_a_link_a_link() {
+    let folder = runs();
+    let made = std::process::Command::new("mkfifo").arg(folder.0.join("pipe")).status().unwrap();
+    assert!(made.success());
+    let path = folder.0.join("pipe");
+    let reader = std::thread::spawn(move || std::fs::read_to_string(path).unwrap());
+    folder.dyno("export out --test Server --out pipe --format csv").exits(0);
+    let piped = reader.join().unwrap();
+
+    folder.write("real.csv", "old");
+    std::os::unix::fs::symlink("real.csv", folder.0.join("link.csv")).unwrap();
+    folder.dyno("export out --test Server --out link.csv").exits(0);
+    assert!(folder.0.join("link.csv").is_symlink());
+    assert_eq!(folder.read("real.csv"), piped);
+    assert!(!piped.is_empty() && csv(&piped).len() > 100, "{piped}");
+    folder.dyno("export out --test Server --out /dev/null --format csv").exits(0);
 }

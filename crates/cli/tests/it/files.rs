@@ -201,3 +201,144 @@ fn an_audit_overrides_all_and_is_told_in_the_log() {
     let logged = folder.read("out/SingleStream/performance/mlperf_log_accuracy.json");
     assert!(logged.matches("qsl_idx").count() > 50, "some responses are logged");
 }
+
+const MODEL: &str = "run --system model:fixed=1ms --scenario single-stream --mode performance \
+                     --duration 100ms --set min_query_count=64";
+
+#[test]
+fn runs_that_begin_at_once_have_a_folder_each() {
+    const RUNS: usize = 6;
+    let folder = Folder::new();
+    let run = || folder.command(&format!("{MODEL} --name k --quiet")).spawn().unwrap();
+    let children: Vec<_> = (0..RUNS).map(|_| run()).collect();
+    for mut child in children {
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+    let left = std::fs::read_dir(folder.0.join("runs")).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(left.len(), RUNS, "{left:?}");
+    assert!(left.iter().all(|path| path.join("summary.json").is_file()), "{left:?}");
+}
+
+#[test]
+fn what_a_killed_run_left_is_neither_removed_nor_hidden() {
+    let folder = Folder::new();
+    folder.dyno(&format!("{MODEL} --out killed")).exits(0);
+    std::fs::create_dir(folder.0.join("empty")).unwrap();
+    for (out, partial) in [("k", ".k.partial"), ("empty", "empty/.empty.partial")] {
+        // As a run that was killed before its end leaves it.
+        folder.dyno(&format!("{MODEL} --out whole")).exits(0);
+        std::fs::remove_file(folder.0.join("whole/summary.json")).unwrap();
+        std::fs::rename(folder.0.join("whole"), folder.0.join(partial)).unwrap();
+        let ran = folder.dyno(&format!("{MODEL} --out {out}")).exits(3);
+        assert!(ran.stderr.contains(&format!("{partial} is of a run")), "{}", ran.stderr);
+        assert!(ran.stderr.contains(&format!("hint: dyno report {out} shows")), "{}", ran.stderr);
+        folder.dyno(&format!("report {out}")).exits(0);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_is_there_is_filled_and_stays_the_same() {
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    let folder = Folder::new();
+    let inode = |name: &str| std::fs::metadata(folder.0.join(name)).unwrap().ino();
+    for name in ["plain", "linked", "here"] {
+        std::fs::create_dir(folder.0.join(name)).unwrap();
+    }
+    symlink("linked", folder.0.join("link")).unwrap();
+    for name in ["plain", "link"] {
+        let before = inode(name);
+        let ran = folder.dyno(&format!("{MODEL} --out {name}")).exits(0);
+        assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
+        assert_eq!(inode(name), before, "a mount point would stay one");
+        assert!(folder.0.join(name).join("summary.json").is_file());
+    }
+    assert!(folder.0.join("link").is_symlink(), "a link stays one");
+
+    let mut command = folder.command(&format!("{MODEL} --out . --quiet"));
+    let status = command.current_dir(folder.0.join("here")).status().unwrap();
+    assert_eq!(status.code(), Some(0));
+    let files: Vec<_> = std::fs::read_dir(folder.0.join("here")).unwrap().collect();
+    assert_eq!(files.len(), 5, "the run and nothing hidden: {files:?}");
+
+    symlink("nowhere", folder.0.join("dangling")).unwrap();
+    let ran = folder.dyno(&format!("{MODEL} --out dangling")).exits(3);
+    assert!(ran.stderr.contains("dangling is a link to nothing"), "{}", ran.stderr);
+}
+
+#[test]
+fn of_a_system_that_only_fails_no_latency_is_told() {
+    let folder = Folder::new();
+    let failing = "--system model:fixed=1ms,failed=1 --duration 100ms --mode performance \
+                   --scenario single-stream,multi-stream,server --qps 100";
+    let ran = folder.dyno(&format!("run {failing} --out out")).exits(1);
+    let mut rows = ran.stdout.lines().filter(|line| line.ends_with("INVALID   │"));
+    assert!(rows.all(|row| row.contains("   -   ") && !row.contains("0 ns")), "{}", ran.stdout);
+    let summary = crate::schema::keeps_to_schemas(&folder, "out");
+    for test in [0, 1] {
+        assert_eq!(summary["tests"][test]["result"]["value"], Value::Null);
+    }
+    let page = folder.read("out/report.html");
+    assert!(page.contains("No query was answered."), "the page says so");
+    assert!(!page.contains("class=\"number\">0<"), "and has no best result");
+    let text = folder.dyno("export out --format prometheus").exits(0).stdout;
+    assert!(!text.contains("dyno_latency_quantile_seconds{"), "{text}");
+
+    folder.dyno(&format!("sweep --over batch=1,2 {failing} --out sweep")).exits(1);
+    let sweep: Value = serde_json::from_str(&folder.read("sweep/sweep.json")).unwrap();
+    assert_eq!(sweep["points"][0]["results"][0]["p99_ns"], Value::Null);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn names_that_are_no_text_are_told_and_panic_nowhere() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let folder = Folder::new();
+    let odd = folder.0.join(OsStr::from_bytes(b"b\xff"));
+    std::fs::create_dir(&odd).unwrap();
+    let run = |arguments: &str| -> crate::program::Ran {
+        folder.command(arguments).current_dir(&odd).output().unwrap().into()
+    };
+    run(&format!("{MODEL} --out out")).exits(0);
+    run("probe --system model:fixed=1ms").exits(0);
+    let ran = run("sweep --over batch=1,2 --system null --out sweep").exits(2);
+    assert!(ran.stderr.contains("is not UTF-8"), "{}", ran.stderr);
+
+    std::fs::write(odd.join("dyno.toml"), "version = 1\n").unwrap();
+    let mut command = folder.command(&format!("{MODEL} --out out --config"));
+    let ran: crate::program::Ran = command.arg(odd.join("dyno.toml")).output().unwrap().into();
+    ran.exits(0);
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    let command = summary["command"].as_array().unwrap();
+    assert!(command.iter().any(|word| word.as_str().unwrap().ends_with("b\u{fffd}/dyno.toml")));
+}
+
+#[test]
+fn the_effective_configuration_says_all_that_was_said() {
+    let folder = Folder::new();
+    let mut command = folder.command(&format!("{MODEL} --trace-log --out out --name"));
+    let ran: crate::program::Ran = command.arg("e\u{301} \"\u{7f}\\").output().unwrap().into();
+    ran.exits(0);
+    folder.dyno("run --config out/effective.toml --out again").exits(0);
+    let name = |out: &str| -> Value {
+        let text = folder.read(&format!("{out}/summary.json"));
+        serde_json::from_str::<Value>(&text).unwrap()["name"].clone()
+    };
+    assert_eq!(name("again"), name("out"));
+    let trace = folder.read("again/SingleStream/performance/mlperf_log_trace.json");
+    assert!(trace.contains("traceEvents"), "{trace}");
+}
+
+#[test]
+fn numbers_at_their_ends_are_no_panic() {
+    let folder = Folder::new();
+    let most = u64::MAX;
+    let ran = folder.dyno(&format!("run --dry-run --set min_duration_ms={most}"));
+    assert!(matches!(ran.code, Some(0 | 2)), "{:?}: {}", ran.code, ran.stderr);
+    let ran = folder.dyno(&format!("run --dry-run --set Offline.min_duration_ms={most}"));
+    assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
+}

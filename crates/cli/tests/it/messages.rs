@@ -1,6 +1,7 @@
 //! What is refused before anything runs, and how it is said.
 
 use crate::program::Folder;
+use crate::schema::schema;
 
 #[track_caller]
 fn check(arguments: &str, code: i32, expected: &[&str]) {
@@ -171,4 +172,21 @@ fn info_tells_what_the_tables_hold() {
     assert!(ran.stdout.contains("server_target_latency_ns = 100000000 ns"), "{}", ran.stdout);
     let ran = folder.dyno("selftest --json").exits(0);
     assert_eq!(ran.json()["sound"], true, "{}", ran.stdout);
+    assert!(schema("selftest").is_valid(&ran.json()), "{}", ran.stdout);
+}
+
+#[test]
+fn batches_that_change_nothing_are_told() {
+    let folder = Folder::new();
+    let warns = |arguments: &str| -> bool {
+        let ran = folder.dyno(&format!("run --dry-run --qps 100 {arguments}")).exits(0);
+        ran.stderr.contains("warning: --batch and --batch-wait change nothing")
+    };
+    let server = "--system model:fixed=1ms --scenario server";
+    assert!(warns(&format!("{server} --batch 4")));
+    assert!(warns("--system null --batch-wait 1ms"));
+    for quiet in ["--batch 1", "--batch 4 --workers 2", "--batch 4 --scenario offline", ""] {
+        assert!(!warns(&format!("{server} {quiet}")), "{quiet}");
+    }
+    assert!(!warns("--system digits --batch 4"), "Offline has workers");
 }

@@ -5,6 +5,7 @@ use dyno_sut::onnx::runtime::Search;
 use serde_json::Value;
 
 use crate::program::{Folder, Ran};
+use crate::schema::schema;
 
 #[track_caller]
 fn check(ran: &Ran, expected: &[&str]) {
@@ -33,6 +34,7 @@ fn the_built_in_system_answers_with_classes() {
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0, "a probe leaves nothing");
 
     let json = folder.dyno("probe --json --scenario multi-stream --queries 1").exits(0).json();
+    assert!(schema("probe").is_valid(&json), "{json}");
     assert_eq!(json["schema"], "dyno.probe");
     assert_eq!(json["is_well"], true);
     let query = &json["queries"][0];

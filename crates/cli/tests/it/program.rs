@@ -53,6 +53,15 @@ impl Drop for Folder {
     }
 }
 
+/// Whether what a test starts ignores the hang-up of its terminal, as the tests
+/// themselves do under nohup.
+#[cfg(target_os = "linux")]
+pub fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(ignored.trim(), 16).unwrap() & 1 != 0
+}
+
 /// What came of it.
 pub struct Ran {
     pub code: Option<i32>,

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -18,6 +19,7 @@ pub struct OnTerminal {
     pub child: Child,
     keys: File,
     shown: mpsc::Receiver<Vec<u8>>,
+    reader: JoinHandle<()>,
     /// All that was shown so far.
     pub text: String,
 }
@@ -49,7 +51,7 @@ impl OnTerminal {
         let keys = File::from(master);
         let mut screen = keys.try_clone().unwrap();
         let (sender, shown) = mpsc::channel();
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let mut bytes = [0; 65_536];
             // An error is the end: nobody holds the other end any more.
             while let Ok(n @ 1..) = screen.read(&mut bytes) {
@@ -58,7 +60,7 @@ impl OnTerminal {
                 }
             }
         });
-        Self { child, keys, shown, text: String::new() }
+        Self { child, keys, shown, reader, text: String::new() }
     }
 
     /// Waits until this was shown. A screen writes only the cells that changed, so
@@ -83,6 +85,15 @@ impl OnTerminal {
     pub fn resize(&self, (columns, rows): (u16, u16)) {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&self.keys, size).unwrap();
+    }
+
+    /// Takes the terminal away, as closing its window does.
+    pub fn hang_up(self) -> Child {
+        let Self { child, keys, shown, reader, .. } = self;
+        drop((keys, shown));
+        // It holds the terminal, too, until it has something that nobody takes.
+        reader.join().unwrap();
+        child
     }
 
     /// Waits for its end: all that was shown, and what it wrote to stdout.

@@ -5,13 +5,18 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::program::Folder;
+#[cfg(target_os = "linux")]
+use crate::program::ignores_hang_up;
 use crate::schema::keeps_to_schemas;
 
 /// Starts a run that lasts for minutes, and returns once its folder is there:
 /// then it listens to signals. `-v` prints the plan right before the first test.
 fn start(folder: &Folder, arguments: &str) -> Child {
-    let mut child =
-        folder.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    started(folder.command(arguments))
+}
+
+fn started(mut command: Command) -> Child {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let last = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("tests, at least")));
     assert!(last.is_some(), "the plan is printed before the first test");
@@ -22,7 +27,11 @@ fn start(folder: &Folder, arguments: &str) -> Child {
 }
 
 fn interrupt(child: &Child) {
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    send("-INT", child);
+}
+
+fn send(signal: &str, child: &Child) {
+    let kill = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
     assert!(kill.success());
 }
 
@@ -41,6 +50,34 @@ fn an_interrupted_run_leaves_a_readable_summary() {
     assert_eq!(summary["tests"][0]["state"], "interrupted");
     assert!(folder.0.join("out/Server/performance/mlperf_log_summary.txt").is_file());
     assert!(folder.0.join("out/report.html").is_file());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_that_goes_away_is_an_interrupt_unless_it_may() {
+    let folder = Folder::new();
+    let mut child = start(&folder, LONG);
+    if ignores_hang_up() {
+        eprintln!("half of it is skipped: the tests run under nohup");
+        send("-INT", &child);
+    } else {
+        send("-HUP", &child);
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(keeps_to_schemas(&folder, "out")["state"], "interrupted");
+
+    // As nohup starts it.
+    let folder = Folder::new();
+    let mut command = Command::new("sh");
+    let dyno = folder.command(LONG);
+    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(dyno.get_program());
+    command.args(dyno.get_args()).current_dir(&folder.0);
+    let mut child = started(command);
+    send("-HUP", &child);
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130), "it went on until the interrupt");
+    let status = keeps_to_schemas(&folder, "out");
+    assert_eq!(status["state"], "interrupted");
 }
 
 #[test]

@@ -514,3 +514,22 @@ fn a_system_that_crashes_is_noted_and_the_next_point_runs() {
     let message = state(&folder)["points"][0]["message"].to_string();
     assert!(message.contains("the process ended without results (signal: 9"), "{message}");
 }
+
+#[test]
+fn a_switch_that_a_point_turns_off_is_off() {
+    let folder = Folder::new();
+    folder.write("dyno.toml", "version = 1\n[run]\ntrace_log = true\n");
+    folder
+        .dyno(
+            "sweep --config dyno.toml --system model:fixed=1ms --scenario offline --mode performance \
+             --duration 100ms --over trace_log=true,false --out out",
+        )
+        .exits(0);
+    let sweep: Value = serde_json::from_str(&folder.read("out/sweep.json")).unwrap();
+    let length = |at: usize| {
+        let point = sweep["points"][at]["folder"].as_str().unwrap();
+        let trace = format!("out/{point}/Offline/performance/mlperf_log_trace.json");
+        folder.read(&trace).len()
+    };
+    assert!(length(0) > 1_000 && length(1) == 0, "{} and {}", length(0), length(1));
+}

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use crate::program::Folder;
+use crate::program::{Folder, ignores_hang_up};
 use crate::pty::OnTerminal;
 
 /// Longer than any test waits.
@@ -44,7 +44,12 @@ fn the_full_screen_follows_the_run_and_gives_the_terminal_back() {
 
 #[test]
 fn signals_give_the_terminal_back() {
-    for (signal, code, number) in [("INT", Some(130), None), ("HUP", None, Some(1))] {
+    let ends = [("INT", Some(130), None), ("HUP", Some(130), None), ("QUIT", None, Some(3))];
+    for (signal, code, number) in ends {
+        if signal == "HUP" && ignores_hang_up() {
+            eprintln!("skipped: the tests run under nohup");
+            continue;
+        }
         let folder = Folder::new();
         let mut run = on_terminal(&folder, &format!("{LONG} --tui"), &[]);
         run.wait_for("Conditions");
@@ -55,6 +60,22 @@ fn signals_give_the_terminal_back() {
         let (_, after) = shown.split_once(SCREEN_OF_BEFORE).unwrap();
         assert!(after.contains(CURSOR_SHOWN), "{signal}: {after:?}");
     }
+}
+
+#[test]
+fn the_full_screen_outlives_its_terminal_until_the_results_are_kept() {
+    if ignores_hang_up() {
+        eprintln!("skipped: the tests run under nohup");
+        return;
+    }
+    let folder = Folder::new();
+    let mut run = on_terminal(&folder, &format!("{LONG} --tui"), &[]);
+    run.wait_for("Conditions");
+    let mut child = run.hang_up();
+    let kill = ["-s", "HUP", &child.id().to_string()];
+    assert!(Command::new("kill").args(kill).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(folder.0.join("out/summary.json").is_file());
 }
 
 #[test]

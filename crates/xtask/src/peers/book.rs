@@ -23,8 +23,7 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
         Ok(venv) => {
             let interpreter = venv.interpreter();
             let programs = interpreter.parent().unwrap_or(Path::new("."));
-            let args = ["--package", "dyno", "--test", "it", "every_block", "--", "--nocapture"];
-            cargo_test(bench.root, &args, &[("DYNO_BOOK_PEERS", programs)])?
+            cargo_test(bench.root, "every_block", &[("DYNO_BOOK_PEERS", programs)])?
         }
         Err(missing) => Outcome::Skipped(missing),
     };

@@ -165,6 +165,9 @@ fn pages(root: &Path, folder: &Path) -> Result<PathBuf> {
     for file in ["summary.json", "series.json"] {
         fs::remove_file(runs.join("invalid").join(file))?;
     }
+    fs::rename(runs.join("invalid"), runs.join(".invalid.partial"))?;
     say("report invalid --out ../pages/interrupted.html")?;
+    // With the plots themselves, to compare with.
+    fs::copy(runs.join("valid/series.json"), pages.join("valid.series.json"))?;
     Ok(pages)
 }

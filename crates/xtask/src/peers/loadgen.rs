@@ -62,8 +62,7 @@ fn replay(bench: &Bench, venv: &Venv) -> Result<Outcome> {
     if generated != Outcome::Passed {
         return Ok(generated);
     }
-    let args = ["--package", "dyno-loadgen", "--test", "it", "peers", "--", "--nocapture"];
-    cargo_test(bench.root, &args, &[("DYNO_PEER_TRACES", Path::new(cases))])
+    cargo_test(bench.root, "peers", &[("DYNO_PEER_TRACES", Path::new(cases))])
 }
 
 fn script(bench: &Bench, venv: &Venv, args: &[&str]) -> Result<Outcome> {

@@ -20,10 +20,7 @@ print([path for name in names for path in sorted(capi.glob(name))][0])
 pub fn run(bench: &Bench) -> Result<Vec<Named>> {
     let library = runtime(bench).and_then(|venv| venv.ask(FIND_LIBRARY));
     let outcome = match library {
-        Ok(library) => {
-            let args = ["--package", "dyno-sut", "onnx", "--", "--nocapture"];
-            cargo_test(bench.root, &args, &[("ORT_DYLIB_PATH", Path::new(&library))])?
-        }
+        Ok(library) => cargo_test(bench.root, "onnx", &[("ORT_DYLIB_PATH", Path::new(&library))])?,
         Err(missing) => Outcome::Skipped(missing),
     };
     Ok(vec![(TESTS, outcome)])

@@ -116,6 +116,60 @@ pub fn deny(root: &Path, tools: &Path) -> Result<Result<String, String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::release::{build, packages, target};
+
+    /// Whether an SPDX expression can be kept with the licences allowed: one side of
+    /// each OR, both of each AND. AND binds more closely.
+    fn is_allowed(expression: &str, allowed: &[&str]) -> bool {
+        let expression = expression.trim();
+        let side = |part: &str| is_allowed(part, allowed);
+        let split = |word| split_outside(expression, word);
+        if let Some((left, right)) = split(" OR ") {
+            return side(left) || side(right);
+        }
+        if let Some((left, right)) = split(" AND ") {
+            return side(left) && side(right);
+        }
+        match expression.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
+            Some(inner) => side(inner),
+            None => allowed.contains(&expression),
+        }
+    }
+
+    /// At the first such word outside of parentheses.
+    fn split_outside<'a>(expression: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
+        expression.match_indices(word).find_map(|(at, _)| {
+            let before = &expression[..at];
+            let is_outside = before.matches('(').count() == before.matches(')').count();
+            is_outside.then(|| (before, &expression[at + word.len()..]))
+        })
+    }
+
+    #[test]
+    fn licences_of_all_that_is_released_are_allowed() {
+        let allowed = ["MIT", "Zlib", "Apache-2.0 WITH LLVM-exception"];
+        for (expression, expected) in [
+            ("MIT OR GPL-3.0", true),
+            ("MIT AND GPL-3.0", false),
+            ("(MIT OR GPL-3.0) AND Zlib", true),
+            ("GPL-3.0 OR MIT AND GPL-2.0", false),
+            ("Apache-2.0 WITH LLVM-exception OR GPL-3.0", true),
+        ] {
+            assert_eq!(is_allowed(expression, &allowed), expected, "{expression}");
+        }
+        // What cargo deny asks of a release, and only a full one has it.
+        let root = crate::root();
+        let deny: toml::Table =
+            fs::read_to_string(root.join("deny.toml")).unwrap().parse().unwrap();
+        let allow = deny["licenses"]["allow"].as_array().unwrap();
+        let allow: Vec<&str> = allow.iter().filter_map(toml::Value::as_str).collect();
+        for of in [build::Kind::Full.program(), build::MODULE] {
+            for package in packages::linked(&root, of.on(target::ALL[0])).unwrap() {
+                let licence = package.licence.clone().unwrap_or_default();
+                assert!(is_allowed(&licence, &allow), "{}: {licence}", package.key());
+            }
+        }
+    }
 
     #[test]
     fn each_text_stands_once_with_all_whose_it_is() {

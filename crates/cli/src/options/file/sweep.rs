@@ -48,18 +48,41 @@ pub struct Annotation {
     pub operations: Option<f64>,
 }
 
-const KEYS: [&str; 11] = [
-    "over",
-    "exclude",
-    "points",
-    "zip",
-    "order",
-    "order_seed",
-    "repeat",
-    "pause",
-    "max_time",
-    "limit",
-    "p99_below",
+/// Keys of `[sweep]`: name, value, default as TOML (empty if there is none), and
+/// what they say.
+pub const SWEEP_KEYS: [(&str, &str, &str, &str); 11] = [
+    (
+        "over",
+        "a table",
+        "",
+        "what varies, the slowest first: a key of `[run]` or `\"settings.NAME\"` in quotes, and an \
+         array of values, or a text as `--over` has it",
+    ),
+    (
+        "exclude",
+        "tables, `[[sweep.exclude]]`",
+        "",
+        "combinations that are left out: those that have one of the values of each key",
+    ),
+    (
+        "points",
+        "tables, `[[sweep.points]]`",
+        "",
+        "likewise points, with a name and the operations of the model for a sample",
+    ),
+    ("zip", "`true`", "false", "pair the values of the axes instead of every combination"),
+    (
+        "order",
+        "`given` or `random`",
+        "\"given\"",
+        "of the points; random spreads what drifts over all of them",
+    ),
+    ("order_seed", "N", "0", "of the random order"),
+    ("repeat", "N", "1", "run each combination so many times"),
+    ("pause", "TIME", "\"0s\"", "wait between points"),
+    ("max_time", "TIME", "", "end after this long, in the middle of a point if need be"),
+    ("limit", "N", "", "run at most so many points, then end"),
+    ("p99_below", "TIME", "", "tell which point has the highest throughput with a p99 below this"),
 ];
 
 impl Reader<'_> {
@@ -209,7 +232,7 @@ fn scalar(key: &str, value: &DeValue<'_>, sweep: &mut SweepTable) -> Result<(), 
         "max_time" => sweep.max_time = Some(duration()?),
         "p99_below" => sweep.p99_below = Some(duration()?),
         _ => {
-            let near = nearest(key, KEYS.into_iter()).unwrap_or("over");
+            let near = nearest(key, SWEEP_KEYS.iter().map(|(key, ..)| *key)).unwrap_or("over");
             return Err(format!("unknown key `{key}` in [sweep]; the nearest key is `{near}`"));
         }
     }

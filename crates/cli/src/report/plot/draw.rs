@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{Across, Axis, Chart, Format, Point, Series, Shape};
+use super::{Across, Axis, Chart, Format, Ink, Point, Series, Shape};
 use crate::report::words::escaped;
 
 /// Units of the drawing, in both directions.
@@ -41,6 +41,12 @@ pub fn figure(chart: &Chart) -> String {
     html + "</figure>\n"
 }
 
+/// Of a series; where there are more than inks, strokes tell them apart.
+fn class(number: usize, series: &Series) -> String {
+    let again = if number < Ink::ROW.len() { "" } else { " again" };
+    format!("{}{again}", series.ink.class())
+}
+
 fn legend(html: &mut String, chart: &Chart) {
     html.push_str("<div class=\"legend\">");
     for (number, series) in chart.series.iter().enumerate() {
@@ -52,7 +58,7 @@ fn legend(html: &mut String, chart: &Chart) {
         let _ = write!(
             html,
             "<span class=\"key {} {shape}\" data-series=\"{number}\">{}</span>",
-            series.ink.class(),
+            class(number, series),
             escaped(&series.name)
         );
     }
@@ -131,7 +137,7 @@ fn spoken(chart: &Chart) -> String {
 fn draw(html: &mut String, number: usize, series: &Series, chart: &Chart) {
     let x = |value: f64| SIZE * chart.x.at(value);
     let y = |value: f64| SIZE * (1.0 - chart.y.at(value));
-    let class = series.ink.class();
+    let class = class(number, series);
     let _ = write!(html, "<g data-series=\"{number}\"><path class=\"{class} ");
     match series.shape {
         Shape::Line => {

@@ -103,9 +103,12 @@ pub enum Ink {
 }
 
 impl Ink {
+    /// Those that several runs have, one after the other.
+    const ROW: [Self; 6] = [Self::A, Self::B, Self::C, Self::D, Self::E, Self::F];
+
     /// The one of the `number`-th of several runs.
     pub fn of(number: usize) -> Self {
-        [Self::A, Self::B, Self::C, Self::D, Self::E, Self::F][number % 6]
+        Self::ROW[number % Self::ROW.len()]
     }
 
     /// Its class in the style sheet.

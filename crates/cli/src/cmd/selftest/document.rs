@@ -1,0 +1,62 @@
+//! What `dyno selftest --json` prints.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::summary::Environment;
+
+/// Version of the schema: raised when a key changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Name of the schema.
+pub const SCHEMA: &str = "dyno.selftest";
+
+/// What this machine can measure, and whether this build is what it claims to be.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Document {
+    /// `dyno.selftest`
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: &'static str,
+    /// 1
+    #[schemars(extend("const" = SCHEMA_VERSION))]
+    pub schema_version: u32,
+    /// the traces are the reference's, and the sources, if they were named, those of the build
+    pub sound: bool,
+    /// one reading of the clock
+    pub clock_read_ns: f64,
+    /// smallest difference between two readings
+    pub clock_granularity_ns: u64,
+    /// of a query, from issue to issue, with a system that answers at once
+    pub single_stream_overhead_ns: f64,
+    /// queries/s at which the lateness was measured
+    pub lateness_qps: f64,
+    /// median of how late queries were issued
+    pub lateness_p50_ns: i64,
+    /// 0.99
+    pub lateness_p99_ns: i64,
+    /// largest
+    pub lateness_max_ns: i64,
+    /// that the process may use
+    pub cores: usize,
+    /// of the last minute; null where the system does not tell
+    pub load_average: Option<f64>,
+    /// there are cores enough for a thread that does nothing but wait
+    pub spinning_advisable: bool,
+    /// one entry a case
+    pub traces: Vec<Trace>,
+    /// of the sources that were named; null if none were
+    pub source_fingerprint: Option<String>,
+    /// files of them that differ from the build; null likewise
+    pub source_differing: Option<Vec<String>>,
+    /// machine and build
+    pub environment: Environment,
+}
+
+/// A trace that is drawn and compared with the reference's.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Trace {
+    /// its name
+    pub case: &'static str,
+    /// whether it is the same
+    pub equals_reference: bool,
+}
