@@ -20,7 +20,7 @@ use crate::options::{CommandLine, GivenKeys, KEYS, Options};
 use crate::run::{Prepared, variables};
 use crate::run_directory::make_way;
 use crate::summary::{self, State};
-use crate::{output, render};
+use crate::{output, render, report};
 
 /// What is to be played.
 #[derive(Debug)]
@@ -181,7 +181,7 @@ impl Schedule {
     ) -> Result<bool, Failure> {
         let Ok(run) = summary::Run::read(target) else { return Ok(false) };
         let prepared = self.prepare(pair, side, rates)?;
-        if let Some(difference) = difference(&run, &prepared)? {
+        if let Some(difference) = difference(&run, &prepared, target)? {
             let found = format!("{} is a run of {difference}", target.display());
             return Err(Failure::usage(found).hint("choose another folder with --out"));
         }
@@ -271,10 +271,20 @@ const PROBED: [(Scenario, &str); 2] =
 
 /// The first thing in which a run differs from the one that would be played now: what
 /// it was, and what it is to be.
-fn difference(run: &summary::Run, prepared: &Prepared) -> Result<Option<String>, Failure> {
+fn difference(
+    run: &summary::Run,
+    prepared: &Prepared,
+    target: &Path,
+) -> Result<Option<String>, Failure> {
     let system = &prepared.system.spec;
     if run.system != *system {
         return Ok(Some(format!("{}, not of {system}", run.system)));
+    }
+    // Workers, batches and the like.
+    let was = std::fs::read_to_string(target.join(report::EFFECTIVE)).unwrap_or_default();
+    let is = report::effective_toml(run, &prepared.options);
+    if let Some((was, is)) = (run_table(&was).zip(run_table(&is))).find(|(was, is)| was != is) {
+        return Ok(Some(format!("another [run] table: {was:?}, not {is:?}")));
     }
     let planned = prepared.tests()?;
     let conditions = Conditions::planned(prepared, &planned);
@@ -306,6 +316,15 @@ fn difference(run: &summary::Run, prepared: &Prepared) -> Result<Option<String>,
     }
     Ok(None)
 }
+
+/// The lines of `[run]`, and an empty one for ever.
+fn run_table(text: &str) -> impl Iterator<Item = &str> {
+    let rows = text.lines().skip_while(|line| *line != "[run]");
+    rows.take_while(|line| !line.is_empty()).chain(std::iter::repeat("")).take(RUN_ROWS)
+}
+
+/// More than a `[run]` table has.
+const RUN_ROWS: usize = 64;
 
 fn push(command_line: &mut CommandLine, name: &str, value: &str) {
     let key = KEYS.iter().find(|key| key.name == name).expect("it is a key of the table");

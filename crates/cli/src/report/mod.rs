@@ -15,7 +15,7 @@ mod section;
 mod stopping;
 mod words;
 
-pub use effective::{effective_toml, is_relevant, toml_value};
+pub use effective::{FILE as EFFECTIVE, effective_toml, is_relevant, toml_value};
 pub use members::Several;
 
 use std::path::{Path, PathBuf};

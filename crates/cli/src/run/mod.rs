@@ -239,7 +239,7 @@ impl Prepared {
             (summary::FILE, pretty(&summary)),
             (series::FILE, compact(series)),
             ("report.html", report::html(&summary, series, self.options.run.records)),
-            ("effective.toml", report::effective_toml(&summary, &self.options)),
+            (report::EFFECTIVE, report::effective_toml(&summary, &self.options)),
         ])?;
         Ok(Measured { summary, directory })
     }

@@ -36,6 +36,10 @@ pub struct Job {
     pub state: State,
     /// Whether the first load is known; if not, 1 stands for it.
     pub is_from_known: bool,
+    /// Since it is on.
+    clock: Clock,
+    /// When the last run was over.
+    over_at: Nanos,
     directory: PathBuf,
 }
 
@@ -70,8 +74,18 @@ impl Job {
         let definition = asked::definition(&prepared, load, &rules, &base);
         let state = begin(&prepared, definition);
         let search = Search::new(rules);
-        let directory = PathBuf::new();
-        Ok(Some(Self { prepared, load, limits, search, state, is_from_known, directory }))
+        let (clock, over_at, directory) = (Clock::start(), 0, PathBuf::new());
+        Ok(Some(Self {
+            prepared,
+            load,
+            limits,
+            search,
+            state,
+            is_from_known,
+            clock,
+            over_at,
+            directory,
+        }))
     }
 
     /// What is searched.
@@ -139,6 +153,7 @@ impl Job {
     /// A system that cannot be started, a state that cannot be written.
     pub fn play(&mut self, watch: Watch<'_>, is_quiet: bool) -> Result<Option<Outcome>, Failure> {
         self.state.state = Phase::Running;
+        (self.clock, self.over_at) = (Clock::start(), 0);
         loop {
             let probe = match self.search.next() {
                 Step::Run(probe) => probe,
@@ -176,6 +191,7 @@ impl Job {
     /// Keeps what a run says before anybody hears of it; returns what is said.
     fn tell(&mut self, told: Told) -> Result<String, Failure> {
         let Told { observation, point, reasons } = told;
+        self.over_at += observation.took;
         self.search.tell(observation);
         self.state.peak = self.search.peak().map(|peak| self.peak(peak));
         if let (true, Some(folder)) = (point.passed, &point.folder) {
@@ -192,6 +208,7 @@ impl Job {
     fn lose(&mut self, probe: &Probe, took: Nanos) -> Result<String, Failure> {
         // In virtual time it could have been ended when that was.
         let took = if self.is_virtual() { self.search.left() } else { took };
+        self.over_at += took;
         self.search.lose(took);
         let (purpose, load) = (probe.purpose.into(), probe.load);
         self.state.unfinished.push(Unfinished { purpose, load, took_ns: took });
@@ -225,12 +242,12 @@ impl Job {
         let test = self.short_test(probe)?;
         self.prepared.system.repeat(probe.number + 1);
         let title = format!("{} at {}", probe.number + 1, self.load.show(probe.load));
-        let (clock, most) = (Clock::start(), Some(self.search.left()));
-        let log = test.play(&self.prepared.system, Watch { most, ..watch }, &title);
+        let watch = Watch { most: Some(self.left()), ..watch };
+        let log = test.play(&self.prepared.system, watch, &title);
         self.prepared.system.repeat(0);
         let log = log?.swap_remove(0);
         let run = log.runs().last().ok_or_else(|| Failure::set_up("a run left no record"))?;
-        let took = self.took(run, &clock);
+        let took = self.took(run);
         if let Some(made) = self.without_result(&log, took) {
             return Ok(made);
         }
@@ -243,13 +260,22 @@ impl Job {
         Ok(Made::Told(Box::new(Told { observation, point, reasons: Vec::new() })))
     }
 
-    /// How long a run took in all: in real time with what it takes to begin and to
-    /// end it.
-    fn took(&self, run: &RunLog, clock: &Clock) -> Nanos {
+    /// How long a run took in all: in real time all that passed since the last one was
+    /// over.
+    fn took(&self, run: &RunLog) -> Nanos {
         match self.is_virtual() {
             true => run.finished_at - run.started_at,
-            false => clock.now(),
+            false => self.clock.now().saturating_sub(self.over_at),
         }
+    }
+
+    /// How long a run may take that begins now.
+    fn left(&self) -> Nanos {
+        let passed = match self.is_virtual() {
+            true => 0,
+            false => self.clock.now().saturating_sub(self.over_at),
+        };
+        self.search.left().saturating_sub(passed)
     }
 
     /// Whether a run has none.
@@ -300,10 +326,9 @@ impl Job {
         let (folder, path) = self.confirm_folder()?;
         let directory = self.prepared.directory(&tests, Some(&path))?;
         let mut made = None;
-        let clock = Clock::start();
         let mut see = |log: &TestLog| {
             let Some(run) = log.runs().last() else { return };
-            let took = self.took(run, &clock);
+            let took = self.took(run);
             made = Some(self.without_result(log, took).unwrap_or_else(|| {
                 let mut observation = self.observe(probe, run, took);
                 let mut limits = self.limits.iter().zip(&observation.blocks);
@@ -312,7 +337,7 @@ impl Job {
                 Made::Told(Box::new(Told { observation, point, reasons: Vec::new() }))
             }));
         };
-        let watch = Watch { most: Some(self.search.left()), ..watch };
+        let watch = Watch { most: Some(self.left()), ..watch };
         let measured = self.prepared.measure_and_see(&tests, watch, directory, &mut see)?;
         let mut made = made.ok_or_else(|| Failure::set_up("a run left no record"))?;
         if let Made::Told(told) = &mut made {

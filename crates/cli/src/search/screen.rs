@@ -208,7 +208,10 @@ pub fn headline(state: &State, directory: &Path) -> (String, bool) {
                 .into()
         }
         Phase::NothingPasses => {
-            format!("No load keeps the limits, down to {}", tried(loads().reduce(f64::min)))
+            let lowest = state.points.iter().min_by(|a, b| a.load.total_cmp(&b.load));
+            let missed = lowest.and_then(nearest).map(|over| format!(": {over}"));
+            let down_to = tried(loads().reduce(f64::min));
+            format!("No load keeps the limits, down to {down_to}{}", missed.unwrap_or_default())
         }
         Phase::NothingFails => {
             format!("Every load keeps the limits, up to {}", tried(loads().reduce(f64::max)))

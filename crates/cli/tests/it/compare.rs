@@ -245,6 +245,10 @@ fn pairs_have_seeds_of_their_own_and_both_sides_the_same() {
     let other = folder.dyno(other).exits(2);
     let difference = "il/a-1 is a run of Server, min_duration_ms 8000, not 9000";
     assert!(other.stderr.contains(difference), "{}", other.stderr);
+    let other = "compare --interleave 4 a.toml b.toml --out il --resume --workers 3";
+    let other = folder.dyno(other).exits(2);
+    let difference = "il/a-1 is a run of another [run] table";
+    assert!(other.stderr.contains(difference) && other.stderr.contains("workers = 3"));
 }
 
 #[test]
