@@ -64,6 +64,9 @@ pub fn plan(job: &Job) -> String {
         time(rules.max_time),
         if job.is_virtual() { " of virtual time" } else { "" }
     );
+    if best > rules.max_time {
+        text += "             too short for an end: --max-time lets it take longer\n";
+    }
     text
 }
 

@@ -189,8 +189,10 @@ fn a_dry_run_tells_the_plan_and_how_long_it_takes() {
     }
     let ran = folder.dyno("search --dry-run").exits(0);
     assert!(ran.stdout.contains("left to a short probe"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("too short for an end"), "{}", ran.stdout);
     // However long.
-    folder.dyno("search --from 1e-12 --short 300000h --dry-run").exits(0);
+    let ran = folder.dyno("search --from 1e-12 --short 300000h --dry-run").exits(0);
+    assert!(ran.stdout.contains("too short for an end"), "{}", ran.stdout);
     assert!(!folder.0.join("runs").exists(), "nothing ran");
 }
 

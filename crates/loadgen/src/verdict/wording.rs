@@ -136,13 +136,21 @@ impl fmt::Display for Violation {
         match self {
             Self::Bound { bounded, percentile, bound, measured, over, samples } => {
                 let (percent, bound) = (percentile * 100.0, Span(*bound));
-                let measured = Span(measured.unsigned_abs());
                 write!(
                     f,
                     "{over} of {samples} samples exceed the bound of {bound} on {bounded}, and \
-                     {percent}% must meet it ({bounded} at that percentile: {measured}); lower \
-                     server_target_qps or make the system faster"
-                )
+                     {percent}% must meet it"
+                )?;
+                // Where nothing was answered there is no latency.
+                match measured {
+                    0 => f.write_str("; see why the system fails"),
+                    _ => write!(
+                        f,
+                        " ({bounded} at that percentile: {}); lower server_target_qps or make the \
+                         system faster",
+                        Span(measured.unsigned_abs())
+                    ),
+                }
             }
             Self::Duration { scenario, lasted, minimum } => {
                 let remedy = match scenario {

@@ -4,8 +4,8 @@ use dyno_loadgen::record::{Failure, Record};
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::EarlyStopping;
 use dyno_loadgen::verdict::{
-    EXTENDED_RUN_NOTE, EarlyStoppingResult, Judgement, Recommendations, Verdict, judge,
-    performance_met,
+    Bounded, EXTENDED_RUN_NOTE, EarlyStoppingResult, Judgement, Recommendations, Verdict,
+    Violation, judge, performance_met,
 };
 
 use crate::{every, plan, server};
@@ -84,6 +84,21 @@ fn a_failing_server_run_gets_the_texts_of_the_reference() {
              are fast; raise min_query_count or min_duration_ms",
         ]
     );
+}
+
+#[test]
+fn a_system_that_only_fails_has_no_latency_to_lower() {
+    let bound = Violation::Bound {
+        bounded: Bounded::Latency,
+        percentile: 0.99,
+        bound: 10,
+        measured: 0,
+        over: 40,
+        samples: 40,
+    };
+    let expected = "40 of 40 samples exceed the bound of 10 ns on latency, and 99% must meet it; \
+                    see why the system fails";
+    assert_eq!(bound.to_string(), expected);
 }
 
 #[test]
