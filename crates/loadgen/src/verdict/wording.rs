@@ -131,6 +131,19 @@ impl fmt::Display for Bounded {
     }
 }
 
+/// What the bound is compared with. Where nothing was answered there is no latency.
+fn write_measured(f: &mut fmt::Formatter<'_>, bounded: Bounded, measured: i64) -> fmt::Result {
+    if measured == 0 {
+        return f.write_str("; see why the system fails");
+    }
+    let measured = Span(measured.unsigned_abs());
+    write!(
+        f,
+        " ({bounded} at that percentile: {measured}); lower server_target_qps or make the system \
+         faster"
+    )
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -141,16 +154,7 @@ impl fmt::Display for Violation {
                     "{over} of {samples} samples exceed the bound of {bound} on {bounded}, and \
                      {percent}% must meet it"
                 )?;
-                // Where nothing was answered there is no latency.
-                match measured {
-                    0 => f.write_str("; see why the system fails"),
-                    _ => write!(
-                        f,
-                        " ({bounded} at that percentile: {}); lower server_target_qps or make the \
-                         system faster",
-                        Span(measured.unsigned_abs())
-                    ),
-                }
+                write_measured(f, *bounded, *measured)
             }
             Self::Duration { scenario, lasted, minimum } => {
                 let remedy = match scenario {
