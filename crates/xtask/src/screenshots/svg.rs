@@ -44,6 +44,17 @@ enum Kind {
     Line(bool, bool, bool, bool),
 }
 
+impl Kind {
+    /// Whether it fills its cell from left to right, so that neighbours make one shape.
+    fn is_wide(self) -> bool {
+        match self {
+            Self::Empty | Self::Text => true,
+            Self::Block(_, _, part, _) => part >= 1.0,
+            Self::Line(left, right, ..) => left && right,
+        }
+    }
+}
+
 fn kind(symbol: &str) -> Kind {
     let mut chars = symbol.chars();
     let (Some(c), None) = (chars.next(), chars.next()) else {
@@ -79,7 +90,8 @@ fn draw_row(svg: &mut String, screen: &Screen, row: u16, columns: u16) {
             let next = look(*c);
             // One space between words is part of their text; viewers drop more.
             let is_space = first.0 == Kind::Text && next.0 == Kind::Empty;
-            next == first || (is_space && *c + 1 < columns && look(*c + 1) == first)
+            (next == first && first.0.is_wide())
+                || (is_space && *c + 1 < columns && look(*c + 1) == first)
         };
         let end = (column + 1..columns).find(|c| !alike(c)).unwrap_or(columns);
         let (x, y) = (MARGIN + f64::from(column) * CELL.0, MARGIN + f64::from(row) * CELL.1);
@@ -149,13 +161,14 @@ mod tests {
     #[test]
     fn cells_that_look_alike_are_one_shape() {
         let mut parser = vt100::Parser::new(2, 12, 0);
-        parser.process("┌──┐\x1b[36m██▄\x1b[0m a<b\r\n".as_bytes());
+        parser.process("┌──┐\x1b[36m██▄\x1b[0m a<b\r\n││".as_bytes());
         let svg = draw(parser.screen());
         let count = |part: &str| svg.matches(part).count();
         // The background, two full blocks as one, and a half one.
         assert_eq!(count("<rect "), 3, "{svg}");
         assert_eq!(count("fill=\"#4fb3d9\""), 2, "{svg}");
-        assert_eq!(count("<path "), 3, "{svg}");
+        // Two corners and the line between them; two upright lines side by side.
+        assert_eq!(count("<path "), 5, "{svg}");
         assert!(svg.contains(">a&lt;b</text>"), "{svg}");
     }
 }
