@@ -80,8 +80,8 @@ pub struct Search {
 const AFTER_HELP: &str = "\
 The other flags and all settings are those of dyno run: --duration and --profile say how long the
 full run is that confirms the peak.
-Exit codes: 0 found and confirmed (with --no-confirm: found), 1 not found or not confirmed, 2 usage, 3 set-up, 4 the system
-stopped answering, 130 interrupted (go on with --resume DIR).
+Exit codes: 0 found and confirmed (with --no-confirm: found), 1 not found or not confirmed, 2 usage,
+3 set-up, 4 the system stopped answering, 130 interrupted (go on with --resume DIR).
 Results are not official MLPerf results.";
 
 /// Tolerance where nobody says.
