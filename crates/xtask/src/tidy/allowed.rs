@@ -26,9 +26,15 @@ pub type Edge = (&'static str, &'static str, &'static str);
 /// All of them. The tree has these and no others.
 pub const EDGES: &[Edge] = &[
     ("cli", "loadgen", "wires a run together: settings, plan, driver, logs"),
+    ("cli", "mlperf", "takes settings from a round, and checks, audits and packs what runs left"),
     ("cli", "sut", "picks the system under test that a run measures"),
     ("loadgen-c", "loadgen", "gives the load generator to C programs"),
     ("loadgen-py", "loadgen", "gives the load generator to Python programs"),
+    (
+        "mlperf",
+        "loadgen",
+        "reads the logs with the code that writes them, and names settings and scenarios",
+    ),
     ("sut", "loadgen", "adapts engines to the traits of what is measured"),
 ];
 

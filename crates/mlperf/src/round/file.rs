@@ -1,0 +1,236 @@
+//! The files below `rules/`, as they are written.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{
+    Benchmark, QualityTarget, Round, Scenario, Seeds, Suite, SystemFields, TokenBounds, Version,
+    Wanted,
+};
+
+const EVERY_ROUND: &str = include_str!("../../rules/every_round.toml");
+
+/// Keyed by the names of the rules.
+type PerScenario<T> = BTreeMap<String, T>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RoundFile {
+    version: String,
+    published: String,
+    #[serde(default)]
+    ignored_errors: Vec<String>,
+    seeds: SeedsFile,
+    test05_seeds: Option<SeedsFile>,
+    names: BTreeMap<String, String>,
+    benchmark: Vec<BenchmarkFile>,
+}
+
+/// Texts, because TOML has no unsigned 64-bit integers.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SeedsFile {
+    qsl: String,
+    sample_index: String,
+    schedule: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BenchmarkFile {
+    name: String,
+    #[serde(default)]
+    accuracy: Vec<QualityFile>,
+    #[serde(default)]
+    audit_accuracy_delta_percent: BTreeMap<String, f64>,
+    performance_samples: Option<u64>,
+    dataset_samples: Option<u64>,
+    #[serde(default)]
+    accuracy_samples: BTreeMap<String, u64>,
+    offline_samples: Option<u64>,
+    #[serde(default)]
+    min_queries: PerScenario<u64>,
+    #[serde(default)]
+    latency_ns: PerScenario<u64>,
+    #[serde(default)]
+    token_latency_ns: PerScenario<TokensFile>,
+    audits: Vec<String>,
+    #[serde(default)]
+    result_keys: PerScenario<String>,
+    #[serde(default)]
+    units: PerScenario<String>,
+    #[serde(default)]
+    accuracy_outputs: BTreeMap<String, Vec<String>>,
+    #[serde(default)]
+    suites: BTreeMap<String, WantedFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QualityFile {
+    metric: String,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+    scenario: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TokensFile {
+    ttft: u64,
+    tpot: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WantedFile {
+    required: Vec<String>,
+    #[serde(default)]
+    optional: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EveryRoundFile {
+    accuracy_patterns: Vec<PatternFile>,
+    system_fields: Vec<FieldsFile>,
+    measurement_files: Vec<FilesFile>,
+    result_keys: Vec<KeysFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PatternFile {
+    since: String,
+    metric: String,
+    pattern: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FieldsFile {
+    since: String,
+    #[serde(default)]
+    required: Vec<String>,
+    #[serde(default)]
+    meaningful: Vec<String>,
+    #[serde(default)]
+    network: Vec<String>,
+    #[serde(default)]
+    power: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FilesFile {
+    since: String,
+    required: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct KeysFile {
+    since: String,
+    #[serde(flatten)]
+    keys: PerScenario<String>,
+}
+
+/// Reads a round. The files are part of the program and tests read each of them,
+/// so that what is wrong in them is a programmer's error.
+///
+/// # Panics
+/// A file does not read.
+pub fn read(text: &str) -> Round {
+    let file: RoundFile = toml::from_str(text).expect("the rounds are tested");
+    let every: EveryRoundFile =
+        toml::from_str(EVERY_ROUND).expect("the rules of every round are tested");
+    let version = version(&file.version);
+    let holds = |since: &String| self::version(since) <= version;
+    let mut system_fields = SystemFields::default();
+    for fields in every.system_fields.into_iter().filter(|fields| holds(&fields.since)) {
+        system_fields.required.extend(fields.required);
+        system_fields.meaningful.extend(fields.meaningful);
+        system_fields.network.extend(fields.network);
+        system_fields.power.extend(fields.power);
+    }
+    let files = every.measurement_files.into_iter().rfind(|files| holds(&files.since));
+    let patterns = every.accuracy_patterns.into_iter().filter(|pattern| holds(&pattern.since));
+    let keys = every.result_keys.into_iter().filter(|keys| holds(&keys.since));
+    Round {
+        version,
+        published: file.published,
+        seeds: seeds(&file.seeds),
+        test05_seeds: file.test05_seeds.as_ref().map(seeds),
+        ignored_errors: file.ignored_errors,
+        names: file.names,
+        benchmarks: file.benchmark.into_iter().map(benchmark).collect(),
+        system_fields,
+        measurement_files: files.map(|files| files.required).unwrap_or_default(),
+        accuracy_patterns: patterns.map(|pattern| (pattern.metric, pattern.pattern)).collect(),
+        result_keys: keys.flat_map(|keys| per_scenario(keys.keys)).collect(),
+    }
+}
+
+fn benchmark(file: BenchmarkFile) -> Benchmark {
+    let quality = |target: QualityFile| QualityTarget {
+        metric: target.metric,
+        at_least: target.at_least,
+        at_most: target.at_most,
+        scenario: target.scenario.as_deref().map(scenario),
+    };
+    let wanted = |wanted: WantedFile| Wanted {
+        required: wanted.required.iter().map(|name| scenario(name)).collect(),
+        optional: wanted.optional.iter().map(|name| scenario(name)).collect(),
+    };
+    let tokens = |bounds: TokensFile| TokenBounds { ttft: bounds.ttft, tpot: bounds.tpot };
+    Benchmark {
+        name: file.name,
+        accuracy: file.accuracy.into_iter().map(quality).collect(),
+        audit_accuracy_delta_percent: file.audit_accuracy_delta_percent,
+        performance_samples: file.performance_samples,
+        dataset_samples: file.dataset_samples,
+        accuracy_samples: file.accuracy_samples,
+        offline_samples: file.offline_samples,
+        min_queries: per_scenario(file.min_queries),
+        latency: per_scenario(file.latency_ns),
+        token_latency: per_scenario(file.token_latency_ns)
+            .into_iter()
+            .map(|(scenario, bounds)| (scenario, tokens(bounds)))
+            .collect(),
+        audits: file.audits,
+        result_keys: per_scenario(file.result_keys),
+        units: per_scenario(file.units),
+        accuracy_outputs: file.accuracy_outputs,
+        suites: file.suites.into_iter().map(|(name, file)| (suite(&name), wanted(file))).collect(),
+    }
+}
+
+fn per_scenario<T>(file: PerScenario<T>) -> BTreeMap<Scenario, T> {
+    file.into_iter().map(|(name, value)| (scenario(&name), value)).collect()
+}
+
+fn version(text: &str) -> Version {
+    text.parse().expect("versions of the rules read")
+}
+
+fn scenario(name: &str) -> Scenario {
+    Scenario::named(name).expect("scenarios of the rules read")
+}
+
+fn suite(name: &str) -> Suite {
+    match name {
+        "datacenter" => Suite::Datacenter,
+        "edge" => Suite::Edge,
+        "both" => Suite::Both,
+        _ => panic!("there is no suite `{name}`"),
+    }
+}
+
+fn seeds(file: &SeedsFile) -> Seeds {
+    let seed = |text: &String| text.parse().expect("seeds of the rules read");
+    Seeds {
+        qsl: seed(&file.qsl),
+        sample_index: seed(&file.sample_index),
+        schedule: seed(&file.schedule),
+    }
+}

@@ -1,0 +1,3 @@
+//! What the rule book does for its users.
+
+mod rounds;
