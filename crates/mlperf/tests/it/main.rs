@@ -1,3 +1,4 @@
 //! What the rule book does for its users.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod rounds;
