@@ -8,4 +8,5 @@
 #![forbid(unsafe_code)]
 
 pub mod finding;
+pub mod power;
 pub mod round;

@@ -1,3 +1,5 @@
 //! What the rule book does for its users.
 
+mod power;
 mod rounds;
+mod shared;
