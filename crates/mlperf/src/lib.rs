@@ -9,3 +9,4 @@
 
 pub mod finding;
 pub mod round;
+pub mod submission;

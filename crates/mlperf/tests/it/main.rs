@@ -1,3 +1,4 @@
 //! What the rule book does for its users.
 
 mod rounds;
+mod submission;
