@@ -10,3 +10,4 @@
 pub mod finding;
 pub mod power;
 pub mod round;
+pub mod submission;
