@@ -8,5 +8,6 @@
 #![forbid(unsafe_code)]
 
 pub mod finding;
+pub mod power;
 pub mod round;
 pub mod submission;
