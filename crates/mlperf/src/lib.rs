@@ -8,4 +8,5 @@
 #![forbid(unsafe_code)]
 
 pub mod finding;
+pub mod package;
 pub mod round;
