@@ -10,3 +10,4 @@
 pub mod finding;
 pub mod package;
 pub mod round;
+pub mod submission;

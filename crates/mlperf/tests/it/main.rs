@@ -4,3 +4,4 @@
 
 mod package;
 mod rounds;
+mod submission;
