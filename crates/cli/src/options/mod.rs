@@ -70,6 +70,34 @@ impl Options {
         command_line: &CommandLine,
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Self, Failure> {
+        let (mut options, mut problems) = Self::layers(command_line, environment);
+        match Rules::read(&options.run) {
+            Ok(rules) => options.rules = rules,
+            Err(found) => problems.extend(found),
+        }
+        options.take_from_rules();
+        options.read_conf(&mut problems);
+        if problems.is_empty() { Ok(options) } else { Err(Failure::usages(problems)) }
+    }
+
+    /// Reads what the points of a sweep have in common, of which a round or its
+    /// benchmark may be what varies.
+    ///
+    /// # Errors
+    /// As [`Options::read`].
+    pub fn common(
+        command_line: &CommandLine,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, Failure> {
+        let (mut options, mut problems) = Self::layers(command_line, environment);
+        options.read_conf(&mut problems);
+        if problems.is_empty() { Ok(options) } else { Err(Failure::usages(problems)) }
+    }
+
+    fn layers(
+        command_line: &CommandLine,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> (Self, Vec<String>) {
         let mut problems = Vec::new();
         let file = match &command_line.config {
             Some(path) => file::ConfigFile::read(path).unwrap_or_else(|found| {
@@ -80,13 +108,9 @@ impl Options {
         };
         let environment = read_environment(environment, &mut problems);
         let (run, flags) = read_flags(command_line, file.run, &mut problems);
-        let rules = Rules::read(&run).unwrap_or_else(|found| {
-            problems.extend(found);
-            None
-        });
-        let mut options = Self {
+        let options = Self {
             run,
-            rules,
+            rules: None,
             tenants: file.tenants,
             sweep: file.sweep,
             warnings: Vec::new(),
@@ -96,9 +120,7 @@ impl Options {
             environment,
             flags,
         };
-        options.take_from_rules();
-        options.read_conf(&mut problems);
-        if problems.is_empty() { Ok(options) } else { Err(Failure::usages(problems)) }
+        (options, problems)
     }
 
     /// What a round says of the run besides settings, where nobody else does.

@@ -70,7 +70,8 @@ impl Rules {
     /// Where the settings come from.
     pub fn remark(&self) -> String {
         let (version, name) = (self.round.version, &self.benchmark.name);
-        let bounds = if self.is_interactive { ", Server with the bounds of Interactive" } else { "" };
+        let bounds =
+            if self.is_interactive { ", Server with the bounds of Interactive" } else { "" };
         format!("Settings are those of round {version} for {name}{bounds}.")
     }
 
@@ -136,18 +137,12 @@ impl Rules {
     /// What readers of a run of this scenario must know of the round.
     pub fn remarks(&self, played: Scenario) -> Vec<String> {
         let scenario = self.scenario(played);
-        let mut remarks: Vec<String> = self.round.missing_pacing(scenario).into_iter().collect();
-        let (version, name) = (self.round.version, scenario.name());
+        let mut remarks = Vec::new();
         if !self.benchmark.scenarios().contains(&scenario) {
+            let (version, name) = (self.round.version, scenario.name());
             remarks.push(format!(
                 "Round {version} has no {name} for {}; there is no bound to take from it.",
                 self.benchmark.name
-            ));
-        }
-        let runs = self.round.scenarios.get(&scenario).map_or(1, |rules| rules.runs);
-        if runs > 1 {
-            remarks.push(format!(
-                "{name} of round {version} is the least of {runs} runs; this is one of them."
             ));
         }
         remarks

@@ -95,7 +95,7 @@ fn asks(text: &mut String) {
 fn of_round(text: &mut String, round: &Round) {
     let _ = write!(text, "\n## {}\n\n", round.version);
     for (scenario, rules) in &round.scenarios {
-        let _ = writeln!(text, "- {}: {}", scenario.name(), words::played(rules));
+        let _ = writeln!(text, "- {}: {}", scenario.name(), words::played(rules, rules.percentile));
     }
     *text += "\n| benchmark | task | data set | performance set | quality | suites | bounds | audits |\n\
               | --- | --- | --- | --- | --- | --- | --- | --- |\n";

@@ -1,6 +1,9 @@
 //! What a round tells the load generator for a benchmark in a scenario.
 
-use dyno_loadgen::settings::{Origin, Setting as _, Settings, TestSettings};
+use dyno_loadgen::clock::{Nanos, SECOND};
+use dyno_loadgen::settings::{
+    EarlyStopping, Origin, Repetition, Setting as _, Settings, TestSettings,
+};
 
 use super::{Arrivals, Benchmark, Round, Scenario, ScenarioRules};
 
@@ -54,7 +57,7 @@ impl Round {
         fixed.samples(benchmark, scenario);
         if let Some(rules) = self.scenarios.get(&scenario) {
             fixed.lengths(self, benchmark, scenario, rules);
-            fixed.shape(rules, scenario);
+            fixed.shape(benchmark, rules, scenario);
         }
         fixed.bounds(self, benchmark, scenario);
         fixed.exactly("trace_rules", &self.trace_rules().show());
@@ -71,21 +74,6 @@ impl Round {
             let set = settings.set(fixed.key, &fixed.value, origin.clone());
             set.expect("tests set every value of every round");
         }
-    }
-
-    /// What a run cannot have yet of how this round issues queries, in words.
-    #[must_use]
-    pub fn missing_pacing(&self, scenario: Scenario) -> Option<String> {
-        let rules = self.scenarios.get(&scenario)?;
-        (rules.arrivals == Arrivals::FixedInterval).then(|| {
-            format!(
-                "{} of round {} issues a query every fixed interval and skips intervals; this \
-                 program issues the next query when the last is complete, so that the result is \
-                 none of that round.",
-                scenario.name(),
-                self.version
-            )
-        })
     }
 }
 
@@ -157,11 +145,31 @@ impl List {
         }
     }
 
-    fn shape(&mut self, rules: &ScenarioRules, scenario: Scenario) {
-        let samples = rules.samples_per_query.filter(|_| scenario == Scenario::MultiStream);
-        if let Some(samples) = samples {
-            self.exactly("multi_stream_samples_per_query", &samples);
+    fn shape(&mut self, benchmark: &Benchmark, rules: &ScenarioRules, scenario: Scenario) {
+        if scenario == Scenario::MultiStream {
+            if let Some(samples) = rules.samples_per_query {
+                self.exactly("multi_stream_samples_per_query", &samples);
+            }
+            let interval = benchmark.latency.get(&scenario);
+            let interval = interval.filter(|_| rules.arrivals == Arrivals::FixedInterval);
+            self.exactly("multi_stream_target_qps", &interval.map_or(0.0, |ns| rate_of(*ns)));
         }
+        if rules.percentile.is_some() {
+            let judged = match rules.stops_early {
+                true => EarlyStopping::AfterRun,
+                false => EarlyStopping::Never,
+            };
+            self.exactly("early_stopping", &judged);
+        }
+        let runs = |runs: u64| u32::try_from(runs).unwrap_or(u32::MAX);
+        let repetition = match &rules.confirmation {
+            Some(confirmation) => {
+                Repetition::Confirm { runs: runs(confirmation.runs), decrement: None }
+            }
+            None if rules.runs > 1 => Repetition::Minimum(runs(rules.runs)),
+            None => Repetition::Once,
+        };
+        self.exactly("repetition", &repetition.show());
     }
 
     fn bounds(&mut self, round: &Round, benchmark: &Benchmark, scenario: Scenario) {
@@ -191,4 +199,10 @@ impl List {
             }
         }
     }
+}
+
+/// Queries/s of one every interval.
+#[expect(clippy::cast_precision_loss, reason = "intervals are far below 2^53 ns")]
+fn rate_of(interval: Nanos) -> f64 {
+    SECOND as f64 / interval as f64
 }

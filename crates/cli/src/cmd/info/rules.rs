@@ -80,7 +80,11 @@ fn of_round(round: &'static Round) -> String {
     }
     text += "\nScenarios\n";
     for (scenario, rules) in &round.scenarios {
-        push(&mut text, &format!("{}: {}", scenario.name(), words::played(rules)), 4);
+        push(
+            &mut text,
+            &format!("{}: {}", scenario.name(), words::played(rules, rules.percentile)),
+            4,
+        );
     }
     text += "\nSeeds\n";
     text += &seeds(round);
@@ -143,7 +147,7 @@ fn of_benchmark(round: &Round, benchmark: &Benchmark) -> String {
 
 fn of_scenario(text: &mut String, round: &Round, benchmark: &Benchmark, scenario: Scenario) {
     if let Some(rules) = round.scenarios.get(&scenario) {
-        push(text, &words::played(rules), 4);
+        push(text, &words::played(rules, round.percentile(benchmark, scenario)), 4);
     }
     let bound = words::bound(round, benchmark, scenario);
     if !bound.is_empty() {

@@ -14,7 +14,9 @@ fn fixed(round: &str, benchmark: &str, scenario: Scenario) -> BTreeMap<&'static 
 
 #[track_caller]
 fn check(round: &str, benchmark: &str, scenario: Scenario, expected: &[(&str, &str)]) {
-    let seeds_and_traces = |key: &str| key.ends_with("rng_seed") || key == "trace_rules";
+    // Each has a test of its own.
+    let others = ["trace_rules", "early_stopping", "repetition"];
+    let seeds_and_traces = |key: &str| key.ends_with("rng_seed") || others.contains(&key);
     let mut got = fixed(round, benchmark, scenario);
     got.retain(|key, _| !seeds_and_traces(key));
     let got: Vec<_> = got.iter().map(|(key, value)| (*key, value.as_str())).collect();
@@ -45,6 +47,7 @@ fn each_scenario_of_a_current_round() {
             ("min_query_count", "662"),
             ("multi_stream_samples_per_query", "8"),
             ("multi_stream_target_latency_percentile", "0.99"),
+            ("multi_stream_target_qps", "0"),
             ("performance_sample_count_override", "1024"),
             ("sample_concatenate_permutation", "false"),
             ("use_token_latencies", "false"),
@@ -138,6 +141,32 @@ fn rounds_before_early_stopping_count_queries() {
     // Fewer than LoadGen's own minimum where the checker asks for fewer.
     let wan = fixed("v6.0", "wan-2.2-t2v-a14b", Scenario::SingleStream);
     assert_eq!(wan["min_query_count"], "50");
+}
+
+#[test]
+fn intervals_and_repeated_runs_are_those_of_the_first_rounds() {
+    let row = |round: &str, name: &str, scenario| {
+        let got = fixed(round, name, scenario);
+        let of = |key: &str| got.get(key).cloned().unwrap_or_default();
+        (of("multi_stream_target_qps"), of("early_stopping"), of("repetition"))
+    };
+    let expected = |qps: &str, stopping: &str, repetition: &str| {
+        (qps.to_string(), stopping.to_string(), repetition.to_string())
+    };
+    let (multi, server) = (Scenario::MultiStream, Scenario::Server);
+    // A query every 50, 66 and 100 ms.
+    assert_eq!(row("v0.5", "resnet", multi), expected("20", "never", "confirm:5"));
+    assert_eq!(row("v0.5", "gnmt", multi), expected("10", "never", "confirm:5"));
+    let every_66_ms = expected("15.151515151515152", "never", "confirm:5");
+    assert_eq!(row("v0.7", "ssd-large", multi), every_66_ms);
+    assert_eq!(row("v1.0", "resnet", multi), expected("20", "never", "once"));
+    assert_eq!(row("v2.0", "resnet", multi), expected("0", "after-run", "once"));
+    assert_eq!(row("v0.5", "resnet", server), expected("", "never", "minimum:5"));
+    assert_eq!(row("v0.7", "resnet", server), expected("", "never", "confirm:5"));
+    assert_eq!(row("v1.1", "resnet", server), expected("", "never", "once"));
+    assert_eq!(row("v0.7", "resnet", Scenario::SingleStream), expected("", "never", "once"));
+    // One query has no percentile to stop at.
+    assert_eq!(row("v0.7", "resnet", Scenario::Offline), expected("", "", "once"));
 }
 
 #[test]

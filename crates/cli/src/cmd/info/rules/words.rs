@@ -54,8 +54,8 @@ pub fn suites(benchmark: &Benchmark) -> String {
     suites.collect::<Vec<_>>().join("; ")
 }
 
-/// How a scenario is played and judged.
-pub fn played(rules: &ScenarioRules) -> String {
+/// How a scenario is played and judged, of a benchmark with this percentile.
+pub fn played(rules: &ScenarioRules, percentile: Option<f64>) -> String {
     let issued = match rules.arrivals {
         Arrivals::AfterTheLast => "the next query when the last is complete",
         Arrivals::FixedInterval => "a query every fixed interval",
@@ -63,7 +63,7 @@ pub fn played(rules: &ScenarioRules) -> String {
         Arrivals::AtOnce => "all samples at once",
     };
     let mut said = vec![issued.to_string()];
-    said.extend(rules.percentile.map(render::percentile));
+    said.extend(percentile.map(render::percentile));
     match rules.samples_per_query {
         Some(1) => said.push("1 sample a query".into()),
         Some(samples) => said.push(format!("{samples} samples a query")),
@@ -75,7 +75,9 @@ pub fn played(rules: &ScenarioRules) -> String {
     }
     if let Some(confirmation) = &rules.confirmation {
         let (runs, by) = (confirmation.runs, &confirmation.lower_by);
-        said.push(format!("a candidate is confirmed by {runs} runs, and lowered by {by} else"));
+        said.push(format!(
+            "a load is confirmed by {runs} runs, and lowered by {by} after one that fails"
+        ));
     }
     if rules.stops_early {
         said.push("early stopping".into());
