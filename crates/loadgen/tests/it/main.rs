@@ -5,6 +5,7 @@ mod compare;
 mod drop_in;
 mod extend;
 mod golden_traces;
+mod interval;
 mod issue_threads;
 mod limits;
 mod logs;

@@ -1,14 +1,15 @@
 use dyno_loadgen::metrics::{
     Distribution, FinalQuery, Metrics, OverBound, PERCENTILES, Rates, TokenRates,
 };
-use dyno_loadgen::plan::{Load, Plan, Tokens};
+use dyno_loadgen::plan::{Load, Plan, StreamPacing, Tokens};
 use dyno_loadgen::record::{Failure, Record};
 use proptest::prelude::*;
 
 use crate::{every, plan, record, server};
 
 const SINGLE_STREAM: Load = Load::SingleStream { percentile: 0.9 };
-const MULTI_STREAM: Load = Load::MultiStream { percentile: 0.5 };
+const MULTI_STREAM: Load =
+    Load::MultiStream { percentile: 0.5, pacing: StreamPacing::OnCompletion };
 
 /// Relative distance that rounding of a quotient of doubles may take.
 const ROUNDING: f64 = 1e-15;
