@@ -9,4 +9,7 @@
 
 pub mod audit;
 pub mod finding;
+pub mod package;
+pub mod power;
 pub mod round;
+pub mod submission;

@@ -1,26 +1,15 @@
 //! Audits of published submissions: the texts that the official scripts left there
 //! are those that are written here.
 
-use std::path::{Path, PathBuf};
-
 use dyno_loadgen::settings::Scenario;
 use dyno_mlperf::audit::{Element, Evidence, Played, Test, plan, verify};
 
 use super::round;
-
-fn shared() -> Option<PathBuf> {
-    let given = std::env::var_os("DYNO_SHARED").map(PathBuf::from);
-    let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|at| at.join("shared"));
-    let trees = given.into_iter().chain(above).map(|at| at.join("reference/submissions/tree"));
-    trees.into_iter().find(|tree| tree.is_dir())
-}
+use crate::shared;
 
 #[test]
 fn scores_of_published_audits_are_judged_and_written_as_they_were() {
-    let Some(tree) = shared() else {
-        println!("skipped: there is no shared/reference/submissions");
-        return;
-    };
+    let Some(tree) = shared::find("reference/submissions/tree") else { return };
     let mut compared = 0;
     for (system, scenarios) in [
         (

@@ -1,0 +1,5 @@
+//! Submission trees.
+
+mod facts;
+mod folder;
+mod tree;
