@@ -169,44 +169,10 @@ impl PackageError {
     }
 }
 
-impl From<TruncateError> for PackageError {
-    fn from(error: TruncateError) -> Self {
-        Self::Truncate(error)
-    }
-}
-
-fn list(scenarios: &[Scenario]) -> String {
-    scenarios.iter().map(|scenario| scenario.name()).collect::<Vec<_>>().join(", ")
-}
-
-impl fmt::Display for PackageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl PackageError {
+    /// What is wrong with run directories.
+    fn tell_of_runs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File { path, problem } => write!(f, "{}: {problem}", path.display()),
-            Self::BadName { of, name } => write!(
-                f,
-                "`{name}` cannot be the name of a {of}: it must have no blank and no `/`, and not \
-                 begin with a dot"
-            ),
-            Self::UnknownBenchmark { name, round, nearest, .. } => {
-                write!(f, "round {round} has no benchmark `{name}`")?;
-                nearest.iter().try_for_each(|nearest| write!(f, "; did you mean `{nearest}`?"))
-            }
-            Self::NoDivision { division, round } => {
-                write!(f, "round {round} has no {division} division; it began with v2.1")
-            }
-            Self::NotInSuite { benchmark, suite } => {
-                write!(f, "`{benchmark}` is no benchmark of the suite {}", suite.name())
-            }
-            Self::ScenarioNotWanted { benchmark, scenario, wanted } => write!(
-                f,
-                "the suite does not have `{benchmark}` in {}, only in {}",
-                scenario.name(),
-                list(wanted)
-            ),
-            Self::ScenariosMissing { missing, .. } => {
-                write!(f, "the suite requires {}, and there is no run of that", list(missing))
-            }
             Self::NoTests { directory } => {
                 write!(f, "there is no test in {}", directory.display())
             }
@@ -245,6 +211,49 @@ impl fmt::Display for PackageError {
                 write!(f, "{} has no {} run", scenario.name(), part.name())
             }
             Self::NotScored { folder } => write!(f, "{} has no accuracy", folder.display()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl From<TruncateError> for PackageError {
+    fn from(error: TruncateError) -> Self {
+        Self::Truncate(error)
+    }
+}
+
+fn list(scenarios: &[Scenario]) -> String {
+    scenarios.iter().map(|scenario| scenario.name()).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for PackageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, problem } => write!(f, "{}: {problem}", path.display()),
+            Self::BadName { of, name } => write!(
+                f,
+                "`{name}` cannot be the name of a {of}: it must have no blank and no `/`, and not \
+                 begin with a dot"
+            ),
+            Self::UnknownBenchmark { name, round, nearest, .. } => {
+                write!(f, "round {round} has no benchmark `{name}`")?;
+                nearest.iter().try_for_each(|nearest| write!(f, "; did you mean `{nearest}`?"))
+            }
+            Self::NoDivision { division, round } => {
+                write!(f, "round {round} has no {division} division; it began with v2.1")
+            }
+            Self::NotInSuite { benchmark, suite } => {
+                write!(f, "`{benchmark}` is no benchmark of the suite {}", suite.name())
+            }
+            Self::ScenarioNotWanted { benchmark, scenario, wanted } => write!(
+                f,
+                "the suite does not have `{benchmark}` in {}, only in {}",
+                scenario.name(),
+                list(wanted)
+            ),
+            Self::ScenariosMissing { missing, .. } => {
+                write!(f, "the suite requires {}, and there is no run of that", list(missing))
+            }
             Self::NoEstimate { folder, scenario } => write!(
                 f,
                 "{} cannot be inferred from the log in {}: it has no early-stopping estimate of \
@@ -255,6 +264,7 @@ impl fmt::Display for PackageError {
             Self::Truncate(error) => error.fmt(f),
             Self::Description { problem } => f.write_str(problem),
             Self::Exists { path } => write!(f, "{} is there already", path.display()),
+            of_runs => of_runs.tell_of_runs(f),
         }
     }
 }

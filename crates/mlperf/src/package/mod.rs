@@ -101,6 +101,8 @@ pub struct Packaged {
     pub to_fill: Vec<ToFill>,
     /// What will keep a result from counting, in words.
     pub doubts: Vec<String>,
+    /// What may be a slip of the pen, in words.
+    pub notes: Vec<String>,
     /// Files that were there and stayed as they were, relative to the root.
     pub kept: Vec<PathBuf>,
 }
@@ -134,16 +136,15 @@ pub fn package(asked: &Asked<'_>, out: &Path) -> Result<Packaged, PackageError> 
     Ok(Packaged {
         results: results.iter().map(|result| (result.scenario, inferred(result))).collect(),
         to_fill,
-        doubts: doubts(asked, &found),
+        doubts: doubts(asked.round, &found),
+        notes: notes(&asked.description),
         kept,
     })
 }
 
 /// What a look at the logs shows: a check of the tree tells all.
-fn doubts(asked: &Asked<'_>, found: &Found) -> Vec<String> {
-    let unknown = |(field, near)| format!("no round has the field `{field}`; is `{near}` meant?");
-    let mut doubts: Vec<_> = describe::unknown(&asked.description.system).map(unknown).collect();
-    let round = asked.round;
+fn doubts(round: &Round, found: &Found) -> Vec<String> {
+    let mut doubts = Vec::new();
     let seeds = round.seeds;
     for test in &found.tests {
         let (name, folder) = (test.scenario.name(), test.folder.display());
@@ -167,4 +168,11 @@ fn doubts(asked: &Asked<'_>, found: &Found) -> Vec<String> {
         }
     }
     doubts
+}
+
+fn notes(description: &Description) -> Vec<String> {
+    let unknown = |(field, near)| {
+        format!("no round has the field `{field}` of a system; `{near}` is one that they have")
+    };
+    describe::unknown(&description.system).map(unknown).collect()
 }

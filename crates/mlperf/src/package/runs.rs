@@ -82,12 +82,16 @@ pub struct Quality {
 }
 
 impl Quality {
-    /// What the official accuracy script would print.
+    /// What an official accuracy script would print: that of classifiers, and that of
+    /// segmentation, whose metric is a mean over the samples as well.
     #[must_use]
     pub fn text(self) -> String {
-        let percent =
-            if self.scored == 0 { 0.0 } else { 100.0 * self.correct as f64 / self.scored as f64 };
-        format!("accuracy={percent:.3}%, good={}, total={}\n", self.correct, self.scored)
+        let Self { correct, scored } = self;
+        let mean = if scored == 0 { 0.0 } else { correct as f64 / scored as f64 };
+        let percent = 100.0 * mean;
+        format!(
+            "accuracy={percent:.3}%, good={correct}, total={scored}\nAccuracy: mean = {mean:.5}\n"
+        )
     }
 }
 
