@@ -15,5 +15,6 @@ mod onlooker;
 mod peak;
 mod queueing;
 mod real_time;
+mod repetition;
 mod scenarios;
 mod search;
