@@ -9,5 +9,6 @@
 
 pub mod finding;
 pub mod package;
+pub mod power;
 pub mod round;
 pub mod submission;

@@ -149,8 +149,7 @@ impl Tree {
             return;
         }
         let behind_link = linked || self.entries[at].behind_link;
-        let listed: io::Result<Vec<_>> =
-            std::fs::read_dir(&path).and_then(|entries| entries.collect());
+        let listed: io::Result<Vec<_>> = std::fs::read_dir(&path).and_then(Iterator::collect);
         let mut entries = match listed {
             Ok(entries) => entries,
             Err(error) => return self.unlist(at, error.to_string()),

@@ -1,7 +1,8 @@
 //! What the rule book does for its users.
-
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod package;
+mod power;
 mod rounds;
+mod shared;
 mod submission;
