@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod finding;
+pub mod package;
 pub mod power;
 pub mod round;
 pub mod submission;

@@ -1,5 +1,6 @@
 //! The commands: each owns a file with its flags and what it does.
 
+mod check;
 mod compare;
 mod completions;
 mod export;
@@ -49,6 +50,8 @@ enum Command {
     Report(report::Report),
     /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
     Export(export::Export),
+    /// Say which results of a submission count, and what is wrong with the others
+    Check(Box<check::Check>),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -75,6 +78,7 @@ impl Dyno {
             Command::Compare(compare) => compare.execute(),
             Command::Report(report) => report.execute(),
             Command::Export(export) => export.execute(),
+            Command::Check(check) => check.execute(),
             Command::Init(init) => init.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),
