@@ -3,6 +3,7 @@
 //! are the descriptions.
 
 use clap::ValueEnum;
+use dyno_mlperf::submission::json;
 use schemars::generate::SchemaSettings;
 use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};
@@ -28,11 +29,13 @@ pub enum Document {
     Sweep,
     /// What dyno compare --json prints
     Compare,
+    /// What dyno check --json writes
+    Check,
 }
 
 impl Document {
     /// All of them, with what they are.
-    pub const ALL: [(Self, &str, &str); 7] = [
+    pub const ALL: [(Self, &str, &str); 8] = [
         (Self::Summary, "summary", "summary.json: a run for programs"),
         (Self::Series, "series", "series.json: the data of its plots"),
         (Self::Probe, "probe", "what dyno probe --json prints"),
@@ -40,6 +43,7 @@ impl Document {
         (Self::Selftest, "selftest", "what dyno selftest --json prints"),
         (Self::Sweep, "sweep", "sweep.json: a sweep and its points"),
         (Self::Compare, "compare", "what dyno compare --json prints"),
+        (Self::Check, "check", "what dyno check --json writes"),
     ];
 
     /// Its schema, in the dialect of 2020-12, as text.
@@ -56,6 +60,7 @@ impl Document {
             Self::Selftest => of::<selftest::Document>("selftest", selftest::SCHEMA_VERSION),
             Self::Sweep => of::<sweep::Sweep>("sweep.json", sweep::SCHEMA_VERSION),
             Self::Compare => of::<compare::Compared>("compare.json", compare::SCHEMA_VERSION),
+            Self::Check => of::<json::Document>("check", json::SCHEMA_VERSION),
         };
         serde_json::to_string_pretty(&schema).expect("keys are texts") + "\n"
     }

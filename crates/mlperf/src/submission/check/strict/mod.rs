@@ -284,3 +284,17 @@ impl Part<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::submission::facts::detail::{DetailLog, scan};
+
+    /// A detail log with these keys and values.
+    pub(super) fn log(pairs: &[(&str, &str)]) -> DetailLog {
+        let line = |(key, value): &(&str, &str)| {
+            format!(":::MLLOG {{\"key\": \"{key}\", \"value\": {value}, \"metadata\": {{}}}}\n")
+        };
+        let text: String = pairs.iter().map(line).collect();
+        scan(&mut text.as_bytes()).unwrap()
+    }
+}
