@@ -7,7 +7,9 @@
 pub mod check;
 pub mod entry;
 pub mod facts;
+pub mod json;
 pub mod layout;
 mod python;
+pub mod sarif;
 pub mod table;
 pub mod tree;

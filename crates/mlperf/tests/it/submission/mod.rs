@@ -1,7 +1,9 @@
 //! Submission trees.
 
+mod documents;
 mod facts;
 mod folder;
 mod mutations;
 mod official;
+mod strict;
 mod tree;
