@@ -2,4 +2,6 @@
 
 mod facts;
 mod folder;
+mod mutations;
+mod official;
 mod tree;
