@@ -9,5 +9,6 @@ pub mod entry;
 pub mod facts;
 pub mod layout;
 mod python;
+pub mod results;
 pub mod table;
 pub mod tree;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::config::{Conf, ConfType};
-use dyno_loadgen::settings::{Scenario as Played, Settings};
+use dyno_loadgen::settings::{Scenario as Played, Settings, TestMode, TestSettings};
 use dyno_mlperf::package::{
     Asked, Availability, Description, Fields, Infer, MARKER, PackageError, Packaged, package,
 };
@@ -14,7 +14,7 @@ use dyno_mlperf::submission::entry::Division;
 use serde_json::Value;
 
 use super::Scratch;
-use super::played::{by_the_rules, run_directory};
+use super::played::{SAMPLES, by_the_rules, play};
 
 const DESCRIPTION: &str = r#"
 [system]
@@ -49,6 +49,29 @@ fn open<'a>(round: &'a Round, run: &Path) -> Asked<'a> {
         stands_for: Some("resnet".into()),
         ..asked(round, run)
     }
+}
+
+/// A run directory as `dyno run` leaves it: the scenarios with both their tests, and
+/// the summary.
+fn run_directory(round: &Round, scenarios: &[Played], root: &Path) {
+    let mut tests = Vec::new();
+    for &scenario in scenarios {
+        let performance = by_the_rules(round, scenario);
+        let accuracy = TestSettings { mode: TestMode::AccuracyOnly, ..performance.clone() };
+        let name = scenario.name();
+        play(&accuracy, SAMPLES, &root.join(name).join("accuracy"));
+        play(&performance, SAMPLES, &root.join(name).join("performance"));
+        fs::write(root.join(name).join("performance/records.bin"), "x").unwrap();
+        tests.push(serde_json::json!({
+            "folder": format!("{name}/accuracy"),
+            "accuracy": {"metric": "top-1", "correct": 900, "scored": 1_024},
+        }));
+        tests.push(serde_json::json!({
+            "folder": format!("{name}/performance"), "accuracy": null,
+        }));
+    }
+    let summary = serde_json::json!({"command": ["run", "--profile", "rules"], "tests": tests});
+    fs::write(root.join("summary.json"), summary.to_string()).unwrap();
 }
 
 /// Paths of all files below, relative.

@@ -4,4 +4,5 @@ mod facts;
 mod folder;
 mod mutations;
 mod official;
+mod results;
 mod tree;
