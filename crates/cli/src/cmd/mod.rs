@@ -17,6 +17,9 @@ mod sweep;
 #[cfg(test)]
 pub use info::METRICS;
 pub use info::VARIABLES;
+pub use info::rules::json as rules;
+#[cfg(test)]
+pub use info::rules::words;
 
 use std::process::ExitCode;
 
