@@ -5,7 +5,7 @@
 //! analyzer (`ranging/`) and one that counts (`run_1/`), with what the client, the
 //! server and PTDaemon say of both in `power/`. Start reading at [`check`].
 
-mod clock;
+pub(crate) mod clock;
 mod daemon_log;
 mod energy;
 mod equipment;

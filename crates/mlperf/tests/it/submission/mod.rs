@@ -5,4 +5,5 @@ mod folder;
 mod mutations;
 mod official;
 mod results;
+mod strict;
 mod tree;
