@@ -175,6 +175,22 @@ fn from_v6_0_a_result_has_everything_in_one_folder() {
 }
 
 #[test]
+fn a_folder_of_dyno_audit_gives_its_baseline_and_its_verdicts() {
+    let round = Round::named("v5.1").unwrap();
+    let scratch = Scratch::new("audit");
+    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+    run_directory(round, &[Played::Offline], &run.join("baseline"));
+    run_directory(round, &[Played::Offline], &run.join("TEST04"));
+    let judged = run.join("compliance/Offline/TEST04");
+    fs::create_dir_all(&judged).unwrap();
+    fs::write(judged.join("verify_performance.txt"), "TEST PASS\n").unwrap();
+    package(&open(round, &run), &out).unwrap();
+    let found = files(&out);
+    let audits: Vec<_> = found.iter().filter(|path| path.contains("TEST04")).collect();
+    assert_eq!(audits, ["open/Us/compliance/box/own/Offline/TEST04/verify_performance.txt"]);
+}
+
+#[test]
 fn what_a_human_must_say_is_marked_and_listed() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Scratch::new("marks");

@@ -19,7 +19,8 @@ fn entries_come_by_name_with_what_they_are() {
     symlink("b", folder.path().join("to-folder")).unwrap();
     symlink("nowhere", folder.path().join("to-nothing")).unwrap();
     let tree = Tree::walk(folder.path()).unwrap();
-    let paths: Vec<PathBuf> = tree.top().descendants().map(Node::path).collect();
+    let paths: Vec<PathBuf> =
+        tree.top().descendants().map(dyno_mlperf::submission::tree::Node::path).collect();
     let expected = [
         "a",
         "b",
