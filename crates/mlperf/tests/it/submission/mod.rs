@@ -5,5 +5,6 @@ mod facts;
 mod folder;
 mod mutations;
 mod official;
+mod results;
 mod strict;
 mod tree;
