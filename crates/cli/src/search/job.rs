@@ -305,6 +305,7 @@ impl Job {
             ("min_query_count", "1".into()),
             ("max_query_count", most_queries.to_string()),
             ("early_stopping", "after-run".into()),
+            ("repetition", "once".into()),
             ("sample_index_rng_seed", seeded(said.sample_index_rng_seed)),
             ("schedule_rng_seed", seeded(said.schedule_rng_seed)),
         ]);
