@@ -325,6 +325,9 @@ pub enum Origin {
         /// The row that matched, such as `resnet50.*.performance_sample_count_override`.
         key: String,
     },
+    /// A rule book, as the code that holds it names the rule: such as
+    /// `round v5.1, resnet`.
+    Rules(String),
     /// A configuration file.
     File {
         /// The file.
@@ -345,6 +348,7 @@ impl fmt::Display for Origin {
         match self {
             Self::Default => f.write_str("default"),
             Self::BuiltIn { key } => write!(f, "built-in table, {key}"),
+            Self::Rules(name) => f.write_str(name),
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
             Self::Environment(name) => write!(f, "environment variable {name}"),
             Self::Flag(flag) => write!(f, "flag {flag}"),

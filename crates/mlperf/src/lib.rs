@@ -7,5 +7,9 @@
 //! Results are not official MLPerf results unless a human submits them.
 #![forbid(unsafe_code)]
 
+pub mod audit;
 pub mod finding;
+pub mod package;
+pub mod power;
 pub mod round;
+pub mod submission;

@@ -1,5 +1,5 @@
 //! Chores of the repository: `cargo xtask tidy`, `book`, `peers`, `screenshots`,
-//! `install-c`, `wheel`, `release`, `report` and `dropin`.
+//! `install-c`, `wheel`, `release`, `fuzz`, `report` and `dropin`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
@@ -8,6 +8,7 @@
 mod bench;
 mod book;
 mod dropin;
+mod fuzz;
 mod install_c;
 mod peers;
 mod release;
@@ -43,6 +44,9 @@ usage: cargo xtask COMMAND
                            checks it (needs git, python3 and PyPI); --quick: for this machine
                            alone, as tests do; --reproducible: builds twice and compares
   release --check FOLDER   checks what such a command made
+  fuzz [--seconds N] [TARGET]...
+                           feeds every reader of files with made-up input, 60 s each, and fails
+                           if one panics or hangs (needs a C++ compiler)
   report [--quick] [PART OF A NAME]...
                            what `bench/report` runs: search, comparison, installation, report
   dropin [--quick] [PART OF A NAME]...
@@ -59,6 +63,7 @@ fn main() -> anyhow::Result<ExitCode> {
         ["screenshots", parts @ ..] => screenshots::run(&root(), parts),
         ["install-c", prefix] if !prefix.starts_with('-') => install_c::run(&root(), prefix),
         ["release", rest @ ..] => release::run(&root(), rest),
+        ["fuzz", rest @ ..] => fuzz::run(&root(), rest),
         ["report", rest @ ..] => report::run(&root(), rest),
         ["dropin", rest @ ..] => dropin::run(&root(), rest),
         [] | ["help" | "-h" | "--help"] => {

@@ -6,6 +6,7 @@ mod export;
 mod info;
 mod init;
 mod man;
+mod package;
 mod probe;
 mod report;
 mod run;
@@ -16,6 +17,9 @@ mod sweep;
 #[cfg(test)]
 pub use info::METRICS;
 pub use info::VARIABLES;
+pub use info::rules::json as rules;
+#[cfg(test)]
+pub use info::rules::words;
 
 use std::process::ExitCode;
 
@@ -49,6 +53,8 @@ enum Command {
     Report(report::Report),
     /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
     Export(export::Export),
+    /// Make a submission tree of run directories
+    Package(Box<package::Package>),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -75,6 +81,7 @@ impl Dyno {
             Command::Compare(compare) => compare.execute(),
             Command::Report(report) => report.execute(),
             Command::Export(export) => export.execute(),
+            Command::Package(package) => package.execute(),
             Command::Init(init) => init.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),

@@ -1,0 +1,147 @@
+//! The files of a measurement, read once, and the checksums recorded for them.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use sha1::{Digest, Sha1};
+
+use super::session::Session;
+use super::{FILES, Found, Report};
+
+/// A description of a session that is longer is none.
+const LONGEST_TEXT: usize = 16 << 20;
+/// Longer lines are cut; those that are read for their content are far shorter.
+const LONGEST_LINE: usize = 1 << 16;
+
+/// What was read of one file.
+#[derive(Default)]
+struct Read {
+    sha1: String,
+    /// The text, of the two descriptions only.
+    text: Vec<u8>,
+    /// Lines that matter, with their numbers from 1.
+    lines: Vec<(usize, String)>,
+}
+
+/// The files that are there.
+pub(super) struct Files(BTreeMap<&'static str, Read>);
+
+impl Files {
+    /// Reads all of them, each once; what is missing is a finding.
+    pub(super) fn read(folder: &Path, report: &mut Report) -> Self {
+        let mut read = BTreeMap::new();
+        for file in FILES {
+            match read_one(&folder.join(file), file) {
+                Ok(one) => {
+                    read.insert(file, one);
+                }
+                Err(error) => {
+                    let message = format!("cannot be read: {error}");
+                    let mend = "submit all files that the power client and server wrote";
+                    report.say(Found::error("power.files", file, message, mend));
+                }
+            }
+        }
+        Self(read)
+    }
+
+    /// The content of a description, if the file is there.
+    pub(super) fn text(&self, file: &str) -> Option<&[u8]> {
+        Some(self.0.get(file)?.text.as_slice())
+    }
+
+    /// The lines that matter of a log, with their numbers.
+    pub(super) fn lines(&self, file: &str) -> impl Iterator<Item = (usize, &str)> {
+        let lines = self.0.get(file).map_or(&[][..], |read| read.lines.as_slice());
+        lines.iter().map(|(number, line)| (*number, line.as_str()))
+    }
+
+    /// Whether the file is there.
+    pub(super) fn has(&self, file: &str) -> bool {
+        self.0.contains_key(file)
+    }
+}
+
+/// Parts of lines that are looked at later.
+fn wanted(file: &str) -> &'static [&'static str] {
+    match file.rsplit('/').next() {
+        Some("mlperf_log_detail.txt") => &[
+            "\"power_begin\"",
+            "\"power_end\"",
+            "\"result_query_count\"",
+            "\"effective_scenario\"",
+        ],
+        Some("spl.txt") => &["Time"],
+        Some("ptd_logs.txt") => {
+            &["Go with mark", "Completed test", "Uncertainty checking", "ERROR:", "WARNING:"]
+        }
+        _ => &[],
+    }
+}
+
+fn read_one(path: &Path, file: &'static str) -> std::io::Result<Read> {
+    let mut source = BufReader::with_capacity(1 << 16, File::open(path)?);
+    let (wanted, keep) = (wanted(file), file.ends_with(".json"));
+    let (mut sum, mut read, mut line, mut number) = (Sha1::new(), Read::default(), Vec::new(), 1);
+    loop {
+        let part = source.fill_buf()?;
+        if part.is_empty() {
+            break;
+        }
+        let end = part.iter().position(|byte| *byte == b'\n');
+        let taken = end.map_or(part.len(), |end| end + 1);
+        sum.update(&part[..taken]);
+        if keep && read.text.len() < LONGEST_TEXT {
+            read.text.extend_from_slice(&part[..taken]);
+        }
+        let room = LONGEST_LINE.saturating_sub(line.len()).min(taken);
+        line.extend_from_slice(&part[..room]);
+        source.consume(taken);
+        if end.is_some() {
+            keep_line(&mut read.lines, wanted, number, &line);
+            line.clear();
+            number += 1;
+        }
+    }
+    keep_line(&mut read.lines, wanted, number, &line);
+    read.sha1 = sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(read)
+}
+
+fn keep_line(lines: &mut Vec<(usize, String)>, wanted: &[&str], number: usize, line: &[u8]) {
+    let holds = |part: &&str| line.windows(part.len()).any(|window| window == part.as_bytes());
+    if wanted.iter().any(holds) {
+        let text = String::from_utf8_lossy(line);
+        lines.push((number, text.trim_end().to_owned()));
+    }
+}
+
+/// Both sides recorded the SHA-1 of what they wrote; the files must still be the same,
+/// to the byte.
+pub(super) fn check(client: &Session, server: &Session, files: &Files, report: &mut Report) {
+    const MEND: &str = "submit the files as they were written: no edit, no other line ends";
+    for file in FILES.into_iter().filter(|file| !file.ends_with(".json")) {
+        let of = |session: &Session| session.text(&["results", file]).map(str::to_ascii_lowercase);
+        let (ours, theirs) = (of(client), of(server));
+        if let (Some(ours), Some(theirs)) = (&ours, &theirs)
+            && ours != theirs
+        {
+            let message = format!("client.json records {ours}, server.json {theirs}");
+            report.say(Found::error("power.checksums", file, message, MEND));
+            continue;
+        }
+        let Some(recorded) = theirs.or(ours) else {
+            let message = "neither client.json nor server.json records its checksum".to_owned();
+            report.say(Found::error("power.checksums", file, message, MEND));
+            continue;
+        };
+        // That the file is missing is said already.
+        let Some(read) = files.0.get(file) else { continue };
+        if read.sha1 != recorded {
+            let message = format!("was changed after the measurement: its SHA-1 is {}", read.sha1);
+            report.say(Found::error("power.checksums", file, message, MEND).expected(recorded));
+        }
+    }
+}

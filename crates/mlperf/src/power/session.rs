@@ -1,0 +1,118 @@
+//! What client and server wrote of their session: `client.json` and `server.json`.
+
+use serde_json::Value;
+
+use super::{Found, Report};
+
+/// Fields that both must have.
+const FIELDS: [&str; 9] = [
+    "version",
+    "timezone",
+    "modules",
+    "sources",
+    "messages",
+    "uuid",
+    "session_name",
+    "results",
+    "phases",
+];
+
+/// One side of a session.
+pub(super) struct Session {
+    /// The file, below the performance folder.
+    pub(super) file: &'static str,
+    json: Value,
+}
+
+impl Session {
+    /// The value at a path of keys; `Null` where there is none.
+    pub(super) fn at(&self, keys: &[&str]) -> &Value {
+        keys.iter().fold(&self.json, |value, key| value.get(key).unwrap_or(&Value::Null))
+    }
+
+    /// A text at a path of keys.
+    pub(super) fn text(&self, keys: &[&str]) -> Option<&str> {
+        self.at(keys).as_str()
+    }
+
+    /// A list of pairs of `cmd` and `reply`.
+    pub(super) fn talk(&self, key: &str) -> Vec<Exchange<'_>> {
+        let list = self.at(&[key]).as_array().map_or(&[][..], Vec::as_slice);
+        let word =
+            |entry: &'_ Value, key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
+        list.iter()
+            .map(|entry| Exchange {
+                command: entry.get("cmd").and_then(Value::as_str).unwrap_or_default(),
+                reply: word(entry, "reply").unwrap_or_default(),
+            })
+            .collect()
+    }
+}
+
+/// A command and what came back.
+pub(super) struct Exchange<'a> {
+    pub(super) command: &'a str,
+    pub(super) reply: String,
+}
+
+/// Reads one side, if its file holds an object with all fields.
+pub(super) fn read(
+    file: &'static str,
+    text: Option<&[u8]>,
+    report: &mut Report,
+) -> Option<Session> {
+    const MEND: &str = "submit the file as the power client or server wrote it";
+    let json: Value = match serde_json::from_slice(text?) {
+        Ok(json) => json,
+        Err(error) => {
+            let message = format!("is no JSON: {error}");
+            report.say(Found::error("power.session", file, message, MEND).at(error.line()));
+            return None;
+        }
+    };
+    let missing: Vec<&str> = FIELDS.into_iter().filter(|field| json.get(field).is_none()).collect();
+    if missing.is_empty() {
+        return Some(Session { file, json });
+    }
+    let message = format!("has no field {}", missing.join(", "));
+    report.say(Found::error("power.session", file, message, MEND));
+    None
+}
+
+/// Both sides must speak of the same session.
+pub(super) fn check_identity(client: &Session, server: &Session, report: &mut Report) {
+    const MEND: &str = "submit client.json and server.json of one and the same session";
+    for side in ["client", "server"] {
+        let of = |session: &Session| session.text(&["uuid", side]).and_then(uuid);
+        let (first, second) = (of(client), of(server));
+        if first.is_none() || first != second {
+            let message = format!("the UUID of the {side} is not the one in client.json");
+            let found = Found::error("power.uuid", server.file, message, MEND);
+            let expected = client.text(&["uuid", side]).unwrap_or("a UUID in client.json");
+            report.say(found.expected(expected));
+        }
+    }
+    let (first, second) = (client.at(&["session_name"]), server.at(&["session_name"]));
+    if first != second || first.is_null() {
+        let message = format!("the session is named {second}, in client.json {first}");
+        report.say(Found::error("power.session_name", server.file, message, MEND));
+    }
+}
+
+/// The digits of a UUID, however it is written.
+fn uuid(text: &str) -> Option<String> {
+    let plain = text.replace("urn:", "").replace("uuid:", "");
+    let digits: String = plain.chars().filter(|c| !matches!(c, '-' | '{' | '}')).collect();
+    let valid = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    valid.then(|| digits.to_ascii_lowercase())
+}
+
+/// A server in debug mode measures nothing that counts.
+pub(super) fn check_debug(server: &Session, report: &mut Report) {
+    let debug = server.at(&["debug"]);
+    if !debug.is_null() && *debug != Value::Bool(false) {
+        let message = "the server ran in debug mode".to_owned();
+        let mend = "measure again with `debug` off in the server's configuration";
+        report.say(Found::error("power.debug", server.file, message, mend).expected("false"));
+    }
+}

@@ -1,0 +1,153 @@
+//! Every check: its id, what holds if it passes, how to mend it, and how grave it is
+//! in each program. That the official programs disagree is data here, not code.
+
+use super::Program;
+use crate::finding::Severity;
+
+/// A check.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Check {
+    /// Id, such as `performance.seeds`; stable.
+    pub id: &'static str,
+    /// What holds if it passes.
+    pub title: &'static str,
+    /// What to do where it fails.
+    pub mend: &'static str,
+    strict: Effect,
+    mono: Effect,
+    modular: Effect,
+}
+
+/// What a program makes of a check that fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// It does not look.
+    Off,
+    /// It says so, and that is all.
+    Warning,
+    /// The result, or all that lies below it, does not count.
+    Error,
+}
+
+use Effect::{Error as E, Off as O, Warning as W};
+
+impl Check {
+    /// How grave it is for a program; `None` if the program does not look.
+    #[must_use]
+    pub fn severity(&self, program: Program) -> Option<Severity> {
+        let effect = match program {
+            Program::Strict => self.strict,
+            Program::Mono => self.mono,
+            Program::Modular => self.modular,
+        };
+        match effect {
+            Effect::Off => None,
+            Effect::Warning => Some(Severity::Warning),
+            Effect::Error => Some(Severity::Error),
+        }
+    }
+}
+
+/// Name, id, effect in strict, mono and modular, title, and how to mend it.
+macro_rules! checks {
+    ($($name:ident $id:literal [$strict:ident $mono:ident $modular:ident] $title:literal, $mend:literal;)+) => {
+        $(
+            #[doc = $title]
+            pub static $name: Check = Check {
+                id: $id, title: $title, mend: $mend, strict: $strict, mono: $mono, modular: $modular,
+            };
+        )+
+        /// All checks, in the order in which they are made.
+        pub static ALL: &[&Check] = &[$(&$name),+];
+    };
+}
+
+checks! {
+    NO_RESULTS "tree.results" [E W W] "there is at least one result",
+        "name the folder that holds closed/, open/ or network/, and check the names of these folders";
+    UNLISTED "tree.listed" [E W W] "every folder can be listed", "give yourself permission to read the folder";
+    FOREIGN_FOLDER "tree.divisions" [E W O] "the root has no folders but closed, open and network",
+        "rename or remove the folder";
+    ROOT_FILES "tree.root_files" [E E O] "the root has no files but *.md and *.pdf", "remove the files";
+    DIVISION_FILES "tree.division_files" [E E O] "a division has no files outside submitters", "move the files into the submitter's folder";
+    BROKEN_LINKS "submitter.links" [E E O] "symbolic links lead somewhere", "replace the link by what it should lead to";
+    LARGE_FILES "submitter.file_size" [E E O] "no file is larger than 50 MiB", "cut the accuracy logs with `dyno package`, or remove the file";
+    HIDDEN_NAMES "submitter.hidden_names" [E E O] "no name begins with a dot", "rename or remove the file";
+    BLANK_NAMES "submitter.blanks" [E E O] "no name has a blank", "rename the file";
+    PYCACHE "submitter.pycache" [E E O] "there are no __pycache__ folders", "remove the folder";
+    EMPTY_FOLDERS "submitter.empty_folders" [E E O] "no folder is empty", "remove the folder";
+    NOT_REPORTED "submitter.unused" [E E O] "every system described or measured has results", "add the results or remove what has none";
+    CALIBRATION "submitter.calibration" [E E O] "there is a calibration.md", "write calibration.md or documentation/calibration.md: how quantised weights were calibrated";
+    NO_RESULTS_FOLDER "submitter.results" [E O E] "a submitter has a folder results", "add the results or remove the submitter's folder";
+    MODEL_NAMES "submitter.model_names" [E E E] "model_mapping.json is a JSON object", "write {\"own name\": \"official name\"}";
+    SYSTEM_MISSING "system.description" [E E E] "the system is described", "write systems/NAME.json";
+    SYSTEM_JSON "system.json" [E E E] "the description is a JSON object", "mend the file";
+    SYSTEM_STATUS "system.status" [E E E] "the status is available, preview or rdi", "set `status`";
+    SYSTEM_TYPE "system.type" [E E E] "the type is datacenter, edge or both", "set `system_type`";
+    SYSTEM_NETWORK "system.network" [E E E] "is_network is \"true\" in the network division and not in the closed one", "set `is_network` or move to the other division";
+    SYSTEM_FIELD "system.fields" [E E E] "the description has all fields of the round", "add the field";
+    SYSTEM_FIELD_EMPTY "system.empty_fields" [E E E] "the fields that matter say something", "fill in the field; a number 0 counts as empty, the text \"0\" does not";
+    SYSTEM_FIELD_UNKNOWN "system.unknown_fields" [W W O] "the description has no unknown fields", "check the spelling of the field";
+    SYSTEM_SUBMITTER "system.submitter" [E E E] "the submitter is the one of the folder", "set `submitter`";
+    SYSTEM_DIVISION "system.division" [E E E] "the division is the one of the folder", "set `division`";
+    SYSTEM_DIVISION_CASE "system.division_case" [E E O] "the division is written as the folder is", "write `division` in lower case";
+    MODEL_UNKNOWN "model.known" [E E E] "the model is one of the round", "name the folder by the official name, or map it in model_mapping.json (open division)";
+    MODEL_SUITE "model.suite" [E E E] "the model has scenarios for this type of system", "check `system_type` of the system";
+    SCENARIOS_MISSING "model.scenarios" [E E E] "all required scenarios are there and count", "add the scenario, or submit to the open division";
+    SCENARIO_UNKNOWN "scenario.known" [E E E] "the scenario is required or optional for the model", "rename the folder or remove it";
+    MEASUREMENT_FOLDER "measurement.folder" [E E E] "the measurement is described", "add the folder with user.conf, README.md and the JSON file";
+    MEASUREMENT_FILES "measurement.files" [E E E] "the files of a measurement are there", "add the file";
+    MEASUREMENT_EMPTY "measurement.empty_files" [E E E] "the files of a measurement are not empty", "fill in the file";
+    MEASUREMENT_JSON_MISSING "measurement.description" [E E E] "there is a JSON file with the name of the system", "write the file: data types, weights and their changes";
+    MEASUREMENT_JSON "measurement.json" [E E E] "the JSON file is an object", "mend the file";
+    MEASUREMENT_FIELD "measurement.fields" [E E E] "the JSON file has its five fields", "add the field";
+    MEASUREMENT_FIELD_EMPTY "measurement.empty_fields" [E E E] "the five fields say something", "fill in the field";
+    CODE_MISSING "measurement.code" [E E O] "the code of the model is there", "add the folder, or a file of that name that says which folder it is";
+    CODE_ALL_MISSING "measurement.all_code" [E O E] "the submitter has a folder for code", "add the folder";
+    POWER_DESCRIPTION "measurement.power_files" [E E O] "power runs have analyzer_table.* and power_settings.*", "add the file to the measurement's folder or up to three folders above";
+    ACCURACY_TEXT_MISSING "accuracy.text" [E E E] "there is an accuracy.txt", "write the output of the accuracy script to accuracy/accuracy.txt";
+    ACCURACY_FILES "accuracy.files" [E E O] "the accuracy folder has exactly its four files", "add what is missing, remove what is too much";
+    ACCURACY_UNREADABLE "accuracy.readable" [E E E] "accuracy.txt and the detail log read", "write the files anew: UTF-8, one JSON object a line, numbers with one dot";
+    ACCURACY_METRIC_MISSING "accuracy.metric" [E E E] "every metric of the benchmark is in accuracy.txt", "run the official accuracy script of the benchmark";
+    ACCURACY_LOW "accuracy.target" [E E E] "every metric reaches its target", "use weights that reach it, or submit to the open division";
+    ACCURACY_HIGH "accuracy.limit" [E E E] "no metric is beyond its limit", "check the lengths of the outputs";
+    ACCURACY_HASH "accuracy.hash" [E E E] "accuracy.txt ends with the hash of the accuracy log", "cut the log with `dyno package`, which writes the hash";
+    ACCURACY_LOG_MISSING "accuracy.log" [E E E] "there is an accuracy log", "add mlperf_log_accuracy.json";
+    ACCURACY_LOG_LARGE "accuracy.log_size" [E E E] "the accuracy log is cut to 10240 bytes", "cut it with `dyno package`";
+    ACCURACY_ERRORS "accuracy.errors" [E E E] "the accuracy run had no errors", "run it anew";
+    ACCURACY_SAMPLES "accuracy.samples" [E W E] "the accuracy run covers the data set", "run it over the whole data set";
+    ACCURACY_OUTPUTS "accuracy.outputs" [E E E] "the outputs that must be shown are there", "add the files to the accuracy folder";
+    RUN_FOLDER "performance.folder" [E E E] "there is a performance run", "add performance/run_1";
+    RUN_FILES "performance.files" [E E O] "the run has exactly its files", "add what is missing, remove what is too much";
+    RUN_UNREADABLE "performance.readable" [E E E] "the detail log reads", "write the log anew: UTF-8, one JSON object a line";
+    RUN_KEY "performance.keys" [E E E] "the detail log has the keys that are asked for", "run anew with LoadGen or Dyno of this round";
+    RUN_INVALID "performance.result" [E E O] "the run says that it is VALID", "the summary says why it is not; run anew";
+    RUN_TOKENS_OFF "performance.token_latencies" [E E E] "token latencies are measured for language models", "set use_token_latencies and report first tokens";
+    RUN_TOKEN_LATENCY "performance.token_limits" [E E E] "the p99 times to and per token are below their limits", "lower the load";
+    RUN_EQUAL_ISSUE "performance.equal_issue" [E E O] "models with samples of different sizes issue each sample equally often", "set sample_concatenate_permutation = 1";
+    RUN_ERRORS "performance.errors" [E E E] "the run had no errors", "mend what the errors say and run anew";
+    RUN_SAMPLES "performance.samples" [E E E] "enough samples were loaded", "set performance_sample_count_override to the round's";
+    RUN_SEEDS "performance.seeds" [E E E] "the seeds are the round's", "run with the mlperf.conf of the round";
+    RUN_EARLY_STOPPING "performance.early_stopping" [E W E] "early stopping is met", "run longer, or at a lower load";
+    RUN_TARGET_LATENCY "performance.target_latency" [E E E] "the target latency is the round's or less", "set target_latency";
+    RUN_LATENCY "performance.latency" [E W E] "the p99 latency is within the bound", "lower the load";
+    RUN_MIN_QUERIES "performance.queries" [E E E] "the least number of queries is the round's or more", "set min_query_count";
+    RUN_OFFLINE_SAMPLES "performance.offline_samples" [E E E] "an Offline query has enough samples", "set min_query_count, which LoadGen takes for samples in Offline";
+    RUN_DURATION "performance.duration" [E E E] "the least duration is the round's or more", "set min_duration";
+    RUN_NETWORK_NAME "performance.sut_name" [E E E] "a system behind a network says so in its name", "name the system under test `Network SUT ...`";
+    RUN_INFERRED "performance.inferred" [E E E] "a result is inferred only on edge systems, from a scenario that allows it", "run the scenario itself";
+    RUN_NO_ESTIMATE "performance.estimate" [E E E] "early stopping has an estimate to infer from", "run longer";
+    POWER_FILES "power.file_list" [E E E] "the folders of a power measurement have exactly their files", "add what is missing, remove what is too much";
+    POWER_METRIC "power.metric" [E E E] "the power metric can be computed", "measure power anew";
+    AUDIT_FOLDER "audit.folder" [E E E] "the audits of the model are there", "run the audits: `dyno audit`";
+    AUDIT_TEST_MISSING "audit.test" [E E E] "each audit of the model is there", "run the audit: `dyno audit`";
+    AUDIT_TEXT_MISSING "audit.text" [E E E] "the audit has its texts", "write what the verification script says";
+    AUDIT_RUN_MISSING "audit.run" [E E E] "the audit has its performance run", "add performance/run_1";
+    AUDIT_RUN_FILES "audit.run_files" [E E E] "the run of the audit has exactly its files", "add what is missing, remove what is too much";
+    AUDIT_PERFORMANCE "audit.performance" [E E E] "the performance verification passes", "the text says what differs";
+    AUDIT_ACCURACY_FOLDER "audit.accuracy_folder" [E E W] "TEST01 has its accuracy folder", "add the folder";
+    AUDIT_ACCURACY_FILES "audit.accuracy_files" [E E E] "the accuracy folder of TEST01 has exactly its files", "add what is missing, remove what is too much";
+    AUDIT_ACCURACY "audit.accuracy" [E E E] "the accuracy verification passes", "the text says what differs; without determinism add baseline and compliance accuracy";
+    AUDIT_OUTPUT_LENGTH "audit.output_length" [E O E] "the outputs have the length of the reference's", "check the limits of the outputs";
+    PROGRAM_CRASH "program.crash" [W E E] "the official program does not crash", "mend the cause; the official program stops with a traceback here";
+}

@@ -1,0 +1,428 @@
+//! The sequence of the official checker in modules, used for v6.0 and v6.1.
+//!
+//! It loads everything a result has, and ends with a traceback where that fails; then
+//! it judges each result by itself. It has no checks of names, sizes and structure.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::accuracy::{self, Accuracy};
+use super::catalogue::*;
+use super::issues::{At, Issues};
+use super::performance::{Metric, Run};
+use super::rows::Result_;
+use super::{
+    Checked, Options, Outcome, Place, Program, Skip, audits, measurement, parallel, powered, system,
+};
+use crate::power::nameplate;
+use crate::round::{Round, Scenario, Version};
+use crate::submission::entry::{Entry, Guesses, Model, Submitter, System, submitters};
+use crate::submission::facts::accuracy::Patterns;
+use crate::submission::facts::detail::DetailLog;
+use crate::submission::facts::json::{self, JsonFile};
+use crate::submission::facts::{Facts, Missing, text};
+use crate::submission::layout::{DETAIL, Layout, SYSTEMS};
+use crate::submission::python;
+use crate::submission::table::{Column, Row};
+use crate::submission::tree::Tree;
+
+/// Checks a tree.
+pub fn check(tree: &Tree, round: &'static Round, options: &Options) -> Checked {
+    let mut issues = Issues::new(Program::Modular);
+    let found = submitters(tree, round, Guesses::Modular);
+    let wanted = |submitter: &&Submitter<'_>| {
+        options.submitter.as_ref().is_none_or(|name| *name == submitter.name)
+    };
+    let mut described = Vec::new();
+    for submitter in found.iter().filter(wanted) {
+        load_submitter(submitter, &mut issues);
+        for system in &submitter.systems {
+            described.push((
+                submitter,
+                system,
+                describe(submitter, system, round, options, &mut issues),
+            ));
+        }
+    }
+    let patterns = Patterns::new(round);
+    let models: Vec<Work<'_, '_>> = described
+        .iter()
+        .flat_map(|(submitter, system, described)| {
+            let patterns = &patterns;
+            system.models.iter().map(move |model| Work {
+                round,
+                options,
+                patterns,
+                submitter,
+                system,
+                described,
+                model,
+            })
+        })
+        .collect();
+    let (mut listed, mut rows) = (Vec::new(), Vec::new());
+    for judged in parallel::map(&models, Work::judge) {
+        issues.append(judged.issues);
+        listed.extend(judged.listed);
+        rows.extend(judged.rows);
+    }
+    let crashes = issues.crashes();
+    let results = listed.into_iter().collect();
+    Checked { findings: issues.into_findings(), results, rows, crashes, entries: tree.len() }
+}
+
+fn load_submitter(submitter: &Submitter<'_>, issues: &mut Issues) {
+    let path = submitter.folder.path();
+    if submitter.results.is_none() {
+        issues.add(&NO_RESULTS_FOLDER, At::path(&path), "there is no folder results");
+        issues.crash(At::path(&path), "there is no folder results");
+    }
+    if let Some(problem) = &submitter.names.problem {
+        let path = path.join("model_mapping.json");
+        let at = At::path(&path).line(problem.line);
+        issues.add(&MODEL_NAMES, at, problem.to_string());
+        issues.crash(at, "model_mapping.json does not read");
+    }
+}
+
+/// A system with the description that it has, whatever is wrong with it.
+struct Described {
+    json: JsonFile,
+    passes: bool,
+    /// Design power, W, where it is told.
+    design_power: String,
+}
+
+fn describe(
+    submitter: &Submitter<'_>,
+    system: &System<'_>,
+    round: &'static Round,
+    options: &Options,
+    issues: &mut Issues,
+) -> Option<Described> {
+    let Some(file) = system.description else {
+        let path = system.folder.path();
+        issues.add(&SYSTEM_MISSING, At::path(&path), "the system is not described");
+        issues.crash(At::path(&path), "the system is not described");
+        return None;
+    };
+    let path = file.path();
+    let json = match json::read(file) {
+        Ok(json) if json.object().is_some() => json,
+        read => {
+            let line = read.as_ref().err().and_then(|problem| problem.line);
+            let why = read.err().map_or("no JSON object".to_owned(), |problem| problem.to_string());
+            let at = At::path(&path).line(line);
+            issues.add(&SYSTEM_JSON, at, why);
+            issues.crash(at, "the description does not read");
+            return None;
+        }
+    };
+    let mut own = Issues::new(Program::Modular);
+    system::Description { json: &json, path: &path, submitter, round, options }.judge(&mut own);
+    let passes = own.passes();
+    issues.append(own);
+    let design_power = design_power(submitter, system, &json, round);
+    Some(Described { json, passes, design_power })
+}
+
+/// Design power as the table has it: of the description, or of the power supplies.
+fn design_power(
+    submitter: &Submitter<'_>,
+    system: &System<'_>,
+    json: &JsonFile,
+    round: &Round,
+) -> String {
+    if round.version < Version::new(6, 1) {
+        return String::new();
+    }
+    if let Some(capacity) = json.get("system_power_capacity").filter(|value| python::is_true(value))
+    {
+        return python::text(capacity);
+    }
+    let file = submitter.folder.file(format!("{SYSTEMS}/{}_power.yaml", system.name));
+    let text = text::read(file).map(|file| file.text).unwrap_or_default();
+    nameplate::design_watts(&text).map(python::float).unwrap_or_default()
+}
+
+/// A model to judge.
+struct Work<'a, 't> {
+    round: &'static Round,
+    options: &'a Options,
+    patterns: &'a Patterns,
+    submitter: &'a Submitter<'t>,
+    system: &'a System<'t>,
+    described: &'a Option<Described>,
+    model: &'a Model<'t>,
+}
+
+/// What became of it.
+struct Judged {
+    issues: Issues,
+    listed: Vec<(PathBuf, Outcome)>,
+    rows: Vec<Row>,
+}
+
+impl Work<'_, '_> {
+    fn judge(&self) -> Judged {
+        let issues = Issues::new(Program::Modular);
+        let mut judged = Judged { issues, listed: Vec::new(), rows: Vec::new() };
+        let is_complete = self.scenarios(&mut judged.issues);
+        for entry in &self.model.results {
+            if self.options.scenarios_to_skip.contains(&entry.name) {
+                continue;
+            }
+            let outcome = match self.described {
+                Some(described) => self.entry(entry, described, is_complete, &mut judged),
+                None => Outcome::Invalid,
+            };
+            judged.listed.push((entry.folder.path(), outcome));
+        }
+        judged
+    }
+
+    /// Whether the model is known and its scenarios are complete; asked of the closed
+    /// and network divisions.
+    fn scenarios(&self, issues: &mut Issues) -> bool {
+        let path = self.model.folder.path();
+        let at = At::path(&path);
+        if self.model.benchmark.is_none() {
+            issues.add(
+                &MODEL_UNKNOWN,
+                at,
+                format!("the round has no model {}", self.model.official),
+            );
+        }
+        if !self.submitter.division.is_closed_or_network() {
+            return self.model.benchmark.is_some();
+        }
+        let Some(described) = self.described else { return false };
+        let Some(suite) = system::suite(&described.json) else {
+            issues.crash(at, "the type of the system is none");
+            return false;
+        };
+        let Some(wanted) = self.model.benchmark.and_then(|b| b.suites.get(&suite)) else {
+            let message = format!("{} has no scenarios of {}", self.model.official, suite.name());
+            issues.add(&MODEL_SUITE, at, message);
+            issues.crash(at, "the model has no scenarios for this type of system");
+            return false;
+        };
+        let there = |scenario: &Scenario| {
+            self.model.results.iter().any(|entry| entry.scenario == Some(*scenario))
+        };
+        let missing = wanted.required.iter().filter(|scenario| !there(scenario));
+        let mut missing: Vec<&str> = missing.map(|scenario| scenario.name()).collect();
+        let either = [Scenario::Server, Scenario::Interactive];
+        if either.iter().all(|one| wanted.optional.contains(one) && !there(one)) {
+            missing.push("Server or Interactive");
+        }
+        if !missing.is_empty() {
+            issues.add(&SCENARIOS_MISSING, at, format!("there is no {}", missing.join(", ")));
+        }
+        let mut is_complete = missing.is_empty();
+        for entry in &self.model.results {
+            let known = |one: &Scenario| Some(*one) == entry.scenario;
+            if !wanted.required.iter().chain(&wanted.optional).any(known) {
+                let path = entry.folder.path();
+                let message = format!("{} is no scenario of {}", entry.name, self.model.official);
+                issues.add(&SCENARIO_UNKNOWN, At::path(&path), message);
+                is_complete = false;
+            }
+        }
+        is_complete
+    }
+
+    fn entry(
+        &self,
+        entry: &Entry<'_>,
+        described: &Described,
+        is_complete: bool,
+        judged: &mut Judged,
+    ) -> Outcome {
+        let Self { round, options, submitter, system, model, .. } = *self;
+        let (description, scenario) = (&described.json, entry.scenario);
+        let place =
+            Place { round, options, submitter, system, description, model, entry, scenario };
+        let facts = Facts::read(submitter.layout, system, model, entry, self.patterns);
+        let mut own = Issues::new(Program::Modular);
+        load(&place, &facts, &mut own);
+        let metric = performance(&place, &facts, &mut own);
+        let accuracy = accuracy_of(&place, &facts, &mut own);
+        let measurement = measurement_of(&place, &facts, &mut own);
+        if submitter.division.is_closed_or_network() && !options.skips(Skip::Compliance) {
+            audits::judge(&place, &facts, &mut own);
+        }
+        let has_power = entry.power().is_some();
+        let energy = if has_power { powered::judge(&place, &mut own) } else { None };
+        let passes = own.passes() && described.passes && is_complete;
+        judged.issues.append(own);
+        let (Some(metric), Some(measurement)) = (metric.filter(|_| passes), measurement) else {
+            return Outcome::Invalid;
+        };
+        let own = own_columns(&place, described, &facts, &mut judged.issues);
+        let result = Result_ {
+            place: &place,
+            metric: &metric,
+            accuracy: &accuracy,
+            energy,
+            measurement,
+            own,
+        };
+        judged.rows.extend(result.rows(&mut judged.issues));
+        Outcome::Valid { metric: metric.value }
+    }
+}
+
+/// What must load: without it the program ends.
+fn load(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
+    let folder = place.entry.folder.path();
+    let logs = [("performance/run_1", &facts.performance), ("accuracy", &facts.accuracy)];
+    for (name, log) in logs {
+        let path = folder.join(name).join(DETAIL);
+        if log.is_err() {
+            issues.crash(At::path(&path), "there is no detail log");
+        }
+        load_log(At::path(&path), log, issues);
+    }
+    for audit in &facts.audits {
+        if matches!(audit.name.as_str(), "TEST01" | "TEST04") {
+            let path = audit.folder.path().join("performance/run_1").join(DETAIL);
+            load_log(At::path(&path), &audit.performance, issues);
+        }
+    }
+    if facts.accuracy_text.as_ref().is_ok_and(|said| !said.is_utf8) {
+        let path = folder.join("accuracy/accuracy.txt");
+        issues.crash(At::path(&path), "accuracy.txt is no UTF-8");
+    }
+    if place.submitter.layout == Layout::Apart && place.entry.measurements.is_none() {
+        issues.crash(At::path(&folder), "the folder that describes the measurement is missing");
+    }
+    if let Some(measurement) = &facts.measurement
+        && let Err(problem) = &measurement.json
+    {
+        let path = measurement.file.path();
+        let at = At::path(&path).line(problem.line);
+        issues.add(&MEASUREMENT_JSON, at, problem.to_string());
+        issues.crash(at, "the description of the measurement does not read");
+    }
+}
+
+fn load_log(at: At<'_>, log: &Result<DetailLog, Missing>, issues: &mut Issues) {
+    let Ok(log) = log else { return };
+    if !log.begins_with_marker {
+        issues.crash(at.line(Some(1)), "the first line is none of LoadGen's");
+    } else if !log.malformed.is_empty() || !log.is_utf8 {
+        issues.crash(at.line(log.malformed.first().copied()), "a line is no JSON object");
+    }
+}
+
+fn performance(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> Option<Metric> {
+    let path = place.entry.folder.path().join("performance/run_1").join(DETAIL);
+    match &facts.performance {
+        Ok(log) => Run { place, log, path: &path, is_audit: false }.judge(issues),
+        Err(_) => {
+            issues.add(&RUN_UNREADABLE, At::path(&path), "there is no detail log");
+            None
+        }
+    }
+}
+
+fn accuracy_of(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> Accuracy {
+    let folder = place.entry.folder.path().join("accuracy");
+    let at = At::path(&folder);
+    let Some(node) = place.entry.accuracy() else {
+        issues.add(&ACCURACY_TEXT_MISSING, at, "there is no accuracy run");
+        return Accuracy::default();
+    };
+    let (text_path, log_path) = accuracy::paths(node);
+    let accuracy = match &facts.accuracy_text {
+        Ok(said) => {
+            let mut own = Issues::new(Program::Modular);
+            let accuracy = accuracy::check_text(place, said, &text_path, &mut own);
+            if !place.submitter.division.is_closed_or_network() {
+                own.waive();
+            }
+            issues.append(own);
+            accuracy
+        }
+        Err(_) => {
+            issues.add(&ACCURACY_TEXT_MISSING, at, "there is no accuracy.txt");
+            Accuracy::default()
+        }
+    };
+    accuracy::check_log(node, issues);
+    if let Ok(log) = &facts.accuracy {
+        accuracy::check_errors(place, log, &log_path, issues);
+        accuracy::check_samples(place, log, &log_path, issues);
+    }
+    accuracy::check_outputs(place, node, issues);
+    accuracy
+}
+
+fn measurement_of<'a>(
+    place: &Place<'_, '_>,
+    facts: &'a Facts<'_>,
+    issues: &mut Issues,
+) -> Option<&'a JsonFile> {
+    let submitter = place.submitter.folder;
+    let code = place.submitter.layout.code();
+    if submitter.child(code).is_none() {
+        let path = submitter.path().join(code);
+        issues.add(&CODE_ALL_MISSING, At::path(&path), format!("there is no folder {code}"));
+    }
+    let path = place.entry.folder.path();
+    let Some(folder) = place.entry.measurements else {
+        issues.add(&MEASUREMENT_FOLDER, At::path(&path), "the measurement is not described");
+        return None;
+    };
+    measurement::check_files(place, folder, issues);
+    let Some(measurement) = &facts.measurement else {
+        let path = folder.path();
+        let message = "no JSON file describes the measurement";
+        issues.add(&MEASUREMENT_JSON_MISSING, At::path(&path), message);
+        return None;
+    };
+    let json = measurement.json.as_ref().ok()?;
+    measurement::check_fields(place, json, &measurement.file.path(), issues);
+    Some(json)
+}
+
+/// The columns that this program fills in its own way.
+fn own_columns(
+    place: &Place<'_, '_>,
+    described: &Described,
+    facts: &Facts<'_>,
+    issues: &mut Issues,
+) -> Vec<(Column, String)> {
+    let location = place.entry.folder.path().join("performance/run_1");
+    // Case counts here, and that LoadGen plays Interactive as Server does not.
+    let played = facts.performance.as_ref().ok().and_then(|log| log.text("effective_scenario"));
+    let inferred = u8::from(played != Some(place.entry.name.as_str()));
+    let count = |field| described.json.get(field).and_then(whole);
+    let total = count("number_of_nodes").zip(count("accelerators_per_node"));
+    let total = total.and_then(|(nodes, accelerators)| nodes.checked_mul(accelerators));
+    if total.is_none() {
+        let why = "nodes and accelerators are no whole numbers";
+        issues.crash(At::path(&location), why);
+    }
+    vec![
+        (Column::Scenario, place.entry.name.clone()),
+        (Column::Location, location.to_string_lossy().into_owned()),
+        (Column::Compliance, place.submitter.division.name().to_owned()),
+        (Column::Errors, "0".to_owned()),
+        (Column::Inferred, inferred.to_string()),
+        (Column::TotalAccelerators, total.map(|total| total.to_string()).unwrap_or_default()),
+        (Column::DesignPower, described.design_power.clone()),
+    ]
+}
+
+/// A whole number as Python's `int` makes one: of numbers and of texts.
+fn whole(value: &Value) -> Option<i64> {
+    match value {
+        Value::Bool(flag) => Some(i64::from(*flag)),
+        Value::String(text) => text.trim().parse().ok(),
+        #[expect(clippy::cast_possible_truncation, reason = "this is what `int` does")]
+        value => value.as_i64().or_else(|| value.as_f64().map(|number| number as i64)),
+    }
+}

@@ -1,0 +1,248 @@
+//! The detail log of a run, as strict as the official parsers: a line with the
+//! marker must be JSON. The reader of `loadgen` mends what the reference gets wrong;
+//! a checker must see it.
+
+use std::borrow::Cow;
+use std::io::{BufRead, BufReader, Read};
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::Missing;
+use super::keys::{KEYS, place};
+use crate::submission::tree::Node;
+
+const MARKER: &str = ":::MLLOG";
+/// A longer line does not read; the longest that the reference writes, the samples of
+/// a data set, have a few MiB.
+const LONGEST_LINE: u64 = 32 << 20;
+/// Of errors and of lines that do not read, this many are kept.
+const KEPT: usize = 16;
+
+/// What a detail log says of the keys that checks ask for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DetailLog {
+    held: Vec<Option<Held>>,
+    /// Lines that are errors.
+    pub errors: Errors,
+    /// Lines with the marker that are no JSON or have no key: the first ones.
+    pub malformed: Vec<usize>,
+    /// Whether the first line has the marker.
+    pub begins_with_marker: bool,
+    /// Whether every line is UTF-8.
+    pub is_utf8: bool,
+    /// How many lines there are.
+    pub lines: usize,
+}
+
+/// A key of a log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Held {
+    /// Value of the first line that has it, which is what counts.
+    pub value: Value,
+    /// That line, from 1.
+    pub line: usize,
+    /// How many lines have it.
+    pub times: usize,
+    /// The last line that has it, where that is another one, and its value.
+    pub last: Option<(usize, Value)>,
+}
+
+/// The lines of a log that are errors.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Errors {
+    /// How many.
+    pub count: usize,
+    /// Those that do not say that LoadGen was built with uncommitted changes.
+    pub not_uncommitted: usize,
+    /// Those that say that several configuration files were used.
+    pub several_confs: usize,
+    /// Those that say neither.
+    pub others: usize,
+    /// Line and text of the first ones.
+    pub first: Vec<(usize, String)>,
+}
+
+impl Errors {
+    fn add(&mut self, line: usize, value: Option<&RawValue>) {
+        let raw = value.map_or("", RawValue::get);
+        let uncommitted = raw.contains("Loadgen built with uncommitted changes!");
+        let several = raw.contains("Multiple conf files are used");
+        self.count += 1;
+        self.not_uncommitted += usize::from(!uncommitted);
+        self.several_confs += usize::from(several);
+        self.others += usize::from(!uncommitted && !several);
+        if self.first.len() < KEPT {
+            let text = serde_json::from_str(raw).unwrap_or_else(|_| raw.to_owned());
+            self.first.push((line, text));
+        }
+    }
+}
+
+impl DetailLog {
+    /// A key, `None` if no line has it.
+    ///
+    /// # Panics
+    /// In debug builds, if it is none of the keys that are kept.
+    #[must_use]
+    pub fn held(&self, key: &str) -> Option<&Held> {
+        let place = place(key);
+        debug_assert!(place.is_some(), "`{key}` is not kept: add it to facts/keys.rs");
+        self.held.get(place?)?.as_ref()
+    }
+
+    /// The value of a key: of the first line that has it.
+    #[must_use]
+    pub fn value(&self, key: &str) -> Option<&Value> {
+        self.held(key).map(|held| &held.value)
+    }
+
+    /// A number.
+    #[must_use]
+    pub fn number(&self, key: &str) -> Option<f64> {
+        self.value(key)?.as_f64()
+    }
+
+    /// A whole number that is not negative.
+    #[must_use]
+    pub fn whole(&self, key: &str) -> Option<u64> {
+        self.value(key)?.as_u64()
+    }
+
+    /// A text.
+    #[must_use]
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.value(key)?.as_str()
+    }
+
+    /// A truth value.
+    #[must_use]
+    pub fn flag(&self, key: &str) -> Option<bool> {
+        self.value(key)?.as_bool()
+    }
+
+    /// The line of a key, from 1.
+    #[must_use]
+    pub fn line_of(&self, key: &str) -> Option<usize> {
+        self.held(key).map(|held| held.line)
+    }
+
+    /// The keys that more than one line has.
+    pub fn repeated(&self) -> impl Iterator<Item = (&'static str, &Held)> {
+        let keys = KEYS.iter().zip(&self.held);
+        keys.filter_map(|(key, held)| Some((*key, held.as_ref().filter(|held| held.times > 1)?)))
+    }
+}
+
+/// Reads a detail log.
+///
+/// # Errors
+/// There is no file, or it cannot be read.
+pub fn read(file: Option<Node<'_>>) -> Result<DetailLog, Missing> {
+    let file = file.ok_or(Missing::Absent)?;
+    let unreadable = |error: std::io::Error| Missing::Unreadable { why: error.to_string() };
+    let opened = std::fs::File::open(file.absolute()).map_err(unreadable)?;
+    let buffer = file.size().clamp(1 << 10, 1 << 18) as usize;
+    scan(&mut BufReader::with_capacity(buffer, opened)).map_err(unreadable)
+}
+
+/// As [`read`], of any bytes.
+///
+/// # Errors
+/// The reader fails.
+pub fn scan(log: &mut impl BufRead) -> std::io::Result<DetailLog> {
+    let mut said = DetailLog {
+        held: vec![None; KEYS.len()],
+        errors: Errors::default(),
+        malformed: Vec::new(),
+        begins_with_marker: false,
+        is_utf8: true,
+        lines: 0,
+    };
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        log.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return Ok(said);
+        }
+        said.lines += 1;
+        if line.len() as u64 == LONGEST_LINE && !line.ends_with(b"\n") {
+            log.skip_until(b'\n')?;
+            said.malformed();
+            continue;
+        }
+        said.line(&line);
+    }
+}
+
+/// A line, as far as it is asked for.
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    key: Cow<'a, str>,
+    #[serde(borrow)]
+    value: Option<&'a RawValue>,
+    #[serde(borrow)]
+    metadata: Option<Metadata<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Metadata<'a> {
+    #[serde(borrow)]
+    is_error: Option<&'a RawValue>,
+}
+
+impl DetailLog {
+    fn line(&mut self, line: &[u8]) {
+        let Ok(text) = std::str::from_utf8(line) else {
+            self.is_utf8 = false;
+            return;
+        };
+        let Some(json) = text.strip_prefix(MARKER) else { return };
+        self.begins_with_marker |= self.lines == 1;
+        if let Ok(line) = serde_json::from_str::<Line<'_>>(json) {
+            return self.take(&line);
+        }
+        // Fields that are there twice, of which the last counts, or of other types.
+        let mended = serde_json::from_str::<Value>(json).ok();
+        let mended = mended.filter(|line| line.get("key").is_some());
+        match mended.map(|line| line.to_string()) {
+            Some(json) => {
+                if let Ok(line) = serde_json::from_str::<Line<'_>>(&json) {
+                    self.take(&line);
+                }
+            }
+            None => self.malformed(),
+        }
+    }
+
+    fn malformed(&mut self) {
+        if self.malformed.len() < KEPT {
+            self.malformed.push(self.lines);
+        }
+    }
+
+    fn take(&mut self, line: &Line<'_>) {
+        let is_error = line.metadata.as_ref().and_then(|metadata| metadata.is_error);
+        if is_error.is_some_and(is_true) {
+            self.errors.add(self.lines, line.value);
+        }
+        let Some(place) = place(&line.key) else { return };
+        let value = line.value.map_or("null", RawValue::get);
+        let Ok(value) = serde_json::from_str(value) else { return };
+        match &mut self.held[place] {
+            Some(held) => {
+                held.times += 1;
+                held.last = Some((self.lines, value));
+            }
+            empty => *empty = Some(Held { value, line: self.lines, times: 1, last: None }),
+        }
+    }
+}
+
+/// What the official parsers, which are in Python, take for true.
+fn is_true(value: &RawValue) -> bool {
+    !matches!(value.get(), "false" | "null" | "0" | "0.0" | "\"\"" | "[]" | "{}")
+}

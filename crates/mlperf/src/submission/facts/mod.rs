@@ -1,0 +1,142 @@
+//! What the files of a result say: each is read once, of each only what a check
+//! asks for is kept.
+//!
+//! Nothing is judged here, and nothing is repaired: a line that does not read is a
+//! fact like another.
+
+pub mod accuracy;
+pub mod detail;
+pub mod json;
+mod keys;
+pub mod text;
+
+use self::accuracy::{AccuracyText, Patterns};
+use self::detail::DetailLog;
+use self::json::{JsonFile, JsonProblem};
+use self::text::TextFile;
+use super::entry::{Entry, Model, System};
+use super::layout::{ACCURACY_TEXT, DETAIL, Layout};
+use super::tree::Node;
+
+/// Why there is nothing of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Missing {
+    /// There is no such file.
+    Absent,
+    /// It cannot be read.
+    Unreadable {
+        /// What the system said.
+        why: String,
+    },
+}
+
+/// What the files of a result say.
+#[derive(Debug)]
+pub struct Facts<'t> {
+    /// Detail log of the performance run.
+    pub performance: Result<DetailLog, Missing>,
+    /// Detail log of the accuracy run.
+    pub accuracy: Result<DetailLog, Missing>,
+    /// `accuracy.txt`.
+    pub accuracy_text: Result<AccuracyText, Missing>,
+    /// The file that describes the measurement.
+    pub measurement: Option<Measurement<'t>>,
+    /// Audits, by name.
+    pub audits: Vec<Audit<'t>>,
+}
+
+/// The file that describes a measurement.
+#[derive(Debug)]
+pub struct Measurement<'t> {
+    /// The file.
+    pub file: Node<'t>,
+    /// Its content.
+    pub json: Result<JsonFile, JsonProblem>,
+}
+
+/// What the files of an audit say.
+#[derive(Debug)]
+pub struct Audit<'t> {
+    /// Name, such as `TEST01`.
+    pub name: String,
+    /// Its folder.
+    pub folder: Node<'t>,
+    /// Detail log of its performance run.
+    pub performance: Result<DetailLog, Missing>,
+    /// `verify_accuracy.txt`.
+    pub verify_accuracy: Result<TextFile, Missing>,
+    /// `verify_performance.txt`.
+    pub verify_performance: Result<TextFile, Missing>,
+    /// `verify_output_len.txt`.
+    pub verify_output_length: Result<TextFile, Missing>,
+    /// `accuracy/baseline_accuracy.txt`.
+    pub baseline_accuracy: Result<AccuracyText, Missing>,
+    /// `accuracy/compliance_accuracy.txt`.
+    pub compliance_accuracy: Result<AccuracyText, Missing>,
+}
+
+impl<'t> Facts<'t> {
+    /// Reads the files of a result.
+    #[must_use]
+    pub fn read(
+        layout: Layout,
+        system: &System<'t>,
+        model: &Model<'t>,
+        entry: &Entry<'t>,
+        patterns: &Patterns,
+    ) -> Self {
+        let metrics = patterns.of(model.benchmark);
+        let run = entry.run().and_then(|run| run.file(DETAIL));
+        let accuracy = entry.accuracy();
+        Self {
+            performance: detail::read(run),
+            accuracy: detail::read(accuracy.and_then(|folder| folder.file(DETAIL))),
+            accuracy_text: accuracy::read(
+                accuracy.and_then(|folder| folder.file(ACCURACY_TEXT)),
+                metrics,
+            ),
+            measurement: measurement(layout, system, entry),
+            audits: entry.audits().map(|folder| audit(folder, metrics)).collect(),
+        }
+    }
+
+    /// The audit of that name.
+    #[must_use]
+    pub fn audit(&self, name: &str) -> Option<&Audit<'t>> {
+        self.audits.iter().find(|audit| audit.name == name)
+    }
+}
+
+fn audit<'t>(folder: Node<'t>, metrics: &[accuracy::Pattern]) -> Audit<'t> {
+    Audit {
+        name: folder.text().into_owned(),
+        folder,
+        performance: detail::read(folder.file(format!("performance/run_1/{DETAIL}"))),
+        verify_accuracy: text::read(folder.file("verify_accuracy.txt")),
+        verify_performance: text::read(folder.file("verify_performance.txt")),
+        verify_output_length: text::read(folder.file("verify_output_len.txt")),
+        baseline_accuracy: accuracy::read(folder.file("accuracy/baseline_accuracy.txt"), metrics),
+        compliance_accuracy: accuracy::read(
+            folder.file("accuracy/compliance_accuracy.txt"),
+            metrics,
+        ),
+    }
+}
+
+/// Up to v5.1 the file begins with the name of the system, and may end with the
+/// implementation and the scenario.
+fn measurement<'t>(
+    layout: Layout,
+    system: &System<'t>,
+    entry: &Entry<'t>,
+) -> Option<Measurement<'t>> {
+    let folder = entry.measurements?;
+    let file = match layout {
+        Layout::Together => folder.file("measurements.json")?,
+        Layout::Apart => folder.files().find(|file| {
+            let name = file.text();
+            name.starts_with(&system.name) && name.ends_with(".json")
+        })?,
+    };
+    Some(Measurement { file, json: json::read(file) })
+}

@@ -1,0 +1,99 @@
+//! What values look like and when they are true in the official programs, which are
+//! written in Python.
+
+use serde_json::Value;
+
+/// A number as Python prints it: the shortest digits that read back, with a point.
+#[must_use]
+pub fn float(value: f64) -> String {
+    if value.is_nan() {
+        return "nan".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    let size = value.abs();
+    if size != 0.0 && !(1e-4..1e16).contains(&size) {
+        let text = format!("{value:e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let (sign, exponent) = match exponent.strip_prefix('-') {
+            Some(exponent) => ('-', exponent),
+            None => ('+', exponent),
+        };
+        return format!("{digits}e{sign}{exponent:0>2}");
+    }
+    // `{:?}` keeps the point; the exponent it would write is dealt with above.
+    format!("{value:?}")
+}
+
+/// A value as Python prints it.
+#[must_use]
+pub fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "None".to_owned(),
+        Value::Bool(true) => "True".to_owned(),
+        Value::Bool(false) => "False".to_owned(),
+        Value::Number(number) if number.is_f64() => float(number.as_f64().unwrap_or(f64::NAN)),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text.clone(),
+        Value::Array(values) => {
+            let values: Vec<String> = values.iter().map(quoted).collect();
+            format!("[{}]", values.join(", "))
+        }
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| format!("'{name}': {}", quoted(value)));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+fn quoted(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("'{text}'"),
+        value => self::text(value),
+    }
+}
+
+/// Whether a value is true: not empty, not zero.
+#[must_use]
+pub fn is_true(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(flag) => *flag,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(values) => !values.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+    }
+}
+
+/// A value as a number to compare with: numbers, and truth values as 0 and 1.
+#[must_use]
+pub fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Bool(flag) => Some(f64::from(u8::from(*flag))),
+        value => value.as_f64(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_print_as_in_python() {
+        let cases = [
+            (27185.5, "27185.5"),
+            (5.0, "5.0"),
+            (0.0, "0.0"),
+            (155.14234758628498, "155.14234758628498"),
+            (1e16, "1e+16"),
+            (1.5e-7, "1.5e-07"),
+            (123_456_789_012_345_680.0, "1.2345678901234568e+17"),
+            (1e15, "1000000000000000.0"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(float(value), text);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The table of results, with the columns and the quoting of each official program.
+
+use std::io::{self, Write};
+
+use super::check::Program;
+
+/// A column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is the column of its name")]
+pub enum Column {
+    Organization,
+    Availability,
+    Division,
+    SystemType,
+    SystemName,
+    Platform,
+    Model,
+    MlperfModel,
+    Scenario,
+    Result,
+    Accuracy,
+    Nodes,
+    Processor,
+    Processors,
+    Cores,
+    Accelerator,
+    Accelerators,
+    TotalAccelerators,
+    Location,
+    Framework,
+    OperatingSystem,
+    Notes,
+    Compliance,
+    Errors,
+    Version,
+    Inferred,
+    HasPower,
+    Units,
+    WeightDataTypes,
+    DesignPower,
+    PrivateId,
+}
+
+/// Where a column is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Where {
+    /// By both programs; by the one in one file as it stands.
+    Plain,
+    /// By both programs; always in quotes.
+    Quoted,
+    /// By the program in modules only.
+    Modular,
+}
+
+use Where::{Modular, Plain, Quoted};
+
+/// The columns in their order, which is that of [`Column`].
+const COLUMNS: [(Column, &str, Where); 31] = [
+    (Column::Organization, "Organization", Plain),
+    (Column::Availability, "Availability", Plain),
+    (Column::Division, "Division", Plain),
+    (Column::SystemType, "SystemType", Quoted),
+    (Column::SystemName, "SystemName", Quoted),
+    (Column::Platform, "Platform", Plain),
+    (Column::Model, "Model", Plain),
+    (Column::MlperfModel, "MlperfModel", Plain),
+    (Column::Scenario, "Scenario", Plain),
+    (Column::Result, "Result", Plain),
+    (Column::Accuracy, "Accuracy", Plain),
+    (Column::Nodes, "number_of_nodes", Plain),
+    (Column::Processor, "host_processor_model_name", Quoted),
+    (Column::Processors, "host_processors_per_node", Plain),
+    (Column::Cores, "host_processor_core_count", Plain),
+    (Column::Accelerator, "accelerator_model_name", Quoted),
+    (Column::Accelerators, "accelerators_per_node", Quoted),
+    (Column::TotalAccelerators, "total_accelerators", Modular),
+    (Column::Location, "Location", Plain),
+    (Column::Framework, "framework", Quoted),
+    (Column::OperatingSystem, "operating_system", Quoted),
+    (Column::Notes, "notes", Quoted),
+    (Column::Compliance, "compliance", Plain),
+    (Column::Errors, "errors", Plain),
+    (Column::Version, "version", Plain),
+    (Column::Inferred, "inferred", Plain),
+    (Column::HasPower, "has_power", Plain),
+    (Column::Units, "Units", Plain),
+    (Column::WeightDataTypes, "weight_data_types", Quoted),
+    (Column::DesignPower, "design_power_watts", Modular),
+    (Column::PrivateId, "PrivateID", Modular),
+];
+
+/// A row: a result, or the power of one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// The value of the column `Result`.
+    pub value: f64,
+    cells: Vec<String>,
+}
+
+impl Default for Row {
+    fn default() -> Self {
+        Self { value: 0.0, cells: vec![String::new(); COLUMNS.len()] }
+    }
+}
+
+impl Row {
+    /// What a column says.
+    #[must_use]
+    pub fn get(&self, column: Column) -> &str {
+        &self.cells[column as usize]
+    }
+
+    /// Says it.
+    pub fn set(&mut self, column: Column, text: impl Into<String>) {
+        self.cells[column as usize] = text.into();
+    }
+
+    /// What the columns of a program say, by their names.
+    pub fn columns(&self, program: Program) -> impl Iterator<Item = (&'static str, &str)> {
+        columns(program).map(|(column, name, _)| (name, self.get(column)))
+    }
+}
+
+fn columns(program: Program) -> impl Iterator<Item = (Column, &'static str, Where)> {
+    let all = program != Program::Mono;
+    COLUMNS.into_iter().filter(move |(_, _, place)| all || *place != Modular)
+}
+
+/// Writes the table as a program does. The official programs do not escape quotes, so
+/// that a quote in a name breaks their row; [`Program::Strict`] doubles them.
+///
+/// # Errors
+/// The writer fails.
+pub fn write_csv(rows: &[Row], program: Program, out: &mut impl Write) -> io::Result<()> {
+    let names: Vec<&str> = columns(program).map(|(_, name, _)| name).collect();
+    writeln!(out, "{}", names.join(","))?;
+    for row in rows {
+        let cell = |(column, _, place): (Column, &str, Where)| {
+            let text = row.get(column);
+            match (program, place) {
+                (Program::Mono, Plain) => text.to_owned(),
+                (Program::Strict, _) => format!("\"{}\"", text.replace('"', "\"\"")),
+                (Program::Mono | Program::Modular, _) => format!("\"{text}\""),
+            }
+        };
+        let cells: Vec<String> = columns(program).map(cell).collect();
+        writeln!(out, "{}", cells.join(","))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_lie_in_their_order() {
+        for (at, (column, _, _)) in COLUMNS.iter().enumerate() {
+            assert_eq!(*column as usize, at);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What is read of the files of a result.
+
+use dyno_mlperf::round::Round;
+use dyno_mlperf::submission::facts::accuracy::{self, Patterns};
+use dyno_mlperf::submission::facts::detail::{self, DetailLog};
+use proptest::prelude::*;
+
+fn line(key: &str, value: &str, is_error: bool) -> String {
+    format!(
+        ":::MLLOG {{\"key\": \"{key}\", \"value\": {value}, \"time_ms\": 1.0, \"namespace\": \
+         \"mlperf::logging\", \"event_type\": \"POINT_IN_TIME\", \"metadata\": {{\"is_error\": \
+         {is_error}, \"is_warning\": false, \"file\": \"x.cc\", \"line_no\": 1, \"pid\": 1, \
+         \"tid\": 1}}}}\n"
+    )
+}
+
+fn scan(log: &str) -> DetailLog {
+    detail::scan(&mut log.as_bytes()).unwrap()
+}
+
+#[test]
+fn the_first_value_of_a_key_counts_and_the_last_is_known() {
+    let seed = line("effective_qsl_rng_seed", "18446744073709551615", false);
+    let other = line("effective_qsl_rng_seed", "\"7\"", false);
+    let log = scan(&format!("{seed}{}{other}", line("not_asked_for", "[1,2]", false)));
+    assert_eq!(log.whole("effective_qsl_rng_seed"), Some(u64::MAX));
+    let held = log.held("effective_qsl_rng_seed").unwrap();
+    assert_eq!((held.line, held.times), (1, 2));
+    assert_eq!(held.last, Some((3, serde_json::json!("7"))));
+    assert_eq!(log.repeated().count(), 1);
+    assert_eq!(log.value("result_validity"), None);
+    assert!(log.begins_with_marker && log.is_utf8 && log.malformed.is_empty());
+}
+
+#[test]
+fn errors_are_sorted_by_what_they_say() {
+    let log = scan(
+        &[
+            line("error_runtime", "\"Loadgen built with uncommitted changes!\"", true),
+            line("error_runtime", "\"Multiple conf files are used\"", true),
+            line("error_runtime", "\"Ran out of generated queries\"", true),
+        ]
+        .concat(),
+    );
+    let errors = &log.errors;
+    assert_eq!((errors.count, errors.not_uncommitted), (3, 2));
+    assert_eq!((errors.several_confs, errors.others), (1, 1));
+    assert_eq!(errors.first[2], (3, "Ran out of generated queries".to_owned()));
+}
+
+#[test]
+fn lines_that_are_no_json_are_named() {
+    let log = scan(&format!("hello\n:::MLLOG {{\"key\": \"broken\", \n{}", line("a", "]", false)));
+    assert_eq!(log.malformed, [2, 3]);
+    assert!(!log.begins_with_marker);
+    // The last of two fields of one name counts, as in Python.
+    let log = scan(":::MLLOG {\"key\": \"a\", \"key\": \"sut_name\", \"value\": \"x\"}\n");
+    assert_eq!(log.text("sut_name"), Some("x"));
+}
+
+#[test]
+fn an_accuracy_text_says_its_metrics_and_its_hash() {
+    let round = Round::named("v5.1").unwrap();
+    let patterns = Patterns::new(round);
+    let text =
+        "Results\n{'rouge1': '38.9139', 'rouge2': 16.194, 'gen_len': 3052751}\r\nhash=ab12\n";
+    let llama = patterns.of(round.benchmark("llama3.1-8b-edge"));
+    let said = accuracy::scan(&mut text.as_bytes(), llama).unwrap();
+    let found: Vec<_> = said.found.iter().map(|f| (f.line, &f.metric[..], &f.value[..])).collect();
+    assert_eq!(
+        found,
+        [(2, "ROUGE1", "38.9139"), (2, "ROUGE2", "16.194"), (2, "GEN_LEN", "3052751")]
+    );
+    assert_eq!((said.hashes[0].line, &said.hashes[0].text[..]), (3, "ab12"));
+    assert!(said.hashes[0].is_word());
+}
+
+#[test]
+fn the_patterns_of_every_round_compile() {
+    for name in Round::names() {
+        let round = Round::named(name).unwrap();
+        let patterns = Patterns::new(round);
+        for benchmark in &round.benchmarks {
+            let found = patterns.of(Some(benchmark)).len();
+            assert!(found > 0 || benchmark.accuracy.is_empty(), "{name} {}", benchmark.name);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_readers_panic(bytes: Vec<u8>, cut in 0usize..400, value in "[\\[\\]{}\":,\\\\a0 .eE-]*") {
+        let whole = line("result_validity", &value, true).into_bytes();
+        let part = whole.get(..cut.min(whole.len())).unwrap_or(&[]);
+        let patterns = Patterns::new(Round::named("v5.1").unwrap());
+        for bytes in [&bytes[..], &whole, part, &[b":::MLLOG", &bytes[..]].concat()] {
+            let log = detail::scan(&mut &bytes[..]).unwrap();
+            prop_assert!(log.malformed.iter().all(|line| *line <= log.lines));
+            for benchmark in ["resnet", "llama2-70b-99", "stable-diffusion-xl"] {
+                let patterns = patterns.of(Round::named("v5.1").unwrap().benchmark(benchmark));
+                accuracy::scan(&mut &bytes[..], patterns).unwrap();
+            }
+        }
+    }
+}

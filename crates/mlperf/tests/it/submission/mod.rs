@@ -1,0 +1,7 @@
+//! Submission trees.
+
+mod facts;
+mod folder;
+mod mutations;
+mod official;
+mod tree;
