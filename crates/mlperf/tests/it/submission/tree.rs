@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use dyno_mlperf::round::{Round, Scenario};
 use dyno_mlperf::submission::entry::{Division, Guesses, submitters};
-use dyno_mlperf::submission::tree::{Kind, Tree};
+use dyno_mlperf::submission::tree::{Kind, Node, Tree};
 
 use super::folder::Folder;
 
