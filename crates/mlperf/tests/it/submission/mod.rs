@@ -1,7 +1,9 @@
 //! Submission trees.
 
+mod check;
 mod facts;
 mod folder;
+mod made;
 mod mutations;
 mod official;
 mod tree;
