@@ -7,6 +7,7 @@ mod export;
 mod info;
 mod init;
 mod man;
+mod package;
 mod probe;
 mod report;
 mod run;
@@ -17,6 +18,9 @@ mod sweep;
 #[cfg(test)]
 pub use info::METRICS;
 pub use info::VARIABLES;
+pub use info::rules::json as rules;
+#[cfg(test)]
+pub use info::rules::words;
 
 use std::process::ExitCode;
 
@@ -52,6 +56,8 @@ enum Command {
     Export(export::Export),
     /// Say which results of a submission count, and what is wrong with the others
     Check(Box<check::Check>),
+    /// Make a submission tree of run directories
+    Package(Box<package::Package>),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -79,6 +85,7 @@ impl Dyno {
             Command::Report(report) => report.execute(),
             Command::Export(export) => export.execute(),
             Command::Check(check) => check.execute(),
+            Command::Package(package) => package.execute(),
             Command::Init(init) => init.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),

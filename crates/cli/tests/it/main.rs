@@ -15,6 +15,7 @@ mod prometheus;
 #[cfg(target_os = "linux")]
 mod pty;
 mod report;
+mod rounds;
 mod schema;
 mod search;
 mod shell;
