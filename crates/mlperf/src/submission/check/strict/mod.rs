@@ -191,7 +191,10 @@ impl Context<'_> {
         };
         let (round, options) = (self.round, self.options);
         Description { json: &json, path: &path, submitter, round, options }.judge(issues);
-        network::check(&json, &path, issues);
+        network::check(&json, &path, round, issues);
+        if submitter.division == Division::Network {
+            network::check_suite(&json, &path, round, issues);
+        }
         let is_datacenter = matches!(suite(&json), Some(Suite::Datacenter | Suite::Both));
         if is_datacenter && submitter.division.is_closed_or_network() {
             datacenter::check_memory(&json, &path, issues);
@@ -288,6 +291,14 @@ impl Part<'_> {
 #[cfg(test)]
 mod tests {
     use crate::submission::facts::detail::{DetailLog, scan};
+    use crate::submission::facts::json::JsonFile;
+
+    /// A description.
+    pub(super) fn json(text: &str) -> JsonFile {
+        let mut file = JsonFile::empty();
+        file.value = serde_json::from_str(text).unwrap();
+        file
+    }
 
     /// A detail log with these keys and values.
     pub(super) fn log(pairs: &[(&str, &str)]) -> DetailLog {
