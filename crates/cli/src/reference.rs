@@ -2,6 +2,8 @@
 //! with. A test compares them with what is checked in; `UPDATE_EXPECT=1 cargo
 //! test -p dyno reference` writes them.
 
+mod rounds;
+
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -103,7 +105,7 @@ fn configuration() -> String {
         "# Configuration\n\n{MADE}`dyno init` writes a `dyno.toml` that holds every key, with its \
          default where it has one. The file says `version = 1`; an unknown key is an error that names the line and \
          the nearest key. Flags win over the environment, the environment over `dyno.toml`, that \
-         over a `user.conf`, that over the profile, the built-in table and the defaults; an \
+         over a `user.conf`, that over the round of `--round`, then the profile, the built-in table and the defaults; an \
          `audit.config` overrides them all. The run directory's `effective.toml` tells for every \
          value who set it.\n\n\
          ## `[run]`\n\nEach key is a flag too, with hyphens for underscores: `batch_wait` is \
@@ -193,6 +195,7 @@ fn the_reference_pages_are_those_of_the_code() {
         ("metrics.md", metrics()),
         ("exit-codes.md", exit_codes()),
         ("environment.md", environment()),
+        ("rounds.md", rounds::rounds()),
     ];
     for (name, text) in pages {
         let path = folder.join(name);

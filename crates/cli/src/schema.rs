@@ -2,17 +2,16 @@
 //! they cannot differ from what the program does. The doc comments of the types
 //! are the descriptions.
 
-use clap::ValueEnum;
 use schemars::generate::SchemaSettings;
 use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-use crate::cmd::selftest;
+use crate::cmd::{rules, selftest};
 use crate::{compare, probe, search, series, summary, sweep};
 
 /// A file that has a published schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Document {
     /// summary.json: a run for programs
     Summary,
@@ -28,11 +27,13 @@ pub enum Document {
     Sweep,
     /// What dyno compare --json prints
     Compare,
+    /// What dyno info rules --json prints
+    Rules,
 }
 
 impl Document {
     /// All of them, with what they are.
-    pub const ALL: [(Self, &str, &str); 7] = [
+    pub const ALL: [(Self, &str, &str); 8] = [
         (Self::Summary, "summary", "summary.json: a run for programs"),
         (Self::Series, "series", "series.json: the data of its plots"),
         (Self::Probe, "probe", "what dyno probe --json prints"),
@@ -40,6 +41,7 @@ impl Document {
         (Self::Selftest, "selftest", "what dyno selftest --json prints"),
         (Self::Sweep, "sweep", "sweep.json: a sweep and its points"),
         (Self::Compare, "compare", "what dyno compare --json prints"),
+        (Self::Rules, "rules", "what dyno info rules --json prints"),
     ];
 
     /// Its schema, in the dialect of 2020-12, as text.
@@ -55,6 +57,7 @@ impl Document {
             Self::Search => of::<search::State>("search.json", search::SCHEMA_VERSION),
             Self::Selftest => of::<selftest::Document>("selftest", selftest::SCHEMA_VERSION),
             Self::Sweep => of::<sweep::Sweep>("sweep.json", sweep::SCHEMA_VERSION),
+            Self::Rules => of::<rules::Rules>("rules", rules::SCHEMA_VERSION),
             Self::Compare => of::<compare::Compared>("compare.json", compare::SCHEMA_VERSION),
         };
         serde_json::to_string_pretty(&schema).expect("keys are texts") + "\n"

@@ -17,13 +17,15 @@
 //! The last row flatters such a run, but it is INVALID in any case.
 
 mod distribution;
+mod intervals;
 
 pub(crate) use self::distribution::rank;
 use self::distribution::summarize;
 pub use self::distribution::{Distribution, Estimates, PERCENTILES};
+pub use self::intervals::Intervals;
 use crate::clock::{Nanos, SECOND};
 use crate::early_stopping::{Estimate, Params};
-use crate::plan::{Load, Plan, Tokens};
+use crate::plan::{Load, Plan, StreamPacing, Tokens};
 use crate::record::{Failure, Record};
 
 /// When the last query issued was due, issued and done, ns since the start.
@@ -152,6 +154,8 @@ pub struct Metrics {
     pub missing: u64,
     /// Server: samples over a bound.
     pub over: OverBound,
+    /// MultiStream at a fixed interval: those between queries.
+    pub intervals: Option<Intervals>,
     /// Of samples, from the scheduled time.
     pub latency: Distribution,
     /// MultiStream: from the scheduled time to the last sample's completion.
@@ -226,6 +230,7 @@ impl Metrics {
             failed: FailureCounts::of(record),
             missing: times.missing,
             over: times.over,
+            intervals: Intervals::of(record, plan),
             latency,
             query_latency: query_latency.map(|(distribution, _)| distribution),
             first_token: first_token.map(|(distribution, _)| distribution),
@@ -372,8 +377,9 @@ impl ScenarioEstimates {
     fn for_counts(times: &Times, plan: &Plan) -> Option<Self> {
         let tail = match plan.load {
             Load::SingleStream { .. } => Some(0.99),
-            Load::MultiStream { .. } => None,
-            Load::Server(_) | Load::Offline => return None,
+            Load::MultiStream { pacing: StreamPacing::OnCompletion, .. } => None,
+            // The rule of a fixed interval is another one.
+            Load::MultiStream { .. } | Load::Server(_) | Load::Offline => return None,
         };
         let of = |count: usize| {
             let at = |percentile| {

@@ -1,37 +1,39 @@
-//! The search for the highest rate that a Server system sustains: doubling,
-//! then bisection, then confirmation. Pure: it says which rate to run and is
-//! told whether the run passed.
+//! The search for the highest load that a system sustains, the rate of Server or
+//! the number of streams of MultiStream at a fixed interval: doubling, then
+//! bisection, then confirmation. Pure: it says which load to run and is told
+//! whether the run passed.
 
 use crate::plan::PeakSettings;
+use crate::search::Unit;
 
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Next {
-    /// Run at this rate, in queries/s, and answer with [`PeakSearch::passed`].
+    /// Run at this load and answer with [`PeakSearch::passed`].
     Run {
-        /// Queries per second.
-        qps: f64,
+        /// Queries per second, or streams.
+        load: f64,
         /// Why.
         purpose: Purpose,
     },
     /// The search is over.
     Found {
-        /// Queries per second.
-        qps: f64,
+        /// Queries per second, or streams.
+        load: f64,
     },
-    /// Not even the base rate passes, or no rate was confirmed.
+    /// Not even the base load passes, or no load was confirmed.
     Failed {
-        /// Queries per second that failed last.
-        qps: f64,
+        /// The load that failed last.
+        load: f64,
     },
 }
 
 /// Why a run is made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Purpose {
-    /// The rate that the settings name must pass.
+    /// The load that the settings name must pass.
     Base,
-    /// Looking for a rate that fails, within these bounds.
+    /// Looking for a load that fails, within these bounds.
     Bracket {
         /// Passed.
         lower: f64,
@@ -45,7 +47,7 @@ pub enum Purpose {
         /// Failed.
         upper: f64,
     },
-    /// The rate found is run again.
+    /// The load found is run again.
     Confirm {
         /// Which of the runs, from 1.
         run: u64,
@@ -74,10 +76,18 @@ enum State {
 }
 
 impl PeakSearch {
-    /// A search from this rate upwards.
+    /// A search from this load upwards.
     #[must_use]
-    pub fn new(base_qps: f64, settings: PeakSettings) -> Self {
-        Self { settings, state: State::Base, lower: base_qps, upper: base_qps }
+    pub fn new(base: f64, settings: PeakSettings) -> Self {
+        Self { settings, state: State::Base, lower: base, upper: base }
+    }
+
+    /// Only the confirmation, of this load.
+    #[must_use]
+    pub fn confirming(load: f64, settings: PeakSettings) -> Self {
+        let mut search = Self::new(load, settings);
+        search.confirm(0);
+        search
     }
 
     /// What to do next. Changes nothing.
@@ -85,18 +95,17 @@ impl PeakSearch {
     pub fn next(&self) -> Next {
         let (lower, upper) = (self.lower, self.upper);
         match self.state {
-            State::Base => Next::Run { qps: lower, purpose: Purpose::Base },
-            State::Bracket => Next::Run { qps: upper, purpose: Purpose::Bracket { lower, upper } },
+            State::Base => Next::Run { load: lower, purpose: Purpose::Base },
+            State::Bracket => Next::Run { load: upper, purpose: Purpose::Bracket { lower, upper } },
             State::Bisect => {
-                let qps = lower + (upper - lower) / 2.0;
-                Next::Run { qps, purpose: Purpose::Bisect { lower, upper } }
+                Next::Run { load: self.middle(), purpose: Purpose::Bisect { lower, upper } }
             }
             State::Confirm { passed } => {
                 let of = self.settings.confirmation_runs;
-                Next::Run { qps: lower, purpose: Purpose::Confirm { run: passed + 1, of } }
+                Next::Run { load: lower, purpose: Purpose::Confirm { run: passed + 1, of } }
             }
-            State::Found => Next::Found { qps: lower },
-            State::Failed => Next::Failed { qps: lower },
+            State::Found => Next::Found { load: lower },
+            State::Failed => Next::Failed { load: lower },
         }
     }
 
@@ -114,13 +123,21 @@ impl PeakSearch {
             }
             State::Bracket => self.bisect_or_confirm(),
             State::Bisect => {
-                let middle = self.lower + (self.upper - self.lower) / 2.0;
+                let middle = self.middle();
                 *(if passed { &mut self.lower } else { &mut self.upper }) = middle;
                 self.bisect_or_confirm();
             }
             State::Confirm { passed: before } if passed => self.confirm(before + 1),
             State::Confirm { .. } => self.lower_the_candidate(),
             State::Found | State::Failed => {}
+        }
+    }
+
+    fn middle(&self) -> f64 {
+        let middle = self.lower + (self.upper - self.lower) / 2.0;
+        match self.settings.unit {
+            Unit::Rate => middle,
+            Unit::Whole => middle.floor(),
         }
     }
 
@@ -157,6 +174,7 @@ mod tests {
     use super::*;
 
     const SETTINGS: PeakSettings = PeakSettings {
+        unit: Unit::Rate,
         decimals: 1,
         step_size: 1.0,
         confirmation_runs: 0,
@@ -169,9 +187,9 @@ mod tests {
         let mut rates = Vec::new();
         loop {
             match search.next() {
-                Next::Run { qps, .. } => {
-                    rates.push(qps);
-                    search.passed(passes(qps));
+                Next::Run { load, .. } => {
+                    rates.push(load);
+                    search.passed(passes(load));
                 }
                 end => return (end, rates),
             }
@@ -188,13 +206,13 @@ mod tests {
             rates,
             [100.0, 200.0, 400.0, 300.0, 250.0, 225.0, 212.5, 206.25, 203.125, 204.6875, 205.46875]
         );
-        assert_eq!(end, Next::Found { qps: 204.6875 });
+        assert_eq!(end, Next::Found { load: 204.6875 });
     }
 
     #[test]
     fn a_base_rate_that_fails_ends_the_search() {
         let (end, rates) = play(PeakSearch::new(50.0, SETTINGS), &mut |_| false);
-        assert_eq!((end, rates.len()), (Next::Failed { qps: 50.0 }, 1));
+        assert_eq!((end, rates.len()), (Next::Failed { load: 50.0 }, 1));
     }
 
     #[test]
@@ -207,7 +225,36 @@ mod tests {
             runs_at_peak += i32::from(qps == 10.0);
             qps < 10.0 || (qps == 10.0 && runs_at_peak <= 2)
         });
-        let Next::Found { qps } = end else { panic!("{end:?}") };
+        let Next::Found { load: qps } = end else { panic!("{end:?}") };
         assert!((9.0..10.0).contains(&qps), "{qps}");
+    }
+
+    #[test]
+    fn whole_loads_are_doubled_and_halved_to_the_highest_that_passes() {
+        let settings = PeakSettings { unit: Unit::Whole, decimals: 0, ..SETTINGS };
+        for most in 1..200 {
+            let (end, loads) = play(PeakSearch::new(1.0, settings), &mut |n| n <= f64::from(most));
+            assert_eq!(end, Next::Found { load: f64::from(most) });
+            assert!(loads.iter().all(|load| load.fract() == 0.0), "{loads:?}");
+            // Doublings to the first that fails, and as many halvings at most.
+            let doublings = f64::from(most).log2().floor() as usize + 2;
+            assert!(loads.len() <= 2 * doublings, "{most}: {loads:?}");
+        }
+    }
+
+    #[test]
+    fn a_confirmation_alone_begins_at_its_load() {
+        let settings = PeakSettings {
+            unit: Unit::Whole,
+            confirmation_runs: 5,
+            confirmation_decrement: 1.0,
+            ..SETTINGS
+        };
+        let search = PeakSearch::confirming(8.0, settings);
+        let (end, loads) = play(search.clone(), &mut |streams| streams <= 6.0);
+        assert_eq!(end, Next::Found { load: 6.0 });
+        assert_eq!(loads, [8.0, 7.0, 6.0, 6.0, 6.0, 6.0, 6.0]);
+        let (end, loads) = play(search, &mut |_| false);
+        assert_eq!((end, loads.len()), (Next::Failed { load: 1.0 }, 8));
     }
 }

@@ -1,11 +1,14 @@
 //! What the settings mean: resolved once, per scenario, before anything runs.
 
-use crate::clock::Nanos;
-use crate::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TraceRules};
+use crate::clock::{Nanos, SECOND};
+use crate::search::Unit;
+use crate::settings::{Arrivals, EarlyStopping, Repetition, Scenario, TestMode, TraceRules};
 
 mod load;
 mod problem;
+mod repeated;
 mod resolve;
+mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -75,6 +78,8 @@ pub struct Plan {
     pub performance_issue_same_index: u64,
     /// Shown in the logs.
     pub print_timestamps: bool,
+    /// Runs that a performance test makes. A decrement is always said.
+    pub repetition: Repetition,
 }
 
 /// The part of a plan that belongs to one scenario.
@@ -87,13 +92,30 @@ pub enum Load {
     },
     /// N contiguous samples at a time.
     MultiStream {
-        /// The percentile that is the result, in (0, 1).
+        /// The percentile that is the result, or at a fixed interval the share of
+        /// the queries that must skip none, in (0, 1).
         percentile: f64,
+        /// When a query goes out.
+        pacing: StreamPacing,
     },
     /// An arrival process against a latency bound.
     Server(Server),
     /// Everything at once.
     Offline,
+}
+
+/// When a MultiStream query goes out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum StreamPacing {
+    /// When all samples of the last one are complete.
+    OnCompletion,
+    /// Rounds v0.5 and v0.7: at the first tick at which the last one is complete.
+    /// Ticks are 1 / [`Plan::target_qps`] apart, the first one that long after the
+    /// start. Of the result, the number of streams, only N is searched for.
+    FixedInterval {
+        /// The search for the highest number of streams.
+        peak: PeakSettings,
+    },
 }
 
 /// The part of a plan that only Server has.
@@ -116,13 +138,15 @@ pub struct Server {
 /// How `FindPeakPerformance` searches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PeakSettings {
+    /// What a load is: a rate in queries/s, or a whole number of streams.
+    pub unit: Unit,
     /// Decimals of the rate found.
     pub decimals: u8,
     /// Each bracketing step multiplies the rate by 1 + this (> 0).
     pub step_size: f64,
-    /// Runs at the rate found that must all pass.
+    /// Runs at the load found that must all pass.
     pub confirmation_runs: u64,
-    /// Lowers the rate when a confirmation fails, in queries/s.
+    /// Lowers the load when a confirmation fails, in queries/s or streams.
     pub confirmation_decrement: f64,
 }
 
@@ -189,7 +213,7 @@ impl Load {
     #[must_use]
     pub fn percentile(&self) -> f64 {
         match self {
-            Self::SingleStream { percentile } | Self::MultiStream { percentile } => *percentile,
+            Self::SingleStream { percentile } | Self::MultiStream { percentile, .. } => *percentile,
             Self::Server(server) => server.percentile,
             Self::Offline => 0.99,
         }
@@ -214,13 +238,86 @@ impl Plan {
         self.load.percentile()
     }
 
-    /// The Server latency bound; 0 for the other scenarios, as the logs show it.
+    /// The Server latency bound, or the interval of MultiStream at a fixed one;
+    /// 0 for the other scenarios, as the logs show it.
     #[must_use]
     pub fn target_latency(&self) -> Nanos {
         match &self.load {
             Load::Server(server) => server.target_latency,
-            _ => 0,
+            _ => self.interval().unwrap_or(0),
         }
+    }
+
+    /// MultiStream at a fixed interval: that interval.
+    #[must_use]
+    pub fn interval(&self) -> Option<Nanos> {
+        self.peak_of_streams().map(|_| self.tick(1))
+    }
+
+    /// When a tick of a fixed interval is, ns since the start of the run. As the
+    /// reference counted: in seconds, cut off to whole ns.
+    #[inline]
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time >= 0")]
+    pub fn tick(&self, number: u64) -> Nanos {
+        (number as f64 / self.target_qps * SECOND as f64) as Nanos
+    }
+
+    /// The first tick of a fixed interval that is number `first` or later and not
+    /// before `now`.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count >= 0")]
+    pub fn tick_from(&self, first: u64, now: Nanos) -> u64 {
+        // By rounding one too low at most, so that no tick is passed over.
+        let near = (now as f64 / SECOND as f64 * self.target_qps) as u64;
+        let mut tick = first.max(near.saturating_sub(1));
+        while self.tick(tick) < now {
+            tick += 1;
+        }
+        tick
+    }
+
+    /// MultiStream at a fixed interval: how the number of streams is searched.
+    #[must_use]
+    pub fn peak_of_streams(&self) -> Option<&PeakSettings> {
+        match &self.load {
+            Load::MultiStream { pacing: StreamPacing::FixedInterval { peak }, .. } => Some(peak),
+            _ => None,
+        }
+    }
+
+    /// What a search raises and a failed confirmation lowers: the rate of Server,
+    /// the number of streams of MultiStream at a fixed interval.
+    #[must_use]
+    pub fn peak(&self) -> Option<&PeakSettings> {
+        match &self.load {
+            Load::Server(server) => Some(&server.peak),
+            _ => self.peak_of_streams(),
+        }
+    }
+
+    /// The load that [`Plan::peak`] is about.
+    #[must_use]
+    pub fn peak_load(&self) -> f64 {
+        match self.peak() {
+            Some(PeakSettings { unit: Unit::Whole, .. }) => self.samples_per_query as f64,
+            _ => self.target_qps,
+        }
+    }
+
+    /// The same plan at another load.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and >= 1")]
+    pub fn at_load(&self, load: f64) -> Self {
+        let mut plan = self.clone();
+        match self.peak() {
+            Some(PeakSettings { unit: Unit::Whole, .. }) => {
+                plan.samples_per_query = load as u64;
+                plan.min_sample_count = plan.min_query_count.saturating_mul(plan.samples_per_query);
+            }
+            _ => plan.target_qps = load,
+        }
+        plan
     }
 
     /// Whether first-token stamps and token counts are recorded.

@@ -1,19 +1,18 @@
 //! A whole test: the runs of its mode in order, and all that the logs tell of it.
 
+mod peak;
+
 use std::fmt;
 use std::sync::Arc;
 
-use crate::clock::{Nanos, SECOND, WallTime};
+use crate::clock::{Nanos, WallTime};
 use crate::drive::{Driver, Job, JobTenant, Played};
-use crate::metrics::Metrics;
-use crate::peak::{Next, PeakSearch, Purpose};
-use crate::plan::{Load, MAX_TRACE_SAMPLES, Plan};
+use crate::plan::Plan;
 use crate::qsl::{SampleIndex, SampleLibrary};
 use crate::record::Record;
 use crate::session::Ended;
-use crate::settings::{Settings, TestMode};
+use crate::settings::{Repetition, Settings, TestMode};
 use crate::trace::{LoadedSet, LogSelection, loadable_sets};
-use crate::verdict;
 
 /// How grave a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -317,11 +316,12 @@ impl<'a, 'd> Test<'a, 'd> {
     }
 
     /// The sets of each tenant, as many rounds as the tenant with most sets needs.
-    fn sets(&self, accuracy: bool) -> Vec<Vec<LoadedSet>> {
-        let of = |tenant: &Tenant<'_>| {
-            loadable_sets(&tenant.plan, accuracy, tenant.library.total_sample_count())
+    fn sets(&self, plans: &[Arc<Plan>], accuracy: bool) -> Vec<Vec<LoadedSet>> {
+        let of = |(tenant, plan): (&Tenant<'_>, &Arc<Plan>)| {
+            loadable_sets(plan, accuracy, tenant.library.total_sample_count())
         };
-        let mut sets: Vec<_> = self.tenants.iter().map(|t| of(t).into_iter()).collect();
+        let mut sets: Vec<_> =
+            self.tenants.iter().zip(plans).map(|both| of(both).into_iter()).collect();
         let rounds = sets.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
         let nothing = || LoadedSet { samples: Vec::new(), end: 0 };
         (0..rounds)
@@ -335,8 +335,9 @@ impl<'a, 'd> Test<'a, 'd> {
 
     fn accuracy(&mut self) {
         self.note("Starting accuracy mode");
-        for sets in self.sets(true) {
-            self.one_run("accuracy", &self.plans(), &sets, true, Loading::Own);
+        let plans = self.plans();
+        for sets in self.sets(&plans, true) {
+            self.one_run("accuracy", &plans, &sets, true, Loading::Own);
             if self.is_over() {
                 return;
             }
@@ -345,8 +346,13 @@ impl<'a, 'd> Test<'a, 'd> {
 
     fn performance(&mut self) {
         self.note("Starting performance mode");
-        let sets = self.sets(false).swap_remove(0);
-        self.one_run("performance", &self.plans(), &sets, false, Loading::Own);
+        let plans = self.plans();
+        if plans[0].repetition != Repetition::Once {
+            self.search();
+            return;
+        }
+        let sets = self.sets(&plans, false).swap_remove(0);
+        self.one_run("performance", &plans, &sets, false, Loading::Own);
         self.result(0);
     }
 
@@ -447,137 +453,6 @@ impl<'a, 'd> Test<'a, 'd> {
                 finished_at: since(played.finished_at),
                 unload,
             })));
-        }
-    }
-
-    /// Whether every tenant's last run met its latency bound, or else what to do
-    /// about it. Durations, counts and early stopping are not asked for.
-    fn last_run_meets_bounds(&self) -> Result<(), String> {
-        for run in self.logs.iter().filter_map(|log| log.runs().last()) {
-            let metrics = Metrics::of(&run.record, &run.plan);
-            let judgement = verdict::judge(&metrics, &run.plan, run.ended);
-            if judgement.performance_met == Some(false) {
-                return Err(judgement.recommendations().performance);
-            }
-        }
-        Ok(())
-    }
-
-    /// Searches for the highest rate of the first tenant; the others keep theirs.
-    fn find_peak(&mut self) {
-        self.note("Starting FindPeakPerformance mode");
-        let plan = &self.tenants[0].plan;
-        let Load::Server(server) = &plan.load else {
-            self.say(
-                "error_invalid_config",
-                Severity::Error,
-                "Finding peak performance is only supported in Server scenarios.",
-            );
-            return;
-        };
-        let mut search = PeakSearch::new(plan.target_qps, server.peak);
-        let highest = highest_rate(plan);
-        let sets = self.sets(false).swap_remove(0);
-        let (mut runs_since_best, mut bisecting) = (0, false);
-        let (mut found, mut failure) = (None, None);
-        loop {
-            let (qps, purpose) = match search.next() {
-                Next::Run { qps, purpose } => (qps, purpose),
-                Next::Found { qps } => {
-                    found = Some(qps);
-                    break;
-                }
-                Next::Failed { .. } => break,
-            };
-            if let Purpose::Bracket { lower, upper } = purpose
-                && upper > highest
-            {
-                let text = format!(
-                    "FindPeakPerformance: Found no rate that fails; {highest:.6} is the highest \
-                     that can be issued"
-                );
-                self.say("warning_generic_message", Severity::Warning, &text);
-                found = Some(lower);
-                break;
-            }
-            if let Purpose::Bisect { lower, upper } = purpose
-                && !bisecting
-            {
-                bisecting = true;
-                self.note(&format!(
-                    "FindPeakPerformance: Found boundaries: [{lower:.6}, {upper:.6})"
-                ));
-                let span = self.load(&sets);
-                for (log, set) in self.logs.iter_mut().zip(&sets) {
-                    log.events.push(Event::Loaded { span, samples: set.samples.clone() });
-                }
-            }
-            let text = describe(purpose, qps);
-            self.note(&text);
-            let mut plans = self.plans();
-            Arc::make_mut(&mut plans[0]).target_qps = qps;
-            let loading = if bisecting { Loading::Done } else { Loading::Own };
-            self.one_run(&text, &plans, &sets, false, loading);
-            if self.is_over() {
-                break;
-            }
-            let passed = self.last_run_meets_bounds();
-            runs_since_best = if passed.is_ok() { 0 } else { runs_since_best + 1 };
-            search.passed(passed.is_ok());
-            failure = passed.err().map(|advice| (purpose, advice));
-        }
-        self.conclude_search(found, failure);
-        self.result(if found.is_some() { runs_since_best } else { 0 });
-        if bisecting {
-            self.unload(&sets);
-        }
-    }
-
-    /// Says what came of a search: the rate found, or why the last run failed.
-    fn conclude_search(&mut self, found: Option<f64>, failure: Option<(Purpose, String)>) {
-        match (found, failure) {
-            (Some(qps), _) => {
-                self.note(&format!("FindPeakPerformance: Found peak performance field: {qps:.6}"));
-            }
-            // The end of the test has a reason of its own.
-            _ if self.is_over() => {}
-            (None, Some((Purpose::Confirm { .. }, advice))) => {
-                let text = format!("FindPeakPerformance: No rate was confirmed, msg: {advice}");
-                self.say("error_runtime", Severity::Error, &text);
-            }
-            (None, failure) => {
-                let advice = failure.map(|(_, advice)| advice).unwrap_or_default();
-                let text = format!(
-                    "FindPeakPerformance: Initial lower bound does not satisfy performance \
-                     constraints, msg: {advice}"
-                );
-                self.say("error_runtime", Severity::Error, &text);
-            }
-        }
-    }
-}
-
-/// The highest rate that a trace of the plan's duration can have: between
-/// arrivals lie whole ns, and the number of samples is bounded.
-fn highest_rate(plan: &Plan) -> f64 {
-    let duration_s = plan.target_duration as f64 / SECOND as f64;
-    (MAX_TRACE_SAMPLES as f64 / duration_s).min(SECOND as f64)
-}
-
-fn describe(purpose: Purpose, qps: f64) -> String {
-    match purpose {
-        Purpose::Base => {
-            format!("FindPeakPerformance: Check validity of the base settings field: {qps:.6}")
-        }
-        Purpose::Bracket { lower, upper } => {
-            format!("FindBoundaries: Checking fields [{lower:.6}, {upper:.6})")
-        }
-        Purpose::Bisect { lower, upper } => format!(
-            "FindPeakPerformanceBinarySearch: Testing the mid value of bounds \
-             [{lower:.6}, {upper:.6}): {qps:.6}"
-        ),
-        Purpose::Confirm { run, of } => {
-            format!("FindPeakPerformance: Confirming {qps:.6}, run {run} of {of}")
         }
     }
 }

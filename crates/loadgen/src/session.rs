@@ -291,8 +291,8 @@ impl Session {
 
     /// Whether a tenant's queries are due at set times.
     #[must_use]
-    pub fn is_open_loop(&self, tenant: usize) -> bool {
-        matches!(self.tenants[tenant].pacing, Pacing::OpenLoop { .. })
+    pub fn has_schedule(&self, tenant: usize) -> bool {
+        !matches!(self.tenants[tenant].pacing, Pacing::ClosedLoop { .. })
     }
 
     /// When a tenant's queries issued so far were due. Empty for closed loops.

@@ -11,6 +11,10 @@ use std::sync::Arc;
 
 use crate::clock::Nanos;
 
+mod repetition;
+
+pub use repetition::Repetition;
+
 /// How queries reach the system under test, and what the result is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scenario {
@@ -85,6 +89,8 @@ pub enum EarlyStopping {
     /// further queries are issued until the criterion is met or the maximum
     /// duration is over. Repeated looks inflate the false-pass rate.
     Extend,
+    /// Not judged, as in the rounds before the rules had it (v0.5 and v0.7).
+    Never,
 }
 
 macro_rules! named {
@@ -143,7 +149,7 @@ named!(TestMode {
     FindPeakPerformance = "FindPeakPerformance",
 });
 named!(TraceRules { Current = "current", UpTo5_1 = "up-to-5.1" });
-named!(EarlyStopping { AfterRun = "after-run", Extend = "extend" });
+named!(EarlyStopping { AfterRun = "after-run", Extend = "extend", Never = "never" });
 
 macro_rules! number_setting {
     ($type:ty, $kind:literal) => {
@@ -295,7 +301,7 @@ settings! {
     token_latency_scaling_factor: u64 = 0, "tokens/sample", "The factor for inferred tokens.";
 
     server_arrivals: Arrivals = Arrivals::Poisson, "", "Server: the arrival process.";
-    early_stopping: EarlyStopping = EarlyStopping::AfterRun, "", "Judge once after the run, or extend the run until the criterion is met.";
+    early_stopping: EarlyStopping = EarlyStopping::AfterRun, "", "Judge once after the run, extend the run until the criterion is met, or never judge (rounds v0.5 and v0.7).";
     early_stopping_confidence: f64 = 0.99, "fraction", "Confidence of the early-stopping criterion.";
     early_stopping_tolerance: f64 = 0.0, "fraction", "Tolerance of the early-stopping criterion.";
     trace_rules: TraceRules = TraceRules::Current, "", "Which releases of the reference the query trace equals.";
@@ -304,6 +310,8 @@ settings! {
     max_client_lag_ns: u64 = 0, "ns", "The run is INVALID if the client itself issued later than this at the target percentile; 0 does not judge.";
     peak_confirmation_runs: u64 = 0, "runs", "FindPeakPerformance: runs at the rate found that must all pass.";
     peak_confirmation_decrement: f64 = 0.0, "queries/s", "FindPeakPerformance: lower the rate by this when a confirmation fails.";
+    multi_stream_target_qps: f64 = 0.0, "queries/s", "MultiStream of rounds v0.5 and v0.7: a query is due every 1/this and an interval is skipped while the last one is not complete; 0 issues when it is complete.";
+    repetition: Repetition = Repetition::Once, "", "Performance runs: one, several of which all must be VALID and the lowest counts (v0.5: minimum:5), or several VALID ones in a row at a load that each failure lowers (v0.7: confirm:5).";
 }
 
 /// Where a value came from. Shown beside it in reports and in error messages.
@@ -317,6 +325,9 @@ pub enum Origin {
         /// The row that matched, such as `resnet50.*.performance_sample_count_override`.
         key: String,
     },
+    /// A rule book, as the code that holds it names the rule: such as
+    /// `round v5.1, resnet`.
+    Rules(String),
     /// A configuration file.
     File {
         /// The file.
@@ -337,6 +348,7 @@ impl fmt::Display for Origin {
         match self {
             Self::Default => f.write_str("default"),
             Self::BuiltIn { key } => write!(f, "built-in table, {key}"),
+            Self::Rules(name) => f.write_str(name),
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
             Self::Environment(name) => write!(f, "environment variable {name}"),
             Self::Flag(flag) => write!(f, "flag {flag}"),

@@ -201,4 +201,8 @@ pub trait SimulatedSystem {
     fn advance(&mut self, now: Nanos, completions: &mut Vec<SimulatedCompletion>);
     /// Called after the last query of a run.
     fn flush(&mut self, now: Nanos);
+    /// Appends what the accuracy log gets of a sample that the last
+    /// [`advance`](Self::advance) has handed over; asked only where it is logged.
+    /// A system that answers with nothing need not say so.
+    fn answer(&self, _id: ResponseId, _data: &mut Vec<u8>) {}
 }

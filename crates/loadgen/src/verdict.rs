@@ -4,7 +4,7 @@ mod wording;
 
 use crate::clock::Nanos;
 use crate::early_stopping::{Look, Params, look};
-use crate::metrics::{self, Distribution, Estimates, Metrics};
+use crate::metrics::{self, Distribution, Estimates, Intervals, Metrics};
 use crate::plan::{Load, Plan, Tokens};
 use crate::session::Ended;
 use crate::settings::{EarlyStopping, Scenario};
@@ -48,10 +48,28 @@ pub enum Violation {
         /// Samples in all.
         samples: u64,
     },
+    /// MultiStream at a fixed interval: too large a share of the queries made the
+    /// next one skip an interval.
+    Intervals {
+        /// The share that must skip none, in (0, 1).
+        percentile: f64,
+        /// The interval, ns.
+        interval: Nanos,
+        /// Samples in a query.
+        streams: u64,
+        /// Queries that skipped, unanswered ones included.
+        over: u64,
+        /// Queries in all.
+        queries: u64,
+        /// Intervals skipped.
+        skipped: u64,
+        /// Queries that the client noticed too late.
+        by_client: u64,
+    },
     /// The run was too short.
     Duration {
-        /// Decides what to do.
-        scenario: Scenario,
+        /// Decides what to do; `None` is MultiStream at a fixed interval.
+        scenario: Option<Scenario>,
         /// How long it was, ns.
         lasted: Nanos,
         /// How long it must be, ns.
@@ -115,7 +133,8 @@ pub enum Finding {
 /// What early stopping says of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum EarlyStoppingResult {
-    /// Offline has no criterion.
+    /// Offline and MultiStream at a fixed interval have no criterion, or nobody
+    /// wants it judged.
     None,
     /// Of the latency.
     Latency(Finding),
@@ -146,7 +165,7 @@ pub struct Recommendations {
 pub struct Judgement {
     /// Whether the run counts.
     pub verdict: Verdict,
-    /// Server: whether the bounds are met.
+    /// Server, and MultiStream at a fixed interval: whether the bounds are met.
     pub performance_met: Option<bool>,
     /// Whether the run was long enough.
     pub min_duration_met: bool,
@@ -199,8 +218,9 @@ pub fn judge(metrics: &Metrics, plan: &Plan, ended: Ended) -> Judgement {
     }
 }
 
-/// Whether a Server run meets its bounds at the target percentile, failed and
-/// missing samples counting as over the bound; `None` in the other scenarios.
+/// Whether a Server run meets its bounds, or MultiStream at a fixed interval its
+/// share of skipped intervals, at the target percentile, failed and missing
+/// samples counting as over; `None` in the other scenarios.
 ///
 /// This alone steers the search for the peak.
 #[must_use]
@@ -216,6 +236,9 @@ struct Judging<'a> {
 
 impl Judging<'_> {
     fn performance(&mut self) -> Option<bool> {
+        if let Some(intervals) = self.metrics.intervals {
+            return Some(self.intervals(&intervals));
+        }
         let Load::Server(server) = &self.plan.load else {
             return None;
         };
@@ -231,6 +254,25 @@ impl Judging<'_> {
             self.bound(Bounded::Latency, server.target_latency, latency, over.latency);
         }
         Some(self.violations.len() == before)
+    }
+
+    /// The reference asks whether the count of intervals at the percentile is
+    /// below 2, which says the same of the queries that skipped.
+    fn intervals(&mut self, found: &Intervals) -> bool {
+        let (queries, percentile) = (self.metrics.query_count, self.plan.percentile());
+        let met = queries - found.over > metrics::rank(queries, percentile);
+        if !met {
+            self.violations.push(Violation::Intervals {
+                percentile,
+                interval: self.plan.target_latency(),
+                streams: self.plan.samples_per_query,
+                over: found.over,
+                queries,
+                skipped: found.skipped,
+                by_client: found.by_client,
+            });
+        }
+        met
     }
 
     /// "The percentile is within the bound" said in counts: the value at its
@@ -260,6 +302,7 @@ impl Judging<'_> {
             Scenario::SingleStream | Scenario::MultiStream => self.metrics.final_query.issued,
         };
         if lasted < minimum {
+            let scenario = self.metrics.intervals.is_none().then_some(scenario);
             self.violations.push(Violation::Duration { scenario, lasted, minimum });
         }
         lasted >= minimum
@@ -319,6 +362,9 @@ impl Judging<'_> {
 }
 
 fn early_stopping_result(metrics: &Metrics, plan: &Plan) -> EarlyStoppingResult {
+    if plan.early_stopping.policy == EarlyStopping::Never {
+        return EarlyStoppingResult::None;
+    }
     let (latency, first_token, per_token) = match (&plan.load, metrics.estimates) {
         (Load::Offline, _) => return EarlyStoppingResult::None,
         (Load::Server(_), _) => {

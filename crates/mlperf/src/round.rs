@@ -1,18 +1,33 @@
 //! A round of MLPerf Inference as data: benchmarks with their data sets, quality
 //! targets, scenarios, latency bounds, seeds and audits.
 //!
-//! The data are `rules/<round>.toml`, and `rules/every_round.toml` for what stays the
-//! same over several rounds. A new round is a new file and a line in [`FILES`].
+//! The data are `rules/<round>.toml`: what the official checker counts; and, for what
+//! stays the same over several rounds, `rules/benchmarks.toml` and
+//! `rules/every_round.toml`. A new round is a new file and a line in [`FILES`].
 
+mod bandwidth;
+mod benchmark;
+mod described;
+mod every;
 mod file;
+mod scenario;
+mod settings;
+mod suite;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-use dyno_loadgen::clock::Nanos;
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::{TraceRules, nearest};
+
+pub use bandwidth::{Bandwidth, ElementBytes, Elements, Needed};
+pub use benchmark::{
+    Benchmark, Dataset, Inference, LoadGenRows, QualityTarget, Reference, TokenBounds,
+};
+pub use scenario::{Arrivals, Confirmation, Scenario, ScenarioRules};
+pub use settings::{Fixed, Leeway};
+pub use suite::{Asks, Availability, Division, Interconnect, NetworkRules, Suite, Wanted};
 
 /// The text of each round, oldest first.
 const FILES: [(&str, &str); 14] = [
@@ -84,83 +99,6 @@ impl fmt::Display for UnknownRound {
 
 impl std::error::Error for UnknownRound {}
 
-/// A scenario of the rules. LoadGen plays Interactive as Server with other bounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scenario {
-    /// One sample at a time.
-    SingleStream,
-    /// Several samples at a time.
-    MultiStream,
-    /// Arrivals at random against a latency bound.
-    Server,
-    /// Everything at once.
-    Offline,
-    /// Server with tighter bounds on tokens.
-    Interactive,
-}
-
-impl Scenario {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::SingleStream, Self::MultiStream, Self::Server, Self::Offline, Self::Interactive];
-
-    /// As the rules write it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::SingleStream => "SingleStream",
-            Self::MultiStream => "MultiStream",
-            Self::Server => "Server",
-            Self::Offline => "Offline",
-            Self::Interactive => "Interactive",
-        }
-    }
-
-    /// The scenario of that name, in any case.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|scenario| scenario.name().eq_ignore_ascii_case(name))
-    }
-
-    /// What the load generator plays.
-    #[must_use]
-    pub fn played_as(self) -> dyno_loadgen::settings::Scenario {
-        use dyno_loadgen::settings::Scenario as Played;
-        match self {
-            Self::SingleStream => Played::SingleStream,
-            Self::MultiStream => Played::MultiStream,
-            Self::Server | Self::Interactive => Played::Server,
-            Self::Offline => Played::Offline,
-        }
-    }
-}
-
-/// What a system is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Suite {
-    /// `datacenter`.
-    Datacenter,
-    /// `edge`.
-    Edge,
-    /// `datacenter,edge`: one system submitted as both.
-    Both,
-}
-
-impl Suite {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Datacenter, Self::Edge, Self::Both];
-
-    /// As a system description writes it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Datacenter => "datacenter",
-            Self::Edge => "edge",
-            Self::Both => "datacenter,edge",
-        }
-    }
-}
-
 /// The three seeds of the traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seeds {
@@ -172,71 +110,24 @@ pub struct Seeds {
     pub schedule: u64,
 }
 
-/// Which scenarios of a benchmark a suite wants.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Wanted {
-    /// Without each of these a submission is incomplete.
-    pub required: Vec<Scenario>,
-    /// May be submitted as well.
-    pub optional: Vec<Scenario>,
+/// Queries for 99 % confidence that a tail is met within a margin, as rounds
+/// before early stopping asked for them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Confidence {
+    /// The percentile.
+    pub percentile: f64,
+    /// How far off the share may be.
+    pub margin: f64,
+    /// Queries by the formula.
+    pub queries: u64,
+    /// Rounded up to a multiple of 2^13.
+    pub rounded: u64,
 }
 
-/// Bounds of one metric of quality.
-#[derive(Debug, Clone, PartialEq)]
-pub struct QualityTarget {
-    /// Name of the metric, such as `acc` or `ROUGE1`.
-    pub metric: String,
-    /// The value must be this or more, exactly as the official checker has it.
-    pub at_least: Option<f64>,
-    /// The value must be this or less.
-    pub at_most: Option<f64>,
-    /// Only for this scenario.
-    pub scenario: Option<Scenario>,
-}
-
-/// 99th percentile bounds of Server and Interactive for language models.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TokenBounds {
-    /// Time to first token, ns.
-    pub ttft: Nanos,
-    /// Time per output token, ns.
-    pub tpot: Nanos,
-}
-
-/// What a round asks of one model.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Benchmark {
-    /// Its official name in the round, such as `resnet` or `bert-99.9`.
-    pub name: String,
-    /// What must hold of its quality, each.
-    pub accuracy: Vec<QualityTarget>,
-    /// TEST01 without determinism: how far apart the accuracies of the two runs
-    /// may be, in percent, by metric.
-    pub audit_accuracy_delta_percent: BTreeMap<String, f64>,
-    /// Samples that must be loaded at least in a performance run.
-    pub performance_samples: Option<u64>,
-    /// Samples in the data set.
-    pub dataset_samples: Option<u64>,
-    /// Samples of an accuracy run where they are not the data set's.
-    pub accuracy_samples: BTreeMap<String, u64>,
-    /// Samples that an Offline query must have at least.
-    pub offline_samples: Option<u64>,
-    /// Queries that a run must have at least.
-    pub min_queries: BTreeMap<Scenario, u64>,
-    /// Bound of the latency, ns.
-    pub latency: BTreeMap<Scenario, Nanos>,
-    /// Bounds of token latencies.
-    pub token_latency: BTreeMap<Scenario, TokenBounds>,
-    /// Audits that a submission must pass.
-    pub audits: Vec<String>,
-    /// Keys of the detail log that are the result, where they are not the round's.
-    pub result_keys: BTreeMap<Scenario, String>,
-    /// Units of the result where they are not the scenario's.
-    pub units: BTreeMap<Scenario, String>,
-    /// Outputs that must be submitted: folder below `accuracy/`, and names.
-    pub accuracy_outputs: BTreeMap<String, Vec<String>>,
-    /// Which scenarios it has in which suite.
-    pub suites: BTreeMap<Suite, Wanted>,
+/// The rows of that table, by percentile.
+#[must_use]
+pub fn confidence() -> &'static [Confidence] {
+    &every::rules().confidence
 }
 
 /// Fields that a system description must have.
@@ -269,6 +160,19 @@ pub struct Round {
     pub names: BTreeMap<String, String>,
     /// In the order of the official list.
     pub benchmarks: Vec<Benchmark>,
+    /// How each scenario is played and judged.
+    pub scenarios: BTreeMap<Scenario, ScenarioRules>,
+    /// Samples that an Offline query must have at least, of a benchmark that says
+    /// nothing else.
+    pub offline_samples: u64,
+    /// The divisions there are, with what each asks for.
+    pub divisions: BTreeMap<Division, Asks>,
+    /// What each availability asks for.
+    pub availabilities: BTreeMap<Availability, Asks>,
+    /// What the division `network` may be joined by; none before it came.
+    pub network: Option<NetworkRules>,
+    /// What a datacenter system must have besides its benchmarks' bandwidth.
+    pub datacenter: Vec<String>,
     /// Fields of a system description.
     pub system_fields: SystemFields,
     /// Files that describe a measurement.
@@ -298,6 +202,35 @@ impl Round {
         let known = FILES.iter().position(|(name, _)| *name == version.to_string());
         let at = known.ok_or_else(|| UnknownRound { given: name.to_owned() })?;
         Ok(ROUNDS[at].get_or_init(|| file::read(FILES[at].1)))
+    }
+
+    /// Which releases of LoadGen the traces of this round equal.
+    #[must_use]
+    pub fn trace_rules(&self) -> TraceRules {
+        match self.version <= Version::new(5, 1) {
+            true => TraceRules::UpTo5_1,
+            false => TraceRules::Current,
+        }
+    }
+
+    /// The share of queries that a scenario's result or bound is about.
+    #[must_use]
+    pub fn percentile(&self, benchmark: &Benchmark, scenario: Scenario) -> Option<f64> {
+        let own = benchmark.percentiles.get(&scenario).copied();
+        own.or_else(|| self.scenarios.get(&scenario)?.percentile)
+    }
+
+    /// What a datacenter system must take in and give out for a result of this
+    /// many samples/s; none before v2.1, and where the rules name no figure.
+    #[must_use]
+    pub fn bandwidth(
+        &self,
+        benchmark: &Benchmark,
+        samples_per_second: f64,
+        bytes: ElementBytes,
+    ) -> Option<Bandwidth> {
+        let elements = benchmark.elements.filter(|_| self.version >= Version::new(2, 1))?;
+        Some(elements.bandwidth(samples_per_second, bytes))
     }
 
     /// The benchmark of that official or other name.

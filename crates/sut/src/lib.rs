@@ -9,11 +9,13 @@
 //! [`SystemUnderTest`](dyno_loadgen::sut::SystemUnderTest).
 //!
 //! In virtual time, [`model::ServiceModel`] is a queue with servers,
-//! [`replay::Replay`] repeats an earlier run, and [`batch::Simulated`] puts the
+//! [`replay::Replay`] repeats an earlier run, [`cheat::Cheat`] is what audits are
+//! for, and [`batch::Simulated`] puts the
 //! same batcher in front of either.
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod cheat;
 pub mod digits;
 pub mod engine;
 pub mod model;

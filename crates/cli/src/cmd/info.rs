@@ -1,14 +1,16 @@
 //! `dyno info`: what the program knows, from the tables that it works with.
 
 mod metrics;
+pub mod rules;
 
 use std::fmt::Write as _;
 
 use clap::{Args, ValueEnum};
 use dyno_loadgen::config::{Conf, ConfType, built_in_models};
-use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestSettings};
+use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestSettings, nearest};
 
 use crate::exit::{Exit, Failure};
+use crate::run::pretty;
 use crate::schema::Document;
 use crate::system::SYSTEMS;
 use crate::{output, render};
@@ -21,9 +23,14 @@ pub struct Info {
     /// What to tell about
     #[arg(value_enum)]
     topic: Option<Topic>,
-    /// Of schema: which file
-    #[arg(value_enum)]
-    document: Option<Document>,
+    /// Of schema: which file; of rules: which benchmark
+    name: Option<String>,
+    /// Of rules: which round, such as v5.1
+    #[arg(long)]
+    round: Option<String>,
+    /// Of rules: for programs
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -36,19 +43,26 @@ enum Topic {
     ExitCodes,
     Environment,
     Schema,
+    Rules,
 }
 
 impl Info {
     /// Prints it.
     ///
     /// # Errors
-    /// If it is asked for the document of a topic that has none.
+    /// A name that there is none of, or a flag of another topic.
     pub fn execute(self) -> Result<Exit, Failure> {
-        if self.document.is_some() && !matches!(self.topic, Some(Topic::Schema)) {
-            let problem = "only the topic schema has documents";
-            return Err(Failure::usage(problem).hint("dyno info schema summary"));
+        let topic = self.topic;
+        if self.name.is_some() && !matches!(topic, Some(Topic::Schema | Topic::Rules)) {
+            let problem = "only the topics schema and rules have names below them";
+            let failure = Failure::usage(problem).hint("dyno info schema summary");
+            return Err(failure.hint("dyno info rules --round v5.1 resnet"));
         }
-        let text = match self.topic {
+        if (self.round.is_some() || self.json) && !matches!(topic, Some(Topic::Rules)) {
+            let problem = "--round and --json are of the topic rules";
+            return Err(Failure::usage(problem).hint("dyno info rules --round v5.1 --json"));
+        }
+        let text = match topic {
             None => overview(),
             Some(Topic::Settings) => settings(),
             Some(Topic::Scenarios) => scenarios(),
@@ -57,14 +71,31 @@ impl Info {
             Some(Topic::Metrics) => definitions(&METRICS.map(|metric| (metric.name, metric.what))),
             Some(Topic::ExitCodes) => exit_codes(),
             Some(Topic::Environment) => definitions(VARIABLES),
-            Some(Topic::Schema) => match self.document {
-                Some(document) => document.schema(),
-                None => definitions(&Document::ALL.map(|(_, name, what)| (name, what))),
-            },
+            Some(Topic::Schema) => schema(self.name.as_deref())?,
+            Some(Topic::Rules) => {
+                let asked = rules::Asked::read(self.round.as_deref(), self.name.as_deref())?;
+                if self.json { pretty(&rules::json::Rules::of(asked)) } else { asked.text() }
+            }
         };
         output::print(text)?;
         Ok(Exit::Valid)
     }
+}
+
+/// The schema of one file, or the files that have one.
+fn schema(name: Option<&str>) -> Result<String, Failure> {
+    let Some(name) = name else {
+        return Ok(definitions(&Document::ALL.map(|(_, name, what)| (name, what))));
+    };
+    let named = Document::ALL.into_iter().find(|(_, known, _)| *known == name);
+    let found = named.map(|(document, _, _)| document.schema());
+    found.ok_or_else(|| {
+        let names = || Document::ALL.iter().map(|(_, name, _)| *name);
+        let near = nearest(name, names()).unwrap_or("summary");
+        let known: Vec<&str> = names().collect();
+        let problem = format!("there is no schema `{name}`; there are {}", known.join(", "));
+        Failure::usage(problem).hint(format!("dyno info schema {near}"))
+    })
 }
 
 fn overview() -> String {
@@ -76,6 +107,10 @@ fn overview() -> String {
         ("metrics", "what each figure is: formula and window"),
         ("exit-codes", "how a command ends"),
         ("environment", "variables that are read"),
+        (
+            "rules",
+            "rounds of MLPerf Inference and their benchmarks, such as `rules --round v5.1 resnet`",
+        ),
         ("schema", "the JSON Schema of a file that a run leaves, such as `schema summary`"),
     ];
     definitions(&topics.map(|(name, what)| (name, what)))

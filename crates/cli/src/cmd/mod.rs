@@ -7,6 +7,7 @@ mod export;
 mod info;
 mod init;
 mod man;
+mod package;
 mod probe;
 mod report;
 mod run;
@@ -17,6 +18,9 @@ mod sweep;
 #[cfg(test)]
 pub use info::METRICS;
 pub use info::VARIABLES;
+pub use info::rules::json as rules;
+#[cfg(test)]
+pub use info::rules::words;
 
 use std::process::ExitCode;
 
@@ -50,6 +54,8 @@ enum Command {
     Report(report::Report),
     /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
     Export(export::Export),
+    /// Make a submission tree of run directories
+    Package(Box<package::Package>),
     /// Say which results of a submission count, and what is wrong with the others
     Check(Box<check::Check>),
     /// Write a commented dyno.toml
@@ -78,6 +84,7 @@ impl Dyno {
             Command::Compare(compare) => compare.execute(),
             Command::Report(report) => report.execute(),
             Command::Export(export) => export.execute(),
+            Command::Package(package) => package.execute(),
             Command::Check(check) => check.execute(),
             Command::Init(init) => init.execute(),
             Command::Info(info) => info.execute(),

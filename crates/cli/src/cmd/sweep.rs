@@ -157,7 +157,7 @@ impl SweepCommand {
         } else {
             resume::check(&sweep, None)?;
             let fixed = CommandLine::of_arguments(&sweep.definition.fixed);
-            let options = Options::read(&fixed.map_err(Failure::set_up)?, variables())?;
+            let options = Options::common(&fixed.map_err(Failure::set_up)?, variables())?;
             merged(options.sweep.unwrap_or_default(), &request.flags)
         };
         if sweep.dyno_version != VERSION {

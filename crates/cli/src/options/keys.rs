@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::{Scenario, nearest};
+use dyno_mlperf::round::Round;
 
 use super::profile::Profile;
 use crate::records::Keep;
@@ -43,7 +44,10 @@ impl Mode {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunOptions {
     pub system: Option<String>,
+    pub round: Option<String>,
+    pub benchmark: Option<String>,
     pub scenarios: Vec<Scenario>,
+    pub is_interactive: bool,
     pub mode: Option<Mode>,
     pub profile: Option<Profile>,
     pub duration: Option<Nanos>,
@@ -101,8 +105,12 @@ macro_rules! keys {
 keys! {
     "system" "SYSTEM" "What is measured: digits, null, onnx:FILE, tract:FILE, or model:SERVICE in virtual time (dyno info systems)" "digits"
         |o, v, _| { o.system = Some(v.into()); Ok(()) };
-    "scenario" "SCENARIO,.." "SingleStream, MultiStream, Server, Offline; several with commas" "all four"
-        |o, v, _| { o.scenarios.extend(scenarios(v)?); Ok(()) };
+    "round" "ROUND" "A round of MLPerf Inference, such as v5.1, whose rules the settings follow; needs --benchmark (dyno info rules)" "none"
+        |o, v, _| { o.round = Some(round(v)?); Ok(()) };
+    "benchmark" "NAME" "The benchmark of the round, by its official name or one that submitters use" "none"
+        |o, v, _| { o.benchmark = Some(v.into()); Ok(()) };
+    "scenario" "SCENARIO,.." "SingleStream, MultiStream, Server, Offline; several with commas; of a round also Interactive" "all four, or those of the benchmark"
+        |o, v, _| add_scenarios(o, v);
     "mode" "MODE" "accuracy, performance, both or peak (the highest Server rate within the bound)" "both"
         |o, v, _| { o.mode = Some(mode(v)?); Ok(()) };
     "profile" "PROFILE" "quick (5 s a test) or rules (600 s a test, as official runs have)" "quick"
@@ -225,11 +233,32 @@ pub fn scenario(text: &str) -> Result<Scenario, String> {
     })
 }
 
-fn scenarios(text: &str) -> Result<Vec<Scenario>, String> {
+/// Interactive is played as Server, with bounds of its own: one run has one of them.
+fn add_scenarios(options: &mut RunOptions, text: &str) -> Result<(), String> {
     if text == "all" {
-        return Ok(Scenario::ALL.to_vec());
+        options.scenarios.extend(Scenario::ALL);
+        return Ok(());
     }
-    text.split(',').map(|name| scenario(name.trim())).collect()
+    let (interactive, others): (Vec<&str>, Vec<&str>) =
+        text.split(',').map(str::trim).partition(|name| name.eq_ignore_ascii_case("interactive"));
+    let others: Vec<Scenario> = others.into_iter().map(scenario).collect::<Result<_, _>>()?;
+    options.is_interactive |= !interactive.is_empty();
+    let has_server = options.scenarios.contains(&Scenario::Server) && interactive.is_empty();
+    if options.is_interactive && (has_server || others.contains(&Scenario::Server)) {
+        return Err("Server and Interactive are both played as Server, with bounds of their own; \
+                    make a run of each"
+            .into());
+    }
+    options.scenarios.extend(others);
+    if options.is_interactive {
+        options.scenarios.push(Scenario::Server);
+    }
+    Ok(())
+}
+
+fn round(text: &str) -> Result<String, String> {
+    let round = Round::named(text).map_err(|unknown| unknown.to_string())?;
+    Ok(round.version.to_string())
 }
 
 fn mode(text: &str) -> Result<Mode, String> {

@@ -1,13 +1,15 @@
-//! From what was said to what is run: flags over environment over file over
-//! profile over defaults, each value with its origin.
+//! From what was said to what is run: flags over environment over file over round
+//! over profile over defaults, each value with its origin.
 
 pub mod arguments;
 mod assignment;
 mod file;
 mod keys;
 mod profile;
+mod rules;
 mod swept;
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::{MILLISECOND, SECOND};
@@ -20,6 +22,7 @@ use assignment::{Assignment, apply};
 pub use file::{Annotation, SWEEP_KEYS, SweepTable, TenantTable, VERSION as FILE_VERSION, meaning};
 pub use keys::{GivenKeys, KEYS, Mode, RunOptions};
 pub use profile::Profile;
+pub use rules::Rules;
 pub use swept::Swept;
 
 use crate::exit::Failure;
@@ -32,6 +35,8 @@ pub const ENVIRONMENT_PREFIX: &str = "DYNO_SETTINGS_";
 pub struct Options {
     /// How the run is set up.
     pub run: RunOptions,
+    /// The round and benchmark that the run is for.
+    pub rules: Option<Rules>,
     /// Tenants of the configuration file; none is one without a name.
     pub tenants: Vec<TenantTable>,
     /// `[sweep]` of the configuration file.
@@ -65,6 +70,34 @@ impl Options {
         command_line: &CommandLine,
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Self, Failure> {
+        let (mut options, mut problems) = Self::layers(command_line, environment);
+        match Rules::read(&options.run) {
+            Ok(rules) => options.rules = rules,
+            Err(found) => problems.extend(found),
+        }
+        options.take_from_rules();
+        options.read_conf(&mut problems);
+        if problems.is_empty() { Ok(options) } else { Err(Failure::usages(problems)) }
+    }
+
+    /// Reads what the points of a sweep have in common, of which a round or its
+    /// benchmark may be what varies.
+    ///
+    /// # Errors
+    /// As [`Options::read`].
+    pub fn common(
+        command_line: &CommandLine,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, Failure> {
+        let (mut options, mut problems) = Self::layers(command_line, environment);
+        options.read_conf(&mut problems);
+        if problems.is_empty() { Ok(options) } else { Err(Failure::usages(problems)) }
+    }
+
+    fn layers(
+        command_line: &CommandLine,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> (Self, Vec<String>) {
         let mut problems = Vec::new();
         let file = match &command_line.config {
             Some(path) => file::ConfigFile::read(path).unwrap_or_else(|found| {
@@ -75,8 +108,9 @@ impl Options {
         };
         let environment = read_environment(environment, &mut problems);
         let (run, flags) = read_flags(command_line, file.run, &mut problems);
-        let mut options = Self {
+        let options = Self {
             run,
+            rules: None,
             tenants: file.tenants,
             sweep: file.sweep,
             warnings: Vec::new(),
@@ -86,8 +120,20 @@ impl Options {
             environment,
             flags,
         };
-        options.read_conf(&mut problems);
-        if problems.is_empty() { Ok(options) } else { Err(Failure::usages(problems)) }
+        (options, problems)
+    }
+
+    /// What a round says of the run besides settings, where nobody else does.
+    fn take_from_rules(&mut self) {
+        let Some(rules) = self.rules else { return };
+        let (run, benchmark) = (&mut self.run, rules.benchmark);
+        if run.conf_model.is_none() {
+            run.conf_model = rules.model();
+        }
+        run.profile = run.profile.or(Some(Profile::Rules));
+        let samples = usize::try_from(benchmark.dataset.samples).ok().and_then(NonZero::new);
+        run.samples = run.samples.or(samples);
+        run.accuracy_target = run.accuracy_target.or(benchmark.least_accuracy());
     }
 
     fn read_conf(&mut self, problems: &mut Vec<String>) {
@@ -116,7 +162,10 @@ impl Options {
     pub fn scenarios(&self) -> Vec<Scenario> {
         match (&self.run.scenarios[..], self.run.mode) {
             ([], Some(Mode::Peak)) => vec![Scenario::Server],
-            ([], _) => Scenario::ALL.to_vec(),
+            ([], _) => match &self.rules {
+                Some(rules) => rules.scenarios(),
+                None => Scenario::ALL.to_vec(),
+            },
             (given, _) => {
                 let is_asked = |scenario: &Scenario| given.contains(scenario);
                 Scenario::ALL.iter().copied().filter(is_asked).collect()
@@ -154,6 +203,9 @@ impl Options {
         Conf::built_in().apply(&mut settings, model, word, ConfType::BuiltIn);
         let is_known_model = self.run.conf_model.is_some();
         self.profile().apply(&mut settings, scenario, is_known_model);
+        if let Some(rules) = &self.rules {
+            rules.apply(&mut settings, scenario);
+        }
         for conf in &self.conf {
             conf.apply(&mut settings, model, word, ConfType::User);
         }
@@ -169,6 +221,23 @@ impl Options {
         settings.record("scenario", given.clone());
         settings.record("mode", given);
         settings
+    }
+
+    /// What readers must know of the round that the run is for: what it asks for and
+    /// the run does not do.
+    pub fn rules_remarks(&self) -> Vec<String> {
+        let Some(rules) = &self.rules else { return Vec::new() };
+        let mut remarks = vec![rules.remark()];
+        for scenario in self.scenarios() {
+            let settings = self.settings(scenario, TestMode::PerformanceOnly, None);
+            remarks.extend(rules.remarks(scenario));
+            for broken in rules.broken(&settings) {
+                if !remarks.contains(&broken) {
+                    remarks.push(broken);
+                }
+            }
+        }
+        remarks
     }
 
     /// Fills in what nobody said, and lets the audit have the last word. Returns
@@ -263,6 +332,7 @@ fn read_flags(
     let is_given = |name| command_line.keys.0.iter().any(|(key, _)| key.name == name);
     if is_given("scenario") {
         run.scenarios.clear();
+        run.is_interactive = false;
     }
     if is_given("conf") {
         run.conf.clear();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use dyno_loadgen::clock::SECOND;
 use dyno_loadgen::settings::{Origin, Scenario, Settings, TestMode};
 
-use super::{Alignment, Color, Frame, count, details, duration, painted, rate, shortened};
+use super::{Alignment, Color, Frame, count, details, duration, painted, rate, shortened, wrap};
 use crate::measure::{Test, mode_name};
 use crate::options::{Options, is_open};
 use crate::report;
@@ -22,7 +22,11 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
     let version = &run.environment.dyno_version;
     // The name of a system may be long; the command below has it in full.
     let system = shortened(&run.system, SYSTEM_COLUMNS);
-    let title = format!("dyno {version}, {system}, profile {}", run.profile);
+    let of = match &run.rules {
+        Some(rules) => format!("{} {}", rules.round, rules.benchmark),
+        None => format!("profile {}", run.profile),
+    };
+    let title = format!("dyno {version}, {system}, {of}");
     let mut frame = Frame::new(&title, DISCLAIMER);
     let measured: Vec<&summary::Test> =
         run.tests.iter().filter(|test| test.metrics.is_some()).collect();
@@ -145,6 +149,9 @@ pub fn plan(options: &Options, system: &System, tests: &[Test]) -> String {
         if system.is_simulated() { "virtual" } else { "real" },
         options.profile().name()
     );
+    for remark in options.rules_remarks() {
+        wrap(&remark, 80, 2).iter().for_each(|line| text.extend([line, "\n"]));
+    }
     for scenario in options.scenarios() {
         let of_scenario: Vec<&Test> = tests.iter().filter(|t| t.scenario == scenario).collect();
         let lengths: Vec<String> = of_scenario.iter().map(|test| length(test)).collect();

@@ -22,8 +22,17 @@ pub fn effective_toml(run: &Run, options: &Options) -> String {
         quoted(&run.system),
         quoted(&run.profile)
     );
+    if let Some(rules) = &options.rules {
+        let (round, benchmark) = (rules.round.version, &rules.benchmark.name);
+        let _ = write!(text, "round = \"{round}\"\nbenchmark = {}\n", quoted(benchmark));
+    }
+    let is_interactive = options.rules.is_some_and(|rules| rules.is_interactive);
+    let name = |scenario: &Scenario| match scenario {
+        Scenario::Server if is_interactive => "Interactive",
+        other => other.name(),
+    };
     let scenarios: Vec<String> =
-        options.scenarios().iter().map(|scenario| format!("\"{scenario}\"")).collect();
+        options.scenarios().iter().map(|scenario| quoted(name(scenario))).collect();
     let _ = writeln!(text, "scenario = [{}]", scenarios.join(", "));
     text += &system_rows(&options.run);
     let mut seen = Vec::new();

@@ -72,6 +72,7 @@ pub fn facts(run: &Run) -> Vec<String> {
     if !run.profile.is_empty() {
         facts.push(format!("profile {}", escaped(&run.profile)));
     }
+    facts.push(escaped(&run.rules_title()));
     if run.is_virtual() {
         facts.push("in virtual time".into());
     } else {

@@ -38,6 +38,7 @@ pub fn empty(path: &Path) -> Run {
         system: String::new(),
         time: String::new(),
         profile: String::new(),
+        rules: None,
         started_at: String::new(),
         finished_at: String::new(),
         duration_ns: 0,

@@ -216,6 +216,11 @@ impl Prepared {
             system: system.spec.clone(),
             time: if system.is_simulated() { "virtual" } else { "real" }.into(),
             profile: self.options.profile().name().into(),
+            rules: self.options.rules.as_ref().map(|rules| summary::Rules {
+                round: rules.round.version.to_string(),
+                benchmark: rules.benchmark.name.clone(),
+                interactive: rules.is_interactive,
+            }),
             started_at: match system.is_simulated() {
                 true => String::new(),
                 false => render::utc(begun),
@@ -339,8 +344,11 @@ fn result(tenants: &[summary::Test]) -> TestResult {
 /// What readers must know of the run as a whole. In virtual time nothing of the
 /// machine matters, and the same seed must give the same bytes.
 fn remarks(options: &Options, system: &System) -> Vec<String> {
-    let said = [options.profile().remark(), system.remark()];
+    // With a round, how long tests are is no business of the profile.
+    let of_profile = options.profile().remark().filter(|_| options.rules.is_none());
+    let said = [of_profile, system.remark()];
     let mut remarks: Vec<String> = said.into_iter().flatten().map(str::to_string).collect();
+    remarks.extend(options.rules_remarks());
     if system.is_simulated() {
         return remarks;
     }

@@ -55,6 +55,9 @@ pub struct Run {
     pub time: String,
     /// `quick` or `rules`
     pub profile: String,
+    /// the round and benchmark that the settings are of; null without `--round`
+    #[serde(default)]
+    pub rules: Option<Rules>,
     /// as RFC 3339 has it, in UTC; empty in virtual time, where the same seed gives the same bytes
     pub started_at: String,
     /// when the last test was over, likewise
@@ -72,6 +75,17 @@ pub struct Run {
     pub tests: Vec<Test>,
     /// machine and build
     pub environment: Environment,
+}
+
+/// What of the rules a run is for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Rules {
+    /// such as `v5.1`
+    pub round: String,
+    /// official name of the benchmark
+    pub benchmark: String,
+    /// whether Server was played with the bounds of Interactive
+    pub interactive: bool,
 }
 
 /// How a test came to its end.
@@ -256,6 +270,15 @@ impl Run {
     /// Whether every test counts.
     pub fn is_valid(&self) -> bool {
         self.state == State::Complete && self.tests.iter().all(Test::is_valid)
+    }
+
+    /// Such as `round v5.1, resnet`; empty without one.
+    pub fn rules_title(&self) -> String {
+        let title = |rules: &Rules| {
+            let played = if rules.interactive { ", Interactive" } else { "" };
+            format!("round {}, {}{played}", rules.round, rules.benchmark)
+        };
+        self.rules.as_ref().map(title).unwrap_or_default()
     }
 
     /// Whether it was played in virtual time.

@@ -55,7 +55,7 @@ impl Plan {
     /// # Errors
     /// Every problem of every point.
     pub fn new(mut request: Request) -> Result<Self, Failure> {
-        let options = Options::read(&request.fixed, variables())?;
+        let options = Options::common(&request.fixed, variables())?;
         let table = merged(options.sweep.clone().unwrap_or_default(), &request.flags);
         let axes = axes(&request, &table)?;
         request.fixed.keys.0.retain(|(key, _)| !matches!(key.name, "out" | "name"));

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod book;
+mod check;
 mod compare;
 mod export;
 mod files;
@@ -15,6 +16,7 @@ mod prometheus;
 #[cfg(target_os = "linux")]
 mod pty;
 mod report;
+mod rounds;
 mod schema;
 mod search;
 mod shell;

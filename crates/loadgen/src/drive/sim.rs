@@ -211,6 +211,8 @@ struct SimulatedRun {
     base: Nanos,
     /// Completions of one event; kept for its memory.
     completions: Vec<SimulatedCompletion>,
+    /// The answer to one sample; kept for its memory.
+    answer: Vec<u8>,
     foreign: Misuse,
 }
 
@@ -232,6 +234,7 @@ impl SimulatedRun {
             epoch: job.epoch,
             base,
             completions: Vec::new(),
+            answer: Vec::new(),
             foreign: Misuse::default(),
         }
     }
@@ -335,13 +338,18 @@ impl SimulatedRun {
         system.advance(self.base + now, &mut self.completions);
         let mut completions = std::mem::take(&mut self.completions);
         for completion in completions.drain(..) {
-            self.complete(&completion, now);
+            self.complete(&completion, now, system);
         }
         self.completions = completions;
     }
 
     #[inline]
-    fn complete(&mut self, completion: &SimulatedCompletion, now: Nanos) {
+    fn complete(
+        &mut self,
+        completion: &SimulatedCompletion,
+        now: Nanos,
+        system: &dyn SimulatedSystem,
+    ) {
         let id = completion.id;
         let mine = ResponseId::new(self.epoch, id.tenant(), 0).run() == id.run();
         let (tenant, base) = (usize::from(id.tenant()), self.base);
@@ -374,7 +382,10 @@ impl SimulatedRun {
                 }
                 if columns.kept.keeps(sequence) {
                     let first_token = columns.tokens.then_some(&[][..]);
-                    let response = LoggedResponse { sequence, data: &[], first_token, tokens };
+                    self.answer.clear();
+                    system.answer(id, &mut self.answer);
+                    let data = &self.answer[..];
+                    let response = LoggedResponse { sequence, data, first_token, tokens };
                     record.responses.push(&response);
                 }
             }

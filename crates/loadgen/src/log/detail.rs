@@ -7,7 +7,7 @@ use super::format::{iso_datetime, power_datetime};
 use super::lines::Lines;
 use super::report::{EarlyStoppingKind, Report};
 use crate::clock::{MILLISECOND, WallTime};
-use crate::metrics::{Distribution, PERCENTILES, Rates, TokenRates};
+use crate::metrics::{Distribution, Intervals, PERCENTILES, Rates, TokenRates};
 use crate::plan::Load;
 use crate::qsl::SampleIndex;
 use crate::run::{Event, Message, RunLog, Severity, Span, TestLog};
@@ -88,6 +88,9 @@ fn write_requested(lines: &mut Lines, log: &TestLog) -> io::Result<()> {
             lines.line("requested_single_stream_target_latency_percentile", percentile)?;
         }
         Scenario::MultiStream => {
+            if s.multi_stream_target_qps != 0.0 {
+                lines.line("requested_multi_stream_target_qps", s.multi_stream_target_qps)?;
+            }
             let expected = s.multi_stream_expected_latency_ns;
             let percentile = s.multi_stream_target_latency_percentile;
             lines.line("requested_multi_stream_expected_latency_ns", expected)?;
@@ -390,6 +393,9 @@ fn write_rates(lines: &mut Lines, report: &Report) -> io::Result<()> {
             lines.line("result_min_query_latency_ns", of.min)?;
             lines.line("result_max_query_latency_ns", of.max)?;
             lines.line("result_mean_query_latency_ns", of.mean)?;
+            if let Some(found) = &report.metrics.intervals {
+                write_intervals(lines, found)?;
+            }
             write_percentiles(lines, "result_", "_percentile_per_query_latency_ns", &of)?;
             lines.line("early_stopping_latency_ms", target)
         }
@@ -399,6 +405,19 @@ fn write_rates(lines: &mut Lines, report: &Report) -> io::Result<()> {
         }
         Rates::Offline { samples } => lines.line("result_samples_per_second", samples),
     }
+}
+
+/// The counts under the keys of the releases that had a fixed interval, the sums
+/// under ours.
+fn write_intervals(lines: &mut Lines, found: &Intervals) -> io::Result<()> {
+    for (percentile, count) in PERCENTILES.iter().zip(found.percentiles) {
+        let key =
+            format!("result_{:.2}_percentile_num_intervals_between_queries", 100.0 * percentile);
+        lines.line(&key, count)?;
+    }
+    lines.line("dyno_skipping_queries", found.over)?;
+    lines.line("dyno_skipped_intervals", found.skipped)?;
+    lines.line("dyno_skipped_by_client", found.by_client)
 }
 
 fn write_latencies(

@@ -9,6 +9,7 @@ use crate::clock::MILLISECOND;
 use crate::metrics::{Distribution, PERCENTILES, Rates, TokenRates};
 use crate::plan::Tokens;
 use crate::run::TestLog;
+use crate::verdict::EarlyStoppingResult;
 
 const RULE: &str = "================================================";
 
@@ -61,6 +62,9 @@ fn write_headline(out: &mut String, report: &Report) -> Written {
     let metrics = &report.metrics;
     let percent = 100.0 * report.run.plan.percentile();
     match metrics.rates {
+        Rates::MultiStream if metrics.intervals.is_some() => {
+            writeln!(out, "Samples per query : {}", report.run.plan.samples_per_query)?;
+        }
         Rates::SingleStream { .. } | Rates::MultiStream => {
             let target = metrics.query_latency.unwrap_or(metrics.latency).target;
             writeln!(out, "{percent:.1}th percentile latency (ns) : {target}")?;
@@ -108,7 +112,12 @@ fn write_validity(out: &mut String, report: &Report) -> Written {
     }
     writeln!(out, "  Min duration satisfied : {}", yes_no(judgement.min_duration_met))?;
     writeln!(out, "  Min queries satisfied : {}", yes_no(judgement.min_queries_met))?;
-    writeln!(out, "  Early stopping satisfied: {}", yes_no(judgement.early_stopping_met))?;
+    // The releases without early stopping did not say that there was none.
+    let is_offline = matches!(report.metrics.rates, Rates::Offline { .. });
+    let is_judged = is_offline || judgement.early_stopping != EarlyStoppingResult::None;
+    if is_judged {
+        writeln!(out, "  Early stopping satisfied: {}", yes_no(judgement.early_stopping_met))?;
+    }
     if !report.is_valid() {
         writeln!(out, "Recommendations:")?;
         let advice = report.judgement.recommendations();
@@ -121,7 +130,7 @@ fn write_validity(out: &mut String, report: &Report) -> Written {
             writeln!(out, " * {text}")?;
         }
     }
-    if matches!(report.metrics.rates, Rates::Offline { .. }) {
+    if is_offline || !is_judged {
         return Ok(());
     }
     for (kind, text) in report.early_stopping_texts() {
@@ -141,6 +150,7 @@ fn write_rates(out: &mut String, report: &Report) -> Written {
             writeln!(out, "QPS w/ loadgen overhead         : {}", fixed2(with_overhead))?;
             writeln!(out, "QPS w/o loadgen overhead        : {}\n", fixed2(without_overhead))
         }
+        Rates::MultiStream if report.metrics.intervals.is_some() => write_intervals(out, report),
         // Two spaces end this line in the reference.
         Rates::MultiStream => writeln!(out, "Per-query latency:  "),
         Rates::Server { scheduled, .. } => {
@@ -150,8 +160,30 @@ fn write_rates(out: &mut String, report: &Report) -> Written {
     }
 }
 
+/// The blocks of the releases that had a fixed interval, in their words.
+fn write_intervals(out: &mut String, report: &Report) -> Written {
+    let plan = &report.run.plan;
+    let (qps, ms) = (plan.target_qps, 1_000.0 / plan.target_qps);
+    let (qps, ms) = (general(qps), general(ms));
+    writeln!(out, "Intervals between each IssueQuery:  \"qps\" : {qps}, \"ms\" : {ms}")?;
+    let found = report.metrics.intervals.unwrap_or_default();
+    for (percentile, count) in PERCENTILES.iter().zip(found.percentiles) {
+        writeln!(out, "{:.2} percentile : {count}", 100.0 * percentile)?;
+    }
+    let target = plan.target_latency();
+    let target_ms = general(target as f64 / MILLISECOND as f64);
+    writeln!(out, "\nPer-query latency:  \"target_ns\" : {target}, \"target_ms\" : {target_ms}")?;
+    let of = report.metrics.query_latency.unwrap_or_default();
+    write_percentiles(out, &of, "percentile latency (ns)   ")?;
+    writeln!(out, "\nPer-sample latency:")
+}
+
 fn write_latencies(out: &mut String, report: &Report) -> Written {
-    let of = report.metrics.query_latency.unwrap_or(report.metrics.latency);
+    let metrics = &report.metrics;
+    let of = match metrics.intervals {
+        Some(_) => metrics.latency,
+        None => metrics.query_latency.unwrap_or(metrics.latency),
+    };
     writeln!(out, "Min latency (ns)                : {}", of.min)?;
     writeln!(out, "Max latency (ns)                : {}", of.max)?;
     writeln!(out, "Mean latency (ns)               : {}", of.mean)?;

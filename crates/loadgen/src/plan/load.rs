@@ -6,6 +6,7 @@ use super::resolve::{INVALID_SETTINGS, Resolution};
 use super::{Load, PeakSettings, Server, Tokens};
 use crate::clock::SECOND;
 use crate::log::format::general;
+use crate::search::Unit;
 use crate::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSettings};
 
 /// Decimals of the peak rate that are still distinct at any rate a system reaches.
@@ -20,6 +21,9 @@ impl Resolution<'_> {
     /// gives no period.
     pub(super) fn target_qps(&mut self) -> f64 {
         let s = self.settings;
+        if self.has_interval() {
+            return self.interval_qps();
+        }
         let one = || InReference::Replaced { by: "1 query/s".into() };
         let latency = |ns: f64| SECOND as f64 / ns;
         let (field, given, rate) = match s.scenario {
@@ -106,11 +110,12 @@ impl Resolution<'_> {
     pub(super) fn load(&mut self, target_qps: f64, has_tokens: bool) -> Load {
         let s = self.settings;
         let defaults = TestSettings::default();
-        if s.mode == TestMode::FindPeakPerformance && s.scenario != Scenario::Server {
+        let has_peak = s.scenario == Scenario::Server || self.has_interval();
+        if s.mode == TestMode::FindPeakPerformance && !has_peak {
             self.problem(
                 &["mode", "scenario"],
-                "scenario Server",
-                "only Server has a rate to search for",
+                "scenario Server, or MultiStream with multi_stream_target_qps",
+                "only they have a rate or a number of streams to search for",
                 InReference::Stops { key: "error_invalid_config" },
             );
         }
@@ -128,6 +133,7 @@ impl Resolution<'_> {
                     s.multi_stream_target_latency_percentile,
                     defaults.multi_stream_target_latency_percentile,
                 ),
+                pacing: self.stream_pacing(),
             },
             Scenario::Server => Load::Server(self.server(target_qps, has_tokens)),
             Scenario::Offline => Load::Offline,
@@ -284,6 +290,7 @@ impl Resolution<'_> {
             self.problems.truncate(problems_before);
         }
         PeakSettings {
+            unit: Unit::Rate,
             decimals: u8::try_from(decimals).expect("clamped to 0..=9"),
             step_size,
             confirmation_runs: s.peak_confirmation_runs,

@@ -170,6 +170,7 @@ impl Resolution<'_> {
             max_client_lag: s.max_client_lag_ns,
             performance_issue_same_index: s.performance_issue_same_index,
             print_timestamps: s.print_timestamps,
+            repetition: self.repetition(&load),
             load,
         }
     }
@@ -432,6 +433,7 @@ impl Resolution<'_> {
         }
         let (rate_field, duration_s) = match load {
             Load::SingleStream { .. } => ("single_stream_expected_latency_ns", 2.0),
+            Load::MultiStream { .. } if self.has_interval() => ("multi_stream_target_qps", 2.0),
             Load::MultiStream { .. } => ("multi_stream_expected_latency_ns", 2.0),
             Load::Server(_) => ("server_target_qps", 1.0),
             Load::Offline => ("offline_expected_qps", 0.0),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::run::Severity;
-use crate::settings::{Origin, Settings, TestSettings};
+use crate::settings::{Origin, Repetition, Settings, TestSettings};
 
 const LIBRARY: Library = Library { total: 200, performance: 64 };
 
@@ -188,12 +188,47 @@ fn every_impossible_setting_is_refused_with_the_field_and_the_remedy() {
         // A period below 1 ns: the reference generates for ever.
         (&[("single_stream_expected_latency_ns", "0.5")], "a trace of at most", stops()),
     ];
+    check_refusals(cases);
+}
+
+#[track_caller]
+fn check_refusals(cases: &[(Rows<'_>, &str, InReference)]) {
     for (rows, text, in_reference) in cases {
         let (message, plan, problem) = refusal(rows, LIBRARY);
         assert!(message.contains(text), "{rows:?}: {message}");
         assert_eq!(problem.in_reference, *in_reference, "{rows:?}");
         assert!(plan.samples_per_query >= 1 && plan.performance_sample_count >= 1);
     }
+}
+
+#[test]
+fn a_fixed_interval_and_a_repetition_are_refused_where_they_make_no_sense() {
+    let replaced = |by: &str| InReference::Replaced { by: by.into() };
+    let stops = || InReference::Stops { key: "error_invalid_test_settings" };
+    let server = ("scenario", "Server");
+    let multi = ("scenario", "MultiStream");
+    let peak = ("mode", "FindPeakPerformance");
+    let ms = "multi_stream_target_qps";
+    #[rustfmt::skip]
+    let cases: &[(Rows<'_>, &str, InReference)] = &[
+        (&[multi, (ms, "-20")], "above 0 and of at most 1000000 queries/s; 20 is an interval of 50 ms", replaced("1 query/s")),
+        (&[multi, (ms, "NaN")], "multi_stream_target_qps", replaced("1 query/s")),
+        (&[multi, (ms, "1e7")], "at most 1000000", replaced("1 query/s")),
+        (&[multi, (ms, "20"), ("early_stopping", "extend")], "no early stopping at a fixed interval", replaced("a run that is not extended")),
+        (&[multi, (ms, "20"), ("server_num_issue_query_threads", "2")], "no issue threads at a fixed interval", replaced("the calling thread")),
+        (&[multi, (ms, "20"), ("min_query_count", "4_294_967_296")], "`multi_stream_target_qps` is 20 and `min_duration_ms`", stops()),
+        (&[multi, peak, (ms, "20"), ("peak_confirmation_decrement", "0.5")], "a whole number of streams", replaced("no decrement")),
+        (&[multi, peak], "or MultiStream with multi_stream_target_qps", InReference::Stops { key: "error_invalid_config" }),
+        (&[("repetition", "minimum:0")], "at least 1 run", replaced("one run")),
+        (&[server, ("repetition", "confirm:0:1")], "at least 1 run", replaced("one run")),
+        (&[("repetition", "confirm:5")], "a load that a failure can lower; choose minimum:RUNS", replaced("one run")),
+        (&[multi, ("repetition", "confirm:5")], "or MultiStream with multi_stream_target_qps", replaced("one run")),
+        (&[multi, (ms, "20"), ("repetition", "confirm:5:0.5")], "at least 1 whole stream", replaced("one run")),
+        (&[server, ("repetition", "confirm:5:NaN")], "a decrement above 0 queries/s", replaced("one run")),
+        (&[server, ("repetition", "confirm:5:1"), ("server_arrivals", "concurrency:4")], "arrivals that have a rate", replaced("one run")),
+        (&[server, peak, ("repetition", "minimum:5"), ("peak_confirmation_runs", "2")], "at most one of them", replaced("the repetition alone")),
+    ];
+    check_refusals(cases);
 }
 
 #[test]
@@ -460,4 +495,36 @@ fn another_percentile_brings_the_rules_query_count() {
     assert_eq!(count(&[single]), 270_336);
     assert_eq!(count(&[single, ("min_query_count", "5")]), 5, "a count that somebody chose stays");
     assert_eq!(count(&[single, ("scenario", "Offline")]), 100);
+}
+
+#[test]
+fn a_fixed_interval_is_a_rate_and_a_number_of_streams() {
+    let multi = ("scenario", "MultiStream");
+    let streams = ("multi_stream_samples_per_query", "12");
+    let at = plan(&[multi, streams, ("multi_stream_target_qps", "15")]);
+    assert_eq!((at.target_qps, at.interval()), (15.0, Some(66_666_666)));
+    assert_eq!(at.target_latency(), 66_666_666);
+    assert_eq!((at.tick(3), at.tick(15)), (200_000_000, 1_000_000_000));
+    assert_eq!(at.tick_from(1, 200_000_000), 3, "a tick at this instant is not over");
+    assert_eq!(at.tick_from(1, 200_000_001), 4);
+    assert_eq!(at.tick_from(9, 5), 9);
+    assert_eq!((at.peak_load(), at.at_load(30.0).min_sample_count), (12.0, 3_000));
+    let now = plan(&[multi, streams]);
+    assert_eq!((now.interval(), now.target_latency(), now.peak().is_none()), (None, 0, true));
+}
+
+#[test]
+fn a_repetition_has_a_decrement() {
+    let of = |rows: Rows<'_>| plan(rows).repetition;
+    let confirm = |decrement| Repetition::Confirm { runs: 5, decrement: Some(decrement) };
+    let rule = ("repetition", "confirm:5");
+    let server = [("scenario", "Server"), ("server_target_qps", "300")];
+    assert_eq!(of(&[server[0], server[1], rule]), confirm(3.0), "1 % of the rate");
+    let multi = [("scenario", "MultiStream"), ("multi_stream_target_qps", "20")];
+    assert_eq!(of(&[multi[0], multi[1], rule]), confirm(1.0), "one stream");
+    assert_eq!(of(&[multi[0], multi[1], ("repetition", "confirm:5:2")]), confirm(2.0));
+    assert_eq!(of(&[("repetition", "minimum:5")]), Repetition::Minimum(5));
+    // An accuracy run is not repeated, whatever is said.
+    let accuracy = ("mode", "AccuracyOnly");
+    assert_eq!(of(&[accuracy, ("repetition", "confirm:5")]), Repetition::Once);
 }

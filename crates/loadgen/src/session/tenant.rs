@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{EXTENSION_CAP, Ended, Issue, Issued, Lane};
 use crate::clock::Nanos;
 use crate::early_stopping::{self, Look, Params};
-use crate::plan::{Load, Plan};
+use crate::plan::{Load, Plan, StreamPacing};
 use crate::qsl::SampleIndex;
 use crate::settings::{Arrivals, EarlyStopping, Scenario};
 use crate::trace::{Generated, LoadedSet, Trace};
@@ -22,6 +22,8 @@ pub(super) enum Pacing {
     OpenLoop { coalesce: bool },
     /// When fewer than this many queries are outstanding.
     ClosedLoop { in_flight: u64 },
+    /// At the first tick at which nothing is outstanding.
+    FixedInterval,
 }
 
 #[derive(Debug)]
@@ -54,7 +56,8 @@ pub(super) struct Tenant {
     /// Draws queries beyond the generated ones, where the plan allows it.
     trace: Trace,
     pub(super) generated: Generated,
-    /// When each query of this lane is due, for open loops.
+    /// When each query of this lane is due, for open loops. At a fixed interval
+    /// when each query issued was due, and the next one once that is known.
     pub(super) scheduled: Vec<Nanos>,
     /// The samples of each query of this lane.
     pub(super) indices: Vec<SampleIndex>,
@@ -74,6 +77,8 @@ pub(super) struct Tenant {
     progress_at: Nanos,
     /// In a closed loop: since when the next query could go out.
     ready_since: Nanos,
+    /// At a fixed interval: the last tick that was taken, from 1; 0 is the start.
+    tick: u64,
     /// Time of the last issue, until the end conditions have been looked at.
     unchecked: Option<Nanos>,
     pub(super) state: State,
@@ -83,6 +88,9 @@ pub(super) struct Tenant {
 impl Tenant {
     pub(super) fn new(plan: Arc<Plan>, set: &LoadedSet, accuracy: bool, lane: Lane) -> Self {
         let pacing = match &plan.load {
+            Load::MultiStream { pacing: StreamPacing::FixedInterval { .. }, .. } => {
+                Pacing::FixedInterval
+            }
             Load::SingleStream { .. } | Load::MultiStream { .. } => {
                 Pacing::ClosedLoop { in_flight: 1 }
             }
@@ -94,6 +102,7 @@ impl Tenant {
         };
         let mut min_queries = plan.min_query_count;
         if plan.early_stopping.policy == EarlyStopping::Extend
+            && pacing != Pacing::FixedInterval
             && matches!(plan.scenario(), Scenario::SingleStream | Scenario::MultiStream)
         {
             // The appendix of the rules: go on until one query may be over.
@@ -118,6 +127,7 @@ impl Tenant {
             shift: 0,
             progress_at: 0,
             ready_since: 0,
+            tick: 0,
             unchecked: None,
             state: State::Issuing,
             ended: None,
@@ -137,7 +147,7 @@ impl Tenant {
         } else {
             self.indices.reserve(expected.saturating_mul(self.samples_per_query).min(1 << 32));
         }
-        if matches!(self.pacing, Pacing::OpenLoop { .. }) {
+        if !matches!(self.pacing, Pacing::ClosedLoop { .. }) {
             self.scheduled.reserve(expected.min(1 << 32));
         }
         let mut skipped = Vec::new();
@@ -166,6 +176,7 @@ impl Tenant {
     fn draw_beyond(&mut self) -> bool {
         let goes_on = match self.pacing {
             Pacing::ClosedLoop { .. } => self.plan.continue_trace || self.extends(),
+            Pacing::FixedInterval => self.plan.continue_trace,
             Pacing::OpenLoop { .. } => self.further > 0,
         };
         if self.accuracy || !goes_on || self.lane != Lane::WHOLE {
@@ -181,7 +192,9 @@ impl Tenant {
     }
 
     fn extends(&self) -> bool {
-        self.plan.early_stopping.policy == EarlyStopping::Extend && !self.accuracy
+        self.plan.early_stopping.policy == EarlyStopping::Extend
+            && self.pacing != Pacing::FixedInterval
+            && !self.accuracy
     }
 
     pub(super) fn outstanding_samples(&self) -> u64 {
@@ -228,7 +241,7 @@ impl Tenant {
     }
 
     #[inline]
-    fn next_query(&self, now: Nanos) -> Next {
+    fn next_query(&mut self, now: Nanos) -> Next {
         match self.pacing {
             Pacing::OpenLoop { .. } => {
                 let due = self.scheduled[self.issued];
@@ -247,6 +260,24 @@ impl Tenant {
                     Next::Wait { until: self.deadline(), on_completion: true }
                 }
             }
+            Pacing::FixedInterval => self.next_at_tick(now),
+        }
+    }
+
+    /// A query is due at the first tick after the last query's that is not over
+    /// when that one is seen to be complete: the ticks before are skipped.
+    fn next_at_tick(&mut self, now: Nanos) -> Next {
+        if self.scheduled.len() == self.issued {
+            if self.outstanding_samples() > 0 {
+                return Next::Wait { until: self.deadline(), on_completion: true };
+            }
+            self.tick = self.plan.tick_from(self.tick + 1, now);
+            self.scheduled.push(self.plan.tick(self.tick));
+        }
+        let due = self.scheduled[self.issued];
+        match due <= now {
+            true => Next::Ready { due },
+            false => Next::Wait { until: Some(due), on_completion: false },
         }
     }
 
@@ -304,7 +335,7 @@ impl Tenant {
     pub(super) fn call(&self, tenant: usize, first: usize, end: usize) -> Issue<'_> {
         let spq = self.samples_per_query;
         let scheduled = match self.pacing {
-            Pacing::OpenLoop { .. } => &self.scheduled[first..end],
+            Pacing::OpenLoop { .. } | Pacing::FixedInterval => &self.scheduled[first..end],
             Pacing::ClosedLoop { .. } => &[],
         };
         Issue {
@@ -355,7 +386,7 @@ impl Tenant {
         let base = match self.pacing {
             Pacing::OpenLoop { .. } => plan.target_duration.max(self.generated.duration),
             Pacing::ClosedLoop { .. } if (self.issued as u64) < plan.min_query_count => 0,
-            Pacing::ClosedLoop { .. } => plan.target_duration,
+            Pacing::ClosedLoop { .. } | Pacing::FixedInterval => plan.target_duration,
         };
         base.saturating_mul(EXTENSION_CAP)
     }
@@ -394,7 +425,7 @@ impl Tenant {
     }
 
     pub(super) fn watches_completions(&self) -> bool {
-        matches!(self.pacing, Pacing::ClosedLoop { .. })
+        matches!(self.pacing, Pacing::ClosedLoop { .. } | Pacing::FixedInterval)
             || (self.plan.max_async_queries != 0 && !self.accuracy)
     }
 

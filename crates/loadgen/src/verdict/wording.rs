@@ -72,7 +72,11 @@ impl Violation {
             Self::Bound { bounded: Bounded::TimePerOutputToken, .. } => {
                 format!("TPOT constrain not met: {REDUCE_QPS}")
             }
-            Self::Duration { scenario, .. } => match scenario {
+            Self::Intervals { .. } => "Reduce samples per query to improve latency.".into(),
+            Self::Duration { scenario: None, .. } => {
+                "The test exited early, before its minimum duration.".into()
+            }
+            Self::Duration { scenario: Some(scenario), .. } => match scenario {
                 Scenario::SingleStream | Scenario::MultiStream => {
                     "Decrease the expected latency so the loadgen pre-generates more queries."
                 }
@@ -111,7 +115,7 @@ impl Judgement {
                     texts.performance += "\n * ";
                     texts.performance += &text;
                 }
-                Violation::Bound { .. } => texts.performance = text,
+                Violation::Bound { .. } | Violation::Intervals { .. } => texts.performance = text,
                 Violation::Duration { .. } => texts.min_duration = text,
                 Violation::Count { .. } => texts.min_queries = text,
                 _ => {}
@@ -144,6 +148,28 @@ fn write_measured(f: &mut fmt::Formatter<'_>, bounded: Bounded, measured: i64) -
     )
 }
 
+impl Violation {
+    /// What was skipped, and what to do.
+    fn write_intervals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Intervals { interval, streams, over, skipped, by_client, .. } = self else {
+            return Ok(());
+        };
+        let interval = Span(*interval);
+        write!(f, " ({skipped} intervals of {interval} at {streams} samples a query); ")?;
+        match (by_client * 2 > *over, streams) {
+            (true, _) => write!(
+                f,
+                "{by_client} of them were answered in time and noticed late: free a core for \
+                 the client"
+            ),
+            (false, 1) => f.write_str("make the system faster or the interval longer"),
+            (false, _) => {
+                f.write_str("lower multi_stream_samples_per_query or make the system faster")
+            }
+        }
+    }
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -156,19 +182,19 @@ impl fmt::Display for Violation {
                 )?;
                 write_measured(f, *bounded, *measured)
             }
-            Self::Duration { scenario, lasted, minimum } => {
-                let remedy = match scenario {
-                    Scenario::SingleStream => "lower single_stream_expected_latency_ns",
-                    Scenario::MultiStream => "lower multi_stream_expected_latency_ns",
-                    Scenario::Server => "raise server_target_qps",
-                    Scenario::Offline => "raise offline_expected_qps",
-                };
-                let (lasted, minimum) = (Span(*lasted), Span(*minimum));
+            Self::Intervals { over, queries, percentile, .. } => {
+                let percent = percentile * 100.0;
                 write!(
                     f,
-                    "the run lasted {lasted} and must last {minimum}; {remedy} so that more is \
-                     generated, or lower min_duration_ms"
-                )
+                    "{over} of {queries} queries made the next one skip an interval, and \
+                     {percent}% must skip none"
+                )?;
+                self.write_intervals(f)
+            }
+            Self::Duration { scenario, lasted, minimum } => {
+                let (lasted, minimum) = (Span(*lasted), Span(*minimum));
+                write!(f, "the run lasted {lasted} and must last {minimum}; ")?;
+                f.write_str(longer(*scenario))
             }
             Self::Count { queries, minimum_queries, samples, minimum_samples } => write!(
                 f,
@@ -206,6 +232,27 @@ impl fmt::Display for Violation {
                  reasons and at the system's own log"
             ),
             Self::Aborted => f.write_str("the run was aborted; run it again to the end"),
+        }
+    }
+}
+
+/// How a run comes to last longer.
+fn longer(scenario: Option<Scenario>) -> &'static str {
+    match scenario {
+        None => "it ended early, see why in the detail log",
+        Some(Scenario::SingleStream) => {
+            "lower single_stream_expected_latency_ns so that more is generated, or lower \
+             min_duration_ms"
+        }
+        Some(Scenario::MultiStream) => {
+            "lower multi_stream_expected_latency_ns so that more is generated, or lower \
+             min_duration_ms"
+        }
+        Some(Scenario::Server) => {
+            "raise server_target_qps so that more is generated, or lower min_duration_ms"
+        }
+        Some(Scenario::Offline) => {
+            "raise offline_expected_qps so that more is generated, or lower min_duration_ms"
         }
     }
 }

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use dyno_loadgen::drive::real::{IssueThreads, RealTime, Responder, Waiting};
+use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::record::{Failure, Misuse, Record};
 use dyno_loadgen::run::{RunLog, run};
 use dyno_loadgen::session::Ended;
-use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
+use dyno_loadgen::settings::{Repetition, Scenario, TestMode, TestSettings};
 use dyno_loadgen::sut::{QuerySample, Response, ResponseId, SystemUnderTest};
 
 use crate::null::{NullLibrary, tenant};
@@ -318,4 +319,64 @@ fn the_completion_path_allocates_nothing() {
         assert_eq!(measured.count_total, 0, "sample {}", samples[0].id.sequence());
     });
     assert_sound(&run.record);
+}
+
+/// Waits for what never comes.
+fn wait_ms(ms: u64) {
+    let (_sender, receiver) = mpsc::channel::<()>();
+    let _ = receiver.recv_timeout(std::time::Duration::from_millis(ms));
+}
+
+#[test]
+fn a_fixed_interval_issues_at_ticks_and_never_two_queries_at_once() {
+    // 1 ms, with a system that takes longer for every tenth query.
+    let wanted = TestSettings {
+        multi_stream_target_qps: 1_000.0,
+        multi_stream_samples_per_query: 4,
+        ..settings(Scenario::MultiStream, 100)
+    };
+    let number = AtomicUsize::new(0);
+    let run = play(&wanted, move |samples, responder| {
+        if number.fetch_add(1, Ordering::Relaxed) % 10 == 9 {
+            wait_ms(3);
+        }
+        let (samples, responder) = (samples.to_vec(), responder.clone());
+        thread::spawn(move || answer(&samples, &responder));
+    });
+    assert_sound(&run.record);
+    let record = &run.record;
+    assert_eq!((run.ended, record.query_count()), (Ended::Naturally, 100));
+    assert_eq!(record.client_lag.len(), 100);
+    for (query, &due) in record.scheduled_at.iter().enumerate() {
+        assert_eq!(due, run.plan.tick((due as f64 / 1e6).round() as u64), "on a tick");
+        assert!(record.issued_at[query] >= due);
+        if query > 0 {
+            assert!(due > record.scheduled_at[query - 1]);
+            let before = &record.completed_at[4 * (query - 1)..4 * query];
+            assert!(before.iter().all(|&done| done <= record.issued_at[query]));
+        }
+    }
+    let skipped = Metrics::of(record, &run.plan).intervals.unwrap().skipped;
+    assert!(skipped >= 20, "two of each ten: {skipped}");
+}
+
+#[test]
+fn an_abort_ends_a_repetition_and_a_run_between_ticks() {
+    let wanted = TestSettings {
+        // A tick every ten minutes.
+        multi_stream_target_qps: 1.0 / 600.0,
+        repetition: Repetition::Minimum(5),
+        ..settings(Scenario::MultiStream, 3)
+    };
+    let driver = RealTime::new(Arc::new(Does(answer)));
+    let monitor = driver.monitor();
+    let aborts = thread::spawn(move || {
+        while monitor.progress().is_none() {
+            thread::yield_now();
+        }
+        monitor.abort();
+    });
+    let run = play_with(&wanted, driver);
+    aborts.join().unwrap();
+    assert_eq!((run.ended, run.record.query_count()), (Ended::Aborted, 0));
 }

@@ -9,7 +9,8 @@ use dyno_loadgen::plan::{
     AccuracyLog, Criterion, Load, PeakSettings, Plan, SampleChoice, Seeds, Server,
 };
 use dyno_loadgen::record::Record;
-use dyno_loadgen::settings::{Arrivals, EarlyStopping, TestMode, TraceRules};
+use dyno_loadgen::search::Unit;
+use dyno_loadgen::settings::{Arrivals, EarlyStopping, Repetition, TestMode, TraceRules};
 
 /// A plan that asks for nothing: any run that passes early stopping is valid.
 fn plan(load: Load) -> Plan {
@@ -43,6 +44,7 @@ fn plan(load: Load) -> Plan {
         max_client_lag: 0,
         performance_issue_same_index: 0,
         print_timestamps: false,
+        repetition: Repetition::Once,
     }
 }
 
@@ -54,6 +56,7 @@ fn server(percentile: f64, target_latency: Nanos) -> Plan {
         coalesce: false,
         issue_threads: 0,
         peak: PeakSettings {
+            unit: Unit::Rate,
             decimals: 1,
             step_size: 1.0,
             confirmation_runs: 0,

@@ -1,14 +1,16 @@
 use dyno_loadgen::metrics::{
     Distribution, FinalQuery, Metrics, OverBound, PERCENTILES, Rates, TokenRates,
 };
-use dyno_loadgen::plan::{Load, Plan, Tokens};
+use dyno_loadgen::plan::{Load, PeakSettings, Plan, StreamPacing, Tokens};
 use dyno_loadgen::record::{Failure, Record};
+use dyno_loadgen::search::Unit;
 use proptest::prelude::*;
 
 use crate::{every, plan, record, server};
 
 const SINGLE_STREAM: Load = Load::SingleStream { percentile: 0.9 };
-const MULTI_STREAM: Load = Load::MultiStream { percentile: 0.5 };
+const MULTI_STREAM: Load =
+    Load::MultiStream { percentile: 0.5, pacing: StreamPacing::OnCompletion };
 
 /// Relative distance that rounding of a quotient of doubles may take.
 const ROUNDING: f64 = 1e-15;
@@ -100,6 +102,28 @@ fn multi_stream_waits_for_the_last_sample_of_a_query() {
     assert_eq!(metrics.final_query, FinalQuery { scheduled: 100, issued: 100, done: 130 });
     assert_eq!(metrics.estimates.unwrap().latency.target.processed, 2);
     assert_eq!(metrics.rates, Rates::MultiStream);
+}
+
+#[test]
+fn an_interval_that_the_client_noticed_too_late_is_told_apart() {
+    let peak = PeakSettings {
+        unit: Unit::Whole,
+        decimals: 0,
+        step_size: 1.0,
+        confirmation_runs: 0,
+        confirmation_decrement: 0.0,
+    };
+    let pacing = StreamPacing::FixedInterval { peak };
+    let load = Load::MultiStream { percentile: 0.5, pacing };
+    // Ticks of 100 ns. The first query skips one by itself, the second is done
+    // before tick 4 and followed at tick 5 all the same, the last takes 1.5.
+    let plan = Plan { target_qps: 1e7, ..plan(load) };
+    let record = record(&[100, 300, 500, 600], &[150, 60, 100, 150]);
+    let metrics = Metrics::of(&record, &plan);
+    let found = metrics.intervals.unwrap();
+    assert_eq!(found.percentiles, [2, 2, 2, 2, 2, 2]);
+    assert_eq!((found.over, found.skipped, found.by_client), (3, 3, 1));
+    assert!(metrics.estimates.is_none());
 }
 
 #[test]

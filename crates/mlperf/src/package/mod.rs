@@ -1,9 +1,178 @@
 //! What turns run directories into a submission: accuracy logs cut to the size that
 //! a submission may have, and trees in the layout of a round.
+//!
+//! [`package`] finds the tests in the run directories, says which result each is part
+//! of by the rules of the division, and writes the tree.
 
+mod capture;
+mod describe;
+mod error;
+mod plan;
+mod runs;
 mod truncate;
+mod user_conf;
+mod write;
 
+use std::path::{Path, PathBuf};
+
+pub use capture::{Fields, capture};
+pub use describe::{Description, MARKER, ToFill};
+pub use error::PackageError;
+pub use runs::{AuditFiles, Found, Part, Quality, Test, find};
 pub use truncate::{
     ELLIPSIS, Hash, KEPT_BYTES, LIMIT_BYTES, TruncateError, Truncation, hash_in, truncate,
     truncate_folder,
 };
+pub use user_conf::user_conf;
+
+use crate::round::{Round, Scenario, Suite, Version};
+use crate::submission::entry::Division;
+
+/// A category of the rules: whether what was measured can be bought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Availability {
+    /// Everything in it can be bought or rented.
+    Available,
+    /// Will be available in the next round.
+    Preview,
+    /// Research, development or internal.
+    Rdi,
+}
+
+impl Availability {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Available, Self::Preview, Self::Rdi];
+
+    /// As a system description writes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Available => "available",
+            Self::Preview => "preview",
+            Self::Rdi => "rdi",
+        }
+    }
+}
+
+/// Whether an edge system's results are inferred that were not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Infer {
+    /// Only what was run is written.
+    Nothing,
+    /// MultiStream from SingleStream; Offline from SingleStream, or from MultiStream.
+    Missing,
+}
+
+/// What is to be packaged, and as what.
+#[derive(Debug, Clone)]
+pub struct Asked<'a> {
+    /// The round.
+    pub round: &'a Round,
+    /// The division.
+    pub division: Division,
+    /// Who submits.
+    pub submitter: String,
+    /// Name of the system's folder.
+    pub system: String,
+    /// Name of the model's folder.
+    pub benchmark: String,
+    /// The official model that an own one of the open division stands for.
+    pub stands_for: Option<String>,
+    /// The suite.
+    pub suite: Suite,
+    /// The category.
+    pub availability: Availability,
+    /// What is inferred.
+    pub infer: Infer,
+    /// What the machine says of itself, from [`capture`].
+    pub captured: Fields,
+    /// What the submitter says.
+    pub description: Description,
+    /// The run directories.
+    pub runs: Vec<PathBuf>,
+}
+
+/// A package that was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packaged {
+    /// The results: scenario, and what it was inferred from if it was.
+    pub results: Vec<(Scenario, Option<Scenario>)>,
+    /// What somebody must fill in.
+    pub to_fill: Vec<ToFill>,
+    /// What will keep a result from counting, in words.
+    pub doubts: Vec<String>,
+    /// What may be a slip of the pen, in words.
+    pub notes: Vec<String>,
+    /// Files that were there and stayed as they were, relative to the root.
+    pub kept: Vec<PathBuf>,
+}
+
+/// Writes the results of run directories to a submission tree: a new one, or one that
+/// has others already. A tree never has part of a result.
+///
+/// # Errors
+/// What the runs lack, or is in the way; nothing is written then.
+pub fn package(asked: &Asked<'_>, out: &Path) -> Result<Packaged, PackageError> {
+    let mut names = vec![
+        ("submitter", &asked.submitter),
+        ("system", &asked.system),
+        ("benchmark", &asked.benchmark),
+    ];
+    names.extend(asked.stands_for.as_ref().map(|name| ("benchmark", name)));
+    for (of, name) in names {
+        let is_bad = name.is_empty()
+            || name.starts_with('.')
+            || name.contains(|c: char| c.is_whitespace() || c.is_control() || "/\\".contains(c));
+        if is_bad {
+            return Err(PackageError::BadName { of, name: name.clone() });
+        }
+    }
+    let benchmark = plan::benchmark(asked)?;
+    let found = find(&asked.runs)?;
+    let results = plan::results(asked, benchmark, &found)?;
+    let (to_fill, kept) = write::write(asked, benchmark, &results, out)?;
+    let inferred =
+        |result: &plan::Planned<'_>| (result.scenario != result.run).then_some(result.run);
+    Ok(Packaged {
+        results: results.iter().map(|result| (result.scenario, inferred(result))).collect(),
+        to_fill,
+        doubts: doubts(asked.round, &found),
+        notes: notes(&asked.description),
+        kept,
+    })
+}
+
+/// What a look at the logs shows: a check of the tree tells all.
+fn doubts(round: &Round, found: &Found) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let seeds = round.seeds;
+    for test in &found.tests {
+        let (name, folder) = (test.scenario.name(), test.folder.display());
+        let of = format!("{name} {} ({folder})", test.part.name());
+        if test.detail.text("result_validity") == Some("INVALID") {
+            doubts.push(format!("{of}: the log says INVALID"));
+        }
+        if test.part == Part::Accuracy {
+            continue;
+        }
+        let seed = |key: &str| test.detail.whole(&format!("effective_{key}_rng_seed"));
+        let found = [seed("qsl"), seed("sample_index"), seed("schedule")];
+        let official = [Some(seeds.qsl), Some(seeds.sample_index), Some(seeds.schedule)];
+        if found != official {
+            doubts.push(format!("{of}: the seeds are not those of round {}", round.version));
+        }
+        // v0.5 and v0.7 asked for a minute.
+        let least = if round.version < Version::new(1, 0) { 60_000 } else { 600_000 };
+        if let Some(ms) = test.detail.whole("effective_min_duration_ms").filter(|&ms| ms < least) {
+            doubts.push(format!("{of}: asked for {ms} ms at least, the rules for {least} ms"));
+        }
+    }
+    doubts
+}
+
+fn notes(description: &Description) -> Vec<String> {
+    let unknown = |(field, near)| {
+        format!("no round has the field `{field}` of a system; `{near}` is one that they have")
+    };
+    describe::unknown(&description.system).map(unknown).collect()
+}

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use crate::submission::layout::{ACCURACY_LOG as LOG, ACCURACY_TEXT as TEXT};
+
 /// Bytes that are kept of the beginning, and of the end.
 pub const KEPT_BYTES: usize = 4_096;
 
@@ -19,10 +21,6 @@ pub const ELLIPSIS: &[u8] = b"\n\n...\n\n";
 
 /// An accuracy log of a submission may have so many bytes.
 pub const LIMIT_BYTES: u64 = 10_240;
-
-/// The log, and the text that goes with it, in an accuracy folder.
-const LOG: &str = "mlperf_log_accuracy.json";
-const TEXT: &str = "accuracy.txt";
 
 /// What is read of a log at a time.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -185,39 +183,60 @@ pub fn hash_in(text: &str) -> Option<&str> {
 /// A file is absent or cannot be replaced, or log and text are not of one run.
 pub fn truncate_folder(folder: &Path) -> Result<Truncation, TruncateError> {
     let (log, text_path) = (folder.join(LOG), folder.join(TEXT));
-    let at = |path: &Path| {
-        let path = path.to_path_buf();
-        move |error: io::Error| TruncateError::File { path, problem: error.to_string() }
-    };
-    let mut text = fs::read(&text_path).map_err(at(&text_path))?;
+    let text = fs::read(&text_path).map_err(|error| at(&text_path, &error))?;
+    let short = shorten(&log, text)?;
+    if let Some(text) = &short.text {
+        replace(&text_path, text).map_err(|error| at(&text_path, &error))?;
+    }
+    if let Some(kept) = &short.kept {
+        replace(&log, kept).map_err(|error| at(&log, &error))?;
+    }
+    Ok(short.done)
+}
+
+/// What an accuracy log and the text beside it become.
+pub(super) struct Shortened {
+    /// The log, unless it stays as it is.
+    pub kept: Option<Vec<u8>>,
+    /// The text, unless it stays as it is.
+    pub text: Option<Vec<u8>>,
+    pub done: Truncation,
+}
+
+/// Reads a log; `text` is that of the accuracy script.
+pub(super) fn shorten(log: &Path, mut text: Vec<u8>) -> Result<Shortened, TruncateError> {
     let written = hash_in(&String::from_utf8_lossy(&text)).map(str::to_owned);
-    let file = File::open(&log).map_err(at(&log))?;
-    let from_bytes = file.metadata().map_err(at(&log))?.len();
+    let file = File::open(log).map_err(|error| at(log, &error))?;
+    let from_bytes = file.metadata().map_err(|error| at(log, &error))?.len();
     if let (Some(hash), true) = (&written, from_bytes < LIMIT_BYTES) {
-        return Ok(Truncation::Already { hash: hash.clone() });
+        let done = Truncation::Already { hash: hash.clone() };
+        return Ok(Shortened { kept: None, text: None, done });
     }
     let mut kept = Vec::new();
-    let hash = truncate(file, &mut kept).map_err(at(&log))?;
-    match written {
+    let hash = truncate(file, &mut kept).map_err(|error| at(log, &error))?;
+    let text = match written {
         Some(written) if written != hash.to_string() => {
-            return Err(TruncateError::OtherHash { log, written, found: hash });
+            return Err(TruncateError::OtherHash { log: log.to_owned(), written, found: hash });
         }
-        Some(_) => {}
-        None if was_cut(&log, from_bytes).map_err(at(&log))? => {
-            return Err(TruncateError::HashLost { log });
+        Some(_) => None,
+        None if was_cut(log, from_bytes).map_err(|error| at(log, &error))? => {
+            return Err(TruncateError::HashLost { log: log.to_owned() });
         }
         None => {
             if text.last().is_some_and(|&last| last != b'\n') {
                 text.push(b'\n');
             }
             text.extend_from_slice(hash.line().as_bytes());
-            replace(&text_path, &text).map_err(at(&text_path))?;
+            Some(text)
         }
-    }
-    if kept.len() as u64 != from_bytes {
-        replace(&log, &kept).map_err(at(&log))?;
-    }
-    Ok(Truncation::Done { hash, from_bytes, to_bytes: kept.len() as u64 })
+    };
+    let to_bytes = kept.len() as u64;
+    let kept = (to_bytes != from_bytes).then_some(kept);
+    Ok(Shortened { kept, text, done: Truncation::Done { hash, from_bytes, to_bytes } })
+}
+
+fn at(path: &Path, error: &io::Error) -> TruncateError {
+    TruncateError::File { path: path.to_owned(), problem: error.to_string() }
 }
 
 /// Whether a log of this size has the ellipsis in the middle.

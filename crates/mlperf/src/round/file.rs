@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::described::describe;
 use super::{
-    Benchmark, QualityTarget, Round, Scenario, Seeds, Suite, SystemFields, TokenBounds, Version,
-    Wanted,
+    Benchmark, QualityTarget, Round, Scenario, Seeds, Suite, TokenBounds, Version, Wanted, every,
 };
 
-const EVERY_ROUND: &str = include_str!("../../rules/every_round.toml");
-
 /// Keyed by the names of the rules.
-type PerScenario<T> = BTreeMap<String, T>;
+pub(super) type PerScenario<T> = BTreeMap<String, T>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -90,51 +88,6 @@ struct WantedFile {
     optional: Vec<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EveryRoundFile {
-    accuracy_patterns: Vec<PatternFile>,
-    system_fields: Vec<FieldsFile>,
-    measurement_files: Vec<FilesFile>,
-    result_keys: Vec<KeysFile>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PatternFile {
-    since: String,
-    metric: String,
-    pattern: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FieldsFile {
-    since: String,
-    #[serde(default)]
-    required: Vec<String>,
-    #[serde(default)]
-    meaningful: Vec<String>,
-    #[serde(default)]
-    network: Vec<String>,
-    #[serde(default)]
-    power: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FilesFile {
-    since: String,
-    required: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct KeysFile {
-    since: String,
-    #[serde(flatten)]
-    keys: PerScenario<String>,
-}
-
 /// Reads a round. The files are part of the program and tests read each of them,
 /// so that what is wrong in them is a programmer's error.
 ///
@@ -142,20 +95,13 @@ struct KeysFile {
 /// A file does not read.
 pub fn read(text: &str) -> Round {
     let file: RoundFile = toml::from_str(text).expect("the rounds are tested");
-    let every: EveryRoundFile =
-        toml::from_str(EVERY_ROUND).expect("the rules of every round are tested");
     let version = version(&file.version);
-    let holds = |since: &String| self::version(since) <= version;
-    let mut system_fields = SystemFields::default();
-    for fields in every.system_fields.into_iter().filter(|fields| holds(&fields.since)) {
-        system_fields.required.extend(fields.required);
-        system_fields.meaningful.extend(fields.meaningful);
-        system_fields.network.extend(fields.network);
-        system_fields.power.extend(fields.power);
-    }
-    let files = every.measurement_files.into_iter().rfind(|files| holds(&files.since));
-    let patterns = every.accuracy_patterns.into_iter().filter(|pattern| holds(&pattern.since));
-    let keys = every.result_keys.into_iter().filter(|keys| holds(&keys.since));
+    let every = every::rules();
+    let described = |file: BenchmarkFile| {
+        let mut benchmark = benchmark(file);
+        describe(&mut benchmark, version);
+        benchmark
+    };
     Round {
         version,
         published: file.published,
@@ -163,11 +109,17 @@ pub fn read(text: &str) -> Round {
         test05_seeds: file.test05_seeds.as_ref().map(seeds),
         ignored_errors: file.ignored_errors,
         names: file.names,
-        benchmarks: file.benchmark.into_iter().map(benchmark).collect(),
-        system_fields,
-        measurement_files: files.map(|files| files.required).unwrap_or_default(),
-        accuracy_patterns: patterns.map(|pattern| (pattern.metric, pattern.pattern)).collect(),
-        result_keys: keys.flat_map(|keys| per_scenario(keys.keys)).collect(),
+        benchmarks: file.benchmark.into_iter().map(described).collect(),
+        scenarios: every.scenarios(version),
+        offline_samples: every.offline_samples(version),
+        divisions: every.divisions(version),
+        availabilities: every.availabilities(),
+        network: every.network(version),
+        datacenter: every.datacenter(version),
+        system_fields: every.system_fields(version),
+        measurement_files: every.measurement_files(version),
+        accuracy_patterns: every.accuracy_patterns(version),
+        result_keys: every.result_keys(version),
     }
 }
 
@@ -177,6 +129,7 @@ fn benchmark(file: BenchmarkFile) -> Benchmark {
         at_least: target.at_least,
         at_most: target.at_most,
         scenario: target.scenario.as_deref().map(scenario),
+        reference: None,
     };
     let wanted = |wanted: WantedFile| Wanted {
         required: wanted.required.iter().map(|name| scenario(name)).collect(),
@@ -202,22 +155,23 @@ fn benchmark(file: BenchmarkFile) -> Benchmark {
         units: per_scenario(file.units),
         accuracy_outputs: file.accuracy_outputs,
         suites: file.suites.into_iter().map(|(name, file)| (suite(&name), wanted(file))).collect(),
+        ..Benchmark::default()
     }
 }
 
-fn per_scenario<T>(file: PerScenario<T>) -> BTreeMap<Scenario, T> {
+pub(super) fn per_scenario<T>(file: PerScenario<T>) -> BTreeMap<Scenario, T> {
     file.into_iter().map(|(name, value)| (scenario(&name), value)).collect()
 }
 
-fn version(text: &str) -> Version {
+pub(super) fn version(text: &str) -> Version {
     text.parse().expect("versions of the rules read")
 }
 
-fn scenario(name: &str) -> Scenario {
+pub(super) fn scenario(name: &str) -> Scenario {
     Scenario::named(name).expect("scenarios of the rules read")
 }
 
-fn suite(name: &str) -> Suite {
+pub(super) fn suite(name: &str) -> Suite {
     match name {
         "datacenter" => Suite::Datacenter,
         "edge" => Suite::Edge,

@@ -440,7 +440,7 @@ impl Issuer {
     fn new(session: &Session, epoch: u16, system: &dyn SystemUnderTest) -> Self {
         let columns = |tenant| {
             let queries = session.generated_queries(tenant);
-            let paced = session.is_open_loop(tenant);
+            let paced = session.has_schedule(tenant);
             Columns {
                 issued_at: touched(queries, 1),
                 client_lag: if paced { touched(queries, 1) } else { Vec::new() },

@@ -34,6 +34,7 @@ const PAIRS: &[(&str, &[&str])] = &[
     ("Scenario", &["effective_scenario"]),
     ("Mode", &["effective_test_mode"]),
     ("Completed samples per second", &["result_completed_samples_per_sec"]),
+    ("Samples per query", &["effective_samples_per_query"]),
     ("Samples per second", &["result_samples_per_second"]),
     ("Completed tokens per second", &["result_completed_tokens_per_second"]),
     ("Tokens per second", &["result_tokens_per_second"]),
@@ -69,12 +70,16 @@ const PAIRS: &[(&str, &[&str])] = &[
 #[must_use]
 pub fn disagreements(summary: &Summary, detail: &Detail) -> Vec<Disagreement> {
     let mut found = Vec::new();
-    let found_peak = detail.text("effective_test_mode") == Some("FindPeakPerformance");
+    let changes_load = changes_load(detail);
+    let mut of = Of::Queries;
     for (line, label, value) in &summary.fields {
-        if found_peak && label == "target_qps" {
-            continue; // The summary shows the rate found, the detail log the one begun with.
+        if label == "Per-sample latency" {
+            of = Of::Samples;
         }
-        let Some((key, known)) = counterpart(label, detail) else { continue };
+        if changes_load && LOADS.contains(&&label[..]) {
+            continue; // The summary shows the load found, the detail log the one begun with.
+        }
+        let Some((key, known)) = counterpart(label, of, detail) else { continue };
         if !agrees(value, known) {
             found.push(Disagreement {
                 line: *line,
@@ -88,10 +93,31 @@ pub fn disagreements(summary: &Summary, detail: &Detail) -> Vec<Disagreement> {
     found
 }
 
+/// Whose latencies a summary shows, where it shows those of queries at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Queries,
+    /// After those of the queries, at a fixed interval.
+    Samples,
+}
+
+/// Labels of what a search or a confirmation changes.
+const LOADS: [&str; 3] = ["target_qps", "samples_per_query", "Samples per query"];
+
+/// Whether the result may be of another load than the one that was asked for.
+fn changes_load(detail: &Detail) -> bool {
+    let confirms = |rule: &str| rule.starts_with("confirm");
+    detail.text("effective_test_mode") == Some("FindPeakPerformance")
+        || detail.text("dyno_repetition").is_some_and(confirms)
+}
+
 /// The key that corresponds to a label, with its value.
-fn counterpart<'a>(label: &str, detail: &'a Detail) -> Option<(String, &'a Value)> {
-    let keys: Vec<String> = match PAIRS.iter().find(|(known, _)| *known == label) {
+fn counterpart<'a>(label: &str, of: Of, detail: &'a Detail) -> Option<(String, &'a Value)> {
+    let mut keys: Vec<String> = match PAIRS.iter().find(|(known, _)| *known == label) {
         Some((_, keys)) => keys.iter().map(ToString::to_string).collect(),
+        None if label.ends_with(" percentile") => {
+            vec![format!("result_{label}_num_intervals_between_queries").replace(' ', "_")]
+        }
         None => match label.split_once(" percentile ") {
             Some((p, "latency (ns)")) => vec![
                 format!("result_{p}_percentile_per_query_latency_ns"),
@@ -106,6 +132,9 @@ fn counterpart<'a>(label: &str, detail: &'a Detail) -> Option<(String, &'a Value
             _ => vec![format!("effective_{label}")],
         },
     };
+    if of == Of::Samples {
+        keys.retain(|key| !key.contains("query_latency"));
+    }
     keys.into_iter().find_map(|key| detail.value(&key).map(|value| (key, value)))
 }
 

@@ -14,9 +14,10 @@ use dyno_loadgen::plan::{
 };
 use dyno_loadgen::record::{Failure, LoggedResponse, Misuse, Record};
 use dyno_loadgen::run::{Event, Message, Process, RunLog, Severity, Span, TestLog};
+use dyno_loadgen::search::Unit;
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{
-    Arrivals, EarlyStopping, Origin, Scenario, Settings, TestMode, TraceRules,
+    Arrivals, EarlyStopping, Origin, Repetition, Scenario, Settings, TestMode, TraceRules,
 };
 use proptest::prelude::*;
 use serde_json::Value as Json;
@@ -64,6 +65,7 @@ fn plan(load: Load) -> Plan {
         max_client_lag: 0,
         performance_issue_same_index: 0,
         print_timestamps: false,
+        repetition: Repetition::Once,
     }
 }
 
@@ -75,6 +77,7 @@ fn server(arrivals: Arrivals) -> Load {
         coalesce: false,
         issue_threads: 0,
         peak: PeakSettings {
+            unit: Unit::Rate,
             decimals: 1,
             step_size: 1.0,
             confirmation_runs: 0,

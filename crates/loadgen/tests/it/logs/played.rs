@@ -13,7 +13,7 @@ use dyno_loadgen::log::read::{
 use dyno_loadgen::log::{LogFiles, LogSettings, reports};
 use dyno_loadgen::record::Outcome;
 use dyno_loadgen::run::{Event, TestLog, run};
-use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
+use dyno_loadgen::settings::{Repetition, Scenario, TestMode, TestSettings};
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 use serde_json::Value as Json;
 
@@ -160,4 +160,45 @@ fn inferred_tokens_are_told_in_both_logs() {
         };
         check(&format!("inferred-{scenario}"), &inferred);
     }
+}
+
+#[test]
+fn a_fixed_interval_is_told_in_the_words_of_the_releases_that_had_it() {
+    let at_20_hz = TestSettings {
+        multi_stream_target_qps: 20.0,
+        multi_stream_samples_per_query: 60,
+        min_duration_ms: 3_000,
+        repetition: Repetition::Minimum(2),
+        ..settings(Scenario::MultiStream, TestMode::PerformanceOnly)
+    };
+    let log = check("fixed-interval", &at_20_hz);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("played/fixed-interval");
+    let summary = fs::read_to_string(folder.join("mlperf_log_summary.txt")).unwrap();
+    // 60 samples of 1 ms need two intervals of 50 ms.
+    for text in [
+        "Mode     : PerformanceOnly\nSamples per query : 60\nResult is : INVALID\n  Performance \
+         constraints satisfied : NO\n  Min duration satisfied : Yes\n  Min queries satisfied : \
+         Yes\nRecommendations:\n * Reduce samples per query to improve latency.\n\n====",
+        "\nIntervals between each IssueQuery:  \"qps\" : 20, \"ms\" : 50\n50.00 percentile : 2\n",
+        "99.90 percentile : 2\n\nPer-query latency:  \"target_ns\" : 50000000, \"target_ms\" : 50\n\
+         50.00 percentile latency (ns)   : 60000180\n",
+        "\n\nPer-sample latency:\nMin latency (ns)                : 1000003\n",
+        "\ntarget_qps : 20\ntarget_latency (ns): 50000000\nmax_async_queries : 1\n",
+    ] {
+        assert!(summary.contains(text), "{text:?} in {summary}");
+    }
+    let (detail, _) = read_detail_file(&folder.join("mlperf_log_detail.txt")).unwrap();
+    assert_eq!(detail.number("requested_multi_stream_target_qps"), Some(20.0));
+    assert_eq!(detail.whole("effective_target_latency_ns"), Some(50_000_000));
+    assert_eq!(detail.whole("result_99.00_percentile_num_intervals_between_queries"), Some(2));
+    assert_eq!(detail.flag("result_perf_constraints_met"), Some(false));
+    let run = log.result().unwrap();
+    let queries = run.record.query_count() as u64;
+    assert_eq!(detail.whole("dyno_skipping_queries"), Some(queries));
+    // Recounted from when the trace says that queries were due; ticks are cut off
+    // to whole ns.
+    let due = &run.record.scheduled_at;
+    let skipped = |pair: &[Nanos]| (pair[1] - pair[0] + 1) / 50_000_000 - 1;
+    let recounted = due.windows(2).map(skipped).sum::<Nanos>() + 1;
+    assert_eq!(detail.whole("dyno_skipped_intervals"), Some(recounted));
 }

@@ -9,13 +9,15 @@ use dyno_loadgen::metrics::{
     ScenarioEstimates, TokenRates,
 };
 use dyno_loadgen::plan::{
-    AccuracyLog, Criterion, Load, PeakSettings, Plan, SampleChoice, Seeds, Server, Tokens,
+    AccuracyLog, Criterion, Load, PeakSettings, Plan, SampleChoice, Seeds, Server, StreamPacing,
+    Tokens,
 };
 use dyno_loadgen::record::{LoggedResponse, Record};
 use dyno_loadgen::run::{Event, Message, Process, RunLog, Severity, Span, TestLog};
+use dyno_loadgen::search::Unit;
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{
-    Arrivals, EarlyStopping, Origin, Scenario, Setting, Settings, TestMode, TraceRules,
+    Arrivals, EarlyStopping, Origin, Repetition, Scenario, Setting, Settings, TestMode, TraceRules,
 };
 use dyno_loadgen::verdict::{Judgement, judge};
 
@@ -99,7 +101,9 @@ fn plan(detail: &Detail) -> Plan {
     Plan {
         load: match Scenario::parse(detail.text("effective_scenario").unwrap()).unwrap() {
             Scenario::SingleStream => Load::SingleStream { percentile },
-            Scenario::MultiStream => Load::MultiStream { percentile },
+            Scenario::MultiStream => {
+                Load::MultiStream { percentile, pacing: StreamPacing::OnCompletion }
+            }
             Scenario::Server => Load::Server(Server {
                 percentile,
                 target_latency: whole("target_latency_ns"),
@@ -107,6 +111,7 @@ fn plan(detail: &Detail) -> Plan {
                 coalesce: false,
                 issue_threads: 0,
                 peak: PeakSettings {
+                    unit: Unit::Rate,
                     decimals: 0,
                     step_size: 1.0,
                     confirmation_runs: 0,
@@ -151,6 +156,7 @@ fn plan(detail: &Detail) -> Plan {
         max_client_lag: 0,
         performance_issue_same_index: whole("performance_issue_same_index"),
         print_timestamps: detail.flag("effective_print_timestamps").unwrap(),
+        repetition: Repetition::Once,
     }
 }
 
@@ -303,6 +309,7 @@ fn metrics(detail: &Detail, summary: &Summary, plan: &Plan) -> Metrics {
             latency: detail.whole("result_overlatency_query_count").unwrap_or(0),
             ..OverBound::default()
         },
+        intervals: None,
         latency,
         query_latency,
         first_token: tokens.then(|| latencies("result_first_token_", "_latency_ns", sample_count)),

@@ -1,5 +1,8 @@
 //! What becomes of run directories.
 
+mod machine;
+mod played;
+mod trees;
 mod truncate;
 
 use std::fs;

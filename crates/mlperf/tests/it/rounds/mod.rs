@@ -1,5 +1,11 @@
 //! The rounds as data, against the tables of rules and paper.
 
+mod bandwidth;
+mod checker;
+mod settings;
+mod suites;
+mod tables;
+
 use dyno_mlperf::round::{Round, Scenario, Suite};
 
 #[test]

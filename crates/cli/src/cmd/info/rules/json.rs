@@ -1,0 +1,262 @@
+//! What `dyno info rules --json` prints. The doc comments are the descriptions of
+//! the published schema.
+
+use std::collections::BTreeMap;
+
+use dyno_mlperf::round::{self, Asks, Leeway, Round, Scenario};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Asked;
+
+/// Version of the schema.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Rounds of MLPerf Inference as data.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Rules {
+    /// `dyno.rules`
+    pub schema: String,
+    /// 1
+    pub schema_version: u32,
+    /// those that were asked for, oldest first
+    pub rounds: Vec<RoundRules>,
+}
+
+/// A round.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct RoundRules {
+    /// such as `v5.1`
+    pub round: String,
+    /// year and month of its results
+    pub published: String,
+    /// `qsl`, `sample_index`, `schedule`
+    pub seeds: [u64; 3],
+    /// those of TEST05; null in rounds without it
+    pub test05_seeds: Option<[u64; 3]>,
+    /// how each scenario is played and judged
+    pub scenarios: BTreeMap<String, Played>,
+    /// `closed`, `open`, `network`, with what each asks for
+    pub divisions: BTreeMap<String, Vec<String>>,
+    /// `available`, `preview`, `rdi`, with what each asks for
+    pub availabilities: BTreeMap<String, Vec<String>>,
+    /// interconnects of the network division; null before it came
+    pub network: Option<Network>,
+    /// what a datacenter system must have
+    pub datacenter: Vec<String>,
+    /// all of the round's, or the one that was asked for
+    pub benchmarks: Vec<Benchmark>,
+}
+
+/// How a scenario is played and judged.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Played {
+    /// when queries are issued
+    pub arrivals: String,
+    /// share of queries that the result or the bound is about; null in Offline
+    pub percentile: Option<f64>,
+    /// null where the run decides
+    pub samples_per_query: Option<u64>,
+    /// a run lasts at least this long
+    pub min_duration_ms: u64,
+    /// runs that are submitted, the result being the least of them
+    pub runs: u64,
+    /// runs that confirm a candidate; null where none do
+    pub confirmation_runs: Option<u64>,
+    /// whether early stopping decides how many queries are enough
+    pub stops_early: bool,
+}
+
+/// Interconnects of the network division.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Network {
+    /// fabrics
+    pub permitted: Vec<String>,
+    /// buses
+    pub forbidden: Vec<String>,
+    /// what the name of the system under test must have
+    pub name_of_system: String,
+}
+
+/// A benchmark of a round.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Benchmark {
+    /// official name
+    pub name: String,
+    /// other names that submitters use
+    pub other_names: Vec<String>,
+    /// its name in `user.conf`; null where LoadGen's table has none
+    pub loadgen_name: Option<String>,
+    /// such as `vision`
+    pub area: String,
+    /// what it does
+    pub task: String,
+    /// what does it
+    pub model: String,
+    /// name of the data set
+    pub dataset: String,
+    /// samples in it
+    pub dataset_samples: u64,
+    /// what a sample is
+    pub sample: String,
+    /// bounds of the quality, each
+    pub quality: Vec<Quality>,
+    /// whether each sample is issued equally often
+    pub equal_issue: bool,
+    /// beams of a beam search; null where nothing is said
+    pub beams: Option<u64>,
+    /// tokens of an input at most
+    pub max_input_tokens: Option<u64>,
+    /// tokens of an answer at most
+    pub max_output_tokens: Option<u64>,
+    /// elements in and out of a sample, for bandwidth; null where the rules say nothing
+    pub elements: Option<Elements>,
+    /// audits that a submission must pass
+    pub audits: Vec<String>,
+    /// suites with the scenarios that each requires
+    pub required: BTreeMap<String, Vec<String>>,
+    /// suites with the scenarios that each lets be submitted as well
+    pub optional: BTreeMap<String, Vec<String>>,
+    /// scenarios with the settings that the round fixes
+    pub settings: BTreeMap<String, Vec<Setting>>,
+}
+
+/// Bounds of one metric.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Quality {
+    /// as the checker names it
+    pub metric: String,
+    /// null: no such bound
+    pub at_least: Option<f64>,
+    /// null: no such bound
+    pub at_most: Option<f64>,
+    /// only for this scenario; null: for all
+    pub scenario: Option<String>,
+    /// what the bounds are shares of; null where it is not known
+    pub reference: Option<f64>,
+}
+
+/// Elements of a sample.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Elements {
+    /// inputs
+    pub numerical: u64,
+    /// inputs with a data type of their own
+    pub categorical: u64,
+    /// null where any bandwidth is enough
+    pub outputs: Option<u64>,
+}
+
+/// A setting that a round fixes.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Setting {
+    /// of `dyno info settings`
+    pub key: String,
+    /// as text
+    pub value: String,
+    /// `exact`, `minimum` or `maximum`
+    pub kind: String,
+}
+
+impl Rules {
+    /// What was asked for.
+    pub fn of(asked: Asked) -> Self {
+        let rounds = match asked {
+            Asked::Rounds => {
+                let all = Round::names().into_iter().filter_map(|name| Round::named(name).ok());
+                all.map(|round| of_round(round, &round.benchmarks)).collect()
+            }
+            Asked::Round(round) => vec![of_round(round, &round.benchmarks)],
+            Asked::Benchmark(round, one) => vec![of_round(round, std::slice::from_ref(one))],
+        };
+        Self { schema: "dyno.rules".into(), schema_version: SCHEMA_VERSION, rounds }
+    }
+}
+
+fn of_round(round: &Round, benchmarks: &[round::Benchmark]) -> RoundRules {
+    let seeds = |seeds: &round::Seeds| [seeds.qsl, seeds.sample_index, seeds.schedule];
+    let played = |rules: &round::ScenarioRules| Played {
+        arrivals: rules.arrivals.name().into(),
+        percentile: rules.percentile,
+        samples_per_query: rules.samples_per_query,
+        min_duration_ms: rules.min_duration_ms,
+        runs: rules.runs,
+        confirmation_runs: rules.confirmation.as_ref().map(|confirmation| confirmation.runs),
+        stops_early: rules.stops_early,
+    };
+    let asks = |name: &str, asks: &Asks| (name.to_string(), asks.asks.clone());
+    RoundRules {
+        round: round.version.to_string(),
+        published: round.published.clone(),
+        seeds: seeds(&round.seeds),
+        test05_seeds: round.test05_seeds.as_ref().map(seeds),
+        scenarios: round.scenarios.iter().map(|(s, r)| (s.name().into(), played(r))).collect(),
+        divisions: round.divisions.iter().map(|(d, a)| asks(d.name(), a)).collect(),
+        availabilities: round.availabilities.iter().map(|(v, a)| asks(v.name(), a)).collect(),
+        network: round.network.as_ref().map(|network| Network {
+            permitted: network.permitted.clone(),
+            forbidden: network.forbidden.clone(),
+            name_of_system: network.name_of_system.clone(),
+        }),
+        datacenter: round.datacenter.clone(),
+        benchmarks: benchmarks.iter().map(|one| of_benchmark(round, one)).collect(),
+    }
+}
+
+fn of_benchmark(round: &Round, of: &round::Benchmark) -> Benchmark {
+    let names = |scenarios: &[Scenario]| -> Vec<String> {
+        scenarios.iter().map(|scenario| scenario.name().to_string()).collect()
+    };
+    let others = round.names.iter().filter(|(_, official)| **official == of.name);
+    let settings = |scenario: Scenario| (scenario.name().into(), settings(round, of, scenario));
+    let suites = || of.suites.iter().map(|(suite, wanted)| (suite.name().to_string(), wanted));
+    Benchmark {
+        name: of.name.clone(),
+        other_names: others.map(|(name, _)| name.clone()).collect(),
+        loadgen_name: of.loadgen.model.clone(),
+        area: of.area.clone(),
+        task: of.task.clone(),
+        model: of.model.clone(),
+        dataset: of.dataset.name.clone(),
+        dataset_samples: of.dataset.samples,
+        sample: of.dataset.sample.clone(),
+        quality: of.accuracy.iter().map(quality).collect(),
+        equal_issue: of.equal_issue,
+        beams: of.inference.beams,
+        max_input_tokens: of.inference.max_input_tokens,
+        max_output_tokens: of.inference.max_output_tokens,
+        elements: of.elements.map(|elements| Elements {
+            numerical: elements.numerical,
+            categorical: elements.categorical,
+            outputs: elements.outputs,
+        }),
+        audits: of.audits.clone(),
+        required: suites().map(|(suite, wanted)| (suite, names(&wanted.required))).collect(),
+        optional: suites().map(|(suite, wanted)| (suite, names(&wanted.optional))).collect(),
+        settings: of.scenarios().into_iter().map(settings).collect(),
+    }
+}
+
+fn quality(target: &round::QualityTarget) -> Quality {
+    Quality {
+        metric: target.metric.clone(),
+        at_least: target.at_least,
+        at_most: target.at_most,
+        scenario: target.scenario.map(|scenario| scenario.name().into()),
+        reference: target.reference.map(|reference| reference.value),
+    }
+}
+
+fn settings(round: &Round, of: &round::Benchmark, scenario: Scenario) -> Vec<Setting> {
+    let setting = |fixed: round::Fixed| Setting {
+        key: fixed.key.into(),
+        value: fixed.value,
+        kind: match fixed.leeway {
+            Leeway::None => "exact",
+            Leeway::More => "minimum",
+            Leeway::Less => "maximum",
+        }
+        .into(),
+    };
+    round.settings(of, scenario).into_iter().map(setting).collect()
+}

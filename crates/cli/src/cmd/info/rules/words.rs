@@ -1,0 +1,171 @@
+//! Rules in words, for terminals and for the book.
+
+use dyno_mlperf::round::{
+    Arrivals, Benchmark, Elements, Inference, Leeway, QualityTarget, Round, Scenario,
+    ScenarioRules, Suite,
+};
+
+use crate::render::{self, count, duration};
+
+/// Such as `acc >= 75.6954 (99 % of 76.46)`.
+pub fn quality(target: &QualityTarget) -> String {
+    let bound = |bound: f64| shortest(bound);
+    let bounds = match (target.at_least, target.at_most) {
+        (Some(least), Some(most)) => format!("{} to {}", bound(least), bound(most)),
+        (Some(least), None) => format!(">= {}", bound(least)),
+        (None, Some(most)) => format!("<= {}", bound(most)),
+        (None, None) => String::new(),
+    };
+    let from = target.reference.map(|reference| {
+        let shares = [reference.lowest, reference.highest].into_iter().flatten();
+        let shares: Vec<String> = shares.map(percent).collect();
+        format!(" ({} of {})", shares.join(" to "), shortest(reference.value))
+    });
+    let only = target.scenario.map(|scenario| format!(" in {}", scenario.name()));
+    format!("{} {bounds}{}{}", target.metric, from.unwrap_or_default(), only.unwrap_or_default())
+}
+
+/// At most eight decimals, without the noise of a product of doubles.
+fn shortest(value: f64) -> String {
+    let text = format!("{value:.8}");
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+fn percent(share: f64) -> String {
+    format!("{} %", shortest(share * 100.0))
+}
+
+/// Which scenarios a benchmark has in which suite.
+pub fn suites(benchmark: &Benchmark) -> String {
+    let names = |scenarios: &[Scenario]| {
+        let names: Vec<&str> = scenarios.iter().map(|scenario| scenario.name()).collect();
+        names.join(", ")
+    };
+    // What a system that is both must submit follows from the two.
+    let both = |suite: &Suite| *suite != Suite::Both || benchmark.suites.len() == 1;
+    let suites = benchmark.suites.iter().filter(|(suite, _)| both(suite));
+    let suites = suites.map(|(suite, wanted)| {
+        let optional = match wanted.optional.is_empty() {
+            true => String::new(),
+            false => format!(" (optional {})", names(&wanted.optional)),
+        };
+        format!("{}: {}{optional}", suite.name(), names(&wanted.required))
+    });
+    suites.collect::<Vec<_>>().join("; ")
+}
+
+/// How a scenario is played and judged, of a benchmark with this percentile.
+pub fn played(rules: &ScenarioRules, percentile: Option<f64>) -> String {
+    let issued = match rules.arrivals {
+        Arrivals::AfterTheLast => "the next query when the last is complete",
+        Arrivals::FixedInterval => "a query every fixed interval",
+        Arrivals::Poisson => "queries at random (Poisson)",
+        Arrivals::AtOnce => "all samples at once",
+    };
+    let mut said = vec![issued.to_string()];
+    said.extend(percentile.map(render::percentile));
+    match rules.samples_per_query {
+        Some(1) => said.push("1 sample a query".into()),
+        Some(samples) => said.push(format!("{samples} samples a query")),
+        None => {}
+    }
+    said.push(format!("{} s or more", rules.min_duration_ms / 1000));
+    if rules.runs > 1 {
+        said.push(format!("the least of {} runs", rules.runs));
+    }
+    if let Some(confirmation) = &rules.confirmation {
+        let (runs, by) = (confirmation.runs, &confirmation.lower_by);
+        said.push(format!(
+            "a load is confirmed by {runs} runs, and lowered by {by} after one that fails"
+        ));
+    }
+    if rules.stops_early {
+        said.push("early stopping".into());
+    }
+    said.join(", ")
+}
+
+/// The bound of a scenario; empty where there is none.
+pub fn bound(round: &Round, benchmark: &Benchmark, scenario: Scenario) -> String {
+    let ns = |ns: u64| duration(i64::try_from(ns).unwrap_or(i64::MAX));
+    let at = round.percentile(benchmark, scenario).map(render::percentile).unwrap_or_default();
+    if let Some(bounds) = benchmark.token_latency.get(&scenario) {
+        let (ttft, tpot) = (ns(bounds.ttft), ns(bounds.tpot));
+        return format!("{at} of the time to first token <= {ttft}, per output token <= {tpot}");
+    }
+    let of_table = match scenario {
+        Scenario::Server => benchmark.loadgen.server_latency,
+        _ => None,
+    };
+    match of_table.or_else(|| benchmark.latency.get(&scenario).copied()) {
+        Some(bound) if scenario == Scenario::MultiStream => {
+            let skipping = round.percentile(benchmark, scenario).map(|share| percent(1.0 - share));
+            let skipping = skipping.unwrap_or_default();
+            format!(
+                "a query every {}, at most {skipping} of them with skipped intervals",
+                ns(bound)
+            )
+        }
+        Some(bound) => format!("{at} of latency <= {}", ns(bound)),
+        None => String::new(),
+    }
+}
+
+/// How large the performance set is.
+pub fn performance_set(benchmark: &Benchmark) -> String {
+    let rows = &benchmark.loadgen;
+    match rows.performance_samples.or(benchmark.performance_samples) {
+        _ if rows.loads_all => "the whole data set".into(),
+        Some(samples) => format!("{} samples or more", count(samples)),
+        None => String::new(),
+    }
+}
+
+/// Parameters of inference.
+pub fn inference(inference: &Inference) -> String {
+    let mut said = Vec::new();
+    said.extend(inference.beams.filter(|beams| *beams > 1).map(|beams| format!("{beams} beams")));
+    said.extend(inference.sampling.clone());
+    let tokens = |tokens: u64| count(tokens);
+    said.extend(inference.max_input_tokens.map(|n| format!("inputs up to {} tokens", tokens(n))));
+    match (inference.min_output_tokens, inference.max_output_tokens) {
+        (Some(least), Some(most)) => {
+            said.push(format!("answers of {} to {} tokens", tokens(least), tokens(most)));
+        }
+        (None, Some(most)) => said.push(format!("answers up to {} tokens", tokens(most))),
+        _ => {}
+    }
+    said.join(", ")
+}
+
+/// What a datacenter result needs of the network, per sample.
+pub fn bandwidth(round: &Round, benchmark: &Benchmark) -> String {
+    let has_rule = round.network.is_some();
+    let Some(Elements { numerical, categorical, outputs }) =
+        benchmark.elements.filter(|_| has_rule)
+    else {
+        return String::new();
+    };
+    let ingress = match (numerical, categorical) {
+        (0, 0) => "some".to_string(),
+        (numerical, 0) => format!("{} elements", count(numerical)),
+        (numerical, categorical) => {
+            format!(
+                "{} numerical and {} categorical elements",
+                count(numerical),
+                count(categorical)
+            )
+        }
+    };
+    let egress = outputs.map_or("some".to_string(), |n| format!("{} elements", count(n)));
+    format!("in {ingress}, out {egress}: each a sample, times bytes an element and samples/s")
+}
+
+/// How far one may depart from a setting.
+pub fn leeway(leeway: Leeway) -> &'static str {
+    match leeway {
+        Leeway::None => "",
+        Leeway::More => " or more",
+        Leeway::Less => " or less",
+    }
+}

@@ -1,0 +1,197 @@
+//! `dyno package`: run directories become a submission tree.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use dyno_mlperf::package::{
+    Asked, Availability, Description, Fields, Infer, PackageError, Packaged, capture, package,
+};
+use dyno_mlperf::round::{Round, Suite};
+use dyno_mlperf::submission::entry::Division;
+
+use crate::environment::VERSION;
+use crate::exit::{Exit, Failure};
+use crate::output;
+
+/// Flags of the command.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Package {
+    /// The tree: a new folder, or one that takes further results
+    #[arg(value_name = "TREE")]
+    tree: PathBuf,
+    /// Run directories of `dyno run`, or folders of any harness with LoadGen's logs
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<PathBuf>,
+    /// The round, such as v5.1
+    #[arg(long)]
+    round: String,
+    /// The division
+    #[arg(long, value_parser = Division::ALL.map(Division::name))]
+    division: String,
+    /// Who submits
+    #[arg(long, value_name = "NAME")]
+    submitter: String,
+    /// Name of the system's folder
+    #[arg(long, value_name = "NAME")]
+    system: String,
+    /// The benchmark by its name in the round; in the open division OWN=OFFICIAL for a model of
+    /// your own
+    #[arg(long, value_name = "NAME[=OFFICIAL]")]
+    benchmark: String,
+    /// What the system is for
+    #[arg(long, value_parser = SUITES)]
+    suite: String,
+    /// Whether it can be bought
+    #[arg(long, default_value = "available", value_parser = Availability::ALL.map(Availability::name))]
+    availability: String,
+    /// Take missing results of an edge system from others, as the rules allow: MultiStream from
+    /// SingleStream, Offline from SingleStream or MultiStream
+    #[arg(long)]
+    infer: bool,
+    /// TOML file with what cannot be captured: tables [system], [measurement] and [pages]
+    #[arg(long, value_name = "FILE")]
+    describe: Option<PathBuf>,
+}
+
+const SUITES: [&str; 3] = ["datacenter", "edge", "both"];
+
+const AFTER_HELP: &str = "\
+A run directory knows its scenarios. Accuracy logs are cut and hashed on the way. What only you know is
+marked FILL IN in the tree, and listed; the same again from --describe is kept for the next time.
+Exit codes: 0 written, 1 written but a log says that its result does not count, 2 the runs do not make
+a submission, 3 a file cannot be read or written.";
+
+impl Package {
+    /// Writes the tree.
+    ///
+    /// # Errors
+    /// What the runs lack, or is in the way; nothing is written then.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let round = Round::named(&self.round).map_err(Failure::usage)?;
+        let (benchmark, stands_for) = match self.benchmark.split_once('=') {
+            Some((own, official)) => (own.to_owned(), Some(official.to_owned())),
+            None => (self.benchmark.clone(), None),
+        };
+        let division = Division::named(&self.division);
+        let division = division.expect("clap takes the names of divisions alone");
+        if stands_for.is_some() && division != Division::Open {
+            let problem = format!("the {} division has no models of its own", division.name());
+            return Err(Failure::usage(problem).hint("--division open, or an official benchmark"));
+        }
+        let availability = Availability::ALL.into_iter();
+        let availability = availability.into_iter().find(|a| a.name() == self.availability);
+        let suite = SUITES.iter().position(|suite| *suite == self.suite);
+        let asked = Asked {
+            round,
+            division,
+            submitter: self.submitter.clone(),
+            system: self.system.clone(),
+            benchmark,
+            stands_for,
+            suite: Suite::ALL[suite.expect("clap takes the names of suites alone")],
+            availability: availability.expect("clap takes the names of categories alone"),
+            infer: if self.infer { Infer::Missing } else { Infer::Nothing },
+            captured: captured(&self.runs),
+            description: self.description()?,
+            runs: self.runs.clone(),
+        };
+        let packaged = package(&asked, &self.tree).map_err(|error| failure(&error))?;
+        output::print(self.told(&packaged))?;
+        Ok(if packaged.doubts.is_empty() { Exit::Valid } else { Exit::Invalid })
+    }
+
+    fn description(&self) -> Result<Description, Failure> {
+        let mut description = match &self.describe {
+            None => Description::default(),
+            Some(path) => {
+                let text = fs::read_to_string(path).map_err(|error| {
+                    Failure::set_up(format!("cannot read {}: {error}", path.display()))
+                })?;
+                Description::read(&text)
+                    .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?
+            }
+        };
+        if self.runs.iter().all(|run| is_of_digits(run)) {
+            let known = |fields: &mut Fields, said: &[(&str, &str)]| {
+                for (field, value) in said {
+                    fields.entry((*field).to_owned()).or_insert_with(|| (*value).into());
+                }
+            };
+            known(&mut description.measurement, &DIGITS);
+            known(&mut description.pages, &DIGITS_PAGES);
+        }
+        Ok(description)
+    }
+
+    fn told(&self, packaged: &Packaged) -> String {
+        let mut text = format!("tree: {}\n", self.tree.display());
+        for (scenario, from) in &packaged.results {
+            let from = from.map(|from| format!(", inferred from {}", from.name()));
+            let _ = writeln!(text, "  {}{}", scenario.name(), from.unwrap_or_default());
+        }
+        for path in &packaged.kept {
+            let _ = writeln!(text, "kept as it was: {}", path.display());
+        }
+        let mut last = None;
+        for fill in &packaged.to_fill {
+            if last != Some(&fill.path) {
+                let _ = writeln!(text, "fill in {}:", fill.path.display());
+                last = Some(&fill.path);
+            }
+            let _ = writeln!(text, "  {}: {}", fill.field, fill.with);
+        }
+        for note in &packaged.notes {
+            let _ = writeln!(text, "note: {note}");
+        }
+        for doubt in &packaged.doubts {
+            let _ = writeln!(text, "will not count: {doubt}");
+        }
+        let _ = writeln!(text, "next: dyno check {} --round {}", self.tree.display(), self.round);
+        text
+    }
+}
+
+/// What the embedded default is.
+const DIGITS: [(&str, &str); 5] = [
+    ("input_data_types", "uint8"),
+    ("retraining", "trained from scratch on the first 1,257 images of the data set"),
+    ("starting_weights_filename", "none: the weights are part of dyno"),
+    ("weight_data_types", "fp32"),
+    ("weight_transformations", "none"),
+];
+
+const DIGITS_PAGES: [(&str, &str); 2] = [
+    ("calibration", "Neither weights nor activations are quantised; there is no calibration."),
+    (
+        "code",
+        "The model and the harness are parts of dyno: `crates/sut/src/digits` of its sources. The \
+         README.md of each measurement has the command.",
+    ),
+];
+
+/// Whether what was measured is the embedded default.
+fn is_of_digits(run: &Path) -> bool {
+    let text = fs::read(run.join(crate::summary::FILE)).ok();
+    let summary = text.and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
+    summary.is_some_and(|summary| summary["system"] == "digits")
+}
+
+/// This machine, and this program where it ran the tests.
+fn captured(runs: &[PathBuf]) -> Fields {
+    let mut fields = capture(Path::new("/"));
+    if runs.iter().all(|run| is_of_digits(run)) {
+        fields.insert("framework".to_owned(), format!("Dyno {VERSION}").into());
+    }
+    fields
+}
+
+fn failure(error: &PackageError) -> Failure {
+    let failure = match error {
+        PackageError::File { .. } | PackageError::Truncate(_) => Failure::set_up(error),
+        _ => Failure::usage(error),
+    };
+    error.hint().into_iter().fold(failure, Failure::hint)
+}

@@ -1,0 +1,150 @@
+//! `--round` and `--benchmark`: a run that takes its settings from a round of
+//! MLPerf Inference.
+//!
+//! The round stands above profile and built-in table and below all that is said
+//! explicitly, because a submitter may raise what is a minimum. What is lowered
+//! is told wherever the run is shown.
+
+use dyno_loadgen::config::built_in_models;
+use dyno_loadgen::settings::{Origin, Scenario, Settings};
+use dyno_mlperf::round::{self, Benchmark, Leeway, Round};
+
+use super::keys::RunOptions;
+
+/// The benchmark of a round that a run is for.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// The round.
+    pub round: &'static Round,
+    /// The benchmark.
+    pub benchmark: &'static Benchmark,
+    /// Server is played with the bounds of Interactive.
+    pub is_interactive: bool,
+}
+
+impl Rules {
+    /// What the options name.
+    ///
+    /// # Errors
+    /// Sentences that say what there is instead.
+    pub fn read(run: &RunOptions) -> Result<Option<Self>, Vec<String>> {
+        let (name, benchmark) = match (&run.round, &run.benchmark) {
+            (None, None) if run.is_interactive => {
+                return Err(vec![
+                    "scenario Interactive is Server with the bounds of a round; name one with \
+                     --round and --benchmark"
+                        .into(),
+                ]);
+            }
+            (None, None) => return Ok(None),
+            (None, Some(_)) => {
+                let all = Round::names().join(", ");
+                return Err(vec![format!("--benchmark needs a --round: {all}")]);
+            }
+            (Some(name), benchmark) => (name, benchmark),
+        };
+        let round = Round::named(name).map_err(|unknown| vec![unknown.to_string()])?;
+        let known = || {
+            let names: Vec<&str> = round.benchmarks.iter().map(|b| b.name.as_str()).collect();
+            names.join(", ")
+        };
+        let Some(given) = benchmark else {
+            return Err(vec![format!("--round needs a --benchmark: {}", known())]);
+        };
+        let Some(benchmark) = round.benchmark(given) else {
+            let near = round.nearest_benchmark(given).unwrap_or("resnet");
+            let (version, known) = (round.version, known());
+            return Err(vec![format!(
+                "round {version} has no benchmark `{given}`; the nearest is `{near}`, and there \
+                 are {known}"
+            )]);
+        };
+        let rules = Self { round, benchmark, is_interactive: run.is_interactive };
+        if rules.is_interactive && !benchmark.scenarios().contains(&round::Scenario::Interactive) {
+            let (version, name) = (round.version, &benchmark.name);
+            return Err(vec![format!("{name} of round {version} has no scenario Interactive")]);
+        }
+        Ok(Some(rules))
+    }
+
+    /// Where the settings come from.
+    pub fn remark(&self) -> String {
+        let (version, name) = (self.round.version, &self.benchmark.name);
+        let bounds =
+            if self.is_interactive { ", Server with the bounds of Interactive" } else { "" };
+        format!("Settings are those of round {version} for {name}{bounds}.")
+    }
+
+    /// The scenario of the rules that a played one stands for.
+    pub fn scenario(&self, played: Scenario) -> round::Scenario {
+        match played {
+            Scenario::SingleStream => round::Scenario::SingleStream,
+            Scenario::MultiStream => round::Scenario::MultiStream,
+            Scenario::Server if self.is_interactive => round::Scenario::Interactive,
+            Scenario::Server => round::Scenario::Server,
+            Scenario::Offline => round::Scenario::Offline,
+        }
+    }
+
+    /// The scenarios that the benchmark has, without Interactive, which is asked for
+    /// by its name.
+    pub fn scenarios(&self) -> Vec<Scenario> {
+        let has = self.benchmark.scenarios();
+        let mut all = Scenario::ALL.iter().copied();
+        let plain = Self { is_interactive: false, ..*self };
+        all.by_ref().filter(|played| has.contains(&plain.scenario(*played))).collect()
+    }
+
+    /// The model's name in the built-in table and in `user.conf`.
+    pub fn model(&self) -> Option<String> {
+        let model = self.benchmark.loadgen.model.as_ref()?;
+        let interactive = format!("{model}-interactive");
+        let has_rows = self.is_interactive && built_in_models().any(|name| name == interactive);
+        Some(if has_rows { interactive } else { model.clone() })
+    }
+
+    /// Sets what the round fixes.
+    pub fn apply(&self, settings: &mut Settings, played: Scenario) {
+        self.round.apply(settings, self.benchmark, self.scenario(played));
+    }
+
+    /// What was set to another value than the round allows, each as a sentence.
+    pub fn broken(&self, settings: &Settings) -> Vec<String> {
+        let fixed = self.round.settings(self.benchmark, self.scenario(settings.values.scenario));
+        let mut broken = Vec::new();
+        for (field, value, origin) in settings.rows() {
+            let is_of_round = matches!(origin, Origin::Rules(_));
+            let Some(rule) = fixed.iter().find(|rule| rule.key == field.name && !is_of_round)
+            else {
+                continue;
+            };
+            if rule.is_broken_by(&value) {
+                let (key, fixed, version) = (field.name, &rule.value, self.round.version);
+                let more = match rule.leeway {
+                    Leeway::None => "",
+                    Leeway::More => " or more",
+                    Leeway::Less => " or less",
+                };
+                broken.push(format!(
+                    "Not by round {version}: {origin} sets {key} to {value}, the round asks for \
+                     {fixed}{more}."
+                ));
+            }
+        }
+        broken
+    }
+
+    /// What readers of a run of this scenario must know of the round.
+    pub fn remarks(&self, played: Scenario) -> Vec<String> {
+        let scenario = self.scenario(played);
+        let mut remarks = Vec::new();
+        if !self.benchmark.scenarios().contains(&scenario) {
+            let (version, name) = (self.round.version, scenario.name());
+            remarks.push(format!(
+                "Round {version} has no {name} for {}; there is no bound to take from it.",
+                self.benchmark.name
+            ));
+        }
+        remarks
+    }
+}

@@ -1,0 +1,209 @@
+//! `--round` and `--benchmark`, and what `dyno info rules` prints.
+
+use serde_json::Value;
+
+use crate::program::Folder;
+
+const RUN: &str =
+    "run --system model:fixed=1ms --mode performance --round v5.1 --benchmark resnet50";
+
+/// Origin and value of a setting in `effective.toml`'s form of a dry run.
+#[track_caller]
+fn assert_told(text: &str, line: &str) {
+    assert!(text.lines().any(|of| of.trim() == line), "no `{line}` in\n{text}");
+}
+
+#[test]
+fn a_round_stands_above_the_profile_and_below_all_that_is_said() {
+    let folder = Folder::new();
+    let plain = folder.dyno(&format!("{RUN} --scenario server --qps 50 --dry-run")).exits(0).stdout;
+    assert_told(&plain, "min_duration_ms = 600000 ms  (round v5.1, resnet)");
+    assert_told(&plain, "server_target_latency_ns = 15000000 ns  (round v5.1, resnet)");
+    assert_told(&plain, "schedule_rng_seed = 18209322760996052031  (round v5.1, resnet)");
+    assert_told(&plain, "trace_rules = up-to-5.1  (round v5.1, resnet)");
+    assert_told(&plain, "Settings are those of round v5.1 for resnet.");
+    assert!(!plain.contains("Not by round"), "{plain}");
+    // The quick profile would be 5 s and 50 ms.
+    let quick = folder
+        .dyno(&format!("{RUN} --scenario server --qps 50 --profile quick --dry-run"))
+        .exits(0);
+    assert_told(&quick.stdout, "min_duration_ms = 600000 ms  (round v5.1, resnet)");
+    // Rows of LoadGen's name for the model are those of the benchmark.
+    folder.write("user.conf", "resnet50.Server.target_qps = 77\n*.Server.min_duration = 700000\n");
+    let conf = folder.dyno(&format!("{RUN} --scenario server --conf user.conf --dry-run")).exits(0);
+    assert_told(&conf.stdout, "server_target_qps = 77 queries/s  (user.conf:1)");
+    assert_told(&conf.stdout, "min_duration_ms = 700000 ms  (user.conf:2)");
+    assert!(!conf.stdout.contains("Not by round"), "longer is allowed: {}", conf.stdout);
+    let text = "version = 1\n[run]\nround = \"5.1\"\nbenchmark = \"resnet\"\nscenario = \"Server\"\n\
+                qps = 9\nmode = \"performance\"\nsystem = \"null\"\n[settings]\nqsl_rng_seed = 7\n";
+    folder.write("dyno.toml", text);
+    let file = folder.dyno("run --config dyno.toml --dry-run").exits(0).stdout;
+    assert_told(&file, "qsl_rng_seed = 7  (dyno.toml:10)");
+    assert!(file.contains("Not by round v5.1: dyno.toml:10 sets qsl_rng_seed to 7"), "{file}");
+    let flag = folder.dyno("run --config dyno.toml --set qsl_rng_seed=8 --dry-run").exits(0).stdout;
+    assert_told(&flag, "qsl_rng_seed = 8  (flag --set)");
+}
+
+#[test]
+fn a_run_names_its_round_and_what_it_does_otherwise() {
+    let folder = Folder::new();
+    let run = format!("{RUN} --scenario server --qps 400 --duration 2s --out out");
+    let ran = folder.dyno(&run).exits(0);
+    assert!(ran.stdout.contains("v5.1 resnet"), "{}", ran.stdout);
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    assert_eq!(
+        summary["rules"],
+        serde_json::json!({"round": "v5.1", "benchmark": "resnet", "interactive": false})
+    );
+    let said = summary["remarks"].to_string();
+    let expected =
+        "flag --duration sets min_duration_ms to 2000, the round asks for 600000 or more";
+    assert!(said.contains(expected), "{said}");
+    let origin = &summary["tests"][0]["settings"]["sample_index_rng_seed"]["origin"];
+    assert_eq!(origin, "round v5.1, resnet");
+    assert!(folder.read("out/report.html").contains("round v5.1, resnet"));
+    // The settings of a run make it again, with its round.
+    let again = folder.dyno("run --config out/effective.toml --out again").exits(0);
+    let repeated: Value = serde_json::from_str(&folder.read("again/summary.json")).unwrap();
+    assert_eq!(repeated["rules"], summary["rules"], "{}", again.stdout);
+    assert_eq!(repeated["tests"][0]["metrics"], summary["tests"][0]["metrics"]);
+}
+
+#[test]
+fn interactive_is_server_with_bounds_of_its_own() {
+    let folder = Folder::new();
+    let run = "run --system model:exponential=2ms,tokens=5-20,per-token=50us --mode performance \
+               --round v5.1 --benchmark llama2-70b-99 --qps 20 --duration 2s --scenario";
+    let plan = folder.dyno(&format!("{run} interactive --dry-run")).exits(0).stdout;
+    assert_told(&plan, "server_ttft_latency = 450000000 ns  (round v5.1, llama2-70b-99)");
+    assert_told(&plan, "server_tpot_latency = 40000000 ns  (round v5.1, llama2-70b-99)");
+    let plan = folder.dyno(&format!("{run} server --dry-run")).exits(0).stdout;
+    assert_told(&plan, "server_ttft_latency = 2000000000 ns  (round v5.1, llama2-70b-99)");
+    folder.dyno(&format!("{run} interactive --out out")).exits(0);
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    assert_eq!(summary["rules"]["interactive"], true);
+    let effective = folder.read("out/effective.toml");
+    assert!(effective.contains("scenario = [\"Interactive\"]"), "{effective}");
+    folder.dyno("run --config out/effective.toml --dry-run").exits(0);
+    for both in ["server,interactive", "interactive,server"] {
+        let ran = folder.dyno(&format!("{run} {both}")).exits(2);
+        assert!(ran.stderr.contains("make a run of each"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn the_first_rounds_have_intervals_and_runs_of_their_own() {
+    let folder = Folder::new();
+    let run = "run --system model:fixed=1ms --mode performance --round v0.5 --benchmark gnmt \
+               --qps 10 --dry-run";
+    let plan = folder.dyno(run).exits(0).stdout;
+    for line in [
+        "multi_stream_target_qps = 10 queries/s  (round v0.5, gnmt)",
+        "multi_stream_target_latency_percentile = 0.97 fraction  (round v0.5, gnmt)",
+        "repetition = confirm:5  (round v0.5, gnmt)",
+        "repetition = minimum:5  (round v0.5, gnmt)",
+        "early_stopping = never  (round v0.5, gnmt)",
+        "min_query_count = 90112 queries  (round v0.5, gnmt)",
+        "server_target_latency_ns = 250000000 ns  (round v0.5, gnmt)",
+        "min_query_count = 24576 queries  (round v0.5, gnmt)",
+    ] {
+        assert_told(&plan, line);
+    }
+}
+
+#[test]
+fn a_run_has_the_scenarios_and_the_samples_of_its_benchmark() {
+    let folder = Folder::new();
+    let run = "run --system model:fixed=1ms --mode performance --round v5.1 --dry-run --benchmark";
+    let plan = folder.dyno(&format!("{run} bert-99")).exits(0).stdout;
+    assert!(plan.contains("10833 samples"), "{plan}");
+    let scenarios: Vec<&str> = plan.lines().filter(|line| line.contains(": performance")).collect();
+    assert_eq!(scenarios.len(), 2, "{scenarios:?}");
+    assert!(scenarios[0].starts_with("SingleStream") && scenarios[1].starts_with("Offline"));
+    let plan = folder.dyno(&format!("{run} bert-99 --scenario server --qps 5")).exits(0).stdout;
+    assert!(plan.contains("Round v5.1 has no Server for bert-99"), "{plan}");
+}
+
+#[test]
+fn the_accuracy_of_a_round_is_asked_of_systems_with_labels() {
+    let folder = Folder::new();
+    let run = "run --mode accuracy --scenario offline --round v5.1 --benchmark resnet50 --set \
+               performance_sample_count_override=0 --out";
+    folder.dyno(&format!("{run} out")).exits(0);
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    // 99 % of 76.46 %.
+    assert_eq!(summary["tests"][0]["accuracy"]["target"], 0.756_953_999_999_999_9);
+    folder.dyno(&format!("{run} own --accuracy-target 0.9")).exits(0);
+    let summary: Value = serde_json::from_str(&folder.read("own/summary.json")).unwrap();
+    assert_eq!(summary["tests"][0]["accuracy"]["target"], 0.9);
+}
+
+#[test]
+fn searches_and_sweeps_take_a_round_too() {
+    let folder = Folder::new();
+    let options = "--system model:exponential=1ms --round v5.1 --benchmark resnet --from 100";
+    let plan = folder.dyno(&format!("search {options} --dry-run")).exits(0).stdout;
+    assert!(plan.contains("15.0 ms") || plan.contains("15ms"), "{plan}");
+    let sweep = "sweep --over benchmark=resnet,retinanet --system model:fixed=100us --round v5.1 \
+                 --scenario server --qps 900 --mode performance --duration 1s --out swept";
+    folder.dyno(sweep).exits(0);
+    let swept: Value = serde_json::from_str(&folder.read("swept/sweep.json")).unwrap();
+    assert_eq!(swept["points"].as_array().unwrap().len(), 2);
+    assert!(folder.read("swept/report.html").contains("retinanet"));
+}
+
+#[test]
+fn what_does_not_exist_is_named_with_what_does() {
+    let folder = Folder::new();
+    for (arguments, expected) in [
+        ("run --round v5.2 --benchmark resnet", "there is no round `v5.2`; there are v0.5,"),
+        ("run --round v5.1 --benchmark resnet51", "the nearest is `resnet50`"),
+        ("run --round v5.1", "--round needs a --benchmark: resnet, retinanet,"),
+        ("run --benchmark resnet", "--benchmark needs a --round: v0.5,"),
+        ("run --scenario interactive", "name one with --round and --benchmark"),
+        ("run --round v5.1 --benchmark rgat --scenario interactive", "has no scenario Interactive"),
+        ("info rules resnet", "hint: dyno info rules --round v5.1 resnet"),
+        ("info rules --round v5.1 resnt", "hint: dyno info rules --round v5.1 resnet"),
+        ("info rules --round 9.9", "there is no round `9.9`"),
+        ("info settings --round v5.1", "are of the topic rules"),
+        ("info schema sumary", "hint: dyno info schema summary"),
+    ] {
+        let ran = folder.dyno(arguments).exits(2);
+        assert!(ran.stderr.contains(expected), "{arguments}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn info_prints_rounds_benchmarks_and_one_of_them() {
+    let folder = Folder::new();
+    let all = folder.dyno("info rules").exits(0).stdout;
+    assert!(
+        all.contains("v0.5, 2019-11\n    ssd-small, ssd-large, mobilenet, resnet, gnmt\n"),
+        "{all}"
+    );
+    let round = folder.dyno("info rules --round v2.1").exits(0).stdout;
+    assert!(round.contains("permitted: Ethernet, IEEE 802.11, InfiniBand, 3GPP"), "{round}");
+    let one = folder.dyno("info rules --round v0.5 gnmt").exits(0).stdout;
+    for line in [
+        "task                machine translation (language)",
+        "quality             bleu >= 23.661 (99 % of 23.9)",
+        "inference           10 beams",
+        "bound: p97 of latency <= 250 ms",
+        "min_query_count = 90112 or more",
+        "sample_index_rng_seed = 665484352860916858",
+    ] {
+        assert_told(&one, line);
+    }
+    for text in [all, round, one] {
+        let widest = text.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(80), "{text}");
+    }
+    let json = folder.dyno("info rules --round v6.1 qwen3-vl-235b-a22b --json").exits(0).json();
+    let round = &json["rounds"][0];
+    assert_eq!(round["seeds"][0], 2_085_463_073_848_966_840_u64);
+    let settings = round["benchmarks"][0]["settings"]["Interactive"].as_array().unwrap();
+    let bound = settings.iter().find(|row| row["key"] == "server_target_latency_ns").unwrap();
+    assert_eq!((&bound["value"], &bound["kind"]), (&"1500000000".into(), &"maximum".into()));
+    let all = folder.dyno("info rules --json").exits(0).json();
+    assert_eq!(all["rounds"].as_array().unwrap().len(), 14);
+}

@@ -1,0 +1,95 @@
+//! How often a performance run is made, checked against what can be repeated.
+
+use super::problem::InReference;
+use super::resolve::Resolution;
+use super::{Load, StreamPacing};
+use crate::settings::{Arrivals, Repetition, TestMode};
+
+/// Of the rate that a confirmation begins with.
+const DECREMENT_SHARE: f64 = 0.01;
+
+impl Resolution<'_> {
+    /// The repetition, with its decrement said.
+    pub(super) fn repetition(&mut self, load: &Load) -> Repetition {
+        let s = self.settings;
+        let (given, problems_before) = (s.repetition, self.problems.len());
+        let checked = match given {
+            Repetition::Once => return Repetition::Once,
+            Repetition::Minimum(0) | Repetition::Confirm { runs: 0, .. } => {
+                self.refuse(&["repetition"], "at least 1 run", "the rules say 5")
+            }
+            Repetition::Minimum(runs) => Repetition::Minimum(runs),
+            Repetition::Confirm { runs, decrement } => self.confirm(load, runs, decrement),
+        };
+        let searches = s.mode == TestMode::FindPeakPerformance;
+        if searches && s.peak_confirmation_runs > 0 {
+            self.problem(
+                &["repetition", "peak_confirmation_runs"],
+                "at most one of them",
+                "repetition asks for VALID runs, peak_confirmation_runs for runs that keep the \
+                 bound",
+                InReference::Replaced { by: "the repetition alone".into() },
+            );
+        }
+        // What is not repeated cannot be wrong.
+        if s.mode == TestMode::AccuracyOnly {
+            self.problems.truncate(problems_before);
+        }
+        checked
+    }
+
+    fn confirm(&mut self, load: &Load, runs: u32, decrement: Option<f64>) -> Repetition {
+        let s = self.settings;
+        let (field, usual, is_whole) = match load {
+            Load::Server(server)
+                if matches!(server.arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_)) =>
+            {
+                return self.refuse(
+                    &["repetition", "server_arrivals"],
+                    "arrivals that have a rate, which a failure can lower",
+                    "choose other arrivals, or minimum:RUNS",
+                );
+            }
+            Load::Server(_) => ("server_target_qps", s.server_target_qps * DECREMENT_SHARE, false),
+            Load::MultiStream { pacing: StreamPacing::FixedInterval { .. }, .. } => {
+                ("multi_stream_samples_per_query", 1.0, true)
+            }
+            Load::SingleStream { .. } | Load::MultiStream { .. } | Load::Offline => {
+                return self.refuse(
+                    &["repetition", "scenario"],
+                    "Server, or MultiStream with multi_stream_target_qps: a load that a failure \
+                     can lower",
+                    "choose minimum:RUNS",
+                );
+            }
+        };
+        let decrement = match decrement {
+            None => usual,
+            Some(given)
+                if given.is_finite() && given > 0.0 && (given.fract() == 0.0 || !is_whole) =>
+            {
+                given
+            }
+            Some(_) => {
+                let expected = match is_whole {
+                    true => "a decrement of at least 1 whole stream",
+                    false => "a decrement above 0 queries/s",
+                };
+                let change = "leave it out for 1 % of the rate, or one stream";
+                return self.refuse(&["repetition", field], expected, change);
+            }
+        };
+        Repetition::Confirm { runs, decrement: Some(decrement) }
+    }
+
+    fn refuse(
+        &mut self,
+        fields: &[&'static str],
+        expected: &'static str,
+        change: &'static str,
+    ) -> Repetition {
+        let by = InReference::Replaced { by: "one run".into() };
+        self.problem(fields, expected, change, by);
+        Repetition::Once
+    }
+}

@@ -1,0 +1,82 @@
+//! MultiStream at a fixed interval, as rounds v0.5 and v0.7 had it.
+
+use super::problem::InReference;
+use super::resolve::Resolution;
+use super::{PeakSettings, StreamPacing};
+use crate::search::Unit;
+use crate::settings::{EarlyStopping, Scenario, TestMode};
+
+/// Shorter intervals than 1 us are below what any client can keep, and their
+/// ticks could not be told apart in whole ns.
+const INTERVAL_QPS_MAX: f64 = 1e6;
+
+impl Resolution<'_> {
+    /// Whether queries are due at ticks.
+    pub(super) fn has_interval(&self) -> bool {
+        let s = self.settings;
+        s.scenario == Scenario::MultiStream && s.multi_stream_target_qps != 0.0
+    }
+
+    /// Ticks per second.
+    pub(super) fn interval_qps(&mut self) -> f64 {
+        let given = self.settings.multi_stream_target_qps;
+        if given > 0.0 && given <= INTERVAL_QPS_MAX {
+            return given;
+        }
+        self.problem(
+            &["multi_stream_target_qps"],
+            format!("a rate above 0 and of at most {INTERVAL_QPS_MAX} queries/s"),
+            "20 is an interval of 50 ms; 0 issues a query when the last one is complete",
+            InReference::Replaced { by: "1 query/s".into() },
+        );
+        1.0
+    }
+
+    /// When a MultiStream query goes out.
+    pub(super) fn stream_pacing(&mut self) -> StreamPacing {
+        if !self.has_interval() {
+            return StreamPacing::OnCompletion;
+        }
+        let s = self.settings;
+        if s.early_stopping == EarlyStopping::Extend {
+            self.problem(
+                &["multi_stream_target_qps", "early_stopping"],
+                "no early stopping at a fixed interval, whose rule is a share of skipped intervals",
+                "set early_stopping to never or after-run",
+                InReference::Replaced { by: "a run that is not extended".into() },
+            );
+        }
+        if s.server_num_issue_query_threads > 0 {
+            self.problem(
+                &["multi_stream_target_qps", "server_num_issue_query_threads"],
+                "no issue threads at a fixed interval: each query waits for the one before it",
+                "set the threads to 0",
+                InReference::Replaced { by: "the calling thread".into() },
+            );
+        }
+        StreamPacing::FixedInterval { peak: self.peak_of_streams() }
+    }
+
+    fn peak_of_streams(&mut self) -> PeakSettings {
+        let s = self.settings;
+        let mut decrement = s.peak_confirmation_decrement;
+        let is_searched = s.mode == TestMode::FindPeakPerformance;
+        if is_searched && !(decrement >= 0.0 && decrement.fract() == 0.0 && decrement.is_finite()) {
+            self.problem(
+                &["peak_confirmation_decrement"],
+                "a whole number of streams, at least 0",
+                "the rules of v0.7 say one stream",
+                InReference::Replaced { by: "no decrement".into() },
+            );
+            decrement = 0.0;
+        }
+        PeakSettings {
+            unit: Unit::Whole,
+            decimals: 0,
+            // Doubling, as the reference did.
+            step_size: 1.0,
+            confirmation_runs: s.peak_confirmation_runs,
+            confirmation_decrement: decrement,
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Several performance runs for one result: the search for the peak, and runs
+//! that are repeated before their result counts.
+
+use std::sync::Arc;
+
+use super::{Event, Loading, Severity, Test};
+use crate::clock::SECOND;
+use crate::metrics::{Metrics, Rates};
+use crate::peak::{Next, PeakSearch, Purpose};
+use crate::plan::{MAX_TRACE_SAMPLES, PeakSettings, Plan};
+use crate::search::Unit;
+use crate::settings::{Repetition, TestMode};
+use crate::trace::LoadedSet;
+use crate::verdict::{Verdict, judge, performance_met};
+
+/// Most samples in a query that are tried: more of them say nothing but how much
+/// memory there is.
+const MOST_STREAMS: f64 = 1_048_576.0;
+
+/// What a run that confirms must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Demand {
+    /// Within its bounds, as the search asks of its other runs.
+    Bounds,
+    /// VALID.
+    Verdict,
+}
+
+/// A search on its way.
+struct Searching {
+    search: PeakSearch,
+    demand: Demand,
+    unit: Unit,
+    mode: TestMode,
+    /// Loads above this are not tried.
+    highest: f64,
+    is_bisecting: bool,
+    /// The set that is loaded for all further runs, once there is one.
+    loaded: Option<Vec<LoadedSet>>,
+    /// Runs since the last one that passed.
+    runs_since_best: usize,
+    /// How good each confirming run in a row was; a lower one is worse.
+    confirmed: Vec<f64>,
+    /// Of the last run that failed.
+    failure: Option<(Purpose, String)>,
+}
+
+impl Searching {
+    fn new(plan: &Plan) -> Self {
+        let none = PeakSettings {
+            unit: Unit::Rate,
+            decimals: 0,
+            step_size: 1.0,
+            confirmation_runs: 0,
+            confirmation_decrement: 0.0,
+        };
+        let mut settings = plan.peak().copied().unwrap_or(none);
+        let repeated = match plan.repetition {
+            Repetition::Once => None,
+            Repetition::Minimum(runs) => Some((runs, 0.0)),
+            Repetition::Confirm { runs, decrement } => Some((runs, decrement.unwrap_or(0.0))),
+        };
+        if let Some((runs, decrement)) = repeated {
+            settings.confirmation_runs = u64::from(runs);
+            settings.confirmation_decrement = decrement;
+        }
+        let load = plan.peak_load();
+        let searches = plan.mode == TestMode::FindPeakPerformance;
+        Self {
+            search: match searches {
+                true => PeakSearch::new(load, settings),
+                false => PeakSearch::confirming(load, settings),
+            },
+            demand: if repeated.is_some() { Demand::Verdict } else { Demand::Bounds },
+            unit: settings.unit,
+            mode: plan.mode,
+            highest: match settings.unit {
+                Unit::Rate => highest_rate(plan),
+                Unit::Whole => most_streams(plan),
+            },
+            is_bisecting: false,
+            loaded: None,
+            runs_since_best: 0,
+            confirmed: Vec::new(),
+            failure: None,
+        }
+    }
+
+    fn show(&self, load: f64) -> String {
+        match self.unit {
+            Unit::Rate => format!("{load:.6}"),
+            Unit::Whole => format!("{load:.0}"),
+        }
+    }
+
+    /// What a run is for, in the reference's words where it has any.
+    fn describe(&self, purpose: Purpose, load: f64) -> String {
+        let load = self.show(load);
+        match purpose {
+            Purpose::Base => {
+                format!("FindPeakPerformance: Check validity of the base settings field: {load}")
+            }
+            Purpose::Bracket { lower, upper } => {
+                let (lower, upper) = (self.show(lower), self.show(upper));
+                format!("FindBoundaries: Checking fields [{lower}, {upper})")
+            }
+            Purpose::Bisect { lower, upper } => {
+                let (lower, upper) = (self.show(lower), self.show(upper));
+                format!(
+                    "FindPeakPerformanceBinarySearch: Testing the mid value of bounds [{lower}, \
+                     {upper}): {load}"
+                )
+            }
+            Purpose::Confirm { run, of } if self.mode == TestMode::FindPeakPerformance => {
+                format!("FindPeakPerformance: Confirming {load}, run {run} of {of}")
+            }
+            Purpose::Confirm { run, of } => format!("Repetition: run {run} of {of} at {load}"),
+        }
+    }
+
+    /// Whether a run must be VALID.
+    fn demand(&self, purpose: Purpose) -> Demand {
+        match purpose {
+            Purpose::Confirm { .. } => self.demand,
+            _ => Demand::Bounds,
+        }
+    }
+
+    /// Takes in what a run was like: how good it was, or why it did not pass.
+    fn tell(&mut self, purpose: Purpose, told: Result<f64, String>) {
+        self.runs_since_best = if told.is_ok() { 0 } else { self.runs_since_best + 1 };
+        self.search.passed(told.is_ok());
+        match (told, purpose) {
+            (Ok(good), Purpose::Confirm { .. }) => self.confirmed.push(good),
+            (Ok(_), _) => {}
+            (Err(why), _) => {
+                self.confirmed.clear();
+                self.failure = Some((purpose, why));
+            }
+        }
+    }
+
+    /// Which run is the result of a search that found a load: the last that
+    /// passed, or the lowest of those that had to be VALID.
+    fn runs_back(&self) -> usize {
+        let rated = || self.confirmed.iter().enumerate();
+        match self.demand {
+            Demand::Verdict => {
+                let lowest = rated().min_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(at, _)| at);
+                self.confirmed.len().saturating_sub(lowest + 1)
+            }
+            Demand::Bounds => self.runs_since_best,
+        }
+    }
+}
+
+impl Test<'_, '_> {
+    /// Searches for the highest load of the first tenant; the others keep theirs.
+    pub(super) fn find_peak(&mut self) {
+        self.note("Starting FindPeakPerformance mode");
+        if self.tenants[0].plan.peak().is_none() {
+            self.say(
+                "error_invalid_config",
+                Severity::Error,
+                "Finding peak performance is only supported in Server scenarios.",
+            );
+            return;
+        }
+        self.search();
+    }
+
+    /// Makes the runs that the mode and the repetition ask for.
+    pub(super) fn search(&mut self) {
+        let mut searching = Searching::new(&self.tenants[0].plan);
+        let found = loop {
+            let (load, purpose) = match searching.search.next() {
+                Next::Run { load, purpose } => (load, purpose),
+                Next::Found { load } => break Some(load),
+                Next::Failed { .. } => break None,
+            };
+            if let Purpose::Bracket { lower, upper } = purpose
+                && upper > searching.highest
+            {
+                self.end_of_range(&searching);
+                break Some(lower);
+            }
+            if let Purpose::Bisect { lower, upper } = purpose
+                && !searching.is_bisecting
+            {
+                self.begin_bisection(&mut searching, lower, upper);
+            }
+            let text = searching.describe(purpose, load);
+            self.note(&text);
+            self.run_at(&searching, load, &text);
+            if self.is_over() {
+                break None;
+            }
+            let told = self.last_run(searching.demand(purpose));
+            searching.tell(purpose, told);
+        };
+        self.conclude(&searching, found);
+        self.result(if found.is_some() { searching.runs_back() } else { 0 });
+        if let Some(sets) = &searching.loaded {
+            self.unload(sets);
+        }
+    }
+
+    fn run_at(&mut self, searching: &Searching, load: f64, text: &str) {
+        let mut plans = self.plans();
+        plans[0] = Arc::new(plans[0].at_load(load));
+        match &searching.loaded {
+            Some(sets) => self.one_run(text, &plans, sets, false, Loading::Done),
+            None => {
+                let sets = self.sets(&plans, false).swap_remove(0);
+                self.one_run(text, &plans, &sets, false, Loading::Own);
+            }
+        }
+    }
+
+    /// Tells the bounds, and loads for all runs to come. The set of another
+    /// number of streams has another padding.
+    fn begin_bisection(&mut self, searching: &mut Searching, lower: f64, upper: f64) {
+        searching.is_bisecting = true;
+        let (lower, upper) = (searching.show(lower), searching.show(upper));
+        self.note(&format!("FindPeakPerformance: Found boundaries: [{lower}, {upper})"));
+        if searching.unit == Unit::Whole {
+            return;
+        }
+        let sets = self.sets(&self.plans(), false).swap_remove(0);
+        let span = self.load(&sets);
+        for (log, set) in self.logs.iter_mut().zip(&sets) {
+            log.events.push(Event::Loaded { span, samples: set.samples.clone() });
+        }
+        searching.loaded = Some(sets);
+    }
+
+    /// Whether every tenant's last run is as it must be, and how good that of the
+    /// first is; or else what to do about it.
+    fn last_run(&self, demand: Demand) -> Result<f64, String> {
+        let mut good = None;
+        for run in self.logs.iter().filter_map(|log| log.runs().last()) {
+            let metrics = Metrics::of(&run.record, &run.plan);
+            let judgement = judge(&metrics, &run.plan, run.ended);
+            match (&judgement.verdict, demand) {
+                (Verdict::Invalid(violations), Demand::Verdict) => {
+                    let whys: Vec<String> = violations.iter().map(ToString::to_string).collect();
+                    return Err(whys.join("; "));
+                }
+                (_, Demand::Bounds) if performance_met(&metrics, &run.plan) == Some(false) => {
+                    return Err(judgement.recommendations().performance);
+                }
+                _ => {}
+            }
+            good = good.or(Some(goodness(&metrics)));
+        }
+        Ok(good.unwrap_or(0.0))
+    }
+
+    fn end_of_range(&mut self, searching: &Searching) {
+        let text = match searching.unit {
+            Unit::Rate => format!(
+                "FindPeakPerformance: Found no rate that fails; {} is the highest that can be \
+                 issued",
+                searching.show(searching.highest)
+            ),
+            Unit::Whole => format!(
+                "FindPeakPerformance: Found no number of streams that fails; {} is the highest \
+                 that can be issued",
+                searching.show(searching.highest)
+            ),
+        };
+        self.say("warning_generic_message", Severity::Warning, &text);
+    }
+
+    /// Says what came of a search: the load found, or why the last run failed.
+    fn conclude(&mut self, searching: &Searching, found: Option<f64>) {
+        let searches = searching.mode == TestMode::FindPeakPerformance;
+        match (found, &searching.failure) {
+            (Some(load), _) if searches => {
+                let load = searching.show(load);
+                self.note(&format!("FindPeakPerformance: Found peak performance field: {load}"));
+            }
+            (Some(load), _) => {
+                let (load, runs) = (searching.show(load), searching.confirmed.len());
+                self.note(&format!("Repetition: {runs} VALID runs at {load}; the lowest counts"));
+            }
+            // The end of the test has a reason of its own.
+            _ if self.is_over() => {}
+            (None, Some((_, why))) if !searches => {
+                self.note(&format!("Repetition: the last run is INVALID: {why}"));
+            }
+            (None, Some((Purpose::Confirm { .. }, advice))) => {
+                let text = match searching.unit {
+                    Unit::Rate => "FindPeakPerformance: No rate was confirmed",
+                    Unit::Whole => "FindPeakPerformance: No number of streams was confirmed",
+                };
+                self.say("error_runtime", Severity::Error, &format!("{text}, msg: {advice}"));
+            }
+            (None, failure) => {
+                let advice = failure.as_ref().map_or("", |(_, advice)| advice);
+                let text = format!(
+                    "FindPeakPerformance: Initial lower bound does not satisfy performance \
+                     constraints, msg: {advice}"
+                );
+                self.say("error_runtime", Severity::Error, &text);
+            }
+        }
+    }
+}
+
+/// The higher the better: the number that is the result of its scenario.
+fn goodness(metrics: &Metrics) -> f64 {
+    match (metrics.rates, &metrics.intervals) {
+        (Rates::Server { completed, .. }, _) => completed,
+        (Rates::Offline { samples }, _) => samples,
+        (_, Some(intervals)) => -(intervals.over as f64),
+        (Rates::SingleStream { .. } | Rates::MultiStream, None) => {
+            -(metrics.query_latency.unwrap_or(metrics.latency).target as f64)
+        }
+    }
+}
+
+/// The highest rate that a trace of the plan's duration can have: between
+/// arrivals lie whole ns, and the number of samples is bounded.
+fn highest_rate(plan: &Plan) -> f64 {
+    let duration_s = plan.target_duration as f64 / SECOND as f64;
+    (MAX_TRACE_SAMPLES as f64 / duration_s).min(SECOND as f64)
+}
+
+/// The most streams that a trace of the plan's length can have.
+fn most_streams(plan: &Plan) -> f64 {
+    let duration_s = plan.target_duration as f64 / SECOND as f64;
+    let queries = (2.0 * duration_s * plan.target_qps).max(plan.min_query_count as f64);
+    (MAX_TRACE_SAMPLES as f64 / queries.max(1.0)).floor().min(MOST_STREAMS)
+}

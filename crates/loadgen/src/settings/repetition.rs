@@ -1,0 +1,75 @@
+//! How often a performance run is made, and which of the runs is the result.
+
+use super::Setting;
+
+/// What the runs of a test must show before its result counts.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Repetition {
+    /// One run is the result: the rules since v1.0.
+    #[default]
+    Once,
+    /// This many runs (>= 1), all of which must be VALID; the lowest is the
+    /// result. v0.5 asks for five of Server.
+    Minimum(u32),
+    /// This many runs (>= 1) at one load must be VALID one after the other. A
+    /// run that is not lowers the load, and all runs are made anew. v0.7 asks
+    /// for five of Server and MultiStream.
+    Confirm {
+        /// How many.
+        runs: u32,
+        /// What the load is lowered by: queries/s, or streams. `None` is 1 % of
+        /// the first rate, or one stream.
+        decrement: Option<f64>,
+    },
+}
+
+impl Setting for Repetition {
+    const KIND: &'static str = "once, minimum:RUNS, confirm:RUNS or confirm:RUNS:DECREMENT";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let expected = |_| format!("expected {}", Self::KIND);
+        let expect = || format!("expected {}", Self::KIND);
+        let (rule, rest) = text.split_once(':').unwrap_or((text, ""));
+        match rule {
+            "once" if rest.is_empty() => Ok(Self::Once),
+            "minimum" => rest.parse().map(Self::Minimum).map_err(expected),
+            "confirm" => {
+                let (runs, decrement) = match rest.split_once(':') {
+                    Some((runs, decrement)) => {
+                        (runs, Some(decrement.parse().map_err(|_| expect())?))
+                    }
+                    None => (rest, None),
+                };
+                Ok(Self::Confirm { runs: runs.parse().map_err(expected)?, decrement })
+            }
+            _ => Err(expect()),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Once => "once".into(),
+            Self::Minimum(runs) => format!("minimum:{runs}"),
+            Self::Confirm { runs, decrement: None } => format!("confirm:{runs}"),
+            Self::Confirm { runs, decrement: Some(decrement) } => {
+                format!("confirm:{runs}:{decrement}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_spelling_reads_back() {
+        for text in ["once", "minimum:5", "confirm:5", "confirm:5:0.25", "confirm:3:1"] {
+            assert_eq!(Repetition::parse(text).unwrap().show(), text);
+        }
+        for text in ["", "five", "once:2", "minimum", "minimum:-1", "confirm:5:", "confirm:5:x"] {
+            let refused = Repetition::parse(text).unwrap_err();
+            assert!(refused.starts_with("expected once, minimum:RUNS"), "{text}: {refused}");
+        }
+    }
+}

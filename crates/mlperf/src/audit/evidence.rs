@@ -1,0 +1,99 @@
+//! What an audit is judged by: the logs of runs that are over.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::log::read::{Detail, Summary, read_detail_file, read_summary};
+
+use super::data::Element;
+use super::quality::Accuracies;
+use super::reason::Reason;
+
+/// A run that is over, by the folder of its logs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Played {
+    /// The folder; it holds `mlperf_log_summary.txt` and so on.
+    pub folder: PathBuf,
+}
+
+impl Played {
+    /// The run whose logs are in this folder.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    /// Its detail log.
+    #[must_use]
+    pub fn detail_path(&self) -> PathBuf {
+        self.folder.join("mlperf_log_detail.txt")
+    }
+
+    /// Its summary log.
+    #[must_use]
+    pub fn summary_path(&self) -> PathBuf {
+        self.folder.join("mlperf_log_summary.txt")
+    }
+
+    /// Its accuracy log.
+    #[must_use]
+    pub fn accuracy_path(&self) -> PathBuf {
+        self.folder.join("mlperf_log_accuracy.json")
+    }
+
+    pub(super) fn detail(&self) -> Result<Detail, Reason> {
+        let path = self.detail_path();
+        match read_detail_file(&path) {
+            Ok((detail, _)) => Ok(detail),
+            Err(error) => Err(unreadable(&path, &error)),
+        }
+    }
+
+    pub(super) fn summary(&self) -> Result<Summary, Reason> {
+        let path = self.summary_path();
+        let bytes = fs::read(&path).map_err(|error| unreadable(&path, &error))?;
+        Ok(read_summary(&String::from_utf8_lossy(&bytes)).0)
+    }
+}
+
+pub(super) fn unreadable(path: &Path, problem: &impl ToString) -> Reason {
+    Reason::Unreadable { path: path.to_owned(), problem: problem.to_string() }
+}
+
+/// What an audit is judged by. What a test does not need may be absent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evidence {
+    /// The accuracy run of the submission.
+    pub accuracy: Option<Played>,
+    /// The performance run of the submission.
+    pub performance: Option<Played>,
+    /// The runs of the audit, in the order of the plan.
+    pub audited: Vec<Played>,
+    /// What the answers are lists of.
+    pub element: Element,
+    /// TEST06: the token that ends a text.
+    pub end_of_text: i64,
+    /// TEST01: the qualities of both runs over the same samples, for systems that
+    /// are not deterministic.
+    pub qualities: Option<Accuracies>,
+    /// TEST07: the quality of the audited run.
+    pub quality: Option<f64>,
+    /// TEST07 and TEST09: distinct samples that must be logged, where it is known.
+    pub samples: Option<u64>,
+}
+
+impl Evidence {
+    /// The runs of an audit alone, whose answers are lists of `element`.
+    #[must_use]
+    pub fn new(audited: Vec<Played>, element: Element) -> Self {
+        Self {
+            accuracy: None,
+            performance: None,
+            audited,
+            element,
+            end_of_text: 2,
+            qualities: None,
+            quality: None,
+            samples: None,
+        }
+    }
+}

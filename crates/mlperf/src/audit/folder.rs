@@ -1,0 +1,96 @@
+//! The folder of an audit in a submission.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::evidence::{Evidence, Played};
+use super::{AuditResult, Test};
+
+/// What was written for a submission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Submitted {
+    /// The folders, one for each half of TEST04-A and TEST04-B.
+    pub folders: Vec<PathBuf>,
+}
+
+/// Writes the folder `TESTnn` of a result below `scenario`: the texts, the logs of
+/// the audited run, and the hash of its accuracy log. The accuracy log is whole; it
+/// is truncated when the submission is packed.
+///
+/// # Errors
+/// What cannot be read or written.
+pub fn write_folder(
+    result: &AuditResult,
+    evidence: &Evidence,
+    scenario: &Path,
+) -> io::Result<Submitted> {
+    let names: &[&str] = match result.test {
+        Test::Test04Pair => &["TEST04-A", "TEST04-B"],
+        _ => &[result.test.name()],
+    };
+    let mut folders = Vec::new();
+    for (name, audited) in names.iter().zip(&evidence.audited) {
+        let folder = scenario.join(name);
+        fs::create_dir_all(&folder)?;
+        logs(result.test, audited, &folder)?;
+        for file in result.parts.iter().filter_map(|part| part.file.as_ref()) {
+            fs::write(folder.join(file.path), &file.text)?;
+        }
+        if let Some(qualities) = &evidence.qualities
+            && result.test == Test::Test01
+        {
+            let accuracy = folder.join("accuracy");
+            fs::write(accuracy.join("baseline_accuracy.txt"), &qualities.texts[0])?;
+            fs::write(accuracy.join("compliance_accuracy.txt"), &qualities.texts[1])?;
+        }
+        folders.push(folder);
+    }
+    Ok(Submitted { folders })
+}
+
+fn logs(test: Test, audited: &Played, folder: &Path) -> io::Result<()> {
+    let run = folder.join("performance").join("run_1");
+    fs::create_dir_all(&run)?;
+    for path in [audited.summary_path(), audited.detail_path()] {
+        let name = path.file_name().map(ToOwned::to_owned).unwrap_or_default();
+        if path.is_file() {
+            fs::copy(&path, run.join(name))?;
+        }
+    }
+    let has_answers =
+        !matches!(test, Test::Test03 | Test::Test04 | Test::Test04Pair | Test::Test05);
+    if !has_answers || !audited.accuracy_path().is_file() {
+        return Ok(());
+    }
+    let accuracy = folder.join("accuracy");
+    fs::create_dir_all(&accuracy)?;
+    let hash = copy_and_hash(&audited.accuracy_path(), &accuracy.join("mlperf_log_accuracy.json"))?;
+    if test == Test::Test01 {
+        fs::write(accuracy.join("accuracy.txt"), format!("hash={hash}\n"))?;
+    }
+    Ok(())
+}
+
+/// Copies a file of any size in one pass and returns its SHA-256 in hexadecimal.
+fn copy_and_hash(from: &Path, to: &Path) -> io::Result<String> {
+    let (mut from, mut to) = (File::open(from)?, File::create(to)?);
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let read = from.read(&mut buffer)?;
+        if read == 0 {
+            break;
+        }
+        hash.update(&buffer[..read]);
+        to.write_all(&buffer[..read])?;
+    }
+    let mut text = String::new();
+    for byte in hash.finalize() {
+        write!(text, "{byte:02x}").expect("a string takes everything");
+    }
+    Ok(text)
+}

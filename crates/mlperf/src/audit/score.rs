@@ -1,0 +1,360 @@
+//! Whether the score of an audited run is that of the submission.
+
+use dyno_loadgen::log::read::{Detail, Summary, Value};
+use dyno_loadgen::settings::Scenario;
+
+use super::evidence::Played;
+use super::plan::{Deviation, Plan, PlannedRun};
+use super::reason::{Reason, Side};
+use super::text;
+use super::{Figure, Part, Test, TextFile, Verdict};
+use crate::round::Version;
+
+/// A SingleStream latency up to which the disturbances of the operating system
+/// weigh so much that the rules allow for more, ns.
+const SHORT_SINGLE_STREAM_NS: f64 = 200_000.0;
+/// The same of a MultiStream query.
+const SHORT_MULTI_STREAM_NS: f64 = 1_600_000.0;
+
+/// What is read of a performance run.
+struct Facts {
+    scenario: Option<Scenario>,
+    is_valid: bool,
+    errors: u64,
+    /// A latency in ns for the two stream scenarios, else a rate per second.
+    score: Option<f64>,
+    mean_latency: Option<f64>,
+    detail: Detail,
+    /// What the official scripts take from the summary.
+    official: Official,
+}
+
+/// What the official scripts see.
+#[derive(Default)]
+struct Official {
+    scenario: String,
+    score: Option<f64>,
+    is_invalid: bool,
+}
+
+fn facts(run: &Played) -> Result<Facts, Reason> {
+    let detail = run.detail()?;
+    let summary = run.summary();
+    let scenario = detail.text("effective_scenario");
+    let scenario = scenario.or_else(|| summary.as_ref().ok()?.value("Scenario"));
+    let scenario = scenario.and_then(scenario_named);
+    let is_valid = match detail.text("result_validity") {
+        Some(validity) => validity == "VALID",
+        None => summary.as_ref().is_ok_and(|summary| summary.value("Result is") == Some("VALID")),
+    };
+    let official = summary.as_ref().map(official).unwrap_or_default();
+    Ok(Facts {
+        scenario,
+        is_valid,
+        errors: detail.errors().count() as u64,
+        score: scenario.and_then(|of| score(&detail, of)).or(official.score),
+        mean_latency: detail.number("result_mean_latency_ns").filter(|mean| *mean > 0.0),
+        detail,
+        official,
+    })
+}
+
+/// Old summaries write `Single Stream`.
+fn scenario_named(name: &str) -> Option<Scenario> {
+    let name = name.replace(' ', "");
+    Scenario::ALL.iter().copied().find(|scenario| scenario.name() == name)
+}
+
+fn score(detail: &Detail, scenario: Scenario) -> Option<f64> {
+    let key = match scenario {
+        Scenario::SingleStream => "early_stopping_latency_ss",
+        Scenario::MultiStream => "early_stopping_latency_ms",
+        Scenario::Server => "result_completed_samples_per_sec",
+        Scenario::Offline => "result_samples_per_second",
+    };
+    detail.number(key).filter(|score| *score > 0.0 && score.is_finite())
+}
+
+/// The score as the scripts pick it out of a summary: estimates of early stopping
+/// first, else the percentile of rounds that had none.
+fn official(summary: &Summary) -> Official {
+    let scenario = summary.value("Scenario").unwrap_or_default().replace(' ', "");
+    let value = |label: &str| summary.value(label)?.parse::<f64>().ok();
+    let any = |labels: &[&str]| labels.iter().find_map(|label| value(label));
+    let score = match scenario.as_str() {
+        "SingleStream" => estimate(summary, &["90th", "90.0th", "99.9th"])
+            .or_else(|| any(&["90.0th percentile latency (ns)", "90th percentile latency (ns)"])),
+        "MultiStream" => estimate(summary, &["99th", "99.0th"]).or_else(|| {
+            any(&["99.0th percentile latency (ns)", "99th percentile latency (ns)"])
+                .or_else(|| value("Samples per query"))
+        }),
+        "Server" => any(&["Completed samples per second", "Scheduled samples per second"]),
+        "Offline" => value("Samples per second"),
+        _ => None,
+    };
+    Official {
+        score: score.filter(|score| *score > 0.0 && score.is_finite()),
+        is_invalid: summary.value("Result is") == Some("INVALID"),
+        scenario,
+    }
+}
+
+fn estimate(summary: &Summary, percentiles: &[&str]) -> Option<f64> {
+    let lines = summary.early_stopping.iter().flat_map(|(_, text)| text.lines());
+    let of = |line: &str| {
+        let (name, value) = line.split_once(" percentile estimate: ")?;
+        let percentile = name.rsplit(' ').next()?;
+        percentiles.contains(&percentile).then(|| value.trim().parse().ok())?
+    };
+    lines.filter_map(of).next_back()
+}
+
+/// Compares the score of `audited` with that of `reference`.
+pub(super) fn compare(
+    plan: &Plan,
+    run: &PlannedRun,
+    reference: &Played,
+    audited: &Played,
+) -> (Part, Vec<String>) {
+    let failed = |reason: Reason| {
+        let verdict = || Verdict::Failed(vec![reason.clone()]);
+        let (corrected, official) = (verdict(), verdict());
+        Part { name: "score", corrected, official, figures: Vec::new(), file: None }
+    };
+    let (a, b) = match (facts(reference), facts(audited)) {
+        (Ok(a), Ok(b)) => (a, b),
+        (Err(reason), _) | (_, Err(reason)) => return (failed(reason), Vec::new()),
+    };
+    let (official, printed) = officially(plan, &a, &b);
+    let mut reasons = circumstances(plan, run, &a, &b);
+    let mut figures = Vec::new();
+    match (a.scenario, a.score, b.score) {
+        (_, None, _) => reasons.push(Reason::NoScore { side: Side::Reference }),
+        (_, _, None) => reasons.push(Reason::NoScore { side: Side::Audit }),
+        (Some(scenario), Some(before), Some(now)) => {
+            let is_latency = matches!(scenario, Scenario::SingleStream | Scenario::MultiStream);
+            let unit = if is_latency { "ns" } else { "/s" };
+            figures.push(Figure { name: "reference score", value: before, unit });
+            figures.push(Figure { name: "audited score", value: now, unit });
+            let tolerance = tolerance(plan, scenario, before);
+            reasons.extend(away(plan, is_latency, [before, now], tolerance));
+        }
+        (None, ..) => {}
+    }
+    for (name, facts) in [("reference mean latency", &a), ("audited mean latency", &b)] {
+        figures.extend(facts.mean_latency.map(|value| Figure { name, value, unit: "ns" }));
+    }
+    let notes = server_note(plan, &a, &b).into_iter().collect();
+    let is_passed = reasons.is_empty() && official.is_passed();
+    let names = match plan.test {
+        Test::Test01 => ["Reference score", "Test score"],
+        Test::Test04Pair => ["TEST04-A score", "TEST04-B score"],
+        _ => ["reference score", "test score"],
+    };
+    let text = text::scores(names, printed, is_passed);
+    let file = Some(TextFile { path: text::PERFORMANCE, text });
+    (Part { name: "score", corrected: Verdict::of(reasons), official, figures, file }, notes)
+}
+
+/// A Server score is the rate at which queries come, however fast they are answered.
+fn server_note(plan: &Plan, a: &Facts, b: &Facts) -> Option<String> {
+    let (before, now) = (a.mean_latency?, b.mean_latency?);
+    let is_told = a.scenario == Some(Scenario::Server)
+        && plan.deviation == Deviation::Faster
+        && now < before * (1.0 - plan.tolerance);
+    is_told.then(|| {
+        format!(
+            "In Server the score is the rate of arrivals, so this audit cannot fail by speed; yet \
+             the mean latency fell from {before:.0} ns to {now:.0} ns. Audit SingleStream or \
+             Offline as well."
+        )
+    })
+}
+
+/// What must hold of both runs before their scores mean anything.
+fn circumstances(plan: &Plan, run: &PlannedRun, a: &Facts, b: &Facts) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    for (side, facts) in [(Side::Reference, a), (Side::Audit, b)] {
+        if !facts.is_valid {
+            reasons.push(Reason::NotValid { side });
+        }
+        if facts.is_valid && facts.errors > 0 {
+            reasons.push(Reason::Errors { side, count: facts.errors });
+        }
+    }
+    if a.scenario != b.scenario || a.scenario.is_none() {
+        let name = |facts: &Facts| facts.scenario.map_or("no scenario", Scenario::name).to_owned();
+        reasons.push(Reason::Scenarios { reference: name(a), audit: name(b) });
+    }
+    reasons.extend(run.settings.iter().filter_map(|(field, value)| {
+        let key = effective(field)?;
+        differs(Side::Audit, key, &b.detail, Some(value.clone()))
+    }));
+    // TEST04-A is the reference of TEST04-B.
+    if plan.test == Test::Test04Pair {
+        let unique = "effective_performance_issue_unique";
+        reasons.extend(differs(Side::Reference, unique, &a.detail, Some("true".into())));
+    }
+    let changed = |key: &str| run.settings.iter().any(|(field, _)| effective(field) == Some(key));
+    let shared = SHARED.iter().chain((a.scenario == Some(Scenario::Server)).then_some(&RATE));
+    reasons.extend(shared.filter(|key| !changed(key)).filter_map(|key| {
+        let expected = shown(&a.detail, key)?;
+        differs(Side::Audit, key, &b.detail, Some(expected))
+    }));
+    reasons
+}
+
+/// What both runs have in common, unless the audit changes it.
+const SHARED: [&str; 7] = [
+    "effective_qsl_rng_seed",
+    "effective_sample_index_rng_seed",
+    "effective_schedule_rng_seed",
+    "effective_samples_per_query",
+    "effective_target_latency_ns",
+    "effective_target_latency_percentile",
+    "effective_performance_sample_count",
+];
+
+/// Of Server, too: elsewhere it only says how long a trace must be.
+const RATE: &str = "effective_target_qps";
+
+/// The key of the detail log that tells a setting.
+fn effective(field: &str) -> Option<&'static str> {
+    Some(match field {
+        "mode" => "effective_test_mode",
+        "performance_issue_unique" => "effective_performance_issue_unique",
+        "performance_issue_same" => "effective_performance_issue_same",
+        "performance_issue_same_index" => "effective_performance_issue_same_index",
+        "accuracy_log_rng_seed" => "effective_accuracy_log_rng_seed",
+        "accuracy_log_probability" => "effective_accuracy_log_probability",
+        "accuracy_log_sampling_target" => "effective_accuracy_log_sampling_target",
+        "qsl_rng_seed" => "effective_qsl_rng_seed",
+        "sample_index_rng_seed" => "effective_sample_index_rng_seed",
+        "schedule_rng_seed" => "effective_schedule_rng_seed",
+        _ => return None,
+    })
+}
+
+/// A setting of a run that is not what it must be.
+pub(super) fn differs(
+    side: Side,
+    key: &'static str,
+    detail: &Detail,
+    expected: Option<String>,
+) -> Option<Reason> {
+    let expected = expected?;
+    let found = shown(detail, key);
+    let same = |found: &String| {
+        let numbers = (found.parse::<f64>(), expected.parse::<f64>());
+        // Seeds have more digits than a double.
+        *found == expected || matches!(numbers, (Ok(a), Ok(b)) if a == b && a.fract() != 0.0)
+    };
+    match &found {
+        Some(found) if same(found) => None,
+        _ => Some(Reason::Setting { side, key, expected, found }),
+    }
+}
+
+/// Of the audited run alone: what the audit asks for and its log does not have.
+pub(super) fn settings_of(run: &PlannedRun, audited: &Played) -> Result<Vec<Reason>, Reason> {
+    let detail = audited.detail()?;
+    let mut reasons: Vec<Reason> = run
+        .settings
+        .iter()
+        .filter_map(|(field, value)| {
+            differs(Side::Audit, effective(field)?, &detail, Some(value.clone()))
+        })
+        .collect();
+    let errors = detail.errors().count() as u64;
+    // An INVALID run tells its reasons as errors.
+    if errors > 0 && detail.text("result_validity") != Some("INVALID") {
+        reasons.push(Reason::Errors { side: Side::Audit, count: errors });
+    }
+    Ok(reasons)
+}
+
+fn shown(detail: &Detail, key: &str) -> Option<String> {
+    Some(match detail.value(key)? {
+        Value::Bool(flag) => flag.to_string(),
+        Value::Number(number) => number.text.clone(),
+        Value::Text(text) => text.clone(),
+        Value::Null | Value::List(_) | Value::Map(_) => return None,
+    })
+}
+
+fn tolerance(plan: &Plan, scenario: Scenario, reference: f64) -> f64 {
+    let is_short = match scenario {
+        Scenario::SingleStream => reference <= SHORT_SINGLE_STREAM_NS,
+        Scenario::MultiStream => reference <= SHORT_MULTI_STREAM_NS,
+        Scenario::Server | Scenario::Offline => false,
+    };
+    if is_short { plan.short_tolerance } else { plan.tolerance }
+}
+
+/// Why two scores are too far apart; TEST04 compares speeds, the others the
+/// scores as they are.
+fn away(plan: &Plan, is_latency: bool, scores: [f64; 2], tolerance: f64) -> Option<Reason> {
+    let [before, now] = scores;
+    let (low, high) = (before * (1.0 - tolerance), before * (1.0 + tolerance));
+    let is_low = match (plan.test, plan.deviation) {
+        // 1e9 over the latency, below that of the reference by 1 + tolerance.
+        (Test::Test04, _) if is_latency => 1e9 / now >= 1e9 / before * (1.0 + tolerance),
+        // Within 10 % both ways, the bounds included.
+        (Test::Test01, _) => now < low,
+        _ => now <= low,
+    };
+    let is_high = if plan.test == Test::Test01 { now > high } else { now >= high };
+    let (is_faster, is_slower) = if is_latency { (is_low, is_high) } else { (is_high, is_low) };
+    let counts = match plan.deviation {
+        Deviation::Both => is_faster || is_slower,
+        Deviation::Faster => is_faster,
+        Deviation::Slower => is_slower,
+    };
+    counts.then_some(Reason::Score { reference: before, audit: now, tolerance, is_faster })
+}
+
+/// What the script of the round says, and the two scores that it prints.
+fn officially(plan: &Plan, a: &Facts, b: &Facts) -> (Verdict, [f64; 2]) {
+    let of_detail = plan.test == Test::Test01 && plan.round >= Version::new(4, 0);
+    let score = |facts: &Facts| if of_detail { facts.score } else { facts.official.score };
+    let is_latency = matches!(a.official.scenario.as_str(), "SingleStream" | "MultiStream");
+    // A score that no line matches is 0.
+    let scores = [a, b].map(|facts| score(facts).unwrap_or(0.0));
+    let is_speed = plan.test == Test::Test04 && is_latency;
+    let speed = |score: f64| if score > 0.0 { 1e9 / score } else { 0.0 };
+    let scores = if is_speed { scores.map(speed) } else { scores };
+    let mut reasons = Vec::new();
+    for (side, facts) in [(Side::Reference, a), (Side::Audit, b)] {
+        let is_refused = match plan.test {
+            Test::Test01 if of_detail => !facts.is_valid,
+            // Its script does not look.
+            Test::Test04Pair => false,
+            _ => facts.official.is_invalid,
+        };
+        if is_refused {
+            reasons.push(Reason::NotValid { side });
+        }
+    }
+    if a.official.scenario != b.official.scenario {
+        let [reference, audit] = [a, b].map(|facts| facts.official.scenario.clone());
+        reasons.push(Reason::Scenarios { reference, audit });
+    }
+    if of_detail && a.scenario == Some(Scenario::Server) {
+        // The scripts on summaries mean to compare it, with a pattern that never matches.
+        let key = "effective_target_latency_ns";
+        reasons.extend(differs(Side::Audit, key, &b.detail, shown(&a.detail, key)));
+    }
+    let [before, now] = scores;
+    // Of TEST04 a speed is compared with a bound in ns, which nearly all are below.
+    let tolerance = match a.scenario {
+        Some(scenario) => tolerance(plan, scenario, before),
+        None => plan.tolerance,
+    };
+    if before == 0.0 || now == 0.0 {
+        let side = if before == 0.0 { Side::Reference } else { Side::Audit };
+        reasons.push(Reason::NoScore { side });
+    } else {
+        reasons.extend(away(plan, is_latency && !is_speed, scores, tolerance));
+    }
+    (Verdict::of(reasons), scores)
+}

@@ -1,0 +1,219 @@
+//! TEST06 and TEST09: whether tokens that are counted are there, and whether there
+//! are as many as there should be.
+
+use std::path::Path;
+
+use dyno_loadgen::log::read::AccuracyEntry;
+use dyno_loadgen::settings::Scenario;
+
+use super::data::{Element, read_entries};
+use super::plan::Plan;
+use super::reason::Reason;
+use super::text::{self, truth, verdict};
+use super::{Figure, Part, TextFile, Verdict};
+
+/// Answers with one fault.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Faults {
+    count: u64,
+    first: u64,
+}
+
+impl Faults {
+    fn add(&mut self, sample: u64) {
+        if self.count == 0 {
+            self.first = sample;
+        }
+        self.count += 1;
+    }
+
+    fn reason(self, of: impl Fn(u64, u64) -> Reason) -> Option<Reason> {
+        (self.count > 0).then(|| of(self.count, self.first))
+    }
+}
+
+/// The findings of one reading of TEST06.
+#[derive(Debug, Default)]
+struct Found {
+    first_token: Faults,
+    end_of_text: Faults,
+    token_count: Faults,
+    malformed: Faults,
+}
+
+impl Found {
+    fn reasons(&self) -> Vec<Reason> {
+        let all = [
+            self.first_token.reason(|count, first| Reason::FirstToken { count, first }),
+            self.end_of_text.reason(|count, first| Reason::EndOfText { count, first }),
+            self.token_count.reason(|count, first| Reason::TokenCount { count, first }),
+            self.malformed.reason(|count, first| Reason::Malformed { count, first }),
+        ];
+        all.into_iter().flatten().collect()
+    }
+}
+
+/// TEST06: first tokens, the end of the text, and the count of tokens.
+pub(super) fn consistency(
+    audited: &Path,
+    element: Element,
+    end_of_text: i64,
+    scenario: Scenario,
+) -> Part {
+    let name = "tokens";
+    // Offline has no first tokens.
+    let has_first = scenario != Scenario::Offline;
+    let (mut corrected, mut official) = (Found::default(), Found::default());
+    let mut entries = 0_u64;
+    let read = read_entries(audited, |entry| {
+        entries += 1;
+        let sample = entry.qsl_idx;
+        let Some(tokens) = elements(&entry.data, element) else {
+            corrected.malformed.add(sample);
+            official.malformed.add(sample);
+            return;
+        };
+        if has_first {
+            let (whole, script) = first_tokens(&entry, element);
+            if !whole {
+                corrected.first_token.add(sample);
+            }
+            if !script {
+                official.first_token.add(sample);
+            }
+        }
+        let end = end_of_text as f64;
+        if !ends_once(&tokens, end) {
+            corrected.end_of_text.add(sample);
+        }
+        if trailing(&tokens, end) >= 2 {
+            official.end_of_text.add(sample);
+        }
+        if i64::try_from(tokens.len()).ok() != entry.token_count {
+            corrected.token_count.add(sample);
+            official.token_count.add(sample);
+        }
+    });
+    if let Err(reason) = read {
+        let failed = || Verdict::Failed(vec![reason.clone()]);
+        return Part { name, corrected: failed(), official: failed(), figures: vec![], file: None };
+    }
+    let mut reasons = corrected.reasons();
+    if entries == 0 {
+        reasons.push(Reason::NothingLogged);
+    }
+    let both = |of: fn(&Found) -> Faults| of(&corrected).count + of(&official).count == 0;
+    let first = if has_first { truth(both(|found| found.first_token)) } else { "Skipped" };
+    let is_passed = reasons.is_empty() && official.reasons().is_empty();
+    let text = format!(
+        "First token check pass: {first}\nEOS check pass: {}\nSample length check pass: {}\n\
+         TEST06 verification {}\n",
+        truth(both(|found| found.end_of_text)),
+        truth(entries > 0 && both(|found| found.token_count) && both(|found| found.malformed)),
+        if is_passed { "complete" } else { "failed" }
+    );
+    Part {
+        name,
+        corrected: Verdict::of(reasons),
+        official: Verdict::of(official.reasons()),
+        figures: vec![Figure { name: "logged answers", value: entries as f64, unit: "" }],
+        file: Some(TextFile { path: text::ACCURACY, text }),
+    }
+}
+
+/// The elements of an answer, if they are a whole number of them.
+fn elements(data: &[u8], element: Element) -> Option<Vec<f64>> {
+    data.chunks(element.size()).map(|bytes| element.value(bytes)).collect()
+}
+
+/// Whether an answer begins with what was reported first; and whether the script
+/// says so, which takes a report of nothing for one that agrees.
+fn first_tokens(entry: &AccuracyEntry, element: Element) -> (bool, bool) {
+    let Some(first) = &entry.token_data else { return (false, false) };
+    if !first.len().is_multiple_of(element.size()) {
+        return (false, false);
+    }
+    let both = first.len().min(entry.data.len());
+    (!first.is_empty() && entry.data.starts_with(first), first[..both] == entry.data[..both])
+}
+
+/// How many ends of text an answer ends with, the very first element apart, as the
+/// script counts them.
+fn trailing(tokens: &[f64], end: f64) -> usize {
+    tokens.iter().skip(1).rev().take_while(|token| **token == end).count()
+}
+
+/// Whether a text ends at most once, and then with its last token. `[end, end]` is
+/// allowed by the script, for models that begin with it.
+fn ends_once(tokens: &[f64], end: f64) -> bool {
+    let ends = tokens.iter().filter(|token| **token == end).count();
+    ends == 0 || (ends == 1 && tokens.last() == Some(&end)) || (ends == 2 && tokens.len() == 2)
+}
+
+/// TEST09: the mean number of tokens, each an `int32`.
+pub(super) fn length(audited: &Path, plan: &Plan, samples: Option<u64>) -> Part {
+    const TOKEN_BYTES: usize = 4;
+    let (mut entries, mut sum, mut fewest, mut most) = (0_u64, 0_u64, u64::MAX, 0_u64);
+    let mut squares = 0.0;
+    let mut malformed = Faults::default();
+    let mut distinct = std::collections::HashSet::new();
+    let read = read_entries(audited, |entry| {
+        let tokens = (entry.data.len() / TOKEN_BYTES) as u64;
+        if !entry.data.len().is_multiple_of(TOKEN_BYTES) {
+            malformed.add(entry.qsl_idx);
+        }
+        distinct.insert(entry.qsl_idx);
+        entries += 1;
+        sum += tokens;
+        squares += (tokens * tokens) as f64;
+        fewest = fewest.min(tokens);
+        most = most.max(tokens);
+    });
+    if let Err(reason) = read {
+        let failed = || Verdict::Failed(vec![reason.clone()]);
+        let (corrected, official) = (failed(), failed());
+        return Part { name: "length", corrected, official, figures: vec![], file: None };
+    }
+    let mean = if entries == 0 { 0.0 } else { sum as f64 / entries as f64 };
+    let mut official = Vec::new();
+    match plan.mean_tokens {
+        _ if entries == 0 => official.push(Reason::NothingLogged),
+        None => official.push(Reason::NoBound { what: "number of tokens" }),
+        Some(bounds) if mean < bounds[0] || mean > bounds[1] => {
+            official.push(Reason::MeanTokens { found: mean, bounds });
+        }
+        Some(_) => {}
+    }
+    let mut corrected = official.clone();
+    corrected.extend(malformed.reason(|count, first| Reason::Malformed { count, first }));
+    let found = distinct.len() as u64;
+    corrected.extend(
+        samples
+            .filter(|expected| found < *expected)
+            .map(|expected| Reason::TooFew { found, expected }),
+    );
+    let deviation = (squares / (entries.max(1) as f64) - mean * mean).max(0.0).sqrt();
+    let bounds = plan.mean_tokens.unwrap_or([0.0, 0.0]);
+    let text = format!(
+        "TEST09: Verify Output Token Length in Performance Mode\nTotal samples: {entries}\n\
+         Mean output tokens: {mean:.2}\nMin output tokens: {}\nMax output tokens: {most}\n\
+         Std deviation: {deviation:.2}\nMin threshold: {}\nMax threshold: {}\n\
+         Min check pass: {}\nMax check pass: {}\n{}\n",
+        if entries == 0 { 0 } else { fewest },
+        bounds[0],
+        bounds[1],
+        truth(mean >= bounds[0]),
+        truth(mean <= bounds[1]),
+        verdict(corrected.is_empty())
+    );
+    Part {
+        name: "length",
+        corrected: Verdict::of(corrected),
+        official: Verdict::of(official),
+        figures: vec![
+            Figure { name: "logged answers", value: entries as f64, unit: "" },
+            Figure { name: "mean length", value: mean, unit: "tokens" },
+        ],
+        file: Some(TextFile { path: text::OUTPUT_LENGTH, text }),
+    }
+}

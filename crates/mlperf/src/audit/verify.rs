@@ -1,0 +1,137 @@
+//! The verdict on an audit, from logs alone.
+
+use super::evidence::{Evidence, Played};
+use super::plan::{Plan, PlannedRun};
+use super::quality;
+use super::reason::Reason;
+use super::{AuditResult, Part, Test, Verdict, data, entropy, score, tokens};
+use crate::round::Version;
+
+/// Judges an audit by the logs that its runs left. What is missing or does not
+/// read is a reason to fail.
+#[must_use]
+pub fn verify(plan: &Plan, evidence: &Evidence) -> AuditResult {
+    let mut result = AuditResult { test: plan.test, parts: Vec::new(), notes: Vec::new() };
+    let runs: Vec<(&PlannedRun, &Played)> = plan.runs.iter().zip(&evidence.audited).collect();
+    let Some(&(run, audited)) = runs.last().filter(|_| runs.len() == plan.runs.len()) else {
+        result.parts.push(missing("run of the audit"));
+        return result;
+    };
+    match plan.test {
+        Test::Test01 => {
+            result.parts.push(answers(plan, evidence, audited, &mut result.notes));
+            scores(plan, run, evidence.performance.as_ref(), audited, &mut result);
+        }
+        Test::Test03 | Test::Test04 | Test::Test05 => {
+            scores(plan, run, evidence.performance.as_ref(), audited, &mut result);
+        }
+        Test::Test04Pair => scores(plan, run, Some(runs[0].1), audited, &mut result),
+        Test::Test06 => {
+            let log = audited.accuracy_path();
+            let (element, end) = (evidence.element, evidence.end_of_text);
+            result.parts.push(tokens::consistency(&log, element, end, plan.scenario));
+        }
+        Test::Test07 => {
+            let part = match distinct(audited) {
+                Ok(logged) => {
+                    quality::high_enough(evidence.quality, plan, logged, evidence.samples)
+                }
+                Err(reason) => failed("quality", &reason),
+            };
+            result.parts.push(part);
+        }
+        Test::Test08 => result.parts.push(match &evidence.accuracy {
+            Some(accuracy) => entropy::compare(
+                &accuracy.accuracy_path(),
+                &audited.accuracy_path(),
+                plan.tolerance,
+            ),
+            None => missing("accuracy run"),
+        }),
+        Test::Test09 => {
+            let log = audited.accuracy_path();
+            result.parts.push(tokens::length(&log, plan, evidence.samples));
+        }
+    }
+    // Of the others, the comparison of scores looks at the settings.
+    if matches!(plan.test, Test::Test06 | Test::Test07 | Test::Test08 | Test::Test09) {
+        result.parts.push(settings(run, audited));
+    }
+    result
+}
+
+fn missing(what: &'static str) -> Part {
+    failed("evidence", &Reason::NotGiven { what })
+}
+
+fn failed(name: &'static str, reason: &Reason) -> Part {
+    let verdict = || Verdict::Failed(vec![reason.clone()]);
+    Part { name, corrected: verdict(), official: verdict(), figures: Vec::new(), file: None }
+}
+
+fn scores(
+    plan: &Plan,
+    run: &PlannedRun,
+    reference: Option<&Played>,
+    audited: &Played,
+    result: &mut AuditResult,
+) {
+    match reference {
+        Some(reference) => {
+            let (part, notes) = score::compare(plan, run, reference, audited);
+            result.parts.push(part);
+            result.notes.extend(notes);
+        }
+        None => result.parts.push(missing("performance run")),
+    }
+}
+
+/// TEST01: the answers are the same, or at least as good.
+fn answers(plan: &Plan, evidence: &Evidence, audited: &Played, notes: &mut Vec<String>) -> Part {
+    let Some(accuracy) = &evidence.accuracy else { return missing("accuracy run") };
+    let needs_match = plan.round > Version::new(0, 5);
+    let (reference, audited) = (accuracy.accuracy_path(), audited.accuracy_path());
+    let mut part = data::answers(&reference, &audited, evidence.element, needs_match);
+    let is_passed = part.corrected.is_passed() && part.official.is_passed();
+    let Some(qualities) = evidence.qualities.as_ref().filter(|_| !is_passed) else { return part };
+    let close = quality::close(qualities, plan);
+    // Determinism is all that a quality makes up for.
+    let differs = |reason: &Reason| matches!(reason, Reason::Answers { .. });
+    for (verdict, instead) in
+        [(&mut part.corrected, &close.corrected), (&mut part.official, &close.official)]
+    {
+        if verdict.reasons().iter().any(differs) {
+            let others = verdict.reasons().iter().filter(|reason| !differs(reason));
+            let reasons = others.chain(instead.reasons()).cloned().collect();
+            if instead.is_passed() {
+                *verdict = Verdict::of(reasons);
+            } else if let Verdict::Failed(reasons) = verdict {
+                reasons.extend(instead.reasons().iter().cloned());
+            }
+        }
+    }
+    part.figures.extend(close.figures);
+    if close.corrected.is_passed() {
+        notes.push(
+            "Answers differ from the accuracy run, and are as good: the system is not \
+             deterministic. A submission needs baseline_accuracy.txt and compliance_accuracy.txt."
+                .into(),
+        );
+    }
+    part
+}
+
+fn distinct(audited: &Played) -> Result<u64, Reason> {
+    let mut samples = std::collections::HashSet::new();
+    data::read_entries(&audited.accuracy_path(), |entry| {
+        samples.insert(entry.qsl_idx);
+    })?;
+    Ok(samples.len() as u64)
+}
+
+/// The scripts do not ask whether a run was made with the settings of the audit.
+fn settings(run: &PlannedRun, audited: &Played) -> Part {
+    let reasons = score::settings_of(run, audited).unwrap_or_else(|reason| vec![reason]);
+    let corrected = Verdict::of(reasons);
+    Part { name: "settings", corrected, official: Verdict::Passed, figures: vec![], file: None }
+}

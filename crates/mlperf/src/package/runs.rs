@@ -1,0 +1,257 @@
+//! What there is in a run directory, of Dyno or of any harness with LoadGen: every
+//! folder with a detail log is a test, and the log says which.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::log::read::{Detail, read_detail_file};
+use serde::Deserialize;
+
+use super::PackageError;
+use crate::round::Scenario;
+use crate::submission::layout::DETAIL;
+
+/// Folders are looked through so deep: deeper than any harness puts its logs.
+const DEPTH: usize = 8;
+
+/// What a test is in a submission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// Every sample once, with its answer.
+    Accuracy,
+    /// What is timed.
+    Performance,
+}
+
+impl Part {
+    /// Name of its folder.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+            Self::Performance => "performance",
+        }
+    }
+}
+
+/// A test that was run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Test {
+    /// Where its logs are.
+    pub folder: PathBuf,
+    /// As the rules call it.
+    pub scenario: Scenario,
+    /// Which part of a result it is.
+    pub part: Part,
+    /// Its detail log.
+    pub detail: Detail,
+    /// What Dyno scored, where it ran the test.
+    pub quality: Option<Quality>,
+    /// The command that ran it, where that is known.
+    pub command: Option<String>,
+}
+
+/// The files of one audit of a scenario, as a submission has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditFiles {
+    /// Such as `TEST01`.
+    pub name: String,
+    /// Of the result that was audited.
+    pub scenario: Scenario,
+    /// Where the files are.
+    pub folder: PathBuf,
+}
+
+/// What run directories hold.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Found {
+    /// In the order of the directories, and of their folders' names.
+    pub tests: Vec<Test>,
+    /// In the same order.
+    pub audits: Vec<AuditFiles>,
+}
+
+/// Top-1 accuracy of a run of Dyno, as its `summary.json` has it.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+pub struct Quality {
+    /// Samples whose answer is their label.
+    pub correct: u64,
+    /// Samples in the accuracy log.
+    pub scored: u64,
+}
+
+impl Quality {
+    /// What an official accuracy script would print: that of classifiers, and that of
+    /// segmentation, whose metric is a mean over the samples as well.
+    #[must_use]
+    pub fn text(self) -> String {
+        let Self { correct, scored } = self;
+        let mean = if scored == 0 { 0.0 } else { correct as f64 / scored as f64 };
+        let percent = 100.0 * mean;
+        format!(
+            "accuracy={percent:.3}%, good={correct}, total={scored}\nAccuracy: mean = {mean:.5}\n"
+        )
+    }
+}
+
+/// Looks through run directories.
+///
+/// # Errors
+/// One of them cannot be listed or holds no test, or a log in it does not say what
+/// it is of.
+pub fn find(directories: &[PathBuf]) -> Result<Found, PackageError> {
+    let mut found = Found::default();
+    for directory in directories {
+        let before = (found.tests.len(), found.audits.len());
+        let summary = Summary::read(directory);
+        look(directory, directory, DEPTH, &summary, &mut found)?;
+        if before == (found.tests.len(), found.audits.len()) {
+            return Err(PackageError::NoTests { directory: directory.clone() });
+        }
+    }
+    Ok(found)
+}
+
+fn look(
+    root: &Path,
+    folder: &Path,
+    depth: usize,
+    summary: &Summary,
+    found: &mut Found,
+) -> Result<(), PackageError> {
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(folder).map_err(|error| PackageError::file(folder, &error))? {
+        let entry = entry.map_err(|error| PackageError::file(folder, &error))?;
+        // Links may lead round in a circle.
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            folders.push(entry.path());
+        }
+    }
+    folders.sort();
+    if folder.join(DETAIL).is_file()
+        && let Some(test) = test(root, folder, summary)?
+    {
+        found.tests.push(test);
+    }
+    for folder in folders {
+        match name_of(&folder) {
+            name if name.starts_with('.') => {}
+            // The ranging run of a power measurement goes with the run it was made for.
+            "ranging" | "power" => {}
+            name if is_audit(name) => found.audits.push(audit(root, &folder)?),
+            _ if depth > 0 => look(root, &folder, depth - 1, summary, found)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn name_of(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+/// `TEST01`, `TEST04-A`.
+fn is_audit(name: &str) -> bool {
+    name.strip_prefix("TEST").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// The scenario of the last folder that is named after one.
+fn named_scenario(root: &Path, folder: &Path) -> Option<Scenario> {
+    let below = folder.strip_prefix(root.parent().unwrap_or(root)).unwrap_or(folder);
+    below.components().rev().find_map(|part| Scenario::named(part.as_os_str().to_str()?))
+}
+
+fn read(folder: &Path) -> Result<Detail, PackageError> {
+    let path = folder.join(DETAIL);
+    let (detail, _) = read_detail_file(&path).map_err(|error| PackageError::file(&path, &error))?;
+    Ok(detail)
+}
+
+fn scenario_of(root: &Path, folder: &Path, detail: &Detail) -> Result<Scenario, PackageError> {
+    let played = detail.text("effective_scenario").and_then(Scenario::named);
+    let played = played.ok_or_else(|| PackageError::LogSaysNothing {
+        log: folder.join(DETAIL),
+        key: "effective_scenario",
+    })?;
+    // LoadGen has no scenario of that name: its logs say Server.
+    let is_interactive = named_scenario(root, folder) == Some(Scenario::Interactive);
+    match played {
+        Scenario::Server if is_interactive => Ok(Scenario::Interactive),
+        played => Ok(played),
+    }
+}
+
+/// The test of a folder; none of one that only looked for the peak.
+fn test(root: &Path, folder: &Path, summary: &Summary) -> Result<Option<Test>, PackageError> {
+    let detail = read(folder)?;
+    let scenario = scenario_of(root, folder, &detail)?;
+    let log = || folder.join(DETAIL);
+    let part = match detail.text("effective_test_mode") {
+        Some("AccuracyOnly") => Part::Accuracy,
+        Some("PerformanceOnly") => Part::Performance,
+        Some("FindPeakPerformance") => return Ok(None),
+        Some(mode) => {
+            return Err(PackageError::UnsuitableMode { log: log(), mode: mode.to_owned() });
+        }
+        None => {
+            return Err(PackageError::LogSaysNothing { log: log(), key: "effective_test_mode" });
+        }
+    };
+    let below = folder.strip_prefix(root).unwrap_or(folder).to_string_lossy().into_owned();
+    Ok(Some(Test {
+        folder: folder.to_owned(),
+        scenario,
+        part,
+        detail,
+        quality: summary.quality.get(&below).copied(),
+        command: summary.command.clone(),
+    }))
+}
+
+fn audit(root: &Path, folder: &Path) -> Result<AuditFiles, PackageError> {
+    let run = folder.join("performance/run_1");
+    let scenario = if run.join(DETAIL).is_file() {
+        scenario_of(root, &run, &read(&run)?)?
+    } else {
+        named_scenario(root, folder)
+            .ok_or_else(|| PackageError::AuditOfNothing { folder: folder.to_owned() })?
+    };
+    Ok(AuditFiles { name: name_of(folder).to_owned(), scenario, folder: folder.to_owned() })
+}
+
+/// What is of use in the summary of a run of Dyno.
+#[derive(Debug, Default)]
+struct Summary {
+    command: Option<String>,
+    /// By the folder of the test.
+    quality: BTreeMap<String, Quality>,
+}
+
+impl Summary {
+    /// Of a directory that has none, or one that does not read, nothing.
+    fn read(directory: &Path) -> Self {
+        #[derive(Deserialize)]
+        struct File {
+            #[serde(default)]
+            command: Vec<String>,
+            tests: Vec<Entry>,
+        }
+        #[derive(Deserialize)]
+        struct Entry {
+            folder: String,
+            accuracy: Option<serde_json::Value>,
+        }
+        let text = fs::read(directory.join("summary.json")).ok();
+        let file = text.and_then(|text| serde_json::from_slice::<File>(&text).ok());
+        let Some(file) = file else { return Self::default() };
+        let quality = |entry: Entry| {
+            let quality = serde_json::from_value(entry.accuracy?).ok()?;
+            Some((entry.folder, quality))
+        };
+        Self {
+            command: (!file.command.is_empty()).then(|| format!("dyno {}", file.command.join(" "))),
+            quality: file.tests.into_iter().filter_map(quality).collect(),
+        }
+    }
+}

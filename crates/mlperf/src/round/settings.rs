@@ -1,0 +1,208 @@
+//! What a round tells the load generator for a benchmark in a scenario.
+
+use dyno_loadgen::clock::{Nanos, SECOND};
+use dyno_loadgen::settings::{
+    EarlyStopping, Origin, Repetition, Setting as _, Settings, TestSettings,
+};
+
+use super::{Arrivals, Benchmark, Round, Scenario, ScenarioRules};
+
+/// How far a submitter may depart from a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leeway {
+    /// Not at all.
+    None,
+    /// Upwards: it is a minimum.
+    More,
+    /// Downwards: it is a bound to keep.
+    Less,
+}
+
+/// A value that a round fixes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fixed {
+    /// The field of the settings.
+    pub key: &'static str,
+    /// Its value, as the field reads it.
+    pub value: String,
+    /// How far one may depart from it.
+    pub leeway: Leeway,
+}
+
+impl Fixed {
+    /// Whether another value of the field departs too far.
+    #[must_use]
+    pub fn is_broken_by(&self, value: &str) -> bool {
+        if value == self.value {
+            return false;
+        }
+        let (Ok(fixed), Ok(given)) = (self.value.parse::<f64>(), value.parse::<f64>()) else {
+            return true;
+        };
+        match self.leeway {
+            Leeway::None => true,
+            Leeway::More => given < fixed,
+            Leeway::Less => given > fixed,
+        }
+    }
+}
+
+impl Round {
+    /// What the round fixes of a run. What it leaves to the submitter, such as the
+    /// rate of Server, is not among it.
+    #[must_use]
+    pub fn settings(&self, benchmark: &Benchmark, scenario: Scenario) -> Vec<Fixed> {
+        let mut fixed = List(Vec::new());
+        fixed.seeds(self);
+        fixed.samples(benchmark, scenario);
+        if let Some(rules) = self.scenarios.get(&scenario) {
+            fixed.lengths(self, benchmark, scenario, rules);
+            fixed.shape(benchmark, rules, scenario);
+        }
+        fixed.bounds(self, benchmark, scenario);
+        fixed.exactly("trace_rules", &self.trace_rules().show());
+        fixed.0
+    }
+
+    /// Sets what the round fixes, each value with the round as its origin.
+    ///
+    /// # Panics
+    /// The data hold a value that a field does not read; tests set all of them.
+    pub fn apply(&self, settings: &mut Settings, benchmark: &Benchmark, scenario: Scenario) {
+        let origin = Origin::Rules(format!("round {}, {}", self.version, benchmark.name));
+        for fixed in self.settings(benchmark, scenario) {
+            let set = settings.set(fixed.key, &fixed.value, origin.clone());
+            set.expect("tests set every value of every round");
+        }
+    }
+}
+
+/// What is fixed so far.
+struct List(Vec<Fixed>);
+
+impl List {
+    fn add(&mut self, key: &'static str, value: &impl ToString, leeway: Leeway) {
+        self.0.push(Fixed { key, value: value.to_string(), leeway });
+    }
+
+    fn exactly(&mut self, key: &'static str, value: &impl ToString) {
+        self.add(key, value, Leeway::None);
+    }
+
+    fn seeds(&mut self, round: &Round) {
+        self.exactly("qsl_rng_seed", &round.seeds.qsl);
+        self.exactly("sample_index_rng_seed", &round.seeds.sample_index);
+        self.exactly("schedule_rng_seed", &round.seeds.schedule);
+        if let Some(seeds) = &round.test05_seeds {
+            self.exactly("test05_qsl_rng_seed", &seeds.qsl);
+            self.exactly("test05_sample_index_rng_seed", &seeds.sample_index);
+            self.exactly("test05_schedule_rng_seed", &seeds.schedule);
+        }
+    }
+
+    fn samples(&mut self, benchmark: &Benchmark, scenario: Scenario) {
+        let rows = &benchmark.loadgen;
+        let of_interactive = rows.interactive_samples.filter(|_| scenario == Scenario::Interactive);
+        let loaded = of_interactive.or(rows.performance_samples).or(benchmark.performance_samples);
+        // 0 is the whole data set.
+        let loaded = if rows.loads_all { Some(0) } else { loaded };
+        if let Some(loaded) = loaded {
+            self.add("performance_sample_count_override", &loaded, Leeway::More);
+        }
+        let of_accuracy = &benchmark.accuracy_samples;
+        let scored = of_accuracy.get(scenario.name()).or_else(|| of_accuracy.get("all"));
+        if let Some(scored) = scored {
+            self.exactly("accuracy_sample_count_override", scored);
+        }
+        self.exactly("sample_concatenate_permutation", &benchmark.equal_issue);
+    }
+
+    fn lengths(
+        &mut self,
+        round: &Round,
+        benchmark: &Benchmark,
+        scenario: Scenario,
+        rules: &ScenarioRules,
+    ) {
+        self.add("min_duration_ms", &rules.min_duration_ms, Leeway::More);
+        let counted = benchmark.min_queries.get(&scenario).copied();
+        let queries = match scenario {
+            // LoadGen reads it as the samples of the one query.
+            Scenario::Offline => {
+                let own = benchmark.loadgen.offline_samples.or(benchmark.offline_samples);
+                Some(own.unwrap_or(round.offline_samples))
+            }
+            // Early stopping finds out; LoadGen's own minimum stays, unless the
+            // checker asks for fewer.
+            _ if rules.stops_early => {
+                let usual = TestSettings::default().min_query_count;
+                Some(rules.min_queries.unwrap_or(counted.unwrap_or(usual).min(usual)))
+            }
+            _ => counted,
+        };
+        if let Some(queries) = queries {
+            self.add("min_query_count", &queries, Leeway::More);
+        }
+    }
+
+    fn shape(&mut self, benchmark: &Benchmark, rules: &ScenarioRules, scenario: Scenario) {
+        if scenario == Scenario::MultiStream {
+            if let Some(samples) = rules.samples_per_query {
+                self.exactly("multi_stream_samples_per_query", &samples);
+            }
+            let interval = benchmark.latency.get(&scenario);
+            let interval = interval.filter(|_| rules.arrivals == Arrivals::FixedInterval);
+            self.exactly("multi_stream_target_qps", &interval.map_or(0.0, |ns| rate_of(*ns)));
+        }
+        if rules.percentile.is_some() {
+            let judged = match rules.stops_early {
+                true => EarlyStopping::AfterRun,
+                false => EarlyStopping::Never,
+            };
+            self.exactly("early_stopping", &judged);
+        }
+        let runs = |runs: u64| u32::try_from(runs).unwrap_or(u32::MAX);
+        let repetition = match &rules.confirmation {
+            Some(confirmation) => {
+                Repetition::Confirm { runs: runs(confirmation.runs), decrement: None }
+            }
+            None if rules.runs > 1 => Repetition::Minimum(runs(rules.runs)),
+            None => Repetition::Once,
+        };
+        self.exactly("repetition", &repetition.show());
+    }
+
+    fn bounds(&mut self, round: &Round, benchmark: &Benchmark, scenario: Scenario) {
+        let key = match scenario {
+            Scenario::SingleStream => Some("single_stream_target_latency_percentile"),
+            Scenario::MultiStream => Some("multi_stream_target_latency_percentile"),
+            Scenario::Server | Scenario::Interactive => Some("server_target_latency_percentile"),
+            Scenario::Offline => None,
+        };
+        if let Some((key, percentile)) = key.zip(round.percentile(benchmark, scenario)) {
+            self.add(key, &percentile, Leeway::More);
+        }
+        // Where any scenario has bounds for tokens, each reports them.
+        let has_tokens = !benchmark.token_latency.is_empty() || benchmark.tokens_measured;
+        self.exactly("use_token_latencies", &has_tokens);
+        if !matches!(scenario, Scenario::Server | Scenario::Interactive) {
+            return;
+        }
+        if let Some(bounds) = benchmark.token_latency.get(&scenario) {
+            self.add("server_ttft_latency", &bounds.ttft, Leeway::Less);
+            self.add("server_tpot_latency", &bounds.tpot, Leeway::Less);
+        } else {
+            let of_table = benchmark.loadgen.server_latency;
+            let bound = of_table.or_else(|| benchmark.latency.get(&scenario).copied());
+            if let Some(bound) = bound {
+                self.add("server_target_latency_ns", &bound, Leeway::Less);
+            }
+        }
+    }
+}
+
+/// Queries/s of one every interval.
+#[expect(clippy::cast_precision_loss, reason = "intervals are far below 2^53 ns")]
+fn rate_of(interval: Nanos) -> f64 {
+    SECOND as f64 / interval as f64
+}

@@ -1,0 +1,184 @@
+//! Scores: TEST01, TEST03, TEST04, its pair, TEST05.
+
+use dyno_loadgen::settings::Scenario;
+use dyno_mlperf::audit::{AuditResult, Element, Evidence, Plan, Reason, Side, Test, plan, verify};
+
+use super::logs::{Folder, Performance};
+use super::round;
+
+fn audit(plan: &Plan, reference: &Performance, audited: &Performance) -> AuditResult {
+    let folder = Folder::new();
+    let [first, second] = ["first", "second"].map(|name| folder.run(name));
+    let is_pair = plan.test == Test::Test04Pair;
+    if is_pair {
+        reference.clone().planned(plan, 0).write(&first);
+    } else {
+        reference.write(&first);
+    }
+    audited.clone().planned(plan, plan.runs.len() - 1).write(&second);
+    let runs = if is_pair { vec![first.clone(), second] } else { vec![second] };
+    let mut evidence = Evidence::new(runs, Element::Byte);
+    evidence.performance = (!is_pair).then_some(first);
+    verify(plan, &evidence)
+}
+
+fn of(test: Test, name: &str, scenario: Scenario, scores: [f64; 2]) -> (bool, bool) {
+    let plan = plan(test, round(name), None, scenario).unwrap();
+    let [before, now] = scores.map(|score| Performance::of(scenario, score));
+    let result = audit(&plan, &before, &now);
+    (result.corrected().is_passed(), result.official().is_passed())
+}
+
+const BOTH: (bool, bool) = (true, true);
+const NEITHER: (bool, bool) = (false, false);
+const SCRIPT: (bool, bool) = (false, true);
+
+#[test]
+fn one_sample_may_not_be_faster_by_a_tenth() {
+    let offline = |now| of(Test::Test04, "v5.1", Scenario::Offline, [1000.0, now]);
+    assert_eq!(offline(1099.9), BOTH);
+    assert_eq!(offline(1100.1), NEITHER);
+    assert_eq!(offline(1.0), BOTH);
+}
+
+/// SPEC 2.3: the script asks whether a speed, in queries per second, is at most
+/// 200,000, which it is from 5 us on.
+#[test]
+fn the_script_allows_nearly_every_stream_a_fifth() {
+    let single = |before, now| of(Test::Test04, "v5.1", Scenario::SingleStream, [before, now]);
+    // 15 % faster.
+    assert_eq!(single(1_150_000.0, 1_000_000.0), SCRIPT);
+    assert_eq!(single(1_090_000.0, 1_000_000.0), BOTH);
+    assert_eq!(single(1_250_000.0, 1_000_000.0), NEITHER);
+    // Short ones may be, by either.
+    assert_eq!(single(115_000.0, 100_000.0), BOTH);
+    // Below 5 us the script is the stricter one.
+    assert_eq!(single(4_600.0, 4_000.0), (true, false));
+    let multi = |before, now| of(Test::Test04, "v5.1", Scenario::MultiStream, [before, now]);
+    assert_eq!(multi(11_500_000.0, 10_000_000.0), SCRIPT);
+    assert_eq!(multi(1_150_000.0, 1_000_000.0), BOTH);
+}
+
+/// SPEC 2.3: an unescaped parenthesis, so that the script never finds the bound.
+#[test]
+fn another_bound_of_latency_escapes_the_script_on_summaries() {
+    let scenario = Scenario::Server;
+    for (test, round_name, official) in
+        [(Test::Test04, "v5.1", true), (Test::Test05, "v4.1", true), (Test::Test01, "v5.1", false)]
+    {
+        let plan = plan(test, round(round_name), None, scenario).unwrap();
+        let before = Performance { target_latency: 15, ..Performance::of(scenario, 100.0) };
+        let now = Performance { target_latency: 30, ..before.clone() };
+        let result = audit(&plan, &before, &now);
+        let part = result.parts.iter().find(|part| part.name == "score").unwrap();
+        assert_eq!(part.official.is_passed(), official, "{test}");
+        let expected = Reason::Setting {
+            side: Side::Audit,
+            key: "effective_target_latency_ns",
+            expected: "15".into(),
+            found: Some("30".into()),
+        };
+        assert_eq!(part.corrected.reasons(), [expected]);
+    }
+}
+
+#[test]
+fn logging_answers_may_cost_a_tenth() {
+    let offline = |now| {
+        let plan = plan(Test::Test01, round("v5.1"), None, Scenario::Offline).unwrap();
+        let [before, now] = [1000.0, now].map(|score| Performance::of(Scenario::Offline, score));
+        let result = audit(&plan, &before, &now);
+        let part = result.parts.iter().find(|part| part.name == "score").unwrap();
+        (part.corrected.is_passed(), part.official.is_passed())
+    };
+    assert_eq!(offline(900.0), BOTH);
+    assert_eq!(offline(1100.0), BOTH);
+    assert_eq!(offline(899.0), NEITHER);
+    assert_eq!(offline(1101.0), NEITHER);
+}
+
+#[test]
+fn other_seeds_may_be_faster_in_later_rounds() {
+    let offline = |name, now| of(Test::Test05, name, Scenario::Offline, [1000.0, now]);
+    assert_eq!(offline("v0.7", 960.0), BOTH);
+    assert_eq!(offline("v0.7", 1060.0), NEITHER);
+    assert_eq!(offline("v4.1", 1060.0), BOTH);
+    assert_eq!(offline("v4.1", 940.0), NEITHER);
+    let single = |now| of(Test::Test05, "v4.1", Scenario::SingleStream, [1e6, now]);
+    assert_eq!(single(1.06e6), NEITHER);
+    assert_eq!(single(0.5e6), BOTH);
+}
+
+#[test]
+fn one_sample_may_be_slower_than_many_but_not_faster() {
+    let pair = |scenario, now| of(Test::Test04Pair, "v0.5", scenario, [1e6, now]);
+    assert_eq!(pair(Scenario::Offline, 1.2e6), NEITHER);
+    assert_eq!(pair(Scenario::Offline, 0.5e6), BOTH);
+    assert_eq!(pair(Scenario::SingleStream, 0.85e6), NEITHER);
+    assert_eq!(pair(Scenario::SingleStream, 3e6), BOTH);
+    let custom = |now| of(Test::Test03, "v0.5", Scenario::Offline, [1e6, now]);
+    assert_eq!(custom(0.85e6), NEITHER);
+    assert_eq!(custom(0.95e6), BOTH);
+}
+
+#[test]
+fn a_run_that_is_invalid_or_was_made_otherwise_fails_and_says_so() {
+    let scenario = Scenario::Offline;
+    let plan = plan(Test::Test04, round("v5.1"), None, scenario).unwrap();
+    let good = Performance::of(scenario, 100.0);
+    let reasons = |before: &Performance, now: &Performance| {
+        let result = audit(&plan, before, now);
+        let corrected = result.corrected();
+        (corrected.reasons().to_vec(), result.official().is_passed())
+    };
+    let invalid = Performance { validity: "INVALID", ..good.clone() };
+    let of = |side| vec![Reason::NotValid { side }];
+    assert_eq!(reasons(&invalid, &good), (of(Side::Reference), false));
+    assert_eq!(reasons(&good, &invalid), (of(Side::Audit), false));
+    let errors = Performance { errors: 2, ..good.clone() };
+    assert_eq!(
+        reasons(&good, &errors),
+        (vec![Reason::Errors { side: Side::Audit, count: 2 }], true)
+    );
+    let seeds = Performance { seeds: 8, ..good.clone() };
+    let (found, official) = reasons(&good, &seeds);
+    assert_eq!((found.len(), official), (3, true), "{found:?}");
+
+    // The submission handed in as its own audit: no script asks.
+    let folder = Folder::new();
+    let run = folder.run("both");
+    good.write(&run);
+    let mut evidence = Evidence::new(vec![run.clone()], Element::Byte);
+    evidence.performance = Some(run);
+    let result = verify(&plan, &evidence);
+    assert!(result.official().is_passed());
+    assert!(
+        result.corrected().reasons().iter().any(|reason| matches!(
+            reason,
+            Reason::Setting { key: "effective_performance_issue_same", found: None, .. }
+        )),
+        "{result:?}"
+    );
+}
+
+#[test]
+fn a_server_that_got_faster_is_told_though_its_score_is_the_same() {
+    let plan = plan(Test::Test04, round("v5.1"), None, Scenario::Server).unwrap();
+    let before = Performance { mean_latency: 9_000, ..Performance::of(Scenario::Server, 100.0) };
+    let now = Performance { mean_latency: 2_000, ..before.clone() };
+    let result = audit(&plan, &before, &now);
+    assert!(result.is_passed());
+    assert_eq!(result.notes.len(), 1, "{result:?}");
+}
+
+#[test]
+fn what_is_not_there_is_a_reason() {
+    let plan = plan(Test::Test04, round("v5.1"), None, Scenario::Offline).unwrap();
+    let evidence = Evidence::new(vec![], Element::Byte);
+    let result = verify(&plan, &evidence);
+    assert_eq!(result.corrected().reasons(), [Reason::NotGiven { what: "run of the audit" }]);
+    let folder = Folder::new();
+    let evidence = Evidence::new(vec![folder.run("empty")], Element::Byte);
+    let result = verify(&plan, &evidence);
+    assert_eq!(result.corrected().reasons(), [Reason::NotGiven { what: "performance run" }]);
+}

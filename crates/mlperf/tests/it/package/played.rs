@@ -1,0 +1,118 @@
+//! Run directories of tests that are played in virtual time.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::Path;
+
+use dyno_loadgen::clock::{Nanos, WallTime};
+use dyno_loadgen::drive::sim::VirtualTime;
+use dyno_loadgen::log::{LogFiles, LogSettings};
+use dyno_loadgen::plan::{Library, Plan};
+use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+use dyno_loadgen::record::Outcome;
+use dyno_loadgen::run::{Tenant, run};
+use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
+use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
+use dyno_mlperf::round::Round;
+
+/// Samples of the data set, all of which fit.
+pub const SAMPLES: u64 = 1_024;
+
+struct Images;
+
+impl SampleLibrary for Images {
+    fn name(&self) -> &str {
+        "images"
+    }
+    fn total_sample_count(&self) -> usize {
+        SAMPLES as usize
+    }
+    fn performance_sample_count(&self) -> usize {
+        SAMPLES as usize
+    }
+    fn load(&self, _: &[SampleIndex]) {}
+    fn unload(&self, _: &[SampleIndex]) {}
+}
+
+/// Answers the first sample of a query after 50 ms, and 200 samples a second.
+struct Steady {
+    pending: VecDeque<(Nanos, ResponseId)>,
+}
+
+impl SimulatedSystem for Steady {
+    fn name(&self) -> &str {
+        "steady"
+    }
+    fn issue(&mut self, now: Nanos, query: &SimulatedQuery<'_>) {
+        for at in 0..query.indices.len() as u64 {
+            let id = ResponseId(query.first.0 + at);
+            self.pending.push_back((now + 50_000_000 + at * 5_000_000, id));
+        }
+    }
+    fn next_event(&self) -> Option<Nanos> {
+        self.pending.front().map(|(at, _)| *at)
+    }
+    fn advance(&mut self, now: Nanos, completions: &mut Vec<SimulatedCompletion>) {
+        while self.pending.front().is_some_and(|(at, _)| *at <= now) {
+            let (_, id) = self.pending.pop_front().unwrap();
+            let outcome = Outcome::Ok { tokens: 0 };
+            completions.push(SimulatedCompletion { id, first_token_at: None, outcome });
+        }
+    }
+    fn flush(&mut self, _: Nanos) {}
+}
+
+/// Settings of a test by the rules of the round.
+pub fn by_the_rules(round: &Round, scenario: Scenario) -> TestSettings {
+    TestSettings {
+        scenario,
+        min_duration_ms: 600_000,
+        min_query_count: if scenario == Scenario::MultiStream { 662 } else { 1_024 },
+        single_stream_expected_latency_ns: 5e7,
+        multi_stream_expected_latency_ns: 5e7,
+        server_target_qps: 10.0,
+        server_target_latency_ns: 60_000_000,
+        offline_expected_qps: 200.0,
+        qsl_rng_seed: round.seeds.qsl,
+        sample_index_rng_seed: round.seeds.sample_index,
+        schedule_rng_seed: round.seeds.schedule,
+        ..TestSettings::default()
+    }
+}
+
+/// Plays a test, and writes its logs.
+pub fn play(settings: &TestSettings, folder: &Path) {
+    let mut system = Steady { pending: VecDeque::new() };
+    let sizes = Library { total: SAMPLES, performance: SAMPLES };
+    let (plan, _) = Plan::resolve_as_reference(settings, sizes);
+    let settings = Settings::from(settings.clone());
+    let tenant = Tenant { settings, plan, library: &Images, messages: Vec::new() };
+    let mut time = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
+    let logs = run(&mut time, &[tenant], &mut |_| {});
+    fs::create_dir_all(folder).unwrap();
+    let settings = LogSettings { outdir: folder.to_owned(), ..LogSettings::default() };
+    LogFiles::open(&settings, None, 0).unwrap().write(&logs[0]).unwrap();
+}
+
+/// A run directory as `dyno run` leaves it: the scenarios with both their tests, and
+/// the summary.
+pub fn run_directory(round: &Round, scenarios: &[Scenario], root: &Path) {
+    let mut tests = Vec::new();
+    for &scenario in scenarios {
+        let performance = by_the_rules(round, scenario);
+        let accuracy = TestSettings { mode: TestMode::AccuracyOnly, ..performance.clone() };
+        let name = scenario.name();
+        play(&accuracy, &root.join(name).join("accuracy"));
+        play(&performance, &root.join(name).join("performance"));
+        fs::write(root.join(name).join("performance/records.bin"), "x").unwrap();
+        tests.push(serde_json::json!({
+            "folder": format!("{name}/accuracy"),
+            "accuracy": {"metric": "top-1", "correct": 900, "scored": 1_024},
+        }));
+        tests.push(serde_json::json!({
+            "folder": format!("{name}/performance"), "accuracy": null,
+        }));
+    }
+    let summary = serde_json::json!({"command": ["run", "--profile", "rules"], "tests": tests});
+    fs::write(root.join("summary.json"), summary.to_string()).unwrap();
+}

@@ -1,0 +1,325 @@
+//! Run directories become submissions.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::config::{Conf, ConfType};
+use dyno_loadgen::settings::{Scenario as Played, Settings};
+use dyno_mlperf::package::{
+    Asked, Availability, Description, Fields, Infer, MARKER, PackageError, Packaged, package,
+};
+use dyno_mlperf::round::{Round, Scenario, Suite};
+use dyno_mlperf::submission::entry::Division;
+use serde_json::Value;
+
+use super::Scratch;
+use super::played::{by_the_rules, run_directory};
+
+const DESCRIPTION: &str = r#"
+[system]
+cooling = "air"
+accelerators_per_node = 0
+
+[measurement]
+retraining = "no"
+"#;
+
+fn asked<'a>(round: &'a Round, run: &Path) -> Asked<'a> {
+    Asked {
+        round,
+        division: Division::Closed,
+        submitter: "Us".into(),
+        system: "box".into(),
+        benchmark: "resnet".into(),
+        stands_for: None,
+        suite: Suite::Edge,
+        availability: Availability::Available,
+        infer: Infer::Nothing,
+        captured: Fields::from([("host_memory_capacity".to_owned(), "8 GB".into())]),
+        description: Description::read(DESCRIPTION).unwrap(),
+        runs: vec![run.to_owned()],
+    }
+}
+
+fn open<'a>(round: &'a Round, run: &Path) -> Asked<'a> {
+    Asked {
+        division: Division::Open,
+        benchmark: "own".into(),
+        stands_for: Some("resnet".into()),
+        ..asked(round, run)
+    }
+}
+
+/// Paths of all files below, relative.
+fn files(root: &Path) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root.join(&folder)).unwrap() {
+            let entry = entry.unwrap();
+            let path = folder.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(path);
+            } else {
+                found.insert(path.to_str().unwrap().to_owned());
+            }
+        }
+    }
+    found
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+const EDGE: [Played; 3] = [Played::SingleStream, Played::MultiStream, Played::Offline];
+
+#[test]
+fn up_to_v5_1_each_kind_of_file_has_a_folder_of_its_own() {
+    let round = Round::named("v5.1").unwrap();
+    let scratch = Scratch::new("apart");
+    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+    run_directory(round, &EDGE, &run);
+    let packaged = package(&asked(round, &run), &out).unwrap();
+    let mut expected = BTreeSet::from([
+        "closed/Us/systems/box.json".to_owned(),
+        "closed/Us/code/resnet/README.md".to_owned(),
+        "closed/Us/documentation/calibration.md".to_owned(),
+    ]);
+    for scenario in ["SingleStream", "MultiStream", "Offline"] {
+        let of = format!("box/resnet/{scenario}");
+        for name in ["README.md", "user.conf", &format!("box_{scenario}.json")] {
+            expected.insert(format!("closed/Us/measurements/{of}/{name}"));
+        }
+        let log = |kind| format!("mlperf_log_{kind}");
+        for name in [log("accuracy.json"), log("detail.txt"), log("summary.txt")] {
+            expected.insert(format!("closed/Us/results/{of}/accuracy/{name}"));
+            expected.insert(format!("closed/Us/results/{of}/performance/run_1/{name}"));
+        }
+        expected.insert(format!("closed/Us/results/{of}/accuracy/accuracy.txt"));
+    }
+    assert_eq!(files(&out), expected);
+    let results = [Scenario::SingleStream, Scenario::MultiStream, Scenario::Offline];
+    assert_eq!(packaged.results, results.map(|scenario| (scenario, None)));
+    assert_eq!(packaged.doubts, Vec::<String>::new());
+    let text =
+        fs::read_to_string(out.join("closed/Us/results/box/resnet/Offline/accuracy/accuracy.txt"))
+            .unwrap();
+    assert!(text.starts_with("accuracy=87.891%, good=900, total=1024\nAccuracy: mean = 0.87891\n"));
+    assert!(text.lines().last().unwrap().starts_with("hash="), "{text}");
+    let log = out.join("closed/Us/results/box/resnet/Offline/accuracy/mlperf_log_accuracy.json");
+    assert_eq!(fs::metadata(log).unwrap().len(), 8_199);
+}
+
+#[test]
+fn from_v6_0_a_result_has_everything_in_one_folder() {
+    let round = Round::named("v6.0").unwrap();
+    let scratch = Scratch::new("together");
+    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+    run_directory(round, &[Played::Offline], &run);
+    let audit = run.join("Offline/TEST01");
+    fs::create_dir_all(audit.join("performance/run_1")).unwrap();
+    fs::write(audit.join("verify_performance.txt"), "TEST PASS\n").unwrap();
+    for name in ["mlperf_log_detail.txt", "mlperf_log_summary.txt"] {
+        let from = run.join("Offline/performance").join(name);
+        fs::copy(from, audit.join("performance/run_1").join(name)).unwrap();
+    }
+    fs::create_dir_all(audit.join("accuracy")).unwrap();
+    fs::write(audit.join("accuracy/mlperf_log_accuracy.json"), [b' '; 20_000]).unwrap();
+    let asked = Asked { suite: Suite::Edge, ..open(round, &run) };
+    package(&asked, &out).unwrap();
+    let at = "open/Us/results/box/own/Offline";
+    let found = files(&out);
+    for name in [
+        "measurements.json",
+        "user.conf",
+        "README.md",
+        "accuracy/accuracy.txt",
+        "performance/run_1/mlperf_log_summary.txt",
+        "TEST01/verify_performance.txt",
+        "TEST01/performance/run_1/mlperf_log_detail.txt",
+        "TEST01/accuracy/accuracy.txt",
+    ] {
+        assert!(found.contains(&format!("{at}/{name}")), "{name} is not in {found:#?}");
+    }
+    assert!(found.contains("open/Us/src/own/README.md"));
+    let others = ["open/Us/measurements", "open/Us/compliance", "open/Us/code"];
+    assert!(others.iter().all(|folder| !out.join(folder).exists()));
+    let log = out.join(at).join("TEST01/accuracy/mlperf_log_accuracy.json");
+    assert_eq!(fs::metadata(log).unwrap().len(), 8_199);
+    assert_eq!(json(&out.join("open/Us/model_mapping.json"))["own"], "resnet");
+}
+
+#[test]
+fn what_a_human_must_say_is_marked_and_listed() {
+    let round = Round::named("v5.1").unwrap();
+    let scratch = Scratch::new("marks");
+    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+    run_directory(round, &[Played::Offline], &run);
+    let packaged = package(&open(round, &run), &out).unwrap();
+    let system = json(&out.join("open/Us/systems/box.json"));
+    let fields = system.as_object().unwrap();
+    for field in &round.system_fields.required {
+        assert!(fields.contains_key(field), "{field}");
+    }
+    for field in &round.system_fields.meaningful {
+        assert_ne!(fields[field], "", "{field}");
+    }
+    // Of the flags, of the description, of the machine, and of nobody.
+    assert_eq!(system["system_type"], "edge");
+    assert_eq!(
+        (&system["cooling"], &system["accelerators_per_node"]),
+        (&"air".into(), &"0".into())
+    );
+    assert_eq!(system["host_memory_capacity"], "8 GB");
+    assert!(system["framework"].as_str().unwrap().starts_with(MARKER));
+    let listed: BTreeSet<_> =
+        packaged.to_fill.iter().map(|fill| (fill.path.clone(), fill.field.clone())).collect();
+    let marked = fields.iter().filter(|(_, value)| value.to_string().contains(MARKER)).count();
+    let in_system = listed.iter().filter(|(path, _)| path.ends_with("box.json")).count();
+    assert_eq!((marked > 5, in_system), (true, marked));
+    let measurement = "open/Us/measurements/box/own/Offline/box_Offline.json";
+    assert_eq!(json(&out.join(measurement))["retraining"], "no");
+    assert!(listed.contains(&(measurement.into(), "weight_data_types".into())));
+    assert!(listed.contains(&("open/Us/documentation/calibration.md".into(), "text".into())));
+}
+
+#[test]
+fn edge_results_are_inferred_when_asked_for() {
+    let round = Round::named("v5.1").unwrap();
+    let scratch = Scratch::new("inferred");
+    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+    run_directory(round, &[Played::SingleStream], &run);
+    let error = package(&asked(round, &run), &out).unwrap_err();
+    let missing = vec![Scenario::MultiStream, Scenario::Offline];
+    assert_eq!(error, PackageError::ScenariosMissing { missing, can_be_inferred: true });
+    assert!(!out.exists());
+    let inferring = Asked { infer: Infer::Missing, ..asked(round, &run) };
+    let packaged = package(&inferring, &out).unwrap();
+    let from = Some(Scenario::SingleStream);
+    let results =
+        [(Scenario::SingleStream, None), (Scenario::MultiStream, from), (Scenario::Offline, from)];
+    assert_eq!(packaged.results, results);
+    let detail = "performance/run_1/mlperf_log_detail.txt";
+    let of =
+        |scenario| fs::read(out.join("closed/Us/results/box/resnet").join(scenario).join(detail));
+    assert_eq!(of("MultiStream").unwrap(), of("SingleStream").unwrap());
+    assert_eq!(of("Offline").unwrap(), of("SingleStream").unwrap());
+    let readme = out.join("closed/Us/measurements/box/resnet/Offline/README.md");
+    assert!(fs::read_to_string(readme).unwrap().contains("from the SingleStream run"));
+}
+
+#[test]
+fn a_tree_takes_further_results_and_keeps_what_it_has() {
+    let round = Round::named("v5.1").unwrap();
+    let scratch = Scratch::new("further");
+    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+    run_directory(round, &[Played::Offline], &run);
+    package(&open(round, &run), &out).unwrap();
+    let system = out.join("open/Us/systems/box.json");
+    fs::write(&system, "{\"completed\": \"by hand\"}").unwrap();
+    let second = Asked { benchmark: "other".into(), ..open(round, &run) };
+    let packaged = package(&second, &out).unwrap();
+    assert_eq!(json(&system)["completed"], "by hand");
+    assert!(packaged.kept.contains(&"open/Us/systems/box.json".into()), "{:?}", packaged.kept);
+    assert!(packaged.to_fill.iter().all(|fill| !fill.path.ends_with("box.json")));
+    let mapping = json(&out.join("open/Us/model_mapping.json"));
+    assert_eq!((&mapping["own"], &mapping["other"]), (&"resnet".into(), &"resnet".into()));
+    // The same again is in the way, and nothing of it is left.
+    let before = files(&out);
+    let error = package(&second, &out).unwrap_err();
+    assert!(matches!(error, PackageError::Exists { .. }), "{error}");
+    assert_eq!(files(&out), before);
+}
+
+#[test]
+fn what_does_not_make_a_submission_is_told_and_leaves_nothing() {
+    let round = Round::named("v5.1").unwrap();
+    let scratch = Scratch::new("refused");
+    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+    run_directory(round, &EDGE, &run);
+    let asked = asked(round, &run);
+    let empty = scratch.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    let refused: [(Asked<'_>, &str); 8] = [
+        (Asked { submitter: "A B".into(), ..asked.clone() }, "submitter"),
+        (Asked { system: ".box".into(), ..asked.clone() }, "system"),
+        (Asked { benchmark: "resnet51".into(), ..asked.clone() }, "no benchmark"),
+        (
+            Asked { suite: Suite::Datacenter, benchmark: "retinanet".into(), ..asked.clone() },
+            "does not have",
+        ),
+        (Asked { benchmark: "rgat".into(), ..asked.clone() }, "no benchmark of the suite"),
+        (Asked { runs: vec![empty], ..asked.clone() }, "no test"),
+        (Asked { runs: vec![run.clone(), run.clone()], ..asked.clone() }, "at most"),
+        (Asked { runs: vec![scratch.path().join("absent")], ..asked.clone() }, "absent"),
+    ];
+    for (asked, expected) in refused {
+        let error = package(&asked, &out).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    fs::remove_file(run.join("summary.json")).unwrap();
+    let error = package(&asked, &out).unwrap_err();
+    assert!(matches!(error, PackageError::NotScored { .. }), "{error}");
+    fs::remove_dir_all(run.join("Offline/accuracy")).unwrap();
+    let error = package(&asked, &out).unwrap_err();
+    assert!(matches!(error, PackageError::PartMissing { .. }), "{error}");
+    let left: Vec<_> = fs::read_dir(scratch.path()).unwrap().flatten().collect();
+    assert_eq!(left.len(), 2, "run and empty: {left:?}");
+}
+
+#[test]
+fn five_server_runs_are_numbered_where_the_round_has_five() {
+    let round = Round::named("v0.7").unwrap();
+    let scratch = Scratch::new("five");
+    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+    run_directory(round, &[Played::Server], &run);
+    for number in 1..=5 {
+        let to = run.join(format!("Server/performance/run_{number}"));
+        fs::create_dir_all(&to).unwrap();
+        for name in ["mlperf_log_detail.txt", "mlperf_log_summary.txt"] {
+            fs::copy(run.join("Server/performance").join(name), to.join(name)).unwrap();
+        }
+    }
+    fs::remove_file(run.join("Server/performance/mlperf_log_detail.txt")).unwrap();
+    let asked = Asked { suite: Suite::Datacenter, ..open(round, &run) };
+    let Packaged { results, .. } = package(&asked, &out).unwrap();
+    assert_eq!(results, [(Scenario::Server, None)]);
+    let performance = out.join("open/Us/results/box/own/Server/performance");
+    assert!(performance.join("run_5/mlperf_log_detail.txt").is_file());
+    assert!(out.join("open/Us/measurements/box/own/Server/mlperf.conf").is_file());
+    let later = Round::named("v1.0").unwrap();
+    let error = package(&Asked { round: later, ..asked }, &scratch.path().join("later"));
+    assert!(matches!(error, Err(PackageError::TooMany { most: 1, .. })), "{error:?}");
+}
+
+#[test]
+fn the_user_conf_means_what_was_run() {
+    let round = Round::named("v5.1").unwrap();
+    let scratch = Scratch::new("conf");
+    for &scenario in Played::ALL {
+        let run = scratch.path().join(scenario.name());
+        run_directory(round, &[scenario], &run);
+        let detail = run.join(scenario.name()).join("performance/mlperf_log_detail.txt");
+        let (detail, _) = dyno_loadgen::log::read::read_detail_file(&detail).unwrap();
+        let named = Scenario::named(scenario.name()).unwrap();
+        let text = dyno_mlperf::package::user_conf(&detail, named);
+        let conf = Conf::parse(&text, Path::new("user.conf")).unwrap();
+        conf.refuse_ignored().unwrap();
+        let expected = by_the_rules(round, scenario);
+        let mut settings = Settings::default();
+        settings.values.scenario = scenario;
+        conf.apply(&mut settings, "resnet", scenario.name(), ConfType::User);
+        let relevant = |s: &dyno_loadgen::settings::TestSettings| {
+            let own = match scenario {
+                Played::SingleStream => s.single_stream_expected_latency_ns,
+                Played::MultiStream => s.multi_stream_expected_latency_ns,
+                Played::Server => s.server_target_qps + s.server_target_latency_ns as f64,
+                Played::Offline => s.offline_expected_qps,
+            };
+            (own, s.min_duration_ms, s.min_query_count)
+        };
+        assert_eq!(relevant(&settings.values), relevant(&expected), "{text}");
+    }
+}

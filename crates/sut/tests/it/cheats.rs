@@ -1,0 +1,105 @@
+//! Systems that cheat look well in a submission: that is why there are audits.
+
+use dyno_loadgen::clock::WallTime;
+use dyno_loadgen::drive::sim::VirtualTime;
+use dyno_loadgen::plan::{Library, Plan, Seeds};
+use dyno_loadgen::run::{Tenant, TestLog, run};
+use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
+use dyno_sut::cheat::{Cheat, Images, Told, Trick};
+use dyno_sut::digits;
+
+const SEEDS: Seeds = Seeds { qsl: 11, sample_index: 12, schedule: 13, accuracy_log: 0 };
+
+fn play(trick: Trick, images: Images, settings: TestSettings) -> TestLog {
+    let samples = digits::TEST_COUNT as u64;
+    let library = Library { total: samples, performance: samples };
+    let plan = Plan::resolve(&settings, library).unwrap();
+    let told = Told { plan: &plan, published: &[Seeds::default(), SEEDS], seed: 5 };
+    let mut cheat = Cheat::new(trick, images, told);
+    let mut driver = VirtualTime::new(&mut cheat, WallTime { unix_ns: 0 });
+    let tenant = Tenant {
+        settings: settings.into(),
+        plan: plan.clone(),
+        library: &images,
+        messages: Vec::new(),
+    };
+    run(&mut driver, &[tenant], &mut |_| {}).remove(0)
+}
+
+fn settings(scenario: Scenario, mode: TestMode) -> TestSettings {
+    TestSettings {
+        scenario,
+        mode,
+        offline_expected_qps: 1_000.0,
+        min_duration_ms: 2_000,
+        qsl_rng_seed: SEEDS.qsl,
+        sample_index_rng_seed: SEEDS.sample_index,
+        schedule_rng_seed: SEEDS.schedule,
+        ..TestSettings::default()
+    }
+}
+
+/// Mean time per sample, ns.
+fn mean_ns(trick: Trick, images: Images, settings: TestSettings) -> f64 {
+    let log = play(trick, images, settings);
+    let run = log.runs().last().unwrap();
+    let ended = run.record.completed_at.iter().max().copied().unwrap();
+    assert_eq!(run.record.missing(), 0);
+    ended as f64 / run.record.completed_at.len() as f64
+}
+
+#[test]
+fn no_trick_shows_in_an_accuracy_run() {
+    let accuracy = |trick| {
+        let settings = settings(Scenario::SingleStream, TestMode::AccuracyOnly);
+        let log = play(trick, Images::Reference, settings);
+        let run = log.runs().next().unwrap();
+        let responses = run.record.responses.iter().map(|response| {
+            (run.record.indices[usize::try_from(response.sequence).unwrap()], response.data)
+        });
+        digits::score(responses)
+    };
+    let honest = accuracy(Trick::Honest);
+    assert_eq!(honest.total, digits::TEST_COUNT);
+    assert!(honest.accuracy() > 0.95);
+    for trick in Trick::ALL {
+        assert!(accuracy(trick).accuracy() >= honest.accuracy(), "{trick:?}");
+    }
+}
+
+#[test]
+fn tricks_spare_what_they_promise_to() {
+    let single = settings(Scenario::SingleStream, TestMode::PerformanceOnly);
+    let mean = |trick| mean_ns(trick, Images::Reference, single.clone());
+    assert!((0.98e6..1.02e6).contains(&mean(Trick::Honest)));
+    for trick in [Trick::Skipping, Trick::Foreseeing, Trick::Memorising] {
+        assert!(mean(trick) < 0.05e6, "{trick:?}");
+    }
+    // Most samples of a run come back.
+    assert!(mean(Trick::Stale) < 0.5e6);
+    let same = TestSettings { performance_issue_same: true, ..single.clone() };
+    assert!(mean(Trick::Caching) > 0.8e6);
+    assert!(mean_ns(Trick::Caching, Images::Reference, same.clone()) < 0.05e6);
+    assert!(mean_ns(Trick::Foreseeing, Images::Reference, same) > 0.9e6);
+    let others = TestSettings { sample_index_rng_seed: 99, ..single.clone() };
+    assert!(mean_ns(Trick::Foreseeing, Images::Reference, others) > 0.9e6);
+    assert!(mean_ns(Trick::Memorising, Images::Specked, single) > 0.9e6);
+}
+
+#[test]
+fn a_batch_of_one_sample_is_computed_once_by_who_coalesces() {
+    let offline = settings(Scenario::Offline, TestMode::PerformanceOnly);
+    let same = TestSettings { performance_issue_same: true, ..offline.clone() };
+    let mean = |settings| mean_ns(Trick::Coalescing, Images::Reference, settings);
+    assert!(mean(offline) > 0.9e6);
+    assert!(mean(same) < 0.1e6);
+}
+
+#[test]
+fn names_of_tricks_read_back() {
+    for trick in Trick::ALL {
+        assert_eq!(Trick::named(trick.name()), Ok(trick));
+        assert_eq!(trick.caught_by().is_none(), trick == Trick::Honest);
+    }
+    assert!(Trick::named("cacheing").unwrap_err().ends_with("the nearest is caching"));
+}
