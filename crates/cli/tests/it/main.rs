@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod audit;
 mod book;
 mod check;
 mod compare;
@@ -21,6 +22,7 @@ mod schema;
 mod search;
 mod shell;
 mod signals;
+mod streams;
 mod sweep;
 mod tenants;
 #[cfg(target_os = "linux")]
