@@ -10,6 +10,7 @@ pub mod facts;
 pub mod json;
 pub mod layout;
 mod python;
+pub mod results;
 pub mod sarif;
 pub mod table;
 pub mod tree;
