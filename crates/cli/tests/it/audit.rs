@@ -187,6 +187,20 @@ fn an_audit_that_makes_no_sense_is_refused_before_anything_is_played() {
     assert!(ran.stderr.contains("nothing has no logs of LoadGen"), "{}", ran.stderr);
 }
 
+#[test]
+fn audits_are_told_with_their_rounds_and_whom_they_catch() {
+    let told = Folder::new().dyno("info audits").exits(0).stdout;
+    assert!(
+        told.contains("TEST05\n    other seeds; rounds v0.5 to v4.1\n    cheat:foreseeing"),
+        "{told}"
+    );
+    assert!(
+        told.contains("TEST03\n    custom data set; rounds v0.5\n    cheat:memorising"),
+        "{told}"
+    );
+    assert_eq!(told.matches("cheat:").count(), 6, "every trick is caught by an audit");
+}
+
 /// The quality of a whole performance run, where labels are known.
 #[test]
 fn work_that_is_skipped_is_caught_by_the_quality_of_a_performance_run() {
