@@ -181,7 +181,10 @@ impl Schedule {
         // The first round has another name for it.
         let is_first = self.round.version == Version::new(0, 5);
         let compliance = directory.join(if is_first { "audit" } else { "compliance" });
-        let written = write_folder(&result, &evidence, &compliance.join(plan.scenario.name()));
+        let is_interactive =
+            baseline.options.run.is_interactive && plan.scenario == Scenario::Server;
+        let scenario = if is_interactive { "Interactive" } else { plan.scenario.name() };
+        let written = write_folder(&result, &evidence, &compliance.join(scenario));
         let written = written.map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", compliance.display()))
         })?;
