@@ -140,7 +140,7 @@ impl Test {
                 false => ControlFlow::Continue(()),
             }
         };
-        let mut simulated = system.simulated(self.scenario);
+        let mut simulated = system.simulated(&tenants[0].plan);
         let mut driver = VirtualTime::new(&mut *simulated, VIRTUAL_ORIGIN).onlooker(&mut look_on);
         run::run(&mut driver, tenants, &mut |beginning| self.announce(&beginning, watch))
     }
