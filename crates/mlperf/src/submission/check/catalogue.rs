@@ -98,6 +98,7 @@ checks! {
     MODEL_SUITE "model.suite" [E E E] "the model has scenarios for this type of system", "check `system_type` of the system";
     SCENARIOS_MISSING "model.scenarios" [E E E] "all required scenarios are there and count", "add the scenario, or submit to the open division";
     SCENARIO_UNKNOWN "scenario.known" [E E E] "the scenario is required or optional for the model", "rename the folder or remove it";
+    ENDPOINT "result.endpoint" [E O E] "the result was measured by LoadGen", "check results of endpoints with the official program: Dyno does not judge them yet";
     MEASUREMENT_FOLDER "measurement.folder" [E E E] "the measurement is described", "add the folder with user.conf, README.md and the JSON file";
     MEASUREMENT_FILES "measurement.files" [E E E] "the files of a measurement are there", "add the file";
     MEASUREMENT_EMPTY "measurement.empty_files" [E E E] "the files of a measurement are not empty", "fill in the file";

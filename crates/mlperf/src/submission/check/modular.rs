@@ -245,6 +245,12 @@ impl Work<'_, '_> {
         let place =
             Place { round, options, submitter, system, description, model, entry, scenario };
         let facts = Facts::read(submitter.layout, system, model, entry, self.patterns);
+        if is_endpoint(&place, &facts) {
+            let path = entry.folder.path();
+            let message = "there is no log of LoadGen: the result is one of an endpoint";
+            judged.issues.add(&ENDPOINT, At::path(&path), message);
+            return Outcome::Invalid;
+        }
         let mut own = Issues::new(Program::Modular);
         load(&place, &facts, &mut own);
         let metric = performance(&place, &facts, &mut own);
@@ -272,6 +278,14 @@ impl Work<'_, '_> {
         judged.rows.extend(result.rows(&mut judged.issues));
         Outcome::Valid { metric: metric.value }
     }
+}
+
+/// From v6.1 a result without any log of LoadGen is one of an endpoint.
+fn is_endpoint(place: &Place<'_, '_>, facts: &Facts<'_>) -> bool {
+    let is_absent = |log: &Result<DetailLog, Missing>| matches!(log, Err(Missing::Absent));
+    place.round.version >= Version::new(6, 1)
+        && is_absent(&facts.performance)
+        && is_absent(&facts.accuracy)
 }
 
 /// What must load: without it the program ends.
