@@ -143,8 +143,8 @@ checks! {
     RUN_NO_ESTIMATE "performance.estimate" [E E E] "early stopping has an estimate to infer from", "run longer";
     POWER_FILES "power.file_list" [E E E] "the folders of a power measurement have exactly their files", "add what is missing, remove what is too much";
     POWER_METRIC "power.metric" [E E E] "the power metric can be computed", "measure power anew";
-    AUDIT_FOLDER "audit.folder" [E E E] "the audits of the model are there", "run the audits with their audit.config";
-    AUDIT_TEST_MISSING "audit.test" [E E E] "each audit of the model is there", "run the audit with its audit.config";
+    AUDIT_FOLDER "audit.folder" [E E E] "the audits of the model are there", "run the audits: `dyno audit`";
+    AUDIT_TEST_MISSING "audit.test" [E E E] "each audit of the model is there", "run the audit: `dyno audit`";
     AUDIT_TEXT_MISSING "audit.text" [E E E] "the audit has its texts", "write what the verification script says";
     AUDIT_RUN_MISSING "audit.run" [E E E] "the audit has its performance run", "add performance/run_1";
     AUDIT_RUN_FILES "audit.run_files" [E E E] "the run of the audit has exactly its files", "add what is missing, remove what is too much";
@@ -171,12 +171,13 @@ checks! {
     ACCURACY_LOG_EMPTY "accuracy.log_empty" [E O O] "the accuracy log holds samples", "submit the log of the accuracy run";
     ACCURACY_UNIT "accuracy.unit" [E O O] "quality reaches its target in the unit of the target", "use weights that reach it, or submit to the open division";
     ACCURACY_PLACEHOLDER "accuracy.placeholder" [N O O] "the bounds of the round are known", "nothing: the official table holds a placeholder";
-    AUDIT_RATIO "audit.ratio" [E O O] "the performance of an audit, from the two detail logs, is as it must be", "run the audit anew";
-    AUDIT_SETTINGS "audit.settings" [E O O] "an audit was run with its settings", "run the audit with its audit.config";
+    AUDIT_RATIO "audit.ratio" [E O O] "the performance of an audit, from the two detail logs, is as it must be", "run the audit anew: `dyno audit`";
+    AUDIT_SETTINGS "audit.settings" [E O O] "an audit was run with its settings", "run the audit: `dyno audit`";
     AUDIT_TEXT_CONTRADICTS "audit.text_derived" [E O O] "the text of an audit says what its numbers do", "submit what the verification script says";
     SYSTEM_ECC "system.ecc" [E O O] "memory of a datacenter system has ECC", "use memory with ECC, or submit as an edge system";
     SYSTEM_ECC_UNSAID "system.ecc_unsaid" [W O O] "the description of a datacenter system says that memory has ECC", "say so in the memory configuration";
     SYSTEM_BANDWIDTH "system.bandwidth" [E O O] "the network of a datacenter system takes in what its result takes", "describe all NICs in `host_networking` and `host_network_card_count`, with evidence of their rate";
+    SYSTEM_NAMEPLATE "system.nameplate" [E O O] "the power supplies of a system are described so that its design power can be computed", "write systems/NAME_power.yaml: lists of nodes with `Min PSUs Needed` and `PSUs`, each with `PowerCapacityWatts`";
     NETWORK_FABRIC "network.fabric" [E O O] "a system of the network division is reached over a network, not over a bus", "measure over Ethernet or InfiniBand";
     NETWORK_FABRIC_UNKNOWN "network.fabric_unknown" [W O O] "the network is one that is known", "check `network_type`";
     NETWORK_NODES "network.node_names" [E O O] "names of nodes are unique", "name the nodes differently";

@@ -8,5 +8,6 @@ mod made;
 mod mutations;
 mod official;
 mod results;
+mod rules;
 mod strict;
 mod tree;

@@ -23,10 +23,12 @@ use super::issues::{At, Issues};
 use super::structure;
 use super::system::{Description, suite};
 use super::{Checked, Options, Outcome, Program, parallel};
-use crate::round::{Round, Scenario, Suite};
+use crate::power::nameplate;
+use crate::round::{Round, Scenario, Suite, Version};
 use crate::submission::entry::{Division, Guesses, Model, Submitter, System, submitters};
 use crate::submission::facts::accuracy::Patterns;
 use crate::submission::facts::json::{self, JsonFile};
+use crate::submission::facts::text;
 use crate::submission::table::Row;
 use crate::submission::tree::{Node, Tree};
 
@@ -128,6 +130,27 @@ fn check_submitter(tree: &Tree, submitter: &Submitter<'_>, options: &Options, is
     }
 }
 
+/// From v6.1, design power may be described; what is described must be computable.
+fn check_nameplate(
+    submitter: &Submitter<'_>,
+    system: &System<'_>,
+    round: &Round,
+    issues: &mut Issues,
+) {
+    let name = format!("systems/{}_power.yaml", system.name);
+    let Some(file) = submitter.folder.file(name).filter(|_| round.version >= Version::new(6, 1))
+    else {
+        return;
+    };
+    let problem = match text::read(Some(file)) {
+        Ok(text) => nameplate::design_watts(&text.text).err().map(|problem| problem.to_string()),
+        Err(_) => Some("cannot be read".to_owned()),
+    };
+    if let Some(problem) = problem {
+        issues.add(&SYSTEM_NAMEPLATE, At::path(&file.path()), problem);
+    }
+}
+
 /// What every system is checked with.
 struct Context<'a> {
     round: &'static Round,
@@ -199,6 +222,7 @@ impl Context<'_> {
         if is_datacenter && submitter.division.is_closed_or_network() {
             datacenter::check_memory(&json, &path, issues);
         }
+        check_nameplate(submitter, system, self.round, issues);
         Some(json)
     }
 
