@@ -1,6 +1,7 @@
 //! The commands: each owns a file with its flags and what it does.
 
 mod audit;
+mod check;
 mod compare;
 mod completions;
 mod export;
@@ -58,6 +59,8 @@ enum Command {
     Export(export::Export),
     /// Make a submission tree of run directories
     Package(Box<package::Package>),
+    /// Say which results of a submission count, and what is wrong with the others
+    Check(Box<check::Check>),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -86,6 +89,7 @@ impl Dyno {
             Command::Report(report) => report.execute(),
             Command::Export(export) => export.execute(),
             Command::Package(package) => package.execute(),
+            Command::Check(check) => check.execute(),
             Command::Init(init) => init.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),

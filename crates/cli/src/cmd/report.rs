@@ -1,8 +1,13 @@
-//! `dyno report`: the page of a run again, or one page of several.
+//! `dyno report`: the page of a run again, one page of several, or the tables of a
+//! submission.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use dyno_mlperf::round::Round;
+use dyno_mlperf::submission::check::{Options, Program, check};
+use dyno_mlperf::submission::results::{Ids, Results};
 
 use crate::exit::{Exit, Failure};
 use crate::output;
@@ -13,12 +18,27 @@ use crate::report::{self, Several};
 #[command(after_help = AFTER_HELP)]
 pub struct Report {
     /// Run directories, searches, sweeps, or folders with run directories below them
-    #[arg(value_name = "DIR", required = true)]
+    #[arg(value_name = "DIR", required_unless_present = "submission")]
     directories: Vec<PathBuf>,
     /// Where the page goes [default: report.html in DIR; in the current folder if there are
-    /// several]
+    /// several, and of a submission]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// The tables of a submission tree, of the results that count by `dyno check`
+    #[arg(long, value_name = "TREE", conflicts_with = "directories", requires = "round")]
+    submission: Option<PathBuf>,
+    /// The round of the submission, such as v5.1
+    #[arg(long, requires = "submission")]
+    round: Option<String>,
+    /// Write a CSV file for each of its tables to this folder, too
+    #[arg(long, value_name = "FOLDER", requires = "submission")]
+    csv: Option<PathBuf>,
+    /// Write everything as JSON, too
+    #[arg(long, value_name = "FILE", requires = "submission")]
+    json: Option<PathBuf>,
+    /// Numbers of systems, which stay over the drafts of a round; written if it is not there
+    #[arg(long, value_name = "FILE", requires = "submission")]
+    ids: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
@@ -32,6 +52,9 @@ impl Report {
     /// # Errors
     /// If there is nothing to show, or the page cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
+        if let (Some(tree), Some(round)) = (&self.submission, &self.round) {
+            return self.submission(tree, round);
+        }
         let several = Several::read(&self.directories);
         let missing = several.members.iter().flat_map(|member| &member.found.missing);
         for problem in several.problems.iter().chain(missing) {
@@ -59,4 +82,72 @@ impl Report {
         output::say(format_args!("report: {}", out.display()));
         Ok(Exit::Valid)
     }
+
+    /// The tables of a submission.
+    fn submission(&self, tree: &Path, round: &str) -> Result<Exit, Failure> {
+        let round = Round::named(round).map_err(Failure::usage)?;
+        let checked = check(tree, round, &Options::new(Program::Strict))
+            .map_err(|error| Failure::set_up(error).hint("name a submission tree"))?;
+        let mut ids = self.read_ids()?;
+        let results = Results::of(&checked.rows, round, &mut ids);
+        for sentence in &results.told {
+            output::say(format_args!("warning: {sentence}"));
+        }
+        let (valid, all) = (checked.valid(), checked.results.len());
+        if valid < all {
+            output::say(format_args!(
+                "{} of {all} results do not count; dyno check tells why",
+                all - valid
+            ));
+        }
+        if results.sheets.is_empty() {
+            return Err(Failure::set_up("no result counts, so that there is nothing to show")
+                .hint(format!(
+                    "dyno check {} --round {} tells why",
+                    tree.display(),
+                    round.version
+                )));
+        }
+        if let Some(folder) = &self.csv {
+            for sheet in &results.sheets {
+                let name = format!("{}.csv", sheet.name().replace(" - ", "-"));
+                write(&folder.join(name), &sheet.csv())?;
+            }
+        }
+        let json = |value: &serde_json::Value| format!("{value:#}\n");
+        if let Some(path) = &self.json {
+            write(path, &json(&results.json()))?;
+        }
+        if let Some(path) = &self.ids {
+            write(path, &json(&serde_json::json!(ids)))?;
+        }
+        let real = fs::canonicalize(tree).unwrap_or_else(|_| tree.to_path_buf());
+        let name = real.file_name().map_or_else(|| "submission".into(), |n| n.to_string_lossy());
+        let out = self.out.clone().unwrap_or_else(|| PathBuf::from(report::FILE));
+        write(&out, &report::html_of_results(&results, &name))?;
+        output::say(format_args!("report: {}", out.display()));
+        Ok(Exit::Valid)
+    }
+
+    fn read_ids(&self) -> Result<Ids, Failure> {
+        let Some(path) = self.ids.as_ref().filter(|path| path.exists()) else {
+            return Ok(Ids::new());
+        };
+        let refused = |problem: String| {
+            Failure::set_up(format!("cannot read {}: {problem}", path.display()))
+                .hint("it is a JSON object of unique ids and their numbers")
+        };
+        let bytes = fs::read(path).map_err(|error| refused(error.to_string()))?;
+        serde_json::from_slice(&bytes).map_err(|error| refused(error.to_string()))
+    }
+}
+
+/// Writes a file and the folder that it lies in.
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let made = folder.map_or(Ok(()), fs::create_dir_all);
+    made.and_then(|()| crate::sweep::replace(path, text)).map_err(|error| {
+        Failure::set_up(format!("cannot write {}: {error}", path.display()))
+            .hint("choose another place for it")
+    })
 }

@@ -10,6 +10,7 @@ mod page;
 mod pareto;
 mod plot;
 mod rebuilt;
+mod results;
 mod searched;
 mod section;
 mod stopping;
@@ -17,6 +18,7 @@ mod words;
 
 pub use effective::{FILE as EFFECTIVE, effective_toml, is_relevant, toml_value};
 pub use members::Several;
+pub use results::html as html_of_results;
 
 use std::path::{Path, PathBuf};
 

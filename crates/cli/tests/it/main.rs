@@ -21,6 +21,7 @@ mod schema;
 mod search;
 mod shell;
 mod signals;
+mod streams;
 mod sweep;
 mod tenants;
 #[cfg(target_os = "linux")]

@@ -104,8 +104,7 @@ pub fn find(directories: &[PathBuf]) -> Result<Found, PackageError> {
     let mut found = Found::default();
     for directory in directories {
         let before = (found.tests.len(), found.audits.len());
-        let summary = Summary::read(directory);
-        look(directory, directory, DEPTH, &summary, &mut found)?;
+        look(directory, directory, DEPTH, &Summary::default(), &mut found)?;
         if before == (found.tests.len(), found.audits.len()) {
             return Err(PackageError::NoTests { directory: directory.clone() });
         }
@@ -120,6 +119,8 @@ fn look(
     summary: &Summary,
     found: &mut Found,
 ) -> Result<(), PackageError> {
+    let own = Summary::read(folder);
+    let summary = own.as_ref().unwrap_or(summary);
     let mut folders = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| PackageError::file(folder, &error))? {
         let entry = entry.map_err(|error| PackageError::file(folder, &error))?;
@@ -139,7 +140,12 @@ fn look(
             name if name.starts_with('.') => {}
             // The ranging run of a power measurement goes with the run it was made for.
             "ranging" | "power" => {}
-            name if is_audit(name) => found.audits.push(audit(root, &folder)?),
+            name if is_audit(name) => {
+                // `dyno audit` has the audited run under that name as well.
+                if is_judged(&folder) {
+                    found.audits.push(audit(root, &folder)?);
+                }
+            }
             _ if depth > 0 => look(root, &folder, depth - 1, summary, found)?,
             _ => {}
         }
@@ -154,6 +160,13 @@ pub(super) fn name_of(path: &Path) -> &str {
 /// `TEST01`, `TEST04-A`.
 fn is_audit(name: &str) -> bool {
     name.strip_prefix("TEST").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Whether it has what an audit said, or at least the run that it judges.
+fn is_judged(folder: &Path) -> bool {
+    let texts = ["verify_accuracy.txt", "verify_performance.txt", "verify_output_len.txt"];
+    texts.iter().any(|text| folder.join(text).is_file())
+        || folder.join("performance/run_1").is_dir()
 }
 
 /// The scenario of the last folder that is named after one.
@@ -198,7 +211,8 @@ fn test(root: &Path, folder: &Path, summary: &Summary) -> Result<Option<Test>, P
             return Err(PackageError::LogSaysNothing { log: log(), key: "effective_test_mode" });
         }
     };
-    let below = folder.strip_prefix(root).unwrap_or(folder).to_string_lossy().into_owned();
+    let below = folder.strip_prefix(&summary.directory).unwrap_or(folder);
+    let below = below.to_string_lossy().into_owned();
     Ok(Some(Test {
         folder: folder.to_owned(),
         scenario,
@@ -223,6 +237,8 @@ fn audit(root: &Path, folder: &Path) -> Result<AuditFiles, PackageError> {
 /// What is of use in the summary of a run of Dyno.
 #[derive(Debug, Default)]
 struct Summary {
+    /// Of the run.
+    directory: PathBuf,
     command: Option<String>,
     /// By the folder of the test.
     quality: BTreeMap<String, Quality>,
@@ -230,7 +246,7 @@ struct Summary {
 
 impl Summary {
     /// Of a directory that has none, or one that does not read, nothing.
-    fn read(directory: &Path) -> Self {
+    fn read(directory: &Path) -> Option<Self> {
         #[derive(Deserialize)]
         struct File {
             #[serde(default)]
@@ -242,16 +258,15 @@ impl Summary {
             folder: String,
             accuracy: Option<serde_json::Value>,
         }
-        let text = fs::read(directory.join("summary.json")).ok();
-        let file = text.and_then(|text| serde_json::from_slice::<File>(&text).ok());
-        let Some(file) = file else { return Self::default() };
+        let text = fs::read(directory.join("summary.json")).ok()?;
+        let file: File = serde_json::from_slice(&text).ok()?;
         let quality = |entry: Entry| {
             let quality = serde_json::from_value(entry.accuracy?).ok()?;
             Some((entry.folder, quality))
         };
-        Self {
-            command: (!file.command.is_empty()).then(|| format!("dyno {}", file.command.join(" "))),
-            quality: file.tests.into_iter().filter_map(quality).collect(),
-        }
+        let command =
+            (!file.command.is_empty()).then(|| format!("dyno {}", file.command.join(" ")));
+        let quality = file.tests.into_iter().filter_map(quality).collect();
+        Some(Self { directory: directory.to_owned(), command, quality })
     }
 }

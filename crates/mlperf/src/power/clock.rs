@@ -2,11 +2,11 @@
 
 /// Microseconds since 1970, as if what is written were UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Stamp(i64);
+pub(crate) struct Stamp(i64);
 
 impl Stamp {
     /// Reads a whole text.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (date, time) = text.trim().split_once(' ')?;
         let [month, day, year] = numbers(date, '-')?;
         let (whole, fraction) = time.split_once('.')?;
@@ -28,29 +28,29 @@ impl Stamp {
     }
 
     /// The stamp with which a line of PTDaemon's log begins, and what follows it.
-    pub(super) fn leading(line: &str) -> Option<(Self, &str)> {
+    pub(crate) fn leading(line: &str) -> Option<(Self, &str)> {
         const LENGTH: usize = "MM-DD-YYYY HH:MM:SS.mmm".len();
         let (stamp, rest) = (line.get(..LENGTH)?, line.get(LENGTH..)?);
         Some((Self::parse(stamp)?, rest))
     }
 
     /// Seconds since 1970.
-    pub(super) fn seconds(self) -> f64 {
+    pub(crate) fn seconds(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
     /// Seconds since an earlier stamp.
-    pub(super) fn seconds_since(self, earlier: Self) -> f64 {
+    pub(crate) fn seconds_since(self, earlier: Self) -> f64 {
         (self.0 - earlier.0) as f64 / 1e6
     }
 
     /// That much later, or earlier.
-    pub(super) fn shifted(self, seconds: i64) -> Self {
+    pub(crate) fn shifted(self, seconds: i64) -> Self {
         Self(self.0.saturating_add(seconds.saturating_mul(1_000_000)))
     }
 
     /// That many milliseconds later, or earlier.
-    pub(super) fn shifted_ms(self, milliseconds: i64) -> Self {
+    pub(crate) fn shifted_ms(self, milliseconds: i64) -> Self {
         Self(self.0.saturating_add(milliseconds.saturating_mul(1000)))
     }
 }

@@ -7,7 +7,10 @@
 pub mod check;
 pub mod entry;
 pub mod facts;
+pub mod json;
 pub mod layout;
 mod python;
+pub mod results;
+pub mod sarif;
 pub mod table;
 pub mod tree;

@@ -128,7 +128,8 @@ pub fn check_errors(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues:
         Program::Mono => told.map_or(errors.count > 0, |told| told != 0.0),
         Program::Modular | Program::Strict => errors.count > 0,
     };
-    if !any || (place.options.submission_exceptions && errors.not_uncommitted == 0) {
+    let accepts = place.options.submission_exceptions && issues.program() != Program::Strict;
+    if !any || (accepts && errors.not_uncommitted == 0) {
         return;
     }
     let (line, text) = errors.first.first().map_or((None, ""), |(line, text)| (Some(*line), text));

@@ -23,13 +23,15 @@ pub struct Check {
 enum Effect {
     /// It does not look.
     Off,
+    /// It says so; nothing is wrong.
+    Note,
     /// It says so, and that is all.
     Warning,
     /// The result, or all that lies below it, does not count.
     Error,
 }
 
-use Effect::{Error as E, Off as O, Warning as W};
+use Effect::{Error as E, Note as N, Off as O, Warning as W};
 
 impl Check {
     /// How grave it is for a program; `None` if the program does not look.
@@ -42,6 +44,7 @@ impl Check {
         };
         match effect {
             Effect::Off => None,
+            Effect::Note => Some(Severity::Note),
             Effect::Warning => Some(Severity::Warning),
             Effect::Error => Some(Severity::Error),
         }
@@ -76,7 +79,7 @@ checks! {
     BLANK_NAMES "submitter.blanks" [E E O] "no name has a blank", "rename the file";
     PYCACHE "submitter.pycache" [E E O] "there are no __pycache__ folders", "remove the folder";
     EMPTY_FOLDERS "submitter.empty_folders" [E E O] "no folder is empty", "remove the folder";
-    NOT_REPORTED "submitter.unused" [E E O] "every system described or measured has results", "add the results or remove what has none";
+    NOT_REPORTED "submitter.unused" [W E O] "every system described or measured has results", "add the results or remove what has none";
     CALIBRATION "submitter.calibration" [E E O] "there is a calibration.md", "write calibration.md or documentation/calibration.md: how quantised weights were calibrated";
     NO_RESULTS_FOLDER "submitter.results" [E O E] "a submitter has a folder results", "add the results or remove the submitter's folder";
     MODEL_NAMES "submitter.model_names" [E E E] "model_mapping.json is a JSON object", "write {\"own name\": \"official name\"}";
@@ -139,8 +142,8 @@ checks! {
     RUN_NO_ESTIMATE "performance.estimate" [E E E] "early stopping has an estimate to infer from", "run longer";
     POWER_FILES "power.file_list" [E E E] "the folders of a power measurement have exactly their files", "add what is missing, remove what is too much";
     POWER_METRIC "power.metric" [E E E] "the power metric can be computed", "measure power anew";
-    AUDIT_FOLDER "audit.folder" [E E E] "the audits of the model are there", "run the audits: `dyno audit`";
-    AUDIT_TEST_MISSING "audit.test" [E E E] "each audit of the model is there", "run the audit: `dyno audit`";
+    AUDIT_FOLDER "audit.folder" [E E E] "the audits of the model are there", "run the audits with their audit.config";
+    AUDIT_TEST_MISSING "audit.test" [E E E] "each audit of the model is there", "run the audit with its audit.config";
     AUDIT_TEXT_MISSING "audit.text" [E E E] "the audit has its texts", "write what the verification script says";
     AUDIT_RUN_MISSING "audit.run" [E E E] "the audit has its performance run", "add performance/run_1";
     AUDIT_RUN_FILES "audit.run_files" [E E E] "the run of the audit has exactly its files", "add what is missing, remove what is too much";
@@ -149,5 +152,33 @@ checks! {
     AUDIT_ACCURACY_FILES "audit.accuracy_files" [E E E] "the accuracy folder of TEST01 has exactly its files", "add what is missing, remove what is too much";
     AUDIT_ACCURACY "audit.accuracy" [E E E] "the accuracy verification passes", "the text says what differs; without determinism add baseline and compliance accuracy";
     AUDIT_OUTPUT_LENGTH "audit.output_length" [E O E] "the outputs have the length of the reference's", "check the limits of the outputs";
+    LOG_FIRST_LINE "log.first_line" [E O O] "a detail log begins with a line of the load generator", "submit the log as the load generator wrote it";
+    LOG_REPEATED "log.repeated_keys" [E O O] "no key of a detail log has two values", "submit the log of one run as the load generator wrote it";
+    LOG_ERRORS "log.error_count" [E O O] "a log counts the errors that it has", "submit the log as the load generator wrote it";
+    LOG_MODE "log.mode" [E O O] "a performance run is one, and an accuracy run", "put each log into the folder of its mode";
+    LOG_SEEDS "log.seeds" [E O O] "the seeds that were asked for are those that were used, and the round's", "run with the settings of the round: `dyno run --round`";
+    LOG_SCENARIO "log.scenario" [E O O] "the accuracy log is of the scenario of its folder", "put the log of this scenario there";
+    RUN_SUMMARY "performance.summary" [E O O] "summary and detail log say the same", "submit both logs of the same run as the load generator wrote them";
+    RUN_SUMMARY_EMPTY "performance.summary_empty" [E O O] "the summary says something", "submit mlperf_log_summary.txt as the load generator wrote it";
+    RUN_CONSISTENT "performance.consistent" [E O O] "percentiles, rates and conditions of a run follow from one another", "submit the log as the load generator wrote it";
+    RUN_STOPPING "performance.stopping_derived" [E O O] "early stopping follows from the counts of the run", "submit the log as the load generator wrote it, with early stopping of the rules";
+    RUN_COPY "performance.inferred_copy" [E O O] "an inferred result is a copy of its source", "copy the folder of the source as it is";
+    RESULT_TWICE "result.twice" [E O O] "a table of results can tell every result from the others", "remove one of the two, or name the systems differently";
+    SERVER_METRIC "performance.server_metric" [N O O] "which rate of Server the round takes", "nothing: both rates are shown";
+    ACCURACY_HASH_FORMAT "accuracy.hash_format" [E O O] "the hash is one of SHA-256", "cut the log with `dyno package`, which writes the hash";
+    ACCURACY_HASH_DIFFERS "accuracy.hash_differs" [E O O] "the hash is that of the accuracy log", "run the accuracy script on this log, then cut it with `dyno package`";
+    ACCURACY_LOG_EMPTY "accuracy.log_empty" [E O O] "the accuracy log holds samples", "submit the log of the accuracy run";
+    ACCURACY_UNIT "accuracy.unit" [E O O] "quality reaches its target in the unit of the target", "use weights that reach it, or submit to the open division";
+    ACCURACY_PLACEHOLDER "accuracy.placeholder" [N O O] "the bounds of the round are known", "nothing: the official table holds a placeholder";
+    AUDIT_RATIO "audit.ratio" [E O O] "the performance of an audit, from the two detail logs, is as it must be", "run the audit anew";
+    AUDIT_SETTINGS "audit.settings" [E O O] "an audit was run with its settings", "run the audit with its audit.config";
+    AUDIT_TEXT_CONTRADICTS "audit.text_derived" [E O O] "the text of an audit says what its numbers do", "submit what the verification script says";
+    SYSTEM_ECC "system.ecc" [E O O] "memory of a datacenter system has ECC", "use memory with ECC, or submit as an edge system";
+    SYSTEM_ECC_UNSAID "system.ecc_unsaid" [W O O] "the description of a datacenter system says that memory has ECC", "say so in the memory configuration";
+    SYSTEM_BANDWIDTH "system.bandwidth" [E O O] "the network of a datacenter system takes in what its result takes", "describe all NICs in `host_networking` and `host_network_card_count`, with evidence of their rate";
+    NETWORK_FABRIC "network.fabric" [E O O] "a system of the network division is reached over a network, not over a bus", "measure over Ethernet or InfiniBand";
+    NETWORK_FABRIC_UNKNOWN "network.fabric_unknown" [W O O] "the network is one that is known", "check `network_type`";
+    NETWORK_NODES "network.node_names" [E O O] "names of nodes are unique", "name the nodes differently";
+    NETWORK_DIAGRAM "network.diagram" [E O O] "there is a diagram of a system that is measured over a network", "add a picture to systems/ or documentation/";
     PROGRAM_CRASH "program.crash" [W E E] "the official program does not crash", "mend the cause; the official program stops with a traceback here";
 }

@@ -18,6 +18,7 @@ mod performance;
 mod place;
 mod powered;
 mod rows;
+mod strict;
 mod structure;
 mod system;
 
@@ -197,7 +198,8 @@ pub fn check(root: &Path, round: &'static Round, options: &Options) -> Result<Ch
     let tree = Tree::walk(root)?;
     let mut checked = match options.program {
         // Until the rules have a sequence of their own.
-        Program::Mono | Program::Strict => mono::check(&tree, round, options),
+        Program::Mono => mono::check(&tree, round, options),
+        Program::Strict => strict::check(&tree, round, options),
         Program::Modular => modular::check(&tree, round, options),
     };
     let mut issues = Issues::new(options.program);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::catalogue::*;
 use super::issues::{At, Issues};
-use super::{Options, Skip};
+use super::{Options, Program, Skip};
 use crate::submission::entry::{Division, Submitter};
 use crate::submission::layout::SYSTEMS;
 use crate::submission::tree::{Kind, Node, Tree};
@@ -12,9 +12,10 @@ use crate::submission::tree::{Kind, Node, Tree};
 /// Largest size of a file, in bytes.
 const LARGEST_FILE: u64 = 50 << 20;
 
-/// What must hold of every file and folder. The first check that fails ends it, and
-/// with it all results of the submitter.
+/// What must hold of every file and folder; if it does not, no result of the submitter
+/// counts.
 pub fn check_names(tree: &Tree, submitter: Node<'_>, issues: &mut Issues) {
+    let program = issues.program();
     // Files behind links to folders are not looked at, nor are such links.
     let walked = || {
         let all = std::iter::once(submitter).chain(submitter.descendants());
@@ -27,7 +28,7 @@ pub fn check_names(tree: &Tree, submitter: Node<'_>, issues: &mut Issues) {
     let checks: [(&'static Check, Vec<Node<'_>>, &str); 6] = [
         (
             &BROKEN_LINKS,
-            walked().filter(|node| is_broken(tree, *node)).collect(),
+            walked().filter(|node| is_broken(tree, *node, program)).collect(),
             "the link leads nowhere",
         ),
         (
@@ -49,19 +50,21 @@ pub fn check_names(tree: &Tree, submitter: Node<'_>, issues: &mut Issues) {
             let path = node.path();
             issues.add(check, At::path(&path), message);
         }
-        if !failing.is_empty() && !issues.passes() {
+        // The official program ends with the first check that fails.
+        if program == Program::Mono && !failing.is_empty() && !issues.passes() {
             return;
         }
     }
 }
 
-/// Whether a link leads nowhere for the official program, which reads where it points
-/// from the root of the tree, not from where the link lies.
-fn is_broken(tree: &Tree, node: Node<'_>) -> bool {
-    let Some(target) = node.link().filter(|_| !node.is_folder()) else {
-        return node.kind() == Kind::BrokenLink;
-    };
-    !tree.root().join(target).exists()
+/// Whether a link leads nowhere. The official program reads where it points from the
+/// root of the tree, not from where the link lies.
+fn is_broken(tree: &Tree, node: Node<'_>, program: Program) -> bool {
+    let target = node.link().filter(|_| program != Program::Strict && !node.is_folder());
+    match target {
+        Some(target) => !tree.root().join(target).exists(),
+        None => node.kind() == Kind::BrokenLink,
+    }
 }
 
 /// Whether everything that is described has results, and quantisation is.

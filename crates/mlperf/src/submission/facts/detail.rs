@@ -128,10 +128,15 @@ impl DetailLog {
         self.held(key).map(|held| held.line)
     }
 
+    /// Every key that a line has.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, &Held)> {
+        let keys = KEYS.iter().zip(&self.held);
+        keys.filter_map(|(key, held)| Some((*key, held.as_ref()?)))
+    }
+
     /// The keys that more than one line has.
     pub fn repeated(&self) -> impl Iterator<Item = (&'static str, &Held)> {
-        let keys = KEYS.iter().zip(&self.held);
-        keys.filter_map(|(key, held)| Some((*key, held.as_ref().filter(|held| held.times > 1)?)))
+        self.all().filter(|(_, held)| held.times > 1)
     }
 }
 

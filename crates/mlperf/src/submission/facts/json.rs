@@ -34,6 +34,12 @@ impl fmt::Display for JsonProblem {
 impl std::error::Error for JsonProblem {}
 
 impl JsonFile {
+    /// A file that says nothing.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self { text: String::new(), value: Value::Null }
+    }
+
     /// Its fields; `None` if it is no object.
     #[must_use]
     pub fn object(&self) -> Option<&Map<String, Value>> {

@@ -11,21 +11,22 @@ use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::record::Outcome;
 use dyno_loadgen::run::{Tenant, run};
-use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
+use dyno_loadgen::settings::{Scenario, Settings, TestSettings};
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 use dyno_mlperf::round::Round;
 
-/// Samples of the data set, all of which fit.
+/// Samples that fit, and of the data set of most tests.
 pub const SAMPLES: u64 = 1_024;
 
-struct Images;
+/// So many samples.
+struct Images(u64);
 
 impl SampleLibrary for Images {
     fn name(&self) -> &str {
         "images"
     }
     fn total_sample_count(&self) -> usize {
-        SAMPLES as usize
+        self.0 as usize
     }
     fn performance_sample_count(&self) -> usize {
         SAMPLES as usize
@@ -80,39 +81,17 @@ pub fn by_the_rules(round: &Round, scenario: Scenario) -> TestSettings {
     }
 }
 
-/// Plays a test, and writes its logs.
-pub fn play(settings: &TestSettings, folder: &Path) {
+/// Plays a test on so many samples, and writes its logs.
+pub fn play(settings: &TestSettings, samples: u64, folder: &Path) {
     let mut system = Steady { pending: VecDeque::new() };
-    let sizes = Library { total: SAMPLES, performance: SAMPLES };
+    let sizes = Library { total: samples, performance: SAMPLES };
     let (plan, _) = Plan::resolve_as_reference(settings, sizes);
     let settings = Settings::from(settings.clone());
-    let tenant = Tenant { settings, plan, library: &Images, messages: Vec::new() };
+    let library = Images(samples);
+    let tenant = Tenant { settings, plan, library: &library, messages: Vec::new() };
     let mut time = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
     let logs = run(&mut time, &[tenant], &mut |_| {});
     fs::create_dir_all(folder).unwrap();
     let settings = LogSettings { outdir: folder.to_owned(), ..LogSettings::default() };
     LogFiles::open(&settings, None, 0).unwrap().write(&logs[0]).unwrap();
-}
-
-/// A run directory as `dyno run` leaves it: the scenarios with both their tests, and
-/// the summary.
-pub fn run_directory(round: &Round, scenarios: &[Scenario], root: &Path) {
-    let mut tests = Vec::new();
-    for &scenario in scenarios {
-        let performance = by_the_rules(round, scenario);
-        let accuracy = TestSettings { mode: TestMode::AccuracyOnly, ..performance.clone() };
-        let name = scenario.name();
-        play(&accuracy, &root.join(name).join("accuracy"));
-        play(&performance, &root.join(name).join("performance"));
-        fs::write(root.join(name).join("performance/records.bin"), "x").unwrap();
-        tests.push(serde_json::json!({
-            "folder": format!("{name}/accuracy"),
-            "accuracy": {"metric": "top-1", "correct": 900, "scored": 1_024},
-        }));
-        tests.push(serde_json::json!({
-            "folder": format!("{name}/performance"), "accuracy": null,
-        }));
-    }
-    let summary = serde_json::json!({"command": ["run", "--profile", "rules"], "tests": tests});
-    fs::write(root.join("summary.json"), summary.to_string()).unwrap();
 }

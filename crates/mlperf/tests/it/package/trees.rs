@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::config::{Conf, ConfType};
-use dyno_loadgen::settings::{Scenario as Played, Settings};
+use dyno_loadgen::settings::{Scenario as Played, Settings, TestMode, TestSettings};
 use dyno_mlperf::package::{
     Asked, Availability, Description, Fields, Infer, MARKER, PackageError, Packaged, package,
 };
@@ -14,7 +14,7 @@ use dyno_mlperf::submission::entry::Division;
 use serde_json::Value;
 
 use super::Scratch;
-use super::played::{by_the_rules, run_directory};
+use super::played::{SAMPLES, by_the_rules, play};
 
 const DESCRIPTION: &str = r#"
 [system]
@@ -49,6 +49,29 @@ fn open<'a>(round: &'a Round, run: &Path) -> Asked<'a> {
         stands_for: Some("resnet".into()),
         ..asked(round, run)
     }
+}
+
+/// A run directory as `dyno run` leaves it: the scenarios with both their tests, and
+/// the summary.
+fn run_directory(round: &Round, scenarios: &[Played], root: &Path) {
+    let mut tests = Vec::new();
+    for &scenario in scenarios {
+        let performance = by_the_rules(round, scenario);
+        let accuracy = TestSettings { mode: TestMode::AccuracyOnly, ..performance.clone() };
+        let name = scenario.name();
+        play(&accuracy, SAMPLES, &root.join(name).join("accuracy"));
+        play(&performance, SAMPLES, &root.join(name).join("performance"));
+        fs::write(root.join(name).join("performance/records.bin"), "x").unwrap();
+        tests.push(serde_json::json!({
+            "folder": format!("{name}/accuracy"),
+            "accuracy": {"metric": "top-1", "correct": 900, "scored": 1_024},
+        }));
+        tests.push(serde_json::json!({
+            "folder": format!("{name}/performance"), "accuracy": null,
+        }));
+    }
+    let summary = serde_json::json!({"command": ["run", "--profile", "rules"], "tests": tests});
+    fs::write(root.join("summary.json"), summary.to_string()).unwrap();
 }
 
 /// Paths of all files below, relative.
@@ -149,6 +172,22 @@ fn from_v6_0_a_result_has_everything_in_one_folder() {
     let log = out.join(at).join("TEST01/accuracy/mlperf_log_accuracy.json");
     assert_eq!(fs::metadata(log).unwrap().len(), 8_199);
     assert_eq!(json(&out.join("open/Us/model_mapping.json"))["own"], "resnet");
+}
+
+#[test]
+fn a_folder_of_dyno_audit_gives_its_baseline_and_its_verdicts() {
+    let round = Round::named("v5.1").unwrap();
+    let scratch = Scratch::new("audit");
+    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+    run_directory(round, &[Played::Offline], &run.join("baseline"));
+    run_directory(round, &[Played::Offline], &run.join("TEST04"));
+    let judged = run.join("compliance/Offline/TEST04");
+    fs::create_dir_all(&judged).unwrap();
+    fs::write(judged.join("verify_performance.txt"), "TEST PASS\n").unwrap();
+    package(&open(round, &run), &out).unwrap();
+    let found = files(&out);
+    let audits: Vec<_> = found.iter().filter(|path| path.contains("TEST04")).collect();
+    assert_eq!(audits, ["open/Us/compliance/box/own/Offline/TEST04/verify_performance.txt"]);
 }
 
 #[test]

@@ -12,10 +12,10 @@ use super::folder::{self, Folder};
 use crate::shared;
 
 /// An edit with its verdicts.
-struct Edit {
-    base: PathBuf,
-    name: String,
-    flags: Vec<String>,
+pub struct Edit {
+    pub base: PathBuf,
+    pub name: String,
+    pub flags: Vec<String>,
     ops: Vec<Value>,
     said: Value,
 }
@@ -24,7 +24,7 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-fn edits(path: &Path, program: &str) -> Vec<Edit> {
+pub fn edits(path: &Path, program: &str) -> Vec<Edit> {
     let edits: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let list = |value: &Value| value.as_array().unwrap().clone();
     let edit = |edit: &Value| Edit {
@@ -35,6 +35,23 @@ fn edits(path: &Path, program: &str) -> Vec<Edit> {
         said: edit[program].clone(),
     };
     list(&edits).iter().map(edit).collect()
+}
+
+impl Edit {
+    /// The verdict that the labels give.
+    pub fn verdict(&self) -> &str {
+        text(&self.said, "verdict")
+    }
+
+    /// A tree with this edit.
+    pub fn made(&self, tree: &Path) -> Folder {
+        let folder = Folder::new("edit");
+        cut_to_one_model(tree, &self.base, folder.path());
+        for op in &self.ops {
+            apply(op, folder.path());
+        }
+        folder
+    }
 }
 
 /// The submitter of a base, with no model but that of the base.
@@ -113,7 +130,7 @@ fn edit_log(op: &Value, path: &Path) {
     fs::write(path, edited).unwrap();
 }
 
-fn options(program: Program, flags: &[String]) -> Options {
+pub fn options(program: Program, flags: &[String]) -> Options {
     let mut options = Options::new(program);
     for flag in flags {
         match flag.trim_start_matches("--") {
@@ -161,11 +178,7 @@ fn differing(program: Program, label: &str, submitter: &str, count: usize) -> Ve
     edits.retain(|edit| edit.base.iter().any(|part| part == submitter));
     assert_eq!(edits.len(), count);
     for edit in &edits {
-        let folder = Folder::new("edit");
-        cut_to_one_model(&shared.join("tree"), &edit.base, folder.path());
-        for op in &edit.ops {
-            apply(op, folder.path());
-        }
+        let folder = edit.made(&shared.join("tree"));
         let round = Round::named("v5.1").unwrap();
         let checked = check(folder.path(), round, &options(program, &edit.flags)).unwrap();
         let said = &edit.said;

@@ -1,0 +1,241 @@
+//! What `dyno check` shows: a tree of any size on one screen.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use dyno_mlperf::finding::{Finding, Severity};
+use dyno_mlperf::round::Version;
+use dyno_mlperf::submission::check::{Checked, Outcome, Program};
+
+use crate::render::{Color, count, painted, wrap};
+
+/// Findings that fit a screen with what stands around them.
+const SHOWN: usize = 12;
+/// Of one result, this many.
+const SHOWN_OF_ONE: usize = 3;
+const WIDTH: usize = 80;
+
+/// How much is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// A screen.
+    Screen,
+    /// Every finding.
+    All,
+}
+
+/// A check of a tree to show.
+pub struct Shown<'a> {
+    /// The tree.
+    pub tree: &'a Path,
+    /// Its round.
+    pub round: Version,
+    /// Who judged.
+    pub program: Program,
+    /// What was found.
+    pub checked: &'a Checked,
+    /// How much is shown.
+    pub extent: Extent,
+    /// Whether colours are.
+    pub is_colored: bool,
+}
+
+impl Shown<'_> {
+    /// The text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let by = match self.program {
+            Program::Strict => "by the rules",
+            Program::Mono => "as the official checker in one file (v5.1.1)",
+            Program::Modular => "as the official checker in modules (v6.1)",
+        };
+        let _ = writeln!(text, "{}: {} {by}", self.tree.display(), self.round);
+        let _ = writeln!(text, "{}\n", self.counts());
+        self.findings(&mut text);
+        let _ = writeln!(text, "{}", self.verdict());
+        text
+    }
+
+    fn counts(&self) -> String {
+        let checked = self.checked;
+        let is_invalid = |outcome: &&Outcome| **outcome == Outcome::Invalid;
+        let invalid = checked.results.values().filter(is_invalid).count();
+        let of = |severity: Severity| {
+            let count = checked.findings.iter().filter(|f| f.severity == severity).count();
+            format!("{count} {}{}", severity.name(), if count == 1 { "" } else { "s" })
+        };
+        format!(
+            "{} valid, {invalid} not; {}, {}, {} in {} files and folders",
+            checked.valid(),
+            of(Severity::Error),
+            of(Severity::Warning),
+            of(Severity::Note),
+            count(checked.entries as u64),
+        )
+    }
+
+    /// The gravest first, by what they are about; then how to mend them.
+    fn findings(&self, text: &mut String) {
+        let groups = groups(&self.checked.findings);
+        let (most, most_of_one) = match self.extent {
+            Extent::Screen => (SHOWN, SHOWN_OF_ONE),
+            Extent::All => (usize::MAX, usize::MAX),
+        };
+        let (mut shown, mut told): (Vec<&Finding>, usize) = (Vec::new(), 0);
+        for group in &groups {
+            if shown.len() >= most {
+                break;
+            }
+            let _ = writeln!(text, "{}", group.subjects[0]);
+            match (self.extent, group.subjects.len() - 1) {
+                (_, 0) => {}
+                (Extent::Screen, alike) => {
+                    let _ = writeln!(text, "and {alike} more like it");
+                }
+                (Extent::All, _) => {
+                    group.subjects[1..].iter().for_each(|subject| *text += &format!("{subject}\n"));
+                }
+            }
+            let some = most_of_one.min(most - shown.len()).min(group.findings.len());
+            for finding in &group.findings[..some] {
+                self.finding(finding, text);
+                shown.push(finding);
+            }
+            told += some * group.subjects.len();
+            let left = group.findings.len() - some;
+            if left > 0 {
+                let _ = writeln!(text, "  and {left} more of it");
+            }
+        }
+        let left = self.checked.findings.len() - told;
+        if left > 0 {
+            let _ = writeln!(text, "{left} findings are not shown; --all shows them");
+        }
+        mending(&shown, text);
+    }
+
+    fn finding(&self, finding: &Finding, text: &mut String) {
+        let severity = match finding.severity {
+            Severity::Error => painted("error", Color::Bad, self.is_colored),
+            severity => severity.name().to_owned(),
+        };
+        let mut place = below(&finding.path);
+        if let Some(line) = finding.line {
+            let _ = write!(place, ":{line}");
+        }
+        let place = if place.is_empty() { place } else { format!(" {place}") };
+        let _ = writeln!(text, "  {severity}[{}]{place}", finding.check);
+        let mut message = finding.message.clone();
+        if let Some(expected) = &finding.expected {
+            let _ = write!(message, "; expected {expected}");
+        }
+        for line in wrap(&safe(&message), WIDTH - 4, 2) {
+            let _ = writeln!(text, "    {line}");
+        }
+    }
+
+    fn verdict(&self) -> String {
+        let valid = self.checked.is_valid();
+        let (word, color) = if valid { ("VALID", Color::Good) } else { ("INVALID", Color::Bad) };
+        let word = painted(word, color, self.is_colored);
+        let why = if self.checked.results.is_empty() {
+            ": there is no result"
+        } else if self.checked.crashes && self.program != Program::Strict {
+            ": the official program crashes"
+        } else {
+            ""
+        };
+        format!("{word}{why} (Dyno's word, not MLCommons')")
+    }
+}
+
+/// How to mend what was shown, each check once.
+fn mending(shown: &[&Finding], text: &mut String) {
+    let mends: BTreeMap<&str, &str> =
+        shown.iter().map(|finding| (finding.check, finding.mend.as_str())).collect();
+    if mends.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\nhow to mend");
+    for (check, mend) in mends {
+        for line in wrap(&format!("{check}: {mend}"), WIDTH - 2, 2) {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+    text.push('\n');
+}
+
+/// What is wrong with a subject, or alike with several.
+struct Group<'a> {
+    subjects: Vec<String>,
+    /// The gravest first.
+    findings: Vec<&'a Finding>,
+}
+
+/// By subject, and subjects with the same findings together; the gravest first.
+fn groups(findings: &[Finding]) -> Vec<Group<'_>> {
+    let mut by_subject: BTreeMap<String, Vec<&Finding>> = BTreeMap::new();
+    for finding in findings {
+        by_subject.entry(subject(&finding.path)).or_default().push(finding);
+    }
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut known = BTreeMap::new();
+    for (subject, mut findings) in by_subject {
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        let alike = |f: &&Finding| (f.check, below(&f.path), f.message.clone());
+        let key: Vec<_> = findings.iter().map(alike).collect();
+        match known.get(&key) {
+            Some(at) => {
+                let group: &mut Group<'_> = &mut groups[*at];
+                group.subjects.push(subject);
+            }
+            None => {
+                known.insert(key, groups.len());
+                groups.push(Group { subjects: vec![subject], findings });
+            }
+        }
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse(group.findings[0].severity));
+    groups
+}
+
+/// What a path is about: a result where it lies in one, else its system or submitter.
+fn subject(path: &Path) -> String {
+    let parts = parts(path);
+    let names: Vec<&str> = parts.iter().map(String::as_str).collect();
+    match names[..] {
+        [] => "the tree".to_owned(),
+        [division, submitter, "results" | "measurements" | "compliance", ref rest @ ..]
+            if !rest.is_empty() =>
+        {
+            let of: Vec<&str> = rest.iter().take(3).copied().collect();
+            format!("{division}/{submitter}: {}", of.join(" / "))
+        }
+        [division, submitter, "systems", file] => {
+            format!("{division}/{submitter}: {}", file.trim_end_matches(".json"))
+        }
+        [division, submitter, ..] => format!("{division}/{submitter}"),
+        [only] => only.to_owned(),
+    }
+}
+
+/// A path without what its subject says already.
+fn below(path: &Path) -> String {
+    let parts = parts(path);
+    let said = match (parts.get(2).map(String::as_str), parts.len()) {
+        (Some("results"), 4..) => 6,
+        (_, 0 | 1) => 1,
+        _ => 2,
+    };
+    parts.get(said..).unwrap_or_default().join("/")
+}
+
+fn parts(path: &Path) -> Vec<String> {
+    path.iter().map(|part| safe(&part.to_string_lossy())).collect()
+}
+
+/// A text that the terminal does not obey: files have any names.
+fn safe(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}

@@ -1,0 +1,207 @@
+//! `dyno check`: which results of a submission tree count, and what is wrong with the
+//! others.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use dyno_mlperf::round::{Round, Version};
+use dyno_mlperf::submission::check::{Options, Program, Skip, check};
+use dyno_mlperf::submission::table::write_csv;
+use dyno_mlperf::submission::{json, sarif};
+
+use crate::check::{Extent, Shown};
+use crate::exit::{Exit, Failure};
+use crate::{output, render};
+
+/// Flags of `dyno check`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Check {
+    /// The tree: the folder that holds closed, open or network
+    #[arg(value_name = "TREE")]
+    tree: PathBuf,
+    /// The round, such as v5.1
+    #[arg(long, value_name = "ROUND")]
+    round: String,
+    /// Judge as an official checker does, mistakes included
+    #[arg(long, value_name = "CHECKER")]
+    compat: Option<Compat>,
+    /// Write the table of results that count, with the columns of the checker
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write results and findings for programs
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the findings for code hosts and editors, as SARIF 2.1.0
+    #[arg(long, value_name = "FILE")]
+    sarif: Option<PathBuf>,
+    /// Only this submitter
+    #[arg(long, value_name = "NAME")]
+    submitter: Option<String>,
+    /// Show every finding
+    #[arg(long)]
+    all: bool,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+    /// Accept errors that say that LoadGen had uncommitted changes
+    #[arg(long, help_heading = SKIP)]
+    submission_exceptions: bool,
+    /// Leave scenarios out, by the names of their folders
+    #[arg(long, value_name = "SCENARIO,..", value_delimiter = ',', help_heading = SKIP)]
+    scenarios_to_skip: Vec<String>,
+    #[command(flatten)]
+    skips: Skips,
+}
+
+const SKIP: &str = "Flags of the official checkers";
+
+/// The flags of the official checkers that leave checks out.
+#[derive(Debug, Args)]
+#[command(next_help_heading = SKIP)]
+struct Skips {
+    /// No audits
+    #[arg(long, alias = "skip_compliance")]
+    skip_compliance: bool,
+    /// No checks of the power working group
+    #[arg(long)]
+    skip_power_check: bool,
+    /// Fields may be empty
+    #[arg(long)]
+    skip_meaningful_fields_emptiness_check: bool,
+    /// Power runs need no analyzer_table.* and power_settings.*
+    #[arg(long)]
+    skip_check_power_measure_files: bool,
+    /// Files may be empty
+    #[arg(long)]
+    skip_empty_files_check: bool,
+    /// Files may lie in the root
+    #[arg(long)]
+    skip_extra_files_in_root_check: bool,
+    /// No images or videos in the accuracy folder
+    #[arg(long)]
+    skip_extra_accuracy_files_check: bool,
+    /// Systems may have no results
+    #[arg(long)]
+    skip_all_systems_have_results_check: bool,
+    /// No calibration.md
+    #[arg(long)]
+    skip_calibration_check: bool,
+    /// Accuracy runs of any length
+    #[arg(long)]
+    skip_dataset_size_check: bool,
+}
+
+impl Skips {
+    fn list(&self) -> Vec<Skip> {
+        let given = [
+            (self.skip_compliance, Skip::Compliance),
+            (self.skip_power_check, Skip::Power),
+            (self.skip_meaningful_fields_emptiness_check, Skip::EmptyFields),
+            (self.skip_check_power_measure_files, Skip::PowerDescription),
+            (self.skip_empty_files_check, Skip::EmptyFiles),
+            (self.skip_extra_files_in_root_check, Skip::RootFiles),
+            (self.skip_extra_accuracy_files_check, Skip::AccuracyOutputs),
+            (self.skip_all_systems_have_results_check, Skip::SystemsWithoutResults),
+            (self.skip_calibration_check, Skip::Calibration),
+            (self.skip_dataset_size_check, Skip::DatasetSize),
+        ];
+        given.into_iter().filter_map(|(is_given, skip)| is_given.then_some(skip)).collect()
+    }
+}
+
+/// An official checker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Compat {
+    /// The checker in one file, v5.1.1, for rounds up to v5.1
+    Mono,
+    /// The checker in modules, for v5.1 to v6.1
+    Modular,
+}
+
+const AFTER_HELP: &str = "\
+Where an official checker ends with a traceback, --compat says so and goes on.
+Exit codes: 0 every result counts, 1 one does not, or there is none, 2 there is no such tree or
+round, 3 a file cannot be written.";
+
+impl Check {
+    /// Checks.
+    ///
+    /// # Errors
+    /// There is no tree or no such round, or the table cannot be written.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let round = Round::named(&self.round).map_err(|error| {
+            Failure::usage(error).hint("name the round of the submission, such as --round v5.1")
+        })?;
+        let program = self.program(round.version)?;
+        let options = Options {
+            program,
+            submitter: self.submitter.clone(),
+            skip: self.skips.list(),
+            scenarios_to_skip: self.scenarios_to_skip.clone(),
+            submission_exceptions: self.submission_exceptions,
+        };
+        let checked = check(&self.tree, round, &options).map_err(|error| {
+            Failure::usage(error).hint("name the folder that holds closed, open or network")
+        })?;
+        if let Some(file) = &self.csv {
+            write_file(file, "--csv", |out| write_csv(&checked.rows, program, out))?;
+        }
+        if let Some(file) = &self.json {
+            let document = json::Document::of(&checked, round, program);
+            write_file(file, "--json", |out| document.write(out))?;
+        }
+        if let Some(file) = &self.sarif {
+            write_file(file, "--sarif", |out| sarif::write(&checked, round, program, out))?;
+        }
+        if !self.quiet {
+            let extent = if self.all { Extent::All } else { Extent::Screen };
+            let shown = Shown {
+                tree: &self.tree,
+                round: round.version,
+                program,
+                checked: &checked,
+                extent,
+                is_colored: render::is_colored(),
+            };
+            output::print(shown.text())?;
+        }
+        Ok(if checked.is_valid() { Exit::Valid } else { Exit::Invalid })
+    }
+
+    fn program(&self, round: Version) -> Result<Program, Failure> {
+        let v5_1 = Version::new(5, 1);
+        match self.compat {
+            None => Ok(Program::Strict),
+            Some(Compat::Mono) if round <= v5_1 => Ok(Program::Mono),
+            Some(Compat::Modular) if round >= v5_1 => Ok(Program::Modular),
+            Some(Compat::Mono) => Err(Failure::usage(format!(
+                "the checker in one file has no round {round}; its last one is v5.1"
+            ))
+            .hint("--compat modular")),
+            Some(Compat::Modular) => Err(Failure::usage(format!(
+                "the checker in modules is for v5.1 and later, not for {round}"
+            ))
+            .hint("--compat mono")),
+        }
+    }
+}
+
+/// Writes a file that a flag names.
+fn write_file(
+    file: &Path,
+    flag: &str,
+    write: impl Fn(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let write = || {
+        let mut out = BufWriter::new(File::create(file)?);
+        write(&mut out)?;
+        out.flush()
+    };
+    write().map_err(|error| {
+        Failure::set_up(format!("cannot write {}: {error}", file.display()))
+            .hint(format!("choose another file with {flag}"))
+    })
+}

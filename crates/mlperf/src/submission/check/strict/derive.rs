@@ -1,0 +1,409 @@
+//! A run against itself: what its detail log says must follow from what else it says.
+//!
+//! The official programs take every number of a log as it stands. Percentiles, counts
+//! and rates of one run are not independent, though, and the decision of early stopping
+//! follows from two counts.
+
+use std::path::Path;
+
+use dyno_loadgen::early_stopping::{Params, largest_overlatency, minimum_queries};
+
+use crate::power::clock::Stamp;
+use crate::round::Scenario;
+use crate::submission::check::catalogue::{RUN_CONSISTENT, RUN_STOPPING};
+use crate::submission::check::issues::{At, Issues};
+use crate::submission::facts::detail::DetailLog;
+
+/// Keys of percentiles, in the order of their ranks.
+const RANKS: [(&str, f64); 6] = [
+    ("50.00", 0.5),
+    ("90.00", 0.9),
+    ("95.00", 0.95),
+    ("97.00", 0.97),
+    ("99.00", 0.99),
+    ("99.90", 0.999),
+];
+/// Rates are written with six digits, and some are counted to slightly different ends.
+const RATE_TOLERANCE: f64 = 0.01;
+/// Begin and end of a run are stamped a little inside of its duration.
+const SPAN_TOLERANCE_MS: f64 = 2_000.0;
+
+/// Checks a run that was played as this scenario.
+pub(super) fn check(log: &DetailLog, path: &Path, played: Scenario, issues: &mut Issues) {
+    let run = Run { log, path };
+    run.check_flags(issues);
+    for family in [
+        Family {
+            begin: "result_",
+            end: "_percentile_per_query_latency_ns",
+            of: "query_latency_ns",
+        },
+        Family { begin: "result_", end: "_percentile_latency_ns", of: "latency_ns" },
+    ] {
+        run.check_order(&family.latencies(log), issues);
+    }
+    for (begin, end) in [
+        ("result_first_token_", "_percentile_latency_ns"),
+        ("result_time_per_output_token_", "_percentile_ns"),
+    ] {
+        run.check_order(&ranked(log, begin, end), issues);
+    }
+    run.check_rate(played, issues);
+    run.check_span(issues);
+    run.check_stopping(played, issues);
+}
+
+struct Family {
+    begin: &'static str,
+    end: &'static str,
+    of: &'static str,
+}
+
+impl Family {
+    /// Minimum, percentiles and maximum, with their keys.
+    fn latencies(&self, log: &DetailLog) -> Vec<(String, f64)> {
+        let edge = |name: &str| {
+            let key = format!("result_{name}_{}", self.of);
+            log.number(&key).map(|value| (key, value))
+        };
+        let middle = ranked(log, self.begin, self.end);
+        if middle.is_empty() {
+            return middle;
+        }
+        edge("min").into_iter().chain(middle).chain(edge("max")).collect()
+    }
+}
+
+fn ranked(log: &DetailLog, begin: &str, end: &str) -> Vec<(String, f64)> {
+    let keys = RANKS.iter().map(|(rank, _)| format!("{begin}{rank}{end}"));
+    keys.filter_map(|key| log.number(&key).map(|value| (key, value))).collect()
+}
+
+struct Run<'a> {
+    log: &'a DetailLog,
+    path: &'a Path,
+}
+
+impl Run<'_> {
+    fn at(&self, key: &str) -> At<'_> {
+        At::path(self.path).line(self.log.line_of(key))
+    }
+
+    /// A run is valid if each of its conditions is met.
+    fn check_flags(&self, issues: &mut Issues) {
+        let flags = [
+            "result_min_duration_met",
+            "result_min_queries_met",
+            "result_perf_constraints_met",
+            "early_stopping_met",
+        ];
+        let valid = self.log.text("result_validity") == Some("VALID");
+        for key in flags.into_iter().filter(|key| valid && self.log.flag(key) == Some(false)) {
+            let message = format!("{key} is false in a run that says it is VALID");
+            issues.add_expected(&RUN_CONSISTENT, self.at(key), message, "true");
+        }
+    }
+
+    fn check_order(&self, latencies: &[(String, f64)], issues: &mut Issues) {
+        for pair in latencies.windows(2) {
+            let [(low_key, low), (high_key, high)] = pair else { continue };
+            if low > high {
+                let message = format!("{high_key} is {high}, below {low_key}");
+                let expected = format!("at least {low}");
+                issues.add_expected(&RUN_CONSISTENT, self.at(high_key), message, expected);
+            }
+        }
+        let (Some((_, least)), Some((_, most))) = (latencies.first(), latencies.last()) else {
+            return;
+        };
+        let of_mean = match latencies.first().map(|(key, _)| key.as_str()) {
+            Some("result_min_latency_ns") => "result_mean_latency_ns",
+            Some("result_min_query_latency_ns") => "result_mean_query_latency_ns",
+            _ => return,
+        };
+        if let Some(mean) = self.log.number(of_mean).filter(|mean| mean < least || mean > most) {
+            let message = format!("{of_mean} is {mean}, outside of minimum and maximum");
+            let expected = format!("{least} to {most}");
+            issues.add_expected(&RUN_CONSISTENT, self.at(of_mean), message, expected);
+        }
+    }
+
+    /// The rate follows from the latencies where nothing overlaps, or all begins at once.
+    fn check_rate(&self, played: Scenario, issues: &mut Issues) {
+        const NS: f64 = 1e9;
+        let number = |key: &str| self.log.number(key);
+        let derived = match played {
+            Scenario::SingleStream => {
+                let mean = number("result_mean_latency_ns").filter(|mean| *mean > 0.0);
+                ("result_qps_without_loadgen_overhead", mean.map(|mean| NS / mean))
+            }
+            Scenario::Offline => {
+                let samples =
+                    number("generated_query_count").zip(number("generated_samples_per_query"));
+                let last = number("result_max_latency_ns").filter(|last| *last > 0.0);
+                let rate =
+                    samples.zip(last).map(|((queries, each), last)| queries * each * NS / last);
+                ("result_samples_per_second", rate)
+            }
+            _ => return,
+        };
+        let (key, Some(rate)) = derived else { return };
+        let Some(told) = number(key) else { return };
+        if (told - rate).abs() > RATE_TOLERANCE * rate {
+            let message =
+                format!("{key} is {told}, which the latencies of the same log contradict");
+            issues.add_expected(&RUN_CONSISTENT, self.at(key), message, format!("{rate:.6}"));
+        }
+    }
+
+    /// The wall clock must have seen the least duration, too.
+    fn check_span(&self, issues: &mut Issues) {
+        let stamp = |key: &str| self.log.text(key).and_then(Stamp::parse);
+        let Some((begin, end)) = stamp("power_begin").zip(stamp("power_end")) else { return };
+        let Some(least) = self.log.number("effective_min_duration_ms") else { return };
+        let span = end.seconds_since(begin) * 1000.0;
+        let met = self.log.flag("result_min_duration_met") != Some(false);
+        if met && span + SPAN_TOLERANCE_MS < least {
+            let message = format!("power_begin and power_end are {:.3} s apart", span / 1000.0);
+            let expected = format!("at least {:.3} s, the least duration", least / 1000.0);
+            issues.add_expected(&RUN_CONSISTENT, self.at("power_end"), message, expected);
+        }
+    }
+
+    fn check_stopping(&self, played: Scenario, issues: &mut Issues) {
+        let Some(queries) = self.log.whole("result_query_count").filter(|count| *count < 1 << 40)
+        else {
+            return;
+        };
+        match played {
+            Scenario::SingleStream => {
+                self.check_estimate(queries, 0.9, "early_stopping_latency_ss", issues);
+                self.check_estimate(queries, 0.99, "early_stopping_latency_ms", issues);
+            }
+            Scenario::MultiStream => {
+                self.check_estimate(queries, 0.99, "early_stopping_latency_ms", issues);
+            }
+            Scenario::Server | Scenario::Interactive => self.check_server(queries, issues),
+            Scenario::Offline => {}
+        }
+    }
+
+    /// With latencies of tokens, the count of queries over the bound means nothing.
+    fn check_server(&self, queries: u64, issues: &mut Issues) {
+        let Some(over) = self.log.whole("result_overlatency_query_count") else { return };
+        let bound = self.log.number("effective_target_latency_ns").filter(|bound| *bound > 0.0);
+        let tokens = self.log.flag("requested_use_token_latencies") == Some(true);
+        let percentile = self.log.number("effective_target_latency_percentile");
+        let percentile = percentile.filter(|share| (0.5..1.0).contains(share));
+        let (Some(bound), Some(percentile)) = (bound.filter(|_| !tokens), percentile) else {
+            return;
+        };
+        if over > queries {
+            let message = format!("{over} of {queries} queries were over the bound");
+            return issues.add(&RUN_STOPPING, self.at("result_overlatency_query_count"), message);
+        }
+        let needed = minimum_queries(over, &Params::rules(percentile));
+        let met = queries >= needed;
+        if self.log.flag("early_stopping_met").is_some_and(|told| told != met) {
+            let message = format!(
+                "early stopping is {}, with {over} of {queries} queries over the bound",
+                !met
+            );
+            let expected = format!("{met}: so many need {needed} queries");
+            issues.add_expected(&RUN_STOPPING, self.at("early_stopping_met"), message, expected);
+        }
+        let name =
+            RANKS.iter().find(|(_, share)| (share - percentile).abs() < 1e-9).map(|(name, _)| name);
+        let key = format!("result_{}_percentile_latency_ns", name.unwrap_or(&"99.00"));
+        let Some(reached) = self.log.number(&key).filter(|_| name.is_some()) else { return };
+        let share = over as f64 / queries as f64;
+        // One query more or less may be the one at the percentile.
+        let slack = 2.0 / queries as f64;
+        let contradicts = if reached > bound {
+            share < 1.0 - percentile - slack
+        } else {
+            share > 1.0 - percentile + slack
+        };
+        if contradicts {
+            let message =
+                format!("{key} is {reached}, with {over} of {queries} queries over {bound} ns");
+            issues.add(&RUN_STOPPING, self.at(&key), message);
+        }
+    }
+
+    /// The estimate is a latency of the run: that of the worst query that is left when as
+    /// many as allowed are set aside. It lies where that rank lies among the percentiles.
+    fn check_estimate(&self, queries: u64, percentile: f64, key: &str, issues: &mut Issues) {
+        let Some(estimate) = self.log.number(key) else { return };
+        let params = Params::rules(percentile);
+        let enough = queries >= minimum_queries(1, &params);
+        let discarded = largest_overlatency(queries, &params).filter(|_| enough);
+        let Some(discarded) = discarded else {
+            if estimate > 0.0 {
+                let needed = minimum_queries(1, &params);
+                let message =
+                    format!("{key} is {estimate}, and {queries} queries allow no estimate");
+                issues.add_expected(
+                    &RUN_STOPPING,
+                    self.at(key),
+                    message,
+                    format!("{needed} queries"),
+                );
+            }
+            return;
+        };
+        // LoadGen sets one less aside, as the query that it reports may be over as well.
+        let discarded = discarded.saturating_sub(1);
+        let rank = (queries - discarded) as f64;
+        // With latencies of tokens, the estimate is of the first token.
+        let tokens = self.log.flag("requested_use_token_latencies") == Some(true);
+        let (begin, family) = if tokens {
+            ("result_first_token_", "_percentile_latency_ns")
+        } else if self.log.number("result_99.00_percentile_per_query_latency_ns").is_some() {
+            ("result_", "_percentile_per_query_latency_ns")
+        } else {
+            ("result_", "_percentile_latency_ns")
+        };
+        for (name, share) in RANKS {
+            let of = format!("{begin}{name}{family}");
+            let Some(value) = self.log.number(&of) else { continue };
+            let at = share * queries as f64;
+            let too_low = at + 2.0 < rank && estimate < value;
+            let too_high = at - 2.0 > rank && estimate > value;
+            if too_low || too_high {
+                let side = if too_low { "at least" } else { "at most" };
+                let message = format!(
+                    "{key} is {estimate}: with {discarded} of {queries} queries set aside, it is \
+                     {side} {of}"
+                );
+                issues.add_expected(
+                    &RUN_STOPPING,
+                    self.at(key),
+                    message,
+                    format!("{side} {value}"),
+                );
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::submission::check::Program;
+    use crate::submission::check::strict::tests::log;
+
+    /// Messages about a run with these values.
+    fn found(played: Scenario, pairs: &[(&str, &str)]) -> Vec<String> {
+        let mut issues = Issues::new(Program::Strict);
+        check(&log(pairs), Path::new("log"), played, &mut issues);
+        issues.into_findings().into_iter().map(|finding| finding.message).collect()
+    }
+
+    /// What a MultiStream run of a real system said.
+    const MULTI_STREAM: [(&str, &str); 12] = [
+        ("result_validity", "\"VALID\""),
+        ("early_stopping_met", "true"),
+        ("result_query_count", "408675"),
+        ("result_min_query_latency_ns", "1369296"),
+        ("result_max_query_latency_ns", "2914698"),
+        ("result_mean_query_latency_ns", "1460146"),
+        ("result_50.00_percentile_per_query_latency_ns", "1461758"),
+        ("result_90.00_percentile_per_query_latency_ns", "1470054"),
+        ("result_97.00_percentile_per_query_latency_ns", "1474989"),
+        ("result_99.00_percentile_per_query_latency_ns", "1482562"),
+        ("result_99.90_percentile_per_query_latency_ns", "1493882"),
+        ("early_stopping_latency_ms", "1482812"),
+    ];
+
+    fn with(key: &'static str, value: &'static str) -> Vec<(&'static str, &'static str)> {
+        let set = |(k, v): (&'static str, &'static str)| (k, if k == key { value } else { v });
+        MULTI_STREAM.into_iter().map(set).collect()
+    }
+
+    #[test]
+    fn a_run_that_agrees_with_itself_is_fine() {
+        assert_eq!(found(Scenario::MultiStream, &MULTI_STREAM), [""; 0]);
+    }
+
+    #[test]
+    fn what_contradicts_the_rest_of_a_log_is_found() {
+        for (key, value, part) in [
+            ("early_stopping_met", "false", "in a run that says it is VALID"),
+            ("result_90.00_percentile_per_query_latency_ns", "1400000", "below result_50.00"),
+            ("result_mean_query_latency_ns", "3000000", "outside of minimum and maximum"),
+            // 3938 queries may be set aside, which leaves a latency beyond the 99th percentile ..
+            (
+                "early_stopping_latency_ms",
+                "1482561",
+                "3938 of 408675 queries set aside, it is at least",
+            ),
+            // .. and below the 99.9th.
+            ("early_stopping_latency_ms", "1493883", "it is at most"),
+            ("result_query_count", "600", "600 queries allow no estimate"),
+        ] {
+            let found = found(Scenario::MultiStream, &with(key, value));
+            assert!(found.iter().any(|message| message.contains(part)), "{key} {value}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn early_stopping_of_server_follows_from_two_counts() {
+        let run = |over: &'static str, met: &'static str, p99: &'static str| {
+            let pairs = [
+                ("effective_target_latency_ns", "15000000"),
+                ("effective_target_latency_percentile", "0.99"),
+                ("result_query_count", "100000"),
+                ("result_overlatency_query_count", over),
+                ("early_stopping_met", met),
+                ("result_99.00_percentile_latency_ns", p99),
+            ];
+            found(Scenario::Server, &pairs)
+        };
+        assert_eq!(run("900", "true", "14900000"), [""; 0]);
+        // 1000 over of 100000 is the boundary itself, on which nobody can be confident.
+        assert!(run("990", "true", "14900000")[0].contains("early stopping is true"));
+        assert_eq!(run("990", "false", "14900000"), [""; 0]);
+        assert!(run("100", "true", "15100000")[0].contains("result_99.00"));
+        assert!(run("200000", "true", "1")[0].contains("200000 of 100000"));
+    }
+
+    #[test]
+    fn rates_follow_from_latencies() {
+        let single = |rate| {
+            let pairs = [
+                ("result_mean_latency_ns", "1000000"),
+                ("result_qps_without_loadgen_overhead", rate),
+            ];
+            found(Scenario::SingleStream, &pairs)
+        };
+        assert_eq!(single("1000.2"), [""; 0]);
+        assert_eq!(single("1100").len(), 1);
+        let offline = |rate| {
+            let pairs = [
+                ("generated_query_count", "1"),
+                ("generated_samples_per_query", "66000"),
+                ("result_max_latency_ns", "600000000000"),
+                ("result_samples_per_second", rate),
+            ];
+            found(Scenario::Offline, &pairs)
+        };
+        assert_eq!(offline("110.0"), [""; 0]);
+        assert_eq!(offline("1100.0").len(), 1);
+    }
+
+    #[test]
+    fn the_wall_clock_must_have_seen_the_least_duration() {
+        let run = |end| {
+            let pairs = [
+                ("effective_min_duration_ms", "600000"),
+                ("power_begin", "\"07-23-2025 02:30:20.039\""),
+                ("power_end", end),
+            ];
+            found(Scenario::Offline, &pairs)
+        };
+        assert_eq!(run("\"07-23-2025 02:40:20.040\""), [""; 0]);
+        assert_eq!(run("\"07-23-2025 02:31:20.040\"").len(), 1);
+    }
+}

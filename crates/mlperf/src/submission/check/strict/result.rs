@@ -1,0 +1,385 @@
+//! A result of a scenario: everything its files say, and whether it counts.
+
+use std::path::Path;
+
+use super::logs::Purpose;
+use super::{Context, audits, datacenter, derive, inferred, logs, quality, summary};
+use crate::power::Energy;
+use crate::round::{Scenario, Suite, Version};
+use crate::submission::check::catalogue::*;
+use crate::submission::check::files;
+use crate::submission::check::issues::{At, Issues};
+use crate::submission::check::performance::{Metric, Run};
+use crate::submission::check::place::Place;
+use crate::submission::check::rows::Result_;
+use crate::submission::check::system::suite;
+use crate::submission::check::{Program, Skip, accuracy, audits as texts, measurement, powered};
+use crate::submission::entry::{Entry, Model, Submitter, System};
+use crate::submission::facts::Facts;
+use crate::submission::facts::detail::DetailLog;
+use crate::submission::facts::json::JsonFile;
+use crate::submission::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, SUMMARY};
+use crate::submission::table::{Column, Row};
+use crate::submission::tree::Node;
+
+/// What a result lies in.
+pub(super) struct Around<'a, 't> {
+    pub(super) context: &'a Context<'a>,
+    pub(super) submitter: &'t Submitter<'t>,
+    pub(super) system: &'t System<'t>,
+    pub(super) description: &'a JsonFile,
+    pub(super) model: &'t Model<'t>,
+}
+
+/// A result, judged by itself.
+pub(super) struct Judged<'t> {
+    pub(super) entry: &'t Entry<'t>,
+    pub(super) issues: Issues,
+    pub(super) metric: Option<f64>,
+    pub(super) rows: Vec<Row>,
+}
+
+impl<'t> Around<'_, 't> {
+    /// All results of the model: one may be inferred from another.
+    pub(super) fn judge_all(&self) -> Vec<Judged<'t>> {
+        let skipped = &self.context.options.scenarios_to_skip;
+        let entries = self.model.results.iter().filter(|entry| !skipped.contains(&entry.name));
+        let read = |entry: &'t Entry<'t>| {
+            let facts = Facts::read(
+                self.submitter.layout,
+                self.system,
+                self.model,
+                entry,
+                self.context.patterns,
+            );
+            (entry, facts)
+        };
+        let all: Vec<(&Entry<'_>, Facts<'_>)> = entries.map(read).collect();
+        let mut judged: Vec<Judged<'t>> =
+            all.iter().map(|(entry, facts)| self.judge(entry, facts)).collect();
+        let pairs: Vec<(&Entry<'_>, &Facts<'_>)> =
+            all.iter().map(|(entry, facts)| (*entry, facts)).collect();
+        for (at, judged) in judged.iter_mut().enumerate() {
+            inferred::check_copy(&pairs, at, &mut judged.issues);
+        }
+        judged
+    }
+
+    fn judge(&self, entry: &'t Entry<'t>, facts: &Facts<'t>) -> Judged<'t> {
+        let mut issues = Issues::new(Program::Strict);
+        let place = Place {
+            round: self.context.round,
+            options: self.context.options,
+            submitter: self.submitter,
+            system: self.system,
+            description: self.description,
+            model: self.model,
+            entry,
+            scenario: entry.scenario,
+        };
+        if entry.scenario.is_none() {
+            let path = entry.folder.path();
+            issues.add(&SCENARIO_UNKNOWN, At::path(&path), "is no scenario");
+        }
+        self.check_measurement(&place, facts, &mut issues);
+        let quality = self.check_accuracy(&place, facts, &mut issues);
+        let metric = self.check_performance(&place, facts, &mut issues);
+        let energy = entry.power().and_then(|_| powered::judge(&place, &mut issues));
+        if self.submitter.division.is_closed_or_network() && !place.options.skips(Skip::Compliance)
+        {
+            self.check_audits(&place, facts, &mut issues);
+        }
+        if let Some(metric) = &metric {
+            datacenter::check_bandwidth(&place, facts, metric.value, &mut issues);
+        }
+        let rows = self.rows(&place, metric.as_ref(), &quality, energy, facts, &mut issues);
+        Judged { entry, issues, metric: metric.map(|metric| metric.value), rows }
+    }
+
+    fn rows(
+        &self,
+        place: &Place<'_, '_>,
+        metric: Option<&Metric>,
+        accuracy: &accuracy::Accuracy,
+        energy: Option<Energy>,
+        facts: &Facts<'_>,
+        issues: &mut Issues,
+    ) -> Vec<Row> {
+        let measurement = facts.measurement.as_ref().and_then(|file| file.json.as_ref().ok());
+        let Some((metric, measurement)) = metric.zip(measurement) else { return Vec::new() };
+        let audited = self.submitter.division.is_closed_or_network()
+            && !place.options.skips(Skip::Compliance);
+        let status = self.description.get("status").and_then(serde_json::Value::as_str);
+        let scenario = match place.scenario {
+            Some(scenario) => scenario.name(),
+            None => &place.entry.name,
+        };
+        let own = vec![
+            (Column::Availability, status.unwrap_or_default().to_lowercase()),
+            (Column::Scenario, scenario.to_owned()),
+            (Column::Location, place.entry.folder.path().to_string_lossy().into_owned()),
+            (Column::Compliance, u8::from(audited).to_string()),
+            (Column::Errors, "0".to_owned()),
+            (Column::Inferred, u8::from(metric.is_inferred).to_string()),
+        ];
+        Result_ { place, metric, accuracy, energy, measurement, own }.rows(issues)
+    }
+
+    fn check_measurement(&self, place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
+        let Some(folder) = place.entry.measurements else {
+            let path = place.entry.folder.path();
+            return issues.add(
+                &MEASUREMENT_FOLDER,
+                At::path(&path),
+                "the measurement is not described",
+            );
+        };
+        measurement::check_files(place, folder, issues);
+        if place.entry.power().is_some() {
+            measurement::check_power_files(place, folder, issues);
+        }
+        let Some(described) = &facts.measurement else {
+            let path = folder.path();
+            return issues.add(
+                &MEASUREMENT_JSON_MISSING,
+                At::path(&path),
+                "there is no JSON file that describes the measurement",
+            );
+        };
+        let path = described.file.path();
+        match &described.json {
+            Ok(json) => measurement::check_fields(place, json, &path, issues),
+            Err(problem) => {
+                issues.add(
+                    &MEASUREMENT_JSON,
+                    At::path(&path).line(problem.line),
+                    problem.why.clone(),
+                );
+            }
+        }
+        measurement::check_code(place, described, issues);
+    }
+
+    fn may_infer(&self) -> bool {
+        matches!(suite(self.description), Some(Suite::Edge | Suite::Both))
+    }
+}
+
+impl Around<'_, '_> {
+    fn check_accuracy(
+        &self,
+        place: &Place<'_, '_>,
+        facts: &Facts<'_>,
+        issues: &mut Issues,
+    ) -> accuracy::Accuracy {
+        let Some(folder) = place.entry.accuracy() else {
+            let path = place.entry.folder.path().join("accuracy");
+            issues.add(&ACCURACY_FILES, At::path(&path), "there is no such folder");
+            return accuracy::Accuracy::default();
+        };
+        check_files(
+            &ACCURACY_FILES,
+            folder,
+            &[ACCURACY_LOG, SUMMARY, DETAIL, ACCURACY_TEXT],
+            &[],
+            issues,
+        );
+        accuracy::check_log(folder, issues);
+        accuracy::check_outputs(place, folder, issues);
+        let (text, detail) = accuracy::paths(folder);
+        let mut found = accuracy::Accuracy::default();
+        let mut own = Issues::new(Program::Strict);
+        match &facts.accuracy_text {
+            Ok(said) => {
+                found = accuracy::check_text(place, said, &text, &mut own);
+                quality::check_hash(said, &text, folder.file(ACCURACY_LOG), issues);
+                if let Some(benchmark) = self.model.benchmark {
+                    quality::check_units(benchmark, place.scenario, said, &text, &mut own);
+                }
+            }
+            Err(_) => issues.add(&ACCURACY_TEXT_MISSING, At::path(&text), "cannot be read"),
+        }
+        // The open division may have any accuracy, but must say which.
+        if !self.submitter.division.is_closed_or_network() {
+            own.waive();
+        }
+        issues.append(own);
+        match &facts.accuracy {
+            Ok(log) => {
+                self.check_log(place, log, &detail, Purpose::Accuracy, issues);
+                accuracy::check_errors(place, log, &detail, issues);
+                accuracy::check_samples(place, log, &detail, issues);
+                self.check_scenario(place, log, &detail, issues);
+                check_summary(folder, log, Purpose::Accuracy, issues);
+            }
+            Err(_) => issues.add(
+                &ACCURACY_UNREADABLE,
+                At::path(&detail),
+                "there is no detail log that reads",
+            ),
+        }
+        found
+    }
+
+    fn check_log(
+        &self,
+        place: &Place<'_, '_>,
+        log: &DetailLog,
+        path: &Path,
+        purpose: Purpose,
+        issues: &mut Issues,
+    ) {
+        if let Some(line) = log.malformed.first().filter(|_| purpose == Purpose::Accuracy) {
+            let at = At::path(path).line(Some(*line));
+            issues.add(&ACCURACY_UNREADABLE, at, "a line is no JSON object with a key");
+        }
+        logs::check(log, path, purpose, place.round, &place.round.seeds, issues);
+    }
+
+    /// The log must be of this scenario, or of one that may stand for it.
+    fn check_scenario(
+        &self,
+        place: &Place<'_, '_>,
+        log: &DetailLog,
+        path: &Path,
+        issues: &mut Issues,
+    ) {
+        let Some(wanted) = place.scenario else { return };
+        if !logs::stands_for(log, wanted, self.may_infer()) {
+            let played = log.text("effective_scenario").unwrap_or("none");
+            let at = At::path(path).line(log.line_of("effective_scenario"));
+            issues.add_expected(
+                &LOG_SCENARIO,
+                at,
+                format!("is of a run of {played}"),
+                wanted.name(),
+            );
+        }
+    }
+
+    fn check_performance(
+        &self,
+        place: &Place<'_, '_>,
+        facts: &Facts<'_>,
+        issues: &mut Issues,
+    ) -> Option<Metric> {
+        let Some(folder) = place.entry.run() else {
+            let path = place.entry.folder.path().join("performance/run_1");
+            issues.add(&RUN_FOLDER, At::path(&path), "there is no performance run");
+            return None;
+        };
+        let required: &[&str] = match place.entry.power() {
+            Some(_) => &[SUMMARY, DETAIL, "spl.txt"],
+            None => &[SUMMARY, DETAIL],
+        };
+        check_files(&RUN_FILES, folder, required, &[ACCURACY_LOG], issues);
+        let path = folder.path().join(DETAIL);
+        let Ok(log) = &facts.performance else {
+            issues.add(&RUN_UNREADABLE, At::path(&path), "there is no detail log that reads");
+            return None;
+        };
+        self.check_log(place, log, &path, Purpose::Performance, issues);
+        check_summary(folder, log, Purpose::Performance, issues);
+        check_least_queries(log, &path, issues);
+        let played = log.text("effective_scenario").and_then(Scenario::named);
+        if let Some(played) = played {
+            derive::check(log, &path, played, issues);
+        }
+        if matches!(place.scenario, Some(Scenario::Server | Scenario::Interactive)) {
+            say_server_metric(place, log, &path, issues);
+        }
+        if place.scenario == Some(Scenario::Interactive) || place.scenario == Some(Scenario::Server)
+        {
+            check_token_bounds(place, log, &path, issues);
+        }
+        Run { place, log, path: &path, is_audit: false }.judge(issues)
+    }
+
+    fn check_audits(&self, place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
+        texts::judge(place, facts, issues);
+        let Ok(run) = &facts.performance else { return };
+        let Some(played) = run.text("effective_scenario").and_then(Scenario::named) else { return };
+        let wanted = place.model.benchmark.map_or(&[][..], |benchmark| &benchmark.audits);
+        for audit in facts.audits.iter().filter(|audit| wanted.contains(&audit.name)) {
+            audits::check(audit, run, played, issues);
+            let Ok(log) = &audit.performance else { continue };
+            let folder = audit.folder.folder("performance/run_1");
+            let path = audit.folder.path().join("performance/run_1").join(DETAIL);
+            derive::check(log, &path, played, issues);
+            if let Some(folder) = folder {
+                check_summary(folder, log, Purpose::Performance, issues);
+            }
+        }
+    }
+}
+
+fn check_files(
+    check: &'static Check,
+    folder: Node<'_>,
+    required: &[&str],
+    optional: &[&str],
+    issues: &mut Issues,
+) {
+    let path = folder.path();
+    if let Some(mismatch) = files::mismatch(folder, required, optional) {
+        issues.add(check, At::path(&path), mismatch);
+    }
+    let empty = |name: &&&str| folder.file(name).is_some_and(|file| file.size() == 0);
+    for name in required.iter().filter(empty).filter(|name| **name != ACCURACY_LOG) {
+        issues.add(check, At::path(&path.join(name)), "is empty");
+    }
+}
+
+fn check_summary(folder: Node<'_>, log: &DetailLog, purpose: Purpose, issues: &mut Issues) {
+    // That it is missing or empty is a matter of the list of files.
+    if let Some(file) = folder.file(SUMMARY).filter(|file| file.size() > 0) {
+        summary::check(file, log, purpose, issues);
+    }
+}
+
+/// Early stopping says how many queries a run needs; a least number of none says that
+/// nobody asked for any.
+fn check_least_queries(log: &DetailLog, path: &Path, issues: &mut Issues) {
+    let key = "effective_min_query_count";
+    if log.whole(key) == Some(0) {
+        let at = At::path(path).line(log.line_of(key));
+        issues.add_expected(&RUN_MIN_QUERIES, at, format!("{key} is 0"), "at least 1");
+    }
+}
+
+/// Two numbers are called the result of Server: what was scheduled, by the FAQ of the
+/// rules, and what was completed, by the official programs from v5.0 on.
+fn say_server_metric(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues: &mut Issues) {
+    let pair = log
+        .number("result_scheduled_samples_per_sec")
+        .zip(log.number("result_completed_samples_per_sec"));
+    let Some((scheduled, completed)) = pair else { return };
+    let takes = if place.round.version >= Version::new(5, 0) { "completed" } else { "scheduled" };
+    let at = At::path(path).line(log.line_of("result_completed_samples_per_sec"));
+    let message = format!(
+        "{} takes {takes} samples/s: scheduled {scheduled}, completed {completed}",
+        place.round.version
+    );
+    issues.add(&SERVER_METRIC, at, message);
+}
+
+/// Early stopping was decided by the bounds that the run was given; looser ones than the
+/// rules' decide nothing.
+fn check_token_bounds(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues: &mut Issues) {
+    let scenario = place.scenario.unwrap_or(Scenario::Server);
+    let bounds = place.model.benchmark.and_then(|benchmark| benchmark.token_latency.get(&scenario));
+    let Some(bounds) = bounds.filter(|_| place.submitter.division.is_closed_or_network()) else {
+        return;
+    };
+    for (key, most) in [
+        ("requested_server_ttft_latency", bounds.ttft),
+        ("requested_server_tpot_latency", bounds.tpot),
+    ] {
+        if let Some(asked) = log.whole(key).filter(|asked| *asked > most) {
+            let at = At::path(path).line(log.line_of(key));
+            let message =
+                format!("{key} is {asked}, so that early stopping was decided by a looser bound");
+            issues.add_expected(&RUN_TARGET_LATENCY, at, message, format!("at most {most}"));
+        }
+    }
+}
