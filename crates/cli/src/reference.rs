@@ -9,6 +9,8 @@ use std::path::Path;
 
 use clap::{Command, CommandFactory};
 use dyno_loadgen::settings::{FIELDS, TestSettings};
+use dyno_mlperf::finding::Severity;
+use dyno_mlperf::submission::check::{Program, catalogue};
 
 use crate::cmd::{Dyno, METRICS, VARIABLES};
 use crate::exit::Exit;
@@ -178,6 +180,33 @@ fn exit_codes() -> String {
     ) + &definitions(["code", "meaning"], rows.into_iter())
 }
 
+/// Every check of a submission, with what each program makes of it.
+fn checks() -> String {
+    let mut text = format!(
+        "# Checks of a submission\n\n{MADE}What [`dyno check`](../tasks/check.md) looks at, and how grave each \
+         check is by the rules and for the two official checkers (`--compat mono`, `--compat modular`): an error \
+         makes a result not count, `-` is what a program does not look at. Ids are stable: they stand in \
+         findings, in `--json` ([schema](../schema/check.schema.json)) and in `--sarif`.\n\n\
+         | check | what holds | rules | mono | modular | where it fails |\n| --- | --- | --- | --- | --- | --- |\n"
+    );
+    for check in catalogue::ALL {
+        let grave = |program| check.severity(program).map_or("-", Severity::name);
+        let [rules, mono, modular] = [Program::Strict, Program::Mono, Program::Modular].map(grave);
+        let (title, mend) = (cell(check.title), cell(check.mend));
+        let _ =
+            writeln!(text, "| `{}` | {title} | {rules} | {mono} | {modular} | {mend} |", check.id);
+    }
+    text += "\n## Power\n\nThe checks of the power working group. The official program stops at the first warning \
+             in PTDaemon's log and takes its tolerance of milliseconds for seconds, so that it misses what comes \
+             after; the rules do not.\n\n";
+    text += &definitions(["check", "what holds"], power_checks());
+    text
+}
+
+fn power_checks() -> impl Iterator<Item = (String, String)> {
+    dyno_mlperf::power::CHECKS.iter().map(|(id, what)| ((*id).to_owned(), (*what).to_owned()))
+}
+
 fn environment() -> String {
     let rows = VARIABLES.iter().map(|(name, what)| (name.to_string(), what.to_string()));
     format!(
@@ -195,6 +224,7 @@ fn the_reference_pages_are_those_of_the_code() {
         ("metrics.md", metrics()),
         ("exit-codes.md", exit_codes()),
         ("environment.md", environment()),
+        ("checks.md", checks()),
         ("rounds.md", rounds::rounds()),
     ];
     for (name, text) in pages {

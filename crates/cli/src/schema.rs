@@ -2,6 +2,7 @@
 //! they cannot differ from what the program does. The doc comments of the types
 //! are the descriptions.
 
+use dyno_mlperf::submission::json;
 use schemars::generate::SchemaSettings;
 use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};
@@ -27,13 +28,15 @@ pub enum Document {
     Sweep,
     /// What dyno compare --json prints
     Compare,
+    /// What dyno check --json writes
+    Check,
     /// What dyno info rules --json prints
     Rules,
 }
 
 impl Document {
     /// All of them, with what they are.
-    pub const ALL: [(Self, &str, &str); 8] = [
+    pub const ALL: [(Self, &str, &str); 9] = [
         (Self::Summary, "summary", "summary.json: a run for programs"),
         (Self::Series, "series", "series.json: the data of its plots"),
         (Self::Probe, "probe", "what dyno probe --json prints"),
@@ -41,6 +44,7 @@ impl Document {
         (Self::Selftest, "selftest", "what dyno selftest --json prints"),
         (Self::Sweep, "sweep", "sweep.json: a sweep and its points"),
         (Self::Compare, "compare", "what dyno compare --json prints"),
+        (Self::Check, "check", "what dyno check --json writes"),
         (Self::Rules, "rules", "what dyno info rules --json prints"),
     ];
 
@@ -59,6 +63,7 @@ impl Document {
             Self::Sweep => of::<sweep::Sweep>("sweep.json", sweep::SCHEMA_VERSION),
             Self::Rules => of::<rules::Rules>("rules", rules::SCHEMA_VERSION),
             Self::Compare => of::<compare::Compared>("compare.json", compare::SCHEMA_VERSION),
+            Self::Check => of::<json::Document>("check", json::SCHEMA_VERSION),
         };
         serde_json::to_string_pretty(&schema).expect("keys are texts") + "\n"
     }

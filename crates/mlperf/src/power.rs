@@ -65,6 +65,26 @@ impl Power {
     }
 }
 
+/// Ids of the checks, with what holds where they pass.
+pub const CHECKS: [(&str, &str); 13] = [
+    ("power.files", "all files of the two runs are there"),
+    ("power.session", "client.json and server.json are as they were written, with all fields"),
+    ("power.sources", "client and server are an unchanged release"),
+    (
+        "power.daemon",
+        "PTDaemon and analyzer are supported, did as they were told, and were set back",
+    ),
+    ("power.uuid", "both sides name the same session"),
+    ("power.session_name", "both sides name it alike"),
+    ("power.phases", "clocks agree, the runs lie within their phases, and draw alike"),
+    ("power.samples", "the analyzer's readings can be read, and some lie within each run"),
+    ("power.messages", "both sides tell the same messages, and are the same version"),
+    ("power.checksums", "every file has the SHA-1 that was recorded for it"),
+    ("power.daemon_log", "uncertainty was watched, and nothing went wrong while the run counted"),
+    ("power.devices", "the devices are supported, with two channels where they have several"),
+    ("power.debug", "the server did not run in debug mode"),
+];
+
 /// Files that a measurement consists of, below the performance folder.
 const FILES: [&str; 11] = [
     "power/client.json",

@@ -2,13 +2,14 @@
 //! others.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use dyno_mlperf::round::{Round, Version};
-use dyno_mlperf::submission::check::{Checked, Options, Program, Skip, check};
+use dyno_mlperf::submission::check::{Options, Program, Skip, check};
 use dyno_mlperf::submission::table::write_csv;
+use dyno_mlperf::submission::{json, sarif};
 
 use crate::check::{Extent, Shown};
 use crate::exit::{Exit, Failure};
@@ -30,6 +31,12 @@ pub struct Check {
     /// Write the table of results that count, with the columns of the checker
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write results and findings for programs
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the findings for code hosts and editors, as SARIF 2.1.0
+    #[arg(long, value_name = "FILE")]
+    sarif: Option<PathBuf>,
     /// Only this submitter
     #[arg(long, value_name = "NAME")]
     submitter: Option<String>,
@@ -140,7 +147,14 @@ impl Check {
             Failure::usage(error).hint("name the folder that holds closed, open or network")
         })?;
         if let Some(file) = &self.csv {
-            write_table(file, &checked, program)?;
+            write_file(file, "--csv", |out| write_csv(&checked.rows, program, out))?;
+        }
+        if let Some(file) = &self.json {
+            let document = json::Document::of(&checked, round, program);
+            write_file(file, "--json", |out| document.write(out))?;
+        }
+        if let Some(file) = &self.sarif {
+            write_file(file, "--sarif", |out| sarif::write(&checked, round, program, out))?;
         }
         if !self.quiet {
             let extent = if self.all { Extent::All } else { Extent::Screen };
@@ -175,14 +189,19 @@ impl Check {
     }
 }
 
-fn write_table(file: &Path, checked: &Checked, program: Program) -> Result<(), Failure> {
+/// Writes a file that a flag names.
+fn write_file(
+    file: &Path,
+    flag: &str,
+    write: impl Fn(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<(), Failure> {
     let write = || {
         let mut out = BufWriter::new(File::create(file)?);
-        write_csv(&checked.rows, program, &mut out)?;
+        write(&mut out)?;
         out.flush()
     };
     write().map_err(|error| {
         Failure::set_up(format!("cannot write {}: {error}", file.display()))
-            .hint("choose another file with --csv")
+            .hint(format!("choose another file with {flag}"))
     })
 }

@@ -50,14 +50,14 @@ enum Command {
     Sweep(Box<sweep::SweepCommand>),
     /// Tell whether one run is better or worse than another, or play both in turn
     Compare(compare::Compare),
-    /// Write the page of a run again, or one page of several
+    /// Write the page of a run again, one page of several, or the tables of a submission
     Report(report::Report),
     /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
     Export(export::Export),
-    /// Make a submission tree of run directories
-    Package(Box<package::Package>),
     /// Say which results of a submission count, and what is wrong with the others
     Check(Box<check::Check>),
+    /// Make a submission tree of run directories
+    Package(Box<package::Package>),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -84,8 +84,8 @@ impl Dyno {
             Command::Compare(compare) => compare.execute(),
             Command::Report(report) => report.execute(),
             Command::Export(export) => export.execute(),
-            Command::Package(package) => package.execute(),
             Command::Check(check) => check.execute(),
+            Command::Package(package) => package.execute(),
             Command::Init(init) => init.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),

@@ -81,6 +81,7 @@ checks! {
     EMPTY_FOLDERS "submitter.empty_folders" [E E O] "no folder is empty", "remove the folder";
     NOT_REPORTED "submitter.unused" [W E O] "every system described or measured has results", "add the results or remove what has none";
     CALIBRATION "submitter.calibration" [E E O] "there is a calibration.md", "write calibration.md or documentation/calibration.md: how quantised weights were calibrated";
+    TO_FILL "submission.to_fill" [W O O] "nothing is left to fill in", "write what is meant in place of FILL IN, here or in the file of `dyno package --describe`";
     NO_RESULTS_FOLDER "submitter.results" [E O E] "a submitter has a folder results", "add the results or remove the submitter's folder";
     MODEL_NAMES "submitter.model_names" [E E E] "model_mapping.json is a JSON object", "write {\"own name\": \"official name\"}";
     SYSTEM_MISSING "system.description" [E E E] "the system is described", "write systems/NAME.json";
@@ -142,8 +143,8 @@ checks! {
     RUN_NO_ESTIMATE "performance.estimate" [E E E] "early stopping has an estimate to infer from", "run longer";
     POWER_FILES "power.file_list" [E E E] "the folders of a power measurement have exactly their files", "add what is missing, remove what is too much";
     POWER_METRIC "power.metric" [E E E] "the power metric can be computed", "measure power anew";
-    AUDIT_FOLDER "audit.folder" [E E E] "the audits of the model are there", "run the audits: `dyno audit`";
-    AUDIT_TEST_MISSING "audit.test" [E E E] "each audit of the model is there", "run the audit: `dyno audit`";
+    AUDIT_FOLDER "audit.folder" [E E E] "the audits of the model are there", "run the audits with their audit.config";
+    AUDIT_TEST_MISSING "audit.test" [E E E] "each audit of the model is there", "run the audit with its audit.config";
     AUDIT_TEXT_MISSING "audit.text" [E E E] "the audit has its texts", "write what the verification script says";
     AUDIT_RUN_MISSING "audit.run" [E E E] "the audit has its performance run", "add performance/run_1";
     AUDIT_RUN_FILES "audit.run_files" [E E E] "the run of the audit has exactly its files", "add what is missing, remove what is too much";
@@ -170,8 +171,8 @@ checks! {
     ACCURACY_LOG_EMPTY "accuracy.log_empty" [E O O] "the accuracy log holds samples", "submit the log of the accuracy run";
     ACCURACY_UNIT "accuracy.unit" [E O O] "quality reaches its target in the unit of the target", "use weights that reach it, or submit to the open division";
     ACCURACY_PLACEHOLDER "accuracy.placeholder" [N O O] "the bounds of the round are known", "nothing: the official table holds a placeholder";
-    AUDIT_RATIO "audit.ratio" [E O O] "the performance of an audit, from the two detail logs, is as it must be", "run the audit anew: `dyno audit`";
-    AUDIT_SETTINGS "audit.settings" [E O O] "an audit was run with its settings", "run the audit with its audit.config: `dyno audit`";
+    AUDIT_RATIO "audit.ratio" [E O O] "the performance of an audit, from the two detail logs, is as it must be", "run the audit anew";
+    AUDIT_SETTINGS "audit.settings" [E O O] "an audit was run with its settings", "run the audit with its audit.config";
     AUDIT_TEXT_CONTRADICTS "audit.text_derived" [E O O] "the text of an audit says what its numbers do", "submit what the verification script says";
     SYSTEM_ECC "system.ecc" [E O O] "memory of a datacenter system has ECC", "use memory with ECC, or submit as an edge system";
     SYSTEM_ECC_UNSAID "system.ecc_unsaid" [W O O] "the description of a datacenter system says that memory has ECC", "say so in the memory configuration";

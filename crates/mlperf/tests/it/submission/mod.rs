@@ -1,5 +1,6 @@
 //! Submission trees.
 
+mod documents;
 mod facts;
 mod folder;
 mod mutations;

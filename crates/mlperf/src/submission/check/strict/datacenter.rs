@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::round::{Scenario, Suite};
+use crate::round::{ElementBytes, Needed, Scenario, Suite};
 use crate::submission::check::catalogue::{SYSTEM_BANDWIDTH, SYSTEM_ECC, SYSTEM_ECC_UNSAID};
 use crate::submission::check::issues::{At, Issues};
 use crate::submission::check::place::Place;
@@ -15,6 +15,7 @@ use crate::submission::facts::json::JsonFile;
 
 use super::network::has_word;
 
+const GIGA: f64 = 1e9;
 /// Ways to say that memory has no ECC.
 const DENIED: [&str; 7] =
     ["non-ecc", "non ecc", "no ecc", "without ecc", "ecc off", "ecc disabled", "ecc: off"];
@@ -63,31 +64,50 @@ pub(super) fn check_bandwidth(
             .or_else(|| rate("result_completed_samples_per_sec"))
             .or_else(|| rate("result_scheduled_samples_per_sec"))
     });
-    let Some(needed) = needed_bytes_per_second(place, facts, samples.unwrap_or(result)) else {
+    let Some(file) = place.system.description else { return };
+    let Some(there) = bytes_per_second(place.description) else { return };
+    let Some(elements) = place.model.benchmark.and_then(|benchmark| benchmark.elements) else {
         return;
     };
-    let Some(file) = place.system.description else { return };
+    let Some(bytes) = element_bytes(facts) else { return };
+    let needed = elements.bandwidth(samples.unwrap_or(result), ElementBytes::all(bytes));
     let path = file.path();
     let at = At::path(&path).line(place.description.line_of("host_networking"));
-    if let Some(there) = bytes_per_second(place.description).filter(|there| *there < needed) {
-        let result = place.entry.folder.path();
-        let message = format!(
-            "the network takes in {} GB/s, less than the result of {} needs",
-            there / 1e9,
-            result.display()
-        );
-        issues.add_expected(
-            &SYSTEM_BANDWIDTH,
-            at,
-            message,
-            format!("at least {:.3} GB/s", needed / 1e9),
-        );
+    for (name, needed) in [("take in", needed.ingress), ("give out", needed.egress)] {
+        if let Needed::AtLeast(least) = needed
+            && !needed.is_met_by(there)
+        {
+            let result = place.entry.folder.path();
+            let message = format!(
+                "the network moves {:.3} GB/s, less than {} must {name} at {bytes} bytes an element",
+                there / GIGA,
+                result.display()
+            );
+            issues.add_expected(
+                &SYSTEM_BANDWIDTH,
+                at,
+                message,
+                format!("at least {:.3} GB/s", least / GIGA),
+            );
+        }
     }
 }
 
-/// The seam to the sizes of samples of the round.
-fn needed_bytes_per_second(_: &Place<'_, '_>, _: &Facts<'_>, _: f64) -> Option<f64> {
-    None
+/// Bytes of an element of the inputs, as the measurement describes them: the smallest of
+/// several.
+fn element_bytes(facts: &Facts<'_>) -> Option<f64> {
+    let json = facts.measurement.as_ref()?.json.as_ref().ok()?;
+    let said = text(json, "input_data_types").to_ascii_lowercase();
+    let types = [("4", 0.5), ("8", 1.0), ("16", 2.0), ("32", 4.0), ("64", 8.0)];
+    let words = said.split(|c: char| !c.is_ascii_alphanumeric());
+    let sizes = words.filter_map(|word| {
+        let at = word.find(|c: char| c.is_ascii_digit())?;
+        let (kind, bits) = word.split_at(at);
+        let known = ["fp", "f", "float", "bf", "bfloat", "int", "uint", "i", "u", "mxfp", "nvfp"];
+        known.contains(&kind).then_some(())?;
+        types.iter().find(|(name, _)| *name == bits).map(|(_, bytes)| *bytes)
+    });
+    sizes.reduce(f64::min)
 }
 
 fn text(json: &JsonFile, field: &str) -> String {
@@ -132,6 +152,44 @@ fn bits_of(unit: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::submission::check::Program;
+    use crate::submission::check::strict::tests::json;
+
+    #[test]
+    fn memory_without_ecc_is_an_error_and_silence_a_warning() {
+        let found = |host: &str, accelerator: &str| {
+            let text = format!(
+                "{{\"host_memory_configuration\": \"{host}\", \
+                 \"accelerator_memory_configuration\": \"{accelerator}\"}}"
+            );
+            let mut issues = Issues::new(Program::Strict);
+            check_memory(&json(&text), Path::new("a"), &mut issues);
+            let ids: Vec<&str> = issues.into_findings().into_iter().map(|f| f.check).collect();
+            ids
+        };
+        assert_eq!(found("8x 16GB DDR5 ECC", "HBM3 with ECC"), [""; 0]);
+        assert_eq!(found("8x 16GB DDR5", "N/A"), ["system.ecc_unsaid"]);
+        assert_eq!(found("DDR5 ECC", "GDDR6, non-ECC"), ["system.ecc"]);
+        assert_eq!(found("DDR5 ECC", "on-chip SRAM"), [""; 0]);
+    }
+
+    #[test]
+    fn the_rate_of_a_network_is_that_of_all_its_cards() {
+        let rate = |networking: &str, cards: &str, nodes: &str| {
+            let text = format!(
+                "{{\"host_networking\": \"{networking}\", \"host_network_card_count\": \"{cards}\", \
+                 \"number_of_nodes\": {nodes}}}"
+            );
+            bytes_per_second(&json(&text))
+        };
+        assert_eq!(rate("Ethernet 100GbE", "2", "1"), Some(25e9));
+        assert_eq!(
+            rate("Management: 1x Ethernet 10GB/Sec; InfiniBand 400 Gbps", "8x 400G", "2"),
+            Some(800e9)
+        );
+        assert_eq!(rate("Gig Ethernet", "1", "1"), None);
+        assert_eq!(rate("PCIe Gen5 x16", "1", "1"), None);
+    }
 
     #[test]
     fn units_of_networks_are_bits() {

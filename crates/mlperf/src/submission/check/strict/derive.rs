@@ -252,6 +252,8 @@ impl Run<'_> {
             }
             return;
         };
+        // LoadGen sets one less aside, as the query that it reports may be over as well.
+        let discarded = discarded.saturating_sub(1);
         let rank = (queries - discarded) as f64;
         // With latencies of tokens, the estimate is of the first token.
         let tokens = self.log.flag("requested_use_token_latencies") == Some(true);
@@ -283,5 +285,125 @@ impl Run<'_> {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::submission::check::Program;
+    use crate::submission::check::strict::tests::log;
+
+    /// Messages about a run with these values.
+    fn found(played: Scenario, pairs: &[(&str, &str)]) -> Vec<String> {
+        let mut issues = Issues::new(Program::Strict);
+        check(&log(pairs), Path::new("log"), played, &mut issues);
+        issues.into_findings().into_iter().map(|finding| finding.message).collect()
+    }
+
+    /// What a MultiStream run of a real system said.
+    const MULTI_STREAM: [(&str, &str); 12] = [
+        ("result_validity", "\"VALID\""),
+        ("early_stopping_met", "true"),
+        ("result_query_count", "408675"),
+        ("result_min_query_latency_ns", "1369296"),
+        ("result_max_query_latency_ns", "2914698"),
+        ("result_mean_query_latency_ns", "1460146"),
+        ("result_50.00_percentile_per_query_latency_ns", "1461758"),
+        ("result_90.00_percentile_per_query_latency_ns", "1470054"),
+        ("result_97.00_percentile_per_query_latency_ns", "1474989"),
+        ("result_99.00_percentile_per_query_latency_ns", "1482562"),
+        ("result_99.90_percentile_per_query_latency_ns", "1493882"),
+        ("early_stopping_latency_ms", "1482812"),
+    ];
+
+    fn with(key: &'static str, value: &'static str) -> Vec<(&'static str, &'static str)> {
+        let set = |(k, v): (&'static str, &'static str)| (k, if k == key { value } else { v });
+        MULTI_STREAM.into_iter().map(set).collect()
+    }
+
+    #[test]
+    fn a_run_that_agrees_with_itself_is_fine() {
+        assert_eq!(found(Scenario::MultiStream, &MULTI_STREAM), [""; 0]);
+    }
+
+    #[test]
+    fn what_contradicts_the_rest_of_a_log_is_found() {
+        for (key, value, part) in [
+            ("early_stopping_met", "false", "in a run that says it is VALID"),
+            ("result_90.00_percentile_per_query_latency_ns", "1400000", "below result_50.00"),
+            ("result_mean_query_latency_ns", "3000000", "outside of minimum and maximum"),
+            // 3938 queries may be set aside, which leaves a latency beyond the 99th percentile ..
+            (
+                "early_stopping_latency_ms",
+                "1482561",
+                "3938 of 408675 queries set aside, it is at least",
+            ),
+            // .. and below the 99.9th.
+            ("early_stopping_latency_ms", "1493883", "it is at most"),
+            ("result_query_count", "600", "600 queries allow no estimate"),
+        ] {
+            let found = found(Scenario::MultiStream, &with(key, value));
+            assert!(found.iter().any(|message| message.contains(part)), "{key} {value}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn early_stopping_of_server_follows_from_two_counts() {
+        let run = |over: &'static str, met: &'static str, p99: &'static str| {
+            let pairs = [
+                ("effective_target_latency_ns", "15000000"),
+                ("effective_target_latency_percentile", "0.99"),
+                ("result_query_count", "100000"),
+                ("result_overlatency_query_count", over),
+                ("early_stopping_met", met),
+                ("result_99.00_percentile_latency_ns", p99),
+            ];
+            found(Scenario::Server, &pairs)
+        };
+        assert_eq!(run("900", "true", "14900000"), [""; 0]);
+        // 1000 over of 100000 is the boundary itself, on which nobody can be confident.
+        assert!(run("990", "true", "14900000")[0].contains("early stopping is true"));
+        assert_eq!(run("990", "false", "14900000"), [""; 0]);
+        assert!(run("100", "true", "15100000")[0].contains("result_99.00"));
+        assert!(run("200000", "true", "1")[0].contains("200000 of 100000"));
+    }
+
+    #[test]
+    fn rates_follow_from_latencies() {
+        let single = |rate| {
+            let pairs = [
+                ("result_mean_latency_ns", "1000000"),
+                ("result_qps_without_loadgen_overhead", rate),
+            ];
+            found(Scenario::SingleStream, &pairs)
+        };
+        assert_eq!(single("1000.2"), [""; 0]);
+        assert_eq!(single("1100").len(), 1);
+        let offline = |rate| {
+            let pairs = [
+                ("generated_query_count", "1"),
+                ("generated_samples_per_query", "66000"),
+                ("result_max_latency_ns", "600000000000"),
+                ("result_samples_per_second", rate),
+            ];
+            found(Scenario::Offline, &pairs)
+        };
+        assert_eq!(offline("110.0"), [""; 0]);
+        assert_eq!(offline("1100.0").len(), 1);
+    }
+
+    #[test]
+    fn the_wall_clock_must_have_seen_the_least_duration() {
+        let run = |end| {
+            let pairs = [
+                ("effective_min_duration_ms", "600000"),
+                ("power_begin", "\"07-23-2025 02:30:20.039\""),
+                ("power_end", end),
+            ];
+            found(Scenario::Offline, &pairs)
+        };
+        assert_eq!(run("\"07-23-2025 02:40:20.040\""), [""; 0]);
+        assert_eq!(run("\"07-23-2025 02:31:20.040\"").len(), 1);
     }
 }

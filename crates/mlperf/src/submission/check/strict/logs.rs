@@ -112,3 +112,49 @@ pub(super) fn stands_for(log: &DetailLog, wanted: Scenario, may_infer: bool) -> 
                 (SingleStream, MultiStream | Offline) | (MultiStream, Offline)
             )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::submission::check::Program;
+    use crate::submission::check::strict::tests::log;
+
+    fn found(text_of: &[(&str, &str)], purpose: Purpose) -> Vec<&'static str> {
+        let round = Round::named("v5.1").unwrap();
+        let mut issues = Issues::new(Program::Strict);
+        check(&log(text_of), Path::new("log"), purpose, round, &round.seeds, &mut issues);
+        issues.into_findings().into_iter().map(|finding| finding.check).collect()
+    }
+
+    #[test]
+    fn a_key_with_two_values_is_found_but_not_the_parts_of_an_accuracy_run() {
+        let twice = [("generated_query_count", "1"), ("generated_query_count", "2")];
+        assert_eq!(found(&twice, Purpose::Performance), ["log.repeated_keys"]);
+        assert_eq!(found(&twice, Purpose::Accuracy), [""; 0]);
+        let twice = [("result_query_count", "1"), ("result_query_count", "2")];
+        assert_eq!(found(&twice, Purpose::Accuracy), ["log.repeated_keys"]);
+        let same = [("result_query_count", "1"), ("result_query_count", "1")];
+        assert_eq!(found(&same, Purpose::Performance), [""; 0]);
+    }
+
+    #[test]
+    fn seeds_and_modes_are_those_of_the_run() {
+        let mode = [("effective_test_mode", "\"AccuracyOnly\"")];
+        assert_eq!(found(&mode, Purpose::Performance), ["log.mode"]);
+        assert_eq!(found(&mode, Purpose::Accuracy), [""; 0]);
+        let seeds = [("requested_qsl_rng_seed", "1"), ("effective_qsl_rng_seed", "2")];
+        assert_eq!(found(&seeds, Purpose::Performance), ["log.seeds"]);
+        let seeds = [("effective_qsl_rng_seed", "18446744073709551615")];
+        assert_eq!(found(&seeds, Purpose::Accuracy), ["log.seeds"]);
+        assert_eq!(found(&[("num_errors", "3")], Purpose::Accuracy), ["log.error_count"]);
+    }
+
+    #[test]
+    fn a_log_stands_for_its_scenario_or_on_edge_systems_for_another() {
+        let of = |played: &str| log(&[("effective_scenario", &format!("\"{played}\""))]);
+        assert!(stands_for(&of("Server"), Scenario::Interactive, false));
+        assert!(!stands_for(&of("SingleStream"), Scenario::Offline, false));
+        assert!(stands_for(&of("SingleStream"), Scenario::Offline, true));
+        assert!(!stands_for(&of("Offline"), Scenario::SingleStream, true));
+    }
+}

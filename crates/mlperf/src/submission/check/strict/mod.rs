@@ -10,6 +10,7 @@ mod datacenter;
 mod derive;
 mod inferred;
 mod logs;
+mod marks;
 mod network;
 mod quality;
 mod result;
@@ -115,6 +116,7 @@ fn check_division(tree: &Tree, division: Division, _: &Options, issues: &mut Iss
 fn check_submitter(tree: &Tree, submitter: &Submitter<'_>, options: &Options, issues: &mut Issues) {
     structure::check_names(tree, submitter.folder, issues);
     structure::check_use(submitter, options, issues);
+    marks::check_page(submitter, issues);
     let path = submitter.folder.path();
     if submitter.results.is_none() {
         issues.add(&NO_RESULTS_FOLDER, At::path(&path), "there is no folder results");
@@ -191,7 +193,11 @@ impl Context<'_> {
         };
         let (round, options) = (self.round, self.options);
         Description { json: &json, path: &path, submitter, round, options }.judge(issues);
-        network::check(&json, &path, issues);
+        marks::check_fields(&json, &path, issues);
+        network::check(&json, &path, round, issues);
+        if submitter.division == Division::Network {
+            network::check_suite(&json, &path, round, issues);
+        }
         let is_datacenter = matches!(suite(&json), Some(Suite::Datacenter | Suite::Both));
         if is_datacenter && submitter.division.is_closed_or_network() {
             datacenter::check_memory(&json, &path, issues);
@@ -282,5 +288,27 @@ impl Part<'_> {
                 found.append(judged.issues);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::submission::facts::detail::{DetailLog, scan};
+    use crate::submission::facts::json::JsonFile;
+
+    /// A description.
+    pub(super) fn json(text: &str) -> JsonFile {
+        let mut file = JsonFile::empty();
+        file.value = serde_json::from_str(text).unwrap();
+        file
+    }
+
+    /// A detail log with these keys and values.
+    pub(super) fn log(pairs: &[(&str, &str)]) -> DetailLog {
+        let line = |(key, value): &(&str, &str)| {
+            format!(":::MLLOG {{\"key\": \"{key}\", \"value\": {value}, \"metadata\": {{}}}}\n")
+        };
+        let text: String = pairs.iter().map(line).collect();
+        scan(&mut text.as_bytes()).unwrap()
     }
 }

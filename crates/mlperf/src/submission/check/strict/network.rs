@@ -5,43 +5,19 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::round::{Interconnect, Round, Suite};
 use crate::submission::check::catalogue::{
-    NETWORK_DIAGRAM, NETWORK_FABRIC, NETWORK_FABRIC_UNKNOWN, NETWORK_NODES,
+    NETWORK_DIAGRAM, NETWORK_FABRIC, NETWORK_FABRIC_UNKNOWN, NETWORK_NODES, SYSTEM_TYPE,
 };
 use crate::submission::check::issues::{At, Issues};
+use crate::submission::check::system::suite;
 use crate::submission::entry::Submitter;
 use crate::submission::facts::json::JsonFile;
 use crate::submission::layout::SYSTEMS;
 use crate::submission::tree::Node;
 
-/// Networks that a system may be measured over.
-const FABRICS: [&str; 9] = [
-    "ethernet",
-    "infiniband",
-    "roce",
-    "omni-path",
-    "omnipath",
-    "slingshot",
-    "fibre channel",
-    "wi-fi",
-    "tcp",
-];
-/// What connects the parts of one machine is no network.
-const BUSES: [&str; 10] = [
-    "pcie",
-    "pci-e",
-    "pci express",
-    "cxl",
-    "nvlink",
-    "nvswitch",
-    "upi",
-    "infinity fabric",
-    "gen-z",
-    "thunderbolt",
-];
-
 /// What a description says of the network, if the system is measured over one.
-pub(super) fn check(json: &JsonFile, path: &Path, issues: &mut Issues) {
+pub(super) fn check(json: &JsonFile, path: &Path, round: &Round, issues: &mut Issues) {
     let is_network = match json.get("is_network") {
         Some(Value::Bool(is_network)) => *is_network,
         Some(Value::String(text)) => text.eq_ignore_ascii_case("true"),
@@ -50,29 +26,41 @@ pub(super) fn check(json: &JsonFile, path: &Path, issues: &mut Issues) {
     if !is_network {
         return;
     }
+    check_node_names(json, path, issues);
+    let Some(rules) = &round.network else { return };
     for field in ["network_type", "network_media"] {
         let Some(text) = json.get(field).and_then(Value::as_str) else { continue };
-        let lower = text.to_ascii_lowercase();
         let at = At::path(path).line(json.line_of(field));
-        if let Some(bus) = BUSES.iter().find(|bus| has_word(&lower, bus)) {
-            let message = format!("`{field}` is `{text}`: {bus} connects the parts of one machine");
-            issues.add_expected(
-                &NETWORK_FABRIC,
-                at,
-                message,
-                "a network, such as Ethernet or InfiniBand",
-            );
-        } else if field == "network_type" && !FABRICS.iter().any(|fabric| lower.contains(fabric)) {
-            let message = format!("`{field}` is `{text}`, which is no network that is known");
-            issues.add_expected(
-                &NETWORK_FABRIC_UNKNOWN,
-                at,
-                message,
-                "Ethernet or InfiniBand, say",
-            );
+        let expected = rules.permitted.join(", ");
+        match rules.kind_of(text) {
+            Interconnect::Forbidden => {
+                let message =
+                    format!("`{field}` is `{text}`, which connects the parts of one machine");
+                issues.add_expected(&NETWORK_FABRIC, at, message, expected);
+            }
+            // Media are cables, which the rules do not list.
+            Interconnect::Unlisted if field == "network_type" => {
+                let message =
+                    format!("`{field}` is `{text}`, which the working group must clear first");
+                issues.add_expected(&NETWORK_FABRIC_UNKNOWN, at, message, expected);
+            }
+            Interconnect::Permitted | Interconnect::Unlisted => {}
         }
     }
-    check_node_names(json, path, issues);
+}
+
+/// The network division has one suite only.
+pub(super) fn check_suite(json: &JsonFile, path: &Path, round: &Round, issues: &mut Issues) {
+    let Some(rules) = &round.network else { return };
+    let found = suite(json);
+    if found.is_some_and(|found| found != rules.suite) {
+        let at = At::path(path).line(json.line_of("system_type"));
+        let message = format!(
+            "the network division has no systems of type {}",
+            found.map_or("", Suite::name)
+        );
+        issues.add_expected(&SYSTEM_TYPE, at, message, rules.suite.name());
+    }
 }
 
 /// Nodes that have names must have different ones.
@@ -124,12 +112,34 @@ pub(super) fn has_word(text: &str, word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::submission::check::Program;
+    use crate::submission::check::strict::tests::json;
+
+    #[test]
+    fn a_system_is_reached_over_a_network_and_not_over_a_bus() {
+        let found = |kind: &str, names: &str| {
+            let text = format!(
+                "{{\"is_network\": \"true\", \"network_type\": \"{kind}\", \"node_names\": [{names}], \
+                 \"system_type\": \"edge\"}}"
+            );
+            let (json, round) = (json(&text), Round::named("v5.1").unwrap());
+            let mut issues = Issues::new(Program::Strict);
+            check(&json, Path::new("a"), round, &mut issues);
+            check_suite(&json, Path::new("a"), round, &mut issues);
+            let ids: Vec<&str> = issues.into_findings().into_iter().map(|f| f.check).collect();
+            ids
+        };
+        assert_eq!(found("100 GbE", ""), ["system.type"]);
+        assert_eq!(found("NVLink", "")[0], "network.fabric");
+        assert_eq!(found("Ethernet over PCIe", "")[0], "network.fabric");
+        assert_eq!(found("carrier pigeon", "")[0], "network.fabric_unknown");
+        assert_eq!(found("InfiniBand", "\"a\", \"b\", \"a\"")[0], "network.node_names");
+    }
 
     #[test]
     fn words_are_not_found_within_others() {
-        assert!(has_word("pcie gen5", "pcie"));
-        assert!(has_word("over cxl2", "cxl"));
-        assert!(!has_word("cupid", "upi"));
+        assert!(has_word("ddr5 with ecc", "ecc"));
+        assert!(has_word("ecc2", "ecc"));
         assert!(!has_word("recce", "ecc"));
     }
 }

@@ -130,3 +130,46 @@ fn check_unit(target: &QualityTarget, found: &Found, value: f64, text: &Path, is
         issues.add(&ACCURACY_PLACEHOLDER, at, message);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::round::Round;
+    use crate::submission::check::Program;
+    use crate::submission::facts::accuracy::{Patterns, scan};
+
+    /// Checks that find something in what a script printed for a benchmark.
+    fn found(round: &str, benchmark: &str, text: &str) -> Vec<&'static str> {
+        let round = Round::named(round).unwrap();
+        let benchmark = round.benchmark(benchmark).unwrap();
+        let patterns = Patterns::new(round);
+        let said = scan(&mut text.as_bytes(), patterns.of(Some(benchmark))).unwrap();
+        let mut issues = Issues::new(Program::Strict);
+        check_units(benchmark, None, &said, Path::new("accuracy.txt"), &mut issues);
+        check_hash(&said, Path::new("accuracy.txt"), None, &mut issues);
+        issues.into_findings().into_iter().map(|finding| finding.check).collect()
+    }
+
+    #[test]
+    fn percent_is_not_held_against_a_fraction() {
+        // Targets are 0.7213 and 0.542; the scripts print percent.
+        assert_eq!(found("v5.1", "rgat", "accuracy: 72.9\n"), [""; 0]);
+        assert_eq!(found("v5.1", "rgat", "accuracy: 71.9\n"), ["accuracy.unit"]);
+        assert_eq!(found("v5.1", "pointpainting", "'Total': 54.3\n"), [""; 0]);
+        assert_eq!(found("v5.1", "pointpainting", "'Total': 53.3\n"), ["accuracy.unit"]);
+        assert_eq!(found("v5.1", "resnet50", "accuracy=0.7606\n"), ["accuracy.unit"]);
+        assert_eq!(found("v5.1", "resnet50", "accuracy=76.064%\n"), [""; 0]);
+    }
+
+    #[test]
+    fn a_hash_is_one_of_sha_256() {
+        let hash = "58c98cf75988c2e19231d7e5254c281592292760c7c4d2603eae8df94b337edd";
+        assert_eq!(found("v5.1", "resnet50", &format!("hash={hash}\n")), [""; 0]);
+        for bad in ["abc", &hash[1..], &hash.replace('5', "g")] {
+            let text = format!("hash={bad}\n");
+            assert_eq!(found("v5.1", "resnet50", &text), ["accuracy.hash_format"], "{bad}");
+        }
+        let two = format!("hash={}\nhash={hash}\n", hash.replace('5', "6"));
+        assert_eq!(found("v5.1", "resnet50", &two), ["accuracy.hash_format"]);
+    }
+}
