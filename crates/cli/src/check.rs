@@ -61,60 +61,66 @@ impl Shown<'_> {
         let checked = self.checked;
         let is_invalid = |outcome: &&Outcome| **outcome == Outcome::Invalid;
         let invalid = checked.results.values().filter(is_invalid).count();
-        let of = |severity| checked.findings.iter().filter(|f| f.severity == severity).count();
-        let entries = count(checked.entries as u64);
+        let of = |severity: Severity| {
+            let count = checked.findings.iter().filter(|f| f.severity == severity).count();
+            format!("{count} {}{}", severity.name(), if count == 1 { "" } else { "s" })
+        };
         format!(
-            "{} valid, {invalid} not; {} errors, {} warnings, {} notes in {entries} files and folders",
+            "{} valid, {invalid} not; {}, {}, {} in {} files and folders",
             checked.valid(),
             of(Severity::Error),
             of(Severity::Warning),
             of(Severity::Note),
+            count(checked.entries as u64),
         )
     }
 
     /// The gravest first, by what they are about; then how to mend them.
     fn findings(&self, text: &mut String) {
-        let mut groups: BTreeMap<String, Vec<&Finding>> = BTreeMap::new();
-        for finding in &self.checked.findings {
-            groups.entry(subject(&finding.path)).or_default().push(finding);
-        }
-        let mut groups: Vec<(String, Vec<&Finding>)> = groups.into_iter().collect();
-        for (_, findings) in &mut groups {
-            findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-        }
-        groups.sort_by_key(|(_, findings)| std::cmp::Reverse(findings[0].severity));
+        let groups = groups(&self.checked.findings);
         let (most, most_of_one) = match self.extent {
             Extent::Screen => (SHOWN, SHOWN_OF_ONE),
             Extent::All => (usize::MAX, usize::MAX),
         };
-        let mut shown: Vec<&Finding> = Vec::new();
-        for (subject, findings) in &groups {
+        let (mut shown, mut told): (Vec<&Finding>, usize) = (Vec::new(), 0);
+        for group in &groups {
             if shown.len() >= most {
                 break;
             }
-            let _ = writeln!(text, "{subject}");
-            for finding in findings.iter().take(most_of_one.min(most - shown.len())) {
-                self.finding(finding, subject, text);
+            let _ = writeln!(text, "{}", group.subjects[0]);
+            match (self.extent, group.subjects.len() - 1) {
+                (_, 0) => {}
+                (Extent::Screen, alike) => {
+                    let _ = writeln!(text, "and {alike} more like it");
+                }
+                (Extent::All, _) => {
+                    group.subjects[1..].iter().for_each(|subject| *text += &format!("{subject}\n"));
+                }
+            }
+            let some = most_of_one.min(most - shown.len()).min(group.findings.len());
+            for finding in &group.findings[..some] {
+                self.finding(finding, text);
                 shown.push(finding);
             }
-            let left = findings.len().saturating_sub(most_of_one);
+            told += some * group.subjects.len();
+            let left = group.findings.len() - some;
             if left > 0 {
                 let _ = writeln!(text, "  and {left} more of it");
             }
         }
-        let left = self.checked.findings.len() - shown.len();
+        let left = self.checked.findings.len() - told;
         if left > 0 {
             let _ = writeln!(text, "{left} findings are not shown; --all shows them");
         }
         mending(&shown, text);
     }
 
-    fn finding(&self, finding: &Finding, subject: &str, text: &mut String) {
+    fn finding(&self, finding: &Finding, text: &mut String) {
         let severity = match finding.severity {
             Severity::Error => painted("error", Color::Bad, self.is_colored),
             severity => severity.name().to_owned(),
         };
-        let mut place = below(&finding.path, subject);
+        let mut place = below(&finding.path);
         if let Some(line) = finding.line {
             let _ = write!(place, ":{line}");
         }
@@ -124,7 +130,7 @@ impl Shown<'_> {
         if let Some(expected) = &finding.expected {
             let _ = write!(message, "; expected {expected}");
         }
-        for line in wrap(&message, WIDTH - 4, 2) {
+        for line in wrap(&safe(&message), WIDTH - 4, 2) {
             let _ = writeln!(text, "    {line}");
         }
     }
@@ -160,13 +166,49 @@ fn mending(shown: &[&Finding], text: &mut String) {
     text.push('\n');
 }
 
+/// What is wrong with a subject, or alike with several.
+struct Group<'a> {
+    subjects: Vec<String>,
+    /// The gravest first.
+    findings: Vec<&'a Finding>,
+}
+
+/// By subject, and subjects with the same findings together; the gravest first.
+fn groups(findings: &[Finding]) -> Vec<Group<'_>> {
+    let mut by_subject: BTreeMap<String, Vec<&Finding>> = BTreeMap::new();
+    for finding in findings {
+        by_subject.entry(subject(&finding.path)).or_default().push(finding);
+    }
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut known = BTreeMap::new();
+    for (subject, mut findings) in by_subject {
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        let alike = |f: &&Finding| (f.check, below(&f.path), f.message.clone());
+        let key: Vec<_> = findings.iter().map(alike).collect();
+        match known.get(&key) {
+            Some(at) => {
+                let group: &mut Group<'_> = &mut groups[*at];
+                group.subjects.push(subject);
+            }
+            None => {
+                known.insert(key, groups.len());
+                groups.push(Group { subjects: vec![subject], findings });
+            }
+        }
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse(group.findings[0].severity));
+    groups
+}
+
 /// What a path is about: a result where it lies in one, else its system or submitter.
 fn subject(path: &Path) -> String {
-    let parts: Vec<String> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    let parts = parts(path);
     let names: Vec<&str> = parts.iter().map(String::as_str).collect();
     match names[..] {
         [] => "the tree".to_owned(),
-        [division, submitter, "results" | "measurements" | "compliance", ref rest @ ..] => {
+        [division, submitter, "results" | "measurements" | "compliance", ref rest @ ..]
+            if !rest.is_empty() =>
+        {
             let of: Vec<&str> = rest.iter().take(3).copied().collect();
             format!("{division}/{submitter}: {}", of.join(" / "))
         }
@@ -178,14 +220,22 @@ fn subject(path: &Path) -> String {
     }
 }
 
-/// A path without what the subject says already.
-fn below(path: &Path, subject: &str) -> String {
-    let parts: Vec<String> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
-    let said = match parts.get(2).map(String::as_str) {
-        Some("results") => 6,
-        Some("measurements" | "compliance" | "systems") => return parts[2..].join("/"),
-        _ if subject == "the tree" => 0,
+/// A path without what its subject says already.
+fn below(path: &Path) -> String {
+    let parts = parts(path);
+    let said = match (parts.get(2).map(String::as_str), parts.len()) {
+        (Some("results"), 4..) => 6,
+        (_, 0 | 1) => 1,
         _ => 2,
     };
     parts.get(said..).unwrap_or_default().join("/")
+}
+
+fn parts(path: &Path) -> Vec<String> {
+    path.iter().map(|part| safe(&part.to_string_lossy())).collect()
+}
+
+/// A text that the terminal does not obey: files have any names.
+fn safe(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
 }

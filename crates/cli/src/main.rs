@@ -3,6 +3,7 @@
 // They panic where nobody reads: `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod audit;
 mod check;
 mod cmd;
 mod compare;

@@ -9,7 +9,7 @@ use dyno_loadgen::drive::real::{Monitor, Onlooker, RealTime};
 use dyno_loadgen::drive::sim::{View, VirtualTime};
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::run::{self, Message, Tenant, TestLog};
-use dyno_loadgen::settings::{Scenario, Settings, TestMode};
+use dyno_loadgen::settings::{Repetition, Scenario, Settings, TestMode};
 
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
@@ -70,13 +70,25 @@ impl Test {
         format!("{} {}", self.scenario, mode_name(self.mode))
     }
 
-    /// About how long it lasts, ns. An accuracy run's length is the system's secret.
+    /// About how long it lasts, ns, if each run of a repetition is VALID. An
+    /// accuracy run's length is the system's secret.
     pub fn expected(&self) -> Nanos {
         let of = |tenant: &TestTenant| match (self.mode, self.scenario) {
             (TestMode::AccuracyOnly, _) => 0,
             _ => tenant.plan.min_duration,
         };
-        self.tenants.iter().map(of).max().unwrap_or(0)
+        let one = self.tenants.iter().map(of).max().unwrap_or(0);
+        one.saturating_mul(self.repetition_runs())
+    }
+
+    /// Runs that a repetition asks for, if it is one of performance.
+    fn repetition_runs(&self) -> u64 {
+        match (self.mode, self.tenants[0].plan.repetition) {
+            (TestMode::AccuracyOnly | TestMode::FindPeakPerformance, _) | (_, Repetition::Once) => {
+                1
+            }
+            (_, Repetition::Minimum(runs) | Repetition::Confirm { runs, .. }) => u64::from(runs),
+        }
     }
 
     /// Plays it to its end, or to an interrupt, under this title.
@@ -128,7 +140,7 @@ impl Test {
                 false => ControlFlow::Continue(()),
             }
         };
-        let mut simulated = system.simulated(self.scenario);
+        let mut simulated = system.simulated(&tenants[0].plan);
         let mut driver = VirtualTime::new(&mut *simulated, VIRTUAL_ORIGIN).onlooker(&mut look_on);
         run::run(&mut driver, tenants, &mut |beginning| self.announce(&beginning, watch))
     }
@@ -154,11 +166,16 @@ impl Test {
         }))
     }
 
-    /// A search for the peak has many runs.
+    /// A search for the peak has many runs, and so has a repetition.
     fn announce(&self, beginning: &run::Beginning<'_>, watch: Watch<'_>) {
-        if self.mode == TestMode::FindPeakPerformance {
-            let qps = beginning.plan.target_qps;
-            watch.progress.remark(&format!("run {} at {qps:.1}/s", beginning.run));
+        let is_one_of_many =
+            self.mode == TestMode::FindPeakPerformance || self.repetition_runs() > 1;
+        if is_one_of_many {
+            let (plan, run) = (beginning.plan, beginning.run);
+            watch.progress.remark(&match plan.interval() {
+                Some(_) => format!("run {run} with {} streams", plan.samples_per_query),
+                None => format!("run {run} at {:.1}/s", plan.target_qps),
+            });
         }
     }
 }

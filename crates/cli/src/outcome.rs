@@ -10,7 +10,7 @@ use dyno_loadgen::plan::{self, Load};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
 use dyno_loadgen::session::Ended;
-use dyno_loadgen::settings::{Origin, Settings, TestMode};
+use dyno_loadgen::settings::{Origin, Repetition, Setting as _, Settings, TestMode};
 use dyno_loadgen::verdict::Verdict;
 use dyno_sut::top1;
 
@@ -143,7 +143,7 @@ fn judge_performance(test: &mut summary::Test, log: &TestLog, report: &Report<'_
     let ended = (run.ended, lasted);
     let metrics = Metrics::of(&report.metrics, judgement, &run.plan, &run.record, ended);
     let is_peak = mode == TestMode::FindPeakPerformance && log.complete;
-    let peak = (is_peak && found_peak(log)).then_some(run.plan.target_qps);
+    let peak = (is_peak && found_peak(log)).then_some(run.plan.peak_load());
     let mut result = headline(&metrics, &run.plan, peak);
     // What a search finds is no figure of one run.
     result.interval =
@@ -156,11 +156,17 @@ fn judge_performance(test: &mut summary::Test, log: &TestLog, report: &Report<'_
     }
     test.notes = judgement.notes.iter().map(ToString::to_string).collect();
     if is_peak && peak.is_none() {
-        test.reasons.push(
-            "The search found no rate: the first one already misses the latency bound. Begin with \
-             a lower one, with --qps."
-                .into(),
-        );
+        let reason = match run.plan.interval() {
+            Some(_) => {
+                "The search found no number of streams: the first one already skips too many \
+                 intervals. Begin with a lower multi_stream_samples_per_query."
+            }
+            None => {
+                "The search found no rate: the first one already misses the latency bound. Begin \
+                 with a lower one, with --qps."
+            }
+        };
+        test.reasons.push(reason.into());
         assert_eq!(folder_of("batch jobs", &["interactive", "batch jobs"]), "batch-jobs");
     }
 }
@@ -181,6 +187,9 @@ fn headline(metrics: &Metrics, plan: &plan::Plan, peak: Option<f64>) -> Headline
         unit: unit.into(),
         interval: None,
     };
+    if plan.interval().is_some() {
+        return of("streams", Some(plan.samples_per_query as f64), "streams");
+    }
     if peak.is_some() {
         return of("peak rate", peak, "queries/s");
     }
@@ -200,6 +209,10 @@ const CONFIDENCE: f64 = 0.95;
 /// Where the headline of a run like this one lies; `None` if this one is too
 /// short to say.
 fn interval(value: f64, record: &Record, plan: &plan::Plan) -> Option<Interval> {
+    if plan.interval().is_some() {
+        // What is asked for is no estimate.
+        return None;
+    }
     let rows = Records::of(record, Keep::Thinned)?;
     let answered = || (0..rows.len()).filter(|&row| rows.is_answered(row));
     let latency = |row: usize| u64::try_from(rows.latency_ns[row]).unwrap_or(0);
@@ -247,6 +260,8 @@ pub fn plan_of(plan: &plan::Plan, requested: &Settings) -> Plan {
         latency_bound_ns: server.filter(|_| first_token.is_none()).map(|s| s.target_latency),
         first_token_bound_ns: first_token,
         time_per_output_token_bound_ns: per_token,
+        repetition: (plan.repetition != Repetition::Once).then(|| plan.repetition.show()),
+        interval_ns: plan.interval(),
         target_qps: plan.target_qps,
         arrivals: server.and(arrivals),
         samples_per_query: plan.samples_per_query,

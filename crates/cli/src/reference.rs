@@ -224,8 +224,8 @@ fn the_reference_pages_are_those_of_the_code() {
         ("metrics.md", metrics()),
         ("exit-codes.md", exit_codes()),
         ("environment.md", environment()),
-        ("checks.md", checks()),
         ("rounds.md", rounds::rounds()),
+        ("checks.md", checks()),
     ];
     for (name, text) in pages {
         let path = folder.join(name);

@@ -28,10 +28,10 @@ pub enum Document {
     Sweep,
     /// What dyno compare --json prints
     Compare,
-    /// What dyno check --json writes
-    Check,
     /// What dyno info rules --json prints
     Rules,
+    /// What dyno check --json writes
+    Check,
 }
 
 impl Document {
@@ -44,8 +44,8 @@ impl Document {
         (Self::Selftest, "selftest", "what dyno selftest --json prints"),
         (Self::Sweep, "sweep", "sweep.json: a sweep and its points"),
         (Self::Compare, "compare", "what dyno compare --json prints"),
-        (Self::Check, "check", "what dyno check --json writes"),
         (Self::Rules, "rules", "what dyno info rules --json prints"),
+        (Self::Check, "check", "what dyno check --json writes"),
     ];
 
     /// Its schema, in the dialect of 2020-12, as text.

@@ -1,5 +1,6 @@
 //! What `--system` names: its data set, its labels, and the system itself.
 
+mod cheat;
 mod model;
 mod onnx;
 mod sample;
@@ -7,7 +8,7 @@ mod sample;
 use std::num::NonZero;
 use std::sync::Arc;
 
-use dyno_loadgen::plan::Library;
+use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::settings::{Scenario, nearest};
 use dyno_loadgen::sut::{QuerySample, SimulatedSystem, SystemUnderTest};
@@ -22,10 +23,11 @@ use dyno_sut::tensors::TensorLibrary;
 use crate::environment;
 use crate::exit::Failure;
 use crate::options::RunOptions;
+use cheat::CheatSpec;
 pub use sample::SampleInput;
 
 /// Each system with how it is named and what it is.
-pub const SYSTEMS: [(&str, &str); 5] = [
+pub const SYSTEMS: [(&str, &str); 6] = [
     (
         "digits",
         "UCI handwritten digits and a small perceptron, both built in; real data, real labels",
@@ -51,6 +53,7 @@ pub const SYSTEMS: [(&str, &str); 5] = [
         },
     ),
     ("model:SERVICE", model::GRAMMAR),
+    ("cheat:TRICK", cheat::GRAMMAR),
 ];
 
 /// Samples of a data set that exists in name only.
@@ -82,6 +85,8 @@ pub struct System {
     is_synthetic: bool,
     /// Added to the seed of a simulated system.
     repeat: u64,
+    /// Of the times of a system that cheats.
+    seed: u64,
     workers: Option<usize>,
     /// Where nobody says.
     offline_workers: usize,
@@ -94,6 +99,7 @@ enum Kind {
     Null,
     Engine(Arc<dyn Engine>),
     Simulated(Model),
+    Cheat(CheatSpec),
 }
 
 impl System {
@@ -129,16 +135,22 @@ impl System {
                 refuse_files(name, run)?;
                 (Kind::Simulated(read_model(&spec, argument, run)?), numbers())
             }
+            "cheat" => {
+                refuse_files(name, run)?;
+                let cheat = CheatSpec::read(&spec, argument)?;
+                labels = Some(digits::labels());
+                (Kind::Cheat(cheat), Arc::new(cheat.images))
+            }
             other => return Err(unknown(other)),
         };
-        let is_simulated = matches!(kind, Kind::Simulated(_));
+        let is_simulated = matches!(kind, Kind::Simulated(_) | Kind::Cheat(_));
         if run.is_virtual && !is_simulated {
             let problem =
                 format!("`{spec}` computes in real time and cannot be played in virtual time");
             return Err(Failure::usage(problem)
                 .hint("leave out --virtual, or simulate: --system model:exponential=2ms"));
         }
-        let is_digits = name == "digits";
+        let is_digits = matches!(name, "digits" | "cheat");
         let batch_default = if is_simulated { NonZero::<usize>::MIN } else { BATCH_DEFAULT };
         let reference = is_digits.then_some(SHARE_OF_REFERENCE * DIGITS_REFERENCE_ACCURACY);
         Ok(Self {
@@ -147,6 +159,7 @@ impl System {
             labels,
             kind,
             repeat: 0,
+            seed: run.seed.unwrap_or(0),
             tensors,
             workers: run.workers,
             offline_workers,
@@ -164,6 +177,7 @@ impl System {
     pub fn remark(&self) -> Option<&'static str> {
         match &self.kind {
             Kind::Simulated(_) => Some("The system is simulated: these are figures of a model."),
+            Kind::Cheat(_) => Some("The system is simulated, and made for audits to judge."),
             Kind::Null => {
                 Some("The null system answers at once: these are figures of the instrument.")
             }
@@ -181,7 +195,7 @@ impl System {
 
     /// Whether it is measured in virtual time.
     pub fn is_simulated(&self) -> bool {
-        matches!(self.kind, Kind::Simulated(_))
+        matches!(self.kind, Kind::Simulated(_) | Kind::Cheat(_))
     }
 
     /// The name that its logs have.
@@ -190,6 +204,7 @@ impl System {
             Kind::Null => "null",
             Kind::Engine(engine) => engine.name(),
             Kind::Simulated(_) => "a queue with servers",
+            Kind::Cheat(_) => "one server",
         }
     }
 
@@ -197,7 +212,7 @@ impl System {
     pub fn about(&self) -> About {
         match &self.kind {
             Kind::Engine(engine) => engine.about(),
-            Kind::Null | Kind::Simulated(_) => About::default(),
+            Kind::Null | Kind::Simulated(_) | Kind::Cheat(_) => About::default(),
         }
     }
 
@@ -205,7 +220,7 @@ impl System {
     pub fn trouble(&self) -> Option<&str> {
         match &self.kind {
             Kind::Engine(engine) => engine.trouble(),
-            Kind::Null | Kind::Simulated(_) => None,
+            Kind::Null | Kind::Simulated(_) | Kind::Cheat(_) => None,
         }
     }
 
@@ -232,6 +247,10 @@ impl System {
     /// One query at a time gains nothing from a second thread, and a Server
     /// query of a small engine is computed in less than it takes to wake one.
     fn workers(&self, scenario: Scenario) -> usize {
+        if matches!(self.kind, Kind::Cheat(_)) {
+            // It queues and batches by itself.
+            return 0;
+        }
         self.workers.unwrap_or(match (&self.kind, scenario) {
             (Kind::Simulated(model), Scenario::MultiStream | Scenario::Offline) => {
                 model.servers.get()
@@ -257,7 +276,7 @@ impl System {
         let engine = match &self.kind {
             Kind::Null => return Ok(Arc::new(Null)),
             Kind::Engine(engine) => Shared(engine.clone()),
-            Kind::Simulated(_) => panic!("a simulated system has no real time"),
+            Kind::Simulated(_) | Kind::Cheat(_) => panic!("a simulated system has no real time"),
         };
         let Some(workers) = NonZero::new(self.workers(scenario)) else {
             return Ok(Arc::new(Inline::new(engine)));
@@ -285,12 +304,15 @@ impl System {
     ///
     /// # Panics
     /// If it is not simulated.
-    pub fn simulated(&self, scenario: Scenario) -> Box<dyn SimulatedSystem> {
-        let Kind::Simulated(model) = &self.kind else {
-            panic!("only a model is simulated");
-        };
+    pub fn simulated(&self, plan: &Plan) -> Box<dyn SimulatedSystem> {
         // The next seed is that of the faults.
-        let seed = model.seed.wrapping_add(self.repeat.wrapping_mul(2));
+        let repeated = |seed: u64| seed.wrapping_add(self.repeat.wrapping_mul(2));
+        let (model, scenario) = match &self.kind {
+            Kind::Simulated(model) => (model, plan.scenario()),
+            Kind::Cheat(cheat) => return Box::new(cheat.system(plan, repeated(self.seed))),
+            Kind::Null | Kind::Engine(_) => panic!("only a model is simulated"),
+        };
+        let seed = repeated(model.seed);
         let seeded = Model { seed, ..model.clone() };
         let system = ServiceModel::new(seeded).expect("the model was built when it was read");
         match NonZero::new(self.workers(scenario)) {

@@ -1,5 +1,6 @@
 //! The commands: each owns a file with its flags and what it does.
 
+mod audit;
 mod check;
 mod compare;
 mod completions;
@@ -50,14 +51,16 @@ enum Command {
     Sweep(Box<sweep::SweepCommand>),
     /// Tell whether one run is better or worse than another, or play both in turn
     Compare(compare::Compare),
+    /// Play an audit of the rules, or judge one by its logs
+    Audit(Box<audit::Audit>),
     /// Write the page of a run again, one page of several, or the tables of a submission
     Report(report::Report),
     /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
     Export(export::Export),
-    /// Say which results of a submission count, and what is wrong with the others
-    Check(Box<check::Check>),
     /// Make a submission tree of run directories
     Package(Box<package::Package>),
+    /// Say which results of a submission count, and what is wrong with the others
+    Check(Box<check::Check>),
     /// Write a commented dyno.toml
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
@@ -82,10 +85,11 @@ impl Dyno {
             Command::Search(search) => search.execute(),
             Command::Sweep(sweep) => sweep.execute(),
             Command::Compare(compare) => compare.execute(),
+            Command::Audit(audit) => audit.execute(),
             Command::Report(report) => report.execute(),
             Command::Export(export) => export.execute(),
-            Command::Check(check) => check.execute(),
             Command::Package(package) => package.execute(),
+            Command::Check(check) => check.execute(),
             Command::Init(init) => init.execute(),
             Command::Info(info) => info.execute(),
             Command::Selftest(selftest) => selftest.execute(),

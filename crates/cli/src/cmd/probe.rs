@@ -116,6 +116,7 @@ impl ProbeCommand {
             ("min_duration_ms", "0"),
             ("min_query_count", queries.as_str()),
             ("max_query_count", queries.as_str()),
+            ("repetition", "once"),
             ("accuracy_log_sampling_target", "0"),
             ("accuracy_log_probability", "1"),
             ("use_token_latencies", "true"),

@@ -16,7 +16,7 @@ use super::Played;
 use super::conditions::{self, Conditions};
 use crate::exit::{Exit, Failure};
 use crate::measure::{Test, Watch};
-use crate::options::{CommandLine, GivenKeys, KEYS, Options};
+use crate::options::{CommandLine, GivenKeys, Options};
 use crate::run::{Prepared, variables};
 use crate::run_directory::make_way;
 use crate::summary::{self, State};
@@ -71,9 +71,9 @@ impl Schedule {
             keys: self.keys.clone(),
         };
         command_line.set.extend_from_slice(rates);
-        push(&mut command_line, "mode", "performance");
+        command_line.give("mode", "performance");
         let seed = self.seed()?.wrapping_add(pair as u64);
-        push(&mut command_line, "seed", &seed.to_string());
+        command_line.give("seed", &seed.to_string());
         let mut prepared = Prepared::new(&command_line)?;
         prepared.system.repeat(pair as u64);
         Ok(prepared)
@@ -251,10 +251,6 @@ impl Schedule {
         if !baseline.is_probed() {
             return Ok(Some(Vec::new()));
         }
-        let rate = |scenario: &str, qps: f64| {
-            let (_, key) = PROBED.iter().find(|(probed, _)| probed.name() == scenario)?;
-            Some(format!("{scenario}.{key}={qps}"))
-        };
         if let Ok(before) = summary::Run::read(&folder(directory, 0, 0)) {
             let rates = before.tests.iter().filter_map(|t| rate(&t.scenario, t.plan.target_qps));
             return Ok(Some(rates.collect()));
@@ -263,6 +259,12 @@ impl Schedule {
         let of = |test: &Test| rate(test.scenario.name(), test.tenants[0].plan.target_qps);
         Ok(Some(tests.iter().filter_map(of).collect()))
     }
+}
+
+/// The rate of a scenario as a setting, where a probe may have found it.
+pub fn rate(scenario: &str, qps: f64) -> Option<String> {
+    let (_, key) = PROBED.iter().find(|(probed, _)| probed.name() == scenario)?;
+    Some(format!("{scenario}.{key}={qps}"))
 }
 
 /// Scenarios whose rate a probe may find, and the setting that says it.
@@ -325,12 +327,6 @@ fn run_table(text: &str) -> impl Iterator<Item = &str> {
 
 /// More than a `[run]` table has.
 const RUN_ROWS: usize = 64;
-
-fn push(command_line: &mut CommandLine, name: &str, value: &str) {
-    let key = KEYS.iter().find(|key| key.name == name).expect("it is a key of the table");
-    command_line.keys.0.retain(|(given, _)| given.name != name);
-    command_line.keys.0.push((key, value.to_string()));
-}
 
 /// Reads the pairs of a folder of interleaved runs, so many or all: the runs of each
 /// side.

@@ -78,6 +78,9 @@ pub fn read(folder: &Path) -> Result<Foreign, ForeignError> {
     Ok(Foreign { tool: Tool::LoadGen, version, tests: vec![test] })
 }
 
+/// Only MultiStream at a fixed interval has it.
+const INTERVALS: &str = "result_50.00_percentile_num_intervals_between_queries";
+
 fn plan(detail: &Detail, scenario: &str) -> Plan {
     let is_server = scenario == "Server";
     let whole = |key: &str| detail.whole(key).unwrap_or(0);
@@ -143,7 +146,8 @@ fn records(folder: &Path, detail: &Detail, scenario: &str) -> Result<Option<Reco
         "Offline" => samples.len(),
         _ => detail.whole("effective_samples_per_query").unwrap_or(1).max(1) as usize,
     };
-    let is_scheduled = scenario == "Server";
+    let has_ticks = detail.value(INTERVALS).is_some();
+    let is_scheduled = scenario == "Server" || has_ticks;
     match record_of(&samples, samples_per_query, first, is_scheduled) {
         Some(record) => Ok(Records::of(&record, Keep::All)),
         None => Err(format!("{TRACE} does not hold whole queries of one run")),

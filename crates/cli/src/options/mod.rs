@@ -20,7 +20,7 @@ use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestMode, neare
 
 use assignment::{Assignment, apply};
 pub use file::{Annotation, SWEEP_KEYS, SweepTable, TenantTable, VERSION as FILE_VERSION, meaning};
-pub use keys::{GivenKeys, KEYS, Mode, RunOptions};
+pub use keys::{GivenKeys, KEYS, Mode, RunOptions, scenario};
 pub use profile::Profile;
 pub use rules::Rules;
 pub use swept::Swept;
@@ -45,6 +45,7 @@ pub struct Options {
     pub warnings: Vec<ConfigWarning>,
     conf: Vec<Conf>,
     audit: Option<Conf>,
+    imposed: Vec<Assignment>,
     file: Vec<Assignment>,
     environment: Vec<Assignment>,
     flags: Vec<Assignment>,
@@ -59,6 +60,24 @@ pub struct CommandLine {
     pub set: Vec<String>,
     /// Flags of [`KEYS`].
     pub keys: GivenKeys,
+}
+
+impl CommandLine {
+    /// Gives a flag of [`KEYS`] this value alone.
+    ///
+    /// # Panics
+    /// If there is no such flag.
+    pub fn give(&mut self, name: &str, value: &str) {
+        let key = KEYS.iter().find(|key| key.name == name).expect("it is a key of the table");
+        self.keys.0.retain(|(given, _)| given.name != name);
+        self.keys.0.push((key, value.to_string()));
+    }
+
+    /// The last value that a flag of [`KEYS`] was given.
+    pub fn given(&self, name: &str) -> Option<&str> {
+        let mut given = self.keys.0.iter().rev();
+        given.find(|(key, _)| key.name == name).map(|(_, value)| value.as_str())
+    }
 }
 
 impl Options {
@@ -116,6 +135,7 @@ impl Options {
             warnings: Vec::new(),
             conf: Vec::new(),
             audit: None,
+            imposed: Vec::new(),
             file: file.settings,
             environment,
             flags,
@@ -223,6 +243,22 @@ impl Options {
         settings
     }
 
+    /// Sets settings of one scenario over all that was said, as an audit does.
+    ///
+    /// # Panics
+    /// If a setting does not exist or a value does not read.
+    pub fn impose(
+        &mut self,
+        scenario: Scenario,
+        settings: &[(&'static str, String)],
+        origin: &Origin,
+    ) {
+        self.imposed.extend(settings.iter().map(|(key, value)| {
+            let (value, origin) = (value.clone(), origin.clone());
+            Assignment { scenario: Some(scenario), key, value, origin }
+        }));
+    }
+
     /// What readers must know of the round that the run is for: what it asks for and
     /// the run does not do.
     pub fn rules_remarks(&self) -> Vec<String> {
@@ -246,16 +282,20 @@ impl Options {
         raise_query_count_for_percentile(settings);
         set_client_lag(settings);
         set_deadline(settings);
-        let Some(audit) = &self.audit else { return Vec::new() };
-        let applied = audit.apply_audit(settings);
-        let test05 = apply_test05(settings);
+        let before = settings.clone();
+        if let Some(audit) = &self.audit {
+            audit.apply_audit(settings);
+            apply_test05(settings);
+        }
+        apply(&self.imposed, settings, settings.values.scenario);
         let note = |text: String| Message {
             at: 0,
             key: "generic_message",
             severity: Severity::Info,
             text,
         };
-        applied.changes.iter().chain(&test05).map(|change| note(change.to_string())).collect()
+        let changes = settings.changes_since(&before);
+        changes.iter().map(|change| note(change.to_string())).collect()
     }
 }
 

@@ -80,7 +80,9 @@ fn performance_table(frame: &mut Frame, tests: &[&summary::Test], is_colored: bo
         let timed = |of: fn(&Distribution) -> i64| {
             metrics.answered().map_or_else(|| "-".into(), |answered| duration(of(answered)))
         };
-        let lag = metrics.client_lag_ns.filter(|_| test.scenario == Scenario::Server.name());
+        let lag = metrics.client_lag_ns.filter(|_| {
+            test.plan.interval_ns.is_some() || test.scenario == Scenario::Server.name()
+        });
         let name = match &test.tenant {
             Some(tenant) => format!("{} {tenant}", test.scenario),
             None => test.scenario.clone(),
@@ -107,6 +109,8 @@ pub fn headline(result: &Headline) -> String {
             let percentile = result.name.split(' ').next().unwrap_or_default();
             format!("{percentile} {}", duration(value as i64))
         }
+        // A whole number of them.
+        unit @ "streams" => format!("{value:.0} {unit}"),
         unit => format!("{} {unit}", rate(value)),
     }
 }

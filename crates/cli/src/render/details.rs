@@ -24,13 +24,43 @@ fn load(test: &Test, metrics: &Metrics) -> Option<String> {
         arrivals if arrivals.starts_with("concurrency") => arrivals.to_string(),
         arrivals => format!("{arrivals} at {}/s", rate(test.plan.target_qps)),
     });
+    let offered = offered.or_else(|| intervals(metrics, &test.plan));
+    let repeated = test.plan.repetition.as_deref().map(repetition);
     let bounds = metrics.early_stopping.iter().filter_map(|of| {
         let bound = of.bound.as_ref()?;
         Some(against(of, bound, &test.plan))
     });
     let estimates = metrics.early_stopping.iter().filter_map(|of| estimate(of, &test.plan));
-    let parts: Vec<String> = offered.into_iter().chain(bounds).chain(estimates).collect();
+    let parts: Vec<String> =
+        repeated.into_iter().chain(offered).chain(bounds).chain(estimates).collect();
     (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// Which of several runs this is.
+fn repetition(rule: &str) -> String {
+    let (rule, rest) = rule.split_once(':').unwrap_or((rule, ""));
+    let runs = rest.split(':').next().unwrap_or_default();
+    match rule {
+        "minimum" => format!("the lowest of {runs} runs"),
+        _ => format!("the lowest of {runs} runs that confirm the load"),
+    }
+}
+
+/// The interval, and how many queries skipped one.
+fn intervals(metrics: &Metrics, plan: &Plan) -> Option<String> {
+    let (found, interval) = (metrics.intervals.as_ref()?, plan.interval_ns?);
+    let interval = duration(i64::try_from(interval).unwrap_or(i64::MAX));
+    let late = match found.by_client {
+        0 => String::new(),
+        queries => format!(", {} of them noticed late by the client", count(queries)),
+    };
+    Some(format!(
+        "{} samples every {interval}; {} of {} queries skipped an interval{late}, {} allowed",
+        plan.samples_per_query,
+        count(found.over),
+        count(metrics.query_count),
+        count(found.allowed)
+    ))
 }
 
 /// How many were over the bound, and how many early stopping allows.

@@ -13,7 +13,7 @@ use dyno_loadgen::settings::{FIELDS, Scenario, TestMode};
 use crate::measure::mode_name;
 use crate::records::{self, NEVER, Records, Row};
 use crate::series;
-use crate::summary::metrics::{Conditions, Distribution, Failed, OverBound, Rates};
+use crate::summary::metrics::{Conditions, Distribution, Failed, Intervals, OverBound, Rates};
 use crate::summary::{self, Accuracy, Data, Headline, Metrics, Plan, Run, Setting, State, Test};
 
 /// How deep the folders of tests lie: scenario, mode, tenant.
@@ -226,6 +226,11 @@ fn headline(scenario: &str, metrics: &Metrics, detail: &Detail) -> Option<Headli
     let (name, value, unit) = match scenario {
         "Server" => ("completed rate".into(), metrics.rates.completed_samples_per_s?, "queries/s"),
         "Offline" => ("throughput".into(), metrics.rates.samples_per_s?, "samples/s"),
+        "MultiStream" if metrics.intervals.is_some() => {
+            let found = detail.whole("dyno_result_samples_per_query");
+            let streams = found.or_else(|| detail.whole("effective_samples_per_query"))?;
+            ("streams".into(), streams as f64, "streams")
+        }
         "MultiStream" => (format!("{at} query latency"), metrics.answered()?.target as f64, "ns"),
         _ => (format!("{at} latency"), metrics.answered()?.target as f64, "ns"),
     };
@@ -238,6 +243,10 @@ fn plan(scenario: &str, detail: &Detail) -> Plan {
     Plan {
         percentile: detail.number("effective_target_latency_percentile").unwrap_or(0.0),
         latency_bound_ns: is_server.then(|| whole("target_latency_ns")).filter(|bound| *bound > 0),
+        repetition: detail.text("dyno_repetition").map(Into::into),
+        interval_ns: intervals(detail)
+            .map(|_| whole("target_latency_ns"))
+            .filter(|interval| *interval > 0),
         target_qps: detail.number("effective_target_qps").unwrap_or(0.0),
         samples_per_query: whole("samples_per_query"),
         min_duration_ns: whole("min_duration_ms").saturating_mul(1_000_000),
@@ -269,6 +278,7 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
             first_token: 0,
             time_per_output_token: 0,
         },
+        intervals: intervals(detail),
         ended: "not known".into(),
         lasted_ns: lasted(detail),
         latency_ns: latency,
@@ -295,6 +305,25 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
             client_lag_met: None,
         },
         early_stopping: Vec::new(),
+    })
+}
+
+/// Of a fixed interval; what only our logs have is 0 in others.
+fn intervals(detail: &Detail) -> Option<Intervals> {
+    let at =
+        |p: &str| detail.whole(&format!("result_{p}_percentile_num_intervals_between_queries"));
+    let own = |key: &str| detail.whole(key).unwrap_or(0);
+    let target = detail.number("effective_target_latency_percentile").unwrap_or(0.99) * 100.0;
+    let (p50, p99) = (at("50.00")?, at("99.00")?);
+    Some(Intervals {
+        over: own("dyno_skipping_queries"),
+        allowed: own("dyno_skipping_queries_allowed"),
+        skipped: own("dyno_skipped_intervals"),
+        by_client: own("dyno_skipped_by_client"),
+        p50,
+        p99,
+        p99_9: at("99.90").unwrap_or(p99),
+        target: at(&format!("{target:.2}")).unwrap_or(p99),
     })
 }
 

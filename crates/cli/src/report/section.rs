@@ -106,6 +106,11 @@ fn meaning(test: &Test, metrics: &Metrics) -> String {
         "SingleStream" => {
             format!("One sample at a time: {share} of the queries took no longer than {target}.")
         }
+        "MultiStream" if let Some(interval) = test.plan.interval_ns => format!(
+            "{} every {}; {share} of the queries must be done before the next one is due.",
+            counted(test.plan.samples_per_query, "stream", "streams"),
+            words::span_ns(interval)
+        ),
         "MultiStream" => format!(
             "{} at a time: {share} of the queries were done within {target}; a query is done when its \
              last sample is.",
@@ -142,6 +147,9 @@ fn conditions(html: &mut String, test: &Test, metrics: &Metrics) {
             words::round_time(bound as f64)
         ),
         (None, Some(_)) => "token times within their bounds".into(),
+        (None, None) if test.plan.interval_ns.is_some() => {
+            format!("{} of the queries skip no interval", words::share(test.plan.percentile))
+        }
         (None, None) => "latency within its bound".into(),
     };
     let lag = test.plan.max_client_lag_ns.map(|budget| {
@@ -190,6 +198,10 @@ fn facts(html: &mut String, test: &Test, metrics: &Metrics) {
     ];
     if test.scenario == "Server" {
         rows.push(("over a bound", count(over)));
+    }
+    if let Some(intervals) = &metrics.intervals {
+        rows.push(("skipped an interval", count(intervals.over)));
+        rows.push(("intervals skipped", count(intervals.skipped)));
     }
     let rates = &metrics.rates;
     let more = [

@@ -139,6 +139,7 @@ pub fn counted(count: u64, one: &str, many: &str) -> String {
 pub fn in_unit(value: f64, unit: &str) -> String {
     match unit {
         "ns" => time(value),
+        "streams" => format!("{value:.0} {unit}"),
         _ => format!("{} {unit}", render::rate(value)),
     }
 }

@@ -126,8 +126,15 @@ fn limits_of_settings(
     let allowed = limits::allowed(percentile);
     let limit = |quantity, bound| Limit { quantity, allowed, bound };
     match load {
-        Load::Samples => Err(Failure::usage("MultiStream has no bound of its own")
-            .hint("say one: --limit 'p99 <= 50ms'")),
+        // A query that takes longer than the interval skips one.
+        Load::Samples if said.multi_stream_target_qps > 0.0 => {
+            let interval = SECOND as f64 / said.multi_stream_target_qps;
+            Ok(vec![limit(Quantity::Latency, interval as Nanos)])
+        }
+        Load::Samples => Err(Failure::usage("MultiStream has no bound of its own").hint(
+            "say one: --limit 'p99 <= 50ms', or with --set multi_stream_target_qps=20 an \
+                 interval of 50 ms, which is one",
+        )),
         _ if said.use_token_latencies => Ok(vec![
             limit(Quantity::FirstToken, said.server_ttft_latency),
             limit(Quantity::TimePerOutputToken, said.server_tpot_latency),

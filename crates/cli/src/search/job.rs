@@ -9,11 +9,11 @@ use dyno_loadgen::search::{
     Block, Limit, Observation, Outcome, Probe, Purpose, Quantity, Rules, Search, Step,
 };
 use dyno_loadgen::session::Ended;
-use dyno_loadgen::settings::{Origin, TestMode};
+use dyno_loadgen::settings::{Origin, Repetition, Setting, TestMode};
 
 use super::asked::{self, Ask, First};
 use super::limits;
-use super::load::Load;
+use super::load::{Load, OnTop};
 use super::screen;
 use super::state::{self, Confirmed, Counts, Definition, Peak, Phase, Point, State, Unfinished};
 use crate::environment;
@@ -247,7 +247,7 @@ impl Job {
         self.prepared.system.repeat(0);
         let log = log?.swap_remove(0);
         let run = log.runs().last().ok_or_else(|| Failure::set_up("a run left no record"))?;
-        let took = self.took(run);
+        let took = self.took(&log);
         if let Some(made) = self.without_result(&log, took) {
             return Ok(made);
         }
@@ -260,11 +260,13 @@ impl Job {
         Ok(Made::Told(Box::new(Told { observation, point, reasons: Vec::new() })))
     }
 
-    /// How long a run took in all: in real time all that passed since the last one was
-    /// over.
-    fn took(&self, run: &RunLog) -> Nanos {
+    /// How long the runs of a test took in all: in real time all that passed since
+    /// the last one was over.
+    fn took(&self, log: &TestLog) -> Nanos {
+        let from = log.runs().next().map_or(0, |run| run.started_at);
+        let until = log.runs().last().map_or(0, |run| run.finished_at);
         match self.is_virtual() {
-            true => run.finished_at - run.started_at,
+            true => until - from,
             false => self.clock.now().saturating_sub(self.over_at),
         }
     }
@@ -305,6 +307,7 @@ impl Job {
             ("min_query_count", "1".into()),
             ("max_query_count", most_queries.to_string()),
             ("early_stopping", "after-run".into()),
+            ("repetition", Repetition::Once.show()),
             ("sample_index_rng_seed", seeded(said.sample_index_rng_seed)),
             ("schedule_rng_seed", seeded(said.schedule_rng_seed)),
         ]);
@@ -321,6 +324,7 @@ impl Job {
     fn confirm(&self, probe: &Probe, watch: Watch<'_>) -> Result<Made, Failure> {
         let mut on_top = self.load.bounds(&self.limits);
         on_top.push(self.load.setting(probe.load));
+        on_top.extend(self.repetition());
         let test = self.prepared.performance_test(self.load.scenario(), &on_top, &ORIGIN)?;
         let tests = [test];
         let (folder, path) = self.confirm_folder()?;
@@ -328,7 +332,7 @@ impl Job {
         let mut made = None;
         let mut see = |log: &TestLog| {
             let Some(run) = log.runs().last() else { return };
-            let took = self.took(run);
+            let took = self.took(log);
             made = Some(self.without_result(log, took).unwrap_or_else(|| {
                 let mut observation = self.observe(probe, run, took);
                 let mut limits = self.limits.iter().zip(&observation.blocks);
@@ -349,6 +353,19 @@ impl Job {
             told.reasons = reasons.map(|reason| format!("   {}", first_line(reason))).collect();
         }
         Ok(made)
+    }
+
+    /// Several runs at one load, where they are asked for: what a failure lowers is
+    /// the load of the search.
+    fn repetition(&self) -> Option<OnTop> {
+        let scenario = self.load.scenario();
+        let said = self.prepared.options.settings(scenario, TestMode::PerformanceOnly, None).values;
+        match said.repetition {
+            Repetition::Confirm { runs, .. } => {
+                Some(("repetition", Repetition::Minimum(runs).show()))
+            }
+            Repetition::Once | Repetition::Minimum(_) => None,
+        }
     }
 
     /// `confirm`, or `confirm-2` and so on for further tries. What an interrupted

@@ -19,6 +19,9 @@ pub struct Metrics {
     pub error_rate: f64,
     /// Server: samples over a bound, failed and missing ones included
     pub over_bound: OverBound,
+    /// MultiStream at a fixed interval: the intervals that queries took
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intervals: Option<Intervals>,
     /// why issuing stopped
     pub ended: String,
     /// from the start to the last completion
@@ -46,6 +49,27 @@ pub struct Metrics {
     /// what early stopping says, one entry a kind of time; empty in Offline
     #[serde(default)]
     pub early_stopping: Vec<EarlyStopping>,
+}
+
+/// Intervals between a query and the next one; one is as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Intervals {
+    /// queries that made the next one skip an interval, or were not answered whole
+    pub over: u64,
+    /// of these, how many a run of this length may have
+    pub allowed: u64,
+    /// intervals skipped in all
+    pub skipped: u64,
+    /// queries that were answered in time and noticed late by the client
+    pub by_client: u64,
+    /// intervals that the median took
+    pub p50: u64,
+    /// intervals
+    pub p99: u64,
+    /// intervals
+    pub p99_9: u64,
+    /// intervals at the percentile that is judged
+    pub target: u64,
 }
 
 /// Samples that the system could not answer, by reason.

@@ -203,6 +203,12 @@ pub struct Plan {
     pub first_token_bound_ns: Option<u64>,
     /// Server with tokens: the bound of the time per output token
     pub time_per_output_token_bound_ns: Option<u64>,
+    /// how many runs had to be VALID, such as `minimum:5`, where it was not one
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repetition: Option<String>,
+    /// MultiStream at a fixed interval: that interval
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_ns: Option<u64>,
     /// queries/s that are asked for (Server) or expected
     pub target_qps: f64,
     /// Server: how queries arrive, such as `poisson`

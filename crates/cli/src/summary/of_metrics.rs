@@ -10,8 +10,8 @@ use dyno_loadgen::verdict::{EarlyStoppingResult, Finding, Judgement};
 
 use super::goodput::goodput;
 use super::metrics::{
-    Bound, Conditions, Distribution, EarlyStopping, Estimate, Failed, Metrics, OverBound, Rates,
-    TokenRates,
+    Bound, Conditions, Distribution, EarlyStopping, Estimate, Failed, Intervals, Metrics,
+    OverBound, Rates, TokenRates,
 };
 
 impl Metrics {
@@ -40,6 +40,7 @@ impl Metrics {
                 first_token: m.over.first_token,
                 time_per_output_token: m.over.time_per_output_token,
             },
+            intervals: m.intervals.map(Into::into),
             ended: name_of_end(ended).into(),
             lasted_ns,
             latency_ns: m.latency.into(),
@@ -68,6 +69,14 @@ impl From<metrics::Distribution> for Distribution {
         let [p50, p90, p95, p97, p99, p99_9] = d.percentiles;
         let metrics::Distribution { count, min, max, mean, target, .. } = d;
         Self { count, min, mean, p50, p90, p95, p97, p99, p99_9, max, target }
+    }
+}
+
+impl From<metrics::Intervals> for Intervals {
+    fn from(of: metrics::Intervals) -> Self {
+        let [p50, _, _, _, p99, p99_9] = of.percentiles;
+        let metrics::Intervals { over, allowed, skipped, by_client, target, .. } = of;
+        Self { over, allowed, skipped, by_client, p50, p99, p99_9, target }
     }
 }
 

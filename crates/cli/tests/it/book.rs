@@ -24,12 +24,17 @@ mod coordinated_omission;
 #[expect(dead_code, reason = "an example has a main")]
 mod early_stopping;
 
+#[path = "../../examples/repeated_runs.rs"]
+#[expect(dead_code, reason = "an example has a main")]
+pub mod repeated_runs;
+
 /// The name of an example, and what it prints.
 type Example = (&'static str, fn() -> String);
 
 /// Examples of this crate that pages show.
-const EXAMPLES: [Example; 2] = [
+const EXAMPLES: [Example; 3] = [
     ("coordinated_omission", coordinated_omission::text),
+    ("repeated_runs", repeated_runs::text),
     ("early_stopping", || early_stopping::text(simulated_runs())),
 ];
 

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod audit;
 mod book;
 mod compare;
 mod export;
@@ -20,6 +21,7 @@ mod schema;
 mod search;
 mod shell;
 mod signals;
+mod streams;
 mod sweep;
 mod tenants;
 #[cfg(target_os = "linux")]

@@ -144,6 +144,16 @@ fn searches_and_sweeps_take_a_round_too() {
     let options = "--system model:exponential=1ms --round v5.1 --benchmark resnet --from 100";
     let plan = folder.dyno(&format!("search {options} --dry-run")).exits(0).stdout;
     assert!(plan.contains("15.0 ms") || plan.contains("15ms"), "{plan}");
+    // A trial of a search is one run, however often the round has a result repeated.
+    let search = "search --system model:exponential=1ms --from 100 --no-confirm --tolerance 20% \
+                  --limit p99<=15ms";
+    let took = [("once", "one"), ("minimum:5", "five")].map(|(repetition, out)| {
+        folder.dyno(&format!("{search} --set repetition={repetition} --out {out}")).exits(0);
+        let found: Value =
+            serde_json::from_str(&folder.read(&format!("{out}/search.json"))).unwrap();
+        found["points"][0]["took_ns"].as_u64().unwrap()
+    });
+    assert_eq!(took[0], took[1]);
     let sweep = "sweep --over benchmark=resnet,retinanet --system model:fixed=100us --round v5.1 \
                  --scenario server --qps 900 --mode performance --duration 1s --out swept";
     folder.dyno(sweep).exits(0);

@@ -12,7 +12,7 @@ use crate::plan::Load;
 use crate::qsl::SampleIndex;
 use crate::run::{Event, Message, RunLog, Severity, Span, TestLog};
 use crate::session::Ended;
-use crate::settings::{Arrivals, FIELDS, Origin, Scenario};
+use crate::settings::{Arrivals, FIELDS, Origin, Repetition, Scenario};
 
 /// Key of what the reference does not say, and nobody counts.
 pub(crate) const NOTE: &str = "dyno_note";
@@ -394,6 +394,8 @@ fn write_rates(lines: &mut Lines, report: &Report) -> io::Result<()> {
             lines.line("result_max_query_latency_ns", of.max)?;
             lines.line("result_mean_query_latency_ns", of.mean)?;
             if let Some(found) = &report.metrics.intervals {
+                let streams = report.run.plan.samples_per_query;
+                lines.line("dyno_result_samples_per_query", streams)?;
                 write_intervals(lines, found)?;
             }
             write_percentiles(lines, "result_", "_percentile_per_query_latency_ns", &of)?;
@@ -401,7 +403,13 @@ fn write_rates(lines: &mut Lines, report: &Report) -> io::Result<()> {
         }
         Rates::Server { scheduled, completed } => {
             lines.line("result_scheduled_samples_per_sec", scheduled)?;
-            lines.line("result_completed_samples_per_sec", completed)
+            lines.line("result_completed_samples_per_sec", completed)?;
+            let plan = &report.run.plan;
+            // A failure may have lowered it.
+            if plan.repetition != Repetition::Once {
+                lines.line("dyno_result_target_qps", plan.target_qps)?;
+            }
+            Ok(())
         }
         Rates::Offline { samples } => lines.line("result_samples_per_second", samples),
     }
@@ -416,6 +424,7 @@ fn write_intervals(lines: &mut Lines, found: &Intervals) -> io::Result<()> {
         lines.line(&key, count)?;
     }
     lines.line("dyno_skipping_queries", found.over)?;
+    lines.line("dyno_skipping_queries_allowed", found.allowed)?;
     lines.line("dyno_skipped_intervals", found.skipped)?;
     lines.line("dyno_skipped_by_client", found.by_client)
 }

@@ -19,6 +19,9 @@ pub struct Intervals {
     pub target: u64,
     /// Queries that were not answered whole or made the next one skip.
     pub over: u64,
+    /// Of a run of so many queries, how many may be: one less than its part beyond
+    /// the target percentile, for the reference's index.
+    pub allowed: u64,
     /// Intervals skipped in all.
     pub skipped: u64,
     /// Queries that were complete in time for a tick that was skipped all the
@@ -67,6 +70,8 @@ impl Intervals {
         let at = |q| counts.get(rank(counts.len() as u64, q) as usize).copied().unwrap_or(0);
         found.percentiles = PERCENTILES.map(at);
         found.target = at(plan.percentile());
+        let most = counts.len() as u64 - rank(counts.len() as u64, plan.percentile());
+        found.allowed = most.saturating_sub(1);
         Some(found)
     }
 }

@@ -115,7 +115,7 @@ impl Resolution<'_> {
             self.problem(
                 &["mode", "scenario"],
                 "scenario Server, or MultiStream with multi_stream_target_qps",
-                "only they have a rate or a number of streams to search for",
+                "only Server has a rate to search for, and only a fixed interval a number of streams",
                 InReference::Stops { key: "error_invalid_config" },
             );
         }

@@ -133,6 +133,7 @@ fn one_percent_may_skip_for_vision_and_three_otherwise() {
     for (percentile, most) in [(0.99, 9), (0.97, 29)] {
         let (metrics, verdict) = with_slow(most, 1_000, percentile);
         assert_eq!((metrics.intervals.unwrap().over, verdict), (most, Verdict::Valid));
+        assert_eq!(metrics.intervals.unwrap().allowed, most);
         let (metrics, verdict) = with_slow(most + 1, 1_000, percentile);
         assert_eq!(metrics.intervals.unwrap().target, 2);
         let Verdict::Invalid(violations) = verdict else { panic!("{percentile}: valid") };

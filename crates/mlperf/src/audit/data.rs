@@ -177,7 +177,7 @@ pub(super) fn answers(
         count("answers of the accuracy run", counts.entries),
         count("logged answers", counts.logged),
         count("different answers", compared.different),
-        count("different by their first element", counts.different),
+        count("different by the script", counts.different),
         count("samples without a counterpart", compared.unmatched),
     ];
     let is_passed = corrected.is_empty() && official.is_empty();

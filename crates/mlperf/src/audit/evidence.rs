@@ -4,40 +4,77 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::log::read::{Detail, Summary, read_detail_file, read_summary};
+use dyno_loadgen::settings::{Scenario, TestMode};
 
 use super::data::Element;
 use super::quality::Accuracies;
 use super::reason::Reason;
 
+const DETAIL: &str = "mlperf_log_detail.txt";
+const SUMMARY: &str = "mlperf_log_summary.txt";
+const ACCURACY: &str = "mlperf_log_accuracy.json";
+
 /// A run that is over, by the folder of its logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Played {
-    /// The folder; it holds `mlperf_log_summary.txt` and so on.
+    /// The folder of `mlperf_log_summary.txt` and `mlperf_log_detail.txt`.
     pub folder: PathBuf,
+    /// The folder of `mlperf_log_accuracy.json`.
+    pub answers: PathBuf,
 }
 
 impl Played {
     /// The run whose logs are in this folder.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into() }
+        let folder = folder.into();
+        Self { answers: folder.clone(), folder }
+    }
+
+    /// The run at or below a folder: one of logs, of a test within a run directory or
+    /// a submission, or of an audit within a submission, which keeps the accuracy log
+    /// apart. `None` if there is no summary or detail log.
+    #[must_use]
+    pub fn find(folder: &Path, mode: TestMode) -> Option<Self> {
+        let below: &[&str] = match mode {
+            TestMode::AccuracyOnly => &["accuracy", ""],
+            _ => &["performance/run_1", "performance", ""],
+        };
+        let has = |folder: &PathBuf, name: &str| folder.join(name).is_file();
+        let folders = || below.iter().map(|part| folder.join(part));
+        let mut found = Self::new(
+            folders().find(|at| has(at, SUMMARY) || has(at, DETAIL) || has(at, ACCURACY))?,
+        );
+        if !has(&found.folder, ACCURACY) && has(&folder.join("accuracy"), ACCURACY) {
+            found.answers = folder.join("accuracy");
+        }
+        Some(found)
+    }
+
+    /// The scenario that its logs tell.
+    #[must_use]
+    pub fn scenario(&self) -> Option<Scenario> {
+        let detail = self.detail().ok();
+        let of_detail = detail.as_ref().and_then(|detail| detail.text("effective_scenario"));
+        let summary = self.summary().ok();
+        scenario_named(of_detail.or_else(|| summary.as_ref()?.value("Scenario"))?)
     }
 
     /// Its detail log.
     #[must_use]
     pub fn detail_path(&self) -> PathBuf {
-        self.folder.join("mlperf_log_detail.txt")
+        self.folder.join(DETAIL)
     }
 
     /// Its summary log.
     #[must_use]
     pub fn summary_path(&self) -> PathBuf {
-        self.folder.join("mlperf_log_summary.txt")
+        self.folder.join(SUMMARY)
     }
 
     /// Its accuracy log.
     #[must_use]
     pub fn accuracy_path(&self) -> PathBuf {
-        self.folder.join("mlperf_log_accuracy.json")
+        self.answers.join(ACCURACY)
     }
 
     pub(super) fn detail(&self) -> Result<Detail, Reason> {
@@ -53,6 +90,12 @@ impl Played {
         let bytes = fs::read(&path).map_err(|error| unreadable(&path, &error))?;
         Ok(read_summary(&String::from_utf8_lossy(&bytes)).0)
     }
+}
+
+/// Old summaries write `Single Stream`.
+pub(super) fn scenario_named(name: &str) -> Option<Scenario> {
+    let name = name.replace(' ', "");
+    Scenario::ALL.iter().copied().find(|scenario| scenario.name() == name)
 }
 
 pub(super) fn unreadable(path: &Path, problem: &impl ToString) -> Reason {

@@ -40,8 +40,10 @@ pub fn write_folder(
         for file in result.parts.iter().filter_map(|part| part.file.as_ref()) {
             fs::write(folder.join(file.path), &file.text)?;
         }
+        // They make up for answers that differ: only where they may.
         if let Some(qualities) = &evidence.qualities
             && result.test == Test::Test01
+            && result.corrected().is_passed()
         {
             let accuracy = folder.join("accuracy");
             fs::write(accuracy.join("baseline_accuracy.txt"), &qualities.texts[0])?;

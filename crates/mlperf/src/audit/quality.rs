@@ -1,7 +1,7 @@
 //! Qualities that accuracy scripts have printed: the way out of TEST01 for
 //! systems that are not deterministic, and TEST07.
 
-use regex::Regex;
+use regex::bytes::RegexBuilder;
 
 use super::plan::Plan;
 use super::reason::Reason;
@@ -28,20 +28,31 @@ pub struct Accuracies {
     /// What the accuracy script printed, of both runs: `baseline_accuracy.txt` and
     /// `compliance_accuracy.txt`.
     pub texts: [String; 2],
+    /// The same quality over every logged answer, where it is known. Accuracy scripts
+    /// look at the first answer to each sample alone, so that a system may answer
+    /// as it likes from the second time on.
+    pub of_every_answer: Option<[f64; 2]>,
 }
 
 impl Accuracies {
-    /// Reads what the accuracy script of a benchmark printed of both runs.
+    /// Reads what the accuracy script of a benchmark printed of both runs; without a
+    /// benchmark, every metric of the round that either text has.
     #[must_use]
-    pub fn of(round: &Round, benchmark: &Benchmark, texts: [String; 2]) -> Self {
-        let asked: Vec<&str> = benchmark.accuracy.iter().map(|target| &*target.metric).collect();
+    pub fn of(round: &Round, benchmark: Option<&Benchmark>, texts: [String; 2]) -> Self {
+        let asked: Vec<&str> = match benchmark {
+            Some(known) => known.accuracy.iter().map(|target| &*target.metric).collect(),
+            None => round.accuracy_patterns.keys().map(String::as_str).collect(),
+        };
         let [baseline, audit] = [&texts[0], &texts[1]].map(|text| metrics_in(text, round, &asked));
         let metrics = asked.iter().zip(baseline.iter().zip(audit));
-        let metrics = metrics.map(|(name, (baseline, audit))| Accuracy {
+        let is_there = |(_, (baseline, audit)): &(_, (&Option<f64>, Option<f64>))| {
+            benchmark.is_some() || baseline.is_some() || audit.is_some()
+        };
+        let metrics = metrics.filter(is_there).map(|(name, (baseline, audit))| Accuracy {
             metric: (*name).to_owned(),
             values: [baseline.unwrap_or(0.0), audit.unwrap_or(0.0)],
         });
-        Self { metrics: metrics.collect(), texts }
+        Self { metrics: metrics.collect(), texts, of_every_answer: None }
     }
 }
 
@@ -50,8 +61,12 @@ impl Accuracies {
 pub fn metrics_in(text: &str, round: &Round, metrics: &[&str]) -> Vec<Option<f64>> {
     let value = |metric: &&str| {
         let pattern = round.accuracy_patterns.get(*metric)?;
-        let pattern = Regex::new(&format!("^(?:{pattern})")).ok()?;
-        let of = |line| pattern.captures(line)?.get(1)?.as_str().parse().ok();
+        // Digits and spaces are those of ASCII.
+        let pattern = RegexBuilder::new(&format!("^(?:{pattern})")).unicode(false).build().ok()?;
+        let of = |line: &str| {
+            let value = pattern.captures(line.as_bytes())?.get(1)?;
+            line.get(value.range())?.parse().ok()
+        };
         text.lines().filter_map(of).next_back()
     };
     metrics.iter().map(value).collect()
@@ -80,8 +95,21 @@ pub(super) fn close(accuracies: &Accuracies, plan: &Plan) -> Part {
     if accuracies.metrics.is_empty() {
         reasons.push(Reason::NotGiven { what: "quality" });
     }
-    let (corrected, official) = (Verdict::of(reasons.clone()), Verdict::of(reasons));
-    Part { name: "quality", corrected, official, figures, file: None }
+    let official = Verdict::of(reasons.clone());
+    if let Some([baseline, audit]) = accuracies.of_every_answer {
+        let percent = (1.0 - baseline / audit).abs() * 100.0;
+        if percent.is_nan() || percent > *otherwise {
+            let metric = "the quality of every answer".into();
+            reasons.push(Reason::QualityDelta {
+                metric,
+                baseline,
+                audit,
+                percent,
+                most: *otherwise,
+            });
+        }
+    }
+    Part { name: "quality", corrected: Verdict::of(reasons), official, figures, file: None }
 }
 
 /// TEST07: whether the quality is high enough, and all samples were looked at.

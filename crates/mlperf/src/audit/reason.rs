@@ -201,6 +201,7 @@ impl fmt::Display for Reason {
             Self::Score { reference, audit, tolerance, is_faster } => {
                 let (away, most) = (100.0 * (audit / reference - 1.0), 100.0 * tolerance);
                 let found = if *is_faster { "faster" } else { "slower" };
+                let [audit, reference] = [*audit, *reference].map(six_digits);
                 write!(f, "the score is {audit} against {reference}, {away:+.1} %: the audited ")?;
                 write!(f, "run is {found} by more than {most:.0} %")
             }
@@ -250,6 +251,15 @@ impl fmt::Display for Reason {
             }
         }
     }
+}
+
+/// A score with the digits that load generators print.
+fn six_digits(score: f64) -> f64 {
+    if score == 0.0 || !score.is_finite() {
+        return score;
+    }
+    let scale = 10_f64.powf(5.0 - score.abs().log10().floor());
+    (score * scale).round() / scale
 }
 
 /// So many answers have a fault.

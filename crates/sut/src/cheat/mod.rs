@@ -24,7 +24,8 @@ pub enum Trick {
     /// A data set in use does not repeat itself; a benchmark's does.
     Caching,
     /// It computes samples that occur more than once in a batch only once. In use
-    /// no two samples of a batch are the same.
+    /// no two samples of a batch are the same. (MultiStream does not show it: the one
+    /// query that an audit repeats there has eight samples.)
     Coalescing,
     /// It computes when answers are looked at, in the accuracy run, and makes them
     /// up when only the time counts.
@@ -37,7 +38,8 @@ pub enum Trick {
     Memorising,
     /// Where a sample comes back it does not compute again, and hands over what its
     /// output buffer still holds of the sample before. An accuracy run, in which no
-    /// sample comes back, does not show it.
+    /// sample comes back, does not show it; nor do accuracy scripts on the answers of
+    /// an audit, because they look at the first answer to each sample alone.
     Stale,
 }
 

@@ -13,7 +13,7 @@ pub struct Metric {
 }
 
 /// Formula and window of each figure.
-pub const METRICS: [Metric; 19] = [
+pub const METRICS: [Metric; 20] = [
     Metric {
         name: "latency",
         keys: &["latency_ns"],
@@ -37,8 +37,9 @@ pub const METRICS: [Metric; 19] = [
         name: "result",
         keys: &["result", "name", "value", "unit"],
         what: "the number that counts: the latency at the target percentile (SingleStream, of \
-               queries in MultiStream), completed queries/s (Server), samples/s (Offline), or \
-               the rate that a search for the peak found.",
+               queries in MultiStream), completed queries/s (Server), samples/s (Offline), \
+               the rate that a search for the peak found, or the number of streams (MultiStream \
+               at a fixed interval).",
     },
     Metric {
         name: "95 % interval",
@@ -90,6 +91,15 @@ pub const METRICS: [Metric; 19] = [
         keys: &["over_bound"],
         what: "samples whose latency, time to first token or time per output token is above \
                its bound; failed and missing ones count as over.",
+    },
+    Metric {
+        name: "intervals (MultiStream at a fixed interval)",
+        keys: &["intervals"],
+        what: "(due time of the next query - own due time) / interval; of the last query its \
+               latency / interval, rounded up. over: queries above 1 or with a sample that \
+               failed or is missing; allowed: queries - floor(queries * percentile) - 1, as the \
+               reference's index has it; skipped: the sum of what is above 1; by_client: \
+               queries that were answered before a tick that was skipped all the same.",
     },
     Metric {
         name: "client lag",

@@ -10,7 +10,7 @@ use dyno_loadgen::settings::{FIELDS, Scenario};
 use crate::program::Folder;
 
 /// Runs that write every key between them: scenario, and what else is said.
-const RUNS: [(Scenario, &str); 12] = [
+const RUNS: [(Scenario, &str); 14] = [
     (Scenario::SingleStream, "--mode performance"),
     (Scenario::MultiStream, "--mode performance"),
     (Scenario::Server, "--mode performance --qps 100"),
@@ -35,10 +35,12 @@ const RUNS: [(Scenario, &str); 12] = [
         "--mode peak --qps 10 --set server_find_peak_qps_decimals_of_precision=0 --set \
          server_target_latency_ns=50ms",
     ),
+    (Scenario::MultiStream, "--mode performance --set multi_stream_target_qps=20"),
+    (Scenario::Server, "--mode performance --qps 100 --set repetition=minimum:2"),
 ];
 
 /// What a key says whose name is not that of a setting.
-const TEXTS: [(&str, &str); 85] = [
+const TEXTS: [(&str, &str); 92] = [
     ("loadgen_version", "The release of LoadGen whose behaviour this is, and Dyno's own"),
     ("loadgen_build_date_local", "`NA`: a log does not claim that another program wrote it"),
     ("loadgen_build_date_utc", "`NA`"),
@@ -101,6 +103,16 @@ const TEXTS: [(&str, &str); 85] = [
     ("early_stopping_tpot_result", "The same for the time per output token"),
     ("result_invalid_reason", "What to do about an `INVALID`"),
     ("result_query_count", "Queries issued"),
+    (
+        "result_P_percentile_num_intervals_between_queries",
+        "At a fixed interval: `sorted[floor(count * q)]` of the intervals that queries took",
+    ),
+    ("dyno_skipping_queries", "Queries that made the next one skip an interval, or lost a sample"),
+    ("dyno_skipping_queries_allowed", "How many a run of so many queries may have"),
+    ("dyno_skipped_intervals", "Intervals skipped in all"),
+    ("dyno_skipped_by_client", "Queries of these that were answered in time and noticed late"),
+    ("dyno_result_samples_per_query", "The number of streams of this run"),
+    ("dyno_result_target_qps", "The rate of this run, of those that are repeated"),
     ("result_overlatency_query_count", "Queries over the bound, failed and missing ones included"),
     ("result_qps_with_loadgen_overhead", "Queries/s over the whole run"),
     ("result_qps_without_loadgen_overhead", "1 / mean latency"),

@@ -34,7 +34,7 @@ const PAIRS: &[(&str, &[&str])] = &[
     ("Scenario", &["effective_scenario"]),
     ("Mode", &["effective_test_mode"]),
     ("Completed samples per second", &["result_completed_samples_per_sec"]),
-    ("Samples per query", &["effective_samples_per_query"]),
+    ("Samples per query", &["dyno_result_samples_per_query", "effective_samples_per_query"]),
     ("Samples per second", &["result_samples_per_second"]),
     ("Completed tokens per second", &["result_completed_tokens_per_second"]),
     ("Tokens per second", &["result_tokens_per_second"]),
@@ -102,7 +102,7 @@ enum Of {
 }
 
 /// Labels of what a search or a confirmation changes.
-const LOADS: [&str; 3] = ["target_qps", "samples_per_query", "Samples per query"];
+const LOADS: [&str; 2] = ["target_qps", "samples_per_query"];
 
 /// Whether the result may be of another load than the one that was asked for.
 fn changes_load(detail: &Detail) -> bool {

@@ -161,6 +161,17 @@ fn a_run_that_is_invalid_or_was_made_otherwise_fails_and_says_so() {
     );
 }
 
+/// Each sample once is too few for a percentile or a minimum duration.
+#[test]
+fn the_run_of_unique_samples_need_not_be_valid() {
+    let plan = plan(Test::Test04Pair, round("v2.0"), None, Scenario::Offline).unwrap();
+    let good = Performance::of(Scenario::Offline, 100.0);
+    let invalid = Performance { validity: "INVALID", ..good.clone() };
+    assert!(audit(&plan, &invalid, &good).is_passed());
+    let result = audit(&plan, &good, &invalid);
+    assert_eq!(result.corrected().reasons(), [Reason::NotValid { side: Side::Audit }]);
+}
+
 #[test]
 fn a_server_that_got_faster_is_told_though_its_score_is_the_same() {
     let plan = plan(Test::Test04, round("v5.1"), None, Scenario::Server).unwrap();

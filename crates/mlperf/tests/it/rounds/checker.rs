@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::path::{Path, PathBuf};
 
 use dyno_mlperf::round::{Availability, Benchmark, Division, Round, Scenario, Seeds, Suite};
 use serde_json::Value;
@@ -23,20 +22,9 @@ const ON_PURPOSE: &[(&str, &str, &str)] = &[
     ("v0.5", "system fields power", "a rule of v1.0"),
 ];
 
-fn rules() -> Option<PathBuf> {
-    let from = std::env::var_os("DYNO_SHARED").map(PathBuf::from);
-    let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|at| at.join("shared"));
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|at| at.join("../shared"));
-    let mut shared = from.into_iter().chain(above).chain(beside);
-    shared.find_map(|shared| Some(shared.join("reference/rules")).filter(|rules| rules.is_dir()))
-}
-
 #[test]
 fn every_value_of_the_official_checkers_is_ours_too() {
-    let Some(rules) = rules() else {
-        eprintln!("skipped: there is no shared/reference/rules");
-        return;
-    };
+    let Some(rules) = crate::shared::find("reference/rules") else { return };
     let mut found = Vec::new();
     for name in Round::names() {
         let text = std::fs::read_to_string(rules.join(format!("{name}.json"))).unwrap();

@@ -1,10 +1,12 @@
 //! What a round tells the load generator.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use dyno_loadgen::config::{Conf, ConfType};
 use dyno_loadgen::settings::{Origin, Settings, TraceRules};
 use dyno_mlperf::round::{Fixed, Leeway, Round, Scenario};
+use serde_json::Value;
 
 fn fixed(round: &str, benchmark: &str, scenario: Scenario) -> BTreeMap<&'static str, String> {
     let round = Round::named(round).unwrap();
@@ -230,6 +232,81 @@ fn the_newest_round_agrees_with_the_table_of_its_loadgen() {
     // The table has no row for Interactive of qwen3-vl: what it says then is for all models.
     differing.retain(|line| !line.starts_with("qwen3-vl-235b-a22b-interactive"));
     assert_eq!(differing, Vec::<String>::new());
+}
+
+/// Keys of the detail log with the setting that each is of.
+const LOGGED: [(&str, &str); 7] = [
+    ("effective_min_duration_ms", "min_duration_ms"),
+    ("effective_performance_sample_count", "performance_sample_count_override"),
+    ("effective_sample_concatenate_permutation", "sample_concatenate_permutation"),
+    ("requested_use_token_latencies", "use_token_latencies"),
+    ("effective_qsl_rng_seed", "qsl_rng_seed"),
+    ("effective_sample_index_rng_seed", "sample_index_rng_seed"),
+    ("effective_schedule_rng_seed", "schedule_rng_seed"),
+];
+
+/// Results that were published follow the round as our data have it. The open
+/// division may do otherwise.
+#[test]
+fn published_runs_of_v51_have_these_settings() {
+    let Some(tree) = crate::shared::find("reference/submissions/tree/closed") else { return };
+    let round = Round::named("v5.1").unwrap();
+    let mut compared = 0;
+    for log in detail_logs(&tree) {
+        let parts: Vec<String> =
+            log.iter().rev().map(|part| part.to_string_lossy().into_owned()).collect();
+        // run_1/performance/SCENARIO/BENCHMARK/SYSTEM/results, after the file.
+        let (scenario, benchmark) = (&parts[3], &parts[4]);
+        if parts[6] != "results" {
+            continue;
+        }
+        let benchmark = round.benchmark(benchmark).unwrap();
+        let scenario = Scenario::named(scenario).unwrap();
+        let fixed = round.settings(benchmark, scenario);
+        let logged = logged(&log);
+        let mut check = |key: &str, of: &str| {
+            let rule = fixed.iter().find(|rule| rule.key == of);
+            if let (Some(rule), Some(value)) = (rule, logged.get(key)) {
+                assert!(!rule.is_broken_by(value), "{}: {key} = {value}, {rule:?}", log.display());
+                compared += 1;
+            }
+        };
+        LOGGED.iter().for_each(|(key, of)| check(key, of));
+        match scenario {
+            Scenario::Offline => check("effective_samples_per_query", "min_query_count"),
+            _ => check("effective_min_query_count", "min_query_count"),
+        }
+        if scenario == Scenario::MultiStream {
+            check("effective_samples_per_query", "multi_stream_samples_per_query");
+        }
+        if scenario == Scenario::Server {
+            check("effective_target_latency_ns", "server_target_latency_ns");
+        }
+    }
+    assert!(compared > 50, "{compared} values compared");
+}
+
+fn detail_logs(folder: &Path) -> Vec<PathBuf> {
+    let (mut folders, mut logs) = (vec![folder.to_path_buf()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.ends_with("performance/run_1/mlperf_log_detail.txt") {
+                logs.push(path);
+            }
+        }
+    }
+    logs
+}
+
+fn logged(path: &Path) -> BTreeMap<String, String> {
+    let text = String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned();
+    let lines = text.lines().filter_map(|line| line.strip_prefix(":::MLLOG "));
+    let rows = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let row = |row: Value| Some((row["key"].as_str()?.to_string(), row["value"].to_string()));
+    rows.filter_map(row).collect()
 }
 
 #[test]

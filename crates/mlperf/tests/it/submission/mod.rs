@@ -1,8 +1,10 @@
 //! Submission trees.
 
+mod check;
 mod documents;
 mod facts;
 mod folder;
+mod made;
 mod mutations;
 mod official;
 mod results;

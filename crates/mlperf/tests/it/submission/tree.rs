@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use dyno_mlperf::round::{Round, Scenario};
 use dyno_mlperf::submission::entry::{Division, Guesses, submitters};
-use dyno_mlperf::submission::tree::{Kind, Tree};
+use dyno_mlperf::submission::tree::{Kind, Node, Tree};
 
 use super::folder::Folder;
 
@@ -19,8 +19,7 @@ fn entries_come_by_name_with_what_they_are() {
     symlink("b", folder.path().join("to-folder")).unwrap();
     symlink("nowhere", folder.path().join("to-nothing")).unwrap();
     let tree = Tree::walk(folder.path()).unwrap();
-    let paths: Vec<PathBuf> =
-        tree.top().descendants().map(dyno_mlperf::submission::tree::Node::path).collect();
+    let paths: Vec<PathBuf> = tree.top().descendants().map(Node::path).collect();
     let expected = [
         "a",
         "b",

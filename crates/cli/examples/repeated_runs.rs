@@ -1,0 +1,105 @@
+//! What a search for the number of streams finds where a run passes by chance:
+//! alone, and confirmed by several runs as the rules of v0.7 ask.
+//!
+//! `cargo run --release -p dyno --example repeated_runs`
+
+use std::fmt::Write as _;
+
+use dyno_loadgen::peak::{Next, PeakSearch};
+use dyno_loadgen::plan::PeakSettings;
+use dyno_loadgen::rng::Mt19937;
+use dyno_loadgen::search::Unit;
+
+/// Tests behind each line.
+const TESTS: u32 = 20_000;
+/// The chance that one run passes, from 18 streams on; below it always does, and
+/// above it never does.
+const CHANCES: [f64; 7] = [1.0, 0.995, 0.95, 0.75, 0.40, 0.10, 0.01];
+const FIRST: usize = 18;
+
+/// The chance that a run of this many streams passes.
+pub fn chance(streams: usize) -> f64 {
+    match streams.checked_sub(FIRST) {
+        None => 1.0,
+        Some(at) => CHANCES.get(at).copied().unwrap_or(0.0),
+    }
+}
+
+/// What came of many tests by one rule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// From 18 streams on: the share of the tests that found so many.
+    pub shares: [f64; CHANCES.len()],
+    /// Runs that a test made, on average.
+    pub runs: f64,
+    /// The chance that one more run of the streams found passes.
+    pub passes_again: f64,
+}
+
+/// Plays many tests, each from the search that it begins with.
+pub fn play(search: &PeakSearch, seed: u64) -> Found {
+    let mut random = Mt19937::new(seed);
+    let mut found = Found { shares: [0.0; CHANCES.len()], runs: 0.0, passes_again: 0.0 };
+    let one = 1.0 / f64::from(TESTS);
+    for _ in 0..TESTS {
+        let mut search = search.clone();
+        let streams = loop {
+            match search.next() {
+                Next::Run { load, .. } => {
+                    found.runs += one;
+                    search.passed(random.canonical() < chance(load as usize));
+                }
+                Next::Found { load } | Next::Failed { load } => break load as usize,
+            }
+        };
+        found.passes_again += one * chance(streams);
+        if let Some(share) = streams.checked_sub(FIRST).and_then(|at| found.shares.get_mut(at)) {
+            *share += one;
+        }
+    }
+    found
+}
+
+/// A rule's name and the search that it begins with.
+pub fn rules() -> [(&'static str, PeakSearch); 4] {
+    let settings = |runs| PeakSettings {
+        unit: Unit::Whole,
+        decimals: 0,
+        step_size: 1.0,
+        confirmation_runs: runs,
+        confirmation_decrement: 1.0,
+    };
+    [
+        ("search alone", PeakSearch::new(1.0, settings(0))),
+        ("search, confirm:2", PeakSearch::new(1.0, settings(2))),
+        ("search, confirm:5", PeakSearch::new(1.0, settings(5))),
+        ("24, then confirm:5", PeakSearch::confirming(24.0, settings(5))),
+    ]
+}
+
+/// The table of the book.
+pub fn text() -> String {
+    let mut text = String::from("streams           ");
+    for streams in FIRST..FIRST + CHANCES.len() {
+        let _ = write!(text, "{streams:6}  ");
+    }
+    text.push_str("  runs  passes again\na run passes      ");
+    for chance in CHANCES {
+        let _ = write!(text, "{:6.1} %", 100.0 * chance);
+    }
+    text.push('\n');
+    for (name, search) in rules() {
+        let found = play(&search, 1);
+        let _ = write!(text, "{name:18}");
+        for share in found.shares {
+            let _ = write!(text, "{:6.1} %", 100.0 * share);
+        }
+        let _ = writeln!(text, "{:6.1}{:12.1} %", found.runs, 100.0 * found.passes_again);
+    }
+    text
+}
+
+fn main() {
+    // A pipe that is closed early is the reader's affair.
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), text().as_bytes());
+}

@@ -1,0 +1,70 @@
+//! An audit as one command: the submission's runs, those of the audit, and the
+//! verdict on their logs.
+
+mod play;
+mod quality;
+mod told;
+
+use dyno_loadgen::settings::Scenario;
+use dyno_mlperf::audit::{self, AuditResult, Plan, Test};
+use dyno_mlperf::round::Round;
+
+pub use play::Schedule;
+pub use told::{Told, json, text};
+
+use crate::exit::Failure;
+
+/// What an audit found in one scenario.
+pub struct Audited {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// The verdict.
+    pub result: AuditResult,
+    /// Folders that were written for a submission.
+    pub folders: Vec<std::path::PathBuf>,
+}
+
+/// The audit of that name.
+///
+/// # Errors
+/// There is none.
+pub fn test(name: &str) -> Result<Test, Failure> {
+    Test::named(name).ok_or_else(|| {
+        let names: Vec<&str> = Test::ALL.iter().map(|test| test.name()).collect();
+        let problem = format!("there is no audit `{name}`; the nearest is {}", Test::nearest(name));
+        Failure::usage(problem).hint(format!("the audits are {}", names.join(", ")))
+    })
+}
+
+/// The round of that name, or the last one that has the audit.
+///
+/// # Errors
+/// There is no such round, or it has no such audit.
+pub fn round(name: Option<&str>, test: Test) -> Result<&'static Round, Failure> {
+    let has = |round: &&Round| audit::plan(test, round, None, Scenario::Offline).is_ok();
+    match name {
+        Some(name) => Round::named(name).map_err(Failure::usage),
+        None => {
+            let mut rounds = Round::names().into_iter().rev().filter_map(|n| Round::named(n).ok());
+            Ok(rounds.find(has).expect("every audit is of some round"))
+        }
+    }
+}
+
+/// The plan of an audit, with a hint where the round has another one.
+///
+/// # Errors
+/// The round has no such audit.
+pub fn plan(
+    test: Test,
+    round: &Round,
+    benchmark: Option<&str>,
+    scenario: Scenario,
+) -> Result<Plan, Failure> {
+    let has = |test: &Test| audit::plan(*test, round, None, scenario).is_ok();
+    audit::plan(test, round, benchmark, scenario).map_err(|error| {
+        let names: Vec<&str> =
+            Test::ALL.iter().filter(|test| has(test)).map(|t| t.name()).collect();
+        Failure::usage(error).hint(format!("round {} has {}", round.version, names.join(", ")))
+    })
+}

@@ -1,0 +1,244 @@
+//! `dyno audit`: an audit of the rules, played and judged, or judged by logs that
+//! are there.
+
+mod verify;
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use dyno_loadgen::settings::Scenario;
+use dyno_mlperf::audit::{Accuracies, Element, Evidence, Test};
+use dyno_mlperf::round::Round;
+
+use crate::audit::{self, Audited, Schedule, Told};
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::measure::Watch;
+use crate::options::{CommandLine, GivenKeys, KEYS};
+use crate::progress::Progress;
+use crate::run::pretty;
+use crate::run_directory::free_folder;
+use crate::{output, render};
+
+/// Flags of `dyno audit`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = AFTER_HELP,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
+pub struct Audit {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// The audit, such as TEST04
+    #[arg(value_name = "TEST", required = true)]
+    test: Option<String>,
+    #[command(flatten)]
+    rules: Rules,
+    #[command(flatten)]
+    answers: Answers,
+    /// TEST03: a flag of the run that is another one with the custom data set
+    #[arg(long, value_name = "FLAG=VALUE", action = ArgAction::Append)]
+    custom: Vec<String>,
+    #[command(flatten)]
+    shown: Shown,
+    /// No progress line on stderr
+    #[arg(long)]
+    no_progress: bool,
+    /// The run's own flags, as in dyno run; --out is the folder of the whole audit
+    #[arg(last = true, value_name = "RUN FLAGS")]
+    run: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Judge an audit by logs that are there, of LoadGen or of Dyno
+    Verify(Box<verify::VerifyCommand>),
+}
+
+/// Which rules.
+#[derive(Debug, Args)]
+struct Rules {
+    /// Round of the rules [default: the last one that has the audit]
+    #[arg(long, value_name = "ROUND")]
+    round: Option<String>,
+    /// Benchmark of the round: some settings and bounds are its own
+    #[arg(long, value_name = "NAME")]
+    benchmark: Option<String>,
+}
+
+/// What answers are.
+#[derive(Debug, Args)]
+struct Answers {
+    /// What an answer is a list of: byte, int16, int32, int64 or float32 [default: byte; of TEST06
+    /// int64]
+    #[arg(long, value_name = "TYPE", value_parser = element)]
+    dtype: Option<Element>,
+    /// TEST06: the token that ends a text
+    #[arg(long, value_name = "TOKEN", default_value_t = 2, allow_negative_numbers = true)]
+    end_of_text: i64,
+    /// TEST07 and TEST09: different samples that must be logged
+    #[arg(long, value_name = "COUNT")]
+    logged_samples: Option<u64>,
+    /// TEST01 and TEST07: what the accuracy script printed of the audited run
+    #[arg(long, value_name = "FILE")]
+    audited_accuracy: Option<PathBuf>,
+    /// TEST01: what it printed of the accuracy run over the same samples
+    #[arg(long, value_name = "FILE", requires = "audited_accuracy")]
+    baseline_accuracy: Option<PathBuf>,
+}
+
+/// What is shown.
+#[derive(Debug, Args)]
+struct Shown {
+    /// Print JSON on stdout instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+const AFTER_HELP: &str = "\
+dyno audit TEST04 -- --system cheat:caching plays the submission, the audit, and says what it finds.
+The verdict by the rules decides; what the official script says stands beside it.
+Exit codes: 0 passed, 1 failed, 2 usage, 3 set-up, 4 aborted, 130 interrupted.
+Results are not official MLPerf results.";
+
+/// The flags behind `--`.
+#[derive(Debug, Parser)]
+#[command(name = "dyno audit TEST --", no_binary_name = true, disable_help_flag = true)]
+struct RunFlags {
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    keys: GivenKeys,
+    #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append)]
+    set: Vec<String>,
+}
+
+impl Audit {
+    /// Audits.
+    ///
+    /// # Errors
+    /// An audit or flags that make no sense, and what keeps a run from being played.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        match &self.command {
+            Some(Command::Verify(verify)) => verify.execute(),
+            None => self.play(),
+        }
+    }
+
+    fn play(&self) -> Result<Exit, Failure> {
+        let test = audit::test(self.test.as_deref().unwrap_or_default())?;
+        let flags = RunFlags::try_parse_from(&self.run).map_err(|error| {
+            let text = error.to_string();
+            let problem = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            Failure::usage(format!("behind --: {problem}")).hint("dyno run --help lists the flags")
+        })?;
+        let line = CommandLine { config: flags.config, set: flags.set, keys: flags.keys };
+        let round = audit::round(self.rules.round.as_deref(), test)?;
+        if test == Test::Test03 && self.custom.is_empty() {
+            return Err(Failure::usage("TEST03 needs a custom data set").hint(
+                "say what is another one there: --custom data=other.npy, or --custom \
+                 system=cheat:memorising,data=specked",
+            ));
+        }
+        let custom = self.custom.iter().map(|text| custom(text)).collect::<Result<_, _>>()?;
+        let schedule = Schedule {
+            test,
+            round,
+            benchmark: self.rules.benchmark.clone(),
+            evidence: self.answers.evidence(test, round, self.rules.benchmark.as_deref())?,
+            custom,
+            line,
+        };
+        // Before anything is played or made.
+        audit::plan(test, round, self.rules.benchmark.as_deref(), Scenario::Offline)?;
+        let directory =
+            free_folder(schedule.line.given("out").map(PathBuf::from).as_deref(), "audit")?;
+        let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
+        let progress = Progress::new(!self.no_progress && !self.shown.quiet);
+        let watch = Watch { progress: &progress, interrupt: Some(&interrupt), most: None };
+        let audited = match schedule.play(&directory, watch)? {
+            Ok(audited) => audited,
+            Err(exit) => return Ok(exit),
+        };
+        drop(progress);
+        let system = schedule.line.given("system").unwrap_or("digits").to_owned();
+        let told = Told { test, round: round.version, system: &system };
+        let written = pretty(&audit::json(&told, &audited));
+        std::fs::write(directory.join("audit.json"), &written).map_err(|error| {
+            Failure::set_up(format!("cannot write to {}: {error}", directory.display()))
+        })?;
+        self.shown.tell(&told, &audited)?;
+        if !self.shown.quiet {
+            output::say(format_args!("audit: {}", directory.display()));
+        }
+        Ok(exit(&audited))
+    }
+}
+
+impl Shown {
+    fn tell(&self, told: &Told<'_>, audited: &[Audited]) -> Result<(), Failure> {
+        match (self.json, self.quiet) {
+            (true, _) => output::print(pretty(&audit::json(told, audited))),
+            (_, true) => Ok(()),
+            _ => output::print(audit::text(told, audited, render::is_colored())),
+        }
+    }
+}
+
+fn exit(audited: &[Audited]) -> Exit {
+    let is_passed = audited.iter().all(|one| one.result.corrected().is_passed());
+    if is_passed { Exit::Valid } else { Exit::Invalid }
+}
+
+impl Answers {
+    /// What is judged, as far as flags say it.
+    fn evidence(
+        &self,
+        test: Test,
+        round: &Round,
+        benchmark: Option<&str>,
+    ) -> Result<Evidence, Failure> {
+        let usual = if test == Test::Test06 { Element::Int64 } else { Element::Byte };
+        let mut evidence = Evidence::new(Vec::new(), self.dtype.unwrap_or(usual));
+        evidence.end_of_text = self.end_of_text;
+        evidence.samples = self.logged_samples;
+        let read = |path: &PathBuf| {
+            std::fs::read_to_string(path)
+                .map_err(|error| Failure::set_up(format!("{}: {error}", path.display())))
+        };
+        let known = benchmark.and_then(|name| round.benchmark(name));
+        if let Some(audited) = &self.audited_accuracy {
+            let text = read(audited)?;
+            if test == Test::Test07 {
+                let found = dyno_mlperf::audit::metrics_in(&text, round, &["exact_match"]);
+                evidence.quality = found[0];
+            }
+            if let Some(baseline) = &self.baseline_accuracy {
+                let texts = [read(baseline)?, text];
+                evidence.qualities = Some(Accuracies::of(round, known, texts));
+            }
+        }
+        Ok(evidence)
+    }
+}
+
+/// A flag of the run, and its other value.
+fn custom(text: &str) -> Result<(String, String), Failure> {
+    let known = |name: &str| KEYS.iter().any(|key| key.name == name);
+    match text.split_once('=') {
+        Some((name, value)) if known(name) => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(Failure::usage(format!(
+            "--custom {text}: expected a flag of dyno run, as in --custom data=FILE"
+        ))),
+    }
+}
+
+fn element(text: &str) -> Result<Element, String> {
+    let names = || Element::ALL.iter().map(|element| element.name());
+    let found = Element::ALL.into_iter().find(|element| element.name() == text);
+    found.ok_or_else(|| format!("expected one of {}", names().collect::<Vec<_>>().join(", ")))
+}

@@ -1,0 +1,97 @@
+//! `dyno audit verify`: the verdict on logs that are there.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use dyno_loadgen::settings::{Scenario, TestMode};
+use dyno_mlperf::audit::{Played, Test, baseline_log, verify, write_folder};
+
+use super::{Answers, Rules, Shown, exit};
+use crate::audit::{self, Audited, Told};
+use crate::exit::{Exit, Failure};
+use crate::options;
+
+/// Flags of `dyno audit verify`.
+#[derive(Debug, Args)]
+pub struct VerifyCommand {
+    /// The audit, such as TEST01
+    #[arg(value_name = "TEST")]
+    test: String,
+    /// The submission's result: a folder with accuracy/ and performance/, or of logs; of TEST04-A
+    /// and -B, the run with unique samples
+    #[arg(long, value_name = "DIR")]
+    reference: Option<PathBuf>,
+    /// The audit's run: a folder of logs, or of the audit in a submission
+    #[arg(long, value_name = "DIR")]
+    audit: PathBuf,
+    /// Scenario, where the logs do not tell it
+    #[arg(long, value_name = "SCENARIO", value_parser = options::scenario)]
+    scenario: Option<Scenario>,
+    #[command(flatten)]
+    rules: Rules,
+    #[command(flatten)]
+    answers: Answers,
+    /// Write the folder of the audit for a submission below this one
+    #[arg(long, value_name = "DIR")]
+    write: Option<PathBuf>,
+    /// TEST01: write the answers of the accuracy run to the audited samples, for the accuracy script
+    #[arg(long, value_name = "FILE", requires = "reference")]
+    baseline_log: Option<PathBuf>,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+impl VerifyCommand {
+    /// Judges.
+    ///
+    /// # Errors
+    /// An audit or a round that there is none of, folders without logs.
+    pub fn execute(&self) -> Result<Exit, Failure> {
+        let test = audit::test(&self.test)?;
+        let round = audit::round(self.rules.round.as_deref(), test)?;
+        let benchmark = self.rules.benchmark.as_deref();
+        let audited = find(&self.audit, TestMode::PerformanceOnly)?;
+        let scenario = self.scenario.or_else(|| audited.scenario());
+        let scenario = scenario.ok_or_else(|| {
+            Failure::usage(format!("{} tells no scenario", self.audit.display()))
+                .hint("name it with --scenario")
+        })?;
+        let plan = audit::plan(test, round, benchmark, scenario)?;
+        let mut evidence = self.answers.evidence(test, round, benchmark)?;
+        let reference = |mode| self.reference.as_deref().map(|at| find(at, mode)).transpose();
+        if plan.needs.accuracy {
+            evidence.accuracy = reference(TestMode::AccuracyOnly)?;
+        }
+        if plan.needs.performance {
+            evidence.performance = reference(TestMode::PerformanceOnly)?;
+        }
+        if test == Test::Test04Pair {
+            evidence.audited.extend(reference(TestMode::PerformanceOnly)?);
+        }
+        evidence.audited.push(audited);
+        if let (Some(into), Some(accuracy)) = (&self.baseline_log, &evidence.accuracy) {
+            let audited = evidence.audited[0].accuracy_path();
+            baseline_log(&accuracy.accuracy_path(), &audited, into).map_err(Failure::set_up)?;
+        }
+        let result = verify(&plan, &evidence);
+        let mut one = Audited { scenario, result, folders: Vec::new() };
+        if let Some(below) = &self.write {
+            let written = write_folder(&one.result, &evidence, below).map_err(|error| {
+                Failure::set_up(format!("cannot write to {}: {error}", below.display()))
+            })?;
+            one.folders = written.folders;
+        }
+        let system = self.audit.display().to_string();
+        let told = Told { test, round: round.version, system: &system };
+        let audited = [one];
+        self.shown.tell(&told, &audited)?;
+        Ok(exit(&audited))
+    }
+}
+
+fn find(folder: &Path, mode: TestMode) -> Result<Played, Failure> {
+    Played::find(folder, mode).ok_or_else(|| {
+        Failure::set_up(format!("{} has no logs of LoadGen", folder.display()))
+            .hint("expected mlperf_log_detail.txt there, or in performance/run_1")
+    })
+}

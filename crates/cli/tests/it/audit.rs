@@ -1,0 +1,203 @@
+//! `dyno audit`: every system that cheats is caught by the audit made for it, and
+//! the honest one passes.
+
+use serde_json::Value;
+
+use crate::program::{Folder, Ran};
+
+fn reasons(verdict: &Value) -> String {
+    let reasons = verdict["reasons"].as_array().unwrap();
+    reasons.iter().map(|reason| reason.as_str().unwrap()).collect::<Vec<_>>().join("; ")
+}
+
+/// The audit of one scenario, in virtual time.
+fn audit(folder: &Folder, test: &str, system: &str, scenario: &str) -> Ran {
+    let custom = match test {
+        "TEST03" => format!("--custom system={system},data=specked"),
+        _ => String::new(),
+    };
+    folder.dyno(&format!(
+        "audit {test} {custom} --json --no-progress -- --system {system} --scenario {scenario} \
+         --duration 3s --out {test}-{}",
+        system.replace(':', "-")
+    ))
+}
+
+/// Audits a cheat and the honest system, and returns why the cheat failed, by the
+/// rules and by the script.
+fn both(test: &str, trick: &str, scenario: &str) -> [String; 2] {
+    let folder = Folder::new();
+    let honest = audit(&folder, test, "cheat:honest", scenario).exits(0).json();
+    assert_eq!(honest["passed"], true, "{honest}");
+    assert_eq!(honest["scenarios"][0]["official"]["passed"], true, "{honest}");
+    let found = audit(&folder, test, &format!("cheat:{trick}"), scenario).exits(1).json();
+    assert_eq!(found["passed"], false);
+    ["corrected", "official"].map(|by| reasons(&found["scenarios"][0][by]))
+}
+
+/// The same of a cheat that the script finds, too.
+fn caught(test: &str, trick: &str, scenario: &str) -> String {
+    let [corrected, official] = both(test, trick, scenario);
+    assert!(!official.is_empty());
+    corrected
+}
+
+#[test]
+fn a_cache_is_caught_by_one_sample_over_and_over() {
+    let why = caught("TEST04", "caching", "single-stream");
+    assert!(why.contains("the audited run is faster by more than 10 %"), "{why}");
+    // As in the first rounds: each sample once, against one over and over.
+    let why = caught("TEST04-A", "caching", "single-stream");
+    assert!(why.contains("the audited run is faster by more than 10 %"), "{why}");
+}
+
+#[test]
+fn equal_samples_computed_once_are_caught_by_one_sample_over_and_over() {
+    let why = caught("TEST04", "coalescing", "offline");
+    assert!(why.contains("the audited run is faster by more than 10 %"), "{why}");
+}
+
+#[test]
+fn work_that_is_skipped_is_caught_by_the_answers_of_a_performance_run() {
+    let why = caught("TEST01", "skipping", "offline");
+    assert!(why.contains("answers differ from the accuracy run"), "{why}");
+    // Made-up answers are no matter of determinism.
+    assert!(why.contains("% apart, at most 1 % may be"), "{why}");
+}
+
+#[test]
+fn stale_answers_are_caught_by_the_answers_of_a_performance_run() {
+    let [why, official] = both("TEST01", "stale", "single-stream");
+    assert!(why.contains("answers differ from the accuracy run"), "{why}");
+    // The way out of the script, for systems that are not deterministic, is open to it:
+    // accuracy scripts score the first answer to each sample, which it does compute.
+    assert!(why.contains("the quality of every answer"), "{why}");
+    assert_eq!(official, "");
+}
+
+#[test]
+fn known_seeds_are_caught_by_other_seeds() {
+    let why = caught("TEST05", "foreseeing", "single-stream");
+    assert!(why.contains("the audited run is slower by more than"), "{why}");
+}
+
+#[test]
+fn a_data_set_known_by_heart_is_caught_by_another_one() {
+    let why = caught("TEST03", "memorising", "single-stream");
+    assert!(why.contains("the audited run is slower by more than"), "{why}");
+}
+
+/// What each audit is blind to: none replaces another.
+#[test]
+fn an_audit_finds_what_it_is_made_for_and_no_more() {
+    for (test, trick) in [
+        ("TEST01", "caching"),
+        ("TEST05", "skipping"),
+        ("TEST04", "memorising"),
+        ("TEST01", "foreseeing"),
+    ] {
+        let folder = Folder::new();
+        let ran = audit(&folder, test, &format!("cheat:{trick}"), "single-stream");
+        assert_eq!(ran.json()["passed"], true, "{test} {trick}");
+    }
+}
+
+#[test]
+fn an_audit_leaves_its_runs_and_the_folder_of_a_submission() {
+    let folder = Folder::new();
+    audit(&folder, "TEST01", "cheat:honest", "offline").exits(0);
+    let read = |name: &str| folder.read(&format!("TEST01-cheat-honest/{name}"));
+    for run in ["baseline", "audited"] {
+        assert!(read(&format!("{run}/summary.json")).contains("\"verdict\": \"VALID\""), "{run}");
+    }
+    let of_audit = |name: &str| read(&format!("compliance/Offline/TEST01/{name}"));
+    assert!(of_audit("verify_accuracy.txt").contains("\nTEST PASS\n"));
+    assert!(of_audit("verify_performance.txt").ends_with("TEST PASS\n"));
+    assert!(of_audit("accuracy/accuracy.txt").starts_with("hash="));
+    assert!(of_audit("performance/run_1/mlperf_log_summary.txt").contains("Result is : VALID"));
+    assert!(of_audit("performance/run_1/mlperf_log_detail.txt").contains("dyno audit TEST01"));
+    let json: Value = serde_json::from_str(&read("audit.json")).unwrap();
+    assert_eq!((&json["audit"], &json["passed"]), (&"TEST01".into(), &true.into()));
+
+    // The same logs, judged again where they are: the runs, and the submission's folder.
+    let reference = "--reference TEST01-cheat-honest/baseline/Offline";
+    for audited in ["audited/Offline", "compliance/Offline/TEST01"] {
+        let verify = format!(
+            "audit verify TEST01 {reference} --audit TEST01-cheat-honest/{audited} --dtype int64"
+        );
+        let ran = folder.dyno(&format!("{verify} --write again --baseline-log baseline.json"));
+        assert!(ran.exits(0).stdout.contains("│ PASSED"));
+    }
+    let again = folder.read("again/TEST01/verify_accuracy.txt");
+    assert_eq!(again, of_audit("verify_accuracy.txt"));
+    assert_eq!(folder.read("baseline.json").lines().count(), 542, "540 images and two brackets");
+    // The audited run is none of TEST04, though its score is the same.
+    let wrong =
+        format!("audit verify TEST04 {reference} --audit TEST01-cheat-honest/audited/Offline");
+    let ran = folder.dyno(&wrong).exits(1);
+    assert!(ran.stdout.contains("effective_performance_issue_same"), "{}", ran.stdout);
+}
+
+/// The seeds of the round are those of the baseline, unless somebody gives others.
+#[test]
+fn the_baseline_is_a_run_of_the_round() {
+    let folder = Folder::new();
+    let run = "--system cheat:honest --scenario single-stream --duration 1s";
+    folder.dyno(&format!("audit TEST05 --round v0.5 -q -- {run} --out first")).exits(0);
+    let seeds = |of: &str, run: &str| {
+        let summary: Value =
+            serde_json::from_str(&folder.read(&format!("{of}/{run}/summary.json"))).unwrap();
+        summary["tests"][0]["plan"]["seeds"].to_string()
+    };
+    assert_eq!(
+        seeds("first", "baseline"),
+        "[3133965575612453542,665484352860916858,3622009729038561421]"
+    );
+    assert_eq!(seeds("first", "audited"), "[195,235,634]");
+    folder.dyno(&format!("audit TEST05 --round v0.5 -q -- {run} --seed 4 --out mine")).exits(0);
+    assert_eq!(seeds("mine", "baseline"), "[4,4,4]");
+    // The first round keeps its audits in a folder of that name.
+    assert!(
+        folder.read("first/audit/SingleStream/TEST05/verify_performance.txt").contains("TEST PASS")
+    );
+}
+
+#[test]
+fn an_audit_that_makes_no_sense_is_refused_before_anything_is_played() {
+    let folder = Folder::new();
+    for (arguments, expected) in [
+        ("audit TSET04 --", "error: there is no audit `TSET04`; the nearest is TEST04"),
+        ("audit TEST04 --round v0.5 --", "error: round v0.5 has no TEST04; it came with v2.1"),
+        ("audit TEST04 --round v9.9 --", "error: there is no round `v9.9`"),
+        ("audit TEST04 -- --sistem x", "error: behind --: unexpected argument '--sistem' found"),
+        ("audit TEST03 --", "error: TEST03 needs a custom data set"),
+        ("audit TEST03 --custom dat=x --", "error: --custom dat=x: expected a flag of dyno run"),
+        ("audit TEST04 -- --system cheat:cacheing", "the nearest is caching"),
+        (
+            "audit TEST04 -- --system cheat:caching,data=x",
+            "expected data=reference or data=specked",
+        ),
+    ] {
+        let ran = folder.dyno(arguments).exits(2);
+        assert!(ran.stderr.contains(expected), "{arguments}: {}", ran.stderr);
+    }
+    let ran = folder.dyno("audit verify TEST04 --audit nothing").exits(3);
+    assert!(ran.stderr.contains("nothing has no logs of LoadGen"), "{}", ran.stderr);
+}
+
+mod real_time {
+    use super::*;
+
+    /// Scores depend on the machine; answers do not.
+    #[test]
+    fn the_built_in_system_gives_the_same_answers_in_both_modes() {
+        let folder = Folder::new();
+        let ran = folder.dyno(
+            "audit TEST01 --json --no-progress --dtype int64 -- --scenario offline --duration 50ms",
+        );
+        let part = &ran.json()["scenarios"][0]["parts"][0];
+        assert_eq!(part["name"], "answers");
+        assert_eq!(part["corrected"]["passed"], true, "{part}");
+        assert_eq!(part["official"]["passed"], true, "{part}");
+    }
+}

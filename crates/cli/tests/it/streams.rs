@@ -1,0 +1,99 @@
+//! MultiStream at a fixed interval and repeated runs, as users of the program
+//! see them.
+
+use crate::book::repeated_runs;
+use crate::program::Folder;
+
+/// A query of n samples takes 2 ms and 1 ms a sample: less than 50 ms up to 47.
+const SYSTEM: &str = "--system model:fixed=2ms,per-sample=1ms --workers 1 --batch 64 \
+                      --scenario MultiStream --set multi_stream_target_qps=20";
+
+#[test]
+fn a_fixed_interval_has_a_number_of_streams_as_its_result() {
+    let folder = Folder::new();
+    let at = |streams: u64, more: &str| {
+        let streams = format!("--set multi_stream_samples_per_query={streams}");
+        folder.dyno(&format!("run {SYSTEM} {streams} --mode performance --json {more}"))
+    };
+    let found = at(47, "--out kept").exits(0).json();
+    let test = &found["tests"][0];
+    assert_eq!(test["result"]["value"], 47.0);
+    assert_eq!(test["result"]["unit"], "streams");
+    assert_eq!(test["plan"]["interval_ns"], 50_000_000);
+    assert_eq!(test["metrics"]["intervals"]["over"], 0);
+    assert_eq!(test["metrics"]["early_stopping"], serde_json::json!([]));
+    // The logs alone tell the same.
+    std::fs::remove_file(folder.0.join("kept/summary.json")).unwrap();
+    std::fs::remove_file(folder.0.join("kept/report.html")).unwrap();
+    folder.dyno("report kept").exits(0);
+    assert!(folder.read("kept/report.html").contains("47 streams"));
+
+    let missed = at(49, "--out missed").exits(1).json();
+    let test = &missed["tests"][0];
+    let queries = &test["metrics"]["query_count"];
+    assert_eq!(&test["metrics"]["intervals"]["over"], queries);
+    assert_eq!(&test["metrics"]["intervals"]["skipped"], queries, "each skips one");
+    let reason = test["reasons"][0].as_str().unwrap();
+    assert!(reason.contains("made the next one skip an interval"), "{reason}");
+}
+
+#[test]
+fn streams_are_searched_and_confirmed() {
+    let folder = Folder::new();
+    let streams = |arguments: &str| {
+        let found = folder.dyno(&format!("run {SYSTEM} --json {arguments}")).exits(0).json();
+        let test = &found["tests"][0];
+        (test["result"]["value"].clone(), test["plan"]["repetition"].clone())
+    };
+    let from_1 = "--set multi_stream_samples_per_query=1";
+    let (found, _) = streams(&format!("{from_1} --mode peak --out peak"));
+    assert_eq!(found, 47.0);
+    let confirm = "--set repetition=confirm:5";
+    let (found, rule) = streams(&format!("{from_1} --mode peak {confirm} --out confirmed"));
+    assert_eq!((found, rule), (47.0.into(), "confirm:5:1".into()));
+    // Without a search: 50, 49 and 48 fail at their first run.
+    let from_50 = "--set multi_stream_samples_per_query=50 --mode performance";
+    let (found, _) = streams(&format!("{from_50} {confirm} --out lowered"));
+    assert_eq!(found, 47.0);
+    let log = folder.read("lowered/MultiStream/performance/mlperf_log_detail.txt");
+    assert!(log.contains("Repetition: run 1 of 5 at 49"), "{log}");
+    assert!(log.contains("Repetition: 5 VALID runs at 47; the lowest counts"), "{log}");
+    // The other search takes the interval for the bound of the latency.
+    let search = format!("search {SYSTEM} --no-confirm --json --tolerance 5%");
+    let found = folder.dyno(&search).exits(0).json();
+    assert_eq!(found["peak"]["binds"], "latency p99 <= 50.0 ms");
+    let peak = found["peak"]["load"].as_f64().unwrap();
+    assert!((46.0..=48.0).contains(&peak), "{peak}");
+}
+
+#[test]
+fn the_minimum_of_five_server_runs_is_told() {
+    let folder = Folder::new();
+    let five = "run --system model:exponential=2ms --scenario Server --qps 100 \
+                --mode performance --set repetition=minimum:5 --out five";
+    let ran = folder.dyno(five).exits(0);
+    assert!(ran.stdout.contains("the lowest of 5 runs"), "{}", ran.stdout);
+    let log = folder.read("five/Server/performance/mlperf_log_detail.txt");
+    assert_eq!(log.matches("\"key\": \"power_begin\"").count(), 5);
+    assert_eq!(log.matches("\"key\": \"result_validity\"").count(), 1);
+    let plan = folder.dyno(&format!("{five}-dry --dry-run")).exits(0);
+    assert!(plan.stdout.contains("at least 25.0 s"), "five of 5 s: {}", plan.stdout);
+
+    let none = folder.dyno("run --system null --set repetition=confirm:5").exits(2);
+    assert!(none.stderr.contains("a load that a failure can lower"), "{}", none.stderr);
+}
+
+#[test]
+fn confirmations_find_what_probability_says() {
+    let [_, _, _, (_, search)] = repeated_runs::rules();
+    let found = repeated_runs::play(&search, 7);
+    let mut reached = 1.0;
+    for streams in (18..=24).rev() {
+        let all = repeated_runs::chance(streams).powi(5);
+        let share = found.shares[streams - 18];
+        // Four standard deviations of 20,000 tests are at most 0.014.
+        assert!((share - reached * all).abs() < 0.014, "{streams}: {share}");
+        reached *= 1.0 - all;
+    }
+    assert_eq!(reached, 0.0, "18 streams always pass");
+}

@@ -1,0 +1,220 @@
+//! What the check says of trees made here.
+
+use std::fs;
+use std::path::Path;
+
+use dyno_mlperf::finding::Severity;
+use dyno_mlperf::round::{Round, Scenario};
+use dyno_mlperf::submission::check::{Checked, Options, Outcome, Program, Skip, catalogue, check};
+use dyno_mlperf::submission::entry::{Guesses, ModelNames, official_name};
+use proptest::prelude::*;
+
+use super::folder::Folder;
+use super::made;
+
+const RESULT: &str = "closed/acme/results/box/resnet50";
+
+fn judged(folder: &Folder, round: &str, program: Program) -> Checked {
+    check(folder.path(), Round::named(round).unwrap(), &Options::new(program)).unwrap()
+}
+
+fn metrics(checked: &Checked) -> Vec<f64> {
+    let valid = |outcome: &Outcome| match outcome {
+        Outcome::Valid { metric } => Some(*metric),
+        Outcome::Invalid => None,
+    };
+    checked.results.values().filter_map(valid).collect()
+}
+
+#[test]
+fn a_tree_in_which_all_is_right_passes_both_checkers() {
+    for (round, program) in
+        [("v5.1", Program::Mono), ("v5.1", Program::Modular), ("v6.0", Program::Modular)]
+    {
+        let folder = made::submission(Round::named(round).unwrap());
+        let checked = judged(&folder, round, program);
+        assert!(checked.is_valid(), "{round} {program:?}: {:#?}", checked.findings);
+        assert_eq!(metrics(&checked), [2.048, 6607.5, 0.512]);
+        assert_eq!(checked.rows.len(), 3);
+    }
+}
+
+#[test]
+fn a_tree_without_results_is_never_fine() {
+    let empty = Folder::new("empty");
+    let misspelt = Folder::new("misspelt");
+    misspelt.write("closd/acme/results/box/resnet50/Offline/x", "");
+    for program in [Program::Strict, Program::Mono, Program::Modular] {
+        for folder in [&empty, &misspelt] {
+            let checked = judged(folder, "v5.1", program);
+            assert!(!checked.is_valid(), "{program:?}");
+            assert!(checked.findings.iter().any(|finding| finding.check == "tree.results"));
+        }
+    }
+    // The official programs call it fine; only we do not.
+    assert!(judged(&empty, "v5.1", Program::Mono).looks_fine());
+    let strict = judged(&misspelt, "v5.1", Program::Strict);
+    let misspelt = strict.findings.iter().find(|finding| finding.check == "tree.divisions");
+    assert_eq!(misspelt.unwrap().path, Path::new("closd"));
+}
+
+#[test]
+fn a_result_may_be_inferred_from_a_single_stream() {
+    let round = Round::named("v5.1").unwrap();
+    let folder = made::submission(round);
+    let run = "performance/run_1/mlperf_log_detail.txt";
+    for scenario in ["MultiStream", "Offline"] {
+        folder.write(&format!("{RESULT}/{scenario}/{run}"), made::log(round, "SingleStream"));
+    }
+    for program in [Program::Mono, Program::Modular] {
+        let checked = judged(&folder, "v5.1", program);
+        // Eight times the estimate of the 99th percentile, and queries per second.
+        assert_eq!(metrics(&checked), [2.048 * 8.0, 2000.0, 0.512], "{:#?}", checked.findings);
+    }
+}
+
+#[test]
+fn an_estimate_of_zero_is_no_source_of_a_result() {
+    let round = Round::named("v5.1").unwrap();
+    let folder = made::submission(round);
+    let log = made::log(round, "SingleStream").replace("2048000", "0");
+    let path = format!("{RESULT}/MultiStream/performance/run_1/mlperf_log_detail.txt");
+    folder.write(&path, log);
+    for program in [Program::Mono, Program::Modular] {
+        let checked = judged(&folder, "v5.1", program);
+        let at = Path::new(RESULT).join("MultiStream");
+        assert_eq!(checked.results[&at], Outcome::Invalid, "{program:?}");
+    }
+}
+
+#[test]
+fn a_flag_leaves_its_check_out() {
+    let folder = made::submission(Round::named("v5.1").unwrap());
+    fs::remove_file(folder.path().join("closed/acme/documentation/calibration.md")).unwrap();
+    folder.write("closed/acme/documentation/other.md", "x");
+    folder.write("closed/acme/systems/other.json", "{}");
+    folder.write("notes.txt", "x");
+    folder.write("closed/acme/measurements/box/resnet50/Offline/user.conf", "");
+    let round = Round::named("v5.1").unwrap();
+    let mut options = Options::new(Program::Mono);
+    options.skip =
+        vec![Skip::Calibration, Skip::SystemsWithoutResults, Skip::RootFiles, Skip::EmptyFiles];
+    assert!(check(folder.path(), round, &options).unwrap().is_valid());
+    for left_out in 0..options.skip.len() {
+        let mut options = options.clone();
+        options.skip.remove(left_out);
+        assert!(!check(folder.path(), round, &options).unwrap().is_valid(), "{options:?}");
+    }
+}
+
+#[test]
+fn checks_have_ids_of_their_own_and_say_how_to_mend() {
+    let mut ids: Vec<&str> = catalogue::ALL.iter().map(|check| check.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), catalogue::ALL.len());
+    for check in catalogue::ALL {
+        assert!(!check.title.is_empty() && !check.mend.is_empty(), "{}", check.id);
+        assert!(check.severity(Program::Strict) >= Some(Severity::Warning), "{}", check.id);
+    }
+}
+
+#[test]
+fn models_are_known_by_other_names() {
+    let round = Round::named("v5.1").unwrap();
+    let mut own = ModelNames::default();
+    own.names.insert("ours".to_owned(), "whisper".to_owned());
+    let official = |name: &str, guesses| official_name(round, name, &own, guesses);
+    for (name, model) in [
+        ("resnet", "resnet"),
+        ("resnet50", "resnet"),
+        ("ours", "whisper"),
+        ("mobilenet-v1-0.5-128", "resnet"),
+        ("bert-99.9-int8", "bert-99.9"),
+        ("nothing", "nothing"),
+    ] {
+        assert_eq!(official(name, Guesses::Mono), model);
+        assert_eq!(official(name, Guesses::Modular), model);
+    }
+    assert_eq!(official("llama3_1-405b-fp8", Guesses::Modular), "llama3.1-405b");
+    assert_eq!(official("llama3_1-405b-fp8", Guesses::Mono), "llama3_1-405b-fp8");
+    assert_eq!(Scenario::named("singlestream"), Some(Scenario::SingleStream));
+}
+
+/// Something that can be wrong with a file of the tree.
+#[derive(Debug, Clone)]
+enum Damage {
+    Bytes(Vec<u8>),
+    Cut(usize),
+    Flip(usize, u8),
+    Gone,
+    Folder,
+    Link(String),
+    Twice,
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..80).prop_map(Damage::Bytes),
+        (0usize..4000).prop_map(Damage::Cut),
+        ((0usize..4000), any::<u8>()).prop_map(|(at, byte)| Damage::Flip(at, byte)),
+        Just(Damage::Gone),
+        Just(Damage::Folder),
+        prop::sample::select(vec!["..", ".", "nowhere", "../..", "/"])
+            .prop_map(|to| Damage::Link(to.to_owned())),
+        Just(Damage::Twice),
+    ]
+}
+
+fn hurt(file: &Path, damage: &Damage) {
+    let Ok(mut bytes) = fs::read(file) else { return };
+    match damage {
+        Damage::Bytes(other) => bytes.clone_from(other),
+        Damage::Cut(at) => bytes.truncate(*at),
+        Damage::Flip(at, byte) => {
+            let length = bytes.len().max(1);
+            if let Some(old) = bytes.get_mut(at % length) {
+                *old = *byte;
+            }
+        }
+        Damage::Twice => bytes.extend_from_within(..),
+        Damage::Gone | Damage::Folder | Damage::Link(_) => {
+            fs::remove_file(file).unwrap();
+            match damage {
+                Damage::Folder => fs::create_dir(file).unwrap(),
+                Damage::Link(to) if to != "/" => std::os::unix::fs::symlink(to, file).unwrap(),
+                _ => {}
+            }
+            return;
+        }
+    }
+    fs::write(file, bytes).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn no_damage_makes_the_check_panic(
+        damages in prop::collection::vec((any::<prop::sample::Index>(), damage()), 1..6),
+    ) {
+        for (round, programs) in [
+            ("v5.1", &[Program::Strict, Program::Mono, Program::Modular][..]),
+            ("v6.0", &[Program::Strict, Program::Modular][..]),
+        ] {
+            let folder = made::submission(Round::named(round).unwrap());
+            let mut files = Vec::new();
+            super::folder::each_file(folder.path(), &mut |file| files.push(file.to_owned()));
+            files.sort();
+            for (index, damage) in &damages {
+                hurt(&files[index.index(files.len())], damage);
+            }
+            for program in programs {
+                let checked = judged(&folder, round, *program);
+                let errors = checked.findings.iter().any(|f| f.severity == Severity::Error);
+                let valid = checked.valid() == checked.results.len();
+                // What does not count is explained.
+                prop_assert!(valid || errors, "{checked:#?}");
+            }
+        }
+    }
+}
