@@ -44,21 +44,18 @@ fn commands() -> String {
          else to stderr.\n\n"
     );
     for command in dyno.get_subcommands().filter(|command| command.get_name() != "help") {
-        write_command(&mut text, command);
+        write_command(&mut text, command, "dyno");
     }
     text
 }
 
-fn write_command(text: &mut String, command: &Command) {
+/// A command below `parent`, then its own commands.
+fn write_command(text: &mut String, command: &Command, parent: &str) {
+    let name = format!("{parent} {}", command.get_name());
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ");
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    let _ = write!(
-        text,
-        "## dyno {}\n\n{}.\n\n`{usage}`\n\n",
-        command.get_name(),
-        about.trim_end_matches('.')
-    );
+    let _ = write!(text, "## {name}\n\n{}.\n\n`{usage}`\n\n", about.trim_end_matches('.'));
     let rows = command.get_arguments().filter(|arg| !arg.is_hide_set() && arg.get_id() != "help");
     let rows: Vec<(String, String)> = rows.map(argument).collect();
     if !rows.is_empty() {
@@ -71,6 +68,15 @@ fn write_command(text: &mut String, command: &Command) {
         }
         text.push('\n');
     }
+    for below in command.get_subcommands() {
+        write_command(text, below, &name);
+    }
+}
+
+/// A command, and all below it.
+fn with_all_below(command: &Command) -> Vec<&Command> {
+    let below = command.get_subcommands().flat_map(with_all_below);
+    std::iter::once(command).chain(below).collect()
 }
 
 /// How a flag is written, and what it does.
@@ -343,6 +349,8 @@ fn misnamed(dyno: &Command, span: &str) -> Option<String> {
                 let is_own = name.strip_prefix("--").is_some_and(|flag| is_of(dyno, flag));
                 return (!is_own).then(|| format!("`{span}`: there is no command {name}"));
             };
+            let below = words.get(2).and_then(|name| command.find_subcommand(name));
+            let command = below.unwrap_or(command);
             let mut flags = flags;
             let flag = flags.find(|flag| !is_of(command, flag))?;
             Some(format!("`{span}`: dyno {name} has no flag --{flag}"))
@@ -350,7 +358,8 @@ fn misnamed(dyno: &Command, span: &str) -> Option<String> {
         [first, ..] if OF_EXAMPLES.contains(&first) => None,
         [first, ..] if first.len() > 2 && first.starts_with("--") => {
             let mut flags = flags;
-            let known = |flag: &&str| dyno.get_subcommands().any(|command| is_of(command, flag));
+            let all = with_all_below(dyno);
+            let known = |flag: &&str| all.iter().any(|command| is_of(command, flag));
             flags.find(|flag| !known(flag)).map(|flag| format!("`{span}`: no command has --{flag}"))
         }
         _ => None,

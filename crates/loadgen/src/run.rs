@@ -163,6 +163,50 @@ impl TestLog {
         runs.into_iter().nth(*runs_back)
     }
 
+    /// Each of the runs that a repetition asks for as a test of its own, in order:
+    /// all that were made by `minimum`, the last that were made by `confirm`. None
+    /// of a test that was not repeated, and none after a search for the peak.
+    pub fn repeated(&self) -> impl Iterator<Item = Self> {
+        let asked = match (self.plan.mode, self.plan.repetition) {
+            (TestMode::FindPeakPerformance, _) | (_, Repetition::Once) => 0,
+            (_, Repetition::Minimum(runs) | Repetition::Confirm { runs, .. }) => runs as usize,
+        };
+        let performance = || self.runs().filter(|run| !run.accuracy);
+        let made = performance().count();
+        performance().skip(made.saturating_sub(asked)).take(asked).map(|run| self.alone(run))
+    }
+
+    /// One of its runs as a test of its own.
+    fn alone(&self, run: &RunLog) -> Self {
+        // What was found of the settings, and what the run is for.
+        let is_notice =
+            |event: &&Event| matches!(event, Event::Message(m) if m.key != "generic_message");
+        let mut events: Vec<Event> = self.events.iter().take_while(is_notice).cloned().collect();
+        let is_this =
+            |event: &Event| matches!(event, Event::Run(other) if std::ptr::eq(&**other, run));
+        let at = self.events.iter().position(is_this).unwrap_or(0);
+        events.push(Event::Message(Message {
+            at: run.load.begin,
+            key: "generic_message",
+            severity: Severity::Info,
+            text: "Starting performance mode".into(),
+        }));
+        events.extend(at.checked_sub(1).map(|before| self.events[before].clone()));
+        events.push(Event::Run(Box::new(run.clone())));
+        events.push(Event::Result { runs_back: 0, at: run.unload.end });
+        let mut requested = self.requested.clone();
+        requested.values.repetition = Repetition::Once;
+        let mode = TestMode::PerformanceOnly;
+        Self {
+            sut_name: self.sut_name.clone(),
+            qsl_name: self.qsl_name.clone(),
+            requested,
+            plan: Plan { repetition: Repetition::Once, mode, ..run.plan.clone() },
+            events,
+            ..*self
+        }
+    }
+
     /// The run whose result is the result of the test, if it has one.
     #[must_use]
     pub fn result(&self) -> Option<&RunLog> {

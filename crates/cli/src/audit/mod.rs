@@ -24,6 +24,26 @@ pub struct Audited {
     pub folders: Vec<std::path::PathBuf>,
 }
 
+/// Bounds that somebody gives, over those of a round.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Bounds {
+    /// TEST07.
+    pub least_quality: Option<f64>,
+    /// TEST09: the fewest and the most.
+    pub mean_tokens: Option<[f64; 2]>,
+}
+
+impl Bounds {
+    /// A plan with these bounds, where they are given.
+    pub fn over(self, plan: Plan) -> Plan {
+        Plan {
+            threshold: self.least_quality.or(plan.threshold),
+            mean_tokens: self.mean_tokens.or(plan.mean_tokens),
+            ..plan
+        }
+    }
+}
+
 /// The audit of that name.
 ///
 /// # Errors
@@ -54,13 +74,18 @@ pub fn round(name: Option<&str>, test: Test) -> Result<&'static Round, Failure> 
 /// The plan of an audit, with a hint where the round has another one.
 ///
 /// # Errors
-/// The round has no such audit.
+/// The round has no such audit, or no such benchmark.
 pub fn plan(
     test: Test,
     round: &Round,
     benchmark: Option<&str>,
     scenario: Scenario,
 ) -> Result<Plan, Failure> {
+    if let Some(name) = benchmark.filter(|name| round.benchmark(name).is_none()) {
+        let near = round.nearest_benchmark(name).unwrap_or("resnet");
+        let problem = format!("round {} has no benchmark `{name}`", round.version);
+        return Err(Failure::usage(format!("{problem}; the nearest is `{near}`")));
+    }
     let has = |test: &Test| audit::plan(*test, round, None, scenario).is_ok();
     audit::plan(test, round, benchmark, scenario).map_err(|error| {
         let names: Vec<&str> =

@@ -6,7 +6,7 @@ use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 use dyno_mlperf::audit::{Evidence, Needs, Plan, Played, Test, verify, write_folder};
 use dyno_mlperf::round::{Round, Version};
 
-use super::{Audited, plan, quality};
+use super::{Audited, Bounds, plan, quality};
 use crate::compare::interleave::rate;
 use crate::exit::{Exit, Failure};
 use crate::measure::{Test as MeasuredTest, Watch, mode_name};
@@ -30,6 +30,8 @@ pub struct Schedule {
     pub line: CommandLine,
     /// TEST03: flags that are others in the audited run.
     pub custom: Vec<(String, String)>,
+    /// Bounds that are given.
+    pub bounds: Bounds,
     /// What is judged, given by flags; its runs are filled in.
     pub evidence: Evidence,
 }
@@ -88,6 +90,7 @@ impl Schedule {
 
     fn plan(&self, scenario: Scenario) -> Result<Plan, Failure> {
         plan(self.test, self.round, self.benchmark.as_deref(), scenario)
+            .map(|plan| self.bounds.over(plan))
     }
 
     /// The baseline is a run of the round: it has its seeds, unless others are given.
@@ -163,6 +166,10 @@ impl Schedule {
             audited: audited.collect(),
             ..self.evidence.clone()
         };
+        if let (Test::Test07, Some(labels)) = (plan.test, baseline.system.labels.as_deref()) {
+            let own = quality::of_audited(&evidence, labels)?;
+            evidence.quality = evidence.quality.or(own);
+        }
         let mut result = verify(plan, &evidence);
         if let Some(labels) = baseline.system.labels.as_deref().filter(|_| !result.is_passed())
             && plan.test == Test::Test01
@@ -174,7 +181,10 @@ impl Schedule {
         // The first round has another name for it.
         let is_first = self.round.version == Version::new(0, 5);
         let compliance = directory.join(if is_first { "audit" } else { "compliance" });
-        let written = write_folder(&result, &evidence, &compliance.join(plan.scenario.name()));
+        let is_interactive =
+            baseline.options.run.is_interactive && plan.scenario == Scenario::Server;
+        let scenario = if is_interactive { "Interactive" } else { plan.scenario.name() };
+        let written = write_folder(&result, &evidence, &compliance.join(scenario));
         let written = written.map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", compliance.display()))
         })?;

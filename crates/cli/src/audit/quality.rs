@@ -26,10 +26,7 @@ pub fn of(
     };
     let logged = answers(&audited.accuracy_path(), |_| true)?;
     let known = answers(&accuracy.accuracy_path(), |index| logged.contains_key(&index))?;
-    let is_right = |index: u64, class: Option<i64>| {
-        let label = usize::try_from(index).ok().and_then(|at| labels.get(at));
-        class.is_some() && class.as_ref() == label
-    };
+    let is_right = |index: u64, class: Option<i64>| is_right(labels, index, class);
     let text = |answers: &BTreeMap<u64, Vec<Option<i64>>>| {
         let first = answers.iter().filter_map(|(index, classes)| Some((*index, *classes.first()?)));
         let good = first.filter(|(index, class)| is_right(*index, *class)).count();
@@ -47,6 +44,24 @@ pub fn of(
     let of_every_answer = good.map(|good| 100.0 * good as f64 / total.max(1) as f64);
     let accuracies = Accuracies::of(round, None, [text(&known), text(&logged)]);
     Ok(Some(Accuracies { of_every_answer: Some(of_every_answer), ..accuracies }))
+}
+
+/// Top-1 accuracy of every answer of the audited run, in percent; `None` if there is
+/// no run.
+///
+/// # Errors
+/// A log that does not read.
+pub fn of_audited(evidence: &Evidence, labels: &[i64]) -> Result<Option<f64>, Failure> {
+    let Some(audited) = evidence.audited.last() else { return Ok(None) };
+    let logged = answers(&audited.accuracy_path(), |_| true)?;
+    let every = || logged.iter().flat_map(|(index, of)| of.iter().map(|class| (*index, *class)));
+    let good = every().filter(|(index, class)| is_right(labels, *index, *class)).count();
+    Ok(Some(100.0 * good as f64 / every().count().max(1) as f64))
+}
+
+fn is_right(labels: &[i64], index: u64, class: Option<i64>) -> bool {
+    let label = usize::try_from(index).ok().and_then(|at| labels.get(at));
+    class.is_some() && class.as_ref() == label
 }
 
 /// The answers to each sample that is wanted, in the order of the log.

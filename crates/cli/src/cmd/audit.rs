@@ -1,6 +1,7 @@
 //! `dyno audit`: an audit of the rules, played and judged, or judged by logs that
 //! are there.
 
+mod config;
 mod verify;
 
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use dyno_loadgen::settings::Scenario;
 use dyno_mlperf::audit::{Accuracies, Element, Evidence, Test};
 use dyno_mlperf::round::Round;
 
-use crate::audit::{self, Audited, Schedule, Told};
+use crate::audit::{self, Audited, Bounds, Schedule, Told};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::measure::Watch;
@@ -25,6 +26,7 @@ use crate::{output, render};
 #[command(
     after_help = AFTER_HELP,
     args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
     subcommand_negates_reqs = true
 )]
 pub struct Audit {
@@ -54,6 +56,8 @@ pub struct Audit {
 enum Command {
     /// Judge an audit by logs that are there, of LoadGen or of Dyno
     Verify(Box<verify::VerifyCommand>),
+    /// Print the audit.config of an audit, for a LoadGen harness
+    Config(config::ConfigCommand),
 }
 
 /// Which rules.
@@ -80,6 +84,12 @@ struct Answers {
     /// TEST07 and TEST09: different samples that must be logged
     #[arg(long, value_name = "COUNT")]
     logged_samples: Option<u64>,
+    /// TEST07: the least quality that passes [default: that of the round's benchmark]
+    #[arg(long, value_name = "QUALITY")]
+    least_quality: Option<f64>,
+    /// TEST09: the fewest and the most tokens in the mean [default: those of the round's benchmark]
+    #[arg(long, value_name = "FEWEST,MOST", value_delimiter = ',', num_args = 1)]
+    mean_tokens: Vec<f64>,
     /// TEST01 and TEST07: what the accuracy script printed of the audited run
     #[arg(long, value_name = "FILE")]
     audited_accuracy: Option<PathBuf>,
@@ -125,6 +135,7 @@ impl Audit {
     pub fn execute(self) -> Result<Exit, Failure> {
         match &self.command {
             Some(Command::Verify(verify)) => verify.execute(),
+            Some(Command::Config(config)) => config.execute(),
             None => self.play(),
         }
     }
@@ -137,7 +148,11 @@ impl Audit {
             Failure::usage(format!("behind --: {problem}")).hint("dyno run --help lists the flags")
         })?;
         let line = CommandLine { config: flags.config, set: flags.set, keys: flags.keys };
-        let round = audit::round(self.rules.round.as_deref(), test)?;
+        let of_run = |name: &str| line.given(name).map(str::to_owned);
+        // Whoever runs by the rules of a round is audited by them.
+        let round = self.rules.round.clone().or_else(|| of_run("round"));
+        let round = audit::round(round.as_deref(), test)?;
+        let benchmark = self.rules.benchmark.clone().or_else(|| of_run("benchmark"));
         if test == Test::Test03 && self.custom.is_empty() {
             return Err(Failure::usage("TEST03 needs a custom data set").hint(
                 "say what is another one there: --custom data=other.npy, or --custom \
@@ -148,13 +163,14 @@ impl Audit {
         let schedule = Schedule {
             test,
             round,
-            benchmark: self.rules.benchmark.clone(),
-            evidence: self.answers.evidence(test, round, self.rules.benchmark.as_deref())?,
+            evidence: self.answers.evidence(test, round, benchmark.as_deref())?,
+            bounds: self.answers.bounds()?,
+            benchmark,
             custom,
             line,
         };
         // Before anything is played or made.
-        audit::plan(test, round, self.rules.benchmark.as_deref(), Scenario::Offline)?;
+        audit::plan(test, round, schedule.benchmark.as_deref(), Scenario::Offline)?;
         let directory =
             free_folder(schedule.line.given("out").map(PathBuf::from).as_deref(), "audit")?;
         let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
@@ -195,6 +211,19 @@ fn exit(audited: &[Audited]) -> Exit {
 }
 
 impl Answers {
+    /// Bounds that are given, over those of the round.
+    fn bounds(&self) -> Result<Bounds, Failure> {
+        let mean_tokens = match self.mean_tokens[..] {
+            [] => None,
+            [fewest, most] if fewest <= most => Some([fewest, most]),
+            _ => {
+                return Err(Failure::usage("--mean-tokens expects two numbers, the smaller first")
+                    .hint("for example --mean-tokens 100,120"));
+            }
+        };
+        Ok(Bounds { least_quality: self.least_quality, mean_tokens })
+    }
+
     /// What is judged, as far as flags say it.
     fn evidence(
         &self,

@@ -8,6 +8,9 @@ use std::fmt::Write as _;
 use clap::{Args, ValueEnum};
 use dyno_loadgen::config::{Conf, ConfType, built_in_models};
 use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestSettings, nearest};
+use dyno_mlperf::audit::{self, Test};
+use dyno_mlperf::round::Round;
+use dyno_sut::cheat::Trick;
 
 use crate::exit::{Exit, Failure};
 use crate::run::pretty;
@@ -44,6 +47,7 @@ enum Topic {
     Environment,
     Schema,
     Rules,
+    Audits,
 }
 
 impl Info {
@@ -69,6 +73,7 @@ impl Info {
             Some(Topic::Systems) => definitions(&SYSTEMS),
             Some(Topic::Models) => models(),
             Some(Topic::Metrics) => definitions(&METRICS.map(|metric| (metric.name, metric.what))),
+            Some(Topic::Audits) => audits(),
             Some(Topic::ExitCodes) => exit_codes(),
             Some(Topic::Environment) => definitions(VARIABLES),
             Some(Topic::Schema) => schema(self.name.as_deref())?,
@@ -111,9 +116,36 @@ fn overview() -> String {
             "rules",
             "rounds of MLPerf Inference and their benchmarks, such as `rules --round v5.1 resnet`",
         ),
+        ("audits", "what dyno audit can play, in which rounds, and what each catches"),
         ("schema", "the JSON Schema of a file that a run leaves, such as `schema summary`"),
     ];
     definitions(&topics.map(|(name, what)| (name, what)))
+}
+
+/// Each audit with its rounds, and the built-in systems that it is made for.
+fn audits() -> String {
+    let mut text = String::new();
+    for test in Test::ALL {
+        let has = |name: &&str| {
+            let round = Round::named(name).ok();
+            round.is_some_and(|round| audit::plan(test, round, None, Scenario::Offline).is_ok())
+        };
+        let rounds: Vec<&str> = Round::names().into_iter().filter(has).collect();
+        let ends = [rounds.first(), rounds.last()].map(|name| name.copied().unwrap_or_default());
+        let rounds = match ends {
+            [first, last] if first == last => first.to_owned(),
+            [first, last] => format!("{first} to {last}"),
+        };
+        let _ = writeln!(text, "{test}\n    {}; rounds {rounds}", test.title());
+        for trick in Trick::ALL {
+            if let Some((_, scenario)) = trick.caught_by().filter(|(by, _)| *by == test.name()) {
+                let name = trick.name();
+                let of = format!("cheat:{name} {}; try it in {scenario}", trick.title());
+                let _ = writeln!(text, "    {of}");
+            }
+        }
+    }
+    text
 }
 
 /// Columns of the text beside a name.

@@ -46,7 +46,8 @@ impl Man {
             return output::print(rendered(&dyno)).map(|()| Exit::Valid);
         };
         let written = fs::create_dir_all(&folder).and_then(|()| {
-            for command in std::iter::once(&dyno).chain(shown(&dyno)) {
+            let below = shown(&dyno).chain(shown(&dyno).flat_map(shown));
+            for command in std::iter::once(&dyno).chain(below) {
                 let name = format!("{}.1", page_name(command));
                 fs::write(folder.join(name), rendered(command))?;
             }

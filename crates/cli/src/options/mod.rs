@@ -151,7 +151,10 @@ impl Options {
             run.conf_model = rules.model();
         }
         run.profile = run.profile.or(Some(Profile::Rules));
-        let samples = usize::try_from(benchmark.dataset.samples).ok().and_then(NonZero::new);
+        let of_interactive = benchmark.loadgen.interactive_samples;
+        let of_interactive = of_interactive.filter(|_| rules.is_interactive);
+        let samples = of_interactive.unwrap_or(benchmark.dataset.samples);
+        let samples = usize::try_from(samples).ok().and_then(NonZero::new);
         run.samples = run.samples.or(samples);
         run.accuracy_target = run.accuracy_target.or(benchmark.least_accuracy());
     }

@@ -88,6 +88,8 @@ fn tests(root: &Path, folder: &Path, depth: usize, found: &mut Vec<Test>) {
         && let Some(test) = test(root, folder, &detail)
     {
         found.push(test);
+        // Below it are the runs of which it is the result.
+        return;
     }
     let Ok(entries) = fs::read_dir(folder) else { return };
     let mut folders: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();

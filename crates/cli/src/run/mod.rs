@@ -314,14 +314,19 @@ fn play(
     let mut outcomes = Vec::new();
     for (log, tenant) in logs.iter().zip(&test.tenants) {
         (kept.see)(log);
-        let reports = reports(log);
+        let judged = reports(log);
         let name = tenant.name.as_deref();
-        let mut outcome = Outcome::of(log, &reports, test, system, (name, kept.keep));
+        let mut outcome = Outcome::of(log, &judged, test, system, (name, kept.keep));
         if let Some(series) = &mut outcome.series {
             series.batch_sizes.clone_from(&batch_sizes);
         }
         let folder = log_folder(test, name);
-        kept.directory.write_test(&folder, log, &reports, outcome.records.as_ref())?;
+        kept.directory.write_test(&folder, log, &judged, outcome.records.as_ref())?;
+        // As a submission keeps them, which has a folder for each.
+        for (number, run) in (1..).zip(log.repeated()) {
+            let folder = format!("{folder}/run_{number}");
+            kept.directory.write_test(&folder, &run, &reports(&run), None)?;
+        }
         outcomes.push(outcome);
     }
     Ok(outcomes)

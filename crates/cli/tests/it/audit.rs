@@ -169,6 +169,8 @@ fn an_audit_that_makes_no_sense_is_refused_before_anything_is_played() {
         ("audit TSET04 --", "error: there is no audit `TSET04`; the nearest is TEST04"),
         ("audit TEST04 --round v0.5 --", "error: round v0.5 has no TEST04; it came with v2.1"),
         ("audit TEST04 --round v9.9 --", "error: there is no round `v9.9`"),
+        ("audit TEST04 --benchmark resnte --", "no benchmark `resnte`; the nearest is `resnet`"),
+        ("audit TEST09 --mean-tokens 5 --", "error: --mean-tokens expects two numbers"),
         ("audit TEST04 -- --sistem x", "error: behind --: unexpected argument '--sistem' found"),
         ("audit TEST03 --", "error: TEST03 needs a custom data set"),
         ("audit TEST03 --custom dat=x --", "error: --custom dat=x: expected a flag of dyno run"),
@@ -183,6 +185,52 @@ fn an_audit_that_makes_no_sense_is_refused_before_anything_is_played() {
     }
     let ran = folder.dyno("audit verify TEST04 --audit nothing").exits(3);
     assert!(ran.stderr.contains("nothing has no logs of LoadGen"), "{}", ran.stderr);
+}
+
+#[test]
+fn audits_are_told_with_their_rounds_and_whom_they_catch() {
+    let told = Folder::new().dyno("info audits").exits(0).stdout;
+    assert!(
+        told.contains("TEST05\n    other seeds; rounds v0.5 to v4.1\n    cheat:foreseeing"),
+        "{told}"
+    );
+    assert!(
+        told.contains("TEST03\n    custom data set; rounds v0.5\n    cheat:memorising"),
+        "{told}"
+    );
+    assert_eq!(told.matches("cheat:").count(), 6, "every trick is caught by an audit");
+}
+
+/// The quality of a whole performance run, where labels are known.
+#[test]
+fn work_that_is_skipped_is_caught_by_the_quality_of_a_performance_run() {
+    let folder = Folder::new();
+    for (trick, code) in [("honest", 0), ("skipping", 1)] {
+        let run = format!("-- --system cheat:{trick} --scenario offline --out {trick}");
+        let ran = folder.dyno(&format!("audit TEST07 --least-quality 95 --json {run}")).exits(code);
+        assert_eq!(ran.json()["scenarios"][0]["corrected"]["passed"], code == 0);
+    }
+    let text = folder.read("honest/compliance/Offline/TEST07/verify_accuracy.txt");
+    assert!(text.contains("TEST PASS"), "{text}");
+}
+
+/// What a harness of LoadGen reads from its working directory.
+#[test]
+fn the_settings_of_an_audit_are_printed_for_a_harness() {
+    let folder = Folder::new();
+    let ran = folder.dyno("audit config TEST01 --round v5.1 --benchmark retinanet").exits(0);
+    assert_eq!(
+        ran.stdout,
+        "# TEST01 of round v5.1: accuracy in performance mode\n*.*.mode = 2\n\
+         *.*.accuracy_log_rng_seed = 720381539243781796\n\
+         *.*.accuracy_log_sampling_target = 256\n"
+    );
+    folder.write("audit.config", &ran.stdout);
+    let run =
+        "run --system cheat:honest --scenario offline --audit audit.config --duration 1s --json";
+    let ran = folder.dyno(run).exits(0).json();
+    let settings = &ran["tests"][0]["settings"];
+    assert_eq!(settings["accuracy_log_sampling_target"]["value"], "256");
 }
 
 mod real_time {

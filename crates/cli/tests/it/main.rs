@@ -4,6 +4,7 @@
 
 mod audit;
 mod book;
+mod check;
 mod compare;
 mod export;
 mod files;

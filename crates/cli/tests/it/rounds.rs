@@ -85,6 +85,11 @@ fn interactive_is_server_with_bounds_of_its_own() {
     let effective = folder.read("out/effective.toml");
     assert!(effective.contains("scenario = [\"Interactive\"]"), "{effective}");
     folder.dyno("run --config out/effective.toml --dry-run").exits(0);
+    // It may have a data set of its own.
+    let run_of_its_own = "run --system model:fixed=1ms --mode performance --round v6.1 --benchmark \
+                          qwen3-vl-235b-a22b --qps 5 --dry-run --scenario interactive";
+    let plan = folder.dyno(run_of_its_own).exits(0).stdout;
+    assert!(plan.contains("8000 samples"), "{plan}");
     for both in ["server,interactive", "interactive,server"] {
         let ran = folder.dyno(&format!("{run} {both}")).exits(2);
         assert!(ran.stderr.contains("make a run of each"), "{}", ran.stderr);

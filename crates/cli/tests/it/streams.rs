@@ -76,6 +76,18 @@ fn the_minimum_of_five_server_runs_is_told() {
     let log = folder.read("five/Server/performance/mlperf_log_detail.txt");
     assert_eq!(log.matches("\"key\": \"power_begin\"").count(), 5);
     assert_eq!(log.matches("\"key\": \"result_validity\"").count(), 1);
+    // Each run has the logs of a run.
+    for number in 1..=5 {
+        let log =
+            folder.read(&format!("five/Server/performance/run_{number}/mlperf_log_detail.txt"));
+        assert_eq!(log.matches("\"key\": \"power_begin\"").count(), 1);
+        assert!(log.contains("\"key\": \"result_validity\", \"value\": \"VALID\""), "{log}");
+    }
+    assert!(!folder.0.join("five/Server/performance/run_6").exists());
+    std::fs::remove_file(folder.0.join("five/summary.json")).unwrap();
+    let page = folder.dyno("report five --out page.html").exits(0);
+    assert!(page.stderr.contains("One test was rebuilt"), "{}", page.stderr);
+
     let plan = folder.dyno(&format!("{five}-dry --dry-run")).exits(0);
     assert!(plan.stdout.contains("at least 25.0 s"), "five of 5 s: {}", plan.stdout);
 

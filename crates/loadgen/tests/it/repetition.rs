@@ -86,6 +86,25 @@ fn the_server_result_is_the_minimum_of_five_runs() {
 }
 
 #[test]
+fn each_run_is_a_test_of_its_own_for_those_who_keep_them_apart() {
+    let wanted = TestSettings { repetition: confirm(5, Some(1.0)), ..every_50_ms(12, 40) };
+    let log = simulate(&wanted, &mut Batches::new(|n| n as u64 * 5 * MS + 1_000));
+    let alone: Vec<TestLog> = log.repeated().collect();
+    assert_eq!(alone.len(), 5, "those that confirm");
+    for (one, run) in alone.iter().zip(log.runs().skip(3)) {
+        assert_eq!((one.runs().count(), one.result()), (1, Some(run)));
+        assert_eq!(one.plan.samples_per_query, 9, "what is in effect is the lowered load");
+        assert_eq!(one.plan.repetition, Repetition::Once);
+        assert!(one.complete);
+    }
+    assert!(texts(&alone[2]).contains(&"Repetition: run 3 of 5 at 9"), "{:?}", texts(&alone[2]));
+    assert!(!texts(&alone[2]).iter().any(|text| text.contains("run 2 of 5")));
+    let once = TestSettings { repetition: Repetition::Once, ..wanted };
+    let log = simulate(&once, &mut Batches::new(|_| MS));
+    assert_eq!(log.repeated().count(), 0);
+}
+
+#[test]
 fn one_invalid_run_of_five_is_the_result() {
     let mut number = 0;
     let log = simulate(

@@ -130,7 +130,10 @@ fn look(
         }
     }
     folders.sort();
+    // Of a test that was repeated its runs count, not what was made of them.
+    let is_repeated = folder.join("run_1").join(DETAIL).is_file();
     if folder.join(DETAIL).is_file()
+        && !is_repeated
         && let Some(test) = test(root, folder, summary)?
     {
         found.tests.push(test);

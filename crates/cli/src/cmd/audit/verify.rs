@@ -56,7 +56,7 @@ impl VerifyCommand {
             Failure::usage(format!("{} tells no scenario", self.audit.display()))
                 .hint("name it with --scenario")
         })?;
-        let plan = audit::plan(test, round, benchmark, scenario)?;
+        let plan = self.answers.bounds()?.over(audit::plan(test, round, benchmark, scenario)?);
         let mut evidence = self.answers.evidence(test, round, benchmark)?;
         let reference = |mode| self.reference.as_deref().map(|at| find(at, mode)).transpose();
         if plan.needs.accuracy {

@@ -75,7 +75,7 @@ const TEXTS: [(&str, &str); 92] = [
     ("dyno_SETTING", "A setting that only Dyno has, if it is not at its default"),
     (
         "dyno_origin_SETTING",
-        "Who set it: a file with its line, a flag, a variable, the profile, the built-in table",
+        "Who set it: a file with its line, a flag, a variable, a round, the profile, the built-in table",
     ),
     ("generic_message", "Free text: how the run ended, rates that the peak search tried"),
     ("loaded_qsl_set", "Samples that were loaded, in order, as positions in the data set"),

@@ -207,7 +207,8 @@ impl DetailLog {
         };
         let Some(json) = text.strip_prefix(MARKER) else { return };
         self.begins_with_marker |= self.lines == 1;
-        if let Ok(line) = serde_json::from_str::<Line<'_>>(json) {
+        let short = without_list(json);
+        if let Ok(line) = serde_json::from_str::<Line<'_>>(short.as_deref().unwrap_or(json)) {
             return self.take(&line);
         }
         // Fields that are there twice, of which the last counts, or of other types.
@@ -245,6 +246,31 @@ impl DetailLog {
             empty => *empty = Some(Held { value, line: self.lines, times: 1, last: None }),
         }
     }
+}
+
+/// A line whose value is a long list of whole numbers, such as the samples that were
+/// loaded, with a short list in its place: no check asks for it, and to read it as JSON
+/// takes most of the time.
+fn without_list(json: &str) -> Option<String> {
+    const VALUE: &str = "\"value\": [";
+    let start = json.get(..json.len().min(256))?.find(VALUE)? + VALUE.len();
+    let list = &json.as_bytes()[start..];
+    let (mut digits, mut is_zero) = (0, false);
+    let mut end = 0;
+    for byte in list {
+        match byte {
+            b'0'..=b'9' if digits == 0 => (digits, is_zero) = (1, *byte == b'0'),
+            b'0'..=b'9' if is_zero => return None,
+            b'0'..=b'9' => digits += 1,
+            b',' | b']' if digits == 0 => return None,
+            b',' => digits = 0,
+            b']' => break,
+            _ => return None,
+        }
+        end += 1;
+    }
+    let rest = json.get(start + end..)?;
+    rest.starts_with(']').then(|| format!("{}{rest}", &json[..start]))
 }
 
 /// What the official parsers, which are in Python, take for true.

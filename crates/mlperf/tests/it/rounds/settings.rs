@@ -140,6 +140,11 @@ fn rounds_before_early_stopping_count_queries() {
     );
     assert_eq!(fixed("v0.7", "dlrm-99", Scenario::Offline)["min_query_count"], "24576");
     assert_eq!(fixed("v1.1", "resnet", Scenario::Server)["min_query_count"], "270336");
+    // The whole data set from KiTS on.
+    let loaded = |round| {
+        fixed(round, "3d-unet-99", Scenario::Offline)["performance_sample_count_override"].clone()
+    };
+    assert_eq!(["v0.7", "v2.0"].map(loaded), ["16", "0"]);
     // Fewer than LoadGen's own minimum where the checker asks for fewer.
     let wan = fixed("v6.0", "wan-2.2-t2v-a14b", Scenario::SingleStream);
     assert_eq!(wan["min_query_count"], "50");

@@ -59,6 +59,27 @@ fn lines_that_are_no_json_are_named() {
 }
 
 #[test]
+fn lists_of_numbers_must_be_json_as_well() {
+    for (list, is_json) in [
+        ("[1,20,3]", true),
+        ("[0,10]", true),
+        ("[]", true),
+        ("[1, 2]", true),
+        ("[1.5,-2]", true),
+        ("[[1],{}]", true),
+        ("[01]", false),
+        ("[1,]", false),
+        ("[,1]", false),
+        ("[1,2", false),
+        ("[1]2", false),
+    ] {
+        let log = scan(&line("loaded_qsl_set", list, true));
+        assert_eq!(log.malformed.is_empty(), is_json, "{list}");
+        assert_eq!(log.errors.count, usize::from(is_json), "{list}");
+    }
+}
+
+#[test]
 fn an_accuracy_text_says_its_metrics_and_its_hash() {
     let round = Round::named("v5.1").unwrap();
     let patterns = Patterns::new(round);

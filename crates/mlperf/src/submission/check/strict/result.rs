@@ -5,7 +5,7 @@ use std::path::Path;
 use super::logs::Purpose;
 use super::{Context, audits, datacenter, derive, inferred, logs, marks, quality, summary};
 use crate::power::Energy;
-use crate::round::{Scenario, Suite, Version};
+use crate::round::{Scenario, Suite};
 use crate::submission::check::catalogue::*;
 use crate::submission::check::files;
 use crate::submission::check::issues::{At, Issues};
@@ -359,10 +359,13 @@ fn say_server_metric(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues
         .number("result_scheduled_samples_per_sec")
         .zip(log.number("result_completed_samples_per_sec"));
     let Some((scheduled, completed)) = pair else { return };
-    let takes = if place.round.version >= Version::new(5, 0) { "completed" } else { "scheduled" };
+    let scenario = place.scenario.unwrap_or(Scenario::Server);
+    let own = place.model.benchmark.and_then(|benchmark| benchmark.result_keys.get(&scenario));
+    let key = own.or_else(|| place.round.result_keys.get(&scenario));
+    let key = key.map_or("result_scheduled_samples_per_sec", String::as_str);
     let at = At::path(path).line(log.line_of("result_completed_samples_per_sec"));
     let message = format!(
-        "{} takes {takes} samples/s: scheduled {scheduled}, completed {completed}",
+        "{} takes {key}; samples/s are {scheduled} as scheduled, {completed} as completed",
         place.round.version
     );
     issues.add(&SERVER_METRIC, at, message);

@@ -1,0 +1,43 @@
+//! `dyno audit config`: the settings of an audit as LoadGen reads them.
+
+use clap::Args;
+use dyno_loadgen::settings::Scenario;
+
+use super::Rules;
+use crate::audit;
+use crate::exit::{Exit, Failure};
+use crate::{options, output};
+
+/// Flags of `dyno audit config`.
+#[derive(Debug, Args)]
+pub struct ConfigCommand {
+    /// The audit, such as TEST01
+    #[arg(value_name = "TEST")]
+    test: String,
+    #[command(flatten)]
+    rules: Rules,
+    /// Scenario of the run; some settings are its own
+    #[arg(long, value_name = "SCENARIO", value_parser = options::scenario, default_value = "Offline")]
+    scenario: Scenario,
+}
+
+impl ConfigCommand {
+    /// Prints the settings of each run.
+    ///
+    /// # Errors
+    /// An audit or a round that there is none of.
+    pub fn execute(&self) -> Result<Exit, Failure> {
+        let test = audit::test(&self.test)?;
+        let round = audit::round(self.rules.round.as_deref(), test)?;
+        let plan = audit::plan(test, round, self.rules.benchmark.as_deref(), self.scenario)?;
+        let mut text = format!("# {test} of round {}: {}\n", round.version, test.title());
+        for run in &plan.runs {
+            if plan.runs.len() > 1 {
+                text += &format!("\n# the run `{}`, in a file of its own\n", run.name);
+            }
+            text += &run.config;
+        }
+        output::print(text)?;
+        Ok(Exit::Valid)
+    }
+}
