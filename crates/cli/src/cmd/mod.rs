@@ -53,7 +53,7 @@ enum Command {
     Compare(compare::Compare),
     /// Play an audit of the rules, or judge one by its logs
     Audit(Box<audit::Audit>),
-    /// Write the page of a run again, or one page of several
+    /// Write the page of a run again, one page of several, or the tables of a submission
     Report(report::Report),
     /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
     Export(export::Export),

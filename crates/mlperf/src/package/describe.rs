@@ -22,12 +22,18 @@ const MEASUREMENT: [(&str, &str); 5] = [
 ];
 
 /// What to write to fields that a machine cannot tell.
-const HINTS: [(&str, &str); 14] = [
+const HINTS: [(&str, &str); 20] = [
     ("cooling", "air, liquid or passive"),
     ("framework", "framework and its version"),
     ("host_networking", "kind of network, such as 10 Gbit/s Ethernet"),
     ("host_networking_topology", "how the nodes are connected, or N/A"),
     ("host_network_card_count", "number of network cards"),
+    ("host_memory_capacity", "such as 512 GB"),
+    ("host_processor_model_name", "as its maker calls it"),
+    ("host_processors_per_node", "number of processors in a node"),
+    ("host_processor_core_count", "number of cores in a processor"),
+    ("accelerator_model_name", "as its maker calls it"),
+    ("other_software_stack", "drivers, libraries, kernel, with versions"),
     ("host_memory_configuration", "modules, kind, with or without ECC"),
     ("host_storage_capacity", "such as 2 TB"),
     ("host_storage_type", "such as NVMe SSD"),

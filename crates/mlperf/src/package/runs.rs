@@ -143,12 +143,11 @@ fn look(
             name if name.starts_with('.') => {}
             // The ranging run of a power measurement goes with the run it was made for.
             "ranging" | "power" => {}
-            name if is_audit(name) => {
-                // `dyno audit` has the audited run under that name as well.
-                if is_judged(&folder) {
-                    found.audits.push(audit(root, &folder)?);
-                }
+            name if is_audit(name) && is_judged(&folder) => {
+                found.audits.push(audit(root, &folder)?);
             }
+            // `dyno audit` has the audited run under that name as well.
+            name if is_audit(name) => {}
             _ if depth > 0 => look(root, &folder, depth - 1, summary, found)?,
             _ => {}
         }

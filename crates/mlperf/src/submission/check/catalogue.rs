@@ -81,6 +81,7 @@ checks! {
     EMPTY_FOLDERS "submitter.empty_folders" [E E O] "no folder is empty", "remove the folder";
     NOT_REPORTED "submitter.unused" [W E O] "every system described or measured has results", "add the results or remove what has none";
     CALIBRATION "submitter.calibration" [E E O] "there is a calibration.md", "write calibration.md or documentation/calibration.md: how quantised weights were calibrated";
+    TO_FILL "submission.to_fill" [W O O] "nothing is left to fill in", "write what is meant in place of FILL IN, here or in the file of `dyno package --describe`";
     NO_RESULTS_FOLDER "submitter.results" [E O E] "a submitter has a folder results", "add the results or remove the submitter's folder";
     MODEL_NAMES "submitter.model_names" [E E E] "model_mapping.json is a JSON object", "write {\"own name\": \"official name\"}";
     SYSTEM_MISSING "system.description" [E E E] "the system is described", "write systems/NAME.json";

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::config::{Conf, ConfType};
 use dyno_loadgen::settings::{Scenario as Played, Settings, TestMode, TestSettings};
 use dyno_mlperf::package::{
-    Asked, Availability, Description, Fields, Infer, MARKER, PackageError, Packaged, package,
+    Asked, Availability, Description, Fields, Infer, MARKER, PackageError, Packaged, capture,
+    package,
 };
 use dyno_mlperf::round::{Round, Scenario, Suite};
+use dyno_mlperf::submission::check::{Options, Program, check};
 use dyno_mlperf::submission::entry::Division;
 use serde_json::Value;
 
@@ -222,6 +224,93 @@ fn what_a_human_must_say_is_marked_and_listed() {
     assert_eq!(json(&out.join(measurement))["retraining"], "no");
     assert!(listed.contains(&(measurement.into(), "weight_data_types".into())));
     assert!(listed.contains(&("open/Us/documentation/calibration.md".into(), "text".into())));
+}
+
+/// Everything that a description must say, so that nothing is left to fill in.
+const COMPLETE: &str = r#"
+[system]
+host_processor_model_name = "Some processor"
+host_processors_per_node = 1
+host_processor_core_count = 8
+host_memory_capacity = "8 GB"
+host_memory_configuration = "2x 4 GB DDR5"
+host_storage_capacity = "2 TB"
+host_storage_type = "NVMe SSD"
+host_networking = "1 Gbit/s Ethernet"
+host_networking_topology = "N/A"
+host_network_card_count = 1
+number_of_nodes = 1
+accelerators_per_node = 0
+accelerator_model_name = "N/A"
+accelerator_memory_capacity = "N/A"
+accelerator_memory_configuration = "N/A"
+accelerator_host_interconnect = "N/A"
+accelerator_interconnect = "N/A"
+cooling = "air"
+framework = "Some framework"
+operating_system = "Some Linux"
+other_software_stack = "Some driver"
+
+[measurement]
+input_data_types = "fp32"
+retraining = "no"
+starting_weights_filename = "weights.onnx"
+weight_data_types = "fp32"
+weight_transformations = "none"
+
+[pages]
+calibration = "Nothing is quantised."
+code = "Beside this page."
+"#;
+
+#[test]
+fn a_completed_tree_passes_every_check_and_marks_are_told() {
+    // All of an accuracy run on the data set of a benchmark of so many samples.
+    for (round, program) in [
+        ("v5.1", Program::Strict),
+        ("v5.1", Program::Mono),
+        ("v5.1", Program::Modular),
+        ("v6.0", Program::Strict),
+        ("v6.0", Program::Modular),
+    ] {
+        let round = Round::named(round).unwrap();
+        let scratch = Scratch::new(&format!("passes-{}-{program:?}", round.version));
+        let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+        let settings = by_the_rules(round, Played::SingleStream);
+        let accuracy = TestSettings {
+            mode: TestMode::AccuracyOnly,
+            accuracy_sample_count_override: 43,
+            ..settings.clone()
+        };
+        play(&settings, SAMPLES, &run.join("performance"));
+        play(&accuracy, SAMPLES, &run.join("accuracy"));
+        fs::write(run.join("accuracy/accuracy.txt"), "Accuracy: mean = 0.96111\n").unwrap();
+        let complete = Asked {
+            stands_for: Some("3d-unet-99".into()),
+            infer: Infer::Missing,
+            // A machine that tells nothing but its counts.
+            captured: capture(&run),
+            description: Description::read(COMPLETE).unwrap(),
+            ..open(round, &run)
+        };
+        let packaged = package(&complete, &out).unwrap();
+        assert_eq!((packaged.to_fill, packaged.doubts), (vec![], vec![]));
+        let checked = check(&out, round, &Options::new(program)).unwrap();
+        let found: Vec<String> = checked.findings.iter().map(ToString::to_string).collect();
+        assert_eq!(found, Vec::<String>::new(), "{program:?} {}", round.version);
+        assert!(checked.is_valid() && checked.valid() == 2, "{program:?}: {checked:?}");
+
+        let marked =
+            Asked { description: Description::default(), benchmark: "other".into(), ..complete };
+        let out = scratch.path().join("marked");
+        let to_fill = package(&marked, &out).unwrap().to_fill;
+        // The page of the code is of no concern to a checker.
+        let marks = to_fill.iter().filter(|fill| !fill.path.ends_with("README.md")).count();
+        let checked = check(&out, round, &Options::new(program)).unwrap();
+        let told = checked.findings.iter().filter(|f| f.check == "submission.to_fill").count();
+        assert_eq!(told, if program == Program::Strict { marks } else { 0 });
+        assert!(checked.is_valid(), "a mark is a warning: {:#?}", checked.findings);
+    }
 }
 
 #[test]

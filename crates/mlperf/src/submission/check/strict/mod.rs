@@ -10,6 +10,7 @@ mod datacenter;
 mod derive;
 mod inferred;
 mod logs;
+mod marks;
 mod network;
 mod quality;
 mod result;
@@ -117,6 +118,7 @@ fn check_division(tree: &Tree, division: Division, _: &Options, issues: &mut Iss
 fn check_submitter(tree: &Tree, submitter: &Submitter<'_>, options: &Options, issues: &mut Issues) {
     structure::check_names(tree, submitter.folder, issues);
     structure::check_use(submitter, options, issues);
+    marks::check_page(submitter, issues);
     let path = submitter.folder.path();
     if submitter.results.is_none() {
         issues.add(&NO_RESULTS_FOLDER, At::path(&path), "there is no folder results");
@@ -214,6 +216,7 @@ impl Context<'_> {
         };
         let (round, options) = (self.round, self.options);
         Description { json: &json, path: &path, submitter, round, options }.judge(issues);
+        marks::check_fields(&json, &path, issues);
         network::check(&json, &path, round, issues);
         if submitter.division == Division::Network {
             network::check_suite(&json, &path, round, issues);

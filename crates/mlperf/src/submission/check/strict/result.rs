@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::logs::Purpose;
-use super::{Context, audits, datacenter, derive, inferred, logs, quality, summary};
+use super::{Context, audits, datacenter, derive, inferred, logs, marks, quality, summary};
 use crate::power::Energy;
 use crate::round::{Scenario, Suite};
 use crate::submission::check::catalogue::*;
@@ -137,6 +137,11 @@ impl<'t> Around<'_, 't> {
         measurement::check_files(place, folder, issues);
         if place.entry.power().is_some() {
             measurement::check_power_files(place, folder, issues);
+        }
+        if let Some((file, json)) =
+            facts.measurement.as_ref().and_then(|of| Some((of.file, of.json.as_ref().ok()?)))
+        {
+            marks::check_fields(json, &file.path(), issues);
         }
         let Some(described) = &facts.measurement else {
             let path = folder.path();
