@@ -122,6 +122,9 @@ fn build(root: &Path, host: &str, folder: &Path) -> Result<()> {
 /// The small files of the tests, in one folder: what libFuzzer starts from.
 fn seeds(root: &Path, folder: &Path) -> Result<PathBuf> {
     let into = folder.join("seeds");
+    if into.exists() {
+        fs::remove_dir_all(&into).with_context(|| into.display().to_string())?;
+    }
     fs::create_dir_all(&into).with_context(|| into.display().to_string())?;
     let mut waiting: Vec<PathBuf> = SEEDS.iter().map(|seeds| root.join(seeds)).collect();
     let mut count = 0;

@@ -1,0 +1,46 @@
+//! Every audit over the same logs: it ends with a verdict, whatever they hold.
+//!
+//! The input is cut at bytes 255: the first part chooses scenario, element and round,
+//! the others are detail log, summary and accuracy log of the submission, then those
+//! of the audit.
+#![no_main]
+
+use std::fs;
+
+use dyno_loadgen::settings::Scenario;
+use dyno_mlperf::audit::{Element, Evidence, Played, Test, plan, verify};
+use dyno_mlperf::round::Round;
+use libfuzzer_sys::fuzz_target;
+
+const FILES: [&str; 3] =
+    ["mlperf_log_detail.txt", "mlperf_log_summary.txt", "mlperf_log_accuracy.json"];
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut parts = bytes.split(|&byte| byte == 255);
+    let choice = parts.next().unwrap_or_default();
+    let chosen = |at: usize, of: usize| usize::from(choice.get(at).copied().unwrap_or(0)) % of;
+    let root = std::env::temp_dir().join(format!("dyno-fuzz-audit-{}", std::process::id()));
+    let folders = ["submission", "audited"].map(|name| root.join(name));
+    for folder in &folders {
+        fs::create_dir_all(folder).expect("a folder");
+        for file in FILES {
+            let contents = parts.next().unwrap_or_default();
+            fs::write(folder.join(file), contents).expect("a file in the temporary folder");
+        }
+    }
+    let played = |folder: &_| Played::new(folder);
+    let names = Round::names();
+    let round = Round::named(names[chosen(0, names.len())]).expect("it is one of the names");
+    let scenario = Scenario::ALL[chosen(1, Scenario::ALL.len())];
+    let audited = vec![played(&folders[1]), played(&folders[0])];
+    let mut evidence = Evidence::new(audited, Element::ALL[chosen(2, Element::ALL.len())]);
+    evidence.accuracy = Some(played(&folders[0]));
+    evidence.performance = Some(played(&folders[0]));
+    for test in Test::ALL {
+        if let Ok(plan) = plan(test, round, None, scenario) {
+            let result = verify(&plan, &evidence);
+            assert!(result.is_passed() || !result.corrected().reasons().is_empty(), "{test:?}");
+        }
+    }
+    fs::remove_dir_all(&root).expect("the temporary folder goes");
+});
