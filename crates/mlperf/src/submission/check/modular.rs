@@ -309,7 +309,7 @@ fn load(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
         let path = folder.join("accuracy/accuracy.txt");
         issues.crash(At::path(&path), "accuracy.txt is no UTF-8");
     }
-    if place.submitter.layout == Layout::Apart && place.entry.measurements.is_none() {
+    if place.submitter.layout != Layout::Together && place.entry.measurements.is_none() {
         issues.crash(At::path(&folder), "the folder that describes the measurement is missing");
     }
     if let Some(measurement) = &facts.measurement

@@ -133,7 +133,7 @@ fn measurement<'t>(
     let folder = entry.measurements?;
     let file = match layout {
         Layout::Together => folder.file("measurements.json")?,
-        Layout::Apart => folder.files().find(|file| {
+        Layout::First | Layout::Apart => folder.files().find(|file| {
             let name = file.text();
             name.starts_with(&system.name) && name.ends_with(".json")
         })?,
