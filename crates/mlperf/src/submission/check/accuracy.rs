@@ -21,6 +21,11 @@ const LARGEST_LOG: u64 = 10240;
 pub struct Accuracy(Vec<(String, String)>);
 
 impl Accuracy {
+    /// One metric.
+    pub fn of(metric: &str, value: &str) -> Self {
+        Self(vec![(metric.to_owned(), value.to_owned())])
+    }
+
     fn set(&mut self, metric: &str, value: &str) {
         match self.0.iter_mut().find(|(known, _)| known == metric) {
             Some((_, old)) => value.clone_into(old),
