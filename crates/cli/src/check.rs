@@ -206,9 +206,12 @@ fn subject(path: &Path) -> String {
     let names: Vec<&str> = parts.iter().map(String::as_str).collect();
     match names[..] {
         [] => "the tree".to_owned(),
-        [division, submitter, "results" | "measurements" | "compliance", ref rest @ ..]
-            if !rest.is_empty() =>
-        {
+        [
+            division,
+            submitter,
+            "results" | "measurements" | "compliance" | "audit",
+            ref rest @ ..,
+        ] if !rest.is_empty() => {
             let of: Vec<&str> = rest.iter().take(3).copied().collect();
             format!("{division}/{submitter}: {}", of.join(" / "))
         }

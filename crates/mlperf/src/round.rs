@@ -8,6 +8,7 @@
 mod bandwidth;
 mod benchmark;
 mod described;
+mod endpoints;
 mod every;
 mod file;
 mod scenario;
@@ -25,6 +26,7 @@ pub use bandwidth::{Bandwidth, ElementBytes, Elements, Needed};
 pub use benchmark::{
     Benchmark, Dataset, Inference, LoadGenRows, QualityTarget, Reference, TokenBounds,
 };
+pub use endpoints::{EndpointFact, Endpoints};
 pub use scenario::{Arrivals, Confirmation, Scenario, ScenarioRules};
 pub use settings::{Fixed, Leeway};
 pub use suite::{Asks, Availability, Division, Interconnect, NetworkRules, Suite, Wanted};
@@ -183,6 +185,8 @@ pub struct Round {
     /// Key of the detail log that is the result. Empty before v2.0, whose results
     /// were read from the summary.
     pub result_keys: BTreeMap<Scenario, String>,
+    /// Of results that were measured on an endpoint; rounds before v6.1 have none.
+    pub endpoints: Option<&'static Endpoints>,
 }
 
 impl Round {

@@ -14,6 +14,7 @@ use dyno_mlperf::submission::entry::Division;
 use crate::environment::VERSION;
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::summary::Rules;
 
 /// Flags of the command.
 #[derive(Debug, Args)]
@@ -25,9 +26,9 @@ pub struct Package {
     /// Run directories of `dyno run`, or folders of any harness with LoadGen's logs
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
-    /// The round, such as v5.1
+    /// The round, such as v5.1 [default: the one that the runs were made for]
     #[arg(long)]
-    round: String,
+    round: Option<String>,
     /// The division
     #[arg(long, value_parser = Division::ALL.map(Division::name))]
     division: String,
@@ -38,9 +39,10 @@ pub struct Package {
     #[arg(long, value_name = "NAME")]
     system: String,
     /// The benchmark by its name in the round; in the open division OWN=OFFICIAL for a model of
-    /// your own
+    /// your own, or OWN= for the benchmark of the runs [default: the one that the runs were made
+    /// for]
     #[arg(long, value_name = "NAME[=OFFICIAL]")]
-    benchmark: String,
+    benchmark: Option<String>,
     /// What the system is for
     #[arg(long, value_parser = SUITES)]
     suite: String,
@@ -70,10 +72,22 @@ impl Package {
     /// # Errors
     /// What the runs lack, or is in the way; nothing is written then.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let round = Round::named(&self.round).map_err(Failure::usage)?;
-        let (benchmark, stands_for) = match self.benchmark.split_once('=') {
+        let rules = rules(&self.runs);
+        let of_runs = |flag: &str, said: &Option<String>, ran: Option<&str>| {
+            said.as_deref().or(ran).map(str::to_owned).ok_or_else(|| {
+                let problem = format!("the runs do not say for which {flag} they were made");
+                Failure::usage(problem).hint(format!("--{flag}, or runs of one {flag}"))
+            })
+        };
+        let ran = rules.as_ref();
+        let round = of_runs("round", &self.round, ran.map(|rules| rules.round.as_str()))?;
+        let round = Round::named(&round).map_err(Failure::usage)?;
+        let ran = ran.map(|rules| rules.benchmark.as_str());
+        let name = of_runs("benchmark", &self.benchmark, ran)?;
+        let (benchmark, stands_for) = match name.split_once('=') {
+            Some((own, "")) => (own.to_owned(), Some(of_runs("benchmark", &None, ran)?)),
             Some((own, official)) => (own.to_owned(), Some(official.to_owned())),
-            None => (self.benchmark.clone(), None),
+            None => (name, None),
         };
         let division = Division::named(&self.division);
         let division = division.expect("clap takes the names of divisions alone");
@@ -99,7 +113,7 @@ impl Package {
             runs: self.runs.clone(),
         };
         let packaged = package(&asked, &self.tree).map_err(|error| failure(&error))?;
-        output::print(self.told(&packaged))?;
+        output::print(self.told(round, &packaged))?;
         Ok(if packaged.doubts.is_empty() { Exit::Valid } else { Exit::Invalid })
     }
 
@@ -126,7 +140,7 @@ impl Package {
         Ok(description)
     }
 
-    fn told(&self, packaged: &Packaged) -> String {
+    fn told(&self, round: &Round, packaged: &Packaged) -> String {
         let mut text = format!("tree: {}\n", self.tree.display());
         for (scenario, from) in &packaged.results {
             let from = from.map(|from| format!(", inferred from {}", from.name()));
@@ -149,7 +163,8 @@ impl Package {
         for doubt in &packaged.doubts {
             let _ = writeln!(text, "will not count: {doubt}");
         }
-        let _ = writeln!(text, "next: dyno check {} --round {}", self.tree.display(), self.round);
+        let _ =
+            writeln!(text, "next: dyno check {} --round {}", self.tree.display(), round.version);
         text
     }
 }
@@ -172,11 +187,24 @@ const DIGITS_PAGES: [(&str, &str); 2] = [
     ),
 ];
 
+fn summary(run: &Path) -> Option<serde_json::Value> {
+    serde_json::from_slice(&fs::read(run.join(crate::summary::FILE)).ok()?).ok()
+}
+
 /// Whether what was measured is the embedded default.
 fn is_of_digits(run: &Path) -> bool {
-    let text = fs::read(run.join(crate::summary::FILE)).ok();
-    let summary = text.and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
-    summary.is_some_and(|summary| summary["system"] == "digits")
+    summary(run).is_some_and(|summary| summary["system"] == "digits")
+}
+
+/// The round and benchmark that all runs were made for.
+fn rules(runs: &[PathBuf]) -> Option<Rules> {
+    let of = |run: &PathBuf| serde_json::from_value::<Rules>(summary(run)?["rules"].take()).ok();
+    let mut all = runs.iter().map(of);
+    let first = all.next()??;
+    let is_same = |rules: Option<Rules>| {
+        rules.is_some_and(|r| (&r.round, &r.benchmark) == (&first.round, &first.benchmark))
+    };
+    all.all(is_same).then_some(first)
 }
 
 /// This machine, and this program where it ran the tests.

@@ -11,6 +11,7 @@ mod files;
 mod foreign;
 mod messages;
 mod output;
+mod package;
 mod probe;
 mod program;
 mod prometheus;

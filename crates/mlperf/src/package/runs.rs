@@ -200,7 +200,10 @@ fn scenario_of(root: &Path, folder: &Path, detail: &Detail) -> Result<Scenario, 
 /// The test of a folder; none of one that only looked for the peak.
 fn test(root: &Path, folder: &Path, summary: &Summary) -> Result<Option<Test>, PackageError> {
     let detail = read(folder)?;
-    let scenario = scenario_of(root, folder, &detail)?;
+    let scenario = match scenario_of(root, folder, &detail)? {
+        Scenario::Server if summary.is_interactive => Scenario::Interactive,
+        scenario => scenario,
+    };
     let log = || folder.join(DETAIL);
     let part = match detail.text("effective_test_mode") {
         Some("AccuracyOnly") => Part::Accuracy,
@@ -242,6 +245,8 @@ struct Summary {
     /// Of the run.
     directory: PathBuf,
     command: Option<String>,
+    /// Whether Server was played by the rules of Interactive.
+    is_interactive: bool,
     /// By the folder of the test.
     quality: BTreeMap<String, Quality>,
 }
@@ -253,7 +258,12 @@ impl Summary {
         struct File {
             #[serde(default)]
             command: Vec<String>,
+            rules: Option<Rules>,
             tests: Vec<Entry>,
+        }
+        #[derive(Deserialize)]
+        struct Rules {
+            interactive: bool,
         }
         #[derive(Deserialize)]
         struct Entry {
@@ -269,6 +279,7 @@ impl Summary {
         let command =
             (!file.command.is_empty()).then(|| format!("dyno {}", file.command.join(" ")));
         let quality = file.tests.into_iter().filter_map(quality).collect();
-        Some(Self { directory: directory.to_owned(), command, quality })
+        let is_interactive = file.rules.is_some_and(|rules| rules.interactive);
+        Some(Self { directory: directory.to_owned(), command, is_interactive, quality })
     }
 }

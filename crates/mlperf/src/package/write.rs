@@ -243,7 +243,7 @@ impl Tree<'_> {
             self.copy_folder(&audit.folder, &to)?;
             self.shorten_audit(&to.join("accuracy"), &audit.name)?;
         }
-        if !result.audits.is_empty() && self.layout == Layout::Apart {
+        if !result.audits.is_empty() && self.layout != Layout::Together {
             self.pieces.push((folder, Place::New));
         }
         Ok(())
@@ -271,7 +271,9 @@ impl Tree<'_> {
         let asked = self.asked;
         let folder = self.below(self.layout.measurements(), result.scenario);
         let name = match self.layout {
-            Layout::Apart => format!("{}_{}.json", asked.system, result.scenario.name()),
+            Layout::First | Layout::Apart => {
+                format!("{}_{}.json", asked.system, result.scenario.name())
+            }
             Layout::Together => "measurements.json".to_owned(),
         };
         self.json(&folder.join(name), &describe::measurement(asked))?;
@@ -288,7 +290,7 @@ impl Tree<'_> {
         }
         self.put(&folder.join("README.md"), readme(asked, result).as_bytes())?;
         self.power_notes(test, &folder)?;
-        if self.layout == Layout::Apart {
+        if self.layout != Layout::Together {
             self.pieces.push((folder, Place::New));
         }
         Ok(())

@@ -6,7 +6,8 @@ use serde::Deserialize;
 
 use super::described::describe;
 use super::{
-    Benchmark, QualityTarget, Round, Scenario, Seeds, Suite, TokenBounds, Version, Wanted, every,
+    Benchmark, QualityTarget, Round, Scenario, Seeds, Suite, TokenBounds, Version, Wanted,
+    endpoints, every,
 };
 
 /// Keyed by the names of the rules.
@@ -120,6 +121,7 @@ pub fn read(text: &str) -> Round {
         measurement_files: every.measurement_files(version),
         accuracy_patterns: every.accuracy_patterns(version),
         result_keys: every.result_keys(version),
+        endpoints: endpoints::of(version),
     }
 }
 

@@ -1,10 +1,12 @@
-//! Where the files of a result lie: the layout up to v5.1, and the one from v6.0.
+//! Where the files of a result lie: the layouts up to v5.1, and the one from v6.0.
 
 use crate::round::Version;
 
 /// How a submitter's folder is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
+    /// v0.5: as the next, with `audit/` in place of `compliance/`.
+    First,
     /// Up to v5.1: `measurements/` and `compliance/` beside `results/`, `code/`.
     Apart,
     /// From v6.0: all files of a result in one folder below `results/`, `src/`.
@@ -15,14 +17,20 @@ impl Layout {
     /// The layout of a round.
     #[must_use]
     pub fn of(version: Version) -> Self {
-        if version >= Version::new(6, 0) { Self::Together } else { Self::Apart }
+        if version >= Version::new(6, 0) {
+            Self::Together
+        } else if version > Version::new(0, 5) {
+            Self::Apart
+        } else {
+            Self::First
+        }
     }
 
     /// Folder of a submitter that holds the code.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {
-            Self::Apart => "code",
+            Self::First | Self::Apart => "code",
             Self::Together => "src",
         }
     }
@@ -32,7 +40,7 @@ impl Layout {
     #[must_use]
     pub fn measurements(self) -> &'static str {
         match self {
-            Self::Apart => "measurements",
+            Self::First | Self::Apart => "measurements",
             Self::Together => RESULTS,
         }
     }
@@ -42,6 +50,7 @@ impl Layout {
     #[must_use]
     pub fn compliance(self) -> &'static str {
         match self {
+            Self::First => "audit",
             Self::Apart => "compliance",
             Self::Together => RESULTS,
         }

@@ -99,7 +99,9 @@ checks! {
     MODEL_SUITE "model.suite" [E E E] "the model has scenarios for this type of system", "check `system_type` of the system";
     SCENARIOS_MISSING "model.scenarios" [E E E] "all required scenarios are there and count", "add the scenario, or submit to the open division";
     SCENARIO_UNKNOWN "scenario.known" [E E E] "the scenario is required or optional for the model", "rename the folder or remove it";
-    ENDPOINT "result.endpoint" [E O E] "the result was measured by LoadGen", "check results of endpoints with the official program: Dyno does not judge them yet";
+    ENDPOINT "result.endpoint" [E O E] "a result without logs of LoadGen is of a model that may be measured on an endpoint", "measure with LoadGen, or add its logs";
+    ENDPOINT_FILES "endpoint.files" [E O W] "the files of the client of an endpoint are there and read", "add config.yaml, performance/result_summary.json and accuracy/accuracy_results.json as the client wrote them";
+    ENDPOINT_SCORE "endpoint.score" [N O O] "scores of an endpoint can be held against their targets", "nothing: the client gives scores in another form";
     MEASUREMENT_FOLDER "measurement.folder" [E E E] "the measurement is described", "add the folder with user.conf, README.md and the JSON file";
     MEASUREMENT_FILES "measurement.files" [E E E] "the files of a measurement are there", "add the file";
     MEASUREMENT_EMPTY "measurement.empty_files" [E E E] "the files of a measurement are not empty", "fill in the file";

@@ -23,7 +23,8 @@ impl<'a> At<'a> {
 
     /// A line of it, where there is one.
     pub fn line(self, line: Option<usize>) -> Self {
-        Self { line, ..self }
+        // What was never a line of a log has line 0.
+        Self { line: line.filter(|line| *line > 0), ..self }
     }
 }
 

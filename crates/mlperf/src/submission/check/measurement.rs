@@ -24,8 +24,24 @@ const POWER: [&str; 2] = ["analyzer_table", "power_settings"];
 
 /// Whether the files of the folder are there.
 pub fn check_files(place: &Place<'_, '_>, folder: Node<'_>, issues: &mut Issues) {
+    check_listed(place, &place.round.measurement_files, folder, issues);
+}
+
+/// As [`check_files`] for a result of an endpoint, whose settings are in the client's
+/// configuration and not in LoadGen's.
+pub fn check_files_of_endpoint(place: &Place<'_, '_>, folder: Node<'_>, issues: &mut Issues) {
+    let files = place.round.measurement_files.iter().filter(|name| *name != "user.conf");
+    check_listed(place, files, folder, issues);
+}
+
+fn check_listed<'f>(
+    place: &Place<'_, '_>,
+    files: impl IntoIterator<Item = &'f String>,
+    folder: Node<'_>,
+    issues: &mut Issues,
+) {
     let path = folder.path();
-    for name in &place.round.measurement_files {
+    for name in files {
         let at = path.join(name);
         let at = At::path(&at);
         match folder.file(name) {

@@ -8,6 +8,7 @@
 mod accuracy;
 mod audits;
 pub mod catalogue;
+mod endpoint;
 mod files;
 mod issues;
 mod measurement;

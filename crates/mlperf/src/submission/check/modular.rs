@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::accuracy::{self, Accuracy};
 use super::catalogue::*;
+use super::endpoint::OnEndpoint;
 use super::issues::{At, Issues};
 use super::performance::{Metric, Run};
 use super::rows::Result_;
@@ -244,19 +245,25 @@ impl Work<'_, '_> {
         let (description, scenario) = (&described.json, entry.scenario);
         let place =
             Place { round, options, submitter, system, description, model, entry, scenario };
-        let facts = Facts::read(submitter.layout, system, model, entry, self.patterns);
-        if is_endpoint(&place, &facts) {
-            let path = entry.folder.path();
-            let message = "there is no log of LoadGen: the result is one of an endpoint";
-            judged.issues.add(&ENDPOINT, At::path(&path), message);
-            return Outcome::Invalid;
-        }
+        let facts =
+            Facts::read(submitter.layout, system, model, entry, self.patterns, round.endpoints);
         let mut own = Issues::new(Program::Modular);
         load(&place, &facts, &mut own);
-        let metric = performance(&place, &facts, &mut own);
-        let accuracy = accuracy_of(&place, &facts, &mut own);
+        let (metric, accuracy) = match OnEndpoint::of(&place, &facts) {
+            Some(on) => {
+                let metric = on.performance(&mut own);
+                let accuracy = on.accuracy(&mut own);
+                on.audits(&mut own);
+                (metric, accuracy)
+            }
+            None => {
+                let metric = performance(&place, &facts, &mut own);
+                (metric, accuracy_of(&place, &facts, &mut own))
+            }
+        };
         let measurement = measurement_of(&place, &facts, &mut own);
-        if submitter.division.is_closed_or_network() && !options.skips(Skip::Compliance) {
+        let is_audited = facts.endpoint.is_none() && submitter.division.is_closed_or_network();
+        if is_audited && !options.skips(Skip::Compliance) {
             audits::judge(&place, &facts, &mut own);
         }
         let has_power = entry.power().is_some();
@@ -280,19 +287,11 @@ impl Work<'_, '_> {
     }
 }
 
-/// From v6.1 a result without any log of LoadGen is one of an endpoint.
-fn is_endpoint(place: &Place<'_, '_>, facts: &Facts<'_>) -> bool {
-    let is_absent = |log: &Result<DetailLog, Missing>| matches!(log, Err(Missing::Absent));
-    place.round.version >= Version::new(6, 1)
-        && is_absent(&facts.performance)
-        && is_absent(&facts.accuracy)
-}
-
 /// What must load: without it the program ends.
 fn load(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
     let folder = place.entry.folder.path();
     let logs = [("performance/run_1", &facts.performance), ("accuracy", &facts.accuracy)];
-    for (name, log) in logs {
+    for (name, log) in logs.into_iter().filter(|_| facts.endpoint.is_none()) {
         let path = folder.join(name).join(DETAIL);
         if log.is_err() {
             issues.crash(At::path(&path), "there is no detail log");
@@ -309,7 +308,7 @@ fn load(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
         let path = folder.join("accuracy/accuracy.txt");
         issues.crash(At::path(&path), "accuracy.txt is no UTF-8");
     }
-    if place.submitter.layout == Layout::Apart && place.entry.measurements.is_none() {
+    if place.submitter.layout != Layout::Together && place.entry.measurements.is_none() {
         issues.crash(At::path(&folder), "the folder that describes the measurement is missing");
     }
     if let Some(measurement) = &facts.measurement
@@ -411,7 +410,9 @@ fn own_columns(
 ) -> Vec<(Column, String)> {
     let location = place.entry.folder.path().join("performance/run_1");
     // Case counts here, and that LoadGen plays Interactive as Server does not.
-    let played = facts.performance.as_ref().ok().and_then(|log| log.text("effective_scenario"));
+    let of_client = facts.endpoint.as_ref().map(|said| &said.performance);
+    let log = facts.performance.as_ref().ok().or(of_client);
+    let played = log.and_then(|log| log.text("effective_scenario"));
     let inferred = u8::from(played != Some(place.entry.name.as_str()));
     let count = |field| described.json.get(field).and_then(whole);
     let total = count("number_of_nodes").zip(count("accelerators_per_node"));

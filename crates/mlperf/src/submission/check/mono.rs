@@ -294,7 +294,7 @@ impl Work<'_, '_> {
             judged.errors += 1;
             return Outcome::Invalid;
         };
-        let facts = Facts::read(submitter.layout, system, model, entry, self.patterns);
+        let facts = Facts::read(submitter.layout, system, model, entry, self.patterns, None);
         let mut measured = Issues::new(Program::Mono);
         let measurement = measurement_of(&place, folder, facts.measurement.as_ref(), &mut measured);
         let is_measured = measured.passes();

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::catalogue::*;
 use super::issues::{At, Issues};
 use super::{Place, Program};
-use crate::round::{Scenario, Version};
+use crate::round::{Scenario, Seeds, Version};
 use crate::submission::facts::detail::DetailLog;
 use crate::submission::python;
 
@@ -70,7 +70,7 @@ impl Metric {
 }
 
 /// A comparison cannot be made: the log lacks the key, or has no number there.
-struct NoNumber;
+pub(super) struct NoNumber;
 
 impl Run<'_, '_> {
     /// Judges it; the metric is there where the log has it.
@@ -144,6 +144,15 @@ impl Run<'_, '_> {
         let Some(judged @ (Scenario::Server | Scenario::Interactive)) = judged else {
             return Ok(());
         };
+        self.token_limits(judged, issues)
+    }
+
+    /// The limits of a scenario under load.
+    pub(super) fn token_limits(
+        &self,
+        judged: Scenario,
+        issues: &mut Issues,
+    ) -> Result<(), NoNumber> {
         let limits = self.place.model.benchmark.and_then(|b| b.token_latency.get(&judged));
         let Some(limits) = limits else {
             let message = format!("there are no limits of {} in {}", self.model(), judged.name());
@@ -187,7 +196,7 @@ impl Run<'_, '_> {
         }
     }
 
-    fn errors(&self, issues: &mut Issues) {
+    pub(super) fn errors(&self, issues: &mut Issues) {
         let errors = &self.log.errors;
         let exceptions = self.place.options.submission_exceptions;
         let fails = match issues.program() {
@@ -244,37 +253,53 @@ impl Run<'_, '_> {
         let is_test05 = self.path.components().any(|part| part.as_os_str() == "TEST05");
         let round = self.place.round;
         let seeds = round.test05_seeds.filter(|_| is_test05).unwrap_or(round.seeds);
-        let pairs = [
-            ("effective_qsl_rng_seed", seeds.qsl),
-            ("effective_sample_index_rng_seed", seeds.sample_index),
-            ("effective_schedule_rng_seed", seeds.schedule),
-        ];
-        for (key, wanted) in pairs {
-            if self.log.whole(key) != Some(wanted) {
-                let found = self.log.value(key).map_or("missing".to_owned(), Value::to_string);
-                let at = self.at(key);
-                issues.add_expected(
-                    &RUN_SEEDS,
-                    at,
-                    format!("{key} is {found}"),
-                    wanted.to_string(),
-                );
-            }
+        self.seed("effective_qsl_rng_seed", seeds.qsl, issues);
+        self.seeds_of(seeds, issues);
+    }
+
+    /// Clients of endpoints load no samples, so that they lack the first seed.
+    pub(super) fn seeds_of_issue(&self, issues: &mut Issues) {
+        self.seeds_of(self.place.round.seeds, issues);
+    }
+
+    fn seeds_of(&self, seeds: Seeds, issues: &mut Issues) {
+        self.seed("effective_sample_index_rng_seed", seeds.sample_index, issues);
+        self.seed("effective_schedule_rng_seed", seeds.schedule, issues);
+    }
+
+    fn seed(&self, key: &str, wanted: u64, issues: &mut Issues) {
+        if self.log.whole(key) != Some(wanted) {
+            let found = self.log.value(key).map_or("missing".to_owned(), Value::to_string);
+            let at = self.at(key);
+            issues.add_expected(&RUN_SEEDS, at, format!("{key} is {found}"), wanted.to_string());
         }
     }
 
     fn latency(&self, scenario: Scenario, issues: &mut Issues) -> Result<(), NoNumber> {
+        if !stops_early(scenario) {
+            return self.tail(scenario, issues);
+        }
+        if !self.log.value("early_stopping_met").is_some_and(python::is_true) {
+            let said = self.log.text("early_stopping_result").unwrap_or("it says no more");
+            let at = self.at("early_stopping_met");
+            issues.add(&RUN_EARLY_STOPPING, at, format!("early stopping is not met: {said}"));
+        }
+        self.bound(&RUN_TARGET_LATENCY, "effective_target_latency_ns", scenario, issues)
+    }
+
+    /// The 99th percentile against the bound of a scenario.
+    pub(super) fn tail(&self, scenario: Scenario, issues: &mut Issues) -> Result<(), NoNumber> {
+        self.bound(&RUN_LATENCY, "result_99.00_percentile_latency_ns", scenario, issues)
+    }
+
+    fn bound(
+        &self,
+        check: &'static Check,
+        key: &str,
+        scenario: Scenario,
+        issues: &mut Issues,
+    ) -> Result<(), NoNumber> {
         let bound = self.place.model.benchmark.and_then(|b| b.latency.get(&scenario)).copied();
-        let (check, key) = if stops_early(scenario) {
-            if !self.log.value("early_stopping_met").is_some_and(python::is_true) {
-                let said = self.log.text("early_stopping_result").unwrap_or("it says no more");
-                let at = self.at("early_stopping_met");
-                issues.add(&RUN_EARLY_STOPPING, at, format!("early stopping is not met: {said}"));
-            }
-            (&RUN_TARGET_LATENCY, "effective_target_latency_ns")
-        } else {
-            (&RUN_LATENCY, "result_99.00_percentile_latency_ns")
-        };
         let Some(bound) = bound.filter(|bound| *bound > 0) else { return Ok(()) };
         let found = self.number(key, issues)?;
         #[expect(clippy::cast_precision_loss, reason = "bounds are far below 2^53 ns")]
@@ -310,7 +335,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    fn duration(&self, issues: &mut Issues) -> Result<(), NoNumber> {
+    pub(super) fn duration(&self, issues: &mut Issues) -> Result<(), NoNumber> {
         if issues.program() == Program::Modular && self.model().starts_with("e2e-rag") {
             return Ok(());
         }
@@ -324,7 +349,7 @@ impl Run<'_, '_> {
 
     /// Behind a network the name of the system must say so; whether the division
     /// allows a network is a matter of the system's description.
-    fn network(&self, issues: &mut Issues) {
+    pub(super) fn network(&self, issues: &mut Issues) {
         let network = self.place.description.get("is_network").and_then(Value::as_str);
         if !network.is_some_and(|text| text.eq_ignore_ascii_case("true")) {
             return;
@@ -342,7 +367,7 @@ impl Run<'_, '_> {
     }
 
     /// Whether the result may stand for the scenario of its folder.
-    fn inference(&self, played: Scenario, issues: &mut Issues) {
+    pub(super) fn inference(&self, played: Scenario, issues: &mut Issues) {
         use Scenario::{Interactive, MultiStream, Offline, Server, SingleStream};
         let Some(folder) = self.place.scenario else { return };
         if folder == played || (played, folder) == (Server, Interactive) {
@@ -367,7 +392,27 @@ impl Run<'_, '_> {
         for key in round.result_keys.get(&played).into_iter().chain(own) {
             value = Some(self.number_or_text(key, issues)?);
         }
-        let mut metric = Metric::of(value.ok_or(NoNumber)?);
+        self.in_units(played, value.ok_or(NoNumber)?, issues)
+    }
+
+    /// The result that a key holds.
+    pub(super) fn metric_of(
+        &self,
+        played: Scenario,
+        key: &str,
+        issues: &mut Issues,
+    ) -> Result<Metric, NoNumber> {
+        let value = self.number_or_text(key, issues)?;
+        self.in_units(played, value, issues)
+    }
+
+    fn in_units(
+        &self,
+        played: Scenario,
+        value: f64,
+        issues: &mut Issues,
+    ) -> Result<Metric, NoNumber> {
+        let mut metric = Metric::of(value);
         if matches!(played, Scenario::SingleStream | Scenario::MultiStream) {
             let mut ms = metric.value / NS_PER_MS;
             if self.model() == "wan-2.2-t2v-a14b" {
@@ -421,6 +466,11 @@ impl Run<'_, '_> {
             _ => Ok(metric),
         }
     }
+}
+
+/// Whether it is a language model, of which token latencies are asked.
+pub(super) fn is_language(model: &str) -> bool {
+    is_of(&LANGUAGE, model)
 }
 
 /// The scenario that a log says, in its own spelling.

@@ -122,10 +122,34 @@ impl DetailLog {
         self.value(key)?.as_bool()
     }
 
-    /// The line of a key, from 1.
+    /// The line of a key, from 1; `None` of what was never a line.
     #[must_use]
     pub fn line_of(&self, key: &str) -> Option<usize> {
-        self.held(key).map(|held| held.line)
+        self.held(key).map(|held| held.line).filter(|line| *line > 0)
+    }
+
+    /// What others say in other files, under the keys of LoadGen: the first of a key
+    /// counts, and keys that no check asks for are left out.
+    #[must_use]
+    pub fn of(pairs: impl IntoIterator<Item = (String, Value)>) -> Self {
+        let mut log = Self { begins_with_marker: true, ..Self::empty() };
+        for (key, value) in pairs {
+            if let Some(held) = place(&key).map(|place| &mut log.held[place]) {
+                held.get_or_insert(Held { value, line: 0, times: 1, last: None });
+            }
+        }
+        log
+    }
+
+    fn empty() -> Self {
+        Self {
+            held: vec![None; KEYS.len()],
+            errors: Errors::default(),
+            malformed: Vec::new(),
+            begins_with_marker: false,
+            is_utf8: true,
+            lines: 0,
+        }
     }
 
     /// Every key that a line has.
@@ -157,14 +181,7 @@ pub fn read(file: Option<Node<'_>>) -> Result<DetailLog, Missing> {
 /// # Errors
 /// The reader fails.
 pub fn scan(log: &mut impl BufRead) -> std::io::Result<DetailLog> {
-    let mut said = DetailLog {
-        held: vec![None; KEYS.len()],
-        errors: Errors::default(),
-        malformed: Vec::new(),
-        begins_with_marker: false,
-        is_utf8: true,
-        lines: 0,
-    };
+    let mut said = DetailLog::empty();
     let mut line = Vec::new();
     loop {
         line.clear();

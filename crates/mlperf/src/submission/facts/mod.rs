@@ -6,17 +6,20 @@
 
 pub mod accuracy;
 pub mod detail;
+pub mod endpoint;
 pub mod json;
 mod keys;
 pub mod text;
 
 use self::accuracy::{AccuracyText, Patterns};
 use self::detail::DetailLog;
+use self::endpoint::Endpoint;
 use self::json::{JsonFile, JsonProblem};
 use self::text::TextFile;
 use super::entry::{Entry, Model, System};
 use super::layout::{ACCURACY_TEXT, DETAIL, Layout};
 use super::tree::Node;
+use crate::round::Endpoints;
 
 /// Why there is nothing of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +46,8 @@ pub struct Facts<'t> {
     pub measurement: Option<Measurement<'t>>,
     /// Audits, by name.
     pub audits: Vec<Audit<'t>>,
+    /// What the client of an endpoint says, where neither run has a log of LoadGen.
+    pub endpoint: Option<Endpoint>,
 }
 
 /// The file that describes a measurement.
@@ -84,13 +89,17 @@ impl<'t> Facts<'t> {
         model: &Model<'t>,
         entry: &Entry<'t>,
         patterns: &Patterns,
+        endpoints: Option<&Endpoints>,
     ) -> Self {
         let metrics = patterns.of(model.benchmark);
         let run = entry.run().and_then(|run| run.file(DETAIL));
         let accuracy = entry.accuracy();
+        let logs = [run, accuracy.and_then(|folder| folder.file(DETAIL))];
+        let endpoint = endpoints.filter(|_| logs == [None, None]);
         Self {
-            performance: detail::read(run),
-            accuracy: detail::read(accuracy.and_then(|folder| folder.file(DETAIL))),
+            endpoint: endpoint.map(|endpoints| Endpoint::read(entry.folder, endpoints)),
+            performance: detail::read(logs[0]),
+            accuracy: detail::read(logs[1]),
             accuracy_text: accuracy::read(
                 accuracy.and_then(|folder| folder.file(ACCURACY_TEXT)),
                 metrics,
@@ -133,7 +142,7 @@ fn measurement<'t>(
     let folder = entry.measurements?;
     let file = match layout {
         Layout::Together => folder.file("measurements.json")?,
-        Layout::Apart => folder.files().find(|file| {
+        Layout::First | Layout::Apart => folder.files().find(|file| {
             let name = file.text();
             name.starts_with(&system.name) && name.ends_with(".json")
         })?,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::config::{Conf, ConfType};
 use dyno_loadgen::settings::{Scenario as Played, Settings, TestMode, TestSettings};
+use dyno_mlperf::finding::Severity;
 use dyno_mlperf::package::{
     Asked, Availability, Description, Fields, Infer, MARKER, PackageError, Packaged, capture,
     package,
@@ -263,6 +264,47 @@ calibration = "Nothing is quantised."
 code = "Beside this page."
 "#;
 
+/// A SingleStream result of an own model, whose accuracy run has so many samples.
+fn single_stream(round: &Round, samples: u64, run: &Path) {
+    let settings = by_the_rules(round, Played::SingleStream);
+    let accuracy = TestSettings {
+        mode: TestMode::AccuracyOnly,
+        accuracy_sample_count_override: samples,
+        ..settings.clone()
+    };
+    play(&settings, SAMPLES, &run.join("performance"));
+    play(&accuracy, SAMPLES, &run.join("accuracy"));
+    fs::write(run.join("accuracy/accuracy.txt"), "Accuracy: mean = 0.96111\n").unwrap();
+}
+
+#[test]
+fn a_data_set_of_ones_own_is_told_in_the_open_division() {
+    let round = Round::named("v5.1").unwrap();
+    let scratch = Scratch::new("own-data");
+    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+    single_stream(round, 540, &run);
+    let asked = Asked {
+        stands_for: Some("3d-unet-99".into()),
+        captured: capture(&run),
+        description: Description::read(COMPLETE).unwrap(),
+        ..open(round, &run)
+    };
+    package(&asked, &out).unwrap();
+    // The official programs do not ask which division it is: one says so, one fails it.
+    for (program, severity) in [
+        (Program::Strict, Severity::Warning),
+        (Program::Mono, Severity::Warning),
+        (Program::Modular, Severity::Error),
+    ] {
+        let checked = check(&out, round, &Options::new(program)).unwrap();
+        assert_eq!(checked.is_valid(), severity == Severity::Warning, "{program:?}");
+        let [finding] = checked.findings.as_slice() else { panic!("{:#?}", checked.findings) };
+        assert_eq!((finding.check, finding.severity), ("accuracy.samples", severity));
+        let text = finding.to_string();
+        assert!(text.contains("540") && text.contains("43"), "{text}");
+    }
+}
+
 #[test]
 fn a_completed_tree_passes_every_check_and_marks_are_told() {
     // All of an accuracy run on the data set of a benchmark of so many samples.
@@ -276,15 +318,7 @@ fn a_completed_tree_passes_every_check_and_marks_are_told() {
         let round = Round::named(round).unwrap();
         let scratch = Scratch::new(&format!("passes-{}-{program:?}", round.version));
         let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-        let settings = by_the_rules(round, Played::SingleStream);
-        let accuracy = TestSettings {
-            mode: TestMode::AccuracyOnly,
-            accuracy_sample_count_override: 43,
-            ..settings.clone()
-        };
-        play(&settings, SAMPLES, &run.join("performance"));
-        play(&accuracy, SAMPLES, &run.join("accuracy"));
-        fs::write(run.join("accuracy/accuracy.txt"), "Accuracy: mean = 0.96111\n").unwrap();
+        single_stream(round, 43, &run);
         let complete = Asked {
             stands_for: Some("3d-unet-99".into()),
             infer: Infer::Missing,
@@ -395,6 +429,40 @@ fn what_does_not_make_a_submission_is_told_and_leaves_nothing() {
     assert!(matches!(error, PackageError::PartMissing { .. }), "{error}");
     let left: Vec<_> = fs::read_dir(scratch.path()).unwrap().flatten().collect();
     assert_eq!(left.len(), 2, "run and empty: {left:?}");
+}
+
+#[test]
+fn a_run_by_the_rules_of_interactive_is_one_of_interactive() {
+    let round = Round::named("v5.1").unwrap();
+    let scratch = Scratch::new("interactive");
+    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+    run_directory(round, &[Played::Server], &run);
+    let mut summary = json(&run.join("summary.json"));
+    summary["rules"] =
+        serde_json::json!({"round": "v5.1", "benchmark": "llama2-70b-99", "interactive": true});
+    fs::write(run.join("summary.json"), summary.to_string()).unwrap();
+    let asked = Asked {
+        stands_for: Some("llama2-70b-99".into()),
+        suite: Suite::Datacenter,
+        ..open(round, &run)
+    };
+    assert_eq!(package(&asked, &out).unwrap().results, [(Scenario::Interactive, None)]);
+    assert!(out.join("open/Us/results/box/own/Interactive/performance/run_1").is_dir());
+}
+
+#[test]
+fn audits_of_v0_5_lie_below_audit() {
+    let round = Round::named("v0.5").unwrap();
+    let scratch = Scratch::new("first");
+    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+    run_directory(round, &[Played::Offline], &run);
+    let audit = run.join("audit/Offline/TEST04-A");
+    fs::create_dir_all(&audit).unwrap();
+    fs::write(audit.join("verify_performance.txt"), "TEST PASS\n").unwrap();
+    package(&open(round, &run), &out).unwrap();
+    let found = files(&out);
+    let audits: Vec<_> = found.iter().filter(|path| path.contains("TEST04-A")).collect();
+    assert_eq!(audits, ["open/Us/audit/box/own/Offline/TEST04-A/verify_performance.txt"]);
 }
 
 #[test]

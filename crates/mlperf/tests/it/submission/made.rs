@@ -84,7 +84,7 @@ pub fn submission(round: &Round) -> Folder {
         folder.write(&format!("{result}/accuracy/mlperf_log_accuracy.json"), "[]");
         let described = format!("closed/acme/{}/{of}", layout.measurements());
         let json = match layout {
-            Layout::Apart => "box.json",
+            Layout::First | Layout::Apart => "box.json",
             Layout::Together => "measurements.json",
         };
         folder.write(&format!("{described}/{json}"), MEASUREMENT);

@@ -2,6 +2,7 @@
 
 mod check;
 mod documents;
+mod endpoint;
 mod facts;
 mod folder;
 mod made;

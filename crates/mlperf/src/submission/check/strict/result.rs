@@ -7,6 +7,7 @@ use super::{Context, audits, datacenter, derive, inferred, logs, marks, quality,
 use crate::power::Energy;
 use crate::round::{Scenario, Suite};
 use crate::submission::check::catalogue::*;
+use crate::submission::check::endpoint::OnEndpoint;
 use crate::submission::check::files;
 use crate::submission::check::issues::{At, Issues};
 use crate::submission::check::performance::{Metric, Run};
@@ -51,6 +52,7 @@ impl<'t> Around<'_, 't> {
                 self.model,
                 entry,
                 self.context.patterns,
+                self.context.round.endpoints,
             );
             (entry, facts)
         };
@@ -82,10 +84,19 @@ impl<'t> Around<'_, 't> {
             issues.add(&SCENARIO_UNKNOWN, At::path(&path), "is no scenario");
         }
         self.check_measurement(&place, facts, &mut issues);
-        let quality = self.check_accuracy(&place, facts, &mut issues);
-        let metric = self.check_performance(&place, facts, &mut issues);
+        let on_endpoint = OnEndpoint::of(&place, facts);
+        let (quality, metric) = match &on_endpoint {
+            Some(on) => (on.accuracy(&mut issues), on.performance(&mut issues)),
+            None => {
+                let quality = self.check_accuracy(&place, facts, &mut issues);
+                (quality, self.check_performance(&place, facts, &mut issues))
+            }
+        };
         let energy = entry.power().and_then(|_| powered::judge(&place, &mut issues));
-        if self.submitter.division.is_closed_or_network() && !place.options.skips(Skip::Compliance)
+        if let Some(on) = &on_endpoint {
+            on.audits(&mut issues);
+        } else if self.submitter.division.is_closed_or_network()
+            && !place.options.skips(Skip::Compliance)
         {
             self.check_audits(&place, facts, &mut issues);
         }
@@ -134,7 +145,11 @@ impl<'t> Around<'_, 't> {
                 "the measurement is not described",
             );
         };
-        measurement::check_files(place, folder, issues);
+        if facts.endpoint.is_some() {
+            measurement::check_files_of_endpoint(place, folder, issues);
+        } else {
+            measurement::check_files(place, folder, issues);
+        }
         if place.entry.power().is_some() {
             measurement::check_power_files(place, folder, issues);
         }

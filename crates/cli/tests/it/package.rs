@@ -1,0 +1,124 @@
+//! From runs to a submission, its check and its tables.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::program::Folder;
+
+/// What only a human knows, and what a machine in a container does not tell.
+const BOX: &str = r#"
+[system]
+host_processor_model_name = "Some processor"
+host_memory_capacity = "8 GB"
+host_memory_configuration = "2x 4 GB DDR5"
+host_storage_capacity = "2 TB"
+host_storage_type = "NVMe SSD"
+host_networking = "1 Gbit/s Ethernet"
+host_networking_topology = "N/A"
+host_network_card_count = 1
+accelerators_per_node = 0
+accelerator_model_name = "N/A"
+accelerator_memory_capacity = "N/A"
+accelerator_memory_configuration = "N/A"
+accelerator_host_interconnect = "N/A"
+accelerator_interconnect = "N/A"
+cooling = "<b>air</b>"
+framework = "Some framework"
+operating_system = "Some Linux"
+other_software_stack = "Some driver"
+
+[measurement]
+input_data_types = "fp32"
+retraining = "no"
+starting_weights_filename = "weights.onnx"
+weight_data_types = "fp32"
+weight_transformations = "none"
+
+[pages]
+calibration = "Nothing is quantised."
+code = "Beside this page."
+"#;
+
+const PACKAGE: &str = "package tree single --division open --submitter <i>Acme --system box --suite edge --infer \
+     --describe box.toml";
+
+/// A SingleStream run by the rules, in virtual time, and what a script scored.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder
+        .dyno(
+            "run --system model:fixed=50ms --samples 43 --round v5.1 --benchmark 3d-unet-99 \
+             --scenario single-stream --mode both --out single",
+        )
+        .exits(0);
+    let accuracy = "single/SingleStream/accuracy/accuracy.txt";
+    folder.write(accuracy, "Accuracy: mean = 0.96111\n");
+    folder.write("box.toml", BOX);
+    folder
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_run_becomes_a_submission_that_every_program_takes() {
+    let folder = folder();
+    // The runs say for which round and benchmark they are.
+    let out = folder.dyno(&format!("{PACKAGE} --benchmark own=")).exits(0).stdout;
+    assert!(out.contains("Offline, inferred from SingleStream"), "{out}");
+    assert!(out.contains("next: dyno check tree --round v5.1"), "{out}");
+    let mapping: Value =
+        serde_json::from_str(&folder.read("tree/open/<i>Acme/model_mapping.json")).unwrap();
+    assert_eq!(mapping["own"], "3d-unet-99");
+    for compat in ["", " --compat mono", " --compat modular"] {
+        let out = folder.dyno(&format!("check tree --round v5.1{compat}")).exits(0).stdout;
+        assert!(out.contains("VALID") && !out.contains("error["), "{compat}: {out}");
+    }
+
+    let report = "report --submission tree --round v5.1 --csv csv --json results.json";
+    folder.dyno(report).exits(0);
+    let page = folder.read("report.html");
+    assert!(page.contains("&lt;i&gt;Acme") && !page.contains("<i>Acme"), "names are no markup");
+    let results: Value = serde_json::from_str(&folder.read("results.json")).unwrap();
+    assert!(results.to_string().contains("\"SingleStream\""), "{results}");
+    let tables = fs::read_dir(folder.0.join("csv")).unwrap().flatten();
+    let table = tables.map(|entry| fs::read_to_string(entry.path()).unwrap()).next().unwrap();
+    assert!(
+        table.contains("<i>Acme") && table.contains("3d-unet-99 Offline [Samples/s]"),
+        "{table}"
+    );
+
+    // What lies there twice counts once, and the report says that something is left out.
+    let results = folder.0.join("tree/open/<i>Acme/results/box/own");
+    let again = folder.0.join("tree/open/<i>Acme/results/box/own/offline");
+    copy(&results.join("Offline"), &again);
+    let twice = folder.dyno("check tree --round v5.1").exits(1).stdout;
+    assert!(twice.contains("[result.twice]"), "{twice}");
+    let told = folder.dyno("report --submission tree --round v5.1").exits(0).stderr;
+    assert!(told.contains("1 of 3 results do not count"), "{told}");
+}
+
+#[test]
+fn runs_that_do_not_say_their_round_need_the_flags() {
+    let folder = Folder::new();
+    folder
+        .dyno("run --system model:fixed=1ms --scenario single-stream --duration 1s --out single")
+        .exits(0);
+    folder.write("box.toml", BOX);
+    let refused = folder.dyno(&format!("{PACKAGE} --benchmark resnet")).exits(2).stderr;
+    assert!(refused.contains("for which round") && refused.contains("--round"), "{refused}");
+    let refused = folder.dyno(&format!("{PACKAGE} --round v5.1")).exits(2).stderr;
+    assert!(refused.contains("for which benchmark"), "{refused}");
+    assert!(!folder.0.join("tree").exists());
+}
