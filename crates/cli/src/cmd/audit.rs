@@ -213,9 +213,14 @@ fn exit(audited: &[Audited]) -> Exit {
 impl Answers {
     /// Bounds that are given, over those of the round.
     fn bounds(&self) -> Result<Bounds, Failure> {
+        if self.least_quality.is_some_and(|least| !least.is_finite()) {
+            return Err(Failure::usage("--least-quality expects a finite number"));
+        }
         let mean_tokens = match self.mean_tokens[..] {
             [] => None,
-            [fewest, most] if fewest <= most => Some([fewest, most]),
+            [fewest, most] if fewest <= most && fewest.is_finite() && most.is_finite() => {
+                Some([fewest, most])
+            }
             _ => {
                 return Err(Failure::usage("--mean-tokens expects two numbers, the smaller first")
                     .hint("for example --mean-tokens 100,120"));

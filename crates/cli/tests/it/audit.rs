@@ -171,6 +171,7 @@ fn an_audit_that_makes_no_sense_is_refused_before_anything_is_played() {
         ("audit TEST04 --round v9.9 --", "error: there is no round `v9.9`"),
         ("audit TEST04 --benchmark resnte --", "no benchmark `resnte`; the nearest is `resnet`"),
         ("audit TEST09 --mean-tokens 5 --", "error: --mean-tokens expects two numbers"),
+        ("audit TEST07 --least-quality nan --", "error: --least-quality expects a finite number"),
         ("audit TEST04 -- --sistem x", "error: behind --: unexpected argument '--sistem' found"),
         ("audit TEST03 --", "error: TEST03 needs a custom data set"),
         ("audit TEST03 --custom dat=x --", "error: --custom dat=x: expected a flag of dyno run"),

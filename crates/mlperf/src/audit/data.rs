@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
@@ -143,11 +143,7 @@ pub(super) fn answers(
 ) -> Part {
     let compared = match compare(reference, audited, element) {
         Ok(compared) => compared,
-        Err(reason) => {
-            let failed = || Verdict::Failed(vec![reason.clone()]);
-            let (corrected, official) = (failed(), failed());
-            return Part { name: "answers", corrected, official, figures: vec![], file: None };
-        }
+        Err(reason) => return Part::failed("answers", text::ACCURACY, &reason),
     };
     let counts = compared.counts;
     let mut corrected = Vec::new();
@@ -247,14 +243,23 @@ fn compare(reference: &Path, audited: &Path, element: Element) -> Result<Compare
 /// how many there are.
 ///
 /// # Errors
-/// A log that does not read, a file that cannot be written.
+/// A log that does not read, a file that cannot be written or is one of the logs.
 pub fn baseline_log(reference: &Path, audited: &Path, into: &Path) -> Result<u64, Reason> {
+    let real = |path: &Path| path.canonicalize().ok();
+    if real(into).is_some() && [reference, audited].into_iter().any(|log| real(log) == real(into)) {
+        return Err(unreadable(into, &"is a log of the runs; name another file"));
+    }
     let mut wanted = std::collections::HashSet::new();
     read_entries(audited, |entry| {
         wanted.insert(entry.qsl_idx);
     })?;
     let failed = |error: std::io::Error| unreadable(into, &error);
-    let mut writer = BufWriter::new(File::create(into).map_err(failed)?);
+    let mut name = into.file_name().unwrap_or_default().to_owned();
+    name.push(".partial");
+    // A pipe or a device is written through.
+    let is_file = into.is_file() || !into.exists();
+    let partial = if is_file { into.with_file_name(name) } else { into.to_owned() };
+    let mut writer = BufWriter::new(File::create(&partial).map_err(failed)?);
     let (mut count, mut written) = (0_u64, writer.write_all(b"[\n"));
     read_entries(reference, |entry| {
         if written.is_ok() && wanted.remove(&entry.qsl_idx) {
@@ -263,7 +268,9 @@ pub fn baseline_log(reference: &Path, audited: &Path, into: &Path) -> Result<u64
         }
     })?;
     let ended = written.and_then(|()| writer.write_all(b"\n]\n")).and_then(|()| writer.flush());
-    ended.map_err(failed)?;
+    ended
+        .and_then(|()| if is_file { fs::rename(&partial, into) } else { Ok(()) })
+        .map_err(failed)?;
     Ok(count)
 }
 

@@ -36,15 +36,18 @@ const EPSILON: f64 = 1e-7;
 
 /// Compares the entropies of both logs, which may differ by `tolerance` of that of
 /// the accuracy run.
-pub(super) fn compare(reference: &Path, audited: &Path, tolerance: f64) -> Part {
+///
+/// `wrong`: what speaks against the audited run already.
+pub(super) fn compare(
+    reference: &Path,
+    audited: &Path,
+    tolerance: f64,
+    wrong: Vec<Reason>,
+) -> Part {
     let name = "answers";
     let (counts, malformed) = match read(reference, audited, tolerance) {
         Ok(found) => found,
-        Err(reason) => {
-            let failed = || Verdict::Failed(vec![reason.clone()]);
-            let (corrected, official) = (failed(), failed());
-            return Part { name, corrected, official, figures: vec![], file: None };
-        }
+        Err(reason) => return Part::failed(name, text::ACCURACY, &reason),
     };
     let mut corrected = Vec::new();
     let of = counts.logged;
@@ -63,6 +66,7 @@ pub(super) fn compare(reference: &Path, audited: &Path, tolerance: f64) -> Part 
         corrected.push(Reason::Malformed { count: malformed.count, first });
         official.push(Reason::ScriptStops { why: "an answer has another length than it says" });
     }
+    corrected.extend(wrong);
     let is_passed = corrected.is_empty() && official.is_empty();
     let text = format!(
         "num_acc_log_entries = {}\nnum_perf_log_entries = {of}\nnum_matched = {}\n\

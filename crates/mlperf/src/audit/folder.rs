@@ -17,12 +17,13 @@ pub struct Submitted {
     pub folders: Vec<PathBuf>,
 }
 
-/// Writes the folder `TESTnn` of a result below `scenario`: the texts, the logs of
+/// Writes the folder `TESTnn` of a result below `scenario`, in place of one that is
+/// there: the texts, the logs of
 /// the audited run, and the hash of its accuracy log. The accuracy log is whole; it
 /// is truncated when the submission is packed.
 ///
 /// # Errors
-/// What cannot be read or written.
+/// What cannot be read or written, and a folder that the audit is judged by.
 pub fn write_folder(
     result: &AuditResult,
     evidence: &Evidence,
@@ -34,7 +35,11 @@ pub fn write_folder(
     };
     let mut folders = Vec::new();
     for (name, audited) in names.iter().zip(&evidence.audited) {
-        let folder = scenario.join(name);
+        let target = scenario.join(name);
+        refuse_own_input(&target, evidence)?;
+        // What an audit left before says nothing of this one.
+        let folder = scenario.join(format!(".{name}.partial"));
+        remove(&folder)?;
         fs::create_dir_all(&folder)?;
         logs(result.test, audited, &folder)?;
         for file in result.parts.iter().filter_map(|part| part.file.as_ref()) {
@@ -49,9 +54,32 @@ pub fn write_folder(
             fs::write(accuracy.join("baseline_accuracy.txt"), &qualities.texts[0])?;
             fs::write(accuracy.join("compliance_accuracy.txt"), &qualities.texts[1])?;
         }
-        folders.push(folder);
+        remove(&target)?;
+        fs::rename(&folder, &target)?;
+        folders.push(target);
     }
     Ok(Submitted { folders })
+}
+
+/// A folder that holds what the audit is judged by is not replaced.
+fn refuse_own_input(target: &Path, evidence: &Evidence) -> io::Result<()> {
+    let Ok(target) = target.canonicalize() else { return Ok(()) };
+    let runs = evidence.accuracy.iter().chain(&evidence.performance).chain(&evidence.audited);
+    let folders = runs.flat_map(|run| [&run.folder, &run.answers]);
+    let is_within =
+        |folder: &PathBuf| folder.canonicalize().is_ok_and(|at| at.starts_with(&target));
+    if folders.into_iter().any(is_within) {
+        let problem = format!("{} has the logs that are judged; name another", target.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+    }
+    Ok(())
+}
+
+fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn logs(test: Test, audited: &Played, folder: &Path) -> io::Result<()> {

@@ -190,6 +190,15 @@ pub struct Part {
     pub file: Option<TextFile>,
 }
 
+impl Part {
+    /// A question without an answer, and a file that says so.
+    fn failed(name: &'static str, path: &'static str, reason: &Reason) -> Self {
+        let verdict = || Verdict::Failed(vec![reason.clone()]);
+        let file = Some(TextFile { path, text: format!("{}\n", text::verdict(false)) });
+        Self { name, corrected: verdict(), official: verdict(), figures: Vec::new(), file }
+    }
+}
+
 /// What an audit found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditResult {

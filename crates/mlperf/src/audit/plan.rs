@@ -111,6 +111,24 @@ pub struct Plan {
     pub quality_delta_percent: (BTreeMap<String, f64>, f64),
 }
 
+impl Plan {
+    /// How many answers the audited run logs at least: as many as it samples, of as
+    /// many as it plays; 1 where the plan leaves that to the run.
+    #[must_use]
+    pub fn logged(&self) -> u64 {
+        let settings = || self.runs.iter().flat_map(|run| &run.settings);
+        let number = |field: &str| {
+            let (_, value) = settings().find(|(known, _)| *known == field)?;
+            value.parse::<u64>().ok()
+        };
+        let counts = [number("min_query_count"), number("accuracy_log_sampling_target")];
+        match counts {
+            [Some(played), Some(sampled)] => played.min(sampled).max(1),
+            _ => 1,
+        }
+    }
+}
+
 /// An audit that a round does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unplanned {

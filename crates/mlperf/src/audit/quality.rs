@@ -117,7 +117,8 @@ pub(super) fn high_enough(
     quality: Option<f64>,
     plan: &Plan,
     logged: u64,
-    samples: Option<u64>,
+    samples: u64,
+    wrong: Vec<Reason>,
 ) -> Part {
     let mut official = Vec::new();
     let mut figures = Vec::new();
@@ -126,22 +127,24 @@ pub(super) fn high_enough(
         (_, None) => official.push(Reason::NoBound { what: "quality" }),
         (Some(found), Some(least)) => {
             figures.push(Figure { name: "quality", value: found, unit: "" });
-            if found.is_nan() || found < least {
+            // Neither number may be NaN.
+            if !is_enough(found, least) {
                 official.push(Reason::Quality { found, least });
             }
         }
     }
     let mut corrected = official.clone();
-    if let Some(expected) = samples.filter(|expected| logged < *expected) {
-        corrected.push(Reason::TooFew { found: logged, expected });
+    if logged < samples {
+        corrected.push(Reason::TooFew { found: logged, expected: samples });
     }
+    corrected.extend(wrong);
     figures.push(Figure { name: "logged samples", value: logged as f64, unit: "" });
     let is_passed = corrected.is_empty();
     let text = match (quality, plan.threshold) {
         (Some(found), Some(least)) => format!(
             "'exact_match': {found}\nTEST07 Verification Summary\nAccuracy score: {found}\n\
              Accuracy threshold: {least}\nAccuracy check pass: {}\n{}\n",
-            text::truth(found >= least),
+            text::truth(is_enough(found, least)),
             verdict(is_passed)
         ),
         _ => format!("TEST07 Verification Summary\n{}\n", verdict(false)),
@@ -149,4 +152,8 @@ pub(super) fn high_enough(
     let file = Some(TextFile { path: text::ACCURACY, text });
     let (corrected, official) = (Verdict::of(corrected), Verdict::of(official));
     Part { name: "quality", corrected, official, figures, file }
+}
+
+fn is_enough(found: f64, least: f64) -> bool {
+    found.is_finite() && least.is_finite() && found >= least
 }

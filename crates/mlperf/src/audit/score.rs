@@ -110,14 +110,11 @@ pub(super) fn compare(
     reference: &Played,
     audited: &Played,
 ) -> (Part, Vec<String>) {
-    let failed = |reason: Reason| {
-        let verdict = || Verdict::Failed(vec![reason.clone()]);
-        let (corrected, official) = (verdict(), verdict());
-        Part { name: "score", corrected, official, figures: Vec::new(), file: None }
-    };
     let (a, b) = match (facts(reference), facts(audited)) {
         (Ok(a), Ok(b)) => (a, b),
-        (Err(reason), _) | (_, Err(reason)) => return (failed(reason), Vec::new()),
+        (Err(reason), _) | (_, Err(reason)) => {
+            return (Part::failed("score", text::PERFORMANCE, &reason), Vec::new());
+        }
     };
     let (official, printed) = officially(plan, &a, &b);
     let mut reasons = circumstances(plan, run, &a, &b);
@@ -184,10 +181,7 @@ fn circumstances(plan: &Plan, run: &PlannedRun, a: &Facts, b: &Facts) -> Vec<Rea
         let name = |facts: &Facts| facts.scenario.map_or("no scenario", Scenario::name).to_owned();
         reasons.push(Reason::Scenarios { reference: name(a), audit: name(b) });
     }
-    reasons.extend(run.settings.iter().filter_map(|(field, value)| {
-        let key = effective(field)?;
-        differs(Side::Audit, key, &b.detail, Some(value.clone()))
-    }));
+    reasons.extend(changed_settings(run, &b.detail));
     // TEST04-A is the reference of TEST04-B.
     if is_pair {
         let unique = "effective_performance_issue_unique";
@@ -225,6 +219,8 @@ fn effective(field: &str) -> Option<&'static str> {
         "performance_issue_unique" => "effective_performance_issue_unique",
         "performance_issue_same" => "effective_performance_issue_same",
         "performance_issue_same_index" => "effective_performance_issue_same_index",
+        "min_duration_ms" => "effective_min_duration_ms",
+        "sample_concatenate_permutation" => "effective_sample_concatenate_permutation",
         "accuracy_log_rng_seed" => "effective_accuracy_log_rng_seed",
         "accuracy_log_probability" => "effective_accuracy_log_probability",
         "accuracy_log_sampling_target" => "effective_accuracy_log_sampling_target",
@@ -255,16 +251,48 @@ pub(super) fn differs(
     }
 }
 
+/// What the audit changes and the log of its run does not have.
+fn changed_settings(run: &PlannedRun, detail: &Detail) -> Vec<Reason> {
+    let of = |(field, value): &(&'static str, String)| {
+        if *field == "min_query_count" {
+            return too_few_queries(detail, value);
+        }
+        differs(Side::Audit, effective(field)?, detail, Some(value.clone()))
+    };
+    run.settings.iter().filter_map(of).collect()
+}
+
+/// More queries than the audit asks for do no harm. Offline is one query of so many
+/// samples.
+fn too_few_queries(detail: &Detail, expected: &str) -> Option<Reason> {
+    let is_offline = detail.text("effective_scenario") == Some(Scenario::Offline.name());
+    let key = if is_offline { "effective_min_sample_count" } else { "effective_min_query_count" };
+    let least = expected.parse::<f64>().ok()?;
+    let is_enough = detail.number(key).is_some_and(|found| found >= least);
+    let (expected, found) = (format!("at least {expected}"), shown(detail, key));
+    (!is_enough).then_some(Reason::Setting { side: Side::Audit, key, expected, found })
+}
+
+/// An audit that compares no scores is as short as its answers allow: too short for
+/// early stopping, which is all that may be missing.
+fn is_valid_or_short(detail: &Detail) -> bool {
+    let is_met = |key: &str| detail.value(key) != Some(&Value::Bool(false));
+    let others =
+        ["result_min_duration_met", "result_min_queries_met", "result_perf_constraints_met"];
+    match detail.text("result_validity") {
+        Some("VALID") => true,
+        Some(_) => !is_met("early_stopping_met") && others.into_iter().all(is_met),
+        None => false,
+    }
+}
+
 /// Of the audited run alone: what the audit asks for and its log does not have.
 pub(super) fn settings_of(run: &PlannedRun, audited: &Played) -> Result<Vec<Reason>, Reason> {
     let detail = audited.detail()?;
-    let mut reasons: Vec<Reason> = run
-        .settings
-        .iter()
-        .filter_map(|(field, value)| {
-            differs(Side::Audit, effective(field)?, &detail, Some(value.clone()))
-        })
-        .collect();
+    let mut reasons = changed_settings(run, &detail);
+    if !is_valid_or_short(&detail) {
+        reasons.push(Reason::NotValid { side: Side::Audit });
+    }
     let errors = detail.errors().count() as u64;
     // An INVALID run tells its reasons as errors.
     if errors > 0 && detail.text("result_validity") != Some("INVALID") {

@@ -58,11 +58,12 @@ pub(super) fn consistency(
     audited: &Path,
     element: Element,
     end_of_text: i64,
-    scenario: Scenario,
+    plan: &Plan,
+    wrong: Vec<Reason>,
 ) -> Part {
     let name = "tokens";
     // Offline has no first tokens.
-    let has_first = scenario != Scenario::Offline;
+    let has_first = plan.scenario != Scenario::Offline;
     let (mut corrected, mut official) = (Found::default(), Found::default());
     let mut entries = 0_u64;
     let read = read_entries(audited, |entry| {
@@ -95,13 +96,11 @@ pub(super) fn consistency(
         }
     });
     if let Err(reason) = read {
-        let failed = || Verdict::Failed(vec![reason.clone()]);
-        return Part { name, corrected: failed(), official: failed(), figures: vec![], file: None };
+        return Part::failed(name, text::ACCURACY, &reason);
     }
     let mut reasons = corrected.reasons();
-    if entries == 0 {
-        reasons.push(Reason::NothingLogged);
-    }
+    reasons.extend(too_few(entries, plan.logged()));
+    reasons.extend(wrong);
     let both = |of: fn(&Found) -> Faults| of(&corrected).count + of(&official).count == 0;
     let first = if has_first { truth(both(|found| found.first_token)) } else { "Skipped" };
     let is_passed = reasons.is_empty() && official.reasons().is_empty();
@@ -118,6 +117,14 @@ pub(super) fn consistency(
         official: Verdict::of(official.reasons()),
         figures: vec![Figure { name: "logged answers", value: entries as f64, unit: "" }],
         file: Some(TextFile { path: text::ACCURACY, text }),
+    }
+}
+
+/// A reason where there are fewer answers than the audit is about.
+fn too_few(found: u64, expected: u64) -> Option<Reason> {
+    match found {
+        0 => Some(Reason::NothingLogged),
+        _ => (found < expected).then_some(Reason::TooFew { found, expected }),
     }
 }
 
@@ -151,7 +158,12 @@ fn ends_once(tokens: &[f64], end: f64) -> bool {
 }
 
 /// TEST09: the mean number of tokens, each an `int32`.
-pub(super) fn length(audited: &Path, plan: &Plan, samples: Option<u64>) -> Part {
+pub(super) fn length(
+    audited: &Path,
+    plan: &Plan,
+    samples: Option<u64>,
+    wrong: Vec<Reason>,
+) -> Part {
     const TOKEN_BYTES: usize = 4;
     let (mut entries, mut sum, mut fewest, mut most) = (0_u64, 0_u64, u64::MAX, 0_u64);
     let mut squares = 0.0;
@@ -170,9 +182,7 @@ pub(super) fn length(audited: &Path, plan: &Plan, samples: Option<u64>) -> Part 
         most = most.max(tokens);
     });
     if let Err(reason) = read {
-        let failed = || Verdict::Failed(vec![reason.clone()]);
-        let (corrected, official) = (failed(), failed());
-        return Part { name: "length", corrected, official, figures: vec![], file: None };
+        return Part::failed("length", text::OUTPUT_LENGTH, &reason);
     }
     let mean = if entries == 0 { 0.0 } else { sum as f64 / entries as f64 };
     let mut official = Vec::new();
@@ -186,12 +196,11 @@ pub(super) fn length(audited: &Path, plan: &Plan, samples: Option<u64>) -> Part 
     }
     let mut corrected = official.clone();
     corrected.extend(malformed.reason(|count, first| Reason::Malformed { count, first }));
-    let found = distinct.len() as u64;
-    corrected.extend(
-        samples
-            .filter(|expected| found < *expected)
-            .map(|expected| Reason::TooFew { found, expected }),
-    );
+    corrected.extend(match samples {
+        Some(samples) => too_few(distinct.len() as u64, samples),
+        None => too_few(entries, plan.logged()),
+    });
+    corrected.extend(wrong);
     let deviation = (squares / (entries.max(1) as f64) - mean * mean).max(0.0).sqrt();
     let bounds = plan.mean_tokens.unwrap_or([0.0, 0.0]);
     let text = format!(

@@ -4,7 +4,7 @@ use super::evidence::{Evidence, Played};
 use super::plan::{Plan, PlannedRun};
 use super::quality;
 use super::reason::Reason;
-use super::{AuditResult, Part, Test, Verdict, data, entropy, score, tokens};
+use super::{AuditResult, Part, Test, Verdict, data, entropy, score, text, tokens};
 use crate::round::Version;
 
 /// Judges an audit by the logs that its runs left. What is missing or does not
@@ -14,9 +14,12 @@ pub fn verify(plan: &Plan, evidence: &Evidence) -> AuditResult {
     let mut result = AuditResult { test: plan.test, parts: Vec::new(), notes: Vec::new() };
     let runs: Vec<(&PlannedRun, &Played)> = plan.runs.iter().zip(&evidence.audited).collect();
     let Some(&(run, audited)) = runs.last().filter(|_| runs.len() == plan.runs.len()) else {
-        result.parts.push(missing("run of the audit"));
+        result.parts.push(missing("run of the audit", text::ACCURACY));
         return result;
     };
+    // The scripts do not ask whether a run was made with the settings of the audit. The
+    // comparison of scores does, too.
+    let wrong = || score::settings_of(run, audited).unwrap_or_else(|reason| vec![reason]);
     match plan.test {
         Test::Test01 => {
             result.parts.push(answers(plan, evidence, audited, &mut result.notes));
@@ -29,14 +32,15 @@ pub fn verify(plan: &Plan, evidence: &Evidence) -> AuditResult {
         Test::Test06 => {
             let log = audited.accuracy_path();
             let (element, end) = (evidence.element, evidence.end_of_text);
-            result.parts.push(tokens::consistency(&log, element, end, plan.scenario));
+            result.parts.push(tokens::consistency(&log, element, end, plan, wrong()));
         }
         Test::Test07 => {
             let part = match distinct(audited) {
                 Ok(logged) => {
-                    quality::high_enough(evidence.quality, plan, logged, evidence.samples)
+                    let samples = evidence.samples.unwrap_or_else(|| most_distinct(plan, audited));
+                    quality::high_enough(evidence.quality, plan, logged, samples, wrong())
                 }
-                Err(reason) => failed("quality", &reason),
+                Err(reason) => Part::failed("quality", text::ACCURACY, &reason),
             };
             result.parts.push(part);
         }
@@ -45,28 +49,20 @@ pub fn verify(plan: &Plan, evidence: &Evidence) -> AuditResult {
                 &accuracy.accuracy_path(),
                 &audited.accuracy_path(),
                 plan.tolerance,
+                wrong(),
             ),
-            None => missing("accuracy run"),
+            None => missing("accuracy run", text::ACCURACY),
         }),
         Test::Test09 => {
             let log = audited.accuracy_path();
-            result.parts.push(tokens::length(&log, plan, evidence.samples));
+            result.parts.push(tokens::length(&log, plan, evidence.samples, wrong()));
         }
-    }
-    // Of the others, the comparison of scores looks at the settings.
-    if matches!(plan.test, Test::Test06 | Test::Test07 | Test::Test08 | Test::Test09) {
-        result.parts.push(settings(run, audited));
     }
     result
 }
 
-fn missing(what: &'static str) -> Part {
-    failed("evidence", &Reason::NotGiven { what })
-}
-
-fn failed(name: &'static str, reason: &Reason) -> Part {
-    let verdict = || Verdict::Failed(vec![reason.clone()]);
-    Part { name, corrected: verdict(), official: verdict(), figures: Vec::new(), file: None }
+fn missing(what: &'static str, path: &'static str) -> Part {
+    Part::failed("evidence", path, &Reason::NotGiven { what })
 }
 
 fn scores(
@@ -82,13 +78,15 @@ fn scores(
             result.parts.push(part);
             result.notes.extend(notes);
         }
-        None => result.parts.push(missing("performance run")),
+        None => result.parts.push(missing("performance run", text::PERFORMANCE)),
     }
 }
 
 /// TEST01: the answers are the same, or at least as good.
 fn answers(plan: &Plan, evidence: &Evidence, audited: &Played, notes: &mut Vec<String>) -> Part {
-    let Some(accuracy) = &evidence.accuracy else { return missing("accuracy run") };
+    let Some(accuracy) = &evidence.accuracy else {
+        return missing("accuracy run", text::ACCURACY);
+    };
     let needs_match = plan.round > Version::new(0, 5);
     let (reference, audited) = (accuracy.accuracy_path(), audited.accuracy_path());
     let mut part = data::answers(&reference, &audited, evidence.element, needs_match);
@@ -129,9 +127,9 @@ fn distinct(audited: &Played) -> Result<u64, Reason> {
     Ok(samples.len() as u64)
 }
 
-/// The scripts do not ask whether a run was made with the settings of the audit.
-fn settings(run: &PlannedRun, audited: &Played) -> Part {
-    let reasons = score::settings_of(run, audited).unwrap_or_else(|reason| vec![reason]);
-    let corrected = Verdict::of(reasons);
-    Part { name: "settings", corrected, official: Verdict::Passed, figures: vec![], file: None }
+/// A run that issues each sample once logs no more than there are.
+fn most_distinct(plan: &Plan, audited: &Played) -> u64 {
+    let detail = audited.detail().ok();
+    let there = detail.and_then(|detail| detail.whole("effective_performance_sample_count"));
+    plan.logged().min(there.unwrap_or(u64::MAX))
 }

@@ -1,9 +1,9 @@
 //! TEST01 and TEST08.
 
-use dyno_loadgen::settings::Scenario;
+use dyno_loadgen::settings::{Scenario, TestMode};
 use dyno_mlperf::audit::{
-    Accuracies, AuditResult, Element, Evidence, Plan, Reason, Test, baseline_log, plan, verify,
-    write_folder,
+    Accuracies, AuditResult, Element, Evidence, Plan, Played, Reason, Test, baseline_log, plan,
+    verify, write_folder,
 };
 use proptest::prelude::*;
 
@@ -173,6 +173,58 @@ fn the_baseline_log_has_the_audited_samples_once_and_reads_back() {
     let entries: Vec<_> = entries.map(|entry| entry.unwrap()).collect();
     assert_eq!(entries.iter().map(|entry| entry.qsl_idx).collect::<Vec<_>>(), [1, 4]);
     assert_eq!(entries[1].data, [0xa4; 3]);
+}
+
+#[test]
+fn a_baseline_log_over_a_log_of_the_runs_is_refused() {
+    let folder = Folder::new();
+    let [accuracy, audited] = ["accuracy", "audited"].map(|name| folder.run(name));
+    for run in [&accuracy, &audited] {
+        write_answers(run, &[(0, vec![1])]);
+    }
+    for into in [accuracy.accuracy_path(), audited.accuracy_path()] {
+        let before = std::fs::read(&into).unwrap();
+        baseline_log(&accuracy.accuracy_path(), &audited.accuracy_path(), &into).unwrap_err();
+        assert_eq!(std::fs::read(&into).unwrap(), before);
+    }
+}
+
+#[test]
+fn a_folder_that_is_judged_is_not_written_over() {
+    let folder = Folder::new();
+    let plan = planned("v5.1");
+    let answers = [(0, vec![1])];
+    let (result, mut evidence) = audit(&folder, &plan, [&answers, &answers], Element::Byte);
+    let scenario = folder.0.join("Offline");
+    write_folder(&result, &evidence, &scenario).unwrap();
+    let again = scenario.join("TEST01");
+    evidence.audited = vec![Played::find(&again, TestMode::PerformanceOnly).unwrap()];
+    let log = again.join("accuracy/mlperf_log_accuracy.json");
+    let before = std::fs::read(&log).unwrap();
+    assert!(!before.is_empty());
+    write_folder(&result, &evidence, &scenario).unwrap_err();
+    assert_eq!(std::fs::read(&log).unwrap(), before);
+}
+
+/// The text of an audit that passed is gone when the next one fails.
+#[test]
+fn a_failed_audit_leaves_no_pass_of_an_earlier_one() {
+    let folder = Folder::new();
+    let plan = planned("v5.1");
+    let answers = [(0, vec![1])];
+    let (result, evidence) = audit(&folder, &plan, [&answers, &answers], Element::Byte);
+    let scenario = folder.0.join("Offline");
+    write_folder(&result, &evidence, &scenario).unwrap();
+    for file in [evidence.audited[0].accuracy_path(), evidence.audited[0].detail_path()] {
+        std::fs::remove_file(file).unwrap();
+    }
+    let result = verify(&plan, &evidence);
+    write_folder(&result, &evidence, &scenario).unwrap();
+    for name in ["verify_accuracy.txt", "verify_performance.txt"] {
+        let text = std::fs::read_to_string(scenario.join("TEST01").join(name)).unwrap();
+        assert_eq!(text, "TEST FAIL\n", "{name}");
+    }
+    assert!(!scenario.join("TEST01/accuracy").exists());
 }
 
 fn floats(values: &[f32]) -> Vec<u8> {

@@ -101,6 +101,9 @@ impl Performance {
         for (field, value) in &plan.runs[run].settings {
             let key = match *field {
                 "mode" => "effective_test_mode".to_string(),
+                "min_query_count" if self.scenario == Scenario::Offline => {
+                    "effective_min_sample_count".to_string()
+                }
                 other => format!("effective_{other}"),
             };
             self.settings.push((key, value.clone()));

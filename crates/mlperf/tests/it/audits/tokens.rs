@@ -19,7 +19,10 @@ fn test06(scenario: Scenario, rows: &[Row]) -> AuditResult {
     let plan = plan(Test::Test06, round("v5.1"), None, scenario).unwrap();
     let folder = Folder::new();
     let run = folder.run("audit");
-    write_tokens(&run, rows);
+    // As many as the audit logs.
+    let rows: Vec<Row> =
+        rows.iter().cycle().take(if rows.is_empty() { 0 } else { 100 }).cloned().collect();
+    write_tokens(&run, &rows);
     Performance::of(scenario, 1.0).planned(&plan, 0).write(&run);
     verify(&plan, &Evidence::new(vec![run], Element::Int64))
 }
@@ -68,6 +71,68 @@ fn first_tokens_and_counts_must_be_those_of_the_answer() {
     assert_eq!(verdicts(Scenario::Server, &[]), (false, true));
 }
 
+/// What speaks against the run itself is in the text that is handed in, too.
+#[test]
+fn a_run_that_is_not_that_of_the_audit_fails_it_and_its_text() {
+    let plan = plan(Test::Test06, round("v5.1"), None, Scenario::Server).unwrap();
+    let of = |change: &dyn Fn(&mut Performance), rows: usize| {
+        let folder = Folder::new();
+        let run = folder.run("audit");
+        write_tokens(&run, &vec![answer(&[5, 2]); rows]);
+        let mut played = Performance::of(Scenario::Server, 1.0).planned(&plan, 0);
+        change(&mut played);
+        played.write(&run);
+        let result = verify(&plan, &Evidence::new(vec![run], Element::Int64));
+        let is_passed = result.corrected().is_passed();
+        let text = &result.parts[0].file.as_ref().unwrap().text;
+        assert_eq!(text.contains("TEST06 verification complete"), is_passed, "{text}");
+        is_passed
+    };
+    let set = |key: &'static str, value: &'static str| {
+        move |run: &mut Performance| {
+            run.settings.retain(|(known, _)| known != key);
+            run.settings.push((key.into(), value.into()));
+        }
+    };
+    assert!(of(&|_| (), 100));
+    assert!(!of(&|_| (), 1), "one answer of a hundred");
+    assert!(!of(&|run| run.validity = "INVALID", 100));
+    assert!(!of(&set("effective_min_query_count", "99"), 100));
+    assert!(of(&set("effective_min_query_count", "101"), 100));
+    assert!(!of(&set("effective_min_duration_ms", "600000"), 100));
+    assert!(!of(&set("effective_sample_concatenate_permutation", "true"), 100));
+    // A hundred queries are too few for early stopping.
+    let short = |run: &mut Performance| {
+        run.validity = "INVALID";
+        run.settings.push(("early_stopping_met".into(), "false".into()));
+    };
+    assert!(of(&short, 100));
+    let slow = |run: &mut Performance| {
+        short(run);
+        run.settings.push(("result_perf_constraints_met".into(), "false".into()));
+    };
+    assert!(!of(&slow, 100));
+}
+
+#[test]
+fn no_bound_of_nan_is_met() {
+    let mut plan =
+        plan(Test::Test07, round("v6.1"), Some("gpt-oss-120b"), Scenario::Offline).unwrap();
+    plan.threshold = Some(f64::NAN);
+    let folder = Folder::new();
+    let run = folder.run("audit");
+    write_tokens(&run, &[answer(&[1])]);
+    Performance::of(Scenario::Offline, 1.0).planned(&plan, 0).write(&run);
+    let mut evidence = Evidence::new(vec![run], Element::Int32);
+    (evidence.quality, evidence.samples) = (Some(99.0), Some(1));
+    assert!(!verify(&plan, &evidence).is_passed());
+    plan.threshold = Some(60.0);
+    assert!(verify(&plan, &evidence).is_passed());
+    // Without a number of samples, as many as the audit logs.
+    evidence.samples = None;
+    assert!(!verify(&plan, &evidence).is_passed());
+}
+
 #[test]
 fn the_mean_length_must_lie_within_the_bounds_of_the_benchmark() {
     let plan = plan(Test::Test09, round("v6.1"), Some("gpt-oss-120b"), Scenario::Offline).unwrap();
@@ -105,6 +170,7 @@ fn the_quality_of_a_whole_performance_run_has_a_bound() {
         Performance::of(Scenario::Offline, 1.0).planned(&plan, 0).write(&run);
         let mut evidence = Evidence::new(vec![run], Element::Int32);
         evidence.quality = quality;
+        evidence.samples = Some(1);
         let result = verify(&plan, &evidence);
         assert_eq!(result.is_passed(), passes, "{quality:?} {result:?}");
         let text = &result.parts[0].file.as_ref().unwrap().text;
