@@ -133,6 +133,12 @@ impl PeakSearch {
         }
     }
 
+    /// No load beyond those that passed can be tried: the highest of them is the
+    /// candidate.
+    pub fn end_of_range(&mut self) {
+        self.confirm(0);
+    }
+
     fn middle(&self) -> f64 {
         let middle = self.lower + (self.upper - self.lower) / 2.0;
         match self.settings.unit {

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use crate::clock::{Nanos, WallTime};
 use crate::drive::{Driver, Job, JobTenant, Played};
+use crate::metrics::Metrics;
 use crate::plan::Plan;
 use crate::qsl::{SampleIndex, SampleLibrary};
 use crate::record::Record;
 use crate::session::Ended;
 use crate::settings::{Repetition, Settings, TestMode};
 use crate::trace::{LoadedSet, LogSelection, loadable_sets};
+use crate::verdict::{Verdict, judge};
 
 /// How grave a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +82,13 @@ pub struct RunLog {
     pub finished_at: Nanos,
     /// When the samples were unloaded.
     pub unload: Span,
+}
+
+impl RunLog {
+    fn is_valid(&self) -> bool {
+        let metrics = Metrics::of(&self.record, &self.plan);
+        judge(&metrics, &self.plan, self.ended).verdict == Verdict::Valid
+    }
 }
 
 /// What the detail log tells, in order.
@@ -164,19 +173,28 @@ impl TestLog {
     }
 
     /// Each of the runs that a repetition asks for as a test of its own, in order:
-    /// all that were made by `minimum`, the last that were made by `confirm`. None
-    /// of a test that was not repeated, and none after a search for the peak.
+    /// all that were made by `minimum`, those at the last load by `confirm`. None of
+    /// a test that was not repeated, and none of a search that found no load.
     pub fn repeated(&self) -> impl Iterator<Item = Self> {
-        let asked = match (self.plan.mode, self.plan.repetition) {
-            (TestMode::FindPeakPerformance, _) | (_, Repetition::Once) => 0,
-            (_, Repetition::Minimum(runs) | Repetition::Confirm { runs, .. }) => runs as usize,
+        let asked = match self.plan.repetition {
+            Repetition::Once => 0,
+            Repetition::Minimum(runs) | Repetition::Confirm { runs, .. } => runs as usize,
         };
-        let performance = || self.runs().filter(|run| !run.accuracy);
-        let made = performance().count();
-        performance().skip(made.saturating_sub(asked)).take(asked).map(|run| self.alone(run))
+        let performance: Vec<&RunLog> = self.runs().filter(|run| !run.accuracy).collect();
+        let load = |run: &RunLog| (run.plan.samples_per_query, run.plan.target_qps);
+        let at_last = performance
+            .iter()
+            .rev()
+            .take_while(|run| performance.last().is_some_and(|last| load(last) == load(run)));
+        let searched = self.plan.mode == TestMode::FindPeakPerformance;
+        let is_found = !searched || performance.last().is_some_and(|run| run.is_valid());
+        let count = if is_found { at_last.count().min(asked) } else { 0 };
+        let first = performance.len() - count;
+        performance.into_iter().skip(first).map(|run| self.alone(run))
     }
 
-    /// One of its runs as a test of its own.
+    /// One of its runs as a test of its own. What was loaded for several runs was
+    /// loaded for this one.
     fn alone(&self, run: &RunLog) -> Self {
         // What was found of the settings, and what the run is for.
         let is_notice =
@@ -185,15 +203,24 @@ impl TestLog {
         let is_this =
             |event: &Event| matches!(event, Event::Run(other) if std::ptr::eq(&**other, run));
         let at = self.events.iter().position(is_this).unwrap_or(0);
+        let mut own = run.clone();
+        let before = self.events[..at].iter().rev().find_map(|event| match event {
+            Event::Loaded { span, samples } => Some((*span, samples)),
+            _ => None,
+        });
+        if let Some((span, samples)) = before.filter(|_| run.loaded.is_empty()) {
+            (own.load, own.loaded) = (span, samples.clone());
+        }
+        let end = own.unload.end.max(own.finished_at);
         events.push(Event::Message(Message {
-            at: run.load.begin,
+            at: own.load.begin,
             key: "generic_message",
             severity: Severity::Info,
             text: "Starting performance mode".into(),
         }));
         events.extend(at.checked_sub(1).map(|before| self.events[before].clone()));
-        events.push(Event::Run(Box::new(run.clone())));
-        events.push(Event::Result { runs_back: 0, at: run.unload.end });
+        events.push(Event::Run(Box::new(own)));
+        events.push(Event::Result { runs_back: 0, at: end });
         let mut requested = self.requested.clone();
         requested.values.repetition = Repetition::Once;
         let mode = TestMode::PerformanceOnly;

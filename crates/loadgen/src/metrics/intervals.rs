@@ -25,7 +25,8 @@ pub struct Intervals {
     /// Intervals skipped in all.
     pub skipped: u64,
     /// Queries that were complete in time for a tick that was skipped all the
-    /// same: the client noticed too late. They are among those over.
+    /// same, or would have been had the client not issued them late. They are
+    /// among those over.
     pub by_client: u64,
 }
 
@@ -62,7 +63,10 @@ impl Intervals {
             let own_failure = done.is_none() || failed.get(query).is_some_and(|&failed| failed);
             found.over += u64::from(count > 1 || own_failure);
             found.skipped += count.saturating_sub(1);
-            let in_time = done.is_some_and(|done| plan.tick(tick_at(plan, due) + 1) >= done);
+            // A query that the client issued late is answered late.
+            let lag = record.client_lag.get(query).map_or(0, |lag| Nanos::from(*lag));
+            let next_tick = plan.tick(tick_at(plan, due) + 1);
+            let in_time = done.is_some_and(|done| next_tick >= done.saturating_sub(lag));
             found.by_client += u64::from(next.is_some() && count > 1 && in_time);
             counts.push(count);
         }

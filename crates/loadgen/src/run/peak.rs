@@ -178,11 +178,12 @@ impl Test<'_, '_> {
                 Next::Found { load } => break Some(load),
                 Next::Failed { .. } => break None,
             };
-            if let Purpose::Bracket { lower, upper } = purpose
+            if let Purpose::Bracket { upper, .. } = purpose
                 && upper > searching.highest
             {
                 self.end_of_range(&searching);
-                break Some(lower);
+                searching.search.end_of_range();
+                continue;
             }
             if let Purpose::Bisect { lower, upper } = purpose
                 && !searching.is_bisecting

@@ -2,7 +2,7 @@
 
 use dyno_loadgen::run::{Event, TestLog};
 use dyno_loadgen::session::Ended;
-use dyno_loadgen::settings::{EarlyStopping, Scenario, TestMode, TestSettings};
+use dyno_loadgen::settings::{EarlyStopping, Repetition, Scenario, TestMode, TestSettings};
 
 use crate::null::Echo;
 use crate::scenarios::{echo, play_many, settings};
@@ -33,6 +33,20 @@ fn a_system_that_meets_every_rate_ends_the_search() {
     assert!(run.plan.target_qps >= 1e8 && run.plan.target_qps <= 1e9, "{}", run.plan.target_qps);
     assert!(logs[0].complete);
     assert!(texts(&logs[0]).iter().any(|text| text.contains("no rate that fails")));
+}
+
+#[test]
+fn the_end_of_the_search_is_confirmed_all_the_same() {
+    let wanted = TestSettings {
+        repetition: Repetition::Minimum(5),
+        early_stopping: EarlyStopping::Never,
+        ..search()
+    };
+    let logs = play_many(&[wanted], &mut echo(1_000));
+    let found = logs[0].result().unwrap().plan.target_qps;
+    assert!(found >= 1e8, "{found}");
+    assert!(logs[0].runs().filter(|run| run.plan.target_qps == found).count() == 6);
+    assert!(texts(&logs[0]).iter().any(|text| text.ends_with("run 5 of 5")));
 }
 
 #[test]

@@ -208,6 +208,31 @@ fn a_search_is_confirmed_by_valid_runs() {
 }
 
 #[test]
+fn the_runs_that_confirm_a_search_are_kept_apart_too() {
+    let search = TestSettings {
+        mode: TestMode::FindPeakPerformance,
+        repetition: confirm(5, Some(1.0)),
+        ..every_50_ms(1, 40)
+    };
+    let log = simulate(&search, &mut Batches::new(|n| n as u64 * 5 * MS + 1_000));
+    let alone: Vec<TestLog> = log.repeated().collect();
+    assert_eq!(alone.iter().map(|one| one.plan.samples_per_query).collect::<Vec<_>>(), [9; 5]);
+    assert!(alone.iter().all(|one| is_valid(one.result().unwrap())));
+    assert!(alone.iter().all(|one| one.plan.mode == TestMode::PerformanceOnly));
+    // The last run of this one is INVALID.
+    let log = simulate(&search, &mut Batches::new(|_| 60 * MS));
+    assert_eq!(log.repeated().count(), 0);
+}
+
+#[test]
+fn a_repetition_without_an_end_keeps_the_runs_of_one_load() {
+    let wanted = TestSettings { repetition: confirm(5, Some(1.0)), ..every_50_ms(12, 40) };
+    let log = simulate(&wanted, &mut Batches::new(|_| 60 * MS));
+    let alone: Vec<u64> = log.repeated().map(|one| one.plan.samples_per_query).collect();
+    assert_eq!(alone, [1]);
+}
+
+#[test]
 fn an_end_of_the_test_ends_the_repetition() {
     let wanted = TestSettings { response_deadline_ms: 200, ..five_of_server() };
     let mut system = crate::null::Echo { silent_from: Some(250), ..echo(MS) };

@@ -127,6 +127,25 @@ fn an_interval_that_the_client_noticed_too_late_is_told_apart() {
 }
 
 #[test]
+fn an_interval_that_was_skipped_for_a_late_issue_is_the_clients() {
+    let peak = PeakSettings {
+        unit: Unit::Whole,
+        decimals: 0,
+        step_size: 1.0,
+        confirmation_runs: 0,
+        confirmation_decrement: 0.0,
+    };
+    let pacing = StreamPacing::FixedInterval { peak };
+    let load = Load::MultiStream { percentile: 0.5, pacing };
+    let plan = Plan { target_qps: 1e7, ..plan(load) };
+    // The first query takes 60 of 100 ns once it is issued, the second 140.
+    let record =
+        Record { client_lag: vec![90, 30, 0], ..record(&[100, 300, 500], &[150, 170, 60]) };
+    let found = Metrics::of(&record, &plan).intervals.unwrap();
+    assert_eq!((found.over, found.by_client), (2, 1));
+}
+
+#[test]
 fn offline_divides_by_the_longest_latency() {
     let record = Record {
         samples_per_query: 4,
