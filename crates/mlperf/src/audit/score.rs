@@ -21,7 +21,8 @@ struct Facts {
     scenario: Option<Scenario>,
     is_valid: bool,
     errors: u64,
-    /// A latency in ns for the two stream scenarios, else a rate per second.
+    kind: Kind,
+    /// In the unit of its kind.
     score: Option<f64>,
     mean_latency: Option<f64>,
     detail: Detail,
@@ -29,10 +30,32 @@ struct Facts {
     official: Official,
 }
 
+/// What a score counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Of SingleStream, and of MultiStream: less is better.
+    Latency,
+    /// Of MultiStream at a fixed interval: more is better.
+    Streams,
+    /// Of Server and Offline: more is better.
+    Rate,
+}
+
+impl Kind {
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Latency => "ns",
+            Self::Streams => "streams",
+            Self::Rate => "/s",
+        }
+    }
+}
+
 /// What the official scripts see.
 #[derive(Default)]
 struct Official {
     scenario: String,
+    kind: Option<Kind>,
     score: Option<f64>,
     is_invalid: bool,
 }
@@ -48,25 +71,34 @@ fn facts(run: &Played) -> Result<Facts, Reason> {
         None => summary.as_ref().is_ok_and(|summary| summary.value("Result is") == Some("VALID")),
     };
     let official = summary.as_ref().map(official).unwrap_or_default();
+    let scored = scenario.and_then(|of| score(&detail, of));
+    let scored = scored.or(official.kind.zip(official.score));
+    let (kind, score) = scored.map_or((Kind::Rate, None), |(kind, score)| (kind, Some(score)));
     Ok(Facts {
         scenario,
+        kind,
         is_valid,
         errors: detail.errors().count() as u64,
-        score: scenario.and_then(|of| score(&detail, of)).or(official.score),
+        score,
         mean_latency: detail.number("result_mean_latency_ns").filter(|mean| *mean > 0.0),
         detail,
         official,
     })
 }
 
-fn score(detail: &Detail, scenario: Scenario) -> Option<f64> {
-    let key = match scenario {
-        Scenario::SingleStream => "early_stopping_latency_ss",
-        Scenario::MultiStream => "early_stopping_latency_ms",
-        Scenario::Server => "result_completed_samples_per_sec",
-        Scenario::Offline => "result_samples_per_second",
+fn score(detail: &Detail, scenario: Scenario) -> Option<(Kind, f64)> {
+    let keys: &[(Kind, &str)] = match scenario {
+        Scenario::SingleStream => &[(Kind::Latency, "early_stopping_latency_ss")],
+        Scenario::MultiStream => {
+            &[(Kind::Streams, STREAMS), (Kind::Latency, "early_stopping_latency_ms")]
+        }
+        Scenario::Server => &[(Kind::Rate, "result_completed_samples_per_sec")],
+        Scenario::Offline => &[(Kind::Rate, "result_samples_per_second")],
     };
-    detail.number(key).filter(|score| *score > 0.0 && score.is_finite())
+    keys.iter().find_map(|(kind, key)| {
+        let score = detail.number(key).filter(|score| *score > 0.0 && score.is_finite())?;
+        Some((*kind, score))
+    })
 }
 
 /// The score as the scripts pick it out of a summary: estimates of early stopping
@@ -75,13 +107,19 @@ fn official(summary: &Summary) -> Official {
     let scenario = summary.value("Scenario").unwrap_or_default().replace(' ', "");
     let value = |label: &str| summary.value(label)?.parse::<f64>().ok();
     let any = |labels: &[&str]| labels.iter().find_map(|label| value(label));
+    let mut kind = match scenario.as_str() {
+        "SingleStream" | "MultiStream" => Kind::Latency,
+        _ => Kind::Rate,
+    };
     let score = match scenario.as_str() {
         "SingleStream" => estimate(summary, &["90th", "90.0th", "99.9th"])
             .or_else(|| any(&["90.0th percentile latency (ns)", "90th percentile latency (ns)"])),
-        "MultiStream" => estimate(summary, &["99th", "99.0th"]).or_else(|| {
-            any(&["99.0th percentile latency (ns)", "99th percentile latency (ns)"])
-                .or_else(|| value("Samples per query"))
-        }),
+        "MultiStream" => estimate(summary, &["99th", "99.0th"])
+            .or_else(|| any(&["99.0th percentile latency (ns)", "99th percentile latency (ns)"]))
+            .or_else(|| {
+                kind = Kind::Streams;
+                value("Samples per query")
+            }),
         "Server" => any(&["Completed samples per second", "Scheduled samples per second"]),
         "Offline" => value("Samples per second"),
         _ => None,
@@ -89,6 +127,7 @@ fn official(summary: &Summary) -> Official {
     Official {
         score: score.filter(|score| *score > 0.0 && score.is_finite()),
         is_invalid: summary.value("Result is") == Some("INVALID"),
+        kind: Some(kind),
         scenario,
     }
 }
@@ -123,12 +162,18 @@ pub(super) fn compare(
         (_, None, _) => reasons.push(Reason::NoScore { side: Side::Reference }),
         (_, _, None) => reasons.push(Reason::NoScore { side: Side::Audit }),
         (Some(scenario), Some(before), Some(now)) => {
-            let is_latency = matches!(scenario, Scenario::SingleStream | Scenario::MultiStream);
-            let unit = if is_latency { "ns" } else { "/s" };
+            let (unit, of_audited) = (a.kind.unit(), b.kind.unit());
             figures.push(Figure { name: "reference score", value: before, unit });
-            figures.push(Figure { name: "audited score", value: now, unit });
-            let tolerance = tolerance(plan, scenario, before);
-            reasons.extend(away(plan, is_latency, [before, now], tolerance));
+            figures.push(Figure { name: "audited score", value: now, unit: of_audited });
+            if a.kind == b.kind {
+                let tolerance = tolerance(plan, scenario, a.kind, before);
+                let is_latency = a.kind == Kind::Latency;
+                reasons.extend(away(plan, is_latency, [before, now], tolerance));
+            } else {
+                let [reference, audit] =
+                    [unit, of_audited].map(|unit| format!("{scenario} in {unit}"));
+                reasons.push(Reason::Scenarios { reference, audit });
+            }
         }
         (None, ..) => {}
     }
@@ -192,8 +237,8 @@ fn circumstances(plan: &Plan, run: &PlannedRun, a: &Facts, b: &Facts) -> Vec<Rea
     let changed = |key: &str| run.settings.iter().any(|(field, _)| effective(field) == Some(key));
     let shared = SHARED.iter().chain((a.scenario == Some(Scenario::Server)).then_some(&RATE));
     reasons.extend(shared.filter(|key| !changed(key) && !is_of_pair(key)).filter_map(|key| {
-        let expected = shown(&a.detail, key)?;
-        differs(Side::Audit, key, &b.detail, Some(expected))
+        let expected = shown(&a.detail, borne(key, &a.detail))?;
+        differs(Side::Audit, borne(key, &b.detail), &b.detail, Some(expected))
     }));
     reasons
 }
@@ -211,6 +256,20 @@ const SHARED: [&str; 7] = [
 
 /// Of Server, too: elsewhere it only says how long a trace must be.
 const RATE: &str = "effective_target_qps";
+
+/// The key that tells the load of the result, which a repetition may have lowered
+/// from what was asked for.
+fn borne(key: &'static str, detail: &Detail) -> &'static str {
+    let result = match key {
+        "effective_samples_per_query" => STREAMS,
+        RATE => "dyno_result_target_qps",
+        _ => return key,
+    };
+    if detail.number(result).is_some() { result } else { key }
+}
+
+/// Samples in the queries of a result at a fixed interval.
+const STREAMS: &str = "dyno_result_samples_per_query";
 
 /// The key of the detail log that tells a setting.
 fn effective(field: &str) -> Option<&'static str> {
@@ -310,11 +369,11 @@ fn shown(detail: &Detail, key: &str) -> Option<String> {
     })
 }
 
-fn tolerance(plan: &Plan, scenario: Scenario, reference: f64) -> f64 {
-    let is_short = match scenario {
-        Scenario::SingleStream => reference <= SHORT_SINGLE_STREAM_NS,
-        Scenario::MultiStream => reference <= SHORT_MULTI_STREAM_NS,
-        Scenario::Server | Scenario::Offline => false,
+fn tolerance(plan: &Plan, scenario: Scenario, kind: Kind, reference: f64) -> f64 {
+    let is_short = match (kind, scenario) {
+        (Kind::Latency, Scenario::SingleStream) => reference <= SHORT_SINGLE_STREAM_NS,
+        (Kind::Latency, Scenario::MultiStream) => reference <= SHORT_MULTI_STREAM_NS,
+        _ => false,
     };
     if is_short { plan.short_tolerance } else { plan.tolerance }
 }
@@ -345,7 +404,8 @@ fn away(plan: &Plan, is_latency: bool, scores: [f64; 2], tolerance: f64) -> Opti
 fn officially(plan: &Plan, a: &Facts, b: &Facts) -> (Verdict, [f64; 2]) {
     let of_detail = plan.test == Test::Test01 && plan.round >= Version::new(4, 0);
     let score = |facts: &Facts| if of_detail { facts.score } else { facts.official.score };
-    let is_latency = matches!(a.official.scenario.as_str(), "SingleStream" | "MultiStream");
+    let kind = if of_detail { a.kind } else { a.official.kind.unwrap_or(Kind::Rate) };
+    let is_latency = kind == Kind::Latency;
     // A score that no line matches is 0.
     let scores = [a, b].map(|facts| score(facts).unwrap_or(0.0));
     let is_speed = plan.test == Test::Test04 && is_latency;
@@ -375,7 +435,7 @@ fn officially(plan: &Plan, a: &Facts, b: &Facts) -> (Verdict, [f64; 2]) {
     let [before, now] = scores;
     // Of TEST04 a speed is compared with a bound in ns, which nearly all are below.
     let tolerance = match a.scenario {
-        Some(scenario) => tolerance(plan, scenario, before),
+        Some(scenario) => tolerance(plan, scenario, kind, before),
         None => plan.tolerance,
     };
     if before == 0.0 || now == 0.0 {

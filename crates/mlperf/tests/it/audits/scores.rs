@@ -121,6 +121,55 @@ fn one_sample_may_be_slower_than_many_but_not_faster() {
     assert_eq!(custom(0.95e6), BOTH);
 }
 
+/// A run at a fixed interval, with so many streams for a result.
+fn streams(count: u64) -> Performance {
+    let key = "dyno_result_samples_per_query".to_string();
+    let settings = vec![(key, count.to_string())];
+    Performance { settings, ..Performance::of(Scenario::MultiStream, 0.0) }
+}
+
+#[test]
+fn more_streams_are_faster() {
+    let plan = plan(Test::Test04Pair, round("v0.7"), None, Scenario::MultiStream).unwrap();
+    let result = |before, now| audit(&plan, &streams(before), &streams(now));
+    let faster = result(3, 30);
+    let [Reason::Score { reference: 3.0, audit: 30.0, is_faster: true, .. }] =
+        faster.corrected().reasons()
+    else {
+        panic!("{faster:?}")
+    };
+    assert!(faster.parts[0].figures[..2].iter().all(|figure| figure.unit == "streams"));
+    // Fewer are slower, which one sample may be.
+    assert!(result(30, 3).corrected().is_passed());
+    assert!(result(15, 15).corrected().is_passed());
+}
+
+#[test]
+fn a_load_that_the_repetition_lowered_is_that_of_the_result() {
+    let plan = plan(Test::Test05, round("v0.7"), None, Scenario::Server).unwrap();
+    let at = |result: Option<&str>, asked: &str| {
+        let mut run = Performance::of(Scenario::Server, 600.0);
+        run.settings.push(("effective_target_qps".into(), asked.into()));
+        run.settings.extend(result.map(|qps| ("dyno_result_target_qps".into(), qps.into())));
+        run
+    };
+    let reasons = |before: &Performance, now: &Performance| {
+        audit(&plan, before, now).corrected().reasons().to_vec()
+    };
+    let lowered = at(Some("665.5"), "700.5");
+    assert_eq!(reasons(&lowered, &at(None, "665.5")), []);
+    assert_eq!(reasons(&lowered, &lowered), []);
+    let expected = |found: &str, key| Reason::Setting {
+        side: Side::Audit,
+        key,
+        expected: "665.5".into(),
+        found: Some(found.into()),
+    };
+    let unlike = reasons(&lowered, &at(Some("672.5"), "700.5"));
+    assert_eq!(unlike, [expected("672.5", "dyno_result_target_qps")]);
+    assert_eq!(reasons(&lowered, &at(None, "700.5")), [expected("700.5", "effective_target_qps")]);
+}
+
 #[test]
 fn a_run_that_is_invalid_or_was_made_otherwise_fails_and_says_so() {
     let scenario = Scenario::Offline;

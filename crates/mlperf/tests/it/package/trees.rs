@@ -491,6 +491,26 @@ fn five_server_runs_are_numbered_where_the_round_has_five() {
 }
 
 #[test]
+fn of_runs_that_confirm_streams_one_is_submitted() {
+    let round = Round::named("v0.7").unwrap();
+    let scratch = Scratch::new("confirmed");
+    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+    run_directory(round, &[Played::MultiStream], &run);
+    for number in 1..=5 {
+        let to = run.join(format!("MultiStream/performance/run_{number}"));
+        fs::create_dir_all(&to).unwrap();
+        for name in ["mlperf_log_detail.txt", "mlperf_log_summary.txt"] {
+            fs::copy(run.join("MultiStream/performance").join(name), to.join(name)).unwrap();
+        }
+    }
+    let Packaged { results, .. } = package(&open(round, &run), &out).unwrap();
+    assert_eq!(results, [(Scenario::MultiStream, None)]);
+    let performance = out.join("open/Us/results/box/own/MultiStream/performance");
+    assert!(performance.join("run_1/mlperf_log_detail.txt").is_file());
+    assert!(!performance.join("run_2").exists());
+}
+
+#[test]
 fn the_user_conf_means_what_was_run() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Scratch::new("conf");
