@@ -81,7 +81,10 @@ impl FromStr for Version {
         let digits = text.strip_prefix('v').unwrap_or(text);
         let (major, minor) = digits.split_once('.').ok_or_else(unknown)?;
         let number = |part: &str| part.parse().map_err(|_| unknown());
-        Ok(Self { major: number(major)?, minor: number(minor)? })
+        let version = Self { major: number(major)?, minor: number(minor)? };
+        // Numbers also read `+5` and `05`, which no round is named.
+        let is_its_name = version.to_string()[1..] == *digits;
+        if is_its_name { Ok(version) } else { Err(unknown()) }
     }
 }
 

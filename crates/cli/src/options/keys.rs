@@ -106,12 +106,12 @@ keys! {
     "system" "SYSTEM" "What is measured: digits, null, onnx:FILE, tract:FILE, or model:SERVICE in virtual time (dyno info systems)" "digits"
         |o, v, _| { o.system = Some(v.into()); Ok(()) };
     "round" "ROUND" "A round of MLPerf Inference, such as v5.1, whose rules the settings follow; needs --benchmark (dyno info rules)" "none"
-        |o, v, _| { o.round = Some(round(v)?); Ok(()) };
+        |o, v, _| { o.round = Some(v.into()); o.round = Some(round(v)?); Ok(()) };
     "benchmark" "NAME" "The benchmark of the round, by its official name or one that submitters use" "none"
         |o, v, _| { o.benchmark = Some(v.into()); Ok(()) };
     "scenario" "SCENARIO,.." "SingleStream, MultiStream, Server, Offline; several with commas; of a round also Interactive" "all four, or those of the benchmark"
         |o, v, _| add_scenarios(o, v);
-    "mode" "MODE" "accuracy, performance, both or peak (the highest Server rate within the bound)" "both"
+    "mode" "MODE" "accuracy, performance, both or peak (the highest Server rate, or most MultiStream streams, within the bound)" "both"
         |o, v, _| { o.mode = Some(mode(v)?); Ok(()) };
     "profile" "PROFILE" "quick (5 s a test) or rules (600 s a test, as official runs have)" "quick"
         |o, v, _| { o.profile = Some(Profile::parse(v)?); Ok(()) };

@@ -240,10 +240,21 @@ impl Options {
         apply(&self.flags, &mut settings, scenario);
         settings.values.scenario = scenario;
         settings.values.mode = mode;
+        let is_searched = mode == TestMode::FindPeakPerformance;
+        if is_searched && self.leaves_streams(&settings) {
+            settings.values.multi_stream_samples_per_query = 1;
+            settings.record(STREAMS, Origin::Code("a search begins with one stream"));
+        }
         let given = Origin::Code("dyno run");
         settings.record("scenario", given.clone());
         settings.record("mode", given);
         settings
+    }
+
+    /// Whether the round leaves the number of streams open, and nobody said it.
+    fn leaves_streams(&self, settings: &Settings) -> bool {
+        let leaves = |rules: &Rules| rules.leaves_streams(settings.values.scenario);
+        self.rules.as_ref().is_some_and(leaves) && is_open(settings, STREAMS)
     }
 
     /// Sets settings of one scenario over all that was said, as an audit does.
@@ -267,16 +278,44 @@ impl Options {
     pub fn rules_remarks(&self) -> Vec<String> {
         let Some(rules) = &self.rules else { return Vec::new() };
         let mut remarks = vec![rules.remark()];
+        if self.profile() == Profile::Quick {
+            remarks.push("Profile quick shortens nothing that the round sets.".into());
+        }
+        let is_searched = self.modes().contains(&TestMode::FindPeakPerformance);
+        let tenants: Vec<_> = match &self.tenants[..] {
+            [] => vec![None],
+            tenants => tenants.iter().map(Some).collect(),
+        };
         for scenario in self.scenarios() {
-            let settings = self.settings(scenario, TestMode::PerformanceOnly, None);
             remarks.extend(rules.remarks(scenario));
-            for broken in rules.broken(&settings) {
-                if !remarks.contains(&broken) {
-                    remarks.push(broken);
+            for tenant in &tenants {
+                let mut settings = self.settings(scenario, TestMode::PerformanceOnly, *tenant);
+                let mut broken = rules.broken(&settings);
+                if !is_searched && self.leaves_streams(&settings) {
+                    let streams = settings.values.multi_stream_samples_per_query;
+                    broken.push(format!(
+                        "The round leaves the number of streams to you; {STREAMS} is {streams} \
+                         because nothing else was said."
+                    ));
+                }
+                let before = settings.clone();
+                self.apply_audit(&mut settings);
+                broken.extend(rules.audited(&settings, &before));
+                for sentence in broken {
+                    if !remarks.contains(&sentence) {
+                        remarks.push(sentence);
+                    }
                 }
             }
         }
         remarks
+    }
+
+    fn apply_audit(&self, settings: &mut Settings) {
+        if let Some(audit) = &self.audit {
+            audit.apply_audit(settings);
+            apply_test05(settings);
+        }
     }
 
     /// Fills in what nobody said, and lets the audit have the last word. Returns
@@ -286,10 +325,7 @@ impl Options {
         set_client_lag(settings);
         set_deadline(settings);
         let before = settings.clone();
-        if let Some(audit) = &self.audit {
-            audit.apply_audit(settings);
-            apply_test05(settings);
-        }
+        self.apply_audit(settings);
         apply(&self.imposed, settings, settings.values.scenario);
         let note = |text: String| Message {
             at: 0,
@@ -307,6 +343,8 @@ impl Options {
 pub fn is_open(settings: &Settings, key: &str) -> bool {
     matches!(settings.origin(key), Some(Origin::Default | Origin::BuiltIn { .. }))
 }
+
+const STREAMS: &str = "multi_stream_samples_per_query";
 
 /// Least budget for the client's lag: below it lies what a shared machine does
 /// to any thread.

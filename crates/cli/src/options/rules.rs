@@ -43,7 +43,8 @@ impl Rules {
             }
             (Some(name), benchmark) => (name, benchmark),
         };
-        let round = Round::named(name).map_err(|unknown| vec![unknown.to_string()])?;
+        // Where an unknown round was read it was told.
+        let Ok(round) = Round::named(name) else { return Ok(None) };
         let known = || {
             let names: Vec<&str> = round.benchmarks.iter().map(|b| b.name.as_str()).collect();
             names.join(", ")
@@ -110,28 +111,50 @@ impl Rules {
 
     /// What was set to another value than the round allows, each as a sentence.
     pub fn broken(&self, settings: &Settings) -> Vec<String> {
-        let fixed = self.round.settings(self.benchmark, self.scenario(settings.values.scenario));
-        let mut broken = Vec::new();
-        for (field, value, origin) in settings.rows() {
-            let is_of_round = matches!(origin, Origin::Rules(_));
-            let Some(rule) = fixed.iter().find(|rule| rule.key == field.name && !is_of_round)
-            else {
-                continue;
-            };
-            if rule.is_broken_by(&value) {
-                let (key, fixed, version) = (field.name, &rule.value, self.round.version);
-                let more = match rule.leeway {
-                    Leeway::None => "",
-                    Leeway::More => " or more",
-                    Leeway::Less => " or less",
-                };
-                broken.push(format!(
-                    "Not by round {version}: {origin} sets {key} to {value}, the round asks for \
-                     {fixed}{more}."
-                ));
-            }
-        }
-        broken
+        let said = settings.rows().filter(|(_, _, origin)| !matches!(origin, Origin::Rules(_)));
+        let departures = said.filter_map(|(field, value, origin)| {
+            self.departure(settings.values.scenario, field.name, &value, origin)
+        });
+        let version = self.round.version;
+        departures.map(|departure| format!("Not by round {version}: {departure}.")).collect()
+    }
+
+    /// The same of what an audit changed, which may be what the audit is.
+    pub fn audited(&self, settings: &Settings, before: &Settings) -> Vec<String> {
+        let departures = settings.changes_since(before).into_iter().filter_map(|change| {
+            self.departure(settings.values.scenario, change.key, &change.to, &change.origin)
+        });
+        let version = self.round.version;
+        let told = departures.map(|departure| {
+            format!("By an audit and not as other runs of round {version}: {departure}.")
+        });
+        told.collect()
+    }
+
+    /// Who sets what to a value that the round does not allow.
+    fn departure(
+        &self,
+        played: Scenario,
+        key: &str,
+        value: &str,
+        origin: &Origin,
+    ) -> Option<String> {
+        let all = self.round.settings(self.benchmark, self.scenario(played));
+        let rule = all.iter().find(|rule| rule.key == key && rule.is_broken_by(value))?;
+        let more = match rule.leeway {
+            Leeway::None => "",
+            Leeway::More => " or more",
+            Leeway::Less => " or less",
+        };
+        let fixed = &rule.value;
+        Some(format!("{origin} sets {key} to {value}, the round asks for {fixed}{more}"))
+    }
+
+    /// Whether the number of streams is the result, for the submitter to find.
+    pub fn leaves_streams(&self, played: Scenario) -> bool {
+        let rules = self.round.scenarios.get(&self.scenario(played));
+        played == Scenario::MultiStream
+            && rules.is_some_and(|rules| rules.arrivals == round::Arrivals::FixedInterval)
     }
 
     /// What readers of a run of this scenario must know of the round.

@@ -45,6 +45,48 @@ fn a_round_stands_above_the_profile_and_below_all_that_is_said() {
 }
 
 #[test]
+fn departures_of_tenants_and_of_audits_are_told() {
+    let folder = Folder::new();
+    let run = format!("{RUN} --scenario server --qps 50 --dry-run");
+    let plan = folder.dyno(&format!("{run} --set server_arrivals=constant")).exits(0).stdout;
+    let plan = plan.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(plan.contains("Not by round v5.1: flag --set sets server_arrivals to"), "{plan}");
+    folder.write(
+        "dyno.toml",
+        "version = 1\n[[tenants]]\nname = \"a\"\n[[tenants]]\nname = \"b\"\nsettings = { min_duration_ms = 7 }\n",
+    );
+    let plan = folder.dyno(&format!("{run} --config dyno.toml")).exits(0).stdout;
+    let plan = plan.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(plan.contains("dyno.toml:6 sets min_duration_ms to 7, the round asks"), "{plan}");
+    folder.write("audit.config", "*.*.min_duration = 8\n*.*.performance_issue_same = 1\n");
+    let plan = folder.dyno(&format!("{run} --audit audit.config")).exits(0).stdout;
+    let plan = plan.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(plan.contains("audit.config:1 sets min_duration_ms to 8, the round asks"), "{plan}");
+    assert!(plan.contains("By an audit and not as other runs of round v5.1:"), "{plan}");
+    assert!(!plan.contains("Not by round"), "{plan}");
+}
+
+#[test]
+fn what_a_round_leaves_open_is_told() {
+    let folder = Folder::new();
+    let run = "run --system model:fixed=1ms --round v0.7 --scenario multistream --dry-run";
+    let plan = |more: &str| {
+        let plan = folder.dyno(&format!("{run} {more}")).exits(0).stdout;
+        plan.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let open = plan("--benchmark resnet --mode performance --profile quick");
+    assert!(open.contains("The round leaves the number of streams to you"), "{open}");
+    assert!(open.contains("Profile quick shortens nothing that the round sets."), "{open}");
+    let said = plan("--benchmark resnet --mode performance --set multi_stream_samples_per_query=4");
+    assert!(!said.contains("leaves the number") && !said.contains("Profile quick"), "{said}");
+    let peak = plan("--benchmark resnet --mode peak");
+    assert!(peak.contains("multi_stream_samples_per_query = 1 samples"), "{peak}");
+    // A scenario that the benchmark has not is told, and not refused for its repetition.
+    let other = plan("--benchmark 3d-unet-99 --mode performance");
+    assert!(other.contains("Round v0.7 has no MultiStream for 3d-unet-99"), "{other}");
+}
+
+#[test]
 fn a_run_names_its_round_and_what_it_does_otherwise() {
     let folder = Folder::new();
     let run = format!("{RUN} --scenario server --qps 400 --duration 2s --out out");
@@ -185,6 +227,9 @@ fn what_does_not_exist_is_named_with_what_does() {
     ] {
         let ran = folder.dyno(arguments).exits(2);
         assert!(ran.stderr.contains(expected), "{arguments}: {}", ran.stderr);
+        // An unknown round is one problem.
+        let is_alone = !expected.contains("v5.2") || !ran.stderr.contains("needs a");
+        assert!(is_alone, "{arguments}: {}", ran.stderr);
     }
 }
 
@@ -198,6 +243,9 @@ fn info_prints_rounds_benchmarks_and_one_of_them() {
     );
     let round = folder.dyno("info rules --round v2.1").exits(0).stdout;
     assert!(round.contains("permitted: Ethernet, IEEE 802.11, InfiniBand, 3GPP"), "{round}");
+    // Each is told below what it is of.
+    let headings = ["\nNetwork\n", "permitted: Ethernet", "\nAvailable\n"];
+    assert!(headings.map(|heading| round.find(heading).unwrap()).is_sorted(), "{round}");
     let one = folder.dyno("info rules --round v0.5 gnmt").exits(0).stdout;
     for line in [
         "task                machine translation (language)",
@@ -215,7 +263,9 @@ fn info_prints_rounds_benchmarks_and_one_of_them() {
     }
     let json = folder.dyno("info rules --round v6.1 qwen3-vl-235b-a22b --json").exits(0).json();
     let round = &json["rounds"][0];
-    assert_eq!(round["seeds"][0], 2_085_463_073_848_966_840_u64);
+    // As numbers most readers would round them.
+    assert_eq!(round["seeds"][0], "2085463073848966840");
+    assert!(round["benchmarks"][0].get("min_output_tokens").is_some(), "{round}");
     let settings = round["benchmarks"][0]["settings"]["Interactive"].as_array().unwrap();
     let bound = settings.iter().find(|row| row["key"] == "server_target_latency_ns").unwrap();
     assert_eq!((&bound["value"], &bound["kind"]), (&"1500000000".into(), &"maximum".into()));

@@ -112,6 +112,7 @@ struct Network {
     permitted: Vec<String>,
     also_named: Vec<String>,
     forbidden: Vec<String>,
+    forbidden_also_named: Vec<String>,
     name_of_system: String,
     suite: String,
 }
@@ -206,6 +207,7 @@ impl EveryRound {
             permitted: held.permitted.clone(),
             also_named: held.also_named.clone(),
             forbidden: held.forbidden.clone(),
+            forbidden_also_named: held.forbidden_also_named.clone(),
             name_of_system: held.name_of_system.clone(),
             suite: suite(&held.suite),
         })

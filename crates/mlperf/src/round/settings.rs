@@ -2,10 +2,13 @@
 
 use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::settings::{
-    EarlyStopping, Origin, Repetition, Setting as _, Settings, TestSettings,
+    self, EarlyStopping, Origin, Repetition, Setting as _, Settings, TestSettings,
 };
 
 use super::{Arrivals, Benchmark, Round, Scenario, ScenarioRules};
+
+/// The field with a leeway whose 0 is the whole data set.
+const WHOLE_SET_IS_0: &str = "performance_sample_count_override";
 
 /// How far a submitter may depart from a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +39,12 @@ impl Fixed {
         if value == self.value {
             return false;
         }
-        let (Ok(fixed), Ok(given)) = (self.value.parse::<f64>(), value.parse::<f64>()) else {
+        let number = |text: &str| match text.parse::<f64>() {
+            // The whole data set, more than which there is not.
+            Ok(0.0) if self.key == WHOLE_SET_IS_0 => Ok(f64::INFINITY),
+            read => read,
+        };
+        let (Ok(fixed), Ok(given)) = (number(&self.value), number(value)) else {
             return true;
         };
         match self.leeway {
@@ -107,14 +115,15 @@ impl List {
         // 0 is the whole data set.
         let loaded = if rows.loads_all { Some(0) } else { loaded };
         if let Some(loaded) = loaded {
-            self.add("performance_sample_count_override", &loaded, Leeway::More);
+            self.add(WHOLE_SET_IS_0, &loaded, Leeway::More);
         }
         let of_accuracy = &benchmark.accuracy_samples;
         let scored = of_accuracy.get(scenario.name()).or_else(|| of_accuracy.get("all"));
-        if let Some(scored) = scored {
-            self.exactly("accuracy_sample_count_override", scored);
-        }
+        self.exactly("accuracy_sample_count_override", scored.unwrap_or(&0));
         self.exactly("sample_concatenate_permutation", &benchmark.equal_issue);
+        // Audits do, and it is told.
+        self.exactly("performance_issue_same", &false);
+        self.exactly("performance_issue_unique", &false);
     }
 
     fn lengths(
@@ -160,14 +169,25 @@ impl List {
                 false => EarlyStopping::Never,
             };
             self.exactly("early_stopping", &judged);
+            if rules.stops_early {
+                let usual = TestSettings::default();
+                self.add(
+                    "early_stopping_confidence",
+                    &usual.early_stopping_confidence,
+                    Leeway::More,
+                );
+                self.add("early_stopping_tolerance", &usual.early_stopping_tolerance, Leeway::Less);
+            }
         }
         let runs = |runs: u64| u32::try_from(runs).unwrap_or(u32::MAX);
+        // What has no bound has nothing to confirm.
+        let has_bound = benchmark.latency.contains_key(&scenario);
         let repetition = match &rules.confirmation {
-            Some(confirmation) => {
+            Some(confirmation) if has_bound => {
                 Repetition::Confirm { runs: runs(confirmation.runs), decrement: None }
             }
             None if rules.runs > 1 => Repetition::Minimum(runs(rules.runs)),
-            None => Repetition::Once,
+            _ => Repetition::Once,
         };
         self.exactly("repetition", &repetition.show());
     }
@@ -188,6 +208,7 @@ impl List {
         if !matches!(scenario, Scenario::Server | Scenario::Interactive) {
             return;
         }
+        self.exactly("server_arrivals", &settings::Arrivals::Poisson.show());
         if let Some(bounds) = benchmark.token_latency.get(&scenario) {
             self.add("server_ttft_latency", &bounds.ttft, Leeway::Less);
             self.add("server_tpot_latency", &bounds.tpot, Leeway::Less);

@@ -107,6 +107,8 @@ pub struct NetworkRules {
     pub also_named: Vec<String>,
     /// Interconnects that may not: buses.
     pub forbidden: Vec<String>,
+    /// Other names of those buses.
+    pub forbidden_also_named: Vec<String>,
     /// Words that the name of the system under test must have.
     pub name_of_system: String,
     /// The only suite it has.
@@ -132,7 +134,7 @@ impl NetworkRules {
     pub fn kind_of(&self, text: &str) -> Interconnect {
         let words = words(text);
         let names = |list: &[String]| list.iter().any(|name| holds(&words, &self::words(name)));
-        if names(&self.forbidden) {
+        if names(&self.forbidden) || names(&self.forbidden_also_named) {
             Interconnect::Forbidden
         } else if names(&self.permitted) || names(&self.also_named) {
             Interconnect::Permitted

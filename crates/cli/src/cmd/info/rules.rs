@@ -5,7 +5,7 @@ pub mod words;
 
 use std::fmt::Write as _;
 
-use dyno_mlperf::round::{Benchmark, Round, Scenario};
+use dyno_mlperf::round::{Asks, Benchmark, Division, Round, Scenario};
 
 use super::{WIDTH, definitions};
 use crate::exit::Failure;
@@ -88,26 +88,26 @@ fn of_round(round: &'static Round) -> String {
     }
     text += "\nSeeds\n";
     text += &seeds(round);
-    for (title, asks) in round
-        .divisions
-        .values()
-        .map(|asks| (&asks.title, &asks.asks))
-        .chain(round.availabilities.values().map(|asks| (&asks.title, &asks.asks)))
-    {
-        let _ = writeln!(text, "\n{title}");
-        asks.iter().for_each(|ask| push(&mut text, ask, 4));
+    for (division, asks) in &round.divisions {
+        of_asks(&mut text, asks);
+        if let Some(network) = round.network.as_ref().filter(|_| *division == Division::Network) {
+            push(&mut text, &format!("permitted: {}", network.permitted.join(", ")), 4);
+            push(&mut text, &format!("forbidden: {}", network.forbidden.join(", ")), 4);
+            push(&mut text, &format!("its name has: {}", network.name_of_system), 4);
+        }
     }
-    if let Some(network) = &round.network {
-        push(&mut text, &format!("permitted: {}", network.permitted.join(", ")), 4);
-        push(&mut text, &format!("forbidden: {}", network.forbidden.join(", ")), 4);
-        push(&mut text, &format!("its name has: {}", network.name_of_system), 4);
-    }
+    round.availabilities.values().for_each(|asks| of_asks(&mut text, asks));
     if !round.datacenter.is_empty() {
         text += "\nDatacenter systems\n";
         round.datacenter.iter().for_each(|ask| push(&mut text, ask, 4));
     }
     let _ = write!(text, "\ndyno info rules --round {version} resnet prints one of them.\n");
     text
+}
+
+fn of_asks(text: &mut String, asks: &Asks) {
+    let _ = writeln!(text, "\n{}", asks.title);
+    asks.asks.iter().for_each(|ask| push(text, ask, 4));
 }
 
 fn of_benchmark(round: &Round, benchmark: &Benchmark) -> String {

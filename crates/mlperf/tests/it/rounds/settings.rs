@@ -17,10 +17,12 @@ fn fixed(round: &str, benchmark: &str, scenario: Scenario) -> BTreeMap<&'static 
 #[track_caller]
 fn check(round: &str, benchmark: &str, scenario: Scenario, expected: &[(&str, &str)]) {
     // Each has a test of its own.
-    let others = ["trace_rules", "early_stopping", "repetition"];
-    let seeds_and_traces = |key: &str| key.ends_with("rng_seed") || others.contains(&key);
+    let others = ["trace_rules", "repetition", "server_arrivals", "accuracy_sample_count_override"];
+    let of_all = ["_rng_seed", "early_stopping", "performance_issue"];
+    let has_own_test =
+        |key: &str| others.contains(&key) || of_all.iter().any(|part| key.contains(part));
     let mut got = fixed(round, benchmark, scenario);
-    got.retain(|key, _| !seeds_and_traces(key));
+    got.retain(|key, _| !has_own_test(key));
     let got: Vec<_> = got.iter().map(|(key, value)| (*key, value.as_str())).collect();
     assert_eq!(got, expected);
 }
@@ -81,6 +83,47 @@ fn each_scenario_of_a_current_round() {
             ("use_token_latencies", "false"),
         ],
     );
+}
+
+#[test]
+fn what_no_round_leaves_to_the_submitter_is_fixed() {
+    let round = Round::named("v5.1").unwrap();
+    let settings = round.settings(round.benchmark("resnet50").unwrap(), Scenario::Server);
+    let broken = |key: &str, value: &str| {
+        let rule = settings.iter().find(|rule| rule.key == key);
+        rule.unwrap_or_else(|| panic!("{key} is not fixed")).is_broken_by(value)
+    };
+    for (key, kept, departed) in [
+        ("server_arrivals", "poisson", "constant"),
+        ("early_stopping_confidence", "0.999", "0.5"),
+        ("early_stopping_tolerance", "0", "0.01"),
+        ("performance_issue_same", "false", "true"),
+        ("performance_issue_unique", "false", "true"),
+        ("accuracy_sample_count_override", "0", "5"),
+        // 0 is the whole data set.
+        ("performance_sample_count_override", "0", "1023"),
+    ] {
+        assert!(!broken(key, kept), "{key} = {kept}");
+        assert!(broken(key, departed), "{key} = {departed}");
+    }
+    let whole = Round::named("v2.0").unwrap();
+    let whole = whole.settings(whole.benchmark("3d-unet-99").unwrap(), Scenario::Offline);
+    let whole = whole.iter().find(|rule| rule.key == "performance_sample_count_override").unwrap();
+    assert!(whole.is_broken_by("16") && !whole.is_broken_by("0"));
+}
+
+#[test]
+fn runs_are_repeated_where_there_is_a_bound() {
+    let of = |benchmark| fixed("v0.7", benchmark, Scenario::MultiStream)["repetition"].clone();
+    assert_eq!(["resnet", "3d-unet-99"].map(of), ["confirm:5", "once"]);
+}
+
+#[test]
+fn rounds_are_named_in_one_way_with_or_without_the_letter() {
+    assert!(["v5.1", "5.1"].iter().all(|name| Round::named(name).is_ok()));
+    for name in ["v+5.1", "v05.01", "5.01", "vv5.1", "5.1 ", ""] {
+        assert!(Round::named(name).is_err(), "{name}");
+    }
 }
 
 #[test]

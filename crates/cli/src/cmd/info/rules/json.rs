@@ -30,10 +30,10 @@ pub struct RoundRules {
     pub round: String,
     /// year and month of its results
     pub published: String,
-    /// `qsl`, `sample_index`, `schedule`
-    pub seeds: [u64; 3],
+    /// `qsl`, `sample_index`, `schedule`: as text, because they are above 2^53
+    pub seeds: [String; 3],
     /// those of TEST05; null in rounds without it
-    pub test05_seeds: Option<[u64; 3]>,
+    pub test05_seeds: Option<[String; 3]>,
     /// how each scenario is played and judged
     pub scenarios: BTreeMap<String, Played>,
     /// `closed`, `open`, `network`, with what each asks for
@@ -107,8 +107,12 @@ pub struct Benchmark {
     pub beams: Option<u64>,
     /// tokens of an input at most
     pub max_input_tokens: Option<u64>,
+    /// tokens of an answer at least
+    pub min_output_tokens: Option<u64>,
     /// tokens of an answer at most
     pub max_output_tokens: Option<u64>,
+    /// how the next token is chosen
+    pub sampling: Option<String>,
     /// elements in and out of a sample, for bandwidth; null where the rules say nothing
     pub elements: Option<Elements>,
     /// audits that a submission must pass
@@ -174,7 +178,9 @@ impl Rules {
 }
 
 fn of_round(round: &Round, benchmarks: &[round::Benchmark]) -> RoundRules {
-    let seeds = |seeds: &round::Seeds| [seeds.qsl, seeds.sample_index, seeds.schedule];
+    let seeds = |seeds: &round::Seeds| {
+        [seeds.qsl, seeds.sample_index, seeds.schedule].map(|seed| seed.to_string())
+    };
     let played = |rules: &round::ScenarioRules| Played {
         arrivals: rules.arrivals.name().into(),
         percentile: rules.percentile,
@@ -224,7 +230,9 @@ fn of_benchmark(round: &Round, of: &round::Benchmark) -> Benchmark {
         equal_issue: of.equal_issue,
         beams: of.inference.beams,
         max_input_tokens: of.inference.max_input_tokens,
+        min_output_tokens: of.inference.min_output_tokens,
         max_output_tokens: of.inference.max_output_tokens,
+        sampling: of.inference.sampling.clone(),
         elements: of.elements.map(|elements| Elements {
             numerical: elements.numerical,
             categorical: elements.categorical,
