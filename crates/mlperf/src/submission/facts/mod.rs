@@ -8,6 +8,7 @@ pub mod accuracy;
 pub mod detail;
 pub mod json;
 mod keys;
+mod line;
 pub mod text;
 
 use self::accuracy::{AccuracyText, Patterns};
