@@ -7,6 +7,7 @@
 // The tests of packages make their run directories with it.
 #[path = "../../tests/it/package/played.rs"]
 mod played;
+mod power;
 mod tree;
 
 use std::fs::{self, File};
@@ -20,6 +21,7 @@ use dyno_mlperf::round::Round;
 use dyno_mlperf::submission::check::{Options, Program, check};
 
 const SECONDS: &str = "check.tree_seconds";
+const CPU_SECONDS: &str = "check.tree_cpu_seconds";
 const MEGABYTES: &str = "check.tree_megabytes";
 const LOG: &str = "check.accuracy_log_gb_per_s";
 
@@ -35,6 +37,8 @@ const LOG_BYTES_QUICK: u64 = 16 << 20;
 const ROUNDS: usize = 5;
 
 /// First argument of such a process.
+const PROGRAMS: [(&str, Program); 3] =
+    [("strict", Program::Strict), ("mono", Program::Mono), ("modular", Program::Modular)];
 const CHECK: &str = "of-tree";
 const CUT: &str = "of-log";
 
@@ -42,7 +46,7 @@ fn main() {
     // `cargo bench` adds a flag of its own.
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [CHECK, tree] => return of_tree(Path::new(tree)),
+        [CHECK, program, tree] => return of_tree(program, Path::new(tree)),
         [CUT, log] => return of_log(Path::new(log)),
         _ => {}
     }
@@ -52,24 +56,31 @@ fn main() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("check");
     fs::create_dir_all(&folder).unwrap();
     let rounds = if is_quick { 1 } else { ROUNDS };
-    if wants(SECONDS) || wants(MEGABYTES) {
+    if [SECONDS, CPU_SECONDS, MEGABYTES].into_iter().any(wants) {
         let size = if is_quick { tree::QUICK } else { tree::FULL };
         let tree = tree::tree(&folder, Round::named(ROUND).unwrap(), size);
-        let measured: Vec<_> = (0..rounds).map(|_| measure(CHECK, &tree)).collect();
-        let of = format!("{} results, {} files", size.results, size.files);
-        if wants(SECONDS) {
-            let unit = format!("s for {of}; strict; a process");
-            print(SECONDS, median(measured.iter().map(|m| m.seconds)), None, None, &unit);
-        }
-        if wants(MEGABYTES) {
-            let unit = format!("MB at most for {of}");
-            print(MEGABYTES, median(measured.iter().map(|m| m.megabytes)), None, None, &unit);
+        for (program, _) in PROGRAMS {
+            let measured: Vec<_> = (0..rounds).map(|_| measure(&[CHECK, program], &tree)).collect();
+            let of = format!("{} results, {} files; {program}", size.results, size.files);
+            if wants(SECONDS) {
+                let unit = format!("s for {of}; a process");
+                print(SECONDS, median(measured.iter().map(|m| m.seconds)), None, None, &unit);
+            }
+            if wants(CPU_SECONDS) {
+                let unit = format!("s of all cores for {of}");
+                print(CPU_SECONDS, median(measured.iter().map(|m| m.cpu)), None, None, &unit);
+            }
+            if wants(MEGABYTES) {
+                let unit = format!("MB at most for {of}");
+                print(MEGABYTES, median(measured.iter().map(|m| m.megabytes)), None, None, &unit);
+            }
         }
     }
     if wants(LOG) {
         let bytes = if is_quick { LOG_BYTES_QUICK } else { LOG_BYTES };
         let log = accuracy_log(&folder, bytes);
-        let measured: Vec<_> = (0..rounds).map(|_| (measure(CUT, &log), sha256sum(&log))).collect();
+        let measured: Vec<_> =
+            (0..rounds).map(|_| (measure(&[CUT], &log), sha256sum(&log))).collect();
         let rate = |seconds: f64| bytes as f64 / 1e9 / seconds;
         let ours = rate(median(measured.iter().map(|(ours, _)| ours.seconds)));
         let peers: Option<Vec<f64>> = measured.iter().map(|(_, peer)| *peer).collect();
@@ -86,36 +97,47 @@ fn main() {
 /// What a process took.
 struct Measured {
     seconds: f64,
+    /// Of all threads, in the system and out of it.
+    cpu: f64,
     megabytes: f64,
 }
 
-fn measure(what: &str, path: &Path) -> Measured {
+fn measure(what: &[&str], path: &Path) -> Measured {
     let clock = Clock::start();
-    let output = Command::new(std::env::current_exe().unwrap()).arg(what).arg(path).output();
+    let output = Command::new(std::env::current_exe().unwrap()).args(what).arg(path).output();
     let seconds = clock.now() as f64 / 1e9;
     let output = output.unwrap();
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{what}: {}", output.status);
-    let megabytes = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
-    Measured { seconds, megabytes }
+    assert!(output.status.success(), "{what:?}: {}", output.status);
+    let told = String::from_utf8_lossy(&output.stdout);
+    let mut told = told.split_whitespace().map(|number| number.parse().unwrap());
+    let (cpu, megabytes) = (told.next().unwrap(), told.next().unwrap());
+    Measured { seconds, cpu, megabytes }
 }
 
 /// The whole check, as `dyno check` does it.
-fn of_tree(tree: &Path) {
+fn of_tree(program: &str, tree: &Path) {
     let round = Round::named(ROUND).unwrap();
-    let checked = check(tree, round, &Options::new(Program::Strict)).unwrap();
+    let (_, program) = PROGRAMS.into_iter().find(|(name, _)| *name == program).unwrap();
+    let checked = check(tree, round, &Options::new(program)).unwrap();
     let (valid, results) = (checked.valid(), checked.results.len());
     eprintln!("{valid} of {results} results are valid, {} findings", checked.findings.len());
     if let Some(finding) = checked.findings.first() {
         eprintln!("the first: {finding}");
     }
-    println!("{}", peak_megabytes());
+    println!("{} {}", cpu_seconds(), peak_megabytes());
 }
 
 fn of_log(log: &Path) {
     let hash = truncate(File::open(log).unwrap(), io::sink()).unwrap();
     eprintln!("{hash}");
-    println!("{}", peak_megabytes());
+    println!("{} {}", cpu_seconds(), peak_megabytes());
+}
+
+/// What this process took of the cores so far.
+fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// The most memory that this process had; NaN where the system does not tell.

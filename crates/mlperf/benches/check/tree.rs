@@ -10,6 +10,7 @@ use dyno_mlperf::round::{Round, Suite};
 use dyno_mlperf::submission::entry::Division;
 
 use crate::played::{by_the_rules, play};
+use crate::power;
 
 /// How large a tree is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +29,11 @@ pub const QUICK: Size = Size { results: 36, files: 1_350 };
 /// Two benchmarks in three scenarios.
 const RESULTS_OF_A_SYSTEM: usize = 6;
 const SYSTEMS_OF_A_SUBMITTER: usize = 12;
+/// Of so many systems one has measured power: v5.1 had 48 results with it.
+const SYSTEMS_FOR_ONE_WITH_POWER: usize = 30;
 
 /// Changes with what is generated, so that a tree of before is made anew.
-const GENERATION: &str = "1";
+const GENERATION: &str = "2";
 
 struct Model {
     name: &'static str,
@@ -108,13 +111,18 @@ pub fn tree(folder: &Path, round: &Round, size: Size) -> PathBuf {
             fs::remove_dir_all(path).unwrap();
         }
     }
-    let runs = folder.join("runs");
+    let runs = |has_power: bool, model: &Model| {
+        folder.join(if has_power { "runs/power" } else { "runs/plain" }).join(model.name)
+    };
     for model in &MODELS {
-        run(round, model, &runs.join(model.name));
+        for has_power in [false, true] {
+            run(round, model, has_power, &runs(has_power, model));
+        }
     }
     for system in 0..size.results / RESULTS_OF_A_SYSTEM {
+        let has_power = system % SYSTEMS_FOR_ONE_WITH_POWER == 0;
         for model in &MODELS {
-            let asked = asked(round, model, system, runs.join(model.name));
+            let asked = asked(round, model, system, has_power, runs(has_power, model));
             package(&asked, &out).unwrap();
         }
     }
@@ -124,7 +132,7 @@ pub fn tree(folder: &Path, round: &Round, size: Size) -> PathBuf {
 }
 
 /// The tests of a model, its audits included.
-fn run(round: &Round, model: &Model, root: &Path) {
+fn run(round: &Round, model: &Model, has_power: bool, root: &Path) {
     for scenario in [Scenario::SingleStream, Scenario::MultiStream, Scenario::Offline] {
         let folder = root.join(scenario.name());
         let settings = TestSettings {
@@ -136,6 +144,9 @@ fn run(round: &Round, model: &Model, root: &Path) {
             ..by_the_rules(round, scenario)
         };
         play(&settings, model.samples, &folder.join("performance"));
+        if has_power {
+            power::measure(&folder.join("performance"));
+        }
         let accuracy = TestSettings { mode: TestMode::AccuracyOnly, ..settings.clone() };
         play(&accuracy, model.samples, &folder.join("accuracy"));
         fs::write(folder.join("accuracy/accuracy.txt"), model.accuracy).unwrap();
@@ -170,7 +181,15 @@ fn run(round: &Round, model: &Model, root: &Path) {
     }
 }
 
-fn asked<'a>(round: &'a Round, model: &Model, system: usize, run: PathBuf) -> Asked<'a> {
+fn asked<'a>(
+    round: &'a Round,
+    model: &Model,
+    system: usize,
+    has_power: bool,
+    run: PathBuf,
+) -> Asked<'a> {
+    let of_power = if has_power { power::DESCRIPTION } else { "" };
+    let description = DESCRIPTION.replace("\n[measurement]", &format!("{of_power}\n[measurement]"));
     Asked {
         round,
         division: Division::Closed,
@@ -182,7 +201,7 @@ fn asked<'a>(round: &'a Round, model: &Model, system: usize, run: PathBuf) -> As
         availability: Availability::Available,
         infer: Infer::Nothing,
         captured: Fields::new(),
-        description: Description::read(DESCRIPTION).unwrap(),
+        description: Description::read(&description).unwrap(),
         runs: vec![run],
     }
 }

@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use memchr::memchr;
+use memchr::memmem::Finder;
 use sha1::{Digest, Sha1};
 
 use super::session::Session;
@@ -83,36 +85,52 @@ fn wanted(file: &str) -> &'static [&'static str] {
 
 fn read_one(path: &Path, file: &'static str) -> std::io::Result<Read> {
     let mut source = BufReader::with_capacity(1 << 16, File::open(path)?);
-    let (wanted, keep) = (wanted(file), file.ends_with(".json"));
+    let wanted: Vec<Finder<'_>> = wanted(file).iter().map(Finder::new).collect();
+    let keep = file.ends_with(".json");
     let (mut sum, mut read, mut line, mut number) = (Sha1::new(), Read::default(), Vec::new(), 1);
     loop {
         let part = source.fill_buf()?;
         if part.is_empty() {
             break;
         }
-        let end = part.iter().position(|byte| *byte == b'\n');
-        let taken = end.map_or(part.len(), |end| end + 1);
-        sum.update(&part[..taken]);
+        sum.update(part);
         if keep && read.text.len() < LONGEST_TEXT {
-            read.text.extend_from_slice(&part[..taken]);
+            read.text.extend_from_slice(part);
         }
-        let room = LONGEST_LINE.saturating_sub(line.len()).min(taken);
-        line.extend_from_slice(&part[..room]);
-        source.consume(taken);
-        if end.is_some() {
-            keep_line(&mut read.lines, wanted, number, &line);
-            line.clear();
+        let mut left = part;
+        while let Some(end) = memchr(b'\n', left).filter(|_| !wanted.is_empty()) {
+            let (whole, after) = left.split_at(end + 1);
+            left = after;
+            if line.is_empty() {
+                keep_line(
+                    &mut read.lines,
+                    &wanted,
+                    number,
+                    &whole[..whole.len().min(LONGEST_LINE)],
+                );
+            } else {
+                extend(&mut line, whole);
+                keep_line(&mut read.lines, &wanted, number, &line);
+                line.clear();
+            }
             number += 1;
         }
+        extend(&mut line, left);
+        let taken = part.len();
+        source.consume(taken);
     }
-    keep_line(&mut read.lines, wanted, number, &line);
+    keep_line(&mut read.lines, &wanted, number, &line);
     read.sha1 = sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(read)
 }
 
-fn keep_line(lines: &mut Vec<(usize, String)>, wanted: &[&str], number: usize, line: &[u8]) {
-    let holds = |part: &&str| line.windows(part.len()).any(|window| window == part.as_bytes());
-    if wanted.iter().any(holds) {
+fn extend(line: &mut Vec<u8>, part: &[u8]) {
+    let room = LONGEST_LINE.saturating_sub(line.len()).min(part.len());
+    line.extend_from_slice(&part[..room]);
+}
+
+fn keep_line(lines: &mut Vec<(usize, String)>, wanted: &[Finder<'_>], number: usize, line: &[u8]) {
+    if wanted.iter().any(|part| part.find(line).is_some()) {
         let text = String::from_utf8_lossy(line);
         lines.push((number, text.trim_end().to_owned()));
     }

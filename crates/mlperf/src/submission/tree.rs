@@ -149,7 +149,14 @@ impl Tree {
             return;
         }
         let behind_link = linked || self.entries[at].behind_link;
-        let listed: io::Result<Vec<_>> = std::fs::read_dir(&path).and_then(Iterator::collect);
+        let store = |entry: io::Result<std::fs::DirEntry>| {
+            let entry = entry?;
+            let (kind, link) = look(&entry);
+            let name = entry.file_name();
+            Ok(Stored { name, parent: at, kind, link, behind_link, children: 0..0 })
+        };
+        let listed: io::Result<Vec<Stored>> =
+            std::fs::read_dir(&path).and_then(|entries| entries.map(store).collect());
         let mut entries = match listed {
             Ok(entries) => entries,
             Err(error) => return self.unlist(at, error.to_string()),
@@ -161,14 +168,9 @@ impl Tree {
                     .unlist(at, format!("more than {MOST_BEHIND_LINKS} files behind links"));
             }
         }
-        entries.sort_by_cached_key(std::fs::DirEntry::file_name);
+        entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let first = self.entries.len();
-        for entry in entries {
-            let (kind, link) = look(&entry);
-            let children = 0..0;
-            let name = entry.file_name();
-            self.entries.push(Stored { name, parent: at, kind, link, behind_link, children });
-        }
+        self.entries.append(&mut entries);
         self.entries[at].children = first..self.entries.len();
     }
 
@@ -304,19 +306,38 @@ impl<'t> Node<'t> {
     /// Its path relative to the root.
     #[must_use]
     pub fn path(self) -> PathBuf {
-        let mut names = Vec::new();
-        let mut node = self;
-        while let Some(parent) = node.parent() {
-            names.push(node.name());
-            node = parent;
-        }
-        names.into_iter().rev().collect()
+        self.path_from(OsString::new()).into()
     }
 
     /// Where it lies on this machine.
     #[must_use]
     pub fn absolute(self) -> PathBuf {
-        self.tree.root.join(self.path())
+        let root = self.tree.root.as_os_str();
+        if self.at == 0 {
+            return self.tree.root.join("");
+        }
+        self.path_from(root.to_owned()).into()
+    }
+
+    /// Its path, after that of a folder. Every file has its paths made a few times, so
+    /// that this is done in one go.
+    fn path_from(self, folder: OsString) -> OsString {
+        let (mut names, mut length) = (Vec::with_capacity(16), 0);
+        let mut node = self;
+        while let Some(parent) = node.parent() {
+            names.push(node.name());
+            length += node.name().len() + 1;
+            node = parent;
+        }
+        let mut path = folder;
+        path.reserve_exact(length);
+        for name in names.into_iter().rev() {
+            if !path.is_empty() && !path.as_encoded_bytes().ends_with(b"/") {
+                path.push("/");
+            }
+            path.push(name);
+        }
+        path
     }
 
     /// What is in it, in order.

@@ -1,5 +1,6 @@
 //! Whether a summary and a detail log tell the same story.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use super::detail::{Detail, Value};
@@ -69,8 +70,17 @@ const PAIRS: &[(&str, &[&str])] = &[
 /// as the digits of both allow to tell.
 #[must_use]
 pub fn disagreements(summary: &Summary, detail: &Detail) -> Vec<Disagreement> {
+    disagreements_with(summary, |key| detail.value(key).map(Cow::Borrowed))
+}
+
+/// As [`disagreements`], with what the detail log says of a key.
+#[must_use]
+pub fn disagreements_with<'a>(
+    summary: &Summary,
+    detail: impl Fn(&str) -> Option<Cow<'a, Value>>,
+) -> Vec<Disagreement> {
     let mut found = Vec::new();
-    let changes_load = changes_load(detail);
+    let changes_load = changes_load(&detail);
     let mut of = Of::Queries;
     for (line, label, value) in &summary.fields {
         if label == "Per-sample latency" {
@@ -79,14 +89,14 @@ pub fn disagreements(summary: &Summary, detail: &Detail) -> Vec<Disagreement> {
         if changes_load && LOADS.contains(&&label[..]) {
             continue; // The summary shows the load found, the detail log the one begun with.
         }
-        let Some((key, known)) = counterpart(label, of, detail) else { continue };
-        if !agrees(value, known) {
+        let Some((key, known)) = counterpart(label, of, &detail) else { continue };
+        if !agrees(value, &known) {
             found.push(Disagreement {
                 line: *line,
                 label: label.clone(),
                 summary: value.clone(),
-                key,
-                detail: show(known),
+                key: key.into_owned(),
+                detail: show(&known),
             });
         }
     }
@@ -105,37 +115,43 @@ enum Of {
 const LOADS: [&str; 2] = ["target_qps", "samples_per_query"];
 
 /// Whether the result may be of another load than the one that was asked for.
-fn changes_load(detail: &Detail) -> bool {
-    let confirms = |rule: &str| rule.starts_with("confirm");
-    detail.text("effective_test_mode") == Some("FindPeakPerformance")
-        || detail.text("dyno_repetition").is_some_and(confirms)
+fn changes_load<'a>(detail: &impl Fn(&str) -> Option<Cow<'a, Value>>) -> bool {
+    let is = |key: &str, fits: fn(&str) -> bool| {
+        detail(key).is_some_and(|value| matches!(&*value, Value::Text(text) if fits(text)))
+    };
+    is("effective_test_mode", |mode| mode == "FindPeakPerformance")
+        || is("dyno_repetition", |rule| rule.starts_with("confirm"))
 }
 
 /// The key that corresponds to a label, with its value.
-fn counterpart<'a>(label: &str, of: Of, detail: &'a Detail) -> Option<(String, &'a Value)> {
-    let mut keys: Vec<String> = match PAIRS.iter().find(|(known, _)| *known == label) {
-        Some((_, keys)) => keys.iter().map(ToString::to_string).collect(),
-        None if label.ends_with(" percentile") => {
-            vec![format!("result_{label}_num_intervals_between_queries").replace(' ', "_")]
-        }
-        None => match label.split_once(" percentile ") {
-            Some((p, "latency (ns)")) => vec![
-                format!("result_{p}_percentile_per_query_latency_ns"),
-                format!("result_{p}_percentile_latency_ns"),
-            ],
-            Some((p, "first token latency (ns)")) => {
-                vec![format!("result_first_token_{p}_percentile_latency_ns")]
-            }
-            Some((p, "time to output token (ns)")) => {
-                vec![format!("result_time_per_output_token_{p}_percentile_ns")]
-            }
-            _ => vec![format!("effective_{label}")],
-        },
+fn counterpart<'a>(
+    label: &str,
+    of: Of,
+    detail: &impl Fn(&str) -> Option<Cow<'a, Value>>,
+) -> Option<(Cow<'static, str>, Cow<'a, Value>)> {
+    let find = |key: Cow<'static, str>| {
+        let is_other = of == Of::Samples && key.contains("query_latency");
+        let value = if is_other { None } else { detail(&key) };
+        value.map(|value| (key, value))
     };
-    if of == Of::Samples {
-        keys.retain(|key| !key.contains("query_latency"));
+    if let Some((_, keys)) = PAIRS.iter().find(|(known, _)| *known == label) {
+        return keys.iter().find_map(|key| find(Cow::Borrowed(key)));
     }
-    keys.into_iter().find_map(|key| detail.value(&key).map(|value| (key, value)))
+    let made = |key: String| find(Cow::Owned(key));
+    if label.ends_with(" percentile") {
+        return made(format!("result_{label}_num_intervals_between_queries").replace(' ', "_"));
+    }
+    match label.split_once(" percentile ") {
+        Some((p, "latency (ns)")) => made(format!("result_{p}_percentile_per_query_latency_ns"))
+            .or_else(|| made(format!("result_{p}_percentile_latency_ns"))),
+        Some((p, "first token latency (ns)")) => {
+            made(format!("result_first_token_{p}_percentile_latency_ns"))
+        }
+        Some((p, "time to output token (ns)")) => {
+            made(format!("result_time_per_output_token_{p}_percentile_ns"))
+        }
+        _ => made(format!("effective_{label}")),
+    }
 }
 
 fn agrees(summary: &str, detail: &Value) -> bool {

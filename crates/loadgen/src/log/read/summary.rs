@@ -98,8 +98,11 @@ fn is_layout(line: &str) -> bool {
 fn trailer(line: &str, what: &str) -> Option<u64> {
     let (count, rest) = line.split_once(' ')?;
     let (noun, rest) = rest.split_once(' ')?;
+    if !rest.starts_with("encountered") {
+        return None;
+    }
     let noun = noun.to_ascii_lowercase();
-    if noun.strip_suffix('s').unwrap_or(&noun) != what || !rest.starts_with("encountered") {
+    if noun.strip_suffix('s').unwrap_or(&noun) != what {
         return None;
     }
     if count == "No" { Some(0) } else { count.parse().ok() }

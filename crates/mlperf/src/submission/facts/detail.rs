@@ -3,14 +3,17 @@
 //! a checker must see it.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read};
 
+use memchr::memchr;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::Missing;
 use super::keys::{KEYS, place};
+use super::line;
 use crate::submission::tree::Node;
 
 const MARKER: &str = ":::MLLOG";
@@ -19,6 +22,14 @@ const MARKER: &str = ":::MLLOG";
 const LONGEST_LINE: u64 = 32 << 20;
 /// Of errors and of lines that do not read, this many are kept.
 const KEPT: usize = 16;
+
+/// A log up to this size is read at once, a longer one in parts.
+const LONGEST_AT_ONCE: u64 = 1 << 20;
+
+thread_local! {
+    /// Thousands of logs go through the same memory, one after the other.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// What a detail log says of the keys that checks ask for.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,8 +76,7 @@ pub struct Errors {
 }
 
 impl Errors {
-    fn add(&mut self, line: usize, value: Option<&RawValue>) {
-        let raw = value.map_or("", RawValue::get);
+    fn add(&mut self, line: usize, raw: &str) {
         let uncommitted = raw.contains("Loadgen built with uncommitted changes!");
         let several = raw.contains("Multiple conf files are used");
         self.count += 1;
@@ -87,9 +97,17 @@ impl DetailLog {
     /// In debug builds, if it is none of the keys that are kept.
     #[must_use]
     pub fn held(&self, key: &str) -> Option<&Held> {
-        let place = place(key);
-        debug_assert!(place.is_some(), "`{key}` is not kept: add it to facts/keys.rs");
-        self.held.get(place?)?.as_ref()
+        debug_assert!(
+            place(key.as_bytes()).is_some(),
+            "`{key}` is not kept: add it to facts/keys.rs"
+        );
+        self.find(key)
+    }
+
+    /// A key, `None` also if it is none of those that are kept.
+    #[must_use]
+    pub fn find(&self, key: &str) -> Option<&Held> {
+        self.held.get(place(key.as_bytes())?)?.as_ref()
     }
 
     /// The value of a key: of the first line that has it.
@@ -171,9 +189,40 @@ impl DetailLog {
 pub fn read(file: Option<Node<'_>>) -> Result<DetailLog, Missing> {
     let file = file.ok_or(Missing::Absent)?;
     let unreadable = |error: std::io::Error| Missing::Unreadable { why: error.to_string() };
-    let opened = std::fs::File::open(file.absolute()).map_err(unreadable)?;
-    let buffer = file.size().clamp(1 << 10, 1 << 18) as usize;
-    scan(&mut BufReader::with_capacity(buffer, opened)).map_err(unreadable)
+    let mut opened = std::fs::File::open(file.absolute()).map_err(unreadable)?;
+    let wanted = file.size().saturating_add(1);
+    if wanted > LONGEST_AT_ONCE {
+        return scan(&mut BufReader::with_capacity(1 << 18, opened)).map_err(unreadable);
+    }
+    BUFFER.with_borrow_mut(|buffer| {
+        let wanted = wanted as usize;
+        if buffer.len() < wanted {
+            buffer.resize(wanted, 0);
+        }
+        let buffer = &mut buffer[..wanted];
+        let count = fill(&mut opened, buffer).map_err(unreadable)?;
+        // Beyond what the walk saw there may be more by now.
+        let rest = (count == wanted).then(|| BufReader::new(opened));
+        match rest {
+            Some(rest) => scan(&mut buffer[..count].chain(rest)),
+            None => scan(&mut &buffer[..count]),
+        }
+        .map_err(unreadable)
+    })
+}
+
+/// Reads until the buffer is full or the file ends.
+fn fill(file: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut count = 0;
+    while count < buffer.len() {
+        match file.read(&mut buffer[count..]) {
+            Ok(0) => break,
+            Ok(more) => count += more,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(count)
 }
 
 /// As [`read`], of any bytes.
@@ -184,6 +233,14 @@ pub fn scan(log: &mut impl BufRead) -> std::io::Result<DetailLog> {
     let mut said = DetailLog::empty();
     let mut line = Vec::new();
     loop {
+        let ready = log.fill_buf()?;
+        if let Some(end) = memchr(b'\n', ready).filter(|end| (*end as u64) < LONGEST_LINE) {
+            said.lines += 1;
+            said.line(&ready[..=end]);
+            log.consume(end + 1);
+            continue;
+        }
+        // The rest of the log, or a line that goes on beyond the buffer.
         line.clear();
         log.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
         if line.is_empty() {
@@ -218,6 +275,15 @@ struct Metadata<'a> {
 
 impl DetailLog {
     fn line(&mut self, line: &[u8]) {
+        let canonical = line.strip_prefix(MARKER.as_bytes()).and_then(line::read);
+        if let Some(line::Line { key, value, is_error }) = canonical {
+            self.begins_with_marker |= self.lines == 1;
+            if is_error || place(key).is_some() {
+                let value = std::str::from_utf8(value).expect("the value is ASCII");
+                self.take(key, Some(value), is_error);
+            }
+            return;
+        }
         let Ok(text) = std::str::from_utf8(line) else {
             self.is_utf8 = false;
             return;
@@ -226,7 +292,7 @@ impl DetailLog {
         self.begins_with_marker |= self.lines == 1;
         let short = without_list(json);
         if let Ok(line) = serde_json::from_str::<Line<'_>>(short.as_deref().unwrap_or(json)) {
-            return self.take(&line);
+            return self.take_parsed(&line);
         }
         // Fields that are there twice, of which the last counts, or of other types.
         let mended = serde_json::from_str::<Value>(json).ok();
@@ -234,7 +300,7 @@ impl DetailLog {
         match mended.map(|line| line.to_string()) {
             Some(json) => {
                 if let Ok(line) = serde_json::from_str::<Line<'_>>(&json) {
-                    self.take(&line);
+                    self.take_parsed(&line);
                 }
             }
             None => self.malformed(),
@@ -247,14 +313,22 @@ impl DetailLog {
         }
     }
 
-    fn take(&mut self, line: &Line<'_>) {
+    fn take_parsed(&mut self, line: &Line<'_>) {
         let is_error = line.metadata.as_ref().and_then(|metadata| metadata.is_error);
-        if is_error.is_some_and(is_true) {
-            self.errors.add(self.lines, line.value);
+        self.take(
+            line.key.as_bytes(),
+            line.value.map(RawValue::get),
+            is_error.is_some_and(is_true),
+        );
+    }
+
+    /// What a line says; `null` is no value.
+    fn take(&mut self, key: &[u8], value: Option<&str>, is_error: bool) {
+        if is_error {
+            self.errors.add(self.lines, value.unwrap_or_default());
         }
-        let Some(place) = place(&line.key) else { return };
-        let value = line.value.map_or("null", RawValue::get);
-        let Ok(value) = serde_json::from_str(value) else { return };
+        let Some(place) = place(key) else { return };
+        let Some(value) = parsed(value.unwrap_or("null")) else { return };
         match &mut self.held[place] {
             Some(held) => {
                 held.times += 1;
@@ -288,6 +362,21 @@ fn without_list(json: &str) -> Option<String> {
     }
     let rest = json.get(start + end..)?;
     rest.starts_with(']').then(|| format!("{}{rest}", &json[..start]))
+}
+
+/// A value of JSON; the most common ones without a parser.
+fn parsed(json: &str) -> Option<Value> {
+    match json.as_bytes() {
+        b"true" => Some(Value::Bool(true)),
+        b"false" => Some(Value::Bool(false)),
+        [b'1'..=b'9', rest @ ..] if rest.len() < 19 && rest.iter().all(u8::is_ascii_digit) => {
+            json.parse::<u64>().ok().map(Value::from)
+        }
+        [b'"', text @ .., b'"'] if memchr(b'\\', text).is_none() => {
+            Some(Value::String(json[1..=text.len()].to_owned()))
+        }
+        _ => serde_json::from_str(json).ok(),
+    }
 }
 
 /// What the official parsers, which are in Python, take for true.

@@ -1,6 +1,6 @@
 //! The keys of a detail log that checks ask for.
 
-/// In the order of their bytes, to be searched.
+/// In the order of their bytes.
 pub(super) const KEYS: [&str; 111] = [
     "early_stopping_latency_ms",
     "early_stopping_latency_ss",
@@ -115,7 +115,85 @@ pub(super) const KEYS: [&str; 111] = [
     "test_datetime",
 ];
 
+/// Slots of the table of hashes: about twice the keys.
+const SLOTS: usize = 256;
+
+/// For each slot, the place of a key and 1; 0 if it is free. A key that finds its slot
+/// taken goes to the next that is free.
+const TABLE: [u8; SLOTS] = {
+    assert!(KEYS.len() < SLOTS);
+    let mut table = [0; SLOTS];
+    let mut key = 0;
+    while key < KEYS.len() {
+        let mut slot = slot(KEYS[key].as_bytes());
+        while table[slot] != 0 {
+            slot = (slot + 1) % SLOTS;
+        }
+        key += 1;
+        #[expect(clippy::cast_possible_truncation, reason = "there are fewer keys than slots")]
+        {
+            table[slot] = key as u8;
+        }
+    }
+    table
+};
+
+/// Where to begin to look for a key: by its length and the bytes of its begin, middle
+/// and end, which tell most keys apart.
+const fn slot(key: &[u8]) -> usize {
+    const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut hash = key.len() as u64;
+    if key.len() >= 8 {
+        let starts = [0, key.len() / 2 - 4, key.len() - 8, 7 * (key.len() - 8) / 10];
+        let mut at = 0;
+        while at < starts.len() {
+            let (_, from) = key.split_at(starts[at]);
+            let (word, _) = from.split_at(8);
+            let word = [word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]];
+            hash = (hash.rotate_left(23) ^ u64::from_le_bytes(word)).wrapping_mul(MIX);
+            at += 1;
+        }
+    }
+    (hash >> 56) as usize
+}
+
 /// Place of a key in the table.
-pub(super) fn place(key: &str) -> Option<usize> {
-    KEYS.binary_search(&key).ok()
+pub(super) fn place(key: &[u8]) -> Option<usize> {
+    let mut slot = slot(key);
+    while let Some(place) = usize::from(TABLE[slot]).checked_sub(1) {
+        if KEYS[place].as_bytes() == key {
+            return Some(place);
+        }
+        slot = (slot + 1) % SLOTS;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_found_at_its_place_and_no_other() {
+        for (at, key) in KEYS.iter().enumerate() {
+            assert_eq!(place(key.as_bytes()), Some(at), "{key}");
+            assert_eq!(place(&key.as_bytes()[1..]), None, "{key}");
+        }
+        assert_eq!(place(b""), None);
+        assert_eq!(place(b"result_"), None);
+    }
+
+    #[test]
+    fn few_keys_share_their_slot() {
+        let looks: usize = KEYS
+            .iter()
+            .map(|key| {
+                let found = TABLE.iter().position(|at| {
+                    usize::from(*at).checked_sub(1).is_some_and(|at| KEYS[at] == *key)
+                });
+                found.map_or(SLOTS, |found| (found + SLOTS - slot(key.as_bytes())) % SLOTS)
+            })
+            .sum();
+        assert!(looks < KEYS.len(), "{looks} steps beyond the first slot");
+    }
 }

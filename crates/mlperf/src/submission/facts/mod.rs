@@ -9,6 +9,7 @@ pub mod detail;
 pub mod endpoint;
 pub mod json;
 mod keys;
+mod line;
 pub mod text;
 
 use self::accuracy::{AccuracyText, Patterns};

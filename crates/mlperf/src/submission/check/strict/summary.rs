@@ -1,6 +1,8 @@
 //! The summary of a run against its detail log.
 
-use dyno_loadgen::log::read::{Detail, Entry, Number, Value, disagreements, read_summary};
+use std::borrow::Cow;
+
+use dyno_loadgen::log::read::{Number, Value, disagreements_with, read_summary};
 
 use crate::submission::check::catalogue::{RUN_SUMMARY, RUN_SUMMARY_EMPTY};
 use crate::submission::check::issues::{At, Issues};
@@ -26,7 +28,8 @@ pub(super) fn check(file: Node<'_>, log: &DetailLog, purpose: Purpose, issues: &
     if purpose == Purpose::Performance && summary.value("Result is").is_none() {
         return issues.add(&RUN_SUMMARY_EMPTY, at, "is no summary of a run");
     }
-    let found = disagreements(&summary, &detail(log));
+    let known = |key: &str| value(&log.find(key)?.value).map(Cow::Owned);
+    let found = disagreements_with(&summary, known);
     for one in found.iter().take(LISTED) {
         let message = format!(
             "`{}` is {}, in the detail log {} is {}",
@@ -47,24 +50,7 @@ pub(super) fn check(file: Node<'_>, log: &DetailLog, purpose: Purpose, issues: &
     }
 }
 
-/// What is kept of a detail log, as the reader of logs has it.
-fn detail(log: &DetailLog) -> Detail {
-    let entry = |(key, value, line): (&str, Value, usize)| Entry {
-        line,
-        key: key.to_owned(),
-        value,
-        at: 0,
-        is_error: false,
-        is_warning: false,
-        file: String::new(),
-        line_no: 0,
-        pid: 0,
-        tid: 0,
-    };
-    let held = log.all().filter_map(|(key, held)| Some((key, value(&held.value)?, held.line)));
-    Detail { entries: held.map(entry).collect() }
-}
-
+/// A value as the reader of logs has it.
 fn value(value: &serde_json::Value) -> Option<Value> {
     Some(match value {
         serde_json::Value::Null => Value::Null,
