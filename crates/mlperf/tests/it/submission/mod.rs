@@ -4,6 +4,7 @@ mod check;
 mod documents;
 mod facts;
 mod folder;
+mod forged;
 mod made;
 mod mutations;
 mod official;
