@@ -84,6 +84,10 @@ fn wanted(file: &str) -> &'static [&'static str] {
 }
 
 fn read_one(path: &Path, file: &'static str) -> std::io::Result<Read> {
+    // To open a pipe is to wait for who writes to it; a device may never end.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("it is no regular file"));
+    }
     let mut source = BufReader::with_capacity(1 << 16, File::open(path)?);
     let wanted: Vec<Finder<'_>> = wanted(file).iter().map(Finder::new).collect();
     let keep = file.ends_with(".json");

@@ -198,7 +198,6 @@ impl Checked {
 pub fn check(root: &Path, round: &'static Round, options: &Options) -> Result<Checked, NoTree> {
     let tree = Tree::walk(root)?;
     let mut checked = match options.program {
-        // Until the rules have a sequence of their own.
         Program::Mono => mono::check(&tree, round, options),
         Program::Strict => strict::check(&tree, round, options),
         Program::Modular => modular::check(&tree, round, options),

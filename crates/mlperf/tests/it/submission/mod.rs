@@ -5,6 +5,7 @@ mod documents;
 mod endpoint;
 mod facts;
 mod folder;
+mod forged;
 mod made;
 mod mutations;
 mod official;

@@ -55,7 +55,7 @@ impl Edit {
 }
 
 /// The submitter of a base, with no model but that of the base.
-fn cut_to_one_model(tree: &Path, base: &Path, to: &Path) {
+pub fn cut_to_one_model(tree: &Path, base: &Path, to: &Path) {
     let parts: Vec<&str> = base.iter().map(|part| part.to_str().unwrap()).collect();
     let (division, submitter, system, model) = (parts[0], parts[1], parts[3], parts[4]);
     let (from, to) = (tree.join(division).join(submitter), to.join(division).join(submitter));

@@ -42,7 +42,14 @@ const BESIDE: [&str; 3] = [".git", ".github", "assets"];
 pub(super) fn check(tree: &Tree, round: &'static Round, options: &Options) -> Checked {
     let mut found = Issues::new(Program::Strict);
     check_root(tree, options, &mut found);
-    let mut tree_counts = found.passes();
+    let root_counts = found.passes();
+    let mut divisions = BTreeMap::new();
+    for division in Division::ALL {
+        let mut own = Issues::new(Program::Strict);
+        check_division(tree, division, &mut own);
+        divisions.insert(division, own.passes());
+        found.append(own);
+    }
     let mut checked = Checked {
         findings: Vec::new(),
         results: BTreeMap::new(),
@@ -63,19 +70,12 @@ pub(super) fn check(tree: &Tree, round: &'static Round, options: &Options) -> Ch
     let context = Context { round, options, patterns: &patterns };
     let mut parts =
         parallel::map(&work, |(submitter, system)| context.system(submitter, system)).into_iter();
-    let mut divisions = Vec::new();
     for submitter in chosen {
-        if !divisions.contains(&submitter.division) {
-            divisions.push(submitter.division);
-            let before = found.passes();
-            check_division(tree, submitter.division, options, &mut found);
-            tree_counts &= !before || found.passes();
-        }
         let mut own = Issues::new(Program::Strict);
         check_submitter(tree, submitter, options, &mut own);
         let mut rows = inferred::Rows::default();
         let parts: Vec<Part<'_>> = parts.by_ref().take(submitter.systems.len()).collect();
-        let counts = tree_counts && own.passes();
+        let counts = root_counts && divisions[&submitter.division] && own.passes();
         found.append(own);
         for part in parts {
             part.settle(counts, &mut rows, &mut found, &mut checked);
@@ -107,7 +107,7 @@ fn check_root(tree: &Tree, options: &Options, issues: &mut Issues) {
     }
 }
 
-fn check_division(tree: &Tree, division: Division, _: &Options, issues: &mut Issues) {
+fn check_division(tree: &Tree, division: Division, issues: &mut Issues) {
     let folder = tree.top().folder(division.name());
     for file in folder.into_iter().flat_map(Node::children).filter(|node| !node.is_folder()) {
         let path = file.path();

@@ -5,6 +5,7 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::round::{Benchmark, QualityTarget, Scenario};
+use crate::submission::check::accuracy::ERROR;
 use crate::submission::check::catalogue::{
     ACCURACY_HASH_DIFFERS, ACCURACY_HASH_FORMAT, ACCURACY_LOG_EMPTY, ACCURACY_PLACEHOLDER,
     ACCURACY_UNIT,
@@ -100,7 +101,7 @@ fn check_unit(target: &QualityTarget, found: &Found, value: f64, text: &Path, is
     let at = At::path(text).line(Some(found.line));
     let metric = &target.metric;
     if let Some(least) = target.at_least {
-        let is_error = metric == "DLRM_NE";
+        let is_error = metric == ERROR;
         if is_error {
             // The official floor is 99.9 % of the reference; what may not be exceeded is
             // the reference and as much.
@@ -109,7 +110,10 @@ fn check_unit(target: &QualityTarget, found: &Found, value: f64, text: &Path, is
                 let message = format!("{metric} is {value}, and lower is better");
                 issues.add_expected(&ACCURACY_UNIT, at, message, format!("at most {most}"));
             }
-        } else if least <= 1.0 && (1.5..=100.0).contains(&value) && value / 100.0 < least {
+        } else if least <= 1.0 && value > 100.0 {
+            let message = format!("{metric} is {value}, and its target a fraction");
+            issues.add_expected(&ACCURACY_UNIT, at, message, "at most 1, or 100 %");
+        } else if least <= 1.0 && value > 1.0 && value / 100.0 < least {
             let message = format!("{metric} is {value} %, and its target a fraction");
             issues.add_expected(
                 &ACCURACY_UNIT,
@@ -155,6 +159,8 @@ mod tests {
         // Targets are 0.7213 and 0.542; the scripts print percent.
         assert_eq!(found("v5.1", "rgat", "accuracy: 72.9\n"), [""; 0]);
         assert_eq!(found("v5.1", "rgat", "accuracy: 71.9\n"), ["accuracy.unit"]);
+        assert_eq!(found("v5.1", "rgat", "accuracy: 1.2\n"), ["accuracy.unit"]);
+        assert_eq!(found("v5.1", "rgat", "accuracy: 150.0\n"), ["accuracy.unit"]);
         assert_eq!(found("v5.1", "pointpainting", "'Total': 54.3\n"), [""; 0]);
         assert_eq!(found("v5.1", "pointpainting", "'Total': 53.3\n"), ["accuracy.unit"]);
         assert_eq!(found("v5.1", "resnet50", "accuracy=0.7606\n"), ["accuracy.unit"]);

@@ -1,0 +1,153 @@
+//! Real submissions, changed by hand so that a result must not count any more, or must
+//! still count.
+
+use std::fs;
+use std::path::Path;
+
+use dyno_mlperf::finding::Severity;
+use dyno_mlperf::round::Round;
+use dyno_mlperf::submission::check::{Checked, Options, Outcome, Program, check};
+
+use super::folder::Folder;
+use super::mutations::cut_to_one_model;
+use crate::shared;
+
+const LENOVO: &str = "closed/Lenovo";
+const BOX: &str = "SE100_RTX2000E_Ada_16GBx1_TRT/resnet50";
+const KRAI: &str = "open/Krai/results/xe9680_mi300x_x8_vllm_065/llama2-70b-fp8_quark";
+const RUN: &str = "performance/run_1/mlperf_log_detail.txt";
+
+/// The edge system of one submitter and the open result of another; none where the real
+/// submissions are not there.
+fn tree() -> Option<Folder> {
+    let tree = shared::find("reference/submissions")?.join("tree");
+    let folder = Folder::new("forged");
+    let base = format!("{LENOVO}/results/{BOX}/SingleStream");
+    cut_to_one_model(&tree, Path::new(&base), folder.path());
+    cut_to_one_model(&tree, Path::new(&format!("{KRAI}/offline")), folder.path());
+    let names = "open/Krai/model_mapping.json";
+    fs::copy(tree.join(names), folder.path().join(names)).unwrap();
+    Some(folder)
+}
+
+fn lenovo(scenario: &str) -> String {
+    format!("{LENOVO}/results/{BOX}/{scenario}")
+}
+
+fn judged(folder: &Folder) -> Checked {
+    let round = Round::named("v5.1").unwrap();
+    check(folder.path(), round, &Options::new(Program::Strict)).unwrap()
+}
+
+fn counts(checked: &Checked, result: &str) -> bool {
+    matches!(checked.results.get(Path::new(result)), Some(Outcome::Valid { .. }))
+}
+
+fn edit(folder: &Folder, path: &str, change: impl Fn(String) -> String) {
+    let path = folder.path().join(path);
+    let old = fs::read_to_string(&path).unwrap();
+    let new = change(old.clone());
+    assert_ne!(old, new, "nothing to change in {}", path.display());
+    fs::write(path, new).unwrap();
+}
+
+fn without(key: &str) -> impl Fn(String) -> String {
+    let of_key = format!("\"key\": \"{key}\"");
+    move |log| {
+        log.lines().filter(|line| !line.contains(&of_key)).map(|l| format!("{l}\n")).collect()
+    }
+}
+
+/// Asserts that a result no longer counts, and by which check.
+#[track_caller]
+fn fails(folder: &Folder, result: &str, id: &str) {
+    let checked = judged(folder);
+    assert!(!counts(&checked, result), "{result} counts; {id} should find it");
+    let errors = checked.findings.iter().filter(|f| f.severity == Severity::Error);
+    let ids: Vec<&str> = errors.map(|finding| finding.check).collect();
+    assert!(ids.contains(&id), "{id} is not among {ids:?}");
+}
+
+#[test]
+fn as_it_was_submitted_every_result_counts() {
+    let Some(folder) = tree() else { return };
+    let checked = judged(&folder);
+    let errors: Vec<_> =
+        checked.findings.iter().filter(|f| f.severity == Severity::Error).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+    assert!(
+        counts(&checked, &lenovo("SingleStream")) && counts(&checked, &format!("{KRAI}/offline"))
+    );
+}
+
+#[test]
+fn an_audit_passes_only_by_a_line_of_its_own() {
+    for name in ["verify_accuracy.txt", "verify_performance.txt"] {
+        let Some(folder) = tree() else { return };
+        let text = format!("{LENOVO}/compliance/{BOX}/SingleStream/TEST01/{name}");
+        edit(&folder, &text, |text| text.replace("TEST PASS", "not a TEST PASS at all: TEST FAIL"));
+        let result = lenovo("SingleStream");
+        let id = if name.contains("accuracy") { "audit.accuracy_files" } else { "audit.performance" };
+        fails(&folder, &result, id);
+    }
+}
+
+#[test]
+fn a_line_that_is_no_text_hides_no_error_of_an_accuracy_run() {
+    let Some(folder) = tree() else { return };
+    let log = folder.path().join(lenovo("SingleStream")).join("accuracy/mlperf_log_detail.txt");
+    let mut bytes = fs::read(&log).unwrap();
+    bytes.extend(
+        b":::MLLOG {\"key\": \"error\", \"value\": \"\xff\", \"metadata\": {\"is_error\": true}}\n",
+    );
+    fs::write(log, bytes).unwrap();
+    fails(&folder, &lenovo("SingleStream"), "accuracy.readable");
+}
+
+#[test]
+fn a_stray_file_counts_against_its_own_division() {
+    let (closed, open) = (lenovo("SingleStream"), format!("{KRAI}/offline"));
+    for (stray, against, not) in [("closed", &closed, &open), ("open", &open, &closed)] {
+        let Some(folder) = tree() else { return };
+        folder.write(&format!("{stray}/stray.txt"), "x");
+        let checked = judged(&folder);
+        assert!(!counts(&checked, against) && counts(&checked, not), "{stray}");
+    }
+    let Some(folder) = tree() else { return };
+    folder.write("closed/stray.txt", "x");
+    folder.write("open/stray.txt", "x");
+    folder.write("network/stray.txt", "x");
+    let found = judged(&folder).findings;
+    assert_eq!(found.iter().filter(|f| f.check == "tree.division_files").count(), 3);
+}
+
+#[test]
+fn the_open_division_may_miss_a_target_but_must_say_what_it_reached() {
+    let result = format!("{KRAI}/offline");
+    let text = format!("{result}/accuracy/accuracy.txt");
+    let Some(folder) = tree() else { return };
+    edit(&folder, &text, |text| text.replace("rouge1", "rouge_1"));
+    fails(&folder, &result, "accuracy.metric");
+    let Some(folder) = tree() else { return };
+    edit(&folder, &text, |text| text.replace("hash=", "hash:"));
+    fails(&folder, &result, "accuracy.hash");
+}
+
+#[test]
+fn a_pipe_or_a_device_in_place_of_a_file_of_power_is_no_wait() {
+    let Some(folder) = tree() else { return };
+    let power = folder.path().join(lenovo("SingleStream")).join("performance/power");
+    fs::create_dir_all(&power).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(power.join("client.json")).status();
+    assert!(made.unwrap().success());
+    std::os::unix::fs::symlink("/dev/zero", power.join("server.json")).unwrap();
+    fails(&folder, &lenovo("SingleStream"), "power.files");
+}
+
+#[test]
+fn no_value_after_the_hash_is_overlooked() {
+    let Some(folder) = tree() else { return };
+    let text = format!("{}/accuracy/accuracy.txt", lenovo("SingleStream"));
+    edit(&folder, &text, |text| text + "\naccuracy=11.000%, good=1, total=50000\n");
+    fails(&folder, &lenovo("SingleStream"), "accuracy.target");
+}
