@@ -143,7 +143,7 @@ impl OnEndpoint<'_, '_> {
         let mut own = Issues::new(issues.program());
         self.targets(at, &mut own);
         if !place.submitter.division.is_closed_or_network() {
-            own.waive();
+            own.waive(&[&ACCURACY_LOW, &ACCURACY_HIGH]);
         }
         issues.append(own);
         let targets = place.targets();

@@ -152,7 +152,7 @@ impl DetailLog {
     pub fn of(pairs: impl IntoIterator<Item = (String, Value)>) -> Self {
         let mut log = Self { begins_with_marker: true, ..Self::empty() };
         for (key, value) in pairs {
-            if let Some(held) = place(&key).map(|place| &mut log.held[place]) {
+            if let Some(held) = place(key.as_bytes()).map(|place| &mut log.held[place]) {
                 held.get_or_insert(Held { value, line: 0, times: 1, last: None });
             }
         }

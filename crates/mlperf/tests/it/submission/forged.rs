@@ -87,7 +87,8 @@ fn an_audit_passes_only_by_a_line_of_its_own() {
         let text = format!("{LENOVO}/compliance/{BOX}/SingleStream/TEST01/{name}");
         edit(&folder, &text, |text| text.replace("TEST PASS", "not a TEST PASS at all: TEST FAIL"));
         let result = lenovo("SingleStream");
-        let id = if name.contains("accuracy") { "audit.accuracy_files" } else { "audit.performance" };
+        let id =
+            if name.contains("accuracy") { "audit.accuracy_files" } else { "audit.performance" };
         fails(&folder, &result, id);
     }
 }
