@@ -15,9 +15,9 @@ use crate::audit::{self, Audited, Bounds, Schedule, Told};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::measure::Watch;
-use crate::options::{CommandLine, GivenKeys, KEYS};
+use crate::options::{CommandLine, GivenKeys, KEYS, Options};
 use crate::progress::Progress;
-use crate::run::pretty;
+use crate::run::{pretty, variables};
 use crate::run_directory::free_folder;
 use crate::{output, render};
 
@@ -148,16 +148,20 @@ impl Audit {
             Failure::usage(format!("behind --: {problem}")).hint("dyno run --help lists the flags")
         })?;
         let line = CommandLine { config: flags.config, set: flags.set, keys: flags.keys };
-        let of_run = |name: &str| line.given(name).map(str::to_owned);
         // Whoever runs by the rules of a round is audited by them.
-        let round = self.rules.round.clone().or_else(|| of_run("round"));
+        let asked = Options::read(&line, variables())?.run;
+        let round = self.rules.round.clone().or(asked.round);
         let round = audit::round(round.as_deref(), test)?;
-        let benchmark = self.rules.benchmark.clone().or_else(|| of_run("benchmark"));
+        let benchmark = self.rules.benchmark.clone().or(asked.benchmark);
         if test == Test::Test03 && self.custom.is_empty() {
             return Err(Failure::usage("TEST03 needs a custom data set").hint(
                 "say what is another one there: --custom data=other.npy, or --custom \
                  system=cheat:memorising,data=specked",
             ));
+        }
+        if test != Test::Test03 && !self.custom.is_empty() {
+            return Err(Failure::usage(format!("{test} takes no --custom"))
+                .hint("only TEST03 has another data set"));
         }
         let custom = self.custom.iter().map(|text| custom(text)).collect::<Result<_, _>>()?;
         let schedule = Schedule {
@@ -181,7 +185,7 @@ impl Audit {
             Err(exit) => return Ok(exit),
         };
         drop(progress);
-        let system = schedule.line.given("system").unwrap_or("digits").to_owned();
+        let system = asked.system.unwrap_or_else(|| "digits".to_owned());
         let told = Told { test, round: round.version, system: &system };
         let written = pretty(&audit::json(&told, &audited));
         std::fs::write(directory.join("audit.json"), &written).map_err(|error| {
@@ -262,7 +266,9 @@ impl Answers {
 
 /// A flag of the run, and its other value.
 fn custom(text: &str) -> Result<(String, String), Failure> {
-    let known = |name: &str| KEYS.iter().any(|key| key.name == name);
+    // These the audit sets, for all of its runs.
+    let is_own = |name: &str| ["out", "mode", "scenario"].contains(&name);
+    let known = |name: &str| !is_own(name) && KEYS.iter().any(|key| key.name == name);
     match text.split_once('=') {
         Some((name, value)) if known(name) => Ok((name.to_owned(), value.to_owned())),
         _ => Err(Failure::usage(format!(

@@ -1,7 +1,9 @@
 //! `dyno report`: the page of a run again, one page of several, or the tables of a
 //! submission.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -138,15 +140,36 @@ impl Report {
                 .hint("it is a JSON object of unique ids and their numbers")
         };
         let bytes = fs::read(path).map_err(|error| refused(error.to_string()))?;
-        serde_json::from_slice(&bytes).map_err(|error| refused(error.to_string()))
+        let ids: Ids =
+            serde_json::from_slice(&bytes).map_err(|error| refused(error.to_string()))?;
+        let mut known = BTreeMap::new();
+        for (name, &number) in &ids {
+            if number > MOST_IDS {
+                return Err(refused(format!("`{name}` has the number {number}")));
+            }
+            if let Some(other) = known.insert(number, name) {
+                return Err(refused(format!("`{other}` and `{name}` both have {number}")));
+            }
+        }
+        Ok(ids)
     }
 }
 
-/// Writes a file and the folder that it lies in.
+/// Numbers of systems have four digits, or a few more.
+const MOST_IDS: u64 = 999_999_999;
+
+/// Writes a file and the folder that it lies in; a link is followed, and a pipe or a
+/// device is written through.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let made = folder.map_or(Ok(()), fs::create_dir_all);
-    made.and_then(|()| crate::sweep::replace(path, text)).map_err(|error| {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_other = fs::metadata(&real).is_ok_and(|file| !file.is_file());
+    let written = made.and_then(|()| match is_other {
+        true => fs::OpenOptions::new().write(true).open(&real)?.write_all(text.as_bytes()),
+        false => crate::sweep::replace(&real, text),
+    });
+    written.map_err(|error| {
         Failure::set_up(format!("cannot write {}: {error}", path.display()))
             .hint("choose another place for it")
     })

@@ -171,6 +171,8 @@ fn an_audit_that_makes_no_sense_is_refused_before_anything_is_played() {
         ("audit TEST04 --round v9.9 --", "error: there is no round `v9.9`"),
         ("audit TEST04 --benchmark resnte --", "no benchmark `resnte`; the nearest is `resnet`"),
         ("audit TEST09 --mean-tokens 5 --", "error: --mean-tokens expects two numbers"),
+        ("audit TEST04 --custom data=x --", "error: TEST04 takes no --custom"),
+        ("audit TEST03 --custom out=x --", "error: --custom out=x: expected a flag of dyno run"),
         ("audit TEST07 --least-quality nan --", "error: --least-quality expects a finite number"),
         ("audit TEST04 -- --sistem x", "error: behind --: unexpected argument '--sistem' found"),
         ("audit TEST03 --", "error: TEST03 needs a custom data set"),
@@ -186,6 +188,15 @@ fn an_audit_that_makes_no_sense_is_refused_before_anything_is_played() {
     }
     let ran = folder.dyno("audit verify TEST04 --audit nothing").exits(3);
     assert!(ran.stderr.contains("nothing has no logs of LoadGen"), "{}", ran.stderr);
+}
+
+/// The round of the file is that of the audit, and its system is told.
+#[test]
+fn what_the_configuration_says_holds_for_the_audit() {
+    let folder = Folder::new();
+    folder.write("dyno.toml", "version = 1\n[run]\nround = \"v0.5\"\nbenchmark = \"resnet\"\n");
+    let ran = folder.dyno("audit TEST04 -- --config dyno.toml").exits(2);
+    assert!(ran.stderr.contains("round v0.5 has no TEST04"), "{}", ran.stderr);
 }
 
 #[test]

@@ -326,7 +326,10 @@ fn changed_settings(run: &PlannedRun, detail: &Detail) -> Vec<Reason> {
 fn too_few_queries(detail: &Detail, expected: &str) -> Option<Reason> {
     let is_offline = detail.text("effective_scenario") == Some(Scenario::Offline.name());
     let key = if is_offline { "effective_min_sample_count" } else { "effective_min_query_count" };
-    let least = expected.parse::<f64>().ok()?;
+    let is_unique = detail.value("effective_performance_issue_unique") == Some(&Value::Bool(true));
+    // A run that issues each sample once has no more than there are.
+    let there = detail.number("effective_performance_sample_count").filter(|_| is_unique);
+    let least = expected.parse::<f64>().ok()?.min(there.unwrap_or(f64::INFINITY));
     let is_enough = detail.number(key).is_some_and(|found| found >= least);
     let (expected, found) = (format!("at least {expected}"), shown(detail, key));
     (!is_enough).then_some(Reason::Setting { side: Side::Audit, key, expected, found })

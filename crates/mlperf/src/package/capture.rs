@@ -214,9 +214,19 @@ impl Machine<'_> {
         };
         let mut found: Vec<(String, Option<u64>)> =
             self.list("proc/driver/nvidia/gpus").into_iter().filter_map(model).collect();
-        for card in self.list("sys/class/drm") {
+        let mut devices = BTreeSet::new();
+        // Besides the cards there are their connectors and render nodes.
+        let is_card = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.strip_prefix("card").is_some_and(|n| n.parse::<u64>().is_ok())
+        };
+        for card in self.list("sys/class/drm").into_iter().filter(is_card) {
             let device = card.join("device");
-            if self.text(device.join("vendor")).as_deref() == Some("0x1002")
+            let real = self.root.join(&device);
+            // A device may have several cards.
+            let is_new = devices.insert(real.canonicalize().unwrap_or(real));
+            if is_new
+                && self.text(device.join("vendor")).as_deref() == Some("0x1002")
                 && let Some(name) = self.text(device.join("product_name"))
             {
                 found.push((name, self.number(device.join("mem_info_vram_total"))));

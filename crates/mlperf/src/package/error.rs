@@ -107,6 +107,18 @@ pub enum PackageError {
         /// How many there may be.
         most: usize,
     },
+    /// Two audits of one name for one scenario.
+    AuditTwice {
+        /// Their folders.
+        folders: [PathBuf; 2],
+    },
+    /// The own model stands for another official one already.
+    MappedAlready {
+        /// The own model.
+        model: String,
+        /// What it stands for in `model_mapping.json`, as JSON.
+        official: String,
+    },
     /// A result without one of its parts.
     PartMissing {
         /// The scenario.
@@ -163,7 +175,9 @@ impl PackageError {
                 Some("--infer takes MultiStream and Offline from SingleStream or MultiStream")
             }
             Self::Exists { .. } => Some("remove it first, or choose another tree"),
-            Self::TooMany { .. } => Some("name only the run directories that count"),
+            Self::TooMany { .. } | Self::AuditTwice { .. } => {
+                Some("name only the run directories that count")
+            }
             _ => None,
         }
     }
@@ -206,6 +220,15 @@ impl PackageError {
                     part.name(),
                     folders.join(", ")
                 )
+            }
+            Self::AuditTwice { folders: [one, other] } => write!(
+                f,
+                "{} and {} are the same audit of the same scenario",
+                one.display(),
+                other.display()
+            ),
+            Self::MappedAlready { model, official } => {
+                write!(f, "`{model}` stands for {official} in model_mapping.json already")
             }
             Self::PartMissing { scenario, part } => {
                 write!(f, "{} has no {} run", scenario.name(), part.name())

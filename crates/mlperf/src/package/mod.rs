@@ -149,8 +149,14 @@ fn doubts(round: &Round, found: &Found) -> Vec<String> {
     for test in &found.tests {
         let (name, folder) = (test.scenario.name(), test.folder.display());
         let of = format!("{name} {} ({folder})", test.part.name());
-        if test.detail.text("result_validity") == Some("INVALID") {
-            doubts.push(format!("{of}: the log says INVALID"));
+        let validity = test.detail.text("result_validity");
+        match (test.part, validity) {
+            (_, Some("VALID")) => {}
+            (_, Some(other)) => doubts.push(format!("{of}: the log says {other}")),
+            (Part::Performance, None) => {
+                doubts.push(format!("{of}: the log has no verdict; was the run interrupted?"));
+            }
+            (Part::Accuracy, None) => {}
         }
         if test.part == Part::Accuracy {
             continue;

@@ -46,6 +46,14 @@ pub(super) fn results<'f>(
             results.push(measured(asked, scenario, found)?);
         }
     }
+    for (at, audit) in found.audits.iter().enumerate() {
+        let is_same =
+            |other: &&AuditFiles| (other.scenario, &other.name) == (audit.scenario, &audit.name);
+        if let Some(other) = found.audits[at + 1..].iter().find(is_same) {
+            let folders = [audit.folder.clone(), other.folder.clone()];
+            return Err(PackageError::AuditTwice { folders });
+        }
+    }
     if let Some(audit) = found
         .audits
         .iter()

@@ -138,15 +138,17 @@ fn look(
     {
         found.tests.push(test);
     }
+    // Of an audit the run that it is compared with counts, and what it found.
+    let is_of_audit = folder.join("audit.json").is_file();
     for folder in folders {
         match name_of(&folder) {
+            name if is_of_audit && !AUDIT_FOLDERS.contains(&name) => {}
             name if name.starts_with('.') => {}
             // The ranging run of a power measurement goes with the run it was made for.
             "ranging" | "power" => {}
             name if is_audit(name) && is_judged(&folder) => {
                 found.audits.push(audit(root, &folder)?);
             }
-            // `dyno audit` has the audited run under that name as well.
             name if is_audit(name) => {}
             _ if depth > 0 => look(root, &folder, depth - 1, summary, found)?,
             _ => {}
@@ -158,6 +160,10 @@ fn look(
 pub(super) fn name_of(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
+
+/// What `dyno audit` leaves for a submission, beside the runs that it judged; the
+/// last two by the round.
+const AUDIT_FOLDERS: [&str; 3] = ["baseline", "compliance", "audit"];
 
 /// `TEST01`, `TEST04-A`.
 fn is_audit(name: &str) -> bool {

@@ -208,7 +208,10 @@ pub(super) fn shorten(log: &Path, mut text: Vec<u8>) -> Result<Shortened, Trunca
     let written = hash_in(&String::from_utf8_lossy(&text)).map(str::to_owned);
     let file = File::open(log).map_err(|error| at(log, &error))?;
     let from_bytes = file.metadata().map_err(|error| at(log, &error))?.len();
-    if let (Some(hash), true) = (&written, from_bytes < LIMIT_BYTES) {
+    // What is whole must have the hash that is told of it.
+    if let Some(hash) = &written
+        && was_cut(log, from_bytes).map_err(|error| at(log, &error))?
+    {
         let done = Truncation::Already { hash: hash.clone() };
         return Ok(Shortened { kept: None, text: None, done });
     }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -225,6 +225,11 @@ impl Tree<'_> {
             Err(error) => return Err(PackageError::file(&there, &error)),
         };
         let official = self.asked.stands_for.as_deref().unwrap_or_default();
+        let known = mapping.get(&self.asked.benchmark).filter(|known| *known != official);
+        if let Some(known) = known {
+            let (model, official) = (self.asked.benchmark.clone(), known.to_string());
+            return Err(PackageError::MappedAlready { model, official });
+        }
         mapping.insert(self.asked.benchmark.clone(), official.into());
         self.json(&path, &mapping)?;
         if there.exists() {
@@ -355,6 +360,7 @@ impl Tree<'_> {
             }
         };
         let log = test.folder.join(ACCURACY_LOG);
+        check_end(&log)?;
         let short = shorten(&log, text.clone())?;
         match &short.kept {
             Some(kept) => self.put(&to.join(ACCURACY_LOG), kept)?,
@@ -391,6 +397,27 @@ impl Tree<'_> {
             moved.map_err(|error| PackageError::file(&to, &error))?;
         }
         Ok((to_fill, kept))
+    }
+}
+
+/// A log that ends in the middle is of a run that was killed. What the rules cut out
+/// of a log is not its end.
+fn check_end(log: &Path) -> Result<(), PackageError> {
+    let end = || {
+        let mut file = fs::File::open(log)?;
+        let bytes = file.metadata()?.len();
+        file.seek(SeekFrom::Start(bytes.saturating_sub(64)))?;
+        let mut end = Vec::new();
+        file.read_to_end(&mut end)?;
+        Ok(end.trim_ascii_end().last() == Some(&b']'))
+    };
+    match end() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(PackageError::File {
+            path: log.to_owned(),
+            problem: "does not end with `]`: the run did not write all of it".to_owned(),
+        }),
+        Err(error) => Err(PackageError::file(log, &error)),
     }
 }
 

@@ -51,7 +51,18 @@ impl VerifyCommand {
         let round = audit::round(self.rules.round.as_deref(), test)?;
         let benchmark = self.rules.benchmark.as_deref();
         let audited = find(&self.audit, TestMode::PerformanceOnly)?;
-        let scenario = self.scenario.or_else(|| audited.scenario());
+        let logged = audited.scenario();
+        if let (Some(given), Some(logged)) = (self.scenario, logged)
+            && given != logged
+        {
+            return Err(Failure::usage(format!(
+                "--scenario is {} and the logs are of {}",
+                given.name(),
+                logged.name()
+            ))
+            .hint("leave --scenario out"));
+        }
+        let scenario = self.scenario.or(logged);
         let scenario = scenario.ok_or_else(|| {
             Failure::usage(format!("{} tells no scenario", self.audit.display()))
                 .hint("name it with --scenario")

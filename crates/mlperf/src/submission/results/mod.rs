@@ -143,9 +143,12 @@ fn sorted_by(record: &Record) -> impl Ord + use<'_> {
 
 /// Numbers go on where those of before end.
 fn number(records: &mut [Record], round: Version, ids: &mut Ids) {
+    let mut last = ids.values().max().copied().unwrap_or(0);
     for record in records {
-        let next = ids.values().max().map_or(1, |last| last + 1);
-        let number = *ids.entry(record.unique_id.clone()).or_insert(next);
+        let number = *ids.entry(record.unique_id.clone()).or_insert_with(|| {
+            last = last.saturating_add(1);
+            last
+        });
         record.id = format!("{}.{}-{number:04}", round.major, round.minor);
     }
 }

@@ -46,7 +46,13 @@ impl Sheet {
     }
 }
 
+/// A spreadsheet takes what begins with one of these for a formula: an apostrophe
+/// makes it text.
+const FORMULA: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
+
 fn quoted(cell: &str) -> String {
+    let text = if cell.starts_with(FORMULA) { format!("'{cell}") } else { cell.to_owned() };
+    let cell = text.as_str();
     if cell.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", cell.replace('"', "\"\""))
     } else {

@@ -16,6 +16,27 @@ fn machine(test: &str, files: &[(&str, &str)]) -> Scratch {
     scratch
 }
 
+/// A device has a card, a render node and connectors, perhaps several cards.
+#[test]
+fn a_device_counts_once_however_many_nodes_it_has() {
+    let scratch = machine(
+        "nodes",
+        &[
+            ("sys/devices/gpu/vendor", "0x1002"),
+            ("sys/devices/gpu/product_name", "Some GPU"),
+            ("sys/devices/gpu/mem_info_vram_total", "17179869184"),
+        ],
+    );
+    for name in ["card0", "card1", "renderD128", "card0-DP-1"] {
+        let node = scratch.path().join("sys/class/drm").join(name);
+        fs::create_dir_all(&node).unwrap();
+        std::os::unix::fs::symlink("../../../devices/gpu", node.join("device")).unwrap();
+    }
+    let fields = capture(scratch.path());
+    assert_eq!(fields["accelerators_per_node"], 1);
+    assert_eq!(fields["accelerator_memory_capacity"], "16 GB");
+}
+
 #[test]
 fn two_sockets_with_an_accelerator_each_are_told() {
     let core = |processor, socket| {

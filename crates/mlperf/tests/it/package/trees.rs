@@ -183,7 +183,8 @@ fn a_folder_of_dyno_audit_gives_its_baseline_and_its_verdicts() {
     let scratch = Scratch::new("audit");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     run_directory(round, &[Played::Offline], &run.join("baseline"));
-    run_directory(round, &[Played::Offline], &run.join("TEST04"));
+    run_directory(round, &[Played::Offline], &run.join("audited"));
+    fs::write(run.join("audit.json"), "{}").unwrap();
     let judged = run.join("compliance/Offline/TEST04");
     fs::create_dir_all(&judged).unwrap();
     fs::write(judged.join("verify_performance.txt"), "TEST PASS\n").unwrap();
@@ -191,6 +192,55 @@ fn a_folder_of_dyno_audit_gives_its_baseline_and_its_verdicts() {
     let found = files(&out);
     let audits: Vec<_> = found.iter().filter(|path| path.contains("TEST04")).collect();
     assert_eq!(audits, ["open/Us/compliance/box/own/Offline/TEST04/verify_performance.txt"]);
+}
+
+#[test]
+fn an_audit_that_was_made_twice_is_refused() {
+    let round = Round::named("v5.1").unwrap();
+    let scratch = Scratch::new("audit-twice");
+    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+    run_directory(round, &[Played::Offline], &run);
+    for name in ["first", "second"] {
+        let judged = run.join(name).join("compliance/Offline/TEST04");
+        fs::create_dir_all(&judged).unwrap();
+        fs::write(judged.join("verify_performance.txt"), "TEST PASS\n").unwrap();
+    }
+    let error = package(&open(round, &run), &out).unwrap_err();
+    assert!(matches!(error, PackageError::AuditTwice { .. }), "{error}");
+}
+
+#[test]
+fn an_own_model_keeps_what_it_stands_for() {
+    let round = Round::named("v5.1").unwrap();
+    let scratch = Scratch::new("mapped");
+    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+    run_directory(round, &[Played::Offline], &run);
+    let mapping = out.join("open/Us/model_mapping.json");
+    fs::create_dir_all(mapping.parent().unwrap()).unwrap();
+    fs::write(&mapping, "{\"own\": \"retinanet\"}").unwrap();
+    let error = package(&open(round, &run), &out).unwrap_err();
+    assert!(matches!(error, PackageError::MappedAlready { .. }), "{error}");
+    assert!(fs::read_to_string(&mapping).unwrap().contains("retinanet"));
+}
+
+#[test]
+fn a_run_that_was_cut_short_is_told() {
+    let round = Round::named("v5.1").unwrap();
+    let scratch = Scratch::new("cut-short");
+    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+    run_directory(round, &[Played::Offline], &run);
+    let detail = run.join("Offline/performance/mlperf_log_detail.txt");
+    let text = fs::read_to_string(&detail).unwrap();
+    let lines = text.lines().filter(|line| !line.contains("\"result_validity\""));
+    fs::write(&detail, lines.collect::<Vec<_>>().join("\n")).unwrap();
+    let packaged = package(&open(round, &run), &out).unwrap();
+    assert!(packaged.doubts.iter().any(|doubt| doubt.contains("no verdict")));
+
+    let log = run.join("Offline/accuracy/mlperf_log_accuracy.json");
+    let bytes = fs::read(&log).unwrap();
+    fs::write(&log, &bytes[..bytes.len() / 2]).unwrap();
+    let error = package(&open(round, &run), &scratch.path().join("other")).unwrap_err();
+    assert!(error.to_string().contains("does not end with"), "{error}");
 }
 
 #[test]

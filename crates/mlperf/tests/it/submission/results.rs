@@ -49,6 +49,22 @@ fn results(rows: &[Row]) -> Results {
     Results::of(rows, Round::named("v5.1").unwrap(), &mut Ids::new())
 }
 
+/// A submitter's name is no formula of a spreadsheet.
+#[test]
+fn cells_that_begin_as_formulas_are_text() {
+    let row = row("=1+1", "resnet", "Offline", 1.0, "Samples/s");
+    let csv = results(&[row]).sheets[0].csv();
+    assert!(csv.contains(",'=1+1,"), "{csv}");
+}
+
+#[test]
+fn the_largest_number_of_a_system_does_not_overflow() {
+    let mut ids = Ids::from([("x".into(), u64::MAX)]);
+    let row = row("Us", "resnet", "Offline", 1.0, "Samples/s");
+    let found = Results::of(&[row], Round::named("v5.1").unwrap(), &mut ids);
+    assert_eq!(found.records.len(), 1);
+}
+
 #[test]
 fn accuracy_has_five_digits_half_to_even() {
     for (exact, rounded) in [
