@@ -77,7 +77,7 @@ impl Shown<'_> {
 
     /// The gravest first, by what they are about; then how to mend them.
     fn findings(&self, text: &mut String) {
-        let groups = groups(&self.checked.findings);
+        let groups = groups(&self.checked.findings, self.extent);
         let (most, most_of_one) = match self.extent {
             Extent::Screen => (SHOWN, SHOWN_OF_ONE),
             Extent::All => (usize::MAX, usize::MAX),
@@ -173,8 +173,9 @@ struct Group<'a> {
     findings: Vec<&'a Finding>,
 }
 
-/// By subject, and subjects with the same findings together; the gravest first.
-fn groups(findings: &[Finding]) -> Vec<Group<'_>> {
+/// By subject, and subjects with the same findings together; the gravest first. Where all
+/// is shown, only what is the same to the line is alike.
+fn groups(findings: &[Finding], extent: Extent) -> Vec<Group<'_>> {
     let mut by_subject: BTreeMap<String, Vec<&Finding>> = BTreeMap::new();
     for finding in findings {
         by_subject.entry(subject(&finding.path)).or_default().push(finding);
@@ -183,7 +184,10 @@ fn groups(findings: &[Finding]) -> Vec<Group<'_>> {
     let mut known = BTreeMap::new();
     for (subject, mut findings) in by_subject {
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-        let alike = |f: &&Finding| (f.check, below(&f.path), f.message.clone());
+        let alike = |f: &&Finding| {
+            let detail = (extent == Extent::All).then(|| (f.line, f.expected.clone()));
+            (f.check, below(&f.path), f.message.clone(), detail)
+        };
         let key: Vec<_> = findings.iter().map(alike).collect();
         match known.get(&key) {
             Some(at) => {
@@ -240,5 +244,10 @@ fn parts(path: &Path) -> Vec<String> {
 
 /// A text that the terminal does not obey: files have any names.
 fn safe(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
+    // Marks of direction change the order in which the rest is shown.
+    let obeyed = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.replace(obeyed, "\u{fffd}")
 }

@@ -154,7 +154,9 @@ impl Check {
             write_file(file, "--json", |out| document.write(out))?;
         }
         if let Some(file) = &self.sarif {
-            write_file(file, "--sarif", |out| sarif::write(&checked, round, program, out))?;
+            write_file(file, "--sarif", |out| {
+                sarif::write(&checked, &self.tree, round, program, out)
+            })?;
         }
         if !self.quiet {
             let extent = if self.all { Extent::All } else { Extent::Screen };

@@ -5,6 +5,7 @@
 //! counts is for the checks to say.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 
 use serde_json::Value;
 
@@ -104,6 +105,9 @@ pub struct ModelNames {
     pub names: BTreeMap<String, String>,
     /// Why the file does not read.
     pub problem: Option<json::JsonProblem>,
+    /// Whether the file reads and is no mapping of names to names, at which the official
+    /// programs do not look.
+    pub is_no_mapping: bool,
 }
 
 /// A system with results.
@@ -216,11 +220,14 @@ fn submitter<'t>(
     };
     for system in results.into_iter().flat_map(Node::folders) {
         let name = system.text().into_owned();
-        let description = folder.file(format!("{SYSTEMS}/{name}.json"));
+        // The name may be no text.
+        let mut file = system.name().to_os_string();
+        file.push(".json");
+        let description = folder.file(std::path::Path::new(SYSTEMS).join(file));
         let models = system.folders().map(|model| {
             let official = official_name(round, &model.text(), &submitter.names, guesses);
             let benchmark = round.benchmarks.iter().find(|known| known.name == official);
-            let results = entries(&submitter, &name, model);
+            let results = entries(&submitter, system.name(), model);
             Model { name: model.text().into_owned(), official, benchmark, folder: model, results }
         });
         let models = models.collect();
@@ -229,9 +236,9 @@ fn submitter<'t>(
     submitter
 }
 
-fn entries<'t>(submitter: &Submitter<'t>, system: &str, model: Node<'t>) -> Vec<Entry<'t>> {
+fn entries<'t>(submitter: &Submitter<'t>, system: &OsStr, model: Node<'t>) -> Vec<Entry<'t>> {
     let beside = |kind: &str, scenario: &Node<'t>| {
-        let path = [kind.as_ref(), system.as_ref(), model.name(), scenario.name()];
+        let path = [kind.as_ref(), system, model.name(), scenario.name()];
         submitter.folder.folder(path.iter().collect::<std::path::PathBuf>())
     };
     let entry = |folder: Node<'t>| Entry {
@@ -249,13 +256,16 @@ fn model_names(submitter: Node<'_>) -> ModelNames {
         return ModelNames::default();
     };
     match json::read(file) {
-        Err(problem) => ModelNames { names: BTreeMap::new(), problem: Some(problem) },
+        Err(problem) => ModelNames { problem: Some(problem), ..ModelNames::default() },
         Ok(mapping) => {
+            let is_mapping =
+                mapping.object().is_some_and(|names| names.values().all(Value::is_string));
             let pairs = mapping.object().into_iter().flatten();
             let text = |(own, official): (&String, &Value)| {
                 Some((own.clone(), official.as_str()?.to_owned()))
             };
-            ModelNames { names: pairs.filter_map(text).collect(), problem: None }
+            let names = pairs.filter_map(text).collect();
+            ModelNames { names, problem: None, is_no_mapping: !is_mapping }
         }
     }
 }

@@ -24,6 +24,7 @@ const ROOT: &str = "SUBMISSION";
 /// The writer fails.
 pub fn write(
     checked: &Checked,
+    tree: &Path,
     round: &Round,
     program: Program,
     out: &mut impl Write,
@@ -42,7 +43,10 @@ pub fn write(
                 "version": env!("CARGO_PKG_VERSION"),
                 "rules": rules,
             }},
-            "originalUriBaseIds": { ROOT: { "description": { "text": "root of the submission tree" } } },
+            "originalUriBaseIds": { ROOT: {
+                "uri": base(tree),
+                "description": { "text": "root of the submission tree" },
+            } },
             "columnKind": "unicodeCodePoints",
             "properties": {
                 "round": round.version.to_string(),
@@ -102,6 +106,12 @@ fn result(finding: &Finding, place: &BTreeMap<&str, usize>) -> Value {
         "message": { "text": message },
         "locations": [{ "physicalLocation": physical }],
     })
+}
+
+/// The folder that paths are relative to, as SARIF asks: absolute, a slash at its end.
+fn base(tree: &Path) -> String {
+    let absolute = tree.canonicalize().unwrap_or_else(|_| tree.to_owned());
+    format!("file://{}/", uri(&absolute).trim_end_matches('/'))
 }
 
 /// A path as a relative reference: of what else than letters, digits and a few marks, the

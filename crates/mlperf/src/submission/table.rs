@@ -126,6 +126,12 @@ fn columns(program: Program) -> impl Iterator<Item = (Column, &'static str, Wher
     COLUMNS.into_iter().filter(move |(_, _, place)| all || *place != Modular)
 }
 
+/// What keeps a spreadsheet from taking a text for a formula.
+fn guard(text: &str) -> &'static str {
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    if is_formula && text.parse::<f64>().is_err() { "'" } else { "" }
+}
+
 /// Writes the table as a program does. The official programs do not escape quotes, so
 /// that a quote in a name breaks their row; [`Program::Strict`] doubles them.
 ///
@@ -139,7 +145,9 @@ pub fn write_csv(rows: &[Row], program: Program, out: &mut impl Write) -> io::Re
             let text = row.get(column);
             match (program, place) {
                 (Program::Mono, Plain) => text.to_owned(),
-                (Program::Strict, _) => format!("\"{}\"", text.replace('"', "\"\"")),
+                (Program::Strict, _) => {
+                    format!("\"{}{}\"", guard(text), text.replace('"', "\"\""))
+                }
                 (Program::Mono | Program::Modular, _) => format!("\"{text}\""),
             }
         };
@@ -152,6 +160,20 @@ pub fn write_csv(rows: &[Row], program: Program, out: &mut impl Write) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_cell_of_ours_is_a_formula() {
+        let mut row = Row::default();
+        row.set(Column::Platform, "=1+1");
+        let text = |program| {
+            let mut text = Vec::new();
+            write_csv(std::slice::from_ref(&row), program, &mut text).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        assert!(text(Program::Strict).contains("\"'=1+1\""));
+        assert!(text(Program::Modular).contains("\"=1+1\""));
+        assert_eq!((guard("-1.5"), guard("-x"), guard("a=b")), ("", "'", ""));
+    }
 
     #[test]
     fn columns_lie_in_their_order() {

@@ -3,6 +3,7 @@
 //! Entries are in the order of their names as bytes, whatever the file system says.
 //! Links are followed, as the official checkers do, but never round in a circle.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
@@ -92,10 +93,10 @@ impl Tree {
         let mut tree = Self { root: root.to_owned(), entries: vec![top], unlisted: Vec::new() };
         let no_tree = |error: io::Error| NoTree { root: root.to_owned(), why: error.to_string() };
         std::fs::read_dir(root).map_err(no_tree)?;
-        let mut behind_links = 0;
+        let mut links = Links::default();
         let mut next = 0;
         while next < tree.entries.len() {
-            tree.list(next, &mut behind_links);
+            tree.list(next, &mut links);
             next += 1;
         }
         Ok(tree)
@@ -138,7 +139,7 @@ impl Tree {
     }
 
     /// Appends the entries of a folder, in order.
-    fn list(&mut self, at: usize, behind_links: &mut usize) {
+    fn list(&mut self, at: usize, links: &mut Links) {
         if self.entries[at].kind != Kind::Folder {
             return;
         }
@@ -148,7 +149,18 @@ impl Tree {
         if linked && self.turns_back(at, &path) {
             return;
         }
+        if linked && !links.follow(&path, self.entries[at].behind_link) {
+            if !std::mem::replace(&mut links.is_told, true) {
+                let why = "a link behind a link leads to a folder that is listed already, and \
+                           is not followed; nor are more like it";
+                self.unlist(at, why.to_owned());
+            }
+            return;
+        }
         let behind_link = linked || self.entries[at].behind_link;
+        if behind_link && links.is_full {
+            return;
+        }
         let store = |entry: io::Result<std::fs::DirEntry>| {
             let entry = entry?;
             let (kind, link) = look(&entry);
@@ -162,8 +174,9 @@ impl Tree {
             Err(error) => return self.unlist(at, error.to_string()),
         };
         if behind_link {
-            *behind_links += entries.len();
-            if *behind_links > MOST_BEHIND_LINKS {
+            links.entries += entries.len();
+            if links.entries > MOST_BEHIND_LINKS {
+                links.is_full = true;
                 return self
                     .unlist(at, format!("more than {MOST_BEHIND_LINKS} files behind links"));
             }
@@ -193,6 +206,26 @@ impl Tree {
             above = folder.parent();
         }
         false
+    }
+}
+
+/// What was taken from behind links. Two results may well be links to one folder; links
+/// that lead to each other from behind links would multiply.
+#[derive(Default)]
+struct Links {
+    entries: usize,
+    /// No more is taken: said once.
+    is_full: bool,
+    /// Folders that links lead to, by device and number.
+    known: BTreeSet<(u64, u64)>,
+    is_told: bool,
+}
+
+impl Links {
+    /// Whether a link is to be followed; one behind another only to a new folder.
+    fn follow(&mut self, path: &Path, behind_link: bool) -> bool {
+        let Ok(metadata) = std::fs::metadata(path) else { return true };
+        self.known.insert((metadata.dev(), metadata.ino())) || !behind_link
     }
 }
 

@@ -79,9 +79,8 @@ pub fn check_text(
                 let message = format!("{} is {}", found.metric, found.value);
                 if let Some(least) = target.at_least {
                     accuracy.set(&found.metric, &found.value);
-                    // Of an error less is better: its bound is judged by its unit.
-                    let is_error = found.metric == ERROR && issues.program() == Program::Strict;
-                    if value >= least || is_error {
+                    // The rules have the bound of an error with its unit.
+                    if value >= least || is_error(&found.metric, issues) {
                         *seen = true;
                     } else {
                         issues.add_expected(
@@ -116,6 +115,11 @@ pub fn check_text(
         issues.add(&ACCURACY_HASH, at, "there is no line `hash=` with letters and digits");
     }
     accuracy
+}
+
+/// Whether less is better, by the rules.
+fn is_error(metric: &str, issues: &Issues) -> bool {
+    metric == ERROR && issues.program() == Program::Strict
 }
 
 /// Whether the accuracy log is there and cut.

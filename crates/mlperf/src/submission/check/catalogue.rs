@@ -141,6 +141,7 @@ checks! {
     RUN_MIN_QUERIES "performance.queries" [E E E] "the least number of queries is the round's or more", "set min_query_count";
     RUN_OFFLINE_SAMPLES "performance.offline_samples" [E E E] "an Offline query has enough samples", "set min_query_count, which LoadGen takes for samples in Offline";
     RUN_DURATION "performance.duration" [E E E] "the least duration is the round's or more", "set min_duration";
+    RUN_ZERO "performance.zero" [E E E] "the result is not 0", "run anew: a result of 0 is none";
     RUN_NETWORK_NAME "performance.sut_name" [E E E] "a system behind a network says so in its name", "name the system under test `Network SUT ...`";
     RUN_INFERRED "performance.inferred" [E E E] "a result is inferred only on edge systems, from a scenario that allows it", "run the scenario itself";
     RUN_NO_ESTIMATE "performance.estimate" [E E E] "early stopping has an estimate to infer from", "run longer";
@@ -162,6 +163,7 @@ checks! {
     LOG_MODE "log.mode" [E O O] "a performance run is one, and an accuracy run", "put each log into the folder of its mode";
     LOG_SEEDS "log.seeds" [E O O] "the seeds that were asked for are those that were used, and the round's", "run with the settings of the round: `dyno run --round`";
     LOG_SCENARIO "log.scenario" [E O O] "the accuracy log is of the scenario of its folder", "put the log of this scenario there";
+    ACCURACY_KEY "accuracy.keys" [E O O] "the detail log of the accuracy run has the keys that every run writes", "submit the log as the load generator wrote it";
     RUN_SUMMARY "performance.summary" [E O O] "summary and detail log say the same", "submit both logs of the same run as the load generator wrote them";
     RUN_SUMMARY_EMPTY "performance.summary_empty" [E O O] "the summary says something", "submit mlperf_log_summary.txt as the load generator wrote it";
     RUN_CONSISTENT "performance.consistent" [E O O] "percentiles, rates and conditions of a run follow from one another", "submit the log as the load generator wrote it";
@@ -180,6 +182,7 @@ checks! {
     SYSTEM_ECC "system.ecc" [E O O] "memory of a datacenter system has ECC", "use memory with ECC, or submit as an edge system";
     SYSTEM_ECC_UNSAID "system.ecc_unsaid" [W O O] "the description of a datacenter system says that memory has ECC", "say so in the memory configuration";
     SYSTEM_BANDWIDTH "system.bandwidth" [E O O] "the network of a datacenter system takes in what its result takes", "describe all NICs in `host_networking` and `host_network_card_count`, with evidence of their rate";
+    SYSTEM_BANDWIDTH_UNKNOWN "system.bandwidth_unknown" [W O O] "the rate of every network that a datacenter system names is understood", "say the rate of each NIC in `host_networking`, such as 100GbE or 400 Gbps";
     SYSTEM_NAMEPLATE "system.nameplate" [E O O] "the power supplies of a system are described so that its design power can be computed", "write systems/NAME_power.yaml: lists of nodes with `Min PSUs Needed` and `PSUs`, each with `PowerCapacityWatts`";
     NETWORK_FABRIC "network.fabric" [E O O] "a system of the network division is reached over a network, not over a bus", "measure over Ethernet or InfiniBand";
     NETWORK_FABRIC_UNKNOWN "network.fabric_unknown" [W O O] "the network is one that is known", "check `network_type`";

@@ -167,11 +167,7 @@ impl Checked {
     /// result. The official programs call a tree with nothing in it fine as well.
     #[must_use]
     pub fn looks_fine(&self) -> bool {
-        let counts = |outcome: &Outcome| match outcome {
-            // The official programs take 0 for no result.
-            Outcome::Valid { metric } => *metric != 0.0,
-            Outcome::Invalid => false,
-        };
+        let counts = |outcome: &Outcome| *outcome != Outcome::Invalid;
         !self.crashes && self.results.values().all(counts)
     }
 
@@ -203,6 +199,13 @@ pub fn check(root: &Path, round: &'static Round, options: &Options) -> Result<Ch
         Program::Modular => modular::check(&tree, round, options),
     };
     let mut issues = Issues::new(options.program);
+    for (path, outcome) in &mut checked.results {
+        // The official programs take 0 for no result, without a word.
+        if matches!(outcome, Outcome::Valid { metric } if *metric == 0.0) {
+            *outcome = Outcome::Invalid;
+            issues.add(&catalogue::RUN_ZERO, At::path(path), "the result is 0");
+        }
+    }
     for unlisted in tree.unlisted() {
         issues.add(&catalogue::UNLISTED, At::path(&unlisted.path), unlisted.why.clone());
     }

@@ -129,7 +129,7 @@ fn describe(
 }
 
 /// Design power as the table has it: of the description, or of the power supplies.
-fn design_power(
+pub(super) fn design_power(
     submitter: &Submitter<'_>,
     system: &System<'_>,
     json: &JsonFile,
@@ -414,10 +414,8 @@ fn own_columns(
     let log = facts.performance.as_ref().ok().or(of_client);
     let played = log.and_then(|log| log.text("effective_scenario"));
     let inferred = u8::from(played != Some(place.entry.name.as_str()));
-    let count = |field| described.json.get(field).and_then(whole);
-    let total = count("number_of_nodes").zip(count("accelerators_per_node"));
-    let total = total.and_then(|(nodes, accelerators)| nodes.checked_mul(accelerators));
-    if total.is_none() {
+    let total = total_accelerators(&described.json);
+    if total.is_empty() {
         let why = "nodes and accelerators are no whole numbers";
         issues.crash(At::path(&location), why);
     }
@@ -427,9 +425,17 @@ fn own_columns(
         (Column::Compliance, place.submitter.division.name().to_owned()),
         (Column::Errors, "0".to_owned()),
         (Column::Inferred, inferred.to_string()),
-        (Column::TotalAccelerators, total.map(|total| total.to_string()).unwrap_or_default()),
+        (Column::TotalAccelerators, total),
         (Column::DesignPower, described.design_power.clone()),
     ]
+}
+
+/// Accelerators of all nodes; empty where one of the two counts is no whole number.
+pub(super) fn total_accelerators(description: &JsonFile) -> String {
+    let count = |field| description.get(field).and_then(whole);
+    let total = count("number_of_nodes").zip(count("accelerators_per_node"));
+    let total = total.and_then(|(nodes, accelerators)| nodes.checked_mul(accelerators));
+    total.map(|total| total.to_string()).unwrap_or_default()
 }
 
 /// A whole number as Python's `int` makes one: of numbers and of texts.

@@ -24,7 +24,12 @@ pub fn check_names(tree: &Tree, submitter: Node<'_>, issues: &mut Issues) {
     let is_linked_folder = |node: &Node<'_>| node.is_folder() && node.link().is_some();
     let own = || walked().filter(|node| !is_linked_folder(node));
     let name_fits = |fits: fn(&str) -> bool| own().filter(|node| fits(&node.text())).collect();
-    let is_empty = |node: &Node<'_>| node.is_folder() && node.children().next().is_none();
+    // Of a folder that cannot be listed nobody knows; that is another finding.
+    let is_listed = |node: &Node<'_>| {
+        program != Program::Strict || tree.unlisted().iter().all(|u| u.path != node.path())
+    };
+    let is_empty =
+        |node: &Node<'_>| node.is_folder() && node.children().next().is_none() && is_listed(node);
     let checks: [(&'static Check, Vec<Node<'_>>, &str); 6] = [
         (
             &BROKEN_LINKS,

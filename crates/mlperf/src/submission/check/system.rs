@@ -106,6 +106,11 @@ impl Description<'_> {
 
     fn fields(&self, network: bool, issues: &mut Issues) {
         let fields = &self.round.system_fields;
+        // To the checker in modules any text is true, also "false".
+        let network = match issues.program() {
+            Program::Modular => self.json.get("is_network").is_some_and(python::is_true),
+            Program::Mono | Program::Strict => network,
+        };
         let of_network = fields.network.iter().filter(|_| network);
         for field in fields.required.iter().chain(of_network) {
             match self.json.get(field) {

@@ -22,6 +22,8 @@ const MARKER: &str = ":::MLLOG";
 const LONGEST_LINE: u64 = 32 << 20;
 /// Of errors and of lines that do not read, this many are kept.
 const KEPT: usize = 16;
+/// Of the text of an error, this many characters are kept.
+const LONGEST_ERROR: usize = 300;
 
 /// A log up to this size is read at once, a longer one in parts.
 const LONGEST_AT_ONCE: u64 = 1 << 20;
@@ -85,7 +87,9 @@ impl Errors {
         self.others += usize::from(!uncommitted && !several);
         if self.first.len() < KEPT {
             let text = serde_json::from_str(raw).unwrap_or_else(|_| raw.to_owned());
-            self.first.push((line, text));
+            let cut =
+                text.char_indices().nth(LONGEST_ERROR).map(|(at, _)| format!("{} ..", &text[..at]));
+            self.first.push((line, cut.unwrap_or(text)));
         }
     }
 }

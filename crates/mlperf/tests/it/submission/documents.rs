@@ -71,10 +71,12 @@ fn documents_say_what_was_found_and_where() {
     assert_eq!(status["line"], 3);
 
     let mut text = Vec::new();
-    sarif::write(&checked, round, Program::Strict, &mut text).unwrap();
+    sarif::write(&checked, folder.path(), round, Program::Strict, &mut text).unwrap();
     let log: Value = serde_json::from_slice(&text).unwrap();
     assert_eq!(log["version"], "2.1.0");
     let run = &log["runs"][0];
+    let base = run["originalUriBaseIds"]["SUBMISSION"]["uri"].as_str().unwrap();
+    assert!(base.starts_with("file:///") && base.ends_with('/'), "{base}");
     let results = run["results"].as_array().unwrap();
     assert_eq!(results.len(), checked.findings.len());
     for result in results {

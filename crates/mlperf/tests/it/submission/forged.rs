@@ -60,7 +60,7 @@ fn without(key: &str) -> impl Fn(String) -> String {
 
 /// Asserts that a result no longer counts, and by which check.
 #[track_caller]
-fn fails(folder: &Folder, result: &str, id: &str) {
+fn assert_fails(folder: &Folder, result: &str, id: &str) {
     let checked = judged(folder);
     assert!(!counts(&checked, result), "{result} counts; {id} should find it");
     let errors = checked.findings.iter().filter(|f| f.severity == Severity::Error);
@@ -89,7 +89,7 @@ fn an_audit_passes_only_by_a_line_of_its_own() {
         let result = lenovo("SingleStream");
         let id =
             if name.contains("accuracy") { "audit.accuracy_files" } else { "audit.performance" };
-        fails(&folder, &result, id);
+        assert_fails(&folder, &result, id);
     }
 }
 
@@ -102,7 +102,7 @@ fn a_line_that_is_no_text_hides_no_error_of_an_accuracy_run() {
         b":::MLLOG {\"key\": \"error\", \"value\": \"\xff\", \"metadata\": {\"is_error\": true}}\n",
     );
     fs::write(log, bytes).unwrap();
-    fails(&folder, &lenovo("SingleStream"), "accuracy.readable");
+    assert_fails(&folder, &lenovo("SingleStream"), "accuracy.readable");
 }
 
 #[test]
@@ -128,10 +128,10 @@ fn the_open_division_may_miss_a_target_but_must_say_what_it_reached() {
     let text = format!("{result}/accuracy/accuracy.txt");
     let Some(folder) = tree() else { return };
     edit(&folder, &text, |text| text.replace("rouge1", "rouge_1"));
-    fails(&folder, &result, "accuracy.metric");
+    assert_fails(&folder, &result, "accuracy.metric");
     let Some(folder) = tree() else { return };
     edit(&folder, &text, |text| text.replace("hash=", "hash:"));
-    fails(&folder, &result, "accuracy.hash");
+    assert_fails(&folder, &result, "accuracy.hash");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_pipe_or_a_device_in_place_of_a_file_of_power_is_no_wait() {
     let made = std::process::Command::new("mkfifo").arg(power.join("client.json")).status();
     assert!(made.unwrap().success());
     std::os::unix::fs::symlink("/dev/zero", power.join("server.json")).unwrap();
-    fails(&folder, &lenovo("SingleStream"), "power.files");
+    assert_fails(&folder, &lenovo("SingleStream"), "power.files");
 }
 
 #[test]
@@ -150,5 +150,103 @@ fn no_value_after_the_hash_is_overlooked() {
     let Some(folder) = tree() else { return };
     let text = format!("{}/accuracy/accuracy.txt", lenovo("SingleStream"));
     edit(&folder, &text, |text| text + "\naccuracy=11.000%, good=1, total=50000\n");
-    fails(&folder, &lenovo("SingleStream"), "accuracy.target");
+    assert_fails(&folder, &lenovo("SingleStream"), "accuracy.target");
+}
+
+#[test]
+fn a_log_without_a_key_that_every_run_writes_does_not_count() {
+    for key in [
+        "result_query_count",
+        "effective_test_mode",
+        "num_errors",
+        "power_begin",
+        "effective_min_query_count",
+        "result_min_queries_met",
+    ] {
+        let Some(folder) = tree() else { return };
+        edit(&folder, &format!("{}/{RUN}", lenovo("SingleStream")), without(key));
+        assert_fails(&folder, &lenovo("SingleStream"), "performance.keys");
+    }
+    let Some(folder) = tree() else { return };
+    let log = format!("{}/accuracy/mlperf_log_detail.txt", lenovo("SingleStream"));
+    edit(&folder, &log, |log| log.lines().take(1).map(|line| format!("{line}\n")).collect());
+    assert_fails(&folder, &lenovo("SingleStream"), "accuracy.keys");
+}
+
+#[test]
+fn the_estimate_is_the_one_of_the_summary_and_of_the_words_of_the_log() {
+    let Some(folder) = tree() else { return };
+    edit(&folder, &format!("{}/{RUN}", lenovo("SingleStream")), |log| {
+        let key = "\"key\": \"early_stopping_latency_ss\", \"value\": ";
+        log.replace(&format!("{key}513395"), &format!("{key}513381"))
+    });
+    assert_fails(&folder, &lenovo("SingleStream"), "performance.summary");
+}
+
+#[test]
+fn an_audit_is_of_the_scenario_of_its_result_and_has_its_keys() {
+    for test in ["TEST01", "TEST04"] {
+        let of = |scenario: &str| format!("{LENOVO}/compliance/{BOX}/{scenario}/{test}/{RUN}");
+        let Some(folder) = tree() else { return };
+        let other = fs::read_to_string(folder.path().join(of("SingleStream"))).unwrap();
+        edit(&folder, &of("Offline"), |_| other.clone());
+        assert_fails(&folder, &lenovo("Offline"), "audit.settings");
+        for (key, id) in [
+            ("result_samples_per_second", "audit.ratio"),
+            ("effective_performance_issue_same", "audit.settings"),
+        ] {
+            let Some(folder) = tree() else { return };
+            edit(&folder, &of("Offline"), without(key));
+            assert_fails(&folder, &lenovo("Offline"), id);
+        }
+    }
+}
+
+#[test]
+fn a_skipped_scenario_may_be_what_another_is_inferred_from() {
+    let Some(folder) = tree() else { return };
+    let round = Round::named("v5.1").unwrap();
+    let mut options = Options::new(Program::Strict);
+    options.scenarios_to_skip = vec!["SingleStream".to_owned()];
+    let checked = check(folder.path(), round, &options).unwrap();
+    assert!(!checked.results.contains_key(Path::new(&lenovo("SingleStream"))));
+    assert!(checked.findings.iter().all(|f| f.check != "performance.inferred_copy"));
+}
+
+#[test]
+fn a_mapping_of_models_that_is_none_is_found() {
+    for text in ["[]", "\"x\"", "null", "{\"m\": 5}"] {
+        let Some(folder) = tree() else { return };
+        folder.write("open/Krai/model_mapping.json", text);
+        assert_fails(&folder, &format!("{KRAI}/offline"), "submitter.model_names");
+    }
+}
+
+#[test]
+fn the_text_of_an_error_is_cut() {
+    let Some(folder) = tree() else { return };
+    let error = format!(
+        ":::MLLOG {{\"key\": \"error\", \"value\": \"{}\", \"metadata\": {{\"is_error\": true}}}}\n",
+        "é".repeat(100_000)
+    );
+    edit(&folder, &format!("{}/{RUN}", lenovo("SingleStream")), |log| log + &error);
+    let found = judged(&folder).findings;
+    let error = found.iter().find(|finding| finding.check == "performance.errors").unwrap();
+    assert!(error.message.len() < 1000);
+}
+
+#[test]
+fn a_result_of_zero_is_none_and_says_so() {
+    let Some(folder) = tree() else { return };
+    edit(&folder, &format!("{}/{RUN}", lenovo("SingleStream")), |log| {
+        let key = "\"key\": \"early_stopping_latency_ss\", \"value\": ";
+        log.replace(&format!("{key}513395"), &format!("{key}0"))
+    });
+    let round = Round::named("v5.1").unwrap();
+    assert!(!counts(&judged(&folder), &lenovo("SingleStream")));
+    for program in [Program::Mono, Program::Modular] {
+        let checked = check(folder.path(), round, &Options::new(program)).unwrap();
+        assert!(!counts(&checked, &lenovo("SingleStream")));
+        assert!(checked.findings.iter().any(|f| f.check == "performance.zero"), "{program:?}");
+    }
 }

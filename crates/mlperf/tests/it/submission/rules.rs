@@ -12,6 +12,8 @@ use super::folder::Folder;
 use super::made;
 
 const LOG: &str = "[\n{ \"seq_id\" : 0, \"qsl_idx\" : 7, \"data\" : \"5F000000\" }\n]\n";
+const ESTIMATES: &str = " * Early stopping 90.0th percentile estimate: 512000\n * Early stopping \
+                         99.0th percentile estimate: 2048000";
 const RESULT: &str = "closed/acme/results/box/resnet50";
 const AUDITS: &str = "closed/acme/compliance/box/resnet50";
 const DETAIL: &str = "performance/run_1/mlperf_log_detail.txt";
@@ -25,17 +27,82 @@ fn accuracy_text(log: &str) -> String {
     format!("accuracy=76.100%, good=38050, total=50000\nhash={hash}\n")
 }
 
+/// A detail log with all keys that a run of any scenario writes; `test` is the audit.
+fn whole(scenario: &str, mode: &str, test: &str) -> String {
+    let (seed, target) = if test == "TEST01" { ("720381539243781796", "100") } else { ("0", "0") };
+    let (same, index) = if test == "TEST04" { ("true", "3") } else { ("false", "0") };
+    let mode = format!("\"{mode}\"");
+    let estimates = format!("\"{}\"", ESTIMATES.replace('\n', " "));
+    let mut log = made::log(round(), scenario).replace(
+        "percentile_latency_ns\", \"value\": 1000,",
+        "percentile_latency_ns\", \"value\": 2000000,",
+    );
+    for (key, value) in [
+        ("effective_test_mode", mode.as_str()),
+        ("effective_accuracy_log_probability", "0"),
+        ("effective_accuracy_log_rng_seed", seed),
+        ("effective_accuracy_log_sampling_target", target),
+        ("effective_min_sample_count", "1"),
+        ("effective_performance_issue_same", same),
+        ("effective_performance_issue_same_index", index),
+        ("effective_performance_issue_unique", "false"),
+        ("effective_sample_concatenate_permutation", "false"),
+        ("effective_target_latency_ns", "0"),
+        ("effective_target_latency_percentile", "0.9"),
+        ("generated_query_count", "1"),
+        ("generated_samples_per_query", "24576"),
+        ("loadgen_version", "\"made\""),
+        ("power_begin", "\"07-23-2025 02:30:20.039\""),
+        ("power_end", "\"07-23-2025 02:40:20.040\""),
+        ("test_datetime", "\"2025-07-23T02:18:08Z\""),
+        ("early_stopping_result", &estimates),
+        ("result_query_count", "24576"),
+        ("result_min_duration_met", "true"),
+        ("result_min_queries_met", "true"),
+        ("result_qps_with_loadgen_overhead", "1999"),
+        ("result_mean_query_latency_ns", "500000"),
+    ] {
+        log += &made::line(key, value);
+    }
+    for (rank, value) in [
+        ("min", "300000"),
+        ("50.00_percentile", "400000"),
+        ("90.00_percentile", "500000"),
+        ("95.00_percentile", "600000"),
+        ("97.00_percentile", "700000"),
+        ("99.00_percentile", "2000000"),
+        ("99.90_percentile", "2100000"),
+        ("max", "3719409761"),
+    ] {
+        let query = if rank.contains('.') { "_per_query" } else { "_query" };
+        log += &made::line(&format!("result_{rank}{query}_latency_ns"), value);
+        if rank != "99.00_percentile" {
+            log += &made::line(&format!("result_{rank}_latency_ns"), value);
+        }
+    }
+    log
+}
+
 /// A tree in which the logs are those of runs, as far as the rules look.
 fn right() -> Folder {
     let folder = made::submission(round());
     for scenario in ["SingleStream", "MultiStream", "Offline"] {
         let summary = format!(
             "MLPerf Results Summary\nSUT name : made\nScenario : {scenario}\nMode     : \
-             PerformanceOnly\nResult is : VALID\n  Early stopping satisfied: Yes\n"
+             PerformanceOnly\nResult is : VALID\n  Early stopping satisfied: Yes\n\
+             Early Stopping Result:\n{ESTIMATES}\n\n"
         );
         let audits = ["TEST01", "TEST04"].map(|test| format!("{AUDITS}/{scenario}/{test}"));
         for run in [format!("{RESULT}/{scenario}")].iter().chain(&audits) {
             folder.write(&format!("{run}/performance/run_1/mlperf_log_summary.txt"), &summary);
+        }
+        let result = format!("{RESULT}/{scenario}");
+        folder.write(&format!("{result}/{DETAIL}"), whole(scenario, "PerformanceOnly", ""));
+        let accuracy = whole(scenario, "AccuracyOnly", "");
+        folder.write(&format!("{result}/accuracy/mlperf_log_detail.txt"), accuracy);
+        for test in ["TEST01", "TEST04"] {
+            let file = format!("{AUDITS}/{scenario}/{test}/{DETAIL}");
+            folder.write(&file, whole(scenario, "PerformanceOnly", test));
         }
         folder.write(&format!("{RESULT}/{scenario}/accuracy/mlperf_log_accuracy.json"), LOG);
         folder.write(&format!("{RESULT}/{scenario}/accuracy/accuracy.txt"), accuracy_text(LOG));
@@ -117,10 +184,8 @@ fn what_was_changed_after_the_run_is_found() {
 fn an_audit_must_be_run_with_its_settings() {
     let folder = right();
     let file = format!("{AUDITS}/Offline/TEST04/{DETAIL}");
-    let log = made::log(round(), "Offline");
-    folder.write(&file, log.clone() + &made::line("effective_performance_issue_same", "true"));
-    assert!(errors(&folder).0.is_empty());
-    folder.write(&file, log + &made::line("effective_performance_issue_same", "false"));
+    let key = "\"effective_performance_issue_same\", \"value\": ";
+    edit(&folder, &file, &format!("{key}true"), &format!("{key}false"));
     assert_eq!(errors(&folder).0, ["audit.settings"].into());
 }
 
@@ -133,8 +198,16 @@ fn an_inferred_result_is_a_copy_of_its_source() {
         let source = folder.path().join(RESULT).join("SingleStream").join(file);
         folder.write(&format!("{RESULT}/MultiStream/{file}"), fs::read(source).unwrap());
     }
+    for test in ["TEST01", "TEST04"] {
+        for file in [DETAIL, "performance/run_1/mlperf_log_summary.txt"] {
+            let source = folder.path().join(AUDITS).join("SingleStream").join(test).join(file);
+            folder.write(&format!("{AUDITS}/MultiStream/{test}/{file}"), fs::read(source).unwrap());
+        }
+    }
     assert!(errors(&folder).0.is_empty(), "{}", errors(&folder).1);
-    edit(&folder, &format!("{RESULT}/MultiStream/{DETAIL}"), "2048000", "2047000");
+    for file in [DETAIL, "performance/run_1/mlperf_log_summary.txt"] {
+        edit(&folder, &format!("{RESULT}/MultiStream/{file}"), "2048000", "2047000");
+    }
     let (ids, text) = errors(&folder);
     assert_eq!(ids, ["performance.inferred_copy"].into(), "{text}");
 }

@@ -21,8 +21,15 @@ pub(super) fn check(audit: &Audit<'_>, run: &DetailLog, played: Scenario, issues
     let Ok(log) = &audit.performance else { return };
     let detail = path.join("performance/run_1/mlperf_log_detail.txt");
     check_settings(&audit.name, log, &detail, issues);
+    check_scenario(log, played, &detail, issues);
+    if !["TEST01", "TEST04", "TEST05"].contains(&audit.name.as_str()) {
+        return;
+    }
     let scores = score(run, played).zip(score(log, played));
-    let Some((reference, audited)) = scores else { return };
+    let Some((reference, audited)) = scores else {
+        let message = "the detail logs of run and audit give no two rates to compare";
+        return issues.add(&AUDIT_RATIO, At::path(&detail), message);
+    };
     let short = is_short(run, played);
     let (allowed, passes) = match audit.name.as_str() {
         "TEST01" => {
@@ -52,6 +59,17 @@ pub(super) fn check(audit: &Audit<'_>, run: &DetailLog, played: Scenario, issues
         let file = path.join("verify_performance.txt");
         let message = format!("does not say TEST PASS, though {score}");
         issues.add_expected(&AUDIT_TEXT_CONTRADICTS, At::path(&file), message, allowed);
+    }
+}
+
+/// Rates of two scenarios cannot be compared.
+fn check_scenario(log: &DetailLog, played: Scenario, path: &Path, issues: &mut Issues) {
+    let key = "effective_scenario";
+    let found = log.text(key);
+    if found.and_then(Scenario::named) != Some(played) {
+        let message = format!("the audit is of a run of {}", found.unwrap_or("no scenario"));
+        let at = At::path(path).line(log.line_of(key));
+        issues.add_expected(&AUDIT_SETTINGS, at, message, played.name());
     }
 }
 
@@ -85,13 +103,17 @@ fn is_short(log: &DetailLog, played: Scenario) -> bool {
 fn check_settings(name: &str, log: &DetailLog, path: &Path, issues: &mut Issues) {
     let line = |key: &str| At::path(path).line(log.line_of(key));
     let flag = |key: &str, wanted: bool, issues: &mut Issues| {
-        if let Some(found) = log.flag(key).filter(|found| *found != wanted) {
+        let found = log.flag(key);
+        if found != Some(wanted) {
+            let found = found.map_or("missing".to_owned(), |found| found.to_string());
             let message = format!("{key} is {found}, so that this is no run of {name}");
             issues.add_expected(&AUDIT_SETTINGS, line(key), message, wanted.to_string());
         }
     };
     let whole = |key: &str, wanted: u64, issues: &mut Issues| {
-        if let Some(found) = log.whole(key).filter(|found| *found != wanted) {
+        let found = log.whole(key);
+        if found != Some(wanted) {
+            let found = found.map_or("missing".to_owned(), |found| found.to_string());
             let message = format!("{key} is {found}, so that this is no run of {name}");
             issues.add_expected(&AUDIT_SETTINGS, line(key), message, wanted.to_string());
         }

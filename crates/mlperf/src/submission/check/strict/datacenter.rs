@@ -2,11 +2,15 @@
 //! take in what the result takes.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
+use regex::bytes::{Regex, RegexBuilder};
 use serde_json::Value;
 
 use crate::round::{ElementBytes, Needed, Scenario, Suite};
-use crate::submission::check::catalogue::{SYSTEM_BANDWIDTH, SYSTEM_ECC, SYSTEM_ECC_UNSAID};
+use crate::submission::check::catalogue::{
+    SYSTEM_BANDWIDTH, SYSTEM_BANDWIDTH_UNKNOWN, SYSTEM_ECC, SYSTEM_ECC_UNSAID,
+};
 use crate::submission::check::issues::{At, Issues};
 use crate::submission::check::place::Place;
 use crate::submission::check::system::suite;
@@ -16,9 +20,13 @@ use crate::submission::facts::json::JsonFile;
 use super::network::has_word;
 
 const GIGA: f64 = 1e9;
-/// Ways to say that memory has no ECC.
-const DENIED: [&str; 7] =
-    ["non-ecc", "non ecc", "no ecc", "without ecc", "ecc off", "ecc disabled", "ecc: off"];
+/// Ways to say that memory has no ECC, or that it is off.
+static DENIED: LazyLock<Regex> = LazyLock::new(|| {
+    let text = r"\bnon[-_ ]?ecc|\b(no|without) ecc|\becc( support)?[ :=(-]*((is|was) )?(off|disabled|not|no|none|false)\b";
+    RegexBuilder::new(text).unicode(false).build().expect("a test uses it")
+});
+/// Memory that must have ECC, whatever else is named beside it.
+const MEMORY: [&str; 2] = ["ddr", "hbm"];
 /// Descriptions that say nothing of memory.
 const NOTHING: [&str; 6] = ["", "n/a", "na", "none", "-", "0"];
 
@@ -28,11 +36,12 @@ pub(super) fn check_memory(json: &JsonFile, path: &Path, issues: &mut Issues) {
     for field in ["host_memory_configuration", "accelerator_memory_configuration"] {
         let said = text(json, field);
         let lower = said.to_ascii_lowercase();
-        if NOTHING.contains(&lower.as_str()) || lower.contains("sram") {
+        let is_sram = lower.contains("sram") && !MEMORY.iter().any(|kind| lower.contains(kind));
+        if NOTHING.contains(&lower.as_str()) || is_sram {
             continue;
         }
         let at = At::path(path).line(json.line_of(field));
-        if DENIED.iter().any(|words| lower.contains(words)) {
+        if DENIED.is_match(lower.as_bytes()) {
             let message = format!("`{field}` is `{said}`");
             issues.add_expected(&SYSTEM_ECC, at, message, "memory with ECC, enabled");
         } else if !has_word(&lower, "ecc") && !has_word(&notes, "ecc") {
@@ -65,7 +74,15 @@ pub(super) fn check_bandwidth(
             .or_else(|| rate("result_scheduled_samples_per_sec"))
     });
     let Some(file) = place.system.description else { return };
-    let Some(there) = bytes_per_second(place.description) else { return };
+    let there = bytes_per_second(place.description);
+    let unknown = unknown_fabric(place.description);
+    if let Some(fabric) = &unknown {
+        let path = file.path();
+        let at = At::path(&path).line(place.description.line_of("host_networking"));
+        let message = format!("the rate of `{fabric}` is not understood");
+        issues.add(&SYSTEM_BANDWIDTH_UNKNOWN, at, message);
+    }
+    let Some(there) = there.filter(|_| unknown.is_none()) else { return };
     let Some(elements) = place.model.benchmark.and_then(|benchmark| benchmark.elements) else {
         return;
     };
@@ -118,19 +135,22 @@ fn text(json: &JsonFile, field: &str) -> String {
     }
 }
 
+/// A part of the description of the network that names a fabric, and no rate.
+fn unknown_fabric(json: &JsonFile) -> Option<String> {
+    const FABRICS: [&str; 4] = ["infiniband", "roce", "slingshot", "omni-path"];
+    let said = text(json, "host_networking");
+    let parts = said.split([',', ';', '+']).map(str::trim);
+    let names = |part: &&str| {
+        let lower = part.to_ascii_lowercase();
+        FABRICS.iter().any(|fabric| lower.contains(fabric)) && fastest(&lower).is_none()
+    };
+    parts.into_iter().find(names).map(str::to_owned)
+}
+
 /// Bytes a second that the described network can take in, as far as it says so: the
 /// fastest rate in its text, for each card and node.
 fn bytes_per_second(json: &JsonFile) -> Option<f64> {
-    let said = text(json, "host_networking").to_ascii_lowercase();
-    let words: Vec<&str> = said.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.')).collect();
-    let rates = words.iter().enumerate().filter_map(|(at, word)| {
-        let digits = word.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(word.len());
-        let number: f64 = word[..digits].parse().ok()?;
-        let unit = if digits < word.len() { &word[digits..] } else { words.get(at + 1)? };
-        bits_of(unit).map(|bits| number * bits)
-    });
-    let fastest =
-        rates.fold(None, |most: Option<f64>, rate| Some(most.map_or(rate, |m| m.max(rate))))?;
+    let fastest = fastest(&text(json, "host_networking").to_ascii_lowercase())?;
     let count = |field: &str| {
         let said = text(json, field);
         let digits: String = said.chars().take_while(char::is_ascii_digit).collect();
@@ -139,11 +159,30 @@ fn bytes_per_second(json: &JsonFile) -> Option<f64> {
     Some(fastest * count("host_network_card_count") * count("number_of_nodes") / 8.0)
 }
 
+/// The fastest rate that a text in lower case names, in bits a second.
+fn fastest(said: &str) -> Option<f64> {
+    let words: Vec<&str> = said.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.')).collect();
+    let rates = words.iter().enumerate().filter_map(|(at, word)| {
+        if let Some((_, bits)) = INFINIBAND.iter().find(|(name, _)| name == word) {
+            return Some(*bits);
+        }
+        let digits = word.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(word.len());
+        let number: f64 = word[..digits].parse().ok()?;
+        let unit = if digits < word.len() { &word[digits..] } else { words.get(at + 1)? };
+        bits_of(unit).map(|bits| number * bits)
+    });
+    rates.fold(None, |most: Option<f64>, rate| Some(most.map_or(rate, |m| m.max(rate))))
+}
+
+/// Generations of InfiniBand, of four lanes, in bits a second.
+const INFINIBAND: [(&str, f64); 5] =
+    [("fdr", 56e9), ("edr", 100e9), ("hdr", 200e9), ("ndr", 400e9), ("xdr", 800e9)];
+
 /// Bits a second of a unit as descriptions write it: they write GB for Gbit, too.
 fn bits_of(unit: &str) -> Option<f64> {
     match unit {
         "tb" | "tbps" | "tbit" => Some(1e12),
-        "g" | "gb" | "gbe" | "gbps" | "gbit" | "gbits" | "gige" | "gbaset" => Some(1e9),
+        "g" | "gb" | "gbe" | "gbps" | "gbit" | "gbits" | "gige" | "gbase" | "gbaset" => Some(1e9),
         "m" | "mb" | "mbps" | "mbit" | "mbits" => Some(1e6),
         _ => None,
     }
@@ -171,6 +210,17 @@ mod tests {
         assert_eq!(found("8x 16GB DDR5", "N/A"), ["system.ecc_unsaid"]);
         assert_eq!(found("DDR5 ECC", "GDDR6, non-ECC"), ["system.ecc"]);
         assert_eq!(found("DDR5 ECC", "on-chip SRAM"), [""; 0]);
+        for denied in [
+            "DDR5, ECC: disabled",
+            "DDR5 ECC=off",
+            "DDR5, ECC not enabled",
+            "DDR5 (ECC: No)",
+            "DDR5 non-ECC, 32MB SRAM cache",
+        ] {
+            assert_eq!(found(denied, "N/A"), ["system.ecc"], "{denied}");
+        }
+        assert_eq!(found("DDR5 ECC, 32MB SRAM cache", "N/A"), [""; 0]);
+        assert_eq!(found("DDR5 ECC enabled", "N/A"), [""; 0]);
     }
 
     #[test]
@@ -187,6 +237,13 @@ mod tests {
             rate("Management: 1x Ethernet 10GB/Sec; InfiniBand 400 Gbps", "8x 400G", "2"),
             Some(800e9)
         );
+        assert_eq!(rate("1x 1GbE, 2x 100GBASE-SR4", "1", "1"), Some(12.5e9));
+        assert_eq!(rate("1x 1GbE, InfiniBand NDR", "1", "1"), Some(50e9));
+        let fabric = |networking: &str| {
+            unknown_fabric(&json(&format!("{{\"host_networking\": \"{networking}\"}}")))
+        };
+        assert_eq!(fabric("1x 1GbE, Slingshot 11"), Some("Slingshot 11".to_owned()));
+        assert_eq!(fabric("1x 1GbE, Infiniband NDR"), None);
         assert_eq!(rate("Gig Ethernet", "1", "1"), None);
         assert_eq!(rate("PCIe Gen5 x16", "1", "1"), None);
     }

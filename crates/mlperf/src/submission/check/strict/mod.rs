@@ -9,6 +9,7 @@ mod audits;
 mod datacenter;
 mod derive;
 mod inferred;
+mod keys;
 mod logs;
 mod marks;
 mod network;
@@ -126,6 +127,10 @@ fn check_submitter(tree: &Tree, submitter: &Submitter<'_>, options: &Options, is
     if let Some(problem) = &submitter.names.problem {
         let path = path.join("model_mapping.json");
         issues.add(&MODEL_NAMES, At::path(&path).line(problem.line), problem.why.clone());
+    }
+    if submitter.names.is_no_mapping {
+        let path = path.join("model_mapping.json");
+        issues.add(&MODEL_NAMES, At::path(&path), "is no object with names as its values");
     }
     if submitter.division == Division::Network {
         network::check_diagram(submitter, issues);

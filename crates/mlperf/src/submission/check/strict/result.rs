@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::logs::Purpose;
-use super::{Context, audits, datacenter, derive, inferred, logs, marks, quality, summary};
+use super::{Context, audits, datacenter, derive, inferred, keys, logs, marks, quality, summary};
 use crate::power::Energy;
 use crate::round::{Scenario, Suite};
 use crate::submission::check::catalogue::*;
@@ -14,7 +14,9 @@ use crate::submission::check::performance::{Metric, Run};
 use crate::submission::check::place::Place;
 use crate::submission::check::rows::Result_;
 use crate::submission::check::system::suite;
-use crate::submission::check::{Program, Skip, accuracy, audits as texts, measurement, powered};
+use crate::submission::check::{
+    Program, Skip, accuracy, audits as texts, measurement, modular, powered,
+};
 use crate::submission::entry::{Entry, Model, Submitter, System};
 use crate::submission::facts::Facts;
 use crate::submission::facts::detail::DetailLog;
@@ -44,7 +46,8 @@ impl<'t> Around<'_, 't> {
     /// All results of the model: one may be inferred from another.
     pub(super) fn judge_all(&self) -> Vec<Judged<'t>> {
         let skipped = &self.context.options.scenarios_to_skip;
-        let entries = self.model.results.iter().filter(|entry| !skipped.contains(&entry.name));
+        // What is skipped may still be what another result is inferred from.
+        let entries = self.model.results.iter();
         let read = |entry: &'t Entry<'t>| {
             let facts = Facts::read(
                 self.submitter.layout,
@@ -64,6 +67,7 @@ impl<'t> Around<'_, 't> {
         for (at, judged) in judged.iter_mut().enumerate() {
             inferred::check_copy(&pairs, at, &mut judged.issues);
         }
+        judged.retain(|judged| !skipped.contains(&judged.entry.name));
         judged
     }
 
@@ -132,6 +136,11 @@ impl<'t> Around<'_, 't> {
             (Column::Compliance, u8::from(audited).to_string()),
             (Column::Errors, "0".to_owned()),
             (Column::Inferred, u8::from(metric.is_inferred).to_string()),
+            (Column::TotalAccelerators, modular::total_accelerators(self.description)),
+            (
+                Column::DesignPower,
+                modular::design_power(self.submitter, self.system, self.description, place.round),
+            ),
         ];
         Result_ { place, metric, accuracy, energy, measurement, own }.rows(issues)
     }
@@ -256,6 +265,7 @@ impl Around<'_, '_> {
             issues.add(&ACCURACY_UNREADABLE, at, message);
         }
         logs::check(log, path, purpose, place.round, &place.round.seeds, issues);
+        keys::check(log, path, purpose, place.round, issues);
     }
 
     /// The log must be of this scenario, or of one that may stand for it.
@@ -328,6 +338,7 @@ impl Around<'_, '_> {
             let folder = audit.folder.folder("performance/run_1");
             let path = audit.folder.path().join("performance/run_1").join(DETAIL);
             derive::check(log, &path, played, issues);
+            keys::check(log, &path, Purpose::Performance, place.round, issues);
             if let Some(folder) = folder {
                 check_summary(folder, log, Purpose::Performance, issues);
             }

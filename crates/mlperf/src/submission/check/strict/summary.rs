@@ -1,6 +1,7 @@
 //! The summary of a run against its detail log.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use dyno_loadgen::log::read::{Number, Value, disagreements_with, read_summary};
 
@@ -41,6 +42,14 @@ pub(super) fn check(file: Node<'_>, log: &DetailLog, purpose: Purpose, issues: &
         let message = format!("{} more fields differ from the detail log", found.len() - LISTED);
         issues.add(&RUN_SUMMARY, at, message);
     }
+    if purpose == Purpose::Performance {
+        let texts =
+            summary.early_stopping.iter().map(|(head, text)| (head.as_str(), text.as_str()));
+        check_estimates(&path, texts, log, "the summary", issues);
+        let own = ["early_stopping_result", "early_stopping_ttft_result"];
+        let texts = own.into_iter().filter_map(|key| Some((key, log.text(key)?)));
+        check_estimates(&path, texts, log, "early_stopping_result", issues);
+    }
     let counted = log.whole("num_errors");
     if let Some((told, counted)) =
         summary.errors.zip(counted).filter(|(told, counted)| told != counted)
@@ -48,6 +57,42 @@ pub(super) fn check(file: Node<'_>, log: &DetailLog, purpose: Purpose, issues: &
         let message = format!("counts {told} errors, the detail log {counted}");
         issues.add(&RUN_SUMMARY, at, message);
     }
+}
+
+/// The estimates of early stopping, which are the results of SingleStream and MultiStream,
+/// stand in words in the summary and in the detail log: all must be the same.
+fn check_estimates<'a>(
+    path: &Path,
+    texts: impl Iterator<Item = (&'a str, &'a str)>,
+    log: &DetailLog,
+    whose: &str,
+    issues: &mut Issues,
+) {
+    // Where tokens are measured, the estimate is of the first token.
+    let texts = texts.filter(|(head, _)| !head.contains("TPOT") && !head.contains("tpot"));
+    let said: Vec<(f64, f64)> = texts.flat_map(|(_, text)| estimates(text)).collect();
+    let known = [(90.0, "early_stopping_latency_ss"), (99.0, "early_stopping_latency_ms")];
+    for (percentile, key) in known {
+        let Some(kept) = log.number(key).filter(|kept| *kept > 0.0) else { continue };
+        let of_percentile = said.iter().find(|(of, _)| (of - percentile).abs() < 1e-9);
+        let message = match of_percentile {
+            Some((_, told)) if (told - kept).abs() < 0.5 => continue,
+            Some((_, told)) => format!("{key} is {kept}, and {whose} says {told}"),
+            None => format!("{key} is {kept}, and {whose} says no estimate"),
+        };
+        issues.add(&RUN_SUMMARY, At::path(path), message);
+    }
+}
+
+/// Percentiles and their estimates, of a text such as `Early stopping 90.0th percentile
+/// estimate: 513395`.
+fn estimates(text: &str) -> impl Iterator<Item = (f64, f64)> {
+    let parts = text.split("Early stopping ").skip(1);
+    parts.filter_map(|part| {
+        let (percentile, rest) = part.split_once("th percentile estimate: ")?;
+        let value = rest.split(|c: char| !(c.is_ascii_digit() || c == '.')).next()?;
+        Some((percentile.parse().ok()?, value.parse().ok()?))
+    })
 }
 
 /// A value as the reader of logs has it.
