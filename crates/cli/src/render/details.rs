@@ -25,7 +25,7 @@ fn load(test: &Test, metrics: &Metrics) -> Option<String> {
         arrivals => format!("{arrivals} at {}/s", rate(test.plan.target_qps)),
     });
     let offered = offered.or_else(|| intervals(metrics, &test.plan));
-    let repeated = test.plan.repetition.as_deref().map(repetition);
+    let repeated = test.plan.repetition.as_deref().map(|rule| repetition(rule, test.is_valid()));
     let bounds = metrics.early_stopping.iter().filter_map(|of| {
         let bound = of.bound.as_ref()?;
         Some(against(of, bound, &test.plan))
@@ -37,10 +37,12 @@ fn load(test: &Test, metrics: &Metrics) -> Option<String> {
 }
 
 /// Which of several runs this is.
-fn repetition(rule: &str) -> String {
+fn repetition(rule: &str, is_valid: bool) -> String {
     let (rule, rest) = rule.split_once(':').unwrap_or((rule, ""));
     let runs = rest.split(':').next().unwrap_or_default();
     match rule {
+        // The first run that is not valid ends them.
+        _ if !is_valid => format!("not one of {runs} VALID runs, which the rule asks for"),
         "minimum" => format!("the lowest of {runs} runs"),
         _ => format!("the lowest of {runs} runs that confirm the load"),
     }
@@ -158,6 +160,17 @@ pub fn command(arguments: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_load_that_every_run_bore_is_called_confirmed() {
+        let confirmed = "the lowest of 5 runs that confirm the load";
+        assert_eq!(repetition("confirm:5:2.5", true), confirmed);
+        assert_eq!(repetition("minimum:5", true), "the lowest of 5 runs");
+        for rule in ["confirm:5", "minimum:5"] {
+            let failed = "not one of 5 VALID runs, which the rule asks for";
+            assert_eq!(repetition(rule, false), failed);
+        }
+    }
 
     #[test]
     fn a_command_is_quoted_for_the_shell() {
