@@ -6,6 +6,7 @@
 
 mod capture;
 mod describe;
+mod doubts;
 mod error;
 mod plan;
 mod runs;
@@ -25,7 +26,7 @@ pub use truncate::{
 };
 pub use user_conf::user_conf;
 
-use crate::round::{Round, Scenario, Suite, Version};
+use crate::round::{Round, Scenario, Suite};
 use crate::submission::entry::Division;
 
 /// A category of the rules: whether what was measured can be bought.
@@ -136,43 +137,13 @@ pub fn package(asked: &Asked<'_>, out: &Path) -> Result<Packaged, PackageError> 
     Ok(Packaged {
         results: results.iter().map(|result| (result.scenario, inferred(result))).collect(),
         to_fill,
-        doubts: doubts(asked.round, &found),
+        doubts: doubts::of_runs(asked.round, &found)
+            .into_iter()
+            .chain(doubts::of_audits(asked.division, benchmark, &results))
+            .collect(),
         notes: notes(&asked.description),
         kept,
     })
-}
-
-/// What a look at the logs shows: a check of the tree tells all.
-fn doubts(round: &Round, found: &Found) -> Vec<String> {
-    let mut doubts = Vec::new();
-    let seeds = round.seeds;
-    for test in &found.tests {
-        let (name, folder) = (test.scenario.name(), test.folder.display());
-        let of = format!("{name} {} ({folder})", test.part.name());
-        let validity = test.detail.text("result_validity");
-        match (test.part, validity) {
-            (_, Some("VALID")) | (Part::Accuracy, None) => {}
-            (_, Some(other)) => doubts.push(format!("{of}: the log says {other}")),
-            (Part::Performance, None) => {
-                doubts.push(format!("{of}: the log has no verdict; was the run interrupted?"));
-            }
-        }
-        if test.part == Part::Accuracy {
-            continue;
-        }
-        let seed = |key: &str| test.detail.whole(&format!("effective_{key}_rng_seed"));
-        let found = [seed("qsl"), seed("sample_index"), seed("schedule")];
-        let official = [Some(seeds.qsl), Some(seeds.sample_index), Some(seeds.schedule)];
-        if found != official {
-            doubts.push(format!("{of}: the seeds are not those of round {}", round.version));
-        }
-        // v0.5 and v0.7 asked for a minute.
-        let least = if round.version < Version::new(1, 0) { 60_000 } else { 600_000 };
-        if let Some(ms) = test.detail.whole("effective_min_duration_ms").filter(|&ms| ms < least) {
-            doubts.push(format!("{of}: asked for {ms} ms at least, the rules for {least} ms"));
-        }
-    }
-    doubts
 }
 
 fn notes(description: &Description) -> Vec<String> {

@@ -128,7 +128,9 @@ fn up_to_v5_1_each_kind_of_file_has_a_folder_of_its_own() {
     assert_eq!(files(&out), expected);
     let results = [Scenario::SingleStream, Scenario::MultiStream, Scenario::Offline];
     assert_eq!(packaged.results, results.map(|scenario| (scenario, None)));
-    assert_eq!(packaged.doubts, Vec::<String>::new());
+    // The closed division asks for two audits of each.
+    assert_eq!(packaged.doubts.len(), 6, "{:?}", packaged.doubts);
+    assert_eq!(packaged.doubts[0], "SingleStream: there is no TEST01: dyno audit TEST01");
     let text =
         fs::read_to_string(out.join("closed/Us/results/box/resnet/Offline/accuracy/accuracy.txt"))
             .unwrap();
@@ -146,7 +148,7 @@ fn from_v6_0_a_result_has_everything_in_one_folder() {
     run_directory(round, &[Played::Offline], &run);
     let audit = run.join("Offline/TEST01");
     fs::create_dir_all(audit.join("performance/run_1")).unwrap();
-    fs::write(audit.join("verify_performance.txt"), "TEST PASS\n").unwrap();
+    fs::write(audit.join("verify_performance.txt"), "TEST FAIL\n").unwrap();
     for name in ["mlperf_log_detail.txt", "mlperf_log_summary.txt"] {
         let from = run.join("Offline/performance").join(name);
         fs::copy(from, audit.join("performance/run_1").join(name)).unwrap();
@@ -154,7 +156,8 @@ fn from_v6_0_a_result_has_everything_in_one_folder() {
     fs::create_dir_all(audit.join("accuracy")).unwrap();
     fs::write(audit.join("accuracy/mlperf_log_accuracy.json"), [b' '; 20_000]).unwrap();
     let asked = Asked { suite: Suite::Edge, ..open(round, &run) };
-    package(&asked, &out).unwrap();
+    let packaged = package(&asked, &out).unwrap();
+    assert!(packaged.doubts[0].ends_with("verify_performance.txt says TEST FAIL"));
     let at = "open/Us/results/box/own/Offline";
     let found = files(&out);
     for name in [
