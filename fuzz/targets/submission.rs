@@ -81,7 +81,7 @@ fn submission(name: &str) -> Submission {
     let described = format!("closed/acme/{}/{of}", layout.measurements());
     let audits = format!("closed/acme/{}/{of}", layout.compliance());
     let measurement = match layout {
-        Layout::Apart => "box.json",
+        Layout::First | Layout::Apart => "box.json",
         Layout::Together => "measurements.json",
     };
     let mut files = vec![
