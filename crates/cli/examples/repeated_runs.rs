@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use dyno_loadgen::peak::{Next, PeakSearch};
+use dyno_loadgen::peak::{Answer, End, Next, PeakSearch};
 use dyno_loadgen::plan::PeakSettings;
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::search::Unit;
@@ -47,9 +47,10 @@ pub fn play(search: &PeakSearch, seed: u64) -> Found {
             match search.next() {
                 Next::Run { load, .. } => {
                     found.runs += one;
-                    search.passed(random.canonical() < chance(load as usize));
+                    let passes = random.canonical() < chance(load as usize);
+                    search.answer(if passes { Answer::Passed } else { Answer::TooMuch });
                 }
-                Next::Found { load } | Next::Failed { load } => break load as usize,
+                Next::Over(End::Found { load } | End::Failed { load, .. }) => break load as usize,
             }
         };
         found.passes_again += one * chance(streams);

@@ -8,7 +8,7 @@ use dyno_loadgen::clock::{Clock, Nanos, WallTime};
 use dyno_loadgen::drive::real::{Monitor, Onlooker, RealTime};
 use dyno_loadgen::drive::sim::{View, VirtualTime};
 use dyno_loadgen::plan::Plan;
-use dyno_loadgen::run::{self, Message, Tenant, TestLog};
+use dyno_loadgen::run::{self, Keep, Message, Tenant, TestLog};
 use dyno_loadgen::settings::{Repetition, Scenario, Settings, TestMode};
 
 use crate::exit::Failure;
@@ -26,6 +26,8 @@ pub struct Test {
     pub mode: TestMode,
     /// At least one.
     pub tenants: Vec<TestTenant>,
+    /// Of the records of its runs.
+    pub keep: Keep,
 }
 
 /// One tenant's part of a test.
@@ -142,7 +144,7 @@ impl Test {
         };
         let mut simulated = system.simulated(&tenants[0].plan);
         let mut driver = VirtualTime::new(&mut *simulated, VIRTUAL_ORIGIN).onlooker(&mut look_on);
-        run::run(&mut driver, tenants, &mut |beginning| self.announce(&beginning, watch))
+        run::run(&mut driver, tenants, self.keep, &mut |beginning| self.announce(&beginning, watch))
     }
 
     fn play_real_time(
@@ -160,7 +162,7 @@ impl Test {
             let onlooker = watch.progress.is_shown().then(|| monitor.onlooker());
             scope.spawn(move || look_on(&monitor, onlooker, &is_over, watch));
             let announce = &mut |beginning: run::Beginning<'_>| self.announce(&beginning, watch);
-            let logs = run::run(&mut driver, tenants, announce);
+            let logs = run::run(&mut driver, tenants, self.keep, announce);
             drop(running);
             logs
         }))

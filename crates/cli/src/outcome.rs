@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use dyno_loadgen::compare::alone;
 use dyno_loadgen::log::Report;
+use dyno_loadgen::peak::{End, Failure};
 use dyno_loadgen::plan::{self, Load};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
@@ -142,8 +143,10 @@ fn judge_performance(test: &mut summary::Test, log: &TestLog, report: &Report<'_
     let lasted = run.record.completed_at.iter().copied().max().unwrap_or(0);
     let ended = (run.ended, lasted);
     let metrics = Metrics::of(&report.metrics, judgement, &run.plan, &run.record, ended);
+    let end = log.sought.as_ref().and_then(|sought| sought.end);
     let is_peak = mode == TestMode::FindPeakPerformance && log.complete;
-    let peak = (is_peak && found_peak(log)).then_some(run.plan.peak_load());
+    let is_found = matches!(end, Some(End::Found { .. }));
+    let peak = (is_peak && is_found).then_some(run.plan.peak_load());
     let mut result = headline(&metrics, &run.plan, peak);
     // What a search finds is no figure of one run.
     result.interval =
@@ -155,28 +158,68 @@ fn judge_performance(test: &mut summary::Test, log: &TestLog, report: &Report<'_
         test.reasons = violations.iter().map(ToString::to_string).collect();
     }
     test.notes = judgement.notes.iter().map(ToString::to_string).collect();
-    if is_peak && peak.is_none() {
-        let reason = match run.plan.interval() {
-            Some(_) => {
-                "The search found no number of streams: the first one already skips too many \
-                 intervals. Begin with a lower multi_stream_samples_per_query."
-            }
-            None => {
-                "The search found no rate: the first one already misses the latency bound. Begin \
-                 with a lower one, with --qps."
-            }
-        };
-        test.reasons.push(reason.into());
-        assert_eq!(folder_of("batch jobs", &["interactive", "batch jobs"]), "batch-jobs");
+    match end {
+        Some(End::Failed { load, because }) => {
+            test.reasons.extend(without_load((load, because), &run.plan, is_peak));
+        }
+        None => test.notes.extend(kept_of_cut(log, &test.folder)),
+        Some(End::Found { .. }) => {}
     }
 }
 
-/// A search that fails says so in the log; one that succeeds does not.
-fn found_peak(log: &TestLog) -> bool {
-    log.events.iter().all(|event| match event {
-        dyno_loadgen::run::Event::Message(message) => message.key != "error_runtime",
-        _ => true,
-    })
+/// Why a search or a repetition has no load to tell, and what to do; `None` where
+/// the verdict of its last run says all.
+fn without_load(
+    (load, because): (f64, Failure),
+    plan: &plan::Plan,
+    is_peak: bool,
+) -> Option<String> {
+    let is_whole = plan.interval().is_some();
+    let (what, lower) = match is_whole {
+        true => ("number of streams", "with a lower multi_stream_samples_per_query"),
+        false => ("rate", "with a lower one, with --qps"),
+    };
+    let text = match because {
+        Failure::Base => {
+            let missed = match is_whole {
+                true => "skips too many intervals",
+                false => "misses the latency bound",
+            };
+            format!("The search found no {what}: the first one already {missed}. Begin {lower}.")
+        }
+        Failure::OneLoad if is_peak => format!(
+            "The {what} that the search found did not pass when it was run again. Ask for a \
+             repetition that lowers it, such as --set repetition=confirm:5."
+        ),
+        Failure::OneLoad => return None,
+        Failure::NotOfLoad => "No lower load was tried, since none would mend that.".into(),
+        Failure::TooHigh { first, times } => {
+            let show = |load: f64| if is_whole { format!("{load:.0}") } else { render::rate(load) };
+            let tried = match times {
+                0 => format!("No {what} was confirmed: there is none below {}.", show(first)),
+                _ => {
+                    format!("No {what} was confirmed, from {} down to {}.", show(first), show(load))
+                }
+            };
+            let instead = match is_peak {
+                true => "Lower it by more at once, with --set repetition=confirm:RUNS:STEP.".into(),
+                false => format!("Begin {lower}, or find the peak first, with --mode peak."),
+            };
+            format!("{tried} {instead}")
+        }
+    };
+    Some(text)
+}
+
+/// Of a repetition that was cut short: what it leaves.
+fn kept_of_cut(log: &TestLog, folder: &str) -> Option<String> {
+    match log.sought.as_ref()?.repeated.len() {
+        0 => None,
+        1 => Some(format!("The run before this one is VALID, and lies in {folder}/run_1.")),
+        runs => Some(format!(
+            "The {runs} runs before this one are VALID, and lie in {folder}/run_1 to run_{runs}."
+        )),
+    }
 }
 
 /// The number that is the result.

@@ -3,6 +3,7 @@
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos};
 use dyno_loadgen::plan::Plan;
+use dyno_loadgen::run::Keep;
 use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
 
 use crate::exit::Failure;
@@ -50,6 +51,7 @@ pub fn samples_per_second(
             scenario: Scenario::Offline,
             mode: TestMode::PerformanceOnly,
             tenants: vec![tenant],
+            keep: Keep::Results,
         };
         let log = test.play(system, watch, "probe")?.swap_remove(0);
         if watch.interrupt.is_some_and(crate::interrupt::Interrupt::is_asked) {

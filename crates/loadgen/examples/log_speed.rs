@@ -73,6 +73,7 @@ fn test_log(samples: u32, response_bytes: usize) -> Result<TestLog, Box<dyn Erro
         generated_duration: 0,
         ended: Ended::TraceIssued,
         record,
+        dropped: None,
         load: Span::default(),
         generate: Span::default(),
         started_at: 1_000_000,
@@ -92,5 +93,6 @@ fn test_log(samples: u32, response_bytes: usize) -> Result<TestLog, Box<dyn Erro
         plan,
         events: vec![Event::Run(Box::new(run))],
         complete: true,
+        sought: None,
     })
 }

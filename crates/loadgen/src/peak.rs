@@ -9,7 +9,7 @@ use crate::search::Unit;
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Next {
-    /// Run at this load and answer with [`PeakSearch::passed`].
+    /// Run at this load and answer with [`PeakSearch::answer`].
     Run {
         /// Queries per second, or streams.
         load: f64,
@@ -17,16 +17,59 @@ pub enum Next {
         purpose: Purpose,
     },
     /// The search is over.
+    Over(End),
+}
+
+/// What a run said of its load, the worst last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Answer {
+    /// It passed.
+    Passed,
+    /// It did not, and may at a lower load.
+    TooMuch,
+    /// It did not, for a reason that no lower load mends.
+    NotOfLoad,
+}
+
+/// How a search ended. Loads are queries per second, or streams.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum End {
+    /// At this load all runs passed that had to.
     Found {
-        /// Queries per second, or streams.
+        /// The load.
         load: f64,
     },
-    /// Not even the base load passes, or no load was confirmed.
+    /// No load did.
     Failed {
         /// The load that failed last.
         load: f64,
+        /// Why no other one was tried.
+        because: Failure,
     },
 }
+
+/// Why a search ended without a load.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Failure {
+    /// Not even the load passes that the settings name.
+    Base,
+    /// A run of those that confirm the load failed, and no lower one is asked for.
+    OneLoad,
+    /// A run failed for a reason that no lower load mends.
+    NotOfLoad,
+    /// The load was lowered, and none passed: it began too high.
+    TooHigh {
+        /// The load that was to be confirmed first.
+        first: f64,
+        /// How often it was lowered.
+        times: u32,
+    },
+}
+
+/// Times that a load is lowered because a run that was to confirm it failed. Ten
+/// steps of 1 % or of a stream are what chance may cost a load that was well
+/// chosen; a search finds one that was not in fewer runs.
+pub const MOST_LOWERINGS: u32 = 10;
 
 /// Why a run is made.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -63,6 +106,8 @@ pub struct PeakSearch {
     state: State,
     lower: f64,
     upper: f64,
+    /// How often a failed confirmation has lowered `lower`.
+    lowered: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -71,15 +116,14 @@ enum State {
     Bracket,
     Bisect,
     Confirm { passed: u64 },
-    Found,
-    Failed,
+    Over(End),
 }
 
 impl PeakSearch {
     /// A search from this load upwards.
     #[must_use]
     pub fn new(base: f64, settings: PeakSettings) -> Self {
-        Self { settings, state: State::Base, lower: base, upper: base }
+        Self { settings, state: State::Base, lower: base, upper: base, lowered: 0 }
     }
 
     /// Only the confirmation, of this load.
@@ -104,23 +148,17 @@ impl PeakSearch {
                 let of = self.settings.confirmation_runs;
                 Next::Run { load: lower, purpose: Purpose::Confirm { run: passed + 1, of } }
             }
-            State::Found => Next::Found { load: lower },
-            State::Failed => Next::Failed { load: lower },
+            State::Over(end) => Next::Over(end),
         }
     }
 
-    /// Tells whether the run that [`PeakSearch::next`] asked for passed.
-    pub fn passed(&mut self, passed: bool) {
+    /// Tells what came of the run that [`PeakSearch::next`] asked for.
+    pub fn answer(&mut self, answer: Answer) {
+        let passed = answer == Answer::Passed;
         match self.state {
-            State::Base if passed => {
-                self.state = State::Bracket;
-                self.upper = self.lower * (1.0 + self.settings.step_size);
-            }
-            State::Base => self.state = State::Failed,
-            State::Bracket if passed => {
-                self.lower = self.upper;
-                self.upper = self.lower * (1.0 + self.settings.step_size);
-            }
+            State::Base if passed => self.raise(self.lower),
+            State::Base => self.fail(Failure::Base),
+            State::Bracket if passed => self.raise(self.upper),
             State::Bracket => self.bisect_or_confirm(),
             State::Bisect => {
                 let middle = self.middle();
@@ -128,8 +166,8 @@ impl PeakSearch {
                 self.bisect_or_confirm();
             }
             State::Confirm { passed: before } if passed => self.confirm(before + 1),
-            State::Confirm { .. } => self.lower_the_candidate(),
-            State::Found | State::Failed => {}
+            State::Confirm { .. } => self.lower_the_candidate(answer),
+            State::Over(_) => {}
         }
     }
 
@@ -137,6 +175,13 @@ impl PeakSearch {
     /// candidate.
     pub fn end_of_range(&mut self) {
         self.confirm(0);
+    }
+
+    /// Looks for a load that fails above this one, which passed.
+    fn raise(&mut self, passed: f64) {
+        self.state = State::Bracket;
+        self.lower = passed;
+        self.upper = passed * (1.0 + self.settings.step_size);
     }
 
     fn middle(&self) -> f64 {
@@ -158,19 +203,32 @@ impl PeakSearch {
     }
 
     fn confirm(&mut self, passed: u64) {
-        let enough = passed >= self.settings.confirmation_runs;
-        self.state = if enough { State::Found } else { State::Confirm { passed } };
+        self.state = match passed >= self.settings.confirmation_runs {
+            true => State::Over(End::Found { load: self.lower }),
+            false => State::Confirm { passed },
+        };
+    }
+
+    fn fail(&mut self, because: Failure) {
+        self.state = State::Over(End::Failed { load: self.lower, because });
     }
 
     /// A failed confirmation takes the candidate down, and all its runs are
     /// made anew.
-    fn lower_the_candidate(&mut self) {
-        let lowered = self.lower - self.settings.confirmation_decrement;
-        if self.settings.confirmation_decrement > 0.0 && lowered > 0.0 {
-            self.lower = lowered;
-            self.confirm(0);
+    fn lower_the_candidate(&mut self, answer: Answer) {
+        let decrement = self.settings.confirmation_decrement;
+        let lower = self.lower - decrement;
+        if decrement <= 0.0 {
+            self.fail(Failure::OneLoad);
+        } else if answer == Answer::NotOfLoad {
+            self.fail(Failure::NotOfLoad);
+        } else if lower <= 0.0 || self.lowered >= MOST_LOWERINGS {
+            let times = self.lowered;
+            self.fail(Failure::TooHigh { first: self.lower + f64::from(times) * decrement, times });
         } else {
-            self.state = State::Failed;
+            self.lowered += 1;
+            self.lower = lower;
+            self.confirm(0);
         }
     }
 }
@@ -189,15 +247,15 @@ mod tests {
 
     /// Plays the search against a system that passes at up to `peak`; returns
     /// the end and all rates run.
-    fn play(mut search: PeakSearch, passes: &mut dyn FnMut(f64) -> bool) -> (Next, Vec<f64>) {
+    fn play(mut search: PeakSearch, passes: &mut dyn FnMut(f64) -> bool) -> (End, Vec<f64>) {
         let mut rates = Vec::new();
         loop {
             match search.next() {
                 Next::Run { load, .. } => {
                     rates.push(load);
-                    search.passed(passes(load));
+                    search.answer(if passes(load) { Answer::Passed } else { Answer::TooMuch });
                 }
-                end => return (end, rates),
+                Next::Over(end) => return (end, rates),
             }
         }
     }
@@ -212,13 +270,13 @@ mod tests {
             rates,
             [100.0, 200.0, 400.0, 300.0, 250.0, 225.0, 212.5, 206.25, 203.125, 204.6875, 205.46875]
         );
-        assert_eq!(end, Next::Found { load: 204.6875 });
+        assert_eq!(end, End::Found { load: 204.6875 });
     }
 
     #[test]
     fn a_base_rate_that_fails_ends_the_search() {
         let (end, rates) = play(PeakSearch::new(50.0, SETTINGS), &mut |_| false);
-        assert_eq!((end, rates.len()), (Next::Failed { load: 50.0 }, 1));
+        assert_eq!((end, rates.len()), (End::Failed { load: 50.0, because: Failure::Base }, 1));
     }
 
     #[test]
@@ -231,7 +289,7 @@ mod tests {
             runs_at_peak += i32::from(qps == 10.0);
             qps < 10.0 || (qps == 10.0 && runs_at_peak <= 2)
         });
-        let Next::Found { load: qps } = end else { panic!("{end:?}") };
+        let End::Found { load: qps } = end else { panic!("{end:?}") };
         assert!((9.0..10.0).contains(&qps), "{qps}");
     }
 
@@ -240,7 +298,7 @@ mod tests {
         let settings = PeakSettings { unit: Unit::Whole, decimals: 0, ..SETTINGS };
         for most in 1..200 {
             let (end, loads) = play(PeakSearch::new(1.0, settings), &mut |n| n <= f64::from(most));
-            assert_eq!(end, Next::Found { load: f64::from(most) });
+            assert_eq!(end, End::Found { load: f64::from(most) });
             assert!(loads.iter().all(|load| load.fract() == 0.0), "{loads:?}");
             // Doublings to the first that fails, and as many halvings at most.
             let doublings = f64::from(most).log2().floor() as usize + 2;
@@ -258,9 +316,38 @@ mod tests {
         };
         let search = PeakSearch::confirming(8.0, settings);
         let (end, loads) = play(search.clone(), &mut |streams| streams <= 6.0);
-        assert_eq!(end, Next::Found { load: 6.0 });
+        assert_eq!(end, End::Found { load: 6.0 });
         assert_eq!(loads, [8.0, 7.0, 6.0, 6.0, 6.0, 6.0, 6.0]);
+        // Not even one stream: seven loads lower, and there is no other.
         let (end, loads) = play(search, &mut |_| false);
-        assert_eq!((end, loads.len()), (Next::Failed { load: 1.0 }, 8));
+        let because = Failure::TooHigh { first: 8.0, times: 7 };
+        assert_eq!((end, loads.len()), (End::Failed { load: 1.0, because }, 8));
+    }
+
+    #[test]
+    fn a_load_is_lowered_ten_times_and_not_for_what_that_does_not_mend() {
+        let settings =
+            PeakSettings { confirmation_runs: 5, confirmation_decrement: 7.0, ..SETTINGS };
+        let (end, loads) = play(PeakSearch::confirming(700.0, settings), &mut |_| false);
+        let because = Failure::TooHigh { first: 700.0, times: 10 };
+        assert_eq!((end, loads.len()), (End::Failed { load: 630.0, because }, 11));
+        // The last of the ten may still pass.
+        let (end, loads) = play(PeakSearch::confirming(700.0, settings), &mut |qps| qps <= 630.0);
+        assert_eq!((end, loads.len()), (End::Found { load: 630.0 }, 15));
+
+        let mut search = PeakSearch::confirming(700.0, settings);
+        for answer in [Answer::Passed, Answer::Passed, Answer::NotOfLoad] {
+            search.answer(answer);
+        }
+        let because = Failure::NotOfLoad;
+        assert_eq!(search.next(), Next::Over(End::Failed { load: 700.0, because }));
+        // Where no lower load is asked for, that is all there is to say.
+        let fixed = PeakSettings { confirmation_decrement: 0.0, ..settings };
+        for answer in [Answer::TooMuch, Answer::NotOfLoad] {
+            let mut search = PeakSearch::confirming(700.0, fixed);
+            search.answer(answer);
+            let because = Failure::OneLoad;
+            assert_eq!(search.next(), Next::Over(End::Failed { load: 700.0, because }));
+        }
     }
 }

@@ -3,18 +3,18 @@
 mod peak;
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::clock::{Nanos, WallTime};
 use crate::drive::{Driver, Job, JobTenant, Played};
-use crate::metrics::Metrics;
+use crate::peak::End;
 use crate::plan::Plan;
 use crate::qsl::{SampleIndex, SampleLibrary};
 use crate::record::Record;
 use crate::session::Ended;
 use crate::settings::{Repetition, Settings, TestMode};
 use crate::trace::{LoadedSet, LogSelection, loadable_sets};
-use crate::verdict::{Verdict, judge};
 
 /// How grave a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,8 +67,12 @@ pub struct RunLog {
     pub generated_duration: Nanos,
     /// Why it stopped issuing.
     pub ended: Ended,
-    /// What happened; times are ns since `started_at`.
+    /// What happened; times are ns since `started_at`. Of a run that was
+    /// [dropped](RunLog::dropped) only the counts of misuse are left.
     pub record: Record,
+    /// What is left of the record of a run that can no longer be the result;
+    /// `None` if all of it is there.
+    pub dropped: Option<Dropped>,
     /// When the samples were loaded.
     pub load: Span,
     /// When the queries were generated.
@@ -84,10 +88,30 @@ pub struct RunLog {
     pub unload: Span,
 }
 
+/// What the logs tell of a run whose record was dropped. Times are ns since the
+/// start of the run, 0 if it was never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dropped {
+    /// When the last query was issued.
+    pub last_issue: Nanos,
+    /// When the last sample was complete.
+    pub last_completion: Nanos,
+}
+
 impl RunLog {
-    fn is_valid(&self) -> bool {
-        let metrics = Metrics::of(&self.record, &self.plan);
-        judge(&metrics, &self.plan, self.ended).verdict == Verdict::Valid
+    /// When its last query was issued and its last sample was complete.
+    #[must_use]
+    pub fn last(&self) -> Dropped {
+        self.dropped.unwrap_or_else(|| Dropped {
+            last_issue: self.record.issued_at.last().copied().unwrap_or(0),
+            last_completion: self.record.completed_at.iter().max().copied().unwrap_or(0),
+        })
+    }
+
+    /// Gives back the memory of the record.
+    fn drop_record(&mut self) {
+        self.dropped = Some(self.last());
+        self.record = Record { misuse: self.record.misuse, ..Record::default() };
     }
 }
 
@@ -150,6 +174,19 @@ pub struct TestLog {
     pub events: Vec<Event>,
     /// Ended by an abort or a deadline: the logs are readable but not a result.
     pub complete: bool,
+    /// What several runs for one result came to; `None` of a test of one run.
+    pub sought: Option<Sought>,
+}
+
+/// What a search for the peak, or a repetition, came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sought {
+    /// How it ended; `None` if the test was over before.
+    pub end: Option<End>,
+    /// The runs at the last load that the repetition asked for and that were played
+    /// to their end, by number among the performance runs. Each is VALID, but for
+    /// the last one of a repetition that failed.
+    pub repeated: Range<usize>,
 }
 
 impl TestLog {
@@ -172,25 +209,12 @@ impl TestLog {
         runs.into_iter().nth(*runs_back)
     }
 
-    /// Each of the runs that a repetition asks for as a test of its own, in order:
-    /// all that were made by `minimum`, those at the last load by `confirm`. None of
-    /// a test that was not repeated, and none of a search that found no load.
+    /// Each of the [runs](Sought::repeated) that a repetition asks for as a test of
+    /// its own, in order.
     pub fn repeated(&self) -> impl Iterator<Item = Self> {
-        let asked = match self.plan.repetition {
-            Repetition::Once => 0,
-            Repetition::Minimum(runs) | Repetition::Confirm { runs, .. } => runs as usize,
-        };
-        let performance: Vec<&RunLog> = self.runs().filter(|run| !run.accuracy).collect();
-        let load = |run: &RunLog| (run.plan.samples_per_query, run.plan.target_qps);
-        let at_last = performance
-            .iter()
-            .rev()
-            .take_while(|run| performance.last().is_some_and(|last| load(last) == load(run)));
-        let searched = self.plan.mode == TestMode::FindPeakPerformance;
-        let is_found = !searched || performance.last().is_some_and(|run| run.is_valid());
-        let count = if is_found { at_last.count().min(asked) } else { 0 };
-        let first = performance.len() - count;
-        performance.into_iter().skip(first).map(|run| self.alone(run))
+        let repeated = self.sought.as_ref().map_or(0..0, |sought| sought.repeated.clone());
+        let performance = self.runs().filter(|run| !run.accuracy);
+        performance.skip(repeated.start).take(repeated.len()).map(|run| self.alone(run))
     }
 
     /// One of its runs as a test of its own. What was loaded for several runs was
@@ -230,6 +254,8 @@ impl TestLog {
             requested,
             plan: Plan { repetition: Repetition::Once, mode, ..run.plan.clone() },
             events,
+            complete: true,
+            sought: None,
             ..*self
         }
     }
@@ -264,6 +290,16 @@ impl fmt::Debug for Tenant<'_> {
 /// Most tenants of a test.
 pub const MOST_TENANTS: usize = 256;
 
+/// Which records stay in memory until the logs are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// Those of all runs: a trace log shows each sample of each.
+    Every,
+    /// Those that can be the result, or lie beside it: not the runs of a search or
+    /// a repetition at other loads. Runs with responses to be logged are kept.
+    Results,
+}
+
 /// Runs a whole test and returns each tenant's log.
 ///
 /// All tenants have the mode of the first one. `watch` is told what begins, for
@@ -274,10 +310,11 @@ pub const MOST_TENANTS: usize = 256;
 pub fn run(
     driver: &mut dyn Driver,
     tenants: &[Tenant<'_>],
+    keep: Keep,
     watch: &mut dyn FnMut(Beginning<'_>),
 ) -> Vec<TestLog> {
     assert!((1..=MOST_TENANTS).contains(&tenants.len()), "a test has 1 to 256 tenants");
-    let mut test = Test::new(driver, tenants, watch);
+    let mut test = Test::new(driver, tenants, keep, watch);
     match tenants[0].plan.mode {
         TestMode::AccuracyOnly => test.accuracy(),
         TestMode::PerformanceOnly => test.performance(),
@@ -310,6 +347,7 @@ pub struct Beginning<'a> {
 struct Test<'a, 'd> {
     driver: &'d mut dyn Driver,
     tenants: &'a [Tenant<'a>],
+    keep: Keep,
     watch: &'d mut dyn FnMut(Beginning<'_>),
     logs: Vec<TestLog>,
     origin: Nanos,
@@ -331,6 +369,7 @@ impl<'a, 'd> Test<'a, 'd> {
     fn new(
         driver: &'d mut dyn Driver,
         tenants: &'a [Tenant<'a>],
+        keep: Keep,
         watch: &'d mut dyn FnMut(Beginning<'_>),
     ) -> Self {
         let (origin, origin_wall) = (driver.now(), driver.wall_now());
@@ -348,12 +387,14 @@ impl<'a, 'd> Test<'a, 'd> {
             plan: tenant.plan.clone(),
             events: tenant.messages.iter().cloned().map(Event::Message).collect(),
             complete: false,
+            sought: None,
         };
         Self {
             logs: tenants.iter().map(log).collect(),
             generated: vec![(0, 0); tenants.len()],
             driver,
             tenants,
+            keep,
             watch,
             origin,
             runs: 0,
@@ -362,12 +403,12 @@ impl<'a, 'd> Test<'a, 'd> {
 
     /// Whether the test ends here, because of an abort or a silent system.
     fn is_over(&self) -> bool {
-        let silent = |log: &TestLog| {
+        let is_cut = |log: &TestLog| {
             log.runs()
                 .last()
                 .is_some_and(|run| matches!(run.ended, Ended::Deadline { .. } | Ended::Aborted))
         };
-        self.driver.aborted() || self.logs.iter().any(silent)
+        self.driver.aborted() || self.logs.iter().any(is_cut)
     }
 
     fn now(&self) -> Nanos {
@@ -517,6 +558,7 @@ impl<'a, 'd> Test<'a, 'd> {
                 generated_duration: generated.duration,
                 ended: part.ended,
                 record: part.record,
+                dropped: None,
                 load,
                 generate: Span { begin: since(played.generated.0), end: since(played.generated.1) },
                 started_at: since(played.started_at),

@@ -228,6 +228,31 @@ pub fn performance_met(metrics: &Metrics, plan: &Plan) -> Option<bool> {
     Judging { metrics, plan, violations: Vec::new() }.performance()
 }
 
+/// Whether a lower load may mend all that is wrong with a run: too many latencies
+/// over a bound, skipped intervals, an end because queries piled up. What an idle
+/// system would have had as well (errors, too few queries, too short a run) stays.
+#[must_use]
+pub fn is_of_load(violations: &[Violation], metrics: &Metrics, plan: &Plan, ended: Ended) -> bool {
+    // A system that refuses, or is too slow by its own clock, has too much to do.
+    let broken = metrics.failed.disconnected + metrics.failed.internal;
+    let piled_up = matches!(ended, Ended::TooManyOutstanding { .. });
+    violations.iter().all(|violation| match violation {
+        Violation::Bound { percentile, samples, .. } => {
+            samples - broken > metrics::rank(*samples, *percentile)
+        }
+        Violation::Intervals { .. } => true,
+        Violation::EarlyStopping { .. } => {
+            let params = Params::of(&plan.early_stopping, plan.percentile());
+            piled_up || look(metrics.query_count, broken, &params) == Look::Met
+        }
+        Violation::Duration { .. } | Violation::Count { .. } => piled_up,
+        Violation::ClientLag { .. }
+        | Violation::Missing { .. }
+        | Violation::Failed { .. }
+        | Violation::Aborted => false,
+    })
+}
+
 struct Judging<'a> {
     metrics: &'a Metrics,
     plan: &'a Plan,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 use dyno_loadgen::clock::{Clock, MILLISECOND, SECOND};
 use dyno_loadgen::plan::Plan;
+use dyno_loadgen::run::Keep;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 
 use crate::exit::{Exit, Failure};
@@ -130,7 +131,7 @@ impl ProbeCommand {
         let plan = Plan::resolve(&settings.values, system.library_size())
             .map_err(|errors| Failure::usage(errors.describe(&settings)))?;
         let tenant = TestTenant { name: None, settings, plan, messages };
-        Ok(Test { scenario, mode, tenants: vec![tenant] })
+        Ok(Test { scenario, mode, tenants: vec![tenant], keep: Keep::Results })
     }
 }
 

@@ -15,7 +15,7 @@ use dyno_loadgen::log;
 use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::qsl::SampleLibrary;
-use dyno_loadgen::run::{self, RunLog, Tenant};
+use dyno_loadgen::run::{self, Keep, RunLog, Tenant};
 use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_sut::null::Null;
 
@@ -148,7 +148,7 @@ fn play(settings: TestSettings) -> RunLog {
     let tenant =
         Tenant { settings: settings.into(), plan, library: &library, messages: Vec::new() };
     let mut driver = RealTime::new(Arc::new(Null));
-    let log = run::run(&mut driver, &[tenant], &mut |_| {}).swap_remove(0);
+    let log = run::run(&mut driver, &[tenant], Keep::Every, &mut |_| {}).swap_remove(0);
     log.runs().last().expect("a test has a run").clone()
 }
 

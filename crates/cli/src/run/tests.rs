@@ -2,6 +2,7 @@
 //! mode and tenant, and refused if the machine cannot hold them.
 
 use dyno_loadgen::plan::Plan;
+use dyno_loadgen::run::Keep;
 use dyno_loadgen::settings::{Origin, Scenario, Settings, TestMode};
 
 use crate::exit::Failure;
@@ -82,7 +83,8 @@ pub fn tests(
             // An audit may force one mode, which makes two tests the same.
             let mode = resolved_tenants[0].plan.mode;
             if tests.iter().all(|test| (test.scenario, test.mode) != (scenario, mode)) {
-                tests.push(Test { scenario, mode, tenants: resolved_tenants });
+                let (tenants, keep) = (resolved_tenants, keep(options));
+                tests.push(Test { scenario, mode, tenants, keep });
             }
         }
     }
@@ -90,6 +92,11 @@ pub fn tests(
     let mut seen = std::collections::HashSet::new();
     problems.retain(|problem: &String| seen.insert(problem.clone()));
     if problems.is_empty() { Ok(tests) } else { Err(Failure::usages(problems)) }
+}
+
+/// A trace shows the samples of every run.
+fn keep(options: &Options) -> Keep {
+    if options.run.trace_log { Keep::Every } else { Keep::Results }
 }
 
 fn resolve(
@@ -133,7 +140,7 @@ pub fn performance(
         settings.set(key, value, origin.clone()).expect("settings that exist, values that read");
     }
     let tenant = settle(options, system, scenario, None, settings).map_err(Failure::usages)?;
-    Ok(Test { scenario, mode, tenants: vec![tenant] })
+    Ok(Test { scenario, mode, tenants: vec![tenant], keep: keep(options) })
 }
 
 /// What the settings mean, once all that is said is in them.

@@ -1,8 +1,10 @@
 //! Ctrl-C, and folders that vanish while a run is on.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
 
 use crate::program::Folder;
 #[cfg(target_os = "linux")]
@@ -93,6 +95,43 @@ fn a_simulated_run_is_interrupted_as_well() {
     let summary = keeps_to_schemas(&folder, "out");
     // Of the test itself, which a signal after its end would not change.
     assert_eq!(summary["tests"][0]["state"], "interrupted");
+}
+
+#[test]
+fn the_runs_of_a_repetition_before_an_interrupt_are_told_and_kept() {
+    let folder = Folder::new();
+    // VALID on any machine.
+    let long = LONG.replace("300s", "200ms")
+        + " --records none --set repetition=minimum:100000 --set early_stopping=never --set \
+           max_client_lag_ns=0 --set server_target_latency_ns=60000000000";
+    let mut child = start(&folder, &long);
+    // For some runs; how many is asked of what is left.
+    let (_never, told) = std::sync::mpsc::channel::<()>();
+    let _ = told.recv_timeout(std::time::Duration::from_millis(1_500));
+    interrupt(&child);
+    let mut said = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
+    let valid = |number: usize| {
+        let run = folder.0.join(format!("out/Server/performance/run_{number}"));
+        let summary = std::fs::read_to_string(run.join("mlperf_log_summary.txt")).ok()?;
+        let detail = std::fs::read_to_string(run.join("mlperf_log_detail.txt")).unwrap();
+        assert!(!detail.contains("ended before it was complete"), "{detail}");
+        Some(summary.contains("Result is : VALID"))
+    };
+    let runs = (1..).map_while(valid).inspect(|is_valid| assert!(is_valid)).count();
+    let notes = keeps_to_schemas(&folder, "out")["tests"][0]["notes"].clone();
+    let told = match runs {
+        0 => Value::Null,
+        1 => "The run before this one is VALID, and lies in Server/performance/run_1.".into(),
+        _ => format!(
+            "The {runs} runs before this one are VALID, and lie in Server/performance/run_1 to \
+             run_{runs}."
+        )
+        .into(),
+    };
+    assert_eq!(notes[0], told);
+    assert!(runs < 2 || said.contains(&format!("The {runs} runs before this one")), "{said}");
 }
 
 #[test]

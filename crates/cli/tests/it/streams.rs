@@ -1,6 +1,8 @@
 //! MultiStream at a fixed interval and repeated runs, as users of the program
 //! see them.
 
+use serde_json::json;
+
 use crate::book::repeated_runs;
 use crate::program::Folder;
 
@@ -58,6 +60,16 @@ fn streams_are_searched_and_confirmed() {
     let log = folder.read("lowered/MultiStream/performance/mlperf_log_detail.txt");
     assert!(log.contains("Repetition: run 1 of 5 at 49"), "{log}");
     assert!(log.contains("Repetition: 5 VALID runs at 47; the lowest counts"), "{log}");
+    // 80 to 70 fail, and so would many below.
+    let from_80 = from_50.replace("50", "80");
+    let ran = folder.dyno(&format!("run {SYSTEM} --json {from_80} {confirm} --out high")).exits(1);
+    let test = &ran.json()["tests"][0];
+    assert_eq!((&test["result"]["value"], &test["notes"]), (&70.0.into(), &json!([])));
+    assert_eq!(
+        test["reasons"][1],
+        "No number of streams was confirmed, from 80 down to 70. Begin with a lower \
+         multi_stream_samples_per_query, or find the peak first, with --mode peak."
+    );
     // The other search takes the interval for the bound of the latency.
     let search = format!("search {SYSTEM} --no-confirm --json --tolerance 5%");
     let found = folder.dyno(&search).exits(0).json();

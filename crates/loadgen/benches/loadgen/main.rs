@@ -21,7 +21,7 @@ use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::record::Outcome;
 use dyno_loadgen::rng::Mt19937;
-use dyno_loadgen::run::{Tenant, run};
+use dyno_loadgen::run::{Keep, Tenant, run};
 use dyno_loadgen::settings::{Scenario, Settings, TestSettings};
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 use dyno_loadgen::trace::{LogSelection, loadable_sets};
@@ -351,7 +351,7 @@ fn shortest(rounds: &Rounds) {
             }];
             let mut files = LogFiles::open(&logs, None, 1 << 16).expect("log files open");
             let mut driver = RealTime::new(Arc::new(Under(inline())));
-            let log = run(&mut driver, &tenants, &mut |_| {}).swap_remove(0);
+            let log = run(&mut driver, &tenants, Keep::Every, &mut |_| {}).swap_remove(0);
             files.write(&log).expect("log files are written");
             clock.now() as f64 / 1e6
         },

@@ -14,7 +14,7 @@ use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::log::{Report, reports};
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
-use dyno_loadgen::run::{RunLog, Tenant, TestLog, run};
+use dyno_loadgen::run::{Keep, RunLog, Tenant, TestLog, run};
 use dyno_loadgen::search::{
     End, Limit, Observation, Outcome, Purpose, Quantity, Rules, Search, Step, Unit,
 };
@@ -78,7 +78,7 @@ fn play(case: &Case, rate: f64, duration: Nanos, most_outstanding: u64, seed: u6
         Tenant { settings: Settings::from(settings), plan, library: &Numbers, messages: vec![] };
     let mut system = (case.build)(seed.wrapping_mul(7_919));
     let mut driver = VirtualTime::new(&mut *system, WallTime { unix_ns: 0 });
-    run(&mut driver, &[tenant], &mut |_| {}).swap_remove(0)
+    run(&mut driver, &[tenant], Keep::Every, &mut |_| {}).swap_remove(0)
 }
 
 /// Whether a run keeps all limits, over all its queries.

@@ -22,7 +22,7 @@ use crate::drive::real::{IssueThreads, Monitor, RealTime};
 use crate::log::{LogError, LogFiles, LogSettings, expected_bytes};
 use crate::plan::{InReference, Library, Plan, SettingsErrors, SettingsProblem, apply_test05};
 use crate::qsl::SampleLibrary;
-use crate::run::{Event, Message, Severity, Tenant, TestLog, run};
+use crate::run::{Event, Keep, Message, Severity, Tenant, TestLog, run};
 use crate::settings::{Scenario, Settings, TestSettings};
 use crate::sut::{AsResponse, SystemUnderTest};
 
@@ -197,8 +197,9 @@ impl LoadGen {
             files.write(&log_of_nothing(tenant, &driver)).map_err(failed)?;
             return Err(StartError::Settings(SettingsErrors(stopping)));
         }
-        let log =
-            run(&mut driver, &[tenant], &mut |begins| timestamps.expect(begins)).swap_remove(0);
+        let keep = if logs.enable_trace { Keep::Every } else { Keep::Results };
+        let log = run(&mut driver, &[tenant], keep, &mut |begins| timestamps.expect(begins))
+            .swap_remove(0);
         write_or_rescue(&mut files, &log, logs)
     }
 
@@ -360,6 +361,7 @@ fn log_of_nothing(tenant: Tenant<'_>, driver: &RealTime) -> TestLog {
         plan: tenant.plan,
         events: tenant.messages.into_iter().map(Event::Message).collect(),
         complete: false,
+        sought: None,
     }
 }
 

@@ -235,7 +235,8 @@ fn write_run(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
     lines.line("generated_query_count", run.generated_queries)?;
     lines.line("generated_samples_per_query", run.generated_samples_per_query)?;
     lines.line("generated_query_duration", run.generated_duration)?;
-    lines.at = run.started_at + run.record.issued_at.last().copied().unwrap_or(0);
+    let last = run.last();
+    lines.at = run.started_at + last.last_issue;
     // Before the end, as where the reference meets it.
     write_misuse(lines, run)?;
     write_end(lines, run)?;
@@ -251,8 +252,7 @@ fn write_run(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
     ] {
         lines.line(counter, 0u64)?;
     }
-    let last = run.record.completed_at.iter().max().copied().unwrap_or(0);
-    let end = WallTime { unix_ns: run.started_wall.unix_ns + last };
+    let end = WallTime { unix_ns: run.started_wall.unix_ns + last.last_completion };
     lines.line("power_begin", power_datetime(run.started_wall).as_str())?;
     lines.line("power_end", power_datetime(end).as_str())
 }

@@ -6,6 +6,9 @@ use super::{PeakSettings, StreamPacing};
 use crate::search::Unit;
 use crate::settings::{EarlyStopping, Scenario, TestMode};
 
+/// Longer intervals than 1000 s are no load: in a run of the length that the rules ask
+/// for, not one query would be due.
+const INTERVAL_QPS_MIN: f64 = 0.001;
 /// Shorter intervals than 1 us are below what any client can keep, and their
 /// ticks could not be told apart in whole ns.
 const INTERVAL_QPS_MAX: f64 = 1e6;
@@ -20,12 +23,12 @@ impl Resolution<'_> {
     /// Ticks per second.
     pub(super) fn interval_qps(&mut self) -> f64 {
         let given = self.settings.multi_stream_target_qps;
-        if given > 0.0 && given <= INTERVAL_QPS_MAX {
+        if (INTERVAL_QPS_MIN..=INTERVAL_QPS_MAX).contains(&given) {
             return given;
         }
         self.problem(
             &["multi_stream_target_qps"],
-            format!("a rate above 0 and of at most {INTERVAL_QPS_MAX} queries/s"),
+            format!("a rate of {INTERVAL_QPS_MIN} to {INTERVAL_QPS_MAX} queries/s"),
             "20 is an interval of 50 ms; 0 issues a query when the last one is complete",
             InReference::Replaced { by: "1 query/s".into() },
         );

@@ -211,9 +211,10 @@ fn a_fixed_interval_and_a_repetition_are_refused_where_they_make_no_sense() {
     let ms = "multi_stream_target_qps";
     #[rustfmt::skip]
     let cases: &[(Rows<'_>, &str, InReference)] = &[
-        (&[multi, (ms, "-20")], "above 0 and of at most 1000000 queries/s; 20 is an interval of 50 ms", replaced("1 query/s")),
+        (&[multi, (ms, "-20")], "a rate of 0.001 to 1000000 queries/s; 20 is an interval of 50 ms", replaced("1 query/s")),
+        (&[multi, (ms, "1e-300")], "0.001 to 1000000", replaced("1 query/s")),
         (&[multi, (ms, "NaN")], "multi_stream_target_qps", replaced("1 query/s")),
-        (&[multi, (ms, "1e7")], "at most 1000000", replaced("1 query/s")),
+        (&[multi, (ms, "1e7")], "0.001 to 1000000", replaced("1 query/s")),
         (&[multi, (ms, "20"), ("early_stopping", "extend")], "no early stopping at a fixed interval", replaced("a run that is not extended")),
         (&[multi, (ms, "20"), ("server_num_issue_query_threads", "2")], "no issue threads at a fixed interval", replaced("the calling thread")),
         (&[multi, (ms, "20"), ("min_query_count", "4_294_967_296")], "`multi_stream_target_qps` is 20 and `min_duration_ms`", stops()),

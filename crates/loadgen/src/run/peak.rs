@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use super::{Event, Loading, Severity, Test};
+use super::{Event, Keep, Loading, Severity, Sought, Test};
 use crate::clock::SECOND;
 use crate::metrics::{Metrics, Rates};
-use crate::peak::{Next, PeakSearch, Purpose};
+use crate::peak::{Answer, End, Failure, Next, PeakSearch, Purpose};
 use crate::plan::{MAX_TRACE_SAMPLES, PeakSettings, Plan};
 use crate::search::Unit;
 use crate::settings::{Repetition, TestMode};
 use crate::trace::LoadedSet;
-use crate::verdict::{Verdict, judge, performance_met};
+use crate::verdict::{Verdict, is_of_load, judge, performance_met};
 
 /// Most samples in a query that are tried: more of them say nothing but how much
 /// memory there is.
@@ -26,6 +26,22 @@ enum Demand {
     Verdict,
 }
 
+/// A run that may be the result.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    /// Among the performance runs, from 0.
+    number: usize,
+    /// How good it was; a lower one is worse.
+    good: f64,
+}
+
+/// Why a run did not pass.
+struct Missed {
+    answer: Answer,
+    /// In words.
+    why: String,
+}
+
 /// A search on its way.
 struct Searching {
     search: PeakSearch,
@@ -37,12 +53,14 @@ struct Searching {
     is_bisecting: bool,
     /// The set that is loaded for all further runs, once there is one.
     loaded: Option<Vec<LoadedSet>>,
-    /// Runs since the last one that passed.
-    runs_since_best: usize,
-    /// How good each confirming run in a row was; a lower one is worse.
-    confirmed: Vec<f64>,
-    /// Of the last run that failed.
-    failure: Option<(Purpose, String)>,
+    /// Runs that were told of.
+    made: usize,
+    /// The last run that passed, or all in a row that had to be VALID.
+    candidates: Vec<Candidate>,
+    /// Number of the first run of the repetition at this load, made or not.
+    repeated_from: usize,
+    /// Why the last run failed that did.
+    failure: Option<String>,
 }
 
 impl Searching {
@@ -80,8 +98,9 @@ impl Searching {
             },
             is_bisecting: false,
             loaded: None,
-            runs_since_best: 0,
-            confirmed: Vec::new(),
+            made: 0,
+            candidates: Vec::new(),
+            repeated_from: 0,
             failure: None,
         }
     }
@@ -127,29 +146,54 @@ impl Searching {
     }
 
     /// Takes in what a run was like: how good it was, or why it did not pass.
-    fn tell(&mut self, purpose: Purpose, told: Result<f64, String>) {
-        self.runs_since_best = if told.is_ok() { 0 } else { self.runs_since_best + 1 };
-        self.search.passed(told.is_ok());
-        match (told, purpose) {
-            (Ok(good), Purpose::Confirm { .. }) => self.confirmed.push(good),
-            (Ok(_), _) => {}
-            (Err(why), _) => {
-                self.confirmed.clear();
-                self.failure = Some((purpose, why));
+    fn tell(&mut self, purpose: Purpose, told: Result<f64, Missed>) {
+        let (number, demand) = (self.made, self.demand(purpose));
+        self.made += 1;
+        match told {
+            Ok(good) => {
+                let first = match demand {
+                    Demand::Bounds => number,
+                    Demand::Verdict => self.repeated_from,
+                };
+                self.candidates.retain(|candidate| candidate.number >= first);
+                self.candidates.push(Candidate { number, good });
+                self.search.answer(Answer::Passed);
             }
+            Err(Missed { answer, why }) => {
+                if matches!(purpose, Purpose::Confirm { .. }) {
+                    self.candidates.clear();
+                }
+                self.failure = Some(why);
+                self.search.answer(answer);
+                if !matches!(self.search.next(), Next::Over(_)) {
+                    self.repeated_from = self.made;
+                }
+            }
+        }
+        if demand == Demand::Bounds {
+            self.repeated_from = self.made;
         }
     }
 
-    /// Which run is the result of a search that found a load: the last that
-    /// passed, or the lowest of those that had to be VALID.
+    /// Which run is the result of a search that found a load: the last that passed,
+    /// or the lowest of those that had to be VALID.
     fn runs_back(&self) -> usize {
-        let rated = || self.confirmed.iter().enumerate();
-        match self.demand {
-            Demand::Verdict => {
-                let lowest = rated().min_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(at, _)| at);
-                self.confirmed.len().saturating_sub(lowest + 1)
+        let lowest = self.candidates.iter().min_by(|a, b| a.good.total_cmp(&b.good));
+        lowest.map_or(0, |lowest| self.made.saturating_sub(lowest.number + 1))
+    }
+
+    /// What to do about an end without a load.
+    fn advice(&self, because: Failure) -> String {
+        match because {
+            Failure::Base | Failure::OneLoad => String::new(),
+            Failure::NotOfLoad => "; no lower load would mend that".into(),
+            Failure::TooHigh { first, times } => {
+                let instead = match self.mode {
+                    TestMode::FindPeakPerformance => "lower it by more at once",
+                    _ => "begin lower, or find the peak first",
+                };
+                format!("; {} was lowered {times} times: {instead}", self.show(first))
             }
-            Demand::Bounds => self.runs_since_best,
         }
     }
 }
@@ -172,11 +216,15 @@ impl Test<'_, '_> {
     /// Makes the runs that the mode and the repetition ask for.
     pub(super) fn search(&mut self) {
         let mut searching = Searching::new(&self.tenants[0].plan);
-        let found = loop {
-            let (load, purpose) = match searching.search.next() {
+        let end = loop {
+            let next = searching.search.next();
+            // A search that failed has its last run for its result.
+            if self.keep == Keep::Results && !matches!(next, Next::Over(End::Failed { .. })) {
+                self.drop_records(&searching.candidates);
+            }
+            let (load, purpose) = match next {
                 Next::Run { load, purpose } => (load, purpose),
-                Next::Found { load } => break Some(load),
-                Next::Failed { .. } => break None,
+                Next::Over(end) => break Some(end),
             };
             if let Purpose::Bracket { upper, .. } = purpose
                 && upper > searching.highest
@@ -199,10 +247,33 @@ impl Test<'_, '_> {
             let told = self.last_run(searching.demand(purpose));
             searching.tell(purpose, told);
         };
-        self.conclude(&searching, found);
-        self.result(if found.is_some() { searching.runs_back() } else { 0 });
+        self.conclude(&searching, end);
+        self.result(match end {
+            Some(End::Found { .. }) => searching.runs_back(),
+            _ => 0,
+        });
+        for log in &mut self.logs {
+            log.sought = Some(Sought { end, repeated: searching.repeated_from..searching.made });
+        }
         if let Some(sets) = &searching.loaded {
             self.unload(sets);
+        }
+    }
+
+    /// Drops the records of all runs that can no longer be the result. What is to
+    /// be logged of them stays.
+    fn drop_records(&mut self, candidates: &[Candidate]) {
+        let is_candidate = |number: usize| candidates.iter().any(|of| of.number == number);
+        for log in &mut self.logs {
+            let runs = log.events.iter_mut().filter_map(|event| match event {
+                Event::Run(run) if !run.accuracy => Some(run),
+                _ => None,
+            });
+            for (_, run) in runs.enumerate().filter(|(number, _)| !is_candidate(*number)) {
+                if run.dropped.is_none() && run.record.responses.is_empty() {
+                    run.drop_record();
+                }
+            }
         }
     }
 
@@ -237,24 +308,34 @@ impl Test<'_, '_> {
 
     /// Whether every tenant's last run is as it must be, and how good that of the
     /// first is; or else what to do about it.
-    fn last_run(&self, demand: Demand) -> Result<f64, String> {
-        let mut good = None;
+    fn last_run(&self, demand: Demand) -> Result<f64, Missed> {
+        let (mut good, mut missed) = (None, None::<Missed>);
         for run in self.logs.iter().filter_map(|log| log.runs().last()) {
             let metrics = Metrics::of(&run.record, &run.plan);
             let judgement = judge(&metrics, &run.plan, run.ended);
-            match (&judgement.verdict, demand) {
+            let of_this = match (&judgement.verdict, demand) {
                 (Verdict::Invalid(violations), Demand::Verdict) => {
                     let whys: Vec<String> = violations.iter().map(ToString::to_string).collect();
-                    return Err(whys.join("; "));
+                    let answer = match is_of_load(violations, &metrics, &run.plan, run.ended) {
+                        true => Answer::TooMuch,
+                        false => Answer::NotOfLoad,
+                    };
+                    Some(Missed { answer, why: whys.join("; ") })
                 }
                 (_, Demand::Bounds) if performance_met(&metrics, &run.plan) == Some(false) => {
-                    return Err(judgement.recommendations().performance);
+                    let why = judgement.recommendations().performance;
+                    Some(Missed { answer: Answer::TooMuch, why })
                 }
-                _ => {}
+                _ => None,
+            };
+            if let Some(of_this) = of_this
+                && missed.as_ref().is_none_or(|missed| missed.answer < of_this.answer)
+            {
+                missed = Some(of_this);
             }
             good = good.or(Some(goodness(&metrics)));
         }
-        Ok(good.unwrap_or(0.0))
+        missed.map_or(Ok(good.unwrap_or(0.0)), Err)
     }
 
     fn end_of_range(&mut self, searching: &Searching) {
@@ -274,37 +355,41 @@ impl Test<'_, '_> {
     }
 
     /// Says what came of a search: the load found, or why the last run failed.
-    fn conclude(&mut self, searching: &Searching, found: Option<f64>) {
+    fn conclude(&mut self, searching: &Searching, end: Option<End>) {
         let searches = searching.mode == TestMode::FindPeakPerformance;
-        match (found, &searching.failure) {
-            (Some(load), _) if searches => {
+        let why = searching.failure.as_ref().map_or("", |why| why);
+        match end {
+            Some(End::Found { load }) if searches => {
                 let load = searching.show(load);
                 self.note(&format!("FindPeakPerformance: Found peak performance field: {load}"));
             }
-            (Some(load), _) => {
-                let (load, runs) = (searching.show(load), searching.confirmed.len());
+            Some(End::Found { load }) => {
+                let (load, runs) = (searching.show(load), searching.candidates.len());
                 self.note(&format!("Repetition: {runs} VALID runs at {load}; the lowest counts"));
             }
-            // The end of the test has a reason of its own.
-            _ if self.is_over() => {}
-            (None, Some((_, why))) if !searches => {
-                self.note(&format!("Repetition: the last run is INVALID: {why}"));
-            }
-            (None, Some((Purpose::Confirm { .. }, advice))) => {
-                let text = match searching.unit {
-                    Unit::Rate => "FindPeakPerformance: No rate was confirmed",
-                    Unit::Whole => "FindPeakPerformance: No number of streams was confirmed",
-                };
-                self.say("error_runtime", Severity::Error, &format!("{text}, msg: {advice}"));
-            }
-            (None, failure) => {
-                let advice = failure.as_ref().map_or("", |(_, advice)| advice);
+            Some(End::Failed { because: Failure::Base, .. }) => {
                 let text = format!(
                     "FindPeakPerformance: Initial lower bound does not satisfy performance \
-                     constraints, msg: {advice}"
+                     constraints, msg: {why}"
                 );
                 self.say("error_runtime", Severity::Error, &text);
             }
+            Some(End::Failed { because, .. }) if searches => {
+                let what = match searching.unit {
+                    Unit::Rate => "rate",
+                    Unit::Whole => "number of streams",
+                };
+                let advice = searching.advice(because);
+                let text =
+                    format!("FindPeakPerformance: No {what} was confirmed, msg: {why}{advice}");
+                self.say("error_runtime", Severity::Error, &text);
+            }
+            Some(End::Failed { because, .. }) => {
+                let advice = searching.advice(because);
+                self.note(&format!("Repetition: the last run is INVALID: {why}{advice}"));
+            }
+            // The end of the test has a reason of its own.
+            None => {}
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::record::Outcome;
-use dyno_loadgen::run::run;
+use dyno_loadgen::run::{Keep, run};
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Arrivals, EarlyStopping, Scenario, TestSettings};
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
@@ -100,7 +100,8 @@ fn a_run_that_goes_on_after_its_last_look_is_flushed_again() {
     let wanted = TestSettings { min_query_count: 600, ..extend(Scenario::Server) };
     let library = NullLibrary::new(100, 100);
     let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
-    let log = run(&mut driver, &[tenant(&wanted, &library)], &mut |_| {}).swap_remove(0);
+    let log =
+        run(&mut driver, &[tenant(&wanted, &library)], Keep::Every, &mut |_| {}).swap_remove(0);
     let run = log.runs().last().unwrap();
     assert_eq!(run.ended, Ended::TraceIssued);
     assert!(system.queries > 1_500, "{} queries", system.queries);

@@ -30,7 +30,11 @@ pub struct Batches<F: FnMut(usize) -> Nanos> {
 
 impl<F: FnMut(usize) -> Nanos> Batches<F> {
     pub fn new(service: F) -> Self {
-        Self { service, free_at: 0, queue: VecDeque::new(), fails: |_| false }
+        Self::failing(|_| false, service)
+    }
+
+    pub fn failing(fails: fn(u64) -> bool, service: F) -> Self {
+        Self { service, free_at: 0, queue: VecDeque::new(), fails }
     }
 }
 

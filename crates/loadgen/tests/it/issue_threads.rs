@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use dyno_loadgen::drive::real::{IssueThreads, RealTime, Responder};
-use dyno_loadgen::run::run;
+use dyno_loadgen::run::{Keep, run};
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{EarlyStopping, Scenario, TestSettings};
 use dyno_loadgen::sut::{QuerySample, Response, ResponseId};
@@ -104,7 +104,8 @@ fn lanes_that_end_apart_leave_a_record_without_gaps() {
     });
     let library = NullLibrary::new(100, 100);
     let mut driver = RealTime::new(Arc::new(system));
-    let log = run(&mut driver, &[tenant(&wanted, &library)], &mut |_| {}).swap_remove(0);
+    let log =
+        run(&mut driver, &[tenant(&wanted, &library)], Keep::Every, &mut |_| {}).swap_remove(0);
     drop(driver);
     worker.join().unwrap();
     let record = &log.runs().last().unwrap().record;

@@ -10,7 +10,7 @@ use dyno_loadgen::drive::real::{Onlooker, RealTime, Responder};
 use dyno_loadgen::drive::sim::{View, VirtualTime};
 use dyno_loadgen::drive::{Answered, Glance};
 use dyno_loadgen::record::{Failure, Record};
-use dyno_loadgen::run::{RunLog, run};
+use dyno_loadgen::run::{Keep, RunLog, run};
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_loadgen::sut::{QuerySample, Response};
@@ -160,7 +160,7 @@ fn virtual_time_is_seen_and_ended_as_well() {
         let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 }).onlooker(onlooker);
         let library = NullLibrary::new(100, 100);
         let wanted = settings(Scenario::Server, 50_000);
-        run(&mut driver, &[tenant(&wanted, &library)], &mut |_| {}).swap_remove(0)
+        run(&mut driver, &[tenant(&wanted, &library)], Keep::Every, &mut |_| {}).swap_remove(0)
     };
     let mut glances = Vec::new();
     let watched = play(&mut |view| {

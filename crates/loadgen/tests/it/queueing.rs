@@ -8,7 +8,7 @@ use dyno_loadgen::early_stopping::{Params, false_pass_rate};
 use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::record::Outcome;
 use dyno_loadgen::rng::Mt19937;
-use dyno_loadgen::run::{TestLog, run};
+use dyno_loadgen::run::{Keep, TestLog, run};
 use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 use dyno_loadgen::verdict;
@@ -50,7 +50,7 @@ impl<F: FnMut() -> Nanos> SimulatedSystem for OneServer<F> {
 pub fn simulate(settings: &TestSettings, system: &mut dyn SimulatedSystem) -> TestLog {
     let library = NullLibrary::new(1_000, 1_000);
     let mut driver = VirtualTime::new(system, WallTime { unix_ns: 0 });
-    run(&mut driver, &[tenant(settings, &library)], &mut |_| {}).swap_remove(0)
+    run(&mut driver, &[tenant(settings, &library)], Keep::Every, &mut |_| {}).swap_remove(0)
 }
 
 pub fn server(qps: f64, queries: u64) -> TestSettings {

@@ -8,7 +8,7 @@ use std::thread;
 use dyno_loadgen::drive::real::{IssueThreads, RealTime, Responder, Waiting};
 use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::record::{Failure, Misuse, Record};
-use dyno_loadgen::run::{RunLog, run};
+use dyno_loadgen::run::{Keep, RunLog, run};
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Repetition, Scenario, TestMode, TestSettings};
 use dyno_loadgen::sut::{QuerySample, Response, ResponseId, SystemUnderTest};
@@ -45,7 +45,8 @@ pub fn settings(scenario: Scenario, queries: u64) -> TestSettings {
 
 pub fn play_with(settings: &TestSettings, mut driver: RealTime) -> RunLog {
     let library = NullLibrary::new(100, 100);
-    let log = run(&mut driver, &[tenant(settings, &library)], &mut |_| {}).swap_remove(0);
+    let log =
+        run(&mut driver, &[tenant(settings, &library)], Keep::Every, &mut |_| {}).swap_remove(0);
     log.runs().last().unwrap().clone()
 }
 

@@ -3,12 +3,13 @@
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::metrics::{Metrics, Rates};
+use dyno_loadgen::peak::{End, Failure};
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::run::{Event, RunLog, TestLog};
 use dyno_loadgen::settings::{
     Arrivals, EarlyStopping, Repetition, Scenario, TestMode, TestSettings,
 };
-use dyno_loadgen::verdict::{Verdict, judge};
+use dyno_loadgen::verdict::{Verdict, Violation, judge};
 
 use crate::interval::{Batches, every_50_ms};
 use crate::queueing::{OneServer, simulate};
@@ -40,6 +41,10 @@ fn texts(log: &TestLog) -> Vec<&str> {
         }
     }
     texts
+}
+
+fn end(log: &TestLog) -> Option<End> {
+    log.sought.as_ref()?.end
 }
 
 fn confirm(runs: u32, decrement: Option<f64>) -> Repetition {
@@ -158,10 +163,95 @@ fn a_failure_lowers_the_streams_by_one_until_five_runs_pass() {
     assert_eq!(log.result().unwrap().plan.samples_per_query, 9);
     assert!(is_valid(log.result().unwrap()));
     assert!(texts(&log).contains(&"Repetition: run 5 of 5 at 9"));
-    // Down to none.
-    let log = simulate(&wanted, &mut Batches::new(|_| 60 * MS));
-    assert_eq!(loads(&log), (1..=12).rev().collect::<Vec<_>>());
-    assert!(!is_valid(log.result().unwrap()));
+}
+
+#[test]
+fn a_load_that_never_passes_is_lowered_ten_times() {
+    let from = |streams| TestSettings { repetition: confirm(5, None), ..every_50_ms(streams, 40) };
+    for (first, last, times) in [(12, 2, 10), (3, 1, 2)] {
+        let log = simulate(&from(first), &mut Batches::new(|_| 60 * MS));
+        assert_eq!(loads(&log), (last..=first).rev().collect::<Vec<_>>());
+        assert!(!is_valid(log.result().unwrap()));
+        let because = Failure::TooHigh { first: first as f64, times };
+        assert_eq!(end(&log), Some(End::Failed { load: last as f64, because }));
+        let advice =
+            format!("{first} was lowered {times} times: begin lower, or find the peak first");
+        assert!(texts(&log).last().unwrap().ends_with(&advice), "{:?}", texts(&log).last());
+    }
+    // 1 % of 700 queries/s each time.
+    let wanted = TestSettings {
+        server_target_qps: 700.0,
+        server_target_latency_ns: 20 * MS,
+        repetition: confirm(5, None),
+        ..five_of_server()
+    };
+    let log = simulate(&wanted, &mut OneServer::new(|| 10 * MS));
+    let last = log.runs().last().unwrap().plan.target_qps;
+    assert_eq!((log.runs().count(), last.round()), (11, 630.0));
+}
+
+#[test]
+fn a_load_is_not_lowered_for_what_that_does_not_mend() {
+    // Too few queries, whatever the number of streams.
+    let streams = TestSettings { repetition: confirm(5, None), ..every_50_ms(12, 40) };
+    let few = TestSettings { max_query_count: 30, ..streams.clone() };
+    let logs = [
+        simulate(&few, &mut Batches::new(|_| MS)),
+        // As few, and a bound that is missed as well.
+        simulate(&few, &mut Batches::new(|_| 60 * MS)),
+        // Errors.
+        simulate(&streams, &mut Batches::failing(|sequence| sequence % 7 == 0, |_| MS)),
+    ];
+    for log in &logs {
+        assert_eq!(loads(log), [12]);
+        let because = Failure::NotOfLoad;
+        assert_eq!(end(log), Some(End::Failed { load: 12.0, because }));
+        let told = texts(log).last().copied().unwrap();
+        assert!(told.ends_with("; no lower load would mend that"), "{told}");
+    }
+    // The queries that a run was ended after, because they piled up, are no such
+    // reason.
+    let piled_up = TestSettings {
+        server_target_qps: 105.0,
+        server_max_async_queries: 3,
+        min_query_count: 2_000,
+        server_target_latency_ns: 100 * MS,
+        repetition: confirm(2, Some(2.0)),
+        ..five_of_server()
+    };
+    let log = simulate(&piled_up, &mut OneServer::new(|| 10 * MS));
+    let rates: Vec<f64> = log.runs().map(|run| run.plan.target_qps).collect();
+    assert_eq!(rates, [105.0, 103.0, 101.0, 99.0, 99.0]);
+    assert_eq!(end(&log), Some(End::Found { load: 99.0 }));
+}
+
+#[test]
+fn early_stopping_lowers_the_load_only_where_it_can() {
+    // One query in 110 is late, which the bound allows and early stopping does not.
+    // Of 400 queries it allows none to be, and is not met all the same.
+    for (queries, runs) in [(2_000, 11), (400, 1)] {
+        let wanted = TestSettings {
+            server_target_latency_percentile: 0.99,
+            min_query_count: queries,
+            early_stopping: EarlyStopping::AfterRun,
+            repetition: confirm(5, None),
+            ..five_of_server()
+        };
+        let mut number = 0;
+        let log = simulate(
+            &wanted,
+            &mut OneServer::new(|| {
+                number += 1;
+                if number % 110 == 0 { 100 * MS + 1 } else { MS }
+            }),
+        );
+        assert_eq!(log.runs().count(), runs, "{queries} queries");
+        let run = log.result().unwrap();
+        let metrics = Metrics::of(&run.record, &run.plan);
+        let violations = judge(&metrics, &run.plan, run.ended).verdict;
+        let Verdict::Invalid(violations) = violations else { panic!("{queries}: VALID") };
+        assert!(matches!(violations[..], [Violation::EarlyStopping { .. }]), "{violations:?}");
+    }
 }
 
 #[test]
@@ -229,7 +319,7 @@ fn a_repetition_without_an_end_keeps_the_runs_of_one_load() {
     let wanted = TestSettings { repetition: confirm(5, Some(1.0)), ..every_50_ms(12, 40) };
     let log = simulate(&wanted, &mut Batches::new(|_| 60 * MS));
     let alone: Vec<u64> = log.repeated().map(|one| one.plan.samples_per_query).collect();
-    assert_eq!(alone, [1]);
+    assert_eq!(alone, [2]);
 }
 
 #[test]
@@ -239,6 +329,19 @@ fn an_end_of_the_test_ends_the_repetition() {
     let logs = play_many(&[wanted], &mut system);
     assert_eq!((logs[0].runs().count(), logs[0].complete), (2, false));
     assert!(!is_valid(logs[0].result().unwrap()));
+}
+
+#[test]
+fn the_runs_before_an_end_of_the_test_are_kept_apart() {
+    let wanted = TestSettings { response_deadline_ms: 200, ..five_of_server() };
+    let mut system = crate::null::Echo { silent_from: Some(650), ..echo(MS) };
+    let log = &play_many(&[wanted], &mut system)[0];
+    assert_eq!((log.runs().count(), log.complete, end(log)), (4, false, None));
+    let alone: Vec<TestLog> = log.repeated().collect();
+    assert_eq!(alone.len(), 3, "not the one that was cut");
+    for one in &alone {
+        assert!(one.complete && is_valid(one.result().unwrap()));
+    }
 }
 
 /// Probability of at most `most` of `trials`.

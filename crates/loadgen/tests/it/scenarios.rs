@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::record::Record;
-use dyno_loadgen::run::{RunLog, TestLog, run};
+use dyno_loadgen::run::{Keep, RunLog, TestLog, run};
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{
     Arrivals, EarlyStopping, Scenario, TestMode, TestSettings, TraceRules,
@@ -30,7 +30,7 @@ pub fn settings(scenario: Scenario) -> TestSettings {
 pub fn play_many(all: &[TestSettings], system: &mut Echo) -> Vec<TestLog> {
     let libraries: Vec<_> = all.iter().map(|_| NullLibrary::new(100, 20)).collect();
     let tenants: Vec<_> = all.iter().zip(&libraries).map(|(s, l)| tenant(s, l)).collect();
-    run(&mut VirtualTime::new(system, WallTime { unix_ns: 0 }), &tenants, &mut |_| {})
+    run(&mut VirtualTime::new(system, WallTime { unix_ns: 0 }), &tenants, Keep::Every, &mut |_| {})
 }
 
 pub fn play(settings: &TestSettings, system: &mut Echo) -> RunLog {
@@ -246,7 +246,8 @@ fn accuracy_issues_every_sample_and_unloads_what_it_loads() {
         let wanted = TestSettings { mode: TestMode::AccuracyOnly, ..settings(*scenario) };
         let mut system = echo(MS);
         let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
-        let log = run(&mut driver, &[tenant(&wanted, &library)], &mut |_| {}).swap_remove(0);
+        let log =
+            run(&mut driver, &[tenant(&wanted, &library)], Keep::Every, &mut |_| {}).swap_remove(0);
         let mut issued: Vec<_> = log.runs().flat_map(|r| r.record.indices.clone()).collect();
         issued.sort_unstable();
         issued.dedup();
@@ -407,7 +408,8 @@ fn foreign_ids_are_counted_in_virtual_time_too() {
     let wanted = settings(Scenario::SingleStream);
     let mut system = Confused(echo(MS));
     let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
-    let log = run(&mut driver, &[tenant(&wanted, &library)], &mut |_| {}).swap_remove(0);
+    let log =
+        run(&mut driver, &[tenant(&wanted, &library)], Keep::Every, &mut |_| {}).swap_remove(0);
     let misuse = log.runs().last().unwrap().record.misuse;
     // The first of them has the reserved id 0, which is of no run.
     assert_eq!((misuse.stale, misuse.unknown), (99, 101));

@@ -108,6 +108,7 @@ fn test_log(plan: Plan, record: Record) -> TestLog {
         generated_duration: 3_000_000,
         ended: Ended::Naturally,
         record,
+        dropped: None,
         load: Span { begin: 10_000, end: 12_000 },
         generate: Span { begin: 20_000, end: 25_000 },
         started_at: 30_000,
@@ -140,6 +141,7 @@ fn test_log(plan: Plan, record: Record) -> TestLog {
             Event::Result { runs_back: 0, at: 810_000 },
         ],
         complete: true,
+        sought: None,
     }
 }
 

@@ -70,6 +70,7 @@ pub fn test_log(detail: &Detail, summary: &Summary, accuracy: &[AccuracyEntry]) 
         plan,
         events,
         complete: true,
+        sought: None,
     };
     Rebuilt { log, reported, metrics, judgement }
 }
@@ -225,6 +226,7 @@ fn empty_run(plan: &Plan) -> RunLog {
         generated_duration: 0,
         ended: Ended::TraceIssued,
         record: Record::default(),
+        dropped: None,
         load: Span::default(),
         generate: Span::default(),
         started_at: 0,
