@@ -9,7 +9,7 @@ use dyno_loadgen::drive::real::{Monitor, Onlooker, RealTime};
 use dyno_loadgen::drive::sim::{View, VirtualTime};
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::run::{self, Keep, Message, Tenant, TestLog};
-use dyno_loadgen::settings::{Repetition, Scenario, Settings, TestMode};
+use dyno_loadgen::settings::{Scenario, Settings, TestMode};
 
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
@@ -85,11 +85,11 @@ impl Test {
 
     /// Runs that a repetition asks for, if it is one of performance.
     fn repetition_runs(&self) -> u64 {
-        match (self.mode, self.tenants[0].plan.repetition) {
-            (TestMode::AccuracyOnly | TestMode::FindPeakPerformance, _) | (_, Repetition::Once) => {
-                1
+        match self.mode {
+            TestMode::AccuracyOnly | TestMode::FindPeakPerformance => 1,
+            TestMode::PerformanceOnly | TestMode::SubmissionRun => {
+                u64::from(self.tenants[0].plan.repetition.runs())
             }
-            (_, Repetition::Minimum(runs) | Repetition::Confirm { runs, .. }) => u64::from(runs),
         }
     }
 

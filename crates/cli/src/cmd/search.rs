@@ -30,7 +30,7 @@ pub struct Search {
     /// What is raised [default: qps, for MultiStream samples]
     #[arg(long, value_enum, value_name = "LOAD")]
     load: Option<Load>,
-    /// The first load [default: what --qps says, or a short probe finds; 1 for whole numbers]
+    /// The first load [default: what is set, else what a short probe finds; of whole numbers 1]
     #[arg(long, value_name = "LOAD")]
     from: Option<f64>,
     /// A load that is thought to be too high
@@ -43,7 +43,7 @@ pub struct Search {
     #[arg(long, value_name = "TIME", value_parser = render::parse_duration)]
     short: Option<Nanos>,
     /// Of all runs together; one that is not over by then is ended and does not count
-    /// [default: 30m, with profile rules 2h]
+    /// [default: 30m, with profile rules 2h; as much as it takes in virtual time]
     #[arg(long, value_name = "TIME", value_parser = render::parse_duration)]
     max_time: Option<Nanos>,
     /// Make no full run at the end

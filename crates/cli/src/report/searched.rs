@@ -74,7 +74,7 @@ fn found(html: &mut String, state: &State) {
     }
     if let Some(peak) = &state.peak {
         facts.push(("Peak", load.show(peak.load)));
-        let between = format!("{} to {}", render::rate(peak.low), render::rate(peak.high));
+        let between = format!("{} to {}", load.number(peak.low), load.number(peak.high));
         facts.push(("Interval", format!("{between} ({})", words::share(peak.confidence))));
         facts.push(("Binds", peak.binds.replace("<=", "≤")));
     }

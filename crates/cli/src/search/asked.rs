@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::search::{Limit, Quantity, Rules};
-use dyno_loadgen::settings::{FIELDS, Field, Scenario, TestMode, TestSettings};
+use dyno_loadgen::settings::{
+    Arrivals, FIELDS, Field, Repetition, Scenario, Setting as _, TestMode, TestSettings,
+};
 
 use super::limits;
 use super::load::{Load, OnTop};
@@ -180,10 +182,19 @@ pub fn first_load(
     }
     let settings = prepared.options.settings(load.scenario(), TestMode::PerformanceOnly, None);
     let is_unknown = load == Load::Qps && is_open(&settings, "server_target_qps");
+    let named = match (load, &settings.values.server_arrivals) {
+        (Load::Samples, _) if !is_open(&settings, "multi_stream_samples_per_query") => {
+            settings.values.multi_stream_samples_per_query as f64
+        }
+        (Load::Concurrency, Arrivals::Concurrency(queries)) => f64::from(*queries),
+        (Load::Qps | Load::Concurrency | Load::Samples, _) => 1.0,
+    };
     match (ask.from, load, watch) {
         (Some(from), Load::Qps, _) => Ok(Some(First::At(from))),
         (Some(from), _, _) => Ok(Some(First::At(from.round().max(1.0)))),
-        (None, Load::Concurrency | Load::Samples, _) => Ok(Some(First::At(1.0))),
+        (None, Load::Concurrency | Load::Samples, _) => {
+            Ok(Some(First::At(ask.to.map_or(named, |to| named.min((to / 2.0).floor())).max(1.0))))
+        }
         (None, Load::Qps, Some(watch)) if is_unknown => {
             let tests = prepared.probed_tests(watch)?;
             let rate = |tests: Vec<Test>| tests[0].tenants[0].plan.target_qps;
@@ -196,6 +207,16 @@ pub fn first_load(
     }
 }
 
+/// Several runs at one load, where they are asked for: what a failure lowers is
+/// the load of the search.
+pub fn repetition(prepared: &Prepared, load: Load) -> Option<OnTop> {
+    let said = prepared.options.settings(load.scenario(), TestMode::PerformanceOnly, None).values;
+    match said.repetition {
+        Repetition::Confirm { runs, .. } => Some(("repetition", Repetition::Minimum(runs).show())),
+        Repetition::Once | Repetition::Minimum(_) => None,
+    }
+}
+
 pub fn rules(
     prepared: &Prepared,
     ask: &Ask,
@@ -204,9 +225,14 @@ pub fn rules(
     plan: &Plan,
 ) -> Rules {
     let is_quick = prepared.options.profile() == Profile::Quick;
-    // In virtual time it takes next to nothing.
+    let full_runs = plan.repetition.runs();
+    // At a fixed interval its queries say how long a run is.
+    let by_count = plan.interval().map_or(0, |at| at.saturating_mul(plan.min_query_count));
+    let full = plan.min_duration.max(by_count);
+    // In virtual time it takes next to nothing: as much as every try may take.
+    let tries = full.saturating_mul(u64::from(full_runs * CONFIRMATIONS));
     let most = match (prepared.system.is_simulated(), is_quick) {
-        (true, _) => 48 * 3_600 * SECOND,
+        (true, _) => tries.saturating_add(48 * 3_600 * SECOND),
         (false, true) => 30 * 60 * SECOND,
         (false, false) => 2 * 3_600 * SECOND,
     };
@@ -217,8 +243,9 @@ pub fn rules(
         unit: load.unit(),
         tolerance: ask.tolerance,
         short: ask.short.unwrap_or(if is_quick { 2 * SECOND } else { 10 * SECOND }),
-        full: plan.min_duration,
+        full,
         full_queries: plan.min_query_count,
+        full_runs,
         most_queries: MOST_QUERIES,
         max_time: ask.max_time.unwrap_or(most),
         confirmations: if ask.confirm { CONFIRMATIONS } else { 0 },

@@ -6,14 +6,14 @@ use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND, WallTime};
 use dyno_loadgen::metrics::{Metrics, Rates};
 use dyno_loadgen::run::{RunLog, TestLog};
 use dyno_loadgen::search::{
-    Block, Limit, Observation, Outcome, Probe, Purpose, Quantity, Rules, Search, Step,
+    Block, Limit, Observation, Outcome, Probe, Purpose, Quantity, Rules, Search, Step, Unit,
 };
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Origin, Repetition, Setting, TestMode};
 
 use super::asked::{self, Ask, First};
 use super::limits;
-use super::load::{Load, OnTop};
+use super::load::Load;
 use super::screen;
 use super::state::{self, Confirmed, Counts, Definition, Peak, Phase, Point, State, Unfinished};
 use crate::environment;
@@ -67,6 +67,7 @@ impl Job {
         };
         let mut on_top = load.bounds(&limits);
         on_top.push(load.setting(from));
+        on_top.extend(asked::repetition(&prepared, load));
         let base = prepared.performance_test(load.scenario(), &on_top, &ORIGIN)?;
         let plan = &base.tenants[0].plan;
         limits.extend(asked::lag_limit(&prepared, &limits, load, plan));
@@ -91,6 +92,13 @@ impl Job {
     /// What is searched.
     pub fn rules(&self) -> &Rules {
         self.search.rules()
+    }
+
+    /// How long a confirmation takes at least at the first load, ns; where that is
+    /// not known, of what does not depend on it.
+    pub fn confirmation_time(&self) -> Nanos {
+        let from = if self.is_from_known { self.rules().from } else { f64::INFINITY };
+        self.search.confirmation_at(from)
     }
 
     /// Whether it is played in virtual time.
@@ -253,7 +261,7 @@ impl Job {
         }
         let is_early =
             matches!(run.ended, Ended::TooManyOutstanding { .. } | Ended::MaxDuration { .. });
-        let mut observation = self.observe(probe, run, took);
+        let mut observation = self.observe(probe, &[run], took);
         observation.overloaded = is_early && self.load == Load::Qps;
         observation.passed = self.search.keeps_all(&observation);
         let point = self.point(&observation, run, None);
@@ -324,17 +332,18 @@ impl Job {
     fn confirm(&self, probe: &Probe, watch: Watch<'_>) -> Result<Made, Failure> {
         let mut on_top = self.load.bounds(&self.limits);
         on_top.push(self.load.setting(probe.load));
-        on_top.extend(self.repetition());
+        on_top.extend(asked::repetition(&self.prepared, self.load));
         let test = self.prepared.performance_test(self.load.scenario(), &on_top, &ORIGIN)?;
         let tests = [test];
         let (folder, path) = self.confirm_folder()?;
         let directory = self.prepared.directory(&tests, Some(&path))?;
         let mut made = None;
         let mut see = |log: &TestLog| {
-            let Some(run) = log.runs().last() else { return };
+            let Some(run) = log.result() else { return };
             let took = self.took(log);
             made = Some(self.without_result(log, took).unwrap_or_else(|| {
-                let mut observation = self.observe(probe, run, took);
+                let runs: Vec<&RunLog> = log.runs().collect();
+                let mut observation = self.observe(probe, &runs, took);
                 let mut limits = self.limits.iter().zip(&observation.blocks);
                 observation.passed = limits.all(|(limit, blocks)| limit.is_kept(blocks));
                 let point = self.point(&observation, run, Some(folder.clone()));
@@ -355,19 +364,6 @@ impl Job {
         Ok(made)
     }
 
-    /// Several runs at one load, where they are asked for: what a failure lowers is
-    /// the load of the search.
-    fn repetition(&self) -> Option<OnTop> {
-        let scenario = self.load.scenario();
-        let said = self.prepared.options.settings(scenario, TestMode::PerformanceOnly, None).values;
-        match said.repetition {
-            Repetition::Confirm { runs, .. } => {
-                Some(("repetition", Repetition::Minimum(runs).show()))
-            }
-            Repetition::Once | Repetition::Minimum(_) => None,
-        }
-    }
-
     /// `confirm`, or `confirm-2` and so on for further tries. What an interrupted
     /// try left is replaced.
     fn confirm_folder(&self) -> Result<(String, PathBuf), Failure> {
@@ -381,22 +377,31 @@ impl Job {
         Ok((folder, path))
     }
 
-    fn observe(&self, probe: &Probe, run: &RunLog, took: Nanos) -> Observation {
-        let issued =
-            run.record.query_count().checked_sub(1).map_or(0, |at| run.record.scheduled(at));
-        let duration = match (self.load, run.ended) {
-            (Load::Qps, _) => probe.duration,
-            (_, Ended::MaxQueryCount { .. }) => issued,
-            // Runs of a fixed number of queries may last longer than they must.
-            _ => probe.duration.max(issued),
+    /// What runs at one load were like: of each limit the run that was worst by it,
+    /// since every one of them must keep it.
+    fn observe(&self, probe: &Probe, runs: &[&RunLog], took: Nanos) -> Observation {
+        let blocks = |limit: &Limit| {
+            let of_runs = runs.iter().map(|run| limit.blocks(&run.record, self.lasted(probe, run)));
+            worst(of_runs).unwrap_or_default()
         };
-        let blocks = self.limits.iter().map(|limit| limit.blocks(&run.record, duration));
         Observation {
             probe: *probe,
             took,
             overloaded: false,
             passed: false,
-            blocks: blocks.collect(),
+            blocks: self.limits.iter().map(blocks).collect(),
+        }
+    }
+
+    /// For how long the queries of a run were issued, ns.
+    fn lasted(&self, probe: &Probe, run: &RunLog) -> Nanos {
+        let issued =
+            run.record.query_count().checked_sub(1).map_or(0, |at| run.record.scheduled(at));
+        match (self.load, run.ended) {
+            (Load::Qps, _) => probe.duration,
+            (_, Ended::MaxQueryCount { .. }) => issued,
+            // Runs of a fixed number of queries may last longer than they must.
+            _ => probe.duration.max(issued),
         }
     }
 
@@ -452,15 +457,29 @@ impl Job {
     }
 
     fn peak(&self, peak: &dyno_loadgen::search::Peak) -> Peak {
+        // As the peak itself: of whole loads the highest that passes; one of them did.
+        let whole = |load: f64| match self.load.unit() {
+            Unit::Rate => load,
+            Unit::Whole => load.floor().max(1.0),
+        };
         Peak {
             load: peak.load,
-            low: peak.low,
-            high: peak.high,
+            low: whole(peak.low),
+            high: whole(peak.high),
             confidence: 0.95,
             binds: limits::show(&self.limits[peak.binding()]),
             binding_probability: peak.binds.iter().map(|p| (p * 1e4).round() / 1e4).collect(),
         }
     }
+}
+
+/// Of several runs the one with the largest share over a limit.
+fn worst(of_runs: impl Iterator<Item = Vec<Block>>) -> Option<Vec<Block>> {
+    let share = |blocks: &Vec<Block>| {
+        let all = Block::sum(blocks);
+        all.over as f64 / all.queries.max(1) as f64
+    };
+    of_runs.max_by(|a, b| share(a).total_cmp(&share(b)))
 }
 
 /// What came of a run.
@@ -502,5 +521,19 @@ fn begin(prepared: &Prepared, definition: Definition) -> State {
         confirmed: None,
         points: Vec::new(),
         unfinished: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_of_several_runs_is_the_one_with_the_largest_share() {
+        let run = |queries, over| vec![Block { queries, over }, Block { queries: 100, over: 0 }];
+        // Of the third run fewer are over than of the first, and a larger share.
+        let runs = [run(1_900, 30), run(900, 10), run(900, 20), run(900, 0)];
+        assert_eq!(worst(runs.into_iter()), Some(run(900, 20)));
+        assert_eq!(worst(std::iter::empty()), None);
     }
 }

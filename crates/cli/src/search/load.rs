@@ -65,10 +65,19 @@ impl Load {
 
     /// A load with its unit.
     pub fn show(self, load: f64) -> String {
-        match self {
-            Self::Qps => format!("{} queries/s", render::rate(load)),
-            Self::Concurrency => format!("{load:.0} in flight"),
-            Self::Samples => format!("{load:.0} samples a query"),
+        let unit = match self {
+            Self::Qps => "queries/s",
+            Self::Concurrency => "in flight",
+            Self::Samples => "samples a query",
+        };
+        format!("{} {unit}", self.number(load))
+    }
+
+    /// A load without its unit.
+    pub fn number(self, load: f64) -> String {
+        match self.unit() {
+            Unit::Rate => render::rate(load),
+            Unit::Whole => format!("{load:.0}"),
         }
     }
 

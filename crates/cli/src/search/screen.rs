@@ -36,15 +36,14 @@ pub fn plan(job: &Job) -> String {
     let short = time(rules.short);
     let _ = writeln!(text, "  runs       {short} each at first, longer as it gets more certain");
     let confirms = rules.confirmations > 0;
-    let by_count = rules.full_queries as f64 / rules.from * SECOND as f64;
-    let full = match is_from_known {
-        true => rules.full.max(if job.load == Load::Qps { by_count as Nanos } else { 0 }),
-        false => rules.full,
-    };
     if confirms {
+        let by = match rules.full_runs {
+            1 => "a full run".to_string(),
+            runs => format!("{runs} full runs, each"),
+        };
         let _ = writeln!(
             text,
-            "  confirmed  by a full run of at least {} and {} queries; up to {} tries",
+            "  confirmed  by {by} of at least {} and {} queries; up to {} tries",
             time(rules.full),
             render::count(rules.full_queries),
             rules.confirmations
@@ -52,7 +51,7 @@ pub fn plan(job: &Job) -> String {
     } else {
         text += "  confirmed  no (--no-confirm)\n";
     }
-    let full = if confirms { full } else { 0 };
+    let full = if confirms { job.confirmation_time() } else { 0 };
     let best = rules.short.saturating_mul(BRACKETS + LEAST_LENGTHS).saturating_add(full);
     let lengths = USUAL_LENGTHS * (0.01 / rules.tolerance).powi(2);
     let usual = (rules.short as f64 * lengths + full as f64 * 4.0 / 3.0) as Nanos;
@@ -100,8 +99,8 @@ pub fn nearest(point: &Point) -> Option<String> {
 pub fn point(point: &Point, load: Load, peak: Option<&Peak>) -> String {
     let verdict = point.verdict();
     let over = nearest(point);
-    let known = peak
-        .map(|peak| format!("  peak {} to {}", render::rate(peak.low), render::rate(peak.high)));
+    let known =
+        peak.map(|peak| format!("  peak {} to {}", load.number(peak.low), load.number(peak.high)));
     format!(
         "{:3} {:7} {:>18}  {verdict:8}  {}{}",
         point.number,
@@ -126,8 +125,8 @@ pub fn result(job: &Job, is_colored: bool) -> String {
             &format!(
                 "Peak: {}; with 95 % certainty {} to {} (± {})",
                 job.load.show(peak.load),
-                render::rate(peak.low),
-                render::rate(peak.high),
+                job.load.number(peak.low),
+                job.load.number(peak.high),
                 percent(half)
             ),
             2,

@@ -201,6 +201,21 @@ fn searches_and_sweeps_take_a_round_too() {
         found["points"][0]["took_ns"].as_u64().unwrap()
     });
     assert_eq!(took[0], took[1]);
+    // Five runs confirm, of 270,336 intervals of 50 ms each; four tries are allowed.
+    let old = "search --system model:exponential=1ms --round v0.7 --benchmark resnet --dry-run";
+    let plan = folder.dyno(&format!("{old} --load samples")).exits(0).stdout;
+    for told in [
+        "from       1 samples",
+        "by 5 full runs, each of at least 3.8 h and 270,336 queries; up to 4",
+        "never more than 123.1 h of virtual time",
+    ] {
+        assert!(plan.contains(told), "{plan}");
+    }
+    let short = folder.dyno(&format!("{old} --load samples --max-time 2h")).exits(0).stdout;
+    assert!(short.contains("too short for an end"), "{short}");
+    // What a failure lowers is the load of the search, whatever it is.
+    let plan = folder.dyno(&format!("{old} --load concurrency")).exits(0).stdout;
+    assert!(plan.contains("by 5 full runs, each of at least 60.0 s"), "{plan}");
     let sweep = "sweep --over benchmark=resnet,retinanet --system model:fixed=100us --round v5.1 \
                  --scenario server --qps 900 --mode performance --duration 1s --out swept";
     folder.dyno(sweep).exits(0);

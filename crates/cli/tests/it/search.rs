@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use crate::program::Folder;
+use crate::schema::keeps_to_schemas;
 
 /// A queue with one server of 2 ms: `P(T > t) = exp(-(500 - rate) t)`, so that
 /// the p99 is 50 ms at 407.9 queries/s.
@@ -69,6 +70,39 @@ fn whole_loads_are_searched_as_well() {
                    --workers 1 --batch 64 --limit p99<=20500us --no-confirm --json";
     let found = folder.dyno(samples).exits(0).json();
     assert_eq!(found["peak"]["load"], 18.0);
+    // Whole loads have whole bounds.
+    assert_eq!([&found["peak"]["low"], &found["peak"]["high"]], [18.0, 18.0]);
+    assert_eq!(found["points"][0]["load"], 1.0);
+    let named = samples.replace("--json", "--set multi_stream_samples_per_query=12 --json");
+    let found = folder.dyno(&named).exits(0).json();
+    assert_eq!([&found["points"][0]["load"], &found["peak"]["load"]], [12.0, 18.0]);
+    let text = folder.dyno(&samples.replace("--json", "--out text")).exits(0).stdout;
+    assert!(text.contains("with 95 % certainty 18 to 18 "), "{text}");
+}
+
+#[test]
+fn a_repetition_counts_by_its_lowest_run_and_takes_its_time() {
+    let folder = Folder::new();
+    let five = format!("{QUEUE} --set repetition=minimum:5");
+    let plan = folder.dyno(&format!("{five} --dry-run")).exits(0).stdout;
+    assert!(plan.contains("by 5 full runs, each of at least"), "{plan}");
+    let found = folder.dyno(&format!("{five} --tolerance 4% --out five --json")).exits(0).json();
+    let confirmed = found["points"].as_array().unwrap().last().unwrap();
+    let confirm = format!("five/{}", confirmed["folder"].as_str().unwrap());
+    let result = keeps_to_schemas(&folder, &confirm)["tests"][0]["result"]["value"].clone();
+    assert_eq!(confirmed["throughput"], result);
+    let rates = (1..=5).map(|run| {
+        let log = format!("{confirm}/Server/performance/run_{run}/mlperf_log_summary.txt");
+        let log = folder.read(&log);
+        let rate = log.lines().find_map(|line| line.strip_prefix("Completed samples per second"));
+        rate.unwrap().trim_start_matches([' ', ':']).parse::<f64>().unwrap()
+    });
+    let rates: Vec<f64> = rates.collect();
+    let lowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!(rates.iter().any(|rate| *rate > lowest), "{rates:?}");
+    assert!((result.as_f64().unwrap() - lowest).abs() < 0.01, "{rates:?}: {result}");
+    let [took, lasts] = ["took_ns", "duration_ns"].map(|key| confirmed[key].as_u64().unwrap());
+    assert!(took >= 5 * lasts, "{took} of five of {lasts}");
 }
 
 #[test]

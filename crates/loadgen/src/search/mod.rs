@@ -39,6 +39,8 @@ pub struct Rules {
     pub full: Nanos,
     /// Queries of a run that counts, at least.
     pub full_queries: u64,
+    /// Runs of that length that a confirmation makes (>= 1).
+    pub full_runs: u32,
     /// Queries of a run that does not count, at most: millions say enough.
     pub most_queries: u64,
     /// Of all runs together, ns: none is begun that would end later.
@@ -397,9 +399,19 @@ impl Search {
     /// How long a run of this length takes in all, ns: as much longer as those did
     /// that kept every limit, since a run is over when all is answered.
     fn takes(&self, duration: Nanos) -> Nanos {
-        let longer = |told: &Observation| told.took.saturating_sub(told.probe.duration);
+        let longer = |told: &Observation| told.took.saturating_sub(self.lasts(&told.probe));
         let kept = self.observations.iter().filter(|told| self.keeps_all(told));
         duration.saturating_add(kept.map(longer).max().unwrap_or(0))
+    }
+
+    /// How long its queries are issued for, ns, in all its runs.
+    fn lasts(&self, probe: &Probe) -> Nanos {
+        match probe.purpose {
+            Purpose::Confirm { .. } => {
+                probe.duration.saturating_mul(u64::from(self.rules.full_runs))
+            }
+            Purpose::Bracket | Purpose::Refine => probe.duration,
+        }
     }
 
     /// The next run is placed by a sequence that fills the posterior evenly.
@@ -431,6 +443,12 @@ impl Search {
         self.rules.full.max(by_count as Nanos)
     }
 
+    /// How long a confirmation at this load takes at least, ns.
+    #[must_use]
+    pub fn confirmation_at(&self, load: f64) -> Nanos {
+        self.full_at(load).saturating_mul(u64::from(self.rules.full_runs))
+    }
+
     /// Queries outstanding at which a run of rates fails for certain, because
     /// more of them have waited for longer than a bound than may be over it;
     /// 0 if nothing of that kind is known. A confirming run is not ended early.
@@ -452,7 +470,10 @@ impl Search {
 
     /// Whether there is time for a run of this length, and for a confirmation.
     fn fits(&self, duration: Nanos, peak: &Peak) -> bool {
-        let confirming = if self.rules.confirmations > 0 { self.full_at(peak.load) } else { 0 };
+        let confirming = match self.rules.confirmations {
+            0 => 0,
+            _ => self.confirmation_at(peak.load),
+        };
         let both = match confirming {
             0 => self.takes(duration),
             _ => self.takes(duration).saturating_add(self.takes(confirming)),
@@ -481,10 +502,10 @@ impl Search {
                 return self.done(End::Unconfirmed, None);
             }
         }
-        let duration = self.full_at(load);
-        if self.takes(duration) > self.left() {
+        if self.takes(self.confirmation_at(load)) > self.left() {
             return self.done(End::OutOfTime, None);
         }
+        let duration = self.full_at(load);
         Step::Run(self.probe(load, duration, Purpose::Confirm { attempt }))
     }
 

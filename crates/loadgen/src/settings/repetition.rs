@@ -23,6 +23,17 @@ pub enum Repetition {
     },
 }
 
+impl Repetition {
+    /// Runs that must be VALID.
+    #[must_use]
+    pub fn runs(&self) -> u32 {
+        match self {
+            Self::Once => 1,
+            Self::Minimum(runs) | Self::Confirm { runs, .. } => *runs,
+        }
+    }
+}
+
 impl Setting for Repetition {
     const KIND: &'static str = "once, minimum:RUNS, confirm:RUNS or confirm:RUNS:DECREMENT";
 
