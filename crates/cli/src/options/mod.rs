@@ -46,6 +46,8 @@ pub struct Options {
     conf: Vec<Conf>,
     audit: Option<Conf>,
     imposed: Vec<Assignment>,
+    /// What a command departs from the round by, each as a sentence.
+    departures: Vec<String>,
     file: Vec<Assignment>,
     environment: Vec<Assignment>,
     flags: Vec<Assignment>,
@@ -136,6 +138,7 @@ impl Options {
             conf: Vec::new(),
             audit: None,
             imposed: Vec::new(),
+            departures: Vec::new(),
             file: file.settings,
             environment,
             flags,
@@ -273,6 +276,29 @@ impl Options {
         }));
     }
 
+    /// Has it told of the runs to come where these settings, which a command sets
+    /// for them over all that was said, are not those of the round.
+    ///
+    /// # Panics
+    /// As [`Options::impose`].
+    pub fn depart(
+        &mut self,
+        scenario: Scenario,
+        on_top: &[(&'static str, String)],
+        origin: &Origin,
+    ) {
+        let Some(rules) = &self.rules else { return };
+        let mut settings = self.settings(scenario, TestMode::PerformanceOnly, None);
+        let known = rules.broken(&settings);
+        for (key, value) in on_top {
+            settings
+                .set(key, value, origin.clone())
+                .expect("settings that exist, values that read");
+        }
+        self.departures = rules.broken(&settings);
+        self.departures.retain(|sentence| !known.contains(sentence));
+    }
+
     /// What readers must know of the round that the run is for: what it asks for and
     /// the run does not do.
     pub fn rules_remarks(&self) -> Vec<String> {
@@ -281,6 +307,7 @@ impl Options {
         if self.profile() == Profile::Quick {
             remarks.push("Profile quick shortens nothing that the round sets.".into());
         }
+        remarks.extend(self.departures.iter().cloned());
         let is_searched = self.modes().contains(&TestMode::FindPeakPerformance);
         let tenants: Vec<_> = match &self.tenants[..] {
             [] => vec![None],

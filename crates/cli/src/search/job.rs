@@ -329,9 +329,10 @@ impl Job {
     }
 
     /// The run that counts: an ordinary run with its own directory.
-    fn confirm(&self, probe: &Probe, watch: Watch<'_>) -> Result<Made, Failure> {
+    fn confirm(&mut self, probe: &Probe, watch: Watch<'_>) -> Result<Made, Failure> {
         let mut on_top = self.load.bounds(&self.limits);
         on_top.push(self.load.setting(probe.load));
+        self.prepared.options.depart(self.load.scenario(), &on_top, &ORIGIN);
         on_top.extend(asked::repetition(&self.prepared, self.load));
         let test = self.prepared.performance_test(self.load.scenario(), &on_top, &ORIGIN)?;
         let tests = [test];

@@ -216,6 +216,19 @@ fn searches_and_sweeps_take_a_round_too() {
     // What a failure lowers is the load of the search, whatever it is.
     let plan = folder.dyno(&format!("{old} --load concurrency")).exits(0).stdout;
     assert!(plan.contains("by 5 full runs, each of at least 60.0 s"), "{plan}");
+    // It is not what the round asks for, though, and neither are limits of one's own.
+    let closed = "search --system model:exponential=1ms --round v5.1 --benchmark resnet --to 32 \
+                  --load concurrency --limit p90<=20ms --tolerance 9% --out closed";
+    folder.dyno(closed).exits(0);
+    let summary: Value = serde_json::from_str(&folder.read("closed/confirm/summary.json")).unwrap();
+    let remarks = summary["remarks"].to_string();
+    for departure in [
+        "dyno search sets server_arrivals to concurrency:",
+        "dyno search sets server_target_latency_ns to 20000000, the round asks for 15000000",
+        "dyno search sets server_target_latency_percentile to 0.9, the round asks for 0.99",
+    ] {
+        assert!(remarks.contains(&format!("Not by round v5.1: {departure}")), "{remarks}");
+    }
     let sweep = "sweep --over benchmark=resnet,retinanet --system model:fixed=100us --round v5.1 \
                  --scenario server --qps 900 --mode performance --duration 1s --out swept";
     folder.dyno(sweep).exits(0);
