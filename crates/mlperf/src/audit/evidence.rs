@@ -9,6 +9,7 @@ use dyno_loadgen::settings::{Scenario, TestMode};
 use super::data::Element;
 use super::quality::Accuracies;
 use super::reason::Reason;
+use crate::round;
 
 const DETAIL: &str = "mlperf_log_detail.txt";
 const SUMMARY: &str = "mlperf_log_summary.txt";
@@ -94,8 +95,7 @@ impl Played {
 
 /// Old summaries write `Single Stream`.
 pub(super) fn scenario_named(name: &str) -> Option<Scenario> {
-    let name = name.replace(' ', "");
-    Scenario::ALL.iter().copied().find(|scenario| scenario.name() == name)
+    round::Scenario::named(&name.replace(' ', "")).map(round::Scenario::played_as)
 }
 
 pub(super) fn unreadable(path: &Path, problem: &impl ToString) -> Reason {
