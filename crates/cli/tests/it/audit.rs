@@ -162,6 +162,52 @@ fn the_baseline_is_a_run_of_the_round() {
     );
 }
 
+/// In v0.7 five VALID runs confirm a load, which each failure lowers: the run of the audit
+/// is made once, at the load that was confirmed.
+#[test]
+fn an_audit_bears_the_load_that_repeated_runs_found() {
+    let folder = Folder::new();
+    let server = "--round v0.7 --benchmark resnet --system model:exponential=1ms --scenario server";
+    let ran = folder.dyno(&format!(
+        "audit TEST05 --json --no-progress -- {server} --qps 700 --duration 5s --out server"
+    ));
+    let note = ran.exits(0).json()["scenarios"][0]["notes"][0].as_str().unwrap().to_owned();
+    let lines = |log: &str, key: &str| -> Vec<String> {
+        let log = folder.read(&format!("server/{log}/mlperf_log_detail.txt"));
+        let of_key = |line: &str| line.contains(&format!("\"key\": \"{key}\""));
+        let value =
+            |line: &str| line.split("\"value\": ").nth(1)?.split(',').next().map(Into::into);
+        log.lines().filter(|line| of_key(line)).filter_map(value).collect()
+    };
+    let borne = lines("baseline/Server/performance/run_5", "effective_target_qps");
+    let qps: f64 = borne[0].parse().unwrap();
+    assert!(qps < 700.0, "{qps} is the load that was asked for");
+    assert!(note.contains(&format!("made once, at the {qps} queries/s")), "{note}");
+    let of_audit = "compliance/Server/TEST05/performance/run_1";
+    assert_eq!(lines(of_audit, "effective_target_qps"), borne);
+    assert_eq!(lines(of_audit, "result_validity"), ["\"VALID\""]);
+    assert!(!folder.0.join("server/audited/Server/performance/run_1").exists());
+
+    // The pair has no run of the submission to compare with, but its load.
+    let streams = "--set multi_stream_target_qps=20 --set repetition=confirm:2 --duration 2s";
+    let ran = folder.dyno(&format!(
+        "audit TEST04-A --round v0.7 --json --no-progress -- --system cheat:caching --scenario \
+         multi-stream --set multi_stream_samples_per_query=53 {streams} --out streams"
+    ));
+    let json = ran.exits(0).json();
+    let notes: Vec<&str> = json["scenarios"][0]["notes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    assert!(notes[0].contains("the score is the number of streams"), "{notes:?}");
+    assert!(notes[1].contains("streams that the submission bore"), "{notes:?}");
+    let score = |at: usize| &json["scenarios"][0]["parts"][0]["figures"][at]["value"];
+    assert_eq!(score(0), score(1));
+    assert!(score(0).as_f64().unwrap() < 53.0, "the search lowered it: {json}");
+}
+
 #[test]
 fn an_audit_that_makes_no_sense_is_refused_before_anything_is_played() {
     let folder = Folder::new();
@@ -175,6 +221,7 @@ fn an_audit_that_makes_no_sense_is_refused_before_anything_is_played() {
         ("audit TEST03 --custom out=x --", "error: --custom out=x: expected a flag of dyno run"),
         ("audit TEST07 --least-quality nan --", "error: --least-quality expects a finite number"),
         ("audit TEST04 -- --sistem x", "error: behind --: unexpected argument '--sistem' found"),
+        ("audit TEST04 -- --mode peak", "error: behind --: --mode is for the audit to say"),
         ("audit TEST03 --", "error: TEST03 needs a custom data set"),
         ("audit TEST03 --custom dat=x --", "error: --custom dat=x: expected a flag of dyno run"),
         ("audit TEST04 -- --system cheat:cacheing", "the nearest is caching"),

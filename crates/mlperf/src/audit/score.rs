@@ -110,8 +110,9 @@ fn load_note(plan: &Plan, a: &Facts<'_>, b: &Facts<'_>) -> Option<String> {
     is_told.then(|| {
         format!(
             "{score}, which both runs were given, so this audit cannot fail by speed; yet the mean \
-             latency fell from {before:.0} ns to {now:.0} ns. Audit SingleStream or Offline as \
-             well."
+             latency fell from {:.3} ms to {:.3} ms. Audit SingleStream or Offline as well.",
+            before / 1e6,
+            now / 1e6
         )
     })
 }

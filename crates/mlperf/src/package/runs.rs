@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::PackageError;
 use crate::round::Scenario;
-use crate::submission::layout::DETAIL;
+use crate::submission::layout::{ACCURACY_LOG, DETAIL};
 
 /// Folders are looked through so deep: deeper than any harness puts its logs.
 const DEPTH: usize = 8;
@@ -170,11 +170,12 @@ fn is_audit(name: &str) -> bool {
     name.strip_prefix("TEST").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Whether it has what an audit said, or at least the run that it judges.
+/// Whether it has what an audit said, or at least the run or the answers that it judges.
 fn is_judged(folder: &Path) -> bool {
     let texts = ["verify_accuracy.txt", "verify_performance.txt", "verify_output_len.txt"];
     texts.iter().any(|text| folder.join(text).is_file())
         || folder.join("performance/run_1").is_dir()
+        || folder.join("accuracy").join(ACCURACY_LOG).is_file()
 }
 
 /// The scenario of the last folder that is named after one.

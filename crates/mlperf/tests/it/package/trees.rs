@@ -191,10 +191,16 @@ fn a_folder_of_dyno_audit_gives_its_baseline_and_its_verdicts() {
     let judged = run.join("compliance/Offline/TEST04");
     fs::create_dir_all(&judged).unwrap();
     fs::write(judged.join("verify_performance.txt"), "TEST PASS\n").unwrap();
+    // Of TEST06 the rules ask for no more than its answers and its text.
+    let tokens = run.join("compliance/Offline/TEST06/accuracy");
+    fs::create_dir_all(&tokens).unwrap();
+    fs::write(tokens.join("mlperf_log_accuracy.json"), "[\n]\n").unwrap();
     package(&open(round, &run), &out).unwrap();
     let found = files(&out);
-    let audits: Vec<_> = found.iter().filter(|path| path.contains("TEST04")).collect();
-    assert_eq!(audits, ["open/Us/compliance/box/own/Offline/TEST04/verify_performance.txt"]);
+    let audits: Vec<_> = found.iter().filter(|path| path.contains("/TEST0")).collect();
+    let below = "open/Us/compliance/box/own/Offline";
+    let tokens = format!("{below}/TEST06/accuracy/mlperf_log_accuracy.json");
+    assert_eq!(audits, [&format!("{below}/TEST04/verify_performance.txt"), &tokens]);
 }
 
 #[test]
@@ -239,11 +245,20 @@ fn a_run_that_was_cut_short_is_told() {
     let packaged = package(&open(round, &run), &out).unwrap();
     assert!(packaged.doubts.iter().any(|doubt| doubt.contains("no verdict")));
 
+    // In the middle, right behind an entry, and with a bracket put behind that.
     let log = run.join("Offline/accuracy/mlperf_log_accuracy.json");
-    let bytes = fs::read(&log).unwrap();
-    fs::write(&log, &bytes[..bytes.len() / 2]).unwrap();
-    let error = package(&open(round, &run), &scratch.path().join("other")).unwrap_err();
-    assert!(error.to_string().contains("does not end with"), "{error}");
+    let whole = fs::read_to_string(&log).unwrap();
+    let (entries, _) = whole.rsplit_once(",\n").unwrap();
+    for (text, expected) in [
+        (whole[..whole.len() / 2].to_owned(), "the file ends early"),
+        (entries.to_owned(), "the file ends early"),
+        (format!("{entries}\n]\n"), "entries, and the data set"),
+        (format!("{whole}{whole}"), "expected nothing after `]`"),
+    ] {
+        fs::write(&log, text).unwrap();
+        let error = package(&open(round, &run), &scratch.path().join("other")).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
 }
 
 #[test]
