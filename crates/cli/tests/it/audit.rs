@@ -138,6 +138,28 @@ fn an_audit_leaves_its_runs_and_the_folder_of_a_submission() {
     assert!(ran.stdout.contains("effective_performance_issue_same"), "{}", ran.stdout);
 }
 
+/// A folder of TEST06 in a submission has neither a log nor the name of a scenario but in
+/// its path.
+#[test]
+fn answers_of_tokens_are_judged_where_a_submission_has_them() {
+    let folder = Folder::new();
+    // One token, 5, as 64 bits.
+    let entry = |at: u64| {
+        format!(
+            "{{ \"seq_id\" : {at}, \"qsl_idx\" : {at}, \"data\" : \"0500000000000000\", \
+             \"token_data\" : \"0500000000000000\", \"token_count\" : 1 }}"
+        )
+    };
+    let entries: Vec<String> = (0..100).map(entry).collect();
+    let log = "compliance/Server/TEST06/accuracy/mlperf_log_accuracy.json";
+    folder.write(log, &format!("[\n{}\n]\n", entries.join(",\n")));
+    let verify = "audit verify TEST06 --audit compliance/Server/TEST06 --write again";
+    let told = folder.dyno(verify).exits(0).stdout;
+    assert!(told.contains("│ Server ") && told.contains("its settings are not"), "{told}");
+    let text = folder.read("again/TEST06/verify_accuracy.txt");
+    assert!(text.contains("First token check pass: True"), "{text}");
+}
+
 /// The seeds of the round are those of the baseline, unless somebody gives others.
 #[test]
 fn the_baseline_is_a_run_of_the_round() {

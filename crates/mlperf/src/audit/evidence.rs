@@ -33,7 +33,7 @@ impl Played {
 
     /// The run at or below a folder: one of logs, of a test within a run directory or
     /// a submission, or of an audit within a submission, which keeps the accuracy log
-    /// apart. `None` if there is no summary or detail log.
+    /// apart, and of TEST06 may keep nothing else. `None` if there is no log.
     #[must_use]
     pub fn find(folder: &Path, mode: TestMode) -> Option<Self> {
         let below: &[&str] = match mode {
@@ -41,14 +41,19 @@ impl Played {
             _ => &["performance/run_1", "performance", ""],
         };
         let has = |folder: &PathBuf, name: &str| folder.join(name).is_file();
-        let folders = || below.iter().map(|part| folder.join(part));
-        let mut found = Self::new(
-            folders().find(|at| has(at, SUMMARY) || has(at, DETAIL) || has(at, ACCURACY))?,
-        );
-        if !has(&found.folder, ACCURACY) && has(&folder.join("accuracy"), ACCURACY) {
-            found.answers = folder.join("accuracy");
-        }
-        Some(found)
+        let mut folders = below.iter().map(|part| folder.join(part));
+        let is_run = |at: &PathBuf| [SUMMARY, DETAIL, ACCURACY].iter().any(|name| has(at, name));
+        let answers = folder.join("accuracy");
+        let found = folders.find(is_run);
+        let found = found.or_else(|| has(&answers, ACCURACY).then(|| folder.join(below[0])))?;
+        let is_apart = !has(&found, ACCURACY) && has(&answers, ACCURACY);
+        Some(Self { answers: if is_apart { answers } else { found.clone() }, folder: found })
+    }
+
+    /// Whether there are answers and no log of how they were asked for.
+    pub(super) fn has_answers_alone(&self) -> bool {
+        let logs = [self.detail_path(), self.summary_path()];
+        self.accuracy_path().is_file() && !logs.iter().any(|log| log.exists())
     }
 
     /// The scenario that its logs tell.
