@@ -314,6 +314,40 @@ fn the_settings_of_an_audit_are_printed_for_a_harness() {
     assert_eq!(settings["accuracy_log_sampling_target"]["value"], "256");
 }
 
+/// Three results and their six audits, by the rules of the round, in virtual time.
+#[test]
+fn what_audits_leave_becomes_a_submission_that_every_program_takes() {
+    let folder = Folder::new();
+    let run = "--round v5.1 --benchmark resnet --system model:fixed=50ms --samples 50000 \
+               --scenario single-stream,multi-stream,offline";
+    for test in ["TEST01", "TEST04"] {
+        folder.dyno(&format!("audit {test} -q --no-progress -- {run} --out {test}")).exits(0);
+    }
+    for scenario in ["SingleStream", "MultiStream", "Offline"] {
+        let scored = format!("TEST01/baseline/{scenario}/accuracy/accuracy.txt");
+        folder.write(&scored, "accuracy=76.100%, good=38050, total=50000\n");
+    }
+    folder.write("box.toml", crate::package::BOX);
+    let package = "package tree TEST01 TEST04 --division closed --submitter Acme --system box \
+                   --suite edge --describe box.toml";
+    let told = folder.dyno(package).exits(0).stdout;
+    assert!(!told.contains("doubt"), "{told}");
+    for compat in ["", " --compat mono", " --compat modular"] {
+        let told = folder.dyno(&format!("check tree --round v5.1{compat}")).exits(0).stdout;
+        assert!(told.contains("3 valid, 0 not; 0 errors, 0 warnings"), "{compat}: {told}");
+    }
+
+    // The check compares both audits with the run that is submitted.
+    let below = "tree/closed/Acme/compliance/box/resnet/Offline/TEST04";
+    let log = format!("{below}/performance/run_1/mlperf_log_detail.txt");
+    let key = "\"key\": \"effective_performance_issue_same\", \"value\": ";
+    let text = folder.read(&log);
+    assert!(text.contains(&format!("{key}true")));
+    folder.write(&log, &text.replace(&format!("{key}true"), &format!("{key}false")));
+    let told = folder.dyno("check tree --round v5.1").exits(1).stdout;
+    assert!(told.contains("error[audit.settings]"), "{told}");
+}
+
 mod real_time {
     use super::*;
 

@@ -8,7 +8,7 @@ use dyno_loadgen::config::{Conf, ConfType};
 use dyno_loadgen::settings::{Scenario as Played, Settings, TestMode, TestSettings};
 use dyno_mlperf::finding::Severity;
 use dyno_mlperf::package::{
-    Asked, Availability, Description, Fields, Infer, MARKER, PackageError, Packaged, capture,
+    Asked, Availability, Description, Fields, Infer, MARKER, PackageError, Packaged, capture, find,
     package,
 };
 use dyno_mlperf::round::{Round, Scenario, Suite};
@@ -201,6 +201,15 @@ fn a_folder_of_dyno_audit_gives_its_baseline_and_its_verdicts() {
     let below = "open/Us/compliance/box/own/Offline";
     let tokens = format!("{below}/TEST06/accuracy/mlperf_log_accuracy.json");
     assert_eq!(audits, [&format!("{below}/TEST04/verify_performance.txt"), &tokens]);
+
+    // A run that was made for no audit counts before those that were.
+    let all = scratch.path().join("all");
+    fs::create_dir_all(&all).unwrap();
+    fs::rename(&run, all.join("audited")).unwrap();
+    run_directory(round, &[Played::Offline], &all.join("own"));
+    package(&open(round, &all), &scratch.path().join("other")).unwrap();
+    let tests = find(&[all]).unwrap().tests;
+    assert!(tests.iter().all(|test| test.folder.to_string_lossy().contains("/own/")), "{tests:?}");
 }
 
 #[test]
