@@ -362,14 +362,21 @@ pub(crate) fn alone(run: &PlannedRun, log: &dyn RunLog) -> Vec<Reason> {
 }
 
 /// An audit that compares no scores is as short as its answers allow: too short for
-/// early stopping, which is all that may be missing.
+/// early stopping, and where each sample comes once over with the last, however many
+/// queries were asked for. That is all that may be missing.
 fn is_valid_or_short(log: &dyn RunLog) -> bool {
-    let is_met = |key: &str| log.said(key).as_deref() != Some("false");
-    let others =
-        ["result_min_duration_met", "result_min_queries_met", "result_perf_constraints_met"];
+    let is = |key: &str, value: &str| log.said(key).as_deref() == Some(value);
+    let is_met = |key: &str| !is(key, "false");
+    let is_all = is("effective_performance_issue_unique", "true");
     match log.said("result_validity").as_deref() {
         Some("VALID") => true,
-        Some(_) => !is_met("early_stopping_met") && others.into_iter().all(is_met),
+        Some(_) => {
+            let is_short = !is_met("early_stopping_met") || !is_met("result_min_queries_met");
+            is_short
+                && (is_all || is_met("result_min_queries_met"))
+                && is_met("result_min_duration_met")
+                && is_met("result_perf_constraints_met")
+        }
         None => false,
     }
 }

@@ -8,7 +8,7 @@ use dyno_loadgen::config::{Conf, ConfType};
 use dyno_loadgen::settings::{Scenario as Played, Settings, TestMode, TestSettings};
 use dyno_mlperf::finding::Severity;
 use dyno_mlperf::package::{
-    Asked, Availability, Description, Fields, Infer, MARKER, PackageError, Packaged, capture, find,
+    Asked, Availability, Description, Fields, Infer, MARKER, PackageError, Packaged, capture,
     package,
 };
 use dyno_mlperf::round::{Round, Scenario, Suite};
@@ -45,7 +45,7 @@ fn asked<'a>(round: &'a Round, run: &Path) -> Asked<'a> {
     }
 }
 
-fn open<'a>(round: &'a Round, run: &Path) -> Asked<'a> {
+pub fn open<'a>(round: &'a Round, run: &Path) -> Asked<'a> {
     Asked {
         division: Division::Open,
         benchmark: "own".into(),
@@ -56,7 +56,7 @@ fn open<'a>(round: &'a Round, run: &Path) -> Asked<'a> {
 
 /// A run directory as `dyno run` leaves it: the scenarios with both their tests, and
 /// the summary.
-fn run_directory(round: &Round, scenarios: &[Played], root: &Path) {
+pub fn run_directory(round: &Round, scenarios: &[Played], root: &Path) {
     let mut tests = Vec::new();
     for &scenario in scenarios {
         let performance = by_the_rules(round, scenario);
@@ -78,7 +78,7 @@ fn run_directory(round: &Round, scenarios: &[Played], root: &Path) {
 }
 
 /// Paths of all files below, relative.
-fn files(root: &Path) -> BTreeSet<String> {
+pub fn files(root: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
@@ -178,53 +178,6 @@ fn from_v6_0_a_result_has_everything_in_one_folder() {
     let log = out.join(at).join("TEST01/accuracy/mlperf_log_accuracy.json");
     assert_eq!(fs::metadata(log).unwrap().len(), 8_199);
     assert_eq!(json(&out.join("open/Us/model_mapping.json"))["own"], "resnet");
-}
-
-#[test]
-fn a_folder_of_dyno_audit_gives_its_baseline_and_its_verdicts() {
-    let round = Round::named("v5.1").unwrap();
-    let scratch = Scratch::new("audit");
-    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[Played::Offline], &run.join("baseline"));
-    run_directory(round, &[Played::Offline], &run.join("audited"));
-    fs::write(run.join("audit.json"), "{}").unwrap();
-    let judged = run.join("compliance/Offline/TEST04");
-    fs::create_dir_all(&judged).unwrap();
-    fs::write(judged.join("verify_performance.txt"), "TEST PASS\n").unwrap();
-    // Of TEST06 the rules ask for no more than its answers and its text.
-    let tokens = run.join("compliance/Offline/TEST06/accuracy");
-    fs::create_dir_all(&tokens).unwrap();
-    fs::write(tokens.join("mlperf_log_accuracy.json"), "[\n]\n").unwrap();
-    package(&open(round, &run), &out).unwrap();
-    let found = files(&out);
-    let audits: Vec<_> = found.iter().filter(|path| path.contains("/TEST0")).collect();
-    let below = "open/Us/compliance/box/own/Offline";
-    let tokens = format!("{below}/TEST06/accuracy/mlperf_log_accuracy.json");
-    assert_eq!(audits, [&format!("{below}/TEST04/verify_performance.txt"), &tokens]);
-
-    // A run that was made for no audit counts before those that were.
-    let all = scratch.path().join("all");
-    fs::create_dir_all(&all).unwrap();
-    fs::rename(&run, all.join("audited")).unwrap();
-    run_directory(round, &[Played::Offline], &all.join("own"));
-    package(&open(round, &all), &scratch.path().join("other")).unwrap();
-    let tests = find(&[all]).unwrap().tests;
-    assert!(tests.iter().all(|test| test.folder.to_string_lossy().contains("/own/")), "{tests:?}");
-}
-
-#[test]
-fn an_audit_that_was_made_twice_is_refused() {
-    let round = Round::named("v5.1").unwrap();
-    let scratch = Scratch::new("audit-twice");
-    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[Played::Offline], &run);
-    for name in ["first", "second"] {
-        let judged = run.join(name).join("compliance/Offline/TEST04");
-        fs::create_dir_all(&judged).unwrap();
-        fs::write(judged.join("verify_performance.txt"), "TEST PASS\n").unwrap();
-    }
-    let error = package(&open(round, &run), &out).unwrap_err();
-    assert!(matches!(error, PackageError::AuditTwice { .. }), "{error}");
 }
 
 #[test]
