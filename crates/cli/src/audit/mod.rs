@@ -1,6 +1,7 @@
 //! An audit as one command: the submission's runs, those of the audit, and the
 //! verdict on their logs.
 
+mod loads;
 mod play;
 mod quality;
 mod told;

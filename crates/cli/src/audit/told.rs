@@ -64,10 +64,10 @@ fn row(figure: &Figure) -> Vec<String> {
         #[expect(clippy::cast_possible_truncation, reason = "a latency")]
         "ns" => duration(figure.value.round() as i64),
         "/s" => format!("{}/s", rate(figure.value)),
-        "" if figure.value.fract() == 0.0 => format!("{}", figure.value),
-        unit => format!("{:.3} {unit}", figure.value).trim_end().to_owned(),
+        unit if figure.value.fract() == 0.0 => format!("{} {unit}", figure.value),
+        unit => format!("{:.3} {unit}", figure.value),
     };
-    vec![figure.name.to_owned(), value]
+    vec![figure.name.to_owned(), value.trim_end().to_owned()]
 }
 
 fn verdict_name(verdict: &Verdict) -> &'static str {

@@ -148,6 +148,10 @@ impl Audit {
             Failure::usage(format!("behind --: {problem}")).hint("dyno run --help lists the flags")
         })?;
         let line = CommandLine { config: flags.config, set: flags.set, keys: flags.keys };
+        if line.given("mode").is_some() {
+            return Err(Failure::usage("behind --: --mode is for the audit to say")
+                .hint("leave it out: the audit plays what it compares"));
+        }
         // Whoever runs by the rules of a round is audited by them.
         let asked = Options::read(&line, variables())?.run;
         let round = self.rules.round.clone().or(asked.round);
@@ -180,7 +184,11 @@ impl Audit {
         let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
         let progress = Progress::new(!self.no_progress && !self.shown.quiet);
         let watch = Watch { progress: &progress, interrupt: Some(&interrupt), most: None };
-        let audited = match schedule.play(&directory, watch)? {
+        // A folder that nothing was written to is none of an audit.
+        let played = schedule.play(&directory, watch).inspect_err(|_| {
+            let _ = std::fs::remove_dir(&directory);
+        });
+        let audited = match played? {
             Ok(audited) => audited,
             Err(exit) => return Ok(exit),
         };

@@ -187,8 +187,10 @@ const DIGITS_PAGES: [(&str, &str); 2] = [
     ),
 ];
 
+/// Of a run, or of the one that an audit is compared with.
 fn summary(run: &Path) -> Option<serde_json::Value> {
-    serde_json::from_slice(&fs::read(run.join(crate::summary::FILE)).ok()?).ok()
+    let of = |run: &Path| fs::read(run.join(crate::summary::FILE)).ok();
+    serde_json::from_slice(&of(run).or_else(|| of(&run.join("baseline")))?).ok()
 }
 
 /// Whether what was measured is the embedded default.

@@ -138,6 +138,28 @@ fn an_audit_leaves_its_runs_and_the_folder_of_a_submission() {
     assert!(ran.stdout.contains("effective_performance_issue_same"), "{}", ran.stdout);
 }
 
+/// A folder of TEST06 in a submission has neither a log nor the name of a scenario but in
+/// its path.
+#[test]
+fn answers_of_tokens_are_judged_where_a_submission_has_them() {
+    let folder = Folder::new();
+    // One token, 5, as 64 bits.
+    let entry = |at: u64| {
+        format!(
+            "{{ \"seq_id\" : {at}, \"qsl_idx\" : {at}, \"data\" : \"0500000000000000\", \
+             \"token_data\" : \"0500000000000000\", \"token_count\" : 1 }}"
+        )
+    };
+    let entries: Vec<String> = (0..100).map(entry).collect();
+    let log = "compliance/Server/TEST06/accuracy/mlperf_log_accuracy.json";
+    folder.write(log, &format!("[\n{}\n]\n", entries.join(",\n")));
+    let verify = "audit verify TEST06 --audit compliance/Server/TEST06 --write again";
+    let told = folder.dyno(verify).exits(0).stdout;
+    assert!(told.contains("│ Server ") && told.contains("its settings are not"), "{told}");
+    let text = folder.read("again/TEST06/verify_accuracy.txt");
+    assert!(text.contains("First token check pass: True"), "{text}");
+}
+
 /// The seeds of the round are those of the baseline, unless somebody gives others.
 #[test]
 fn the_baseline_is_a_run_of_the_round() {
@@ -162,6 +184,52 @@ fn the_baseline_is_a_run_of_the_round() {
     );
 }
 
+/// In v0.7 five VALID runs confirm a load, which each failure lowers: the run of the audit
+/// is made once, at the load that was confirmed.
+#[test]
+fn an_audit_bears_the_load_that_repeated_runs_found() {
+    let folder = Folder::new();
+    let server = "--round v0.7 --benchmark resnet --system model:exponential=1ms --scenario server";
+    let ran = folder.dyno(&format!(
+        "audit TEST05 --json --no-progress -- {server} --qps 700 --duration 5s --out server"
+    ));
+    let note = ran.exits(0).json()["scenarios"][0]["notes"][0].as_str().unwrap().to_owned();
+    let lines = |log: &str, key: &str| -> Vec<String> {
+        let log = folder.read(&format!("server/{log}/mlperf_log_detail.txt"));
+        let of_key = |line: &str| line.contains(&format!("\"key\": \"{key}\""));
+        let value =
+            |line: &str| line.split("\"value\": ").nth(1)?.split(',').next().map(Into::into);
+        log.lines().filter(|line| of_key(line)).filter_map(value).collect()
+    };
+    let borne = lines("baseline/Server/performance/run_5", "effective_target_qps");
+    let qps: f64 = borne[0].parse().unwrap();
+    assert!(qps < 700.0, "{qps} is the load that was asked for");
+    assert!(note.contains(&format!("made once, at the {qps} queries/s")), "{note}");
+    let of_audit = "compliance/Server/TEST05/performance/run_1";
+    assert_eq!(lines(of_audit, "effective_target_qps"), borne);
+    assert_eq!(lines(of_audit, "result_validity"), ["\"VALID\""]);
+    assert!(!folder.0.join("server/audited/Server/performance/run_1").exists());
+
+    // The pair has no run of the submission to compare with, but its load.
+    let streams = "--set multi_stream_target_qps=20 --set repetition=confirm:2 --duration 2s";
+    let ran = folder.dyno(&format!(
+        "audit TEST04-A --round v0.7 --json --no-progress -- --system cheat:caching --scenario \
+         multi-stream --set multi_stream_samples_per_query=53 {streams} --out streams"
+    ));
+    let json = ran.exits(0).json();
+    let notes: Vec<&str> = json["scenarios"][0]["notes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    assert!(notes[0].contains("the score is the number of streams"), "{notes:?}");
+    assert!(notes[1].contains("streams that the submission bore"), "{notes:?}");
+    let score = |at: usize| &json["scenarios"][0]["parts"][0]["figures"][at]["value"];
+    assert_eq!(score(0), score(1));
+    assert!(score(0).as_f64().unwrap() < 53.0, "the search lowered it: {json}");
+}
+
 #[test]
 fn an_audit_that_makes_no_sense_is_refused_before_anything_is_played() {
     let folder = Folder::new();
@@ -175,6 +243,7 @@ fn an_audit_that_makes_no_sense_is_refused_before_anything_is_played() {
         ("audit TEST03 --custom out=x --", "error: --custom out=x: expected a flag of dyno run"),
         ("audit TEST07 --least-quality nan --", "error: --least-quality expects a finite number"),
         ("audit TEST04 -- --sistem x", "error: behind --: unexpected argument '--sistem' found"),
+        ("audit TEST04 -- --mode peak", "error: behind --: --mode is for the audit to say"),
         ("audit TEST03 --", "error: TEST03 needs a custom data set"),
         ("audit TEST03 --custom dat=x --", "error: --custom dat=x: expected a flag of dyno run"),
         ("audit TEST04 -- --system cheat:cacheing", "the nearest is caching"),
@@ -243,6 +312,40 @@ fn the_settings_of_an_audit_are_printed_for_a_harness() {
     let ran = folder.dyno(run).exits(0).json();
     let settings = &ran["tests"][0]["settings"];
     assert_eq!(settings["accuracy_log_sampling_target"]["value"], "256");
+}
+
+/// Three results and their six audits, by the rules of the round, in virtual time.
+#[test]
+fn what_audits_leave_becomes_a_submission_that_every_program_takes() {
+    let folder = Folder::new();
+    let run = "--round v5.1 --benchmark resnet --system model:fixed=50ms --samples 50000 \
+               --scenario single-stream,multi-stream,offline";
+    for test in ["TEST01", "TEST04"] {
+        folder.dyno(&format!("audit {test} -q --no-progress -- {run} --out {test}")).exits(0);
+    }
+    for scenario in ["SingleStream", "MultiStream", "Offline"] {
+        let scored = format!("TEST01/baseline/{scenario}/accuracy/accuracy.txt");
+        folder.write(&scored, "accuracy=76.100%, good=38050, total=50000\n");
+    }
+    folder.write("box.toml", crate::package::BOX);
+    let package = "package tree TEST01 TEST04 --division closed --submitter Acme --system box \
+                   --suite edge --describe box.toml";
+    let told = folder.dyno(package).exits(0).stdout;
+    assert!(!told.contains("doubt"), "{told}");
+    for compat in ["", " --compat mono", " --compat modular"] {
+        let told = folder.dyno(&format!("check tree --round v5.1{compat}")).exits(0).stdout;
+        assert!(told.contains("3 valid, 0 not; 0 errors, 0 warnings"), "{compat}: {told}");
+    }
+
+    // The check compares both audits with the run that is submitted.
+    let below = "tree/closed/Acme/compliance/box/resnet/Offline/TEST04";
+    let log = format!("{below}/performance/run_1/mlperf_log_detail.txt");
+    let key = "\"key\": \"effective_performance_issue_same\", \"value\": ";
+    let text = folder.read(&log);
+    assert!(text.contains(&format!("{key}true")));
+    folder.write(&log, &text.replace(&format!("{key}true"), &format!("{key}false")));
+    let told = folder.dyno("check tree --round v5.1").exits(1).stdout;
+    assert!(told.contains("error[audit.settings]"), "{told}");
 }
 
 mod real_time {

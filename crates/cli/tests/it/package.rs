@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::program::Folder;
 
 /// What only a human knows, and what a machine in a container does not tell.
-const BOX: &str = r#"
+pub const BOX: &str = r#"
 [system]
 host_processor_model_name = "Some processor"
 host_memory_capacity = "8 GB"

@@ -9,6 +9,7 @@ use dyno_loadgen::settings::{Scenario, TestMode};
 use super::data::Element;
 use super::quality::Accuracies;
 use super::reason::Reason;
+use crate::round;
 
 const DETAIL: &str = "mlperf_log_detail.txt";
 const SUMMARY: &str = "mlperf_log_summary.txt";
@@ -32,7 +33,7 @@ impl Played {
 
     /// The run at or below a folder: one of logs, of a test within a run directory or
     /// a submission, or of an audit within a submission, which keeps the accuracy log
-    /// apart. `None` if there is no summary or detail log.
+    /// apart, and of TEST06 may keep nothing else. `None` if there is no log.
     #[must_use]
     pub fn find(folder: &Path, mode: TestMode) -> Option<Self> {
         let below: &[&str] = match mode {
@@ -40,14 +41,19 @@ impl Played {
             _ => &["performance/run_1", "performance", ""],
         };
         let has = |folder: &PathBuf, name: &str| folder.join(name).is_file();
-        let folders = || below.iter().map(|part| folder.join(part));
-        let mut found = Self::new(
-            folders().find(|at| has(at, SUMMARY) || has(at, DETAIL) || has(at, ACCURACY))?,
-        );
-        if !has(&found.folder, ACCURACY) && has(&folder.join("accuracy"), ACCURACY) {
-            found.answers = folder.join("accuracy");
-        }
-        Some(found)
+        let mut folders = below.iter().map(|part| folder.join(part));
+        let is_run = |at: &PathBuf| [SUMMARY, DETAIL, ACCURACY].iter().any(|name| has(at, name));
+        let answers = folder.join("accuracy");
+        let found = folders.find(is_run);
+        let found = found.or_else(|| has(&answers, ACCURACY).then(|| folder.join(below[0])))?;
+        let is_apart = !has(&found, ACCURACY) && has(&answers, ACCURACY);
+        Some(Self { answers: if is_apart { answers } else { found.clone() }, folder: found })
+    }
+
+    /// Whether there are answers and no log of how they were asked for.
+    pub(super) fn has_answers_alone(&self) -> bool {
+        let logs = [self.detail_path(), self.summary_path()];
+        self.accuracy_path().is_file() && !logs.iter().any(|log| log.exists())
     }
 
     /// The scenario that its logs tell.
@@ -94,8 +100,7 @@ impl Played {
 
 /// Old summaries write `Single Stream`.
 pub(super) fn scenario_named(name: &str) -> Option<Scenario> {
-    let name = name.replace(' ', "");
-    Scenario::ALL.iter().copied().find(|scenario| scenario.name() == name)
+    round::Scenario::named(&name.replace(' ', "")).map(round::Scenario::played_as)
 }
 
 pub(super) fn unreadable(path: &Path, problem: &impl ToString) -> Reason {

@@ -84,10 +84,11 @@ fn remove(folder: &Path) -> io::Result<()> {
 
 fn logs(test: Test, audited: &Played, folder: &Path) -> io::Result<()> {
     let run = folder.join("performance").join("run_1");
-    fs::create_dir_all(&run)?;
     for path in [audited.summary_path(), audited.detail_path()] {
         let name = path.file_name().map(ToOwned::to_owned).unwrap_or_default();
         if path.is_file() {
+            // Not before: a submission has no empty folders.
+            fs::create_dir_all(&run)?;
             fs::copy(&path, run.join(name))?;
         }
     }

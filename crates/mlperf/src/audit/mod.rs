@@ -13,6 +13,7 @@ mod evidence;
 mod folder;
 mod plan;
 mod quality;
+pub(crate) mod ratio;
 mod reason;
 mod score;
 mod text;

@@ -199,11 +199,7 @@ impl fmt::Display for Reason {
                 write!(f, "{found}, expected {expected}")
             }
             Self::Score { reference, audit, tolerance, is_faster } => {
-                let (away, most) = (100.0 * (audit / reference - 1.0), 100.0 * tolerance);
-                let found = if *is_faster { "faster" } else { "slower" };
-                let [audit, reference] = [*audit, *reference].map(six_digits);
-                write!(f, "the score is {audit} against {reference}, {away:+.1} %: the audited ")?;
-                write!(f, "run is {found} by more than {most:.0} %")
+                score(f, [*reference, *audit], *tolerance, *is_faster)
             }
             Self::Answers { different, of, first } => write!(
                 f,
@@ -220,11 +216,17 @@ impl fmt::Display for Reason {
                 write!(f, "{found} different samples are logged, expected {expected}")
             }
             Self::ScriptStops { why } => write!(f, "the official script stops: {why}"),
-            Self::QualityDelta { metric, baseline, audit, percent, most } => write!(
-                f,
-                "{metric} is {audit} in the audited run and {baseline} in the accuracy run over \
-                 the same samples: {percent:.3} % apart, at most {most} % may be"
-            ),
+            Self::QualityDelta { metric, baseline, audit, percent, most } => {
+                let [audit, baseline] = [*audit, *baseline].map(six_digits);
+                write!(
+                    f,
+                    "{metric} is {audit} in the audited run and {baseline} in the accuracy "
+                )?;
+                write!(
+                    f,
+                    "run over the same samples: {percent:.3} % apart, at most {most} % may be"
+                )
+            }
             Self::NoQuality { metric } => {
                 write!(f, "{metric} is missing or 0 in one of the two texts")
             }
@@ -251,6 +253,20 @@ impl fmt::Display for Reason {
             }
         }
     }
+}
+
+/// The score is too far away.
+fn score(
+    f: &mut fmt::Formatter<'_>,
+    [reference, audit]: [f64; 2],
+    tolerance: f64,
+    is_faster: bool,
+) -> fmt::Result {
+    let (away, most) = (100.0 * (audit / reference - 1.0), 100.0 * tolerance);
+    let found = if is_faster { "faster" } else { "slower" };
+    let [audit, reference] = [audit, reference].map(six_digits);
+    write!(f, "the score is {audit} against {reference}, {away:+.1} %: the audited ")?;
+    write!(f, "run is {found} by more than {most:.0} %")
 }
 
 /// A score with the digits that load generators print.

@@ -12,6 +12,7 @@ mod plan;
 mod runs;
 mod truncate;
 mod user_conf;
+mod whole;
 mod write;
 
 use std::path::{Path, PathBuf};

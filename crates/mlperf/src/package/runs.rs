@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::PackageError;
 use crate::round::Scenario;
-use crate::submission::layout::DETAIL;
+use crate::submission::layout::{ACCURACY_LOG, DETAIL};
 
 /// Folders are looked through so deep: deeper than any harness puts its logs.
 const DEPTH: usize = 8;
@@ -50,6 +50,8 @@ pub struct Test {
     pub quality: Option<Quality>,
     /// The command that ran it, where that is known.
     pub command: Option<String>,
+    /// The folder of `dyno audit` that it was run for, to compare with.
+    pub audit: Option<PathBuf>,
 }
 
 /// The files of one audit of a scenario, as a submission has them.
@@ -109,7 +111,22 @@ pub fn find(directories: &[PathBuf]) -> Result<Found, PackageError> {
             return Err(PackageError::NoTests { directory: directory.clone() });
         }
     }
+    give_way(&mut found.tests);
     Ok(found)
+}
+
+/// Every audit compares with a run of its own. It counts where there is no other, and of
+/// several that of the first audit: the check of a tree compares them all with what counts.
+fn give_way(tests: &mut Vec<Test>) {
+    let of = |test: &Test| (test.scenario, test.part);
+    let mut counting: BTreeMap<_, Option<PathBuf>> = BTreeMap::new();
+    for test in tests.iter() {
+        let first = counting.entry(of(test)).or_insert_with(|| test.audit.clone());
+        if test.audit.is_none() {
+            *first = None;
+        }
+    }
+    tests.retain(|test| counting[&of(test)] == test.audit);
 }
 
 fn look(
@@ -119,8 +136,11 @@ fn look(
     summary: &Summary,
     found: &mut Found,
 ) -> Result<(), PackageError> {
-    let own = Summary::read(folder);
-    let summary = own.as_ref().unwrap_or(summary);
+    // Of an audit the run that it is compared with counts, and what it found.
+    let is_of_audit = folder.join("audit.json").is_file();
+    let made_for = if is_of_audit { Some(folder.to_owned()) } else { summary.audit.clone() };
+    let own = Summary::read(folder).unwrap_or_else(|| summary.clone());
+    let summary = &Summary { audit: made_for, ..own };
     let mut folders = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| PackageError::file(folder, &error))? {
         let entry = entry.map_err(|error| PackageError::file(folder, &error))?;
@@ -138,8 +158,6 @@ fn look(
     {
         found.tests.push(test);
     }
-    // Of an audit the run that it is compared with counts, and what it found.
-    let is_of_audit = folder.join("audit.json").is_file();
     for folder in folders {
         match name_of(&folder) {
             name if is_of_audit && !AUDIT_FOLDERS.contains(&name) => {}
@@ -170,11 +188,12 @@ fn is_audit(name: &str) -> bool {
     name.strip_prefix("TEST").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Whether it has what an audit said, or at least the run that it judges.
+/// Whether it has what an audit said, or at least the run or the answers that it judges.
 fn is_judged(folder: &Path) -> bool {
     let texts = ["verify_accuracy.txt", "verify_performance.txt", "verify_output_len.txt"];
     texts.iter().any(|text| folder.join(text).is_file())
         || folder.join("performance/run_1").is_dir()
+        || folder.join("accuracy").join(ACCURACY_LOG).is_file()
 }
 
 /// The scenario of the last folder that is named after one.
@@ -231,6 +250,7 @@ fn test(root: &Path, folder: &Path, summary: &Summary) -> Result<Option<Test>, P
         detail,
         quality: summary.quality.get(&below).copied(),
         command: summary.command.clone(),
+        audit: summary.audit.clone(),
     }))
 }
 
@@ -246,10 +266,12 @@ fn audit(root: &Path, folder: &Path) -> Result<AuditFiles, PackageError> {
 }
 
 /// What is of use in the summary of a run of Dyno.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Summary {
     /// Of the run.
     directory: PathBuf,
+    /// The folder of `dyno audit` that the run is of.
+    audit: Option<PathBuf>,
     command: Option<String>,
     /// Whether Server was played by the rules of Interactive.
     is_interactive: bool,
@@ -286,6 +308,7 @@ impl Summary {
             (!file.command.is_empty()).then(|| format!("dyno {}", file.command.join(" ")));
         let quality = file.tests.into_iter().filter_map(quality).collect();
         let is_interactive = file.rules.is_some_and(|rules| rules.interactive);
-        Some(Self { directory: directory.to_owned(), command, is_interactive, quality })
+        let directory = directory.to_owned();
+        Some(Self { directory, audit: None, command, is_interactive, quality })
     }
 }

@@ -242,6 +242,11 @@ fn at(path: &Path, error: &io::Error) -> TruncateError {
     TruncateError::File { path: path.to_owned(), problem: error.to_string() }
 }
 
+/// Whether a log is one that the rules' tool has cut.
+pub(super) fn is_cut(log: &Path) -> io::Result<bool> {
+    was_cut(log, fs::metadata(log)?.len())
+}
+
 /// Whether a log of this size has the ellipsis in the middle.
 fn was_cut(log: &Path, bytes: u64) -> io::Result<bool> {
     if bytes > LIMIT_BYTES {

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -360,7 +360,7 @@ impl Tree<'_> {
             }
         };
         let log = test.folder.join(ACCURACY_LOG);
-        check_end(&log)?;
+        super::whole::check(&log, &test.detail)?;
         let short = shorten(&log, text.clone())?;
         match &short.kept {
             Some(kept) => self.put(&to.join(ACCURACY_LOG), kept)?,
@@ -397,27 +397,6 @@ impl Tree<'_> {
             moved.map_err(|error| PackageError::file(&to, &error))?;
         }
         Ok((to_fill, kept))
-    }
-}
-
-/// A log that ends in the middle is of a run that was killed. What the rules cut out
-/// of a log is not its end.
-fn check_end(log: &Path) -> Result<(), PackageError> {
-    let end = || {
-        let mut file = fs::File::open(log)?;
-        let bytes = file.metadata()?.len();
-        file.seek(SeekFrom::Start(bytes.saturating_sub(64)))?;
-        let mut end = Vec::new();
-        file.read_to_end(&mut end)?;
-        Ok(end.trim_ascii_end().last() == Some(&b']'))
-    };
-    match end() {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(PackageError::File {
-            path: log.to_owned(),
-            problem: "does not end with `]`: the run did not write all of it".to_owned(),
-        }),
-        Err(error) => Err(PackageError::file(log, &error)),
     }
 }
 

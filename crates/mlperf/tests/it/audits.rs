@@ -1,7 +1,7 @@
 //! Audits, by logs that are written here.
 
 mod answers;
-mod logs;
+pub mod logs;
 mod published;
 mod scores;
 mod tokens;

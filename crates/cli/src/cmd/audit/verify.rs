@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dyno_loadgen::settings::{Scenario, TestMode};
 use dyno_mlperf::audit::{Played, Test, baseline_log, verify, write_folder};
+use dyno_mlperf::round;
 
 use super::{Answers, Rules, Shown, exit};
 use crate::audit::{self, Audited, Told};
@@ -48,7 +49,7 @@ impl VerifyCommand {
     /// An audit or a round that there is none of, folders without logs.
     pub fn execute(&self) -> Result<Exit, Failure> {
         let test = audit::test(&self.test)?;
-        let round = audit::round(self.rules.round.as_deref(), test)?;
+        let rules = audit::round(self.rules.round.as_deref(), test)?;
         let benchmark = self.rules.benchmark.as_deref();
         let audited = find(&self.audit, TestMode::PerformanceOnly)?;
         let logged = audited.scenario();
@@ -62,13 +63,13 @@ impl VerifyCommand {
             ))
             .hint("leave --scenario out"));
         }
-        let scenario = self.scenario.or(logged);
+        let scenario = self.scenario.or(logged).or_else(|| named(&self.audit));
         let scenario = scenario.ok_or_else(|| {
             Failure::usage(format!("{} tells no scenario", self.audit.display()))
                 .hint("name it with --scenario")
         })?;
-        let plan = self.answers.bounds()?.over(audit::plan(test, round, benchmark, scenario)?);
-        let mut evidence = self.answers.evidence(test, round, benchmark)?;
+        let plan = self.answers.bounds()?.over(audit::plan(test, rules, benchmark, scenario)?);
+        let mut evidence = self.answers.evidence(test, rules, benchmark)?;
         let reference = |mode| self.reference.as_deref().map(|at| find(at, mode)).transpose();
         if plan.needs.accuracy {
             evidence.accuracy = reference(TestMode::AccuracyOnly)?;
@@ -93,7 +94,7 @@ impl VerifyCommand {
             one.folders = written.folders;
         }
         let system = self.audit.display().to_string();
-        let told = Told { test, round: round.version, system: &system };
+        let told = Told { test, round: rules.version, system: &system };
         let audited = [one];
         self.shown.tell(&told, &audited)?;
         Ok(exit(&audited))
@@ -105,4 +106,11 @@ fn find(folder: &Path, mode: TestMode) -> Result<Played, Failure> {
         Failure::set_up(format!("{} has no logs of LoadGen", folder.display()))
             .hint("expected mlperf_log_detail.txt there, or in performance/run_1")
     })
+}
+
+/// The scenario that a folder of a submission lies in.
+fn named(folder: &Path) -> Option<Scenario> {
+    let whole = folder.canonicalize().ok()?;
+    let mut names = whole.iter().rev().filter_map(|name| round::Scenario::named(name.to_str()?));
+    names.next().map(round::Scenario::played_as)
 }

@@ -1,7 +1,9 @@
 //! The keys of a detail log that checks ask for.
 
 /// In the order of their bytes.
-pub(super) const KEYS: [&str; 111] = [
+pub(super) const KEYS: [&str; 113] = [
+    "dyno_result_samples_per_query",
+    "dyno_result_target_qps",
     "early_stopping_latency_ms",
     "early_stopping_latency_ss",
     "early_stopping_met",

@@ -1,7 +1,9 @@
 //! TEST06, TEST07 and TEST09.
 
-use dyno_loadgen::settings::Scenario;
-use dyno_mlperf::audit::{AuditResult, Element, Evidence, Test, plan, verify};
+use dyno_loadgen::settings::{Scenario, TestMode};
+use dyno_mlperf::audit::{
+    AuditResult, Element, Evidence, Played, Test, plan, verify, write_folder,
+};
 
 use super::logs::{Folder, Performance, Row, write_tokens};
 use super::round;
@@ -112,6 +114,25 @@ fn a_run_that_is_not_that_of_the_audit_fails_it_and_its_text() {
         run.settings.push(("result_perf_constraints_met".into(), "false".into()));
     };
     assert!(!of(&slow, 100));
+}
+
+/// The rules ask a submission for the text and the answers of TEST06, for no log.
+#[test]
+fn answers_alone_are_judged_and_leave_no_empty_folder() {
+    let plan = plan(Test::Test06, round("v5.1"), None, Scenario::Server).unwrap();
+    let folder = Folder::new();
+    write_tokens(&folder.run("TEST06/accuracy"), &vec![answer(&[5, 2]); 100]);
+    let run = Played::find(&folder.0.join("TEST06"), TestMode::PerformanceOnly).unwrap();
+    let evidence = Evidence::new(vec![run], Element::Int64);
+    let result = verify(&plan, &evidence);
+    assert!(result.is_passed(), "{result:?}");
+    assert_eq!(result.notes.len(), 1, "that the settings were not judged");
+    write_folder(&result, &evidence, &folder.0.join("again")).unwrap();
+    assert!(folder.0.join("again/TEST06/accuracy/mlperf_log_accuracy.json").is_file());
+    assert!(!folder.0.join("again/TEST06/performance").exists());
+
+    write_tokens(&folder.run("TEST06/accuracy"), &vec![answer(&[5, 2, 2]); 100]);
+    assert!(!verify(&plan, &evidence).corrected().is_passed());
 }
 
 #[test]

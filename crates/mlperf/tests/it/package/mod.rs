@@ -1,5 +1,6 @@
 //! What becomes of run directories.
 
+mod audited;
 mod machine;
 mod played;
 mod trees;

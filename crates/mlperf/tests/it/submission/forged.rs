@@ -192,7 +192,7 @@ fn an_audit_is_of_the_scenario_of_its_result_and_has_its_keys() {
         edit(&folder, &of("Offline"), |_| other.clone());
         assert_fails(&folder, &lenovo("Offline"), "audit.settings");
         for (key, id) in [
-            ("result_samples_per_second", "audit.ratio"),
+            ("result_samples_per_second", "performance.keys"),
             ("effective_performance_issue_same", "audit.settings"),
         ] {
             let Some(folder) = tree() else { return };

@@ -9,6 +9,7 @@ mod forged;
 mod made;
 mod mutations;
 mod official;
+mod ratio;
 mod results;
 mod rules;
 mod strict;

@@ -29,7 +29,7 @@ fn accuracy_text(log: &str) -> String {
 
 /// A detail log with all keys that a run of any scenario writes; `test` is the audit.
 fn whole(scenario: &str, mode: &str, test: &str) -> String {
-    let (seed, target) = if test == "TEST01" { ("720381539243781796", "100") } else { ("0", "0") };
+    let (seed, target) = if test == "TEST01" { ("720381539243781796", "4096") } else { ("0", "0") };
     let (same, index) = if test == "TEST04" { ("true", "3") } else { ("false", "0") };
     let mode = format!("\"{mode}\"");
     let estimates = format!("\"{}\"", ESTIMATES.replace('\n', " "));

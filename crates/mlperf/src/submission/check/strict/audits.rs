@@ -1,140 +1,162 @@
-//! Audits derived from the logs, beside what the submitter's text says.
+//! Audits derived from the logs, beside what the submitter's text says: by the rule of
+//! `dyno audit`.
 
+use std::borrow::Cow;
 use std::path::Path;
 
+use dyno_loadgen::log::read::read_summary;
+use serde_json::Value;
+
+use crate::audit::ratio::{self, Facts as RunFacts, RunLog};
+use crate::audit::{Plan, Reason, Side, Test, plan};
 use crate::round::Scenario;
-use crate::submission::check::catalogue::{AUDIT_RATIO, AUDIT_SETTINGS, AUDIT_TEXT_CONTRADICTS};
+use crate::submission::check::catalogue::{
+    AUDIT_RATIO, AUDIT_SETTINGS, AUDIT_TEXT_CONTRADICTS, RUN_ERRORS, RUN_INVALID,
+};
 use crate::submission::check::issues::{At, Issues};
-use crate::submission::facts::Audit;
+use crate::submission::check::place::Place;
 use crate::submission::facts::detail::DetailLog;
+use crate::submission::facts::{Audit, Facts, text};
+use crate::submission::layout::SUMMARY;
+use crate::submission::tree::Node;
 
-const NS: f64 = 1e9;
-/// Seed by which TEST01 picks the samples whose outputs it logs.
-const TEST01_SEED: u64 = 720_381_539_243_781_796;
-/// Index of the one sample that TEST04 issues.
-const TEST04_INDEX: u64 = 3;
+/// Audits whose run is judged like that of the result, beside what follows here.
+const JUDGED_AS_RUN: [&str; 3] = ["TEST01", "TEST04", "TEST05"];
 
-/// Checks an audit with a performance run of its own against the run of the result.
-pub(super) fn check(audit: &Audit<'_>, run: &DetailLog, played: Scenario, issues: &mut Issues) {
+impl RunLog for DetailLog {
+    fn said(&self, key: &str) -> Option<Cow<'_, str>> {
+        let held = self.held(key)?;
+        Some(match held.last.as_ref().map_or(&held.value, |(_, value)| value) {
+            Value::String(text) => text.as_str().into(),
+            Value::Bool(flag) => flag.to_string().into(),
+            Value::Number(number) => number.to_string().into(),
+            Value::Null | Value::Array(_) | Value::Object(_) => return None,
+        })
+    }
+
+    fn errors(&self) -> u64 {
+        self.errors.count as u64
+    }
+}
+
+/// Checks an audit against the run of the result, which played this scenario.
+pub(super) fn check(
+    place: &Place<'_, '_>,
+    facts: &Facts<'_>,
+    audit: &Audit<'_>,
+    played: Scenario,
+    issues: &mut Issues,
+) {
     let path = audit.folder.path();
     check_counters(audit, &path, issues);
-    let Ok(log) = &audit.performance else { return };
+    let (Ok(log), Some(test)) = (&audit.performance, Test::named(&audit.name)) else { return };
+    let benchmark = place.model.benchmark.map(|benchmark| benchmark.name.as_str());
+    let Ok(plan) = plan(test, place.round, benchmark, played.played_as()) else { return };
+    let Some(reasons) = reasons(&plan, place, facts, audit, log) else { return };
     let detail = path.join("performance/run_1/mlperf_log_detail.txt");
-    check_settings(&audit.name, log, &detail, issues);
-    check_scenario(log, played, &detail, issues);
-    if !["TEST01", "TEST04", "TEST05"].contains(&audit.name.as_str()) {
-        return;
+    for reason in &reasons {
+        tell(reason, audit, log, &detail, issues);
     }
-    let scores = score(run, played).zip(score(log, played));
-    let Some((reference, audited)) = scores else {
-        let message = "the detail logs of run and audit give no two rates to compare";
-        return issues.add(&AUDIT_RATIO, At::path(&detail), message);
-    };
-    let short = is_short(run, played);
-    let (allowed, passes) = match audit.name.as_str() {
-        "TEST01" => {
-            let apart = if short { 0.2 } else { 0.1 };
-            let ratio = audited / reference;
-            let within = format!("within {:.0} % of {reference:.6}", apart * 100.0);
-            (within, (1.0 - apart..=1.0 + apart).contains(&ratio))
+    let has_score = plan.tolerance > 0.0 && audit.name != "TEST04-A";
+    let is_of_score = |reason: &Reason| check_of(reason) == Some(Finds::Score);
+    let says_otherwise = audit.verify_performance.as_ref().is_ok_and(|text| !passes(text));
+    if has_score && says_otherwise && !reasons.iter().any(is_of_score) {
+        let message = "does not say TEST PASS, though the scores of the two logs are near enough";
+        issues.add(&AUDIT_TEXT_CONTRADICTS, At::path(&path.join(PERFORMANCE)), message);
+    }
+}
+
+const PERFORMANCE: &str = "verify_performance.txt";
+
+fn passes(text: &text::TextFile) -> bool {
+    text.has_line("TEST PASS")
+}
+
+/// What speaks against it; `None` if what it is compared with is not there, which is
+/// told elsewhere.
+fn reasons(
+    plan: &Plan,
+    place: &Place<'_, '_>,
+    facts: &Facts<'_>,
+    audit: &Audit<'_>,
+    log: &DetailLog,
+) -> Option<Vec<Reason>> {
+    let (first, last) = (&plan.runs[0], &plan.runs[plan.runs.len() - 1]);
+    let audited = || of_run(log, audit.folder.file(format!("performance/run_1/{SUMMARY}")));
+    match (plan.test, audit.name.as_str()) {
+        (Test::Test06 | Test::Test07 | Test::Test08 | Test::Test09, _) => {
+            Some(ratio::alone(last, log))
         }
-        // Issuing one sample again and again must not be faster than issuing many.
-        "TEST04" => (format!("below {:.6}", reference * 1.1), audited < reference * 1.1),
-        "TEST05" => {
-            let apart = if short { 0.2 } else { 0.05 };
-            (
-                format!("at least {:.6}", reference * (1.0 - apart)),
-                audited >= reference * (1.0 - apart),
-            )
+        (Test::Test04Pair, "TEST04-A") => Some(ratio::changed_settings(first, log)),
+        (Test::Test04Pair, _) => {
+            let unique = facts.audit("TEST04-A")?;
+            let summary = unique.folder.file(format!("performance/run_1/{SUMMARY}"));
+            let reference = of_run(unique.performance.as_ref().ok()?, summary);
+            Some(ratio::compare(plan, last, &reference, &audited()))
         }
-        _ => return,
-    };
-    let text = audit.verify_performance.as_ref().ok();
-    let told = text.map(|text| text.has_line("TEST PASS"));
-    let score = format!("the logs give {audited:.6}, the run of the result {reference:.6}");
-    if !passes {
-        let also = if told == Some(true) { ", though the text says TEST PASS" } else { "" };
-        issues.add_expected(&AUDIT_RATIO, At::path(&detail), format!("{score}{also}"), allowed);
-    } else if told == Some(false) {
-        let file = path.join("verify_performance.txt");
-        let message = format!("does not say TEST PASS, though {score}");
-        issues.add_expected(&AUDIT_TEXT_CONTRADICTS, At::path(&file), message, allowed);
-    }
-}
-
-/// Rates of two scenarios cannot be compared.
-fn check_scenario(log: &DetailLog, played: Scenario, path: &Path, issues: &mut Issues) {
-    let key = "effective_scenario";
-    let found = log.text(key);
-    if found.and_then(Scenario::named) != Some(played) {
-        let message = format!("the audit is of a run of {}", found.unwrap_or("no scenario"));
-        let at = At::path(path).line(log.line_of(key));
-        issues.add_expected(&AUDIT_SETTINGS, at, message, played.name());
-    }
-}
-
-/// Work a second.
-fn score(log: &DetailLog, played: Scenario) -> Option<f64> {
-    let number = |key: &str| log.number(key).filter(|value| *value > 0.0);
-    match played {
-        Scenario::SingleStream => {
-            number("result_90.00_percentile_latency_ns").map(|latency| NS / latency)
+        _ => {
+            let summary = place.entry.run().and_then(|run| run.file(SUMMARY));
+            let reference = of_run(facts.performance.as_ref().ok()?, summary);
+            Some(ratio::compare(plan, last, &reference, &audited()))
         }
-        Scenario::MultiStream => number("result_99.00_percentile_per_query_latency_ns")
-            .or_else(|| number("result_99.00_percentile_latency_ns"))
-            .map(|latency| NS / latency),
-        Scenario::Offline => number("result_samples_per_second"),
-        Scenario::Server | Scenario::Interactive => number("result_completed_samples_per_sec")
-            .or_else(|| number("result_scheduled_samples_per_sec")),
     }
 }
 
-/// Runs with such latencies vary more, and may.
-fn is_short(log: &DetailLog, played: Scenario) -> bool {
-    let within = |key: &str, most: f64| log.number(key).is_some_and(|latency| latency <= most);
-    match played {
-        Scenario::SingleStream => within("result_90.00_percentile_latency_ns", 200e3),
-        Scenario::MultiStream => within("result_99.00_percentile_per_query_latency_ns", 1600e3),
-        _ => false,
+/// What a run says: a summary is read only where the detail log lacks something.
+fn of_run<'a>(log: &'a DetailLog, summary: Option<Node<'_>>) -> RunFacts<'a> {
+    let facts = RunFacts::of(log);
+    if facts.is_complete() {
+        return facts;
+    }
+    match text::read(summary) {
+        Ok(text) => facts.or_summary(&read_summary(&text.text).0),
+        Err(_) => facts,
     }
 }
 
-/// The run of an audit must have been made as the audit asks.
-fn check_settings(name: &str, log: &DetailLog, path: &Path, issues: &mut Issues) {
+/// What a reason is about.
+#[derive(PartialEq, Eq)]
+enum Finds {
+    Score,
+    Setting,
+    Verdict,
+    Errors,
+}
+
+/// `None` of what the check of the result tells.
+fn check_of(reason: &Reason) -> Option<Finds> {
+    Some(match reason {
+        Reason::Score { .. } | Reason::NoScore { .. } => Finds::Score,
+        Reason::Setting { .. } | Reason::Scenarios { .. } => Finds::Setting,
+        Reason::NotValid { side: Side::Audit } => Finds::Verdict,
+        Reason::Errors { side: Side::Audit, .. } => Finds::Errors,
+        _ => return None,
+    })
+}
+
+fn tell(reason: &Reason, audit: &Audit<'_>, log: &DetailLog, path: &Path, issues: &mut Issues) {
+    let Some(finds) = check_of(reason) else { return };
+    let is_judged = JUDGED_AS_RUN.contains(&audit.name.as_str());
     let line = |key: &str| At::path(path).line(log.line_of(key));
-    let flag = |key: &str, wanted: bool, issues: &mut Issues| {
-        let found = log.flag(key);
-        if found != Some(wanted) {
-            let found = found.map_or("missing".to_owned(), |found| found.to_string());
-            let message = format!("{key} is {found}, so that this is no run of {name}");
-            issues.add_expected(&AUDIT_SETTINGS, line(key), message, wanted.to_string());
+    let message = reason.to_string();
+    match (finds, reason) {
+        (Finds::Score, Reason::Score { reference, tolerance, .. }) => {
+            let is_told = audit.verify_performance.as_ref().is_ok_and(passes);
+            let also = if is_told { ", though the text says TEST PASS" } else { "" };
+            let expected = format!("within {:.0} % of {reference:.6}", 100.0 * tolerance);
+            issues.add_expected(&AUDIT_RATIO, At::path(path), message + also, expected);
         }
-    };
-    let whole = |key: &str, wanted: u64, issues: &mut Issues| {
-        let found = log.whole(key);
-        if found != Some(wanted) {
-            let found = found.map_or("missing".to_owned(), |found| found.to_string());
-            let message = format!("{key} is {found}, so that this is no run of {name}");
-            issues.add_expected(&AUDIT_SETTINGS, line(key), message, wanted.to_string());
+        (Finds::Score, _) => issues.add(&AUDIT_RATIO, At::path(path), message),
+        (Finds::Setting, Reason::Setting { side: Side::Audit, key, expected, .. }) => {
+            let message = format!("{message}: this is no run of {}", audit.name);
+            issues.add_expected(&AUDIT_SETTINGS, line(key), message, expected);
         }
-    };
-    match name {
-        "TEST01" => {
-            whole("effective_accuracy_log_rng_seed", TEST01_SEED, issues);
-            flag("effective_performance_issue_same", false, issues);
-            let key = "effective_accuracy_log_sampling_target";
-            if log.whole(key) == Some(0)
-                && log.number("effective_accuracy_log_probability").unwrap_or(0.0) == 0.0
-            {
-                let message = format!("{key} is 0, so that no output was logged");
-                issues.add(&AUDIT_SETTINGS, line(key), message);
-            }
+        (Finds::Setting, _) => issues.add(&AUDIT_SETTINGS, line("effective_scenario"), message),
+        (Finds::Verdict, _) if !is_judged => {
+            issues.add(&RUN_INVALID, line("result_validity"), message);
         }
-        "TEST04" => {
-            flag("effective_performance_issue_same", true, issues);
-            whole("effective_performance_issue_same_index", TEST04_INDEX, issues);
-        }
-        _ => {}
+        (Finds::Errors, _) if !is_judged => issues.add(&RUN_ERRORS, At::path(path), message),
+        (Finds::Verdict | Finds::Errors, _) => {}
     }
 }
 

@@ -333,7 +333,7 @@ impl Around<'_, '_> {
         let Some(played) = run.text("effective_scenario").and_then(Scenario::named) else { return };
         let wanted = place.model.benchmark.map_or(&[][..], |benchmark| &benchmark.audits);
         for audit in facts.audits.iter().filter(|audit| wanted.contains(&audit.name)) {
-            audits::check(audit, run, played, issues);
+            audits::check(place, facts, audit, played, issues);
             let Ok(log) = &audit.performance else { continue };
             let folder = audit.folder.folder("performance/run_1");
             let path = audit.folder.path().join("performance/run_1").join(DETAIL);

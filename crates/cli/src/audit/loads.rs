@@ -1,0 +1,74 @@
+//! The load that repeated runs found: v0.7 lowers it until five runs in a row are VALID,
+//! and v0.5 takes the lowest of five runs. The runs of an audit are made once, at the load
+//! of the submission.
+
+use dyno_loadgen::settings::{Repetition, Scenario, Setting as _, TestMode};
+
+use crate::measure::{self, mode_name};
+use crate::summary;
+
+/// By scenario, what repeated runs found.
+#[derive(Debug, Default)]
+pub struct Loads(Vec<Load>);
+
+#[derive(Debug)]
+struct Load {
+    scenario: String,
+    repetition: String,
+    /// The setting that imposes it, in scenarios that have a load.
+    imposed: Option<(&'static str, String)>,
+}
+
+/// Whether a test is to be repeated.
+pub fn is_repeated(tests: &[measure::Test]) -> bool {
+    let of = |test: &measure::Test| test.tenants[0].plan.repetition != Repetition::Once;
+    tests.iter().any(|test| test.mode == TestMode::PerformanceOnly && of(test))
+}
+
+impl Loads {
+    /// Those of the runs of the submission.
+    pub fn of(tests: &[summary::Test]) -> Self {
+        let is_performance =
+            |test: &&summary::Test| test.mode == mode_name(TestMode::PerformanceOnly);
+        let load = |test: &summary::Test| {
+            let plan = &test.plan;
+            let imposed = if plan.interval_ns.is_some() {
+                Some(("multi_stream_samples_per_query", plan.samples_per_query.to_string()))
+            } else if test.scenario == Scenario::Server.name() {
+                Some(("server_target_qps", plan.target_qps.to_string()))
+            } else {
+                None
+            };
+            let repetition = plan.repetition.clone()?;
+            Some(Load { scenario: test.scenario.clone(), repetition, imposed })
+        };
+        Self(tests.iter().filter(is_performance).filter_map(load).collect())
+    }
+
+    fn get(&self, scenario: Scenario) -> Option<&Load> {
+        self.0.iter().find(|load| load.scenario == scenario.name())
+    }
+
+    /// The settings of a run that is made once, at this load.
+    pub fn settings(&self, scenario: Scenario) -> Vec<(&'static str, String)> {
+        let Some(load) = self.get(scenario) else { return Vec::new() };
+        let once = ("repetition", Repetition::Once.show());
+        [once].into_iter().chain(load.imposed.clone()).collect()
+    }
+
+    /// What the reader of a verdict must know of it.
+    pub fn note(&self, scenario: Scenario) -> Option<String> {
+        let load = self.get(scenario)?;
+        let at = match &load.imposed {
+            Some(("server_target_qps", qps)) => {
+                format!(", at the {qps} queries/s that the submission bore")
+            }
+            Some((_, streams)) => format!(", with the {streams} streams that the submission bore"),
+            None => String::new(),
+        };
+        let rule = &load.repetition;
+        Some(format!(
+            "The run of the submission was repeated ({rule}), that of the audit made once{at}."
+        ))
+    }
+}
