@@ -22,6 +22,7 @@ mod rows;
 mod strict;
 mod structure;
 mod system;
+mod work;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 use crate::finding::{Finding, Severity};
 use crate::round::Round;
 
+use super::entry::Submitter;
 use super::table::Row;
 use super::tree::{NoTree, Tree};
 use issues::{At, Issues};
@@ -125,6 +127,11 @@ impl Options {
     pub fn new(program: Program) -> Self {
         let (skip, scenarios_to_skip) = (Vec::new(), Vec::new());
         Self { program, submitter: None, skip, scenarios_to_skip, submission_exceptions: false }
+    }
+
+    /// Whether this submitter is to be checked.
+    fn wants(&self, submitter: &Submitter<'_>) -> bool {
+        self.submitter.as_ref().is_none_or(|name| *name == submitter.name)
     }
 
     /// Whether a check is left out.
