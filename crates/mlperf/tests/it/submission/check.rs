@@ -167,7 +167,11 @@ fn damage() -> impl Strategy<Value = Damage> {
 }
 
 fn hurt(file: &Path, damage: &Damage) {
-    let Ok(mut bytes) = fs::read(file) else { return };
+    // A link to a device, made by the damage before, has no end.
+    if !fs::symlink_metadata(file).is_ok_and(|file| file.is_file()) {
+        return;
+    }
+    let mut bytes = fs::read(file).unwrap();
     match damage {
         Damage::Bytes(other) => bytes.clone_from(other),
         Damage::Cut(at) => bytes.truncate(*at),
