@@ -164,6 +164,7 @@ checks! {
     LOG_SEEDS "log.seeds" [E O O] "the seeds that were asked for are those that were used, and the round's", "run with the settings of the round: `dyno run --round`";
     LOG_SCENARIO "log.scenario" [E O O] "the accuracy log is of the scenario of its folder", "put the log of this scenario there";
     ACCURACY_KEY "accuracy.keys" [E O O] "the detail log of the accuracy run has the keys that every run writes", "submit the log as the load generator wrote it";
+    LOG_KEY_UNKNOWN "log.keys_unknown" [W O O] "a log has the keys of which it is not known whether LoadGen of the round wrote them", "nothing, if the log is as LoadGen of the round wrote it";
     RUN_SUMMARY "performance.summary" [E O O] "summary and detail log say the same", "submit both logs of the same run as the load generator wrote them";
     RUN_SUMMARY_EMPTY "performance.summary_empty" [E O O] "the summary says something", "submit mlperf_log_summary.txt as the load generator wrote it";
     RUN_CONSISTENT "performance.consistent" [E O O] "percentiles, rates and conditions of a run follow from one another", "submit the log as the load generator wrote it";

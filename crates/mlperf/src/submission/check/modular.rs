@@ -143,11 +143,11 @@ fn scenarios(work: &Work<'_, '_, Option<Described>>, issues: &mut Issues) -> boo
         return work.model.benchmark.is_some();
     }
     let Some(described) = work.described else { return false };
-    let Some(suite) = system::suite(&described.json) else {
+    let Some(suite) = system::suite(&described.json, work.round) else {
         issues.crash(at, "the type of the system is none");
         return false;
     };
-    let Some(wanted) = work.model.benchmark.and_then(|b| b.suites.get(&suite)) else {
+    let Some(wanted) = work.model.benchmark.and_then(|b| b.wanted(suite)) else {
         let message = format!("{} has no scenarios of {}", work.model.official, suite.name());
         issues.add(&MODEL_SUITE, at, message);
         issues.crash(at, "the model has no scenarios for this type of system");

@@ -4,7 +4,7 @@
 //! It gives up at the first level where something is wrong: a tree, a division, a
 //! submitter, a system, a model; what is below it is then not listed at all.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::accuracy::{self, Accuracy};
 use super::catalogue::*;
@@ -151,7 +151,7 @@ fn describe(
                     let description =
                         system::Description { json: &json, path: &path, submitter, round, options };
                     description.judge(&mut own);
-                    system::suite(&json).map(|suite| Described { json, suite })
+                    system::suite(&json, round).map(|suite| Described { json, suite })
                 }
                 Ok(_) => {
                     own.crash(At::path(&path), "the description is no JSON object");
@@ -193,7 +193,7 @@ impl<'a, 't> Progress<'a, 't> {
         let Work { options, submitter, described, model, .. } = *self.work;
         let path = model.folder.path();
         let closed = submitter.division.is_closed_or_network();
-        let wanted = model.benchmark.and_then(|b| b.suites.get(&described.suite));
+        let wanted = model.benchmark.and_then(|b| b.wanted(described.suite));
         let Some(wanted) = wanted else {
             let (check, message) = if model.benchmark.is_none() {
                 (&MODEL_UNKNOWN, format!("the round has no model {}", model.official))
@@ -271,10 +271,9 @@ impl<'a, 't> Progress<'a, 't> {
         };
         *errors += usize::from(!is_accurate);
         let performance = performance_of(&place, &facts, &mut judged.issues);
-        match (&performance, scenario) {
-            (Some(_), Some(scenario)) => seen.push(scenario),
-            (Some(_), None) => {}
-            (None, _) => *errors += 1,
+        *errors += performance.failed;
+        if performance.result.is_some() {
+            seen.extend(scenario);
         }
         let mut audited = Issues::new(Program::Mono);
         let closed = submitter.division.is_closed_or_network();
@@ -284,7 +283,7 @@ impl<'a, 't> Progress<'a, 't> {
         }
         let passes = audited.passes();
         judged.issues.append(audited);
-        let Some((metric, energy)) = performance.filter(|_| passes && is_accurate) else {
+        let Some((metric, energy)) = performance.result.filter(|_| passes && is_accurate) else {
             return Outcome::Invalid;
         };
         let own = vec![
@@ -410,16 +409,50 @@ fn accuracy_of(
     Some((accuracy, is_accurate))
 }
 
-/// The metric and the power, if they count.
-fn performance_of(
+/// What the performance runs of a result say, if they count.
+#[derive(Default)]
+struct Performance {
+    result: Option<(Metric, Option<Energy>)>,
+    /// Runs that do not count.
+    failed: usize,
+}
+
+/// One run; of the five of Server before v1.0, the last that counts is the result, and
+/// what is wrong with the others changes nothing then.
+fn performance_of(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> Performance {
+    let mut performance = Performance::default();
+    let mut wrong = Issues::new(Program::Mono);
+    for number in 1..=place.runs() {
+        let mut own = Issues::new(Program::Mono);
+        match run_of(place, number, facts, &mut own) {
+            Some(result) => {
+                performance.result = Some(result);
+                issues.append(own);
+            }
+            None => {
+                performance.failed += 1;
+                wrong.append(own);
+            }
+        }
+    }
+    if performance.result.is_some() {
+        wrong.waive(ALL);
+    }
+    issues.append(wrong);
+    performance
+}
+
+/// The metric and the power of a run, if they count.
+fn run_of(
     place: &Place<'_, '_>,
+    number: u64,
     facts: &Facts<'_>,
     issues: &mut Issues,
 ) -> Option<(Metric, Option<Energy>)> {
     let has_power = place.entry.power().is_some();
-    let path = place.entry.folder.path().join("performance/run_1");
-    let Some(run) = place.entry.run() else {
-        issues.add(&RUN_FOLDER, At::path(&path), "there is no performance/run_1");
+    let path = place.entry.folder.path().join(format!("performance/run_{number}"));
+    let Some(run) = place.entry.numbered_run(number) else {
+        issues.add(&RUN_FOLDER, At::path(&path), format!("there is no performance/run_{number}"));
         return None;
     };
     let required = [SUMMARY, DETAIL, "spl.txt"];
@@ -428,26 +461,15 @@ fn performance_of(
         issues.add(&RUN_FILES, At::path(&path), mismatch);
         return None;
     }
-    let mut own = Issues::new(Program::Mono);
-    let metric = judge_log(place, facts, &path, &mut own);
-    let energy = if has_power { powered::judge(place, &mut own) } else { None };
-    let passes = own.passes();
-    issues.append(own);
-    metric.filter(|_| passes).map(|metric| (metric, energy))
-}
-
-fn judge_log(
-    place: &Place<'_, '_>,
-    facts: &Facts<'_>,
-    run: &Path,
-    issues: &mut Issues,
-) -> Option<Metric> {
-    let path = run.join(DETAIL);
-    match &facts.performance {
+    let path = path.join(DETAIL);
+    let log = place.log_of_run(number, facts);
+    let metric = match log.as_ref() {
         Ok(log) => Run { place, log, path: &path, is_audit: false }.judge(issues),
         Err(_) => {
             issues.add(&RUN_UNREADABLE, At::path(&path), "the detail log does not read");
             None
         }
-    }
+    };
+    let energy = if has_power { powered::judge(place, issues) } else { None };
+    metric.filter(|_| issues.passes()).map(|metric| (metric, energy))
 }

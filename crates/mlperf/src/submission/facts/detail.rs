@@ -177,7 +177,7 @@ impl DetailLog {
     /// Every key that a line has.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &Held)> {
         let keys = KEYS.iter().zip(&self.held);
-        keys.filter_map(|(key, held)| Some((*key, held.as_ref()?)))
+        keys.filter_map(|(key, held)| Some((key.name, held.as_ref()?)))
     }
 
     /// The keys that more than one line has.

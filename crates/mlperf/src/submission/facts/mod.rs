@@ -8,7 +8,7 @@ pub mod accuracy;
 pub mod detail;
 pub mod endpoint;
 pub mod json;
-mod keys;
+pub mod keys;
 mod line;
 pub mod text;
 

@@ -2,6 +2,7 @@
 
 mod check;
 mod documents;
+mod early;
 mod endpoint;
 mod facts;
 mod folder;

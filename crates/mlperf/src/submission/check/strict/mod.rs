@@ -212,7 +212,8 @@ fn describe(
     if submitter.division == Division::Network {
         network::check_suite(&json, &path, round, issues);
     }
-    let is_datacenter = matches!(suite(&json), Some(Suite::Datacenter | Suite::Both));
+    let is_datacenter = matches!(suite(&json, round), Some(Suite::Datacenter | Suite::Both))
+        && !round.datacenter.is_empty();
     if is_datacenter && submitter.division.is_closed_or_network() {
         datacenter::check_memory(&json, &path, issues);
     }
@@ -232,8 +233,8 @@ fn check_model(work: &Work<'_, '_, Described>, issues: &mut Issues) {
         let message = format!("`{}` is no benchmark of {}", model.official, work.round.version);
         return issues.add(&MODEL_UNKNOWN, at, message);
     };
-    let Some(suite) = suite(work.described.json()) else { return };
-    let Some(wanted) = benchmark.suites.get(&suite) else {
+    let Some(suite) = suite(work.described.json(), work.round) else { return };
+    let Some(wanted) = benchmark.wanted(suite) else {
         let message = format!("{} is no benchmark of {} systems", benchmark.name, suite.name());
         return issues.add(&MODEL_SUITE, at, message);
     };
