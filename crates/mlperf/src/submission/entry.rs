@@ -99,7 +99,7 @@ pub struct Submitter<'t> {
 }
 
 /// What `model_mapping.json` says.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelNames {
     /// Own name, official name.
     pub names: BTreeMap<String, String>,

@@ -159,6 +159,7 @@ checks! {
     AUDIT_OUTPUT_LENGTH "audit.output_length" [E O E] "the outputs have the length of the reference's", "check the limits of the outputs";
     LOG_FIRST_LINE "log.first_line" [E O O] "a detail log begins with a line of the load generator", "submit the log as the load generator wrote it";
     LOG_REPEATED "log.repeated_keys" [E O O] "no key of a detail log has two values", "submit the log of one run as the load generator wrote it";
+    LOG_MARKS "log.error_marks" [E O E] "every line of a detail log says whether it is an error", "submit the log as the load generator wrote it";
     LOG_ERRORS "log.error_count" [E O O] "a log counts the errors that it has", "submit the log as the load generator wrote it";
     LOG_MODE "log.mode" [E O O] "a performance run is one, and an accuracy run", "put each log into the folder of its mode";
     LOG_SEEDS "log.seeds" [E O O] "the seeds that were asked for are those that were used, and the round's", "run with the settings of the round: `dyno run --round`";

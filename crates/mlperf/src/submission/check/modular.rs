@@ -15,16 +15,16 @@ use super::work::{self, Judged, Work};
 use super::{
     Checked, Options, Outcome, Place, Program, Skip, audits, measurement, powered, system,
 };
-use crate::power::nameplate;
+use crate::power::nameplate::{self, NameplateError};
 use crate::round::{Round, Scenario, Version};
 use crate::submission::entry::{Entry, Guesses, Submitter, System, submitters};
 use crate::submission::facts::detail::DetailLog;
-use crate::submission::facts::json::{self, JsonFile};
+use crate::submission::facts::json::{self, JsonFile, JsonProblem};
 use crate::submission::facts::{Facts, Missing, text};
 use crate::submission::layout::{DETAIL, Layout, SYSTEMS};
 use crate::submission::python;
 use crate::submission::table::Column;
-use crate::submission::tree::Tree;
+use crate::submission::tree::{Node, Tree};
 
 /// Checks a tree.
 pub fn check(tree: &Tree, round: &'static Round, options: &Options) -> Checked {
@@ -77,7 +77,7 @@ fn describe(
         return None;
     };
     let path = file.path();
-    let json = match json::read(file) {
+    let json = match json::read(file).or_else(JsonProblem::to_python) {
         Ok(json) if json.object().is_some() => json,
         read => {
             let line = read.as_ref().err().and_then(|problem| problem.line);
@@ -92,8 +92,41 @@ fn describe(
     system::Description { json: &json, path: &path, submitter, round, options }.judge(&mut own);
     let passes = own.passes();
     issues.append(own);
+    load_nameplate(submitter, system, round, issues);
     let design_power = design_power(submitter, system, &json, round);
     Some(Described { json, passes, design_power })
+}
+
+/// What describes the power supplies of a system, from v6.1.
+pub(super) fn nameplate_file<'t>(
+    submitter: &Submitter<'t>,
+    system: &System<'t>,
+    round: &Round,
+) -> Option<Node<'t>> {
+    let file = submitter.folder.file(format!("{SYSTEMS}/{}_power.yaml", system.name));
+    file.filter(|_| round.version >= Version::new(6, 1))
+}
+
+/// From v6.1 the program loads what describes the power supplies before it looks at
+/// anything, so that a file that is no YAML ends it.
+fn load_nameplate(
+    submitter: &Submitter<'_>,
+    system: &System<'_>,
+    round: &Round,
+    issues: &mut Issues,
+) {
+    let Some(file) = nameplate_file(submitter, system, round) else { return };
+    let path = file.path();
+    match text::read(Some(file)) {
+        Ok(said) if said.is_utf8 => {
+            if let Err(problem @ NameplateError::Unreadable { .. }) =
+                nameplate::design_watts(&said.text)
+            {
+                issues.crash(At::path(&path), &problem.to_string());
+            }
+        }
+        _ => issues.crash(At::path(&path), "is no UTF-8, or cannot be read"),
+    }
 }
 
 /// Design power as the table has it: of the description, or of the power supplies.
@@ -110,7 +143,7 @@ pub(super) fn design_power(
     {
         return python::text(capacity);
     }
-    let file = submitter.folder.file(format!("{SYSTEMS}/{}_power.yaml", system.name));
+    let file = nameplate_file(submitter, system, round);
     let text = text::read(file).map(|file| file.text).unwrap_or_default();
     nameplate::design_watts(&text).map(python::float).unwrap_or_default()
 }
@@ -246,7 +279,7 @@ fn load(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
         issues.crash(At::path(&folder), "the folder that describes the measurement is missing");
     }
     if let Some(measurement) = &facts.measurement
-        && let Err(problem) = &measurement.json
+        && let Err(problem) = measurement.json.as_ref().or_else(|problem| problem.as_python())
     {
         let path = measurement.file.path();
         let at = At::path(&path).line(problem.line);
@@ -259,8 +292,8 @@ fn load_log(at: At<'_>, log: &Result<DetailLog, Missing>, issues: &mut Issues) {
     let Ok(log) = log else { return };
     if !log.begins_with_marker {
         issues.crash(at.line(Some(1)), "the first line is none of LoadGen's");
-    } else if !log.malformed.is_empty() || !log.is_utf8 {
-        issues.crash(at.line(log.malformed.first().copied()), "a line is no JSON object");
+    } else if let Some(line) = log.broken(true) {
+        issues.crash(at.line(Some(line)), "a line is no JSON object");
     }
 }
 
@@ -330,7 +363,7 @@ fn measurement_of<'a>(
         issues.add(&MEASUREMENT_JSON_MISSING, At::path(&path), message);
         return None;
     };
-    let json = measurement.json.as_ref().ok()?;
+    let json = measurement.json.as_ref().or_else(|problem| problem.as_python()).ok()?;
     measurement::check_fields(place, json, &measurement.file.path(), issues);
     Some(json)
 }

@@ -19,7 +19,7 @@ use super::{
 use crate::power::Energy;
 use crate::round::{Round, Scenario, Suite};
 use crate::submission::entry::{Division, Entry, Guesses, Submitter, System, submitters};
-use crate::submission::facts::json::{self, JsonFile};
+use crate::submission::facts::json::{self, JsonFile, JsonProblem};
 use crate::submission::facts::{Facts, Measurement};
 use crate::submission::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, RESULTS, SUMMARY};
 use crate::submission::table::Column;
@@ -146,7 +146,7 @@ fn describe(
         }
         Some(file) => {
             let path = file.path();
-            match json::read(file) {
+            match json::read(file).or_else(JsonProblem::to_python) {
                 Ok(json) if json.object().is_some() => {
                     let description =
                         system::Description { json: &json, path: &path, submitter, round, options };
@@ -341,7 +341,7 @@ fn measurement_of<'a>(
         return None;
     };
     let path = found.file.path();
-    match &found.json {
+    match found.json.as_ref().or_else(|problem| problem.as_python()) {
         Err(problem) => {
             let at = At::path(&path).line(problem.line);
             issues.add(&MEASUREMENT_JSON, at, problem.to_string());
@@ -398,8 +398,8 @@ fn accuracy_of(
     if !said.is_utf8 {
         errors.crash(At::path(&text_path), "accuracy.txt is no UTF-8");
     }
-    if !log.malformed.is_empty() || !log.is_utf8 {
-        let at = At::path(&log_path).line(log.malformed.first().copied());
+    if let Some(line) = log.broken(true) {
+        let at = At::path(&log_path).line(Some(line));
         errors.add(&ACCURACY_UNREADABLE, at, "a line is no JSON object with a key");
         errors.crash(at, "the detail log does not read");
     }

@@ -75,9 +75,9 @@ pub(super) struct NoNumber;
 impl Run<'_, '_> {
     /// Judges it; the metric is there where the log has it.
     pub fn judge(&self, issues: &mut Issues) -> Option<Metric> {
-        if !self.log.malformed.is_empty() || !self.log.is_utf8 {
-            let at = self.at("").line(self.log.malformed.first().copied());
-            issues.add(&RUN_UNREADABLE, at, "a line is no JSON object with a key");
+        if let Some(line) = self.log.broken(issues.program() != Program::Strict) {
+            let at = self.at("").line(Some(line));
+            issues.add(&RUN_UNREADABLE, at, "a line is no JSON object with a key, or no UTF-8");
             return None;
         }
         let Some(scenario) = self.log.text("effective_scenario").and_then(known) else {
@@ -227,12 +227,22 @@ impl Run<'_, '_> {
             }
             Program::Strict => errors.count > 0,
         };
+        self.marks(issues);
         if fails {
             let (line, text) = match errors.first.first() {
                 Some((line, text)) => (Some(*line), text.as_str()),
                 None => (self.log.line_of("num_errors"), "the log counts errors"),
             };
             issues.add(&RUN_ERRORS, self.at("").line(line), format!("the run had errors: {text}"));
+        }
+    }
+
+    /// The program in modules asks each line whether it is an error, and fails where one
+    /// does not say.
+    fn marks(&self, issues: &mut Issues) {
+        if let Some(line) = self.log.unmarked {
+            let at = self.at("").line(Some(line));
+            issues.add(&LOG_MARKS, at, "the line has no `metadata.is_error`");
         }
     }
 

@@ -330,4 +330,32 @@ mod tests {
             .sum();
         assert!(looks < KEYS.len(), "{looks} steps beyond the first slot");
     }
+
+    #[test]
+    fn keys_are_asked_for_from_the_round_that_writes_them() {
+        let server = Run::Performance { played: Some(Scenario::Server), has_tokens: false };
+        let of = |round: Version, run: Run, key: &str| {
+            asked(round, run).find(|(name, _)| *name == key).map(|(_, certainty)| certainty)
+        };
+        for (key, round, certainty) in [
+            ("result_validity", Version::new(0, 7), Some(Certainty::Unknown)),
+            ("result_validity", V1_0, Some(Certainty::Known)),
+            ("early_stopping_met", V1_1, None),
+            ("early_stopping_met", V2_0, Some(Certainty::Known)),
+            ("result_overlatency_query_count", V1_0, None),
+            ("result_overlatency_query_count", V2_0, Some(Certainty::Unknown)),
+            ("result_overlatency_query_count", V4_0, Some(Certainty::Known)),
+            ("num_errors", V4_0, None),
+            ("num_errors", V4_1, Some(Certainty::Unknown)),
+            ("num_errors", V5_0, Some(Certainty::Known)),
+        ] {
+            assert_eq!(of(round, server, key), certainty, "{key} {round}");
+        }
+        assert_eq!(of(V4_1, Run::Accuracy, "power_end"), Some(Certainty::Unknown));
+        assert_eq!(of(V4_1, server, "power_end"), Some(Certainty::Known));
+        assert_eq!(of(V5_0, Run::Accuracy, "result_validity"), None);
+        let known = |round| asked(round, server).filter(|(_, one)| *one == Certainty::Known);
+        let counts = [V1_0, V2_0, V4_0, V4_1, V5_0].map(|round| known(round).count());
+        assert!(counts.is_sorted(), "{counts:?}");
+    }
 }

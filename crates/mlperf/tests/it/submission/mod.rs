@@ -10,6 +10,7 @@ mod forged;
 mod made;
 mod mutations;
 mod official;
+mod quirks;
 mod results;
 mod rules;
 mod strict;

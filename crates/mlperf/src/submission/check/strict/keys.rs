@@ -21,7 +21,7 @@ pub(super) fn check(
     issues: &mut Issues,
 ) {
     // A log that does not read is missing everything.
-    if !log.begins_with_marker || !log.malformed.is_empty() || !log.is_utf8 {
+    if !log.begins_with_marker || log.broken(false).is_some() {
         return;
     }
     let (run, check) = match purpose {

@@ -24,12 +24,13 @@ use super::issues::{At, Issues};
 use super::structure;
 use super::system::{Description, suite};
 use super::work::{self, Work};
-use super::{Checked, Options, Outcome, Program, parallel};
+use super::{Checked, Options, Outcome, Program, modular, parallel};
 use crate::power::nameplate;
-use crate::round::{Round, Scenario, Suite, Version};
+use crate::round::{Round, Scenario, Suite};
 use crate::submission::entry::{Division, Guesses, Model, Submitter, System, submitters};
 use crate::submission::facts::json::{self, JsonFile};
 use crate::submission::facts::text;
+use crate::submission::python;
 use crate::submission::tree::{Node, Tree};
 
 /// Entries of the root that are no part of the submission.
@@ -142,11 +143,7 @@ fn check_nameplate(
     round: &Round,
     issues: &mut Issues,
 ) {
-    let name = format!("systems/{}_power.yaml", system.name);
-    let Some(file) = submitter.folder.file(name).filter(|_| round.version >= Version::new(6, 1))
-    else {
-        return;
-    };
+    let Some(file) = modular::nameplate_file(submitter, system, round) else { return };
     let problem = match text::read(Some(file)) {
         Ok(text) => nameplate::design_watts(&text.text).err().map(|problem| problem.to_string()),
         Err(_) => Some("cannot be read".to_owned()),
@@ -162,6 +159,8 @@ struct Described {
     /// What the description says, if it reads.
     json: Option<JsonFile>,
     nothing: JsonFile,
+    /// The number by which a round's report calls the system, where it has one.
+    private_id: String,
 }
 
 impl Described {
@@ -173,7 +172,10 @@ impl Described {
     ) -> Self {
         let mut issues = Issues::new(Program::Strict);
         let json = describe(submitter, system, round, options, &mut issues);
-        Self { issues, json, nothing: JsonFile::empty() }
+        // The official program makes the file up where it is asked for these numbers.
+        let ids = system.folder.file("privateid.json").and_then(|file| json::read(file).ok());
+        let id = ids.as_ref().and_then(|ids| ids.get(&system.name)).map(python::text);
+        Self { issues, json, nothing: JsonFile::empty(), private_id: id.unwrap_or_default() }
     }
 
     /// What the description says; nothing, if it does not read.

@@ -117,6 +117,7 @@ impl Work<'_, '_, Described> {
             (Column::Errors, "0".to_owned()),
             (Column::Inferred, u8::from(metric.is_inferred).to_string()),
             (Column::TotalAccelerators, modular::total_accelerators(self.described.json())),
+            (Column::PrivateId, self.described.private_id.clone()),
             (
                 Column::DesignPower,
                 modular::design_power(
@@ -244,8 +245,8 @@ impl Work<'_, '_, Described> {
         issues: &mut Issues,
     ) {
         // Of a performance run its own checks say so.
-        if purpose == Purpose::Accuracy && (!log.malformed.is_empty() || !log.is_utf8) {
-            let at = At::path(path).line(log.malformed.first().copied());
+        if let Some(line) = log.broken(false).filter(|_| purpose == Purpose::Accuracy) {
+            let at = At::path(path).line(Some(line));
             let message = "a line is no JSON object with a key, or no UTF-8";
             issues.add(&ACCURACY_UNREADABLE, at, message);
         }
