@@ -68,9 +68,9 @@ macro_rules! checks {
 checks! {
     NO_RESULTS "tree.results" [E W W] "there is at least one result",
         "name the folder that holds closed/, open/ or network/, and check the names of these folders";
-    UNLISTED "tree.listed" [E W W] "every folder can be listed", "give yourself permission to read the folder";
+    UNLISTED "tree.listed" [E W W] "every folder can be listed", "give yourself permission to read the folder, and put folders in place of links to folders";
     FOREIGN_FOLDER "tree.divisions" [E W O] "the root has no folders but closed, open and network",
-        "rename or remove the folder";
+        "rename or remove the folder, or name the folder that holds closed/, open/ or network/";
     ROOT_FILES "tree.root_files" [E E O] "the root has no files but *.md and *.pdf", "remove the files";
     DIVISION_FILES "tree.division_files" [E E O] "a division has no files outside submitters", "move the files into the submitter's folder";
     BROKEN_LINKS "submitter.links" [E E O] "symbolic links lead somewhere", "replace the link by what it should lead to";
@@ -116,7 +116,7 @@ checks! {
     ACCURACY_FILES "accuracy.files" [E E O] "the accuracy folder has exactly its four files", "add what is missing, remove what is too much";
     ACCURACY_UNREADABLE "accuracy.readable" [E E E] "accuracy.txt and the detail log read", "write the files anew: UTF-8, one JSON object a line, numbers with one dot";
     ACCURACY_METRIC_MISSING "accuracy.metric" [E E E] "every metric of the benchmark is in accuracy.txt", "run the official accuracy script of the benchmark";
-    ACCURACY_LOW "accuracy.target" [E E E] "every metric reaches its target", "use weights that reach it, or submit to the open division";
+    ACCURACY_LOW "accuracy.target" [E E E] "every metric reaches its target", "use weights that reach it; the open division may miss it";
     ACCURACY_HIGH "accuracy.limit" [E E E] "no metric is beyond its limit", "check the lengths of the outputs";
     ACCURACY_HASH "accuracy.hash" [E E E] "accuracy.txt ends with the hash of the accuracy log", "cut the log with `dyno package`, which writes the hash";
     ACCURACY_LOG_MISSING "accuracy.log" [E E E] "there is an accuracy log", "add mlperf_log_accuracy.json";

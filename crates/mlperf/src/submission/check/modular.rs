@@ -241,7 +241,7 @@ fn entry<'a, 't>(
         audits::judge(&place, &facts, &mut own);
     }
     let has_power = entry.power().is_some();
-    let energy = if has_power { powered::judge(&place, &mut own) } else { None };
+    let energy = if has_power { powered::judge(&place, &facts, &mut own) } else { None };
     let passes = own.passes() && described.passes && is_complete;
     judged.issues.append(own);
     let (Some(metric), Some(measurement)) = (metric.filter(|_| passes), measurement) else {

@@ -470,6 +470,6 @@ fn run_of(
             None
         }
     };
-    let energy = if has_power { powered::judge(place, issues) } else { None };
+    let energy = if has_power { powered::judge(place, facts, issues) } else { None };
     metric.filter(|_| issues.passes()).map(|metric| (metric, energy))
 }

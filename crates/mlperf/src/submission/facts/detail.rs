@@ -10,6 +10,7 @@ use memchr::memchr;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use sha1::{Digest, Sha1};
 
 use super::Missing;
 use super::keys::{KEYS, place};
@@ -231,6 +232,48 @@ pub fn read(file: Option<Node<'_>>) -> Result<DetailLog, Missing> {
         }
         .map_err(unreadable)
     })
+}
+
+/// As [`read`], with the SHA-1 of the file.
+///
+/// # Errors
+/// There is no file, or it cannot be read.
+pub fn read_hashed(file: Option<Node<'_>>) -> Result<(DetailLog, String), Missing> {
+    let file = file.ok_or(Missing::Absent)?;
+    let unreadable = |error: std::io::Error| Missing::Unreadable { why: error.to_string() };
+    let opened = std::fs::File::open(file.absolute()).map_err(unreadable)?;
+    let inner = BufReader::with_capacity(1 << 18, opened);
+    let mut hashed = Hashed { inner, sum: Sha1::new() };
+    let log = scan(&mut hashed).map_err(unreadable)?;
+    Ok((log, hashed.sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
+}
+
+/// A reader that hashes what is taken from it.
+struct Hashed<R> {
+    inner: R,
+    sum: Sha1,
+}
+
+impl<R: BufRead> Read for Hashed<R> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.fill_buf()?.read(into)?;
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+impl<R: BufRead> BufRead for Hashed<R> {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        // What is taken was there before, so that nothing is read here.
+        if let Some(taken) = self.inner.fill_buf().ok().and_then(|ready| ready.get(..count)) {
+            self.sum.update(taken);
+        }
+        self.inner.consume(count);
+    }
 }
 
 /// Reads until the buffer is full or the file ends.

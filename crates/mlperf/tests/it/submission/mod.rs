@@ -1,5 +1,6 @@
 //! Submission trees.
 
+mod catalogue;
 mod check;
 mod documents;
 mod early;

@@ -95,7 +95,15 @@ fn check_root(tree: &Tree, options: &Options, issues: &mut Issues) {
         }
         if node.is_folder() {
             let message = "is no division, so that nothing in it is checked";
-            let meant = dyno_loadgen::settings::nearest(&name.to_lowercase(), names.into_iter());
+            let lower = name.to_lowercase();
+            let meant = dyno_loadgen::settings::nearest(&lower, names.into_iter());
+            // Any name is nearest to some division.
+            let is_near = |meant: &&str| {
+                lower.contains(*meant)
+                    || lower.chars().next() == meant.chars().next()
+                        && lower.len().abs_diff(meant.len()) <= 1
+            };
+            let meant = meant.filter(is_near);
             let expected = meant.map_or_else(|| names.join(", "), |meant| format!("`{meant}`"));
             issues.add_expected(&FOREIGN_FOLDER, at, message, expected);
         } else if !name.ends_with(".md")

@@ -76,7 +76,7 @@ impl Work<'_, '_, Described> {
                 (quality, self.check_performance(&place, facts, &mut issues))
             }
         };
-        let energy = entry.power().and_then(|_| powered::judge(&place, &mut issues));
+        let energy = entry.power().and_then(|_| powered::judge(&place, facts, &mut issues));
         if let Some(on) = &on_endpoint {
             on.audits(&mut issues);
         } else if self.submitter.division.is_closed_or_network()
