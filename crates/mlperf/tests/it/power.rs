@@ -116,7 +116,7 @@ impl Made {
 
 fn measured(folder: &Path, scenario: Scenario, program: Program) -> Power {
     let shown = Path::new("performance");
-    check(&Measurement { folder, shown, round: Version::new(5, 1), scenario }, program)
+    check(&Measurement { folder, shown, round: Version::new(5, 1), scenario, log: None }, program)
 }
 
 fn sources() -> Value {

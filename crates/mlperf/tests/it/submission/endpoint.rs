@@ -50,7 +50,7 @@ fn round() -> &'static Round {
 }
 
 /// gpt-oss-120b in the closed division, on a datacenter system.
-fn submission() -> Folder {
+pub fn submission() -> Folder {
     let folder = Folder::new("endpoint");
     let system = made::system(round())
         .replace("\"system_type\": \"edge\"", "\"system_type\": \"datacenter\"")

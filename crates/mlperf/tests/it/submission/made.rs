@@ -62,7 +62,7 @@ pub fn system(round: &Round) -> String {
     text + "\n}\n"
 }
 
-const MEASUREMENT: &str = r#"{"input_data_types": "int8", "retraining": "no",
+pub const MEASUREMENT: &str = r#"{"input_data_types": "int8", "retraining": "no",
   "starting_weights_filename": "made", "weight_data_types": "int8", "weight_transformations": "no"}"#;
 const ACCURACY: &str = "accuracy=76.100%, good=38050, total=50000\nhash=0123456789abcdef\n";
 

@@ -1,7 +1,9 @@
 //! Submission trees.
 
+mod catalogue;
 mod check;
 mod documents;
+mod early;
 mod endpoint;
 mod facts;
 mod folder;
@@ -10,6 +12,7 @@ mod made;
 mod mutations;
 mod official;
 mod ratio;
+mod quirks;
 mod results;
 mod rules;
 mod strict;
