@@ -126,7 +126,7 @@ pub struct ToFill {
     pub with: String,
 }
 
-fn marker(what: &str) -> Value {
+pub(super) fn marker(what: &str) -> Value {
     format!("{MARKER}: {what}").into()
 }
 

@@ -4,6 +4,7 @@
 //! [`package`] finds the tests in the run directories, says which result each is part
 //! of by the rules of the division, and writes the tree.
 
+mod accelerators;
 mod capture;
 mod describe;
 mod doubts;
