@@ -1,7 +1,10 @@
 //! What becomes of run directories.
 
+mod kept;
+mod lower;
 mod machine;
 mod played;
+mod powered;
 mod trees;
 mod truncate;
 
