@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dyno_mlperf::package::{
-    Asked, Availability, Description, Fields, Infer, PackageError, Packaged, capture, package,
+    Asked, Availability, Description, Fields, Infer, PackageError, Packaged, ToFill, capture,
+    check_place, package,
 };
 use dyno_mlperf::round::{Round, Suite};
 use dyno_mlperf::submission::entry::Division;
@@ -73,6 +74,7 @@ impl Package {
     /// # Errors
     /// What the runs lack, or is in the way; nothing is written then.
     pub fn execute(self) -> Result<Exit, Failure> {
+        check_place(&self.tree, &self.runs).map_err(|error| failure(&error))?;
         let all = rules(&self.runs);
         let rules = if self.round.is_some() && self.benchmark.is_some() {
             all.first().map(|(_, rules)| rules.clone())
@@ -162,14 +164,7 @@ impl Package {
         for path in &packaged.completed {
             let _ = writeln!(text, "completed: {}", path.display());
         }
-        let mut last = None;
-        for fill in &packaged.to_fill {
-            if last != Some(&fill.path) {
-                let _ = writeln!(text, "fill in {}:", fill.path.display());
-                last = Some(&fill.path);
-            }
-            let _ = writeln!(text, "  {}: {}", fill.field, fill.with);
-        }
+        text += &to_fill(&packaged.to_fill);
         for note in &packaged.notes {
             let _ = writeln!(text, "note: {note}");
         }
@@ -180,6 +175,27 @@ impl Package {
             writeln!(text, "next: dyno check {} --round {}", self.tree.display(), round.version);
         text
     }
+}
+
+/// The marks that are left, once for all files in a row that have the same.
+fn to_fill(marks: &[ToFill]) -> String {
+    let mut groups: Vec<(Vec<&Path>, Vec<(&str, &str)>)> = Vec::new();
+    for file in marks.chunk_by(|one, next| one.path == next.path) {
+        let fields: Vec<_> = file.iter().map(|f| (f.field.as_str(), f.with.as_str())).collect();
+        match groups.last_mut().filter(|(_, known)| *known == fields) {
+            Some((paths, _)) => paths.push(&file[0].path),
+            None => groups.push((vec![&file[0].path], fields)),
+        }
+    }
+    let mut text = String::new();
+    for (paths, fields) in groups {
+        let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+        let _ = writeln!(text, "fill in {}:", paths.join("\n    and "));
+        for (field, with) in fields {
+            let _ = writeln!(text, "  {field}: {with}");
+        }
+    }
+    text
 }
 
 /// What the embedded default is.

@@ -157,11 +157,11 @@ pub enum PackageError {
         /// What it is.
         path: PathBuf,
     },
-    /// The runs lie in what is to be the tree.
+    /// What is to be the tree is a run, or has runs in it.
     RunsInTree {
         /// The tree.
         tree: PathBuf,
-        /// The first of them.
+        /// The first of them; the same if it is one.
         run: PathBuf,
     },
     /// The tree has this already.
@@ -219,7 +219,9 @@ impl PackageError {
                  file for all of them, or choose another --system",
             ),
             Self::NoFolder { .. } => Some("the tree comes first: dyno package TREE RUN..."),
-            Self::RunsInTree { .. } => Some("choose a folder beside the runs"),
+            Self::RunsInTree { .. } => {
+                Some("the tree comes first, and beside the runs: dyno package TREE RUN...")
+            }
             Self::TooMany { .. } | Self::AuditTwice { .. } => {
                 Some("name only the run directories that count")
             }
@@ -340,6 +342,9 @@ impl fmt::Display for PackageError {
                 "{} is a file; a tree is a new folder, or one that has other results",
                 path.display()
             ),
+            Self::RunsInTree { tree, run } if tree == run => {
+                write!(f, "{} is a run, and no tree of submissions", tree.display())
+            }
             Self::RunsInTree { tree, run } => write!(
                 f,
                 "the run {} lies in the tree {}, which may hold nothing but submissions",

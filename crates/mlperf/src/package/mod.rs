@@ -30,6 +30,7 @@ pub use user_conf::user_conf;
 
 use crate::round::{Round, Scenario, Suite};
 use crate::submission::entry::Division;
+use crate::submission::layout::DETAIL;
 
 /// A category of the rules: whether what was measured can be bought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,12 +137,7 @@ pub fn package(asked: &Asked<'_>, out: &Path) -> Result<Packaged, PackageError> 
             return Err(PackageError::BadName { of, name: name.clone() });
         }
     }
-    if out.exists() && !out.is_dir() {
-        return Err(PackageError::NoFolder { path: out.to_owned() });
-    }
-    if let Some(run) = asked.runs.iter().find(|run| is_within(run, out)) {
-        return Err(PackageError::RunsInTree { tree: out.to_owned(), run: run.clone() });
-    }
+    check_place(out, &asked.runs)?;
     let benchmark = plan::benchmark(asked)?;
     let found = find(&asked.runs)?;
     let measured = plan::results(asked, benchmark, &found)?;
@@ -159,6 +155,25 @@ pub fn package(asked: &Asked<'_>, out: &Path) -> Result<Packaged, PackageError> 
     notes.extend(written.notes);
     let write::Written { to_fill, kept, completed, .. } = written;
     Ok(Packaged { results, lower, to_fill, doubts, notes, kept, completed })
+}
+
+/// Checks that a tree may be or become one: a new folder, or one that has no runs.
+///
+/// # Errors
+/// It is a file, or a run, or has one of these in it.
+pub fn check_place(tree: &Path, runs: &[PathBuf]) -> Result<(), PackageError> {
+    if tree.exists() && !tree.is_dir() {
+        return Err(PackageError::NoFolder { path: tree.to_owned() });
+    }
+    let of_run = ["summary.json", "audit.json", DETAIL];
+    let is_run = of_run.iter().any(|file| tree.join(file).is_file());
+    let within = if is_run { Some(tree) } else { None };
+    let within =
+        within.or_else(|| runs.iter().map(PathBuf::as_path).find(|run| is_within(run, tree)));
+    match within {
+        None => Ok(()),
+        Some(run) => Err(PackageError::RunsInTree { tree: tree.to_owned(), run: run.to_owned() }),
+    }
 }
 
 /// Whether a folder is the other or lies below it.
