@@ -128,7 +128,7 @@ fn what_is_in_the_way_is_told_with_a_way_out() {
     let folder = folder();
     folder
         .dyno(
-            "run --system model:fixed=50ms --samples 64 --round v5.1 --benchmark resnet \
+            "run --system model:fixed=50ms --samples 1024 --round v5.1 --benchmark resnet \
              --scenario offline --mode both --out other",
         )
         .exits(0);
