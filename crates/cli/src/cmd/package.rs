@@ -179,21 +179,14 @@ impl Package {
 
 /// The marks that are left, once for all files in a row that have the same.
 fn to_fill(marks: &[ToFill]) -> String {
-    let mut groups: Vec<(Vec<&Path>, Vec<(&str, &str)>)> = Vec::new();
-    for file in marks.chunk_by(|one, next| one.path == next.path) {
-        let fields: Vec<_> = file.iter().map(|f| (f.field.as_str(), f.with.as_str())).collect();
-        match groups.last_mut().filter(|(_, known)| *known == fields) {
-            Some((paths, _)) => paths.push(&file[0].path),
-            None => groups.push((vec![&file[0].path], fields)),
-        }
-    }
+    let fields = |file: &[ToFill]| -> String {
+        file.iter().map(|mark| format!("  {}: {}\n", mark.field, mark.with)).collect()
+    };
+    let files: Vec<_> = marks.chunk_by(|one, next| one.path == next.path).collect();
     let mut text = String::new();
-    for (paths, fields) in groups {
-        let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-        let _ = writeln!(text, "fill in {}:", paths.join("\n    and "));
-        for (field, with) in fields {
-            let _ = writeln!(text, "  {field}: {with}");
-        }
+    for alike in files.chunk_by(|one, next| fields(one) == fields(next)) {
+        let paths: Vec<_> = alike.iter().map(|file| file[0].path.display().to_string()).collect();
+        let _ = write!(text, "fill in {}:\n{}", paths.join("\n    and "), fields(alike[0]));
     }
     text
 }
