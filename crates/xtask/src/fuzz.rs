@@ -17,6 +17,9 @@ const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
 
+/// Of the targets' own workspace.
+pub const MANIFEST: &str = "fuzz/Cargo.toml";
+
 /// Seconds for each target, where nobody says.
 const SECONDS_DEFAULT: u32 = 60;
 
@@ -33,7 +36,7 @@ const SEED_MAX: u64 = 1 << 15;
 const LINES_TOLD: usize = 30;
 
 /// Folders with such files, relative to the root.
-const SEEDS: [&str; 2] = ["crates/loadgen/testdata", "crates/mlperf/testdata"];
+const SEEDS: [&str; 3] = ["crates/loadgen/testdata", "crates/mlperf/testdata", "fuzz/seeds"];
 
 /// Fuzzes the targets named, or all.
 ///
@@ -41,32 +44,59 @@ const SEEDS: [&str; 2] = ["crates/loadgen/testdata", "crates/mlperf/testdata"];
 /// They do not build.
 pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     let (seconds, names) = asked(args)?;
-    let host = host(root)?;
-    let folder = target_folder(root)?.join("fuzz");
     let known = targets(root)?;
     if let Some(unknown) = names.iter().find(|name| !known.iter().any(|target| target == *name)) {
         bail!("there is no target '{unknown}'; there are {}", known.join(", "));
     }
-    let wanted: Vec<&String> = known
-        .iter()
-        .filter(|target| names.is_empty() || names.contains(&target.as_str()))
-        .collect();
-    build(root, &host, &folder)?;
-    let seeds = seeds(root, &folder)?;
-    let mut failed = Vec::new();
-    for target in wanted {
-        println!("{target}: {seconds} s");
-        let program = folder.join(&host).join("release").join(target);
-        if !fuzz(&program, target, &folder, &seeds, seconds)? {
-            failed.push(target.as_str());
-        }
-    }
+    let built = Built::new(root)?;
+    let failed = built.fuzz(seconds, |target| names.is_empty() || names.contains(&target))?;
     if failed.is_empty() {
         println!("nothing found");
         return Ok(ExitCode::SUCCESS);
     }
-    println!("found something: {}; the inputs are in {}", failed.join(", "), folder.display());
+    println!(
+        "found something: {}; the inputs are in {}",
+        failed.join(", "),
+        built.folder.display()
+    );
     Ok(ExitCode::FAILURE)
+}
+
+/// The targets, as programs.
+pub struct Built {
+    names: Vec<String>,
+    /// Of cargo, of what they learn and of what they find.
+    folder: PathBuf,
+    programs: PathBuf,
+    seeds: PathBuf,
+}
+
+impl Built {
+    /// Builds them, for a named target, so that programs of the build itself are not
+    /// instrumented.
+    pub fn new(root: &Path) -> Result<Self> {
+        let host = host(root)?;
+        let folder = target_folder(root)?.join("fuzz");
+        let mut cargo = shell::tool("CARGO", "cargo", root);
+        cargo.args(["build", "--release", "--manifest-path", MANIFEST, "--target", &host]);
+        cargo.arg("--target-dir").arg(&folder).env("RUSTFLAGS", COVERAGE);
+        let status = cargo.status().context("cannot start cargo")?;
+        ensure!(status.success(), "the fuzz targets do not build (they need a C++ compiler)");
+        let programs = folder.join(host).join("release");
+        Ok(Self { names: targets(root)?, seeds: seeds(root, &folder)?, folder, programs })
+    }
+
+    /// Runs those that are wanted for so long each; returns those that found something.
+    pub fn fuzz(&self, seconds: u32, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<&str>> {
+        let mut failed = Vec::new();
+        for target in self.names.iter().map(String::as_str).filter(|name| is_wanted(name)) {
+            println!("{target}: {seconds} s");
+            if !fuzz(&self.programs.join(target), target, &self.folder, &self.seeds, seconds)? {
+                failed.push(target);
+            }
+        }
+        Ok(failed)
+    }
 }
 
 fn asked<'a>(args: &[&'a str]) -> Result<(u32, Vec<&'a str>)> {
@@ -107,16 +137,6 @@ fn targets(root: &Path) -> Result<Vec<String>> {
     }
     names.sort();
     Ok(names)
-}
-
-/// For a named target, so that programs of the build itself are not instrumented.
-fn build(root: &Path, host: &str, folder: &Path) -> Result<()> {
-    let mut cargo = shell::tool("CARGO", "cargo", root);
-    cargo.args(["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target", host]);
-    cargo.arg("--target-dir").arg(folder).env("RUSTFLAGS", COVERAGE);
-    let status = cargo.status().context("cannot start cargo")?;
-    ensure!(status.success(), "the fuzz targets do not build (they need a C++ compiler)");
-    Ok(())
 }
 
 /// The small files of the tests, in one folder: what libFuzzer starts from.
@@ -187,7 +207,7 @@ mod tests {
     #[test]
     fn every_target_is_a_program_of_the_manifest() {
         let root = crate::root();
-        let manifest = fs::read_to_string(root.join("fuzz/Cargo.toml")).unwrap();
+        let manifest = fs::read_to_string(root.join(MANIFEST)).unwrap();
         let manifest: toml::Table = manifest.parse().unwrap();
         let programs = manifest["bin"].as_array().unwrap().iter();
         let mut names: Vec<&str> = programs.map(|bin| bin["name"].as_str().unwrap()).collect();

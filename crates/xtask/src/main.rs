@@ -28,8 +28,8 @@ usage: cargo xtask COMMAND
                            from crates.io once)
   peers [GROUP] [--quick] [--strict]
                            compares with peers from other registries (needs python3 and PyPI)
-                           groups: book, browser, interop, loadgen, onnx,
-                           release; all when none is named
+                           groups: book, browser, fuzz, interop, loadgen,
+                           onnx, release; all when none is named
                            --quick: a part of the cases; --strict: what is skipped fails, too
   screenshots [PART]...    writes pictures: report, those of the book and those that
                            `peers browser` compares with (needs chromium, python3 and PyPI);

@@ -6,6 +6,7 @@
 mod book;
 pub mod browser;
 mod examples;
+mod fuzz;
 mod interop;
 mod loadgen;
 mod onnx;
@@ -62,6 +63,7 @@ type Group = fn(&Bench) -> Result<Vec<Named>>;
 const GROUPS: &[(&str, Group)] = &[
     ("book", book::run),
     ("browser", browser::run),
+    ("fuzz", fuzz::run),
     ("interop", interop::run),
     ("loadgen", loadgen::run),
     ("onnx", onnx::run),

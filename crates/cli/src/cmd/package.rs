@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dyno_mlperf::package::{
-    Asked, Availability, Description, Fields, Infer, PackageError, Packaged, capture, package,
+    Asked, Availability, Description, Fields, Infer, PackageError, Packaged, ToFill, capture,
+    check_place, package,
 };
 use dyno_mlperf::round::{Round, Suite};
 use dyno_mlperf::submission::entry::Division;
@@ -49,8 +50,9 @@ pub struct Package {
     /// Whether it can be bought
     #[arg(long, default_value = "available", value_parser = Availability::ALL.map(Availability::name))]
     availability: String,
-    /// Take missing results of an edge system from others, as the rules allow: MultiStream from
-    /// SingleStream, Offline from SingleStream or MultiStream
+    /// Take missing results from others, as the rules allow: of an edge system MultiStream from
+    /// SingleStream, Offline from SingleStream or MultiStream; for BENCHMARK-99 those of
+    /// BENCHMARK-99.9
     #[arg(long)]
     infer: bool,
     /// TOML file with what cannot be captured: tables [system], [measurement] and [pages]
@@ -72,7 +74,13 @@ impl Package {
     /// # Errors
     /// What the runs lack, or is in the way; nothing is written then.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let rules = rules(&self.runs);
+        check_place(&self.tree, &self.runs).map_err(|error| failure(&error))?;
+        let all = rules(&self.runs);
+        let rules = if self.round.is_some() && self.benchmark.is_some() {
+            all.first().map(|(_, rules)| rules.clone())
+        } else {
+            only(&all)?
+        };
         let of_runs = |flag: &str, said: &Option<String>, ran: Option<&str>| {
             said.as_deref().or(ran).map(str::to_owned).ok_or_else(|| {
                 let problem = format!("the runs do not say for which {flag} they were made");
@@ -112,7 +120,8 @@ impl Package {
             description: self.description()?,
             runs: self.runs.clone(),
         };
-        let packaged = package(&asked, &self.tree).map_err(|error| failure(&error))?;
+        let mut packaged = package(&asked, &self.tree).map_err(|error| failure(&error))?;
+        packaged.notes.extend(all.iter().filter_map(|ran| other_benchmark(&asked, ran)));
         output::print(self.told(round, &packaged))?;
         Ok(if packaged.doubts.is_empty() { Exit::Valid } else { Exit::Invalid })
     }
@@ -146,17 +155,16 @@ impl Package {
             let from = from.map(|from| format!(", inferred from {}", from.name()));
             let _ = writeln!(text, "  {}{}", scenario.name(), from.unwrap_or_default());
         }
+        for (benchmark, scenario) in &packaged.lower {
+            let _ = writeln!(text, "  {}, copied to {benchmark}", scenario.name());
+        }
         for path in &packaged.kept {
             let _ = writeln!(text, "kept as it was: {}", path.display());
         }
-        let mut last = None;
-        for fill in &packaged.to_fill {
-            if last != Some(&fill.path) {
-                let _ = writeln!(text, "fill in {}:", fill.path.display());
-                last = Some(&fill.path);
-            }
-            let _ = writeln!(text, "  {}: {}", fill.field, fill.with);
+        for path in &packaged.completed {
+            let _ = writeln!(text, "completed: {}", path.display());
         }
+        text += &to_fill(&packaged.to_fill);
         for note in &packaged.notes {
             let _ = writeln!(text, "note: {note}");
         }
@@ -167,6 +175,20 @@ impl Package {
             writeln!(text, "next: dyno check {} --round {}", self.tree.display(), round.version);
         text
     }
+}
+
+/// The marks that are left, once for all files in a row that have the same.
+fn to_fill(marks: &[ToFill]) -> String {
+    let fields = |file: &[ToFill]| -> String {
+        file.iter().map(|mark| format!("  {}: {}\n", mark.field, mark.with)).collect()
+    };
+    let files: Vec<_> = marks.chunk_by(|one, next| one.path == next.path).collect();
+    let mut text = String::new();
+    for alike in files.chunk_by(|one, next| fields(one) == fields(next)) {
+        let paths: Vec<_> = alike.iter().map(|file| file[0].path.display().to_string()).collect();
+        let _ = write!(text, "fill in {}:\n{}", paths.join("\n    and "), fields(alike[0]));
+    }
+    text
 }
 
 /// What the embedded default is.
@@ -198,15 +220,39 @@ fn is_of_digits(run: &Path) -> bool {
     summary(run).is_some_and(|summary| summary["system"] == "digits")
 }
 
-/// The round and benchmark that all runs were made for.
-fn rules(runs: &[PathBuf]) -> Option<Rules> {
+/// What each run was made for, where it says so.
+fn rules(runs: &[PathBuf]) -> Vec<(&Path, Rules)> {
     let of = |run: &PathBuf| serde_json::from_value::<Rules>(summary(run)?["rules"].take()).ok();
-    let mut all = runs.iter().map(of);
-    let first = all.next()??;
-    let is_same = |rules: Option<Rules>| {
-        rules.is_some_and(|r| (&r.round, &r.benchmark) == (&first.round, &first.benchmark))
-    };
-    all.all(is_same).then_some(first)
+    runs.iter().filter_map(|run| Some((run.as_path(), of(run)?))).collect()
+}
+
+/// The round and benchmark that the runs were made for, if they say so, and say the same.
+fn only(all: &[(&Path, Rules)]) -> Result<Option<Rules>, Failure> {
+    let Some(((run, first), others)) = all.split_first() else { return Ok(None) };
+    let of = |rules: &Rules| format!("{} of {}", rules.benchmark, rules.round);
+    match others.iter().find(|(_, rules)| of(rules) != of(first)) {
+        None => Ok(Some(first.clone())),
+        Some((other, rules)) => {
+            let (run, other) = (run.display(), other.display());
+            let (one, another) = (of(first), of(rules));
+            let problem = format!("{run} was run for {one}, {other} for {another}");
+            let hint = "package the runs of one benchmark at a time, into the same tree; or say \
+                        --round and --benchmark";
+            Err(Failure::usage(problem).hint(hint))
+        }
+    }
+}
+
+/// That a run was made for something else than what it is packaged as.
+fn other_benchmark(asked: &Asked<'_>, (run, rules): &(&Path, Rules)) -> Option<String> {
+    let official = asked.stands_for.as_ref().unwrap_or(&asked.benchmark);
+    let round = asked.round.version.to_string();
+    (*official != rules.benchmark || round != rules.round).then(|| {
+        let (run, Rules { round: made, benchmark, .. }) = (run.display(), rules);
+        format!(
+            "{run} was run for {benchmark} of {made}, and is submitted for {official} of {round}"
+        )
+    })
 }
 
 /// This machine, and this program where it ran the tests.

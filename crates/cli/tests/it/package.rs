@@ -122,3 +122,38 @@ fn runs_that_do_not_say_their_round_need_the_flags() {
     assert!(refused.contains("for which benchmark"), "{refused}");
     assert!(!folder.0.join("tree").exists());
 }
+
+#[test]
+fn what_is_in_the_way_is_told_with_a_way_out() {
+    let folder = folder();
+    folder
+        .dyno(
+            "run --system model:fixed=50ms --samples 1024 --round v5.1 --benchmark resnet \
+             --scenario offline --mode both --out other",
+        )
+        .exits(0);
+    folder.write("other/Offline/accuracy/accuracy.txt", "accuracy=76.5%, good=1, total=2\n");
+    let open = "--division open --submitter Acme --system box";
+    let told = folder.dyno(&format!("package tree single other --suite edge {open}")).exits(2);
+    assert!(told.stderr.contains("single was run for 3d-unet-99 of v5.1"), "{}", told.stderr);
+    assert!(told.stderr.contains("one benchmark at a time"), "{}", told.stderr);
+    let told = folder.dyno(&format!("package single tree --suite edge {open}")).exits(2);
+    assert!(told.stderr.contains("single is a run, and no tree"), "{}", told.stderr);
+
+    // A mark is told once for all files that have it, and again when they are kept.
+    let args = format!("package tree single --suite edge --infer {open}");
+    let out = folder.dyno(&args).exits(0).stdout;
+    assert_eq!(out.matches("retraining: yes or no").count(), 1, "{out}");
+    assert!(out.contains("    and open/Acme/measurements/box/3d-unet-99/Offline/"), "{out}");
+    let told = folder.dyno(&format!("package tree other --suite both {open}")).exits(2).stderr;
+    assert!(told.contains("`system_type` is `edge` there, and --suite says"), "{told}");
+    let out = folder.dyno(&format!("package tree other --suite edge {open}")).exits(0).stdout;
+    assert!(out.contains("kept as it was: open/Acme/systems/box.json"), "{out}");
+    assert!(out.contains("  cooling: air, liquid or passive"), "{out}");
+    folder.write("box.toml", BOX);
+    let args = "package tree other --suite edge --describe box.toml --benchmark own=rgat";
+    let out = folder.dyno(&format!("{args} {open}")).exits(0).stdout;
+    assert!(out.contains("completed: open/Acme/systems/box.json"), "{out}");
+    assert!(out.contains("other was run for resnet of v5.1, and is submitted for rgat"), "{out}");
+    assert!(!out.contains("fill in open/Acme/systems"), "{out}");
+}

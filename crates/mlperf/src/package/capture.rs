@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::accelerators;
+
 /// Fields by their name in a system description.
 pub type Fields = BTreeMap<String, Value>;
 
@@ -20,33 +22,34 @@ pub fn capture(root: &Path) -> Fields {
     machine.software(&mut fields);
     machine.storage(&mut fields);
     machine.network(&mut fields);
-    machine.accelerators(&mut fields);
+    accelerators::capture(&machine, &mut fields);
     fields.insert("number_of_nodes".into(), 1.into());
     fields
 }
 
 /// A count; zero as text, because the official checkers take the number for nothing.
-fn count(number: usize) -> Value {
+pub(super) fn count(number: usize) -> Value {
     if number == 0 { "0".into() } else { number.into() }
 }
 
-struct Machine<'a> {
-    root: &'a Path,
+/// What Linux tells of a machine.
+pub(super) struct Machine<'a> {
+    pub(super) root: &'a Path,
 }
 
 impl Machine<'_> {
-    fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+    pub(super) fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let text = fs::read(self.root.join(path)).ok()?;
         let text = String::from_utf8_lossy(&text).trim().to_owned();
         (!text.is_empty()).then_some(text)
     }
 
-    fn number(&self, path: impl AsRef<Path>) -> Option<u64> {
+    pub(super) fn number(&self, path: impl AsRef<Path>) -> Option<u64> {
         self.text(path)?.parse().ok()
     }
 
     /// Entries of a folder, relative to the root, in order.
-    fn list(&self, folder: &str) -> Vec<PathBuf> {
+    pub(super) fn list(&self, folder: &str) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.root.join(folder)).into_iter().flatten().flatten();
         let mut paths: Vec<_> = entries.map(|e| Path::new(folder).join(e.file_name())).collect();
         paths.sort();
@@ -205,56 +208,4 @@ impl Machine<'_> {
             fields.insert("host_networking".into(), text.into());
         }
     }
-
-    fn accelerators(&self, fields: &mut Fields) {
-        let model = |folder: PathBuf| {
-            let text = self.text(folder.join("information"))?;
-            let model = text.lines().find_map(|line| line.strip_prefix("Model:"))?;
-            Some((model.trim().to_owned(), None))
-        };
-        let mut found: Vec<(String, Option<u64>)> =
-            self.list("proc/driver/nvidia/gpus").into_iter().filter_map(model).collect();
-        let mut devices = BTreeSet::new();
-        // Besides the cards there are their connectors and render nodes.
-        let is_card = |path: &PathBuf| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.strip_prefix("card").is_some_and(|n| n.parse::<u64>().is_ok())
-        };
-        for card in self.list("sys/class/drm").into_iter().filter(is_card) {
-            let device = card.join("device");
-            let real = self.root.join(&device);
-            // A device may have several cards.
-            let is_new = devices.insert(real.canonicalize().unwrap_or(real));
-            if is_new
-                && self.text(device.join("vendor")).as_deref() == Some("0x1002")
-                && let Some(name) = self.text(device.join("product_name"))
-            {
-                found.push((name, self.number(device.join("mem_info_vram_total"))));
-            }
-        }
-        fields.insert("accelerators_per_node".into(), count(found.len()));
-        match found.first() {
-            Some((name, memory)) => {
-                fields.insert("accelerator_model_name".into(), name.clone().into());
-                if let Some(bytes) = memory {
-                    let gib = bytes.div_ceil(1 << 30);
-                    fields.insert("accelerator_memory_capacity".into(), format!("{gib} GB").into());
-                }
-            }
-            None => {
-                for field in NO_ACCELERATOR {
-                    fields.insert(field.into(), "N/A".into());
-                }
-            }
-        }
-    }
 }
-
-/// What a machine without accelerators has nothing to say to.
-const NO_ACCELERATOR: [&str; 5] = [
-    "accelerator_model_name",
-    "accelerator_memory_capacity",
-    "accelerator_host_interconnect",
-    "accelerator_memory_configuration",
-    "accelerator_interconnect",
-];

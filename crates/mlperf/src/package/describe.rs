@@ -126,16 +126,18 @@ pub struct ToFill {
     pub with: String,
 }
 
-fn marker(what: &str) -> Value {
+pub(super) fn marker(what: &str) -> Value {
     format!("{MARKER}: {what}").into()
+}
+
+/// What belongs in place of a mark.
+pub(super) fn wanted(mark: &str) -> Option<&str> {
+    Some(mark.strip_prefix(MARKER)?.trim_start_matches([':', ' ']))
 }
 
 /// The fields that have a mark, and what belongs there.
 pub(super) fn marks(fields: &Map<String, Value>) -> impl Iterator<Item = (&str, &str)> {
-    fields.iter().filter_map(|(field, value)| {
-        let what = value.as_str()?.strip_prefix(MARKER)?.trim_start_matches([':', ' ']);
-        Some((field.as_str(), what))
-    })
+    fields.iter().filter_map(|(field, value)| Some((field.as_str(), wanted(value.as_str()?)?)))
 }
 
 /// Fields that no round has, each with the one that may be meant. They are allowed.
@@ -154,24 +156,32 @@ pub(super) fn unknown(said: &Fields) -> impl Iterator<Item = (&str, &'static str
     })
 }
 
+/// What the flags say of a system: field, value, flag. It counts, whatever the
+/// description says.
+pub(super) fn of_flags<'a>(asked: &'a Asked<'_>) -> Vec<(&'static str, &'a str, &'static str)> {
+    let mut said = vec![
+        ("division", asked.division.name(), "--division"),
+        ("submitter", asked.submitter.as_str(), "--submitter"),
+        ("status", asked.availability.name(), "--availability"),
+        ("system_type", asked.suite.name(), "--suite"),
+    ];
+    if asked.division == Division::Network {
+        said.push(("is_network", "true", "--division"));
+    }
+    said
+}
+
 /// The system description: fields of the round in its order, then what the submitter
 /// has beside them.
 pub(super) fn system(asked: &Asked<'_>, captured: &Fields) -> Map<String, Value> {
     let round = &asked.round.system_fields;
     let mut said = asked.description.system.clone();
     said.entry("system_name".to_owned()).or_insert_with(|| asked.system.as_str().into());
-    // What the flags say counts, whatever the description says.
-    for (name, value) in [
-        ("division", asked.division.name()),
-        ("submitter", asked.submitter.as_str()),
-        ("status", asked.availability.name()),
-        ("system_type", asked.suite.name()),
-    ] {
+    for (name, value, _) in of_flags(asked) {
         said.insert(name.to_owned(), value.into());
     }
     let mut names: Vec<&str> = round.required.iter().map(String::as_str).collect();
     if asked.division == Division::Network {
-        said.insert("is_network".into(), "true".into());
         names.extend(round.network.iter().map(String::as_str));
     }
     let must_say = |name: &str| {
@@ -193,15 +203,14 @@ pub(super) fn system(asked: &Asked<'_>, captured: &Fields) -> Map<String, Value>
     fields
 }
 
-/// The text of a page, with the mark if the submitter said nothing.
-pub(super) fn page(asked: &Asked<'_>, name: &str) -> String {
-    match asked.description.pages.get(name).and_then(Value::as_str) {
-        Some(text) => text.to_owned(),
-        None => {
-            let what = PAGES.iter().find(|(page, _)| *page == name).map_or("", |(_, what)| *what);
-            format!("{MARKER}: {what}")
-        }
-    }
+/// What the submitter says in a page.
+pub(super) fn page<'a>(asked: &'a Asked<'_>, name: &str) -> Option<&'a str> {
+    asked.description.pages.get(name)?.as_str()
+}
+
+/// What a page is to tell.
+pub(super) fn page_tells(name: &str) -> &'static str {
+    PAGES.iter().find(|(page, _)| *page == name).map_or("", |(_, what)| *what)
 }
 
 /// The file of a measurement.

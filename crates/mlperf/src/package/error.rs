@@ -145,11 +145,50 @@ pub enum PackageError {
         /// What is wrong.
         problem: String,
     },
+    /// The description that the tree has of the system says something else.
+    SystemDiffers {
+        /// Its file, relative to the root of the tree.
+        path: PathBuf,
+        /// Each field.
+        conflicts: Vec<Conflict>,
+    },
+    /// What is to be the tree is no folder.
+    NoFolder {
+        /// What it is.
+        path: PathBuf,
+    },
+    /// What is to be the tree is a run, or has runs in it.
+    RunsInTree {
+        /// The tree.
+        tree: PathBuf,
+        /// The first of them; the same if it is one.
+        run: PathBuf,
+    },
     /// The tree has this already.
     Exists {
         /// Which folder.
         path: PathBuf,
     },
+}
+
+/// A field that a kept description and a flag do not say alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// Its name.
+    pub field: &'static str,
+    /// What the description says.
+    pub kept: String,
+    /// What the flag says.
+    pub said: String,
+    /// The flag.
+    pub flag: &'static str,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { field, kept, said, flag } = self;
+        write!(f, "`{field}` is `{kept}` there, and {flag} says `{said}`")
+    }
 }
 
 impl PackageError {
@@ -175,6 +214,14 @@ impl PackageError {
                 Some("--infer takes MultiStream and Offline from SingleStream or MultiStream")
             }
             Self::Exists { .. } => Some("remove it first, or choose another tree"),
+            Self::SystemDiffers { .. } => Some(
+                "the file is of all results of the system: give the flags its values, change the \
+                 file for all of them, or choose another --system",
+            ),
+            Self::NoFolder { .. } => Some("the tree comes first: dyno package TREE RUN..."),
+            Self::RunsInTree { .. } => {
+                Some("the tree comes first, and beside the runs: dyno package TREE RUN...")
+            }
             Self::TooMany { .. } | Self::AuditTwice { .. } => {
                 Some("name only the run directories that count")
             }
@@ -286,6 +333,24 @@ impl fmt::Display for PackageError {
             ),
             Self::Truncate(error) => error.fmt(f),
             Self::Description { problem } => f.write_str(problem),
+            Self::SystemDiffers { path, conflicts } => {
+                let all: Vec<_> = conflicts.iter().map(ToString::to_string).collect();
+                write!(f, "the tree has {} already: {}", path.display(), all.join("; "))
+            }
+            Self::NoFolder { path } => write!(
+                f,
+                "{} is a file; a tree is a new folder, or one that has other results",
+                path.display()
+            ),
+            Self::RunsInTree { tree, run } if tree == run => {
+                write!(f, "{} is a run, and no tree of submissions", tree.display())
+            }
+            Self::RunsInTree { tree, run } => write!(
+                f,
+                "the run {} lies in the tree {}, which may hold nothing but submissions",
+                run.display(),
+                tree.display()
+            ),
             Self::Exists { path } => write!(f, "{} is there already", path.display()),
             of_runs => of_runs.tell_of_runs(f),
         }

@@ -4,10 +4,12 @@
 //! [`package`] finds the tests in the run directories, says which result each is part
 //! of by the rules of the division, and writes the tree.
 
+mod accelerators;
 mod capture;
 mod describe;
 mod doubts;
 mod error;
+mod kept;
 mod plan;
 mod runs;
 mod truncate;
@@ -19,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 pub use capture::{Fields, capture};
 pub use describe::{Description, MARKER, ToFill};
-pub use error::PackageError;
+pub use error::{Conflict, PackageError};
 pub use runs::{AuditFiles, Found, Part, Quality, Test, find};
 pub use truncate::{
     ELLIPSIS, Hash, KEPT_BYTES, LIMIT_BYTES, TruncateError, Truncation, hash_in, truncate,
@@ -29,6 +31,7 @@ pub use user_conf::user_conf;
 
 use crate::round::{Round, Scenario, Suite};
 use crate::submission::entry::Division;
+use crate::submission::layout::DETAIL;
 
 /// A category of the rules: whether what was measured can be bought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,12 +59,13 @@ impl Availability {
     }
 }
 
-/// Whether an edge system's results are inferred that were not run.
+/// Whether results are written that were not run, but follow from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Infer {
     /// Only what was run is written.
     Nothing,
-    /// MultiStream from SingleStream; Offline from SingleStream, or from MultiStream.
+    /// Of an edge system MultiStream from SingleStream, and Offline from SingleStream or
+    /// from MultiStream; for the lower target of a benchmark those of the high one.
     Missing,
 }
 
@@ -99,7 +103,10 @@ pub struct Asked<'a> {
 pub struct Packaged {
     /// The results: scenario, and what it was inferred from if it was.
     pub results: Vec<(Scenario, Option<Scenario>)>,
-    /// What somebody must fill in.
+    /// Those that are there for the lower target of the benchmark as well: its name, and
+    /// the scenario.
+    pub lower: Vec<(String, Scenario)>,
+    /// What somebody must fill in, in what was written and in what was there.
     pub to_fill: Vec<ToFill>,
     /// What will keep a result from counting, in words.
     pub doubts: Vec<String>,
@@ -107,6 +114,8 @@ pub struct Packaged {
     pub notes: Vec<String>,
     /// Files that were there and stayed as they were, relative to the root.
     pub kept: Vec<PathBuf>,
+    /// Files that were there, in which a mark was replaced.
+    pub completed: Vec<PathBuf>,
 }
 
 /// Writes the results of run directories to a submission tree: a new one, or one that
@@ -129,22 +138,72 @@ pub fn package(asked: &Asked<'_>, out: &Path) -> Result<Packaged, PackageError> 
             return Err(PackageError::BadName { of, name: name.clone() });
         }
     }
+    check_place(out, &asked.runs)?;
     let benchmark = plan::benchmark(asked)?;
     let found = find(&asked.runs)?;
-    let results = plan::results(asked, benchmark, &found)?;
-    let (to_fill, kept) = write::write(asked, benchmark, &results, out)?;
+    let measured = plan::results(asked, benchmark, &found)?;
+    let doubts = doubts::of_runs(asked.round, &found)
+        .into_iter()
+        .chain(doubts::of_audits(asked.division, benchmark, &measured))
+        .collect();
     let inferred =
         |result: &plan::Planned<'_>| (result.scenario != result.run).then_some(result.run);
-    Ok(Packaged {
-        results: results.iter().map(|result| (result.scenario, inferred(result))).collect(),
-        to_fill,
-        doubts: doubts::of_runs(asked.round, &found)
-            .into_iter()
-            .chain(doubts::of_audits(asked.division, benchmark, &results))
-            .collect(),
-        notes: notes(&asked.description),
-        kept,
-    })
+    let results = measured.iter().map(|result| (result.scenario, inferred(result))).collect();
+    let mut notes = notes(&asked.description);
+    let copies = copies(asked, &measured, out, &mut notes);
+    let lower = copies.iter().map(|copy| (copy.model.clone(), copy.scenario)).collect();
+    let written = write::write(asked, benchmark, &[measured, copies].concat(), out)?;
+    notes.extend(written.notes);
+    let write::Written { to_fill, kept, completed, .. } = written;
+    Ok(Packaged { results, lower, to_fill, doubts, notes, kept, completed })
+}
+
+/// Checks that a tree may be or become one: a new folder, or one that has no runs.
+///
+/// # Errors
+/// It is a file, or a run, or has one of these in it.
+pub fn check_place(tree: &Path, runs: &[PathBuf]) -> Result<(), PackageError> {
+    if tree.exists() && !tree.is_dir() {
+        return Err(PackageError::NoFolder { path: tree.to_owned() });
+    }
+    let of_run = ["summary.json", "audit.json", DETAIL];
+    let is_run = of_run.iter().any(|file| tree.join(file).is_file());
+    let within = if is_run { Some(tree) } else { None };
+    let within =
+        within.or_else(|| runs.iter().map(PathBuf::as_path).find(|run| is_within(run, tree)));
+    match within {
+        None => Ok(()),
+        Some(run) => Err(PackageError::RunsInTree { tree: tree.to_owned(), run: run.to_owned() }),
+    }
+}
+
+/// Whether a folder is the other or lies below it.
+fn is_within(folder: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    real(folder).zip(real(other)).is_some_and(|(folder, other)| folder.starts_with(other))
+}
+
+/// The results that are to be written for the lower target as well. What the tree has of
+/// it stays.
+fn copies<'f>(
+    asked: &Asked<'_>,
+    measured: &[plan::Planned<'f>],
+    out: &Path,
+    notes: &mut Vec<String>,
+) -> Vec<plan::Planned<'f>> {
+    let Some(lower) = plan::lower_target(asked) else { return Vec::new() };
+    let (high, low) = (&asked.benchmark, &lower.name);
+    let is_missing = |copy: &plan::Planned<'_>| !out.join(write::result(asked, copy)).exists();
+    let mut copies = plan::copies(asked, lower, measured);
+    copies.retain(is_missing);
+    if !copies.is_empty() && asked.infer == Infer::Nothing {
+        notes.push(format!(
+            "what reaches the target of `{high}` may be submitted as `{low}`, too: --infer \
+             writes both"
+        ));
+        copies.clear();
+    }
+    copies
 }
 
 fn notes(description: &Description) -> Vec<String> {

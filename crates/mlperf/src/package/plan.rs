@@ -8,6 +8,8 @@ use crate::submission::entry::Division;
 /// A result that is to be written.
 #[derive(Debug, Clone)]
 pub(super) struct Planned<'f> {
+    /// In the folder of this model.
+    pub model: String,
     /// Under this name.
     pub scenario: Scenario,
     /// What was run.
@@ -79,6 +81,32 @@ pub(super) fn results<'f>(
     Ok(results)
 }
 
+/// The benchmark of the lower target, where that of the results is the high one: what
+/// reaches 99.9 % of the reference's quality may be submitted for 99 % as well.
+pub(super) fn lower_target<'a>(asked: &Asked<'a>) -> Option<&'a Benchmark> {
+    let name = asked.benchmark.strip_suffix("-99.9").filter(|_| asked.stands_for.is_none())?;
+    asked.round.benchmark(&format!("{name}-99"))
+}
+
+/// The results, as those of the lower target; none if they are not all that the suite
+/// requires there.
+pub(super) fn copies<'f>(
+    asked: &Asked<'_>,
+    lower: &Benchmark,
+    results: &[Planned<'f>],
+) -> Vec<Planned<'f>> {
+    let wanted = lower.suites.get(&asked.suite);
+    let is_open = asked.division == Division::Open;
+    let is_wanted =
+        |result: &&Planned<'_>| is_open || wanted.is_some_and(|wanted| wanted.has(result.scenario));
+    let copies = results.iter().filter(is_wanted).cloned();
+    let copies: Vec<_> =
+        copies.map(|result| Planned { model: lower.name.clone(), ..result }).collect();
+    let is_whole =
+        wanted.is_some_and(|wanted| check_scenarios(asked, lower, wanted, &copies).is_ok());
+    if is_open || is_whole { copies } else { Vec::new() }
+}
+
 /// The tests of one scenario.
 fn measured<'f>(
     asked: &Asked<'_>,
@@ -108,7 +136,8 @@ fn measured<'f>(
     };
     let accuracy = at_most(Part::Accuracy, 1)?[0];
     let audits = found.audits.iter().filter(|audit| audit.scenario == scenario).collect();
-    Ok(Planned { scenario, run: scenario, accuracy, performance, audits })
+    let model = asked.benchmark.clone();
+    Ok(Planned { model, scenario, run: scenario, accuracy, performance, audits })
 }
 
 /// The run of a result that is submitted once, after several that confirmed it
@@ -167,8 +196,8 @@ fn check_scenarios(
     wanted: &Wanted,
     results: &[Planned<'_>],
 ) -> Result<(), PackageError> {
-    let all: Vec<_> = wanted.required.iter().chain(&wanted.optional).copied().collect();
-    if let Some(result) = results.iter().find(|result| !all.contains(&result.scenario)) {
+    if let Some(result) = results.iter().find(|result| !wanted.has(result.scenario)) {
+        let all = wanted.required.iter().chain(&wanted.optional).copied().collect();
         let (benchmark, scenario) = (benchmark.name.clone(), result.scenario);
         return Err(PackageError::ScenarioNotWanted { benchmark, scenario, wanted: all });
     }

@@ -1,6 +1,7 @@
 //! The files of a submission, in the layout of its round. They are written to a
 //! hidden folder, and take their places by renames when all of them are there.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -11,32 +12,36 @@ use serde_json::{Map, Value};
 use super::plan::Planned;
 use super::runs::{Test, name_of};
 use super::truncate::{LIMIT_BYTES, shorten};
-use super::{Asked, PackageError, ToFill, describe, user_conf};
-use crate::round::{Benchmark, Scenario};
+use super::{Asked, PackageError, ToFill, describe, kept, user_conf};
+use crate::round::Benchmark;
 use crate::submission::entry::Division;
 use crate::submission::layout::{
     ACCURACY_LOG, ACCURACY_TEXT, DETAIL, Layout, RESULTS, SUMMARY, SYSTEMS,
 };
 
-/// What a folder of a tree becomes where the tree has one already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// That stays as it is: a human may have completed it.
-    Kept,
-    /// That is in the way.
-    New,
+/// What became of a tree, beside its results.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    pub to_fill: Vec<ToFill>,
+    pub notes: Vec<String>,
+    /// What was there, and stayed as it was.
+    pub kept: Vec<PathBuf>,
+    /// What was there, and had a mark that is replaced.
+    pub completed: Vec<PathBuf>,
 }
 
 /// A tree on its way.
 struct Tree<'a> {
     asked: &'a Asked<'a>,
     layout: Layout,
+    /// Where it will be, or is.
+    out: &'a Path,
     /// Where it is filled.
     staging: Staging,
     /// What is moved as one, in the order in which it is: results last, so that who
     /// finds a result finds what belongs to it.
-    pieces: Vec<(PathBuf, Place)>,
-    to_fill: Vec<ToFill>,
+    pieces: Vec<PathBuf>,
+    written: Written,
 }
 
 /// A folder that is removed unless it was given its name.
@@ -49,23 +54,22 @@ impl Drop for Staging {
     }
 }
 
-/// Writes the tree; returns what is to be filled in, and which files stayed.
+/// Writes the tree.
 pub(super) fn write(
     asked: &Asked<'_>,
     benchmark: &Benchmark,
     results: &[Planned<'_>],
     out: &Path,
-) -> Result<(Vec<ToFill>, Vec<PathBuf>), PackageError> {
+) -> Result<Written, PackageError> {
     let layout = Layout::of(asked.round.version);
     let is_new = !out.exists();
     let staging = stage(out, is_new)?;
-    let mut tree = Tree { asked, layout, staging, pieces: Vec::new(), to_fill: Vec::new() };
-    tree.check_free(results, out)?;
+    let (pieces, written) = (Vec::new(), Written::default());
+    let mut tree = Tree { asked, layout, out, staging, pieces, written };
+    tree.check_free(results)?;
     tree.system()?;
-    tree.pages(out)?;
-    if asked.stands_for.is_some() {
-        tree.mapping(out)?;
-    }
+    tree.pages(results)?;
+    tree.mapping()?;
     for result in results {
         tree.audits(result)?;
     }
@@ -75,7 +79,23 @@ pub(super) fn write(
     for result in results {
         tree.result(benchmark, result)?;
     }
-    tree.place(out, is_new)
+    tree.place(is_new)
+}
+
+/// Folder of the submitter.
+fn submitter(asked: &Asked<'_>) -> PathBuf {
+    Path::new(asked.division.name()).join(&asked.submitter)
+}
+
+/// Folder of a result below one of the submitter's.
+fn below(asked: &Asked<'_>, folder: &str, result: &Planned<'_>) -> PathBuf {
+    let system = submitter(asked).join(folder).join(&asked.system);
+    system.join(&result.model).join(result.scenario.name())
+}
+
+/// Where a result lies, relative to the root.
+pub(super) fn result(asked: &Asked<'_>, result: &Planned<'_>) -> PathBuf {
+    below(asked, RESULTS, result)
 }
 
 /// A new folder: beside the tree, which it becomes, or in a tree that is there.
@@ -99,26 +119,19 @@ fn stage(out: &Path, is_new: bool) -> Result<Staging, PackageError> {
 }
 
 impl Tree<'_> {
-    /// Folder of the submitter.
     fn submitter(&self) -> PathBuf {
-        Path::new(self.asked.division.name()).join(&self.asked.submitter)
+        submitter(self.asked)
     }
 
-    /// Folder of a scenario below one of the submitter's.
-    fn below(&self, folder: &str, scenario: Scenario) -> PathBuf {
-        let asked = self.asked;
-        self.submitter()
-            .join(folder)
-            .join(&asked.system)
-            .join(&asked.benchmark)
-            .join(scenario.name())
+    fn below(&self, folder: &str, result: &Planned<'_>) -> PathBuf {
+        below(self.asked, folder, result)
     }
 
-    fn check_free(&self, results: &[Planned<'_>], out: &Path) -> Result<(), PackageError> {
+    fn check_free(&self, results: &[Planned<'_>]) -> Result<(), PackageError> {
         let folders = [self.layout.compliance(), self.layout.measurements(), RESULTS];
         for result in results {
             for folder in folders {
-                let path = out.join(self.below(folder, result.scenario));
+                let path = self.out.join(self.below(folder, result));
                 if path.exists() {
                     return Err(PackageError::Exists { path });
                 }
@@ -143,16 +156,16 @@ impl Tree<'_> {
         copied.map(|_| ()).map_err(|error| PackageError::file(from, &error))
     }
 
-    /// Everything in a folder but links.
-    fn copy_folder(&self, from: &Path, to: &Path) -> Result<(), PackageError> {
+    /// Everything in a folder but links, and but one file.
+    fn copy_folder(&self, from: &Path, to: &Path, but: &Path) -> Result<(), PackageError> {
         let entries = fs::read_dir(from).map_err(|error| PackageError::file(from, &error))?;
         for entry in entries {
             let entry = entry.map_err(|error| PackageError::file(from, &error))?;
             let kind = entry.file_type().map_err(|error| PackageError::file(from, &error))?;
             let to = to.join(entry.file_name());
             if kind.is_dir() {
-                self.copy_folder(&entry.path(), &to)?;
-            } else if kind.is_file() {
+                self.copy_folder(&entry.path(), &to, but)?;
+            } else if kind.is_file() && entry.path() != but {
                 self.copy(&entry.path(), &to)?;
             }
         }
@@ -168,113 +181,146 @@ impl Tree<'_> {
 
     /// Writes a JSON file, and notes its marks.
     fn json(&mut self, path: &Path, fields: &Map<String, Value>) -> Result<(), PackageError> {
-        for (field, with) in describe::marks(fields) {
-            let (field, with) = (field.to_owned(), with.to_owned());
-            self.to_fill.push(ToFill { path: path.to_owned(), field, with });
-        }
+        self.note_marks(path, fields);
         let mut text = serde_json::to_string_pretty(fields).expect("texts and numbers serialise");
         text.push('\n');
         self.put(path, text.as_bytes())
     }
 
+    fn note_marks(&mut self, path: &Path, fields: &Map<String, Value>) {
+        for (field, with) in describe::marks(fields) {
+            self.must_fill(path, field, with);
+        }
+    }
+
+    fn must_fill(&mut self, path: &Path, field: &str, with: &str) {
+        let (path, field, with) = (path.to_owned(), field.to_owned(), with.to_owned());
+        self.written.to_fill.push(ToFill { path, field, with });
+    }
+
     fn system(&mut self) -> Result<(), PackageError> {
-        let fields = describe::system(self.asked, &self.asked.captured);
         let path = self.submitter().join(SYSTEMS).join(format!("{}.json", self.asked.system));
-        self.json(&path, &fields)?;
-        self.pieces.push((path, Place::Kept));
-        Ok(())
+        let Some(there) = kept::object(&self.out.join(&path))? else {
+            let fields = describe::system(self.asked, &self.asked.captured);
+            self.pieces.push(path.clone());
+            return self.json(&path, &fields);
+        };
+        let kept = kept::system(self.asked, &path, there)?;
+        self.written.notes.extend(kept.notes);
+        if kept.is_completed {
+            self.pieces.push(path.clone());
+            self.written.completed.push(path.clone());
+            self.json(&path, &kept.fields)
+        } else {
+            self.note_marks(&path, &kept.fields);
+            self.written.kept.push(path);
+            Ok(())
+        }
     }
 
     /// Calibration, and what stands where the code is looked for.
-    fn pages(&mut self, out: &Path) -> Result<(), PackageError> {
-        let asked = self.asked;
-        let code = self.submitter().join(self.layout.code()).join(&asked.benchmark);
-        let calibration = self.submitter().join("documentation/calibration.md");
-        let of = format!("{} on {}", asked.benchmark, asked.system);
-        let pages = [
-            ("code", code.join("README.md"), format!("# Code of {}", asked.benchmark), code),
-            ("calibration", calibration.clone(), format!("# Calibration: {of}"), calibration),
-        ];
-        // Either place will do.
-        let has_other = out.join(self.submitter()).join("calibration.md").exists();
-        for (name, path, title, piece) in pages {
-            if name == "calibration" && has_other {
-                continue;
-            }
-            let text = describe::page(asked, name);
-            if let Some(with) = text.strip_prefix(describe::MARKER) {
-                let with = with.trim_start_matches([':', ' ']).to_owned();
-                self.to_fill.push(ToFill { path: path.clone(), field: "text".to_owned(), with });
-            }
-            self.put(&path, format!("{title}\n\n{text}\n").as_bytes())?;
-            self.pieces.push((piece, Place::Kept));
+    fn pages(&mut self, results: &[Planned<'_>]) -> Result<(), PackageError> {
+        let models: BTreeSet<&str> = results.iter().map(|result| result.model.as_str()).collect();
+        for model in models {
+            let folder = self.submitter().join(self.layout.code()).join(model);
+            let page = folder.join("README.md");
+            self.page("code", &page, folder, &format!("# Code of {model}"))?;
         }
+        // Either place will do.
+        let places = ["documentation/calibration.md", "calibration.md"];
+        let places = places.map(|place| self.submitter().join(place));
+        let there = places.iter().find(|place| self.out.join(place).exists());
+        let page = there.unwrap_or(&places[0]).clone();
+        let of = format!("{} on {}", self.asked.benchmark, self.asked.system);
+        self.page("calibration", &page, page.clone(), &format!("# Calibration: {of}"))
+    }
+
+    /// A page that is moved to its place as part of a piece, unless that is there. A
+    /// human may have put anything there, and completed the page.
+    fn page(
+        &mut self,
+        name: &str,
+        path: &Path,
+        piece: PathBuf,
+        title: &str,
+    ) -> Result<(), PackageError> {
+        let said = describe::page(self.asked, name);
+        if !self.out.join(&piece).exists() {
+            let mark = describe::marker(describe::page_tells(name));
+            let text = said.or(mark.as_str()).unwrap_or_default();
+            if said.is_none() {
+                self.must_fill(path, "text", describe::page_tells(name));
+            }
+            self.pieces.push(piece);
+            return self.put(path, format!("{title}\n\n{text}\n").as_bytes());
+        }
+        let there = fs::read_to_string(self.out.join(path)).unwrap_or_default();
+        match (kept::marked_line(&there), said) {
+            (Some(line), Some(said)) => {
+                self.pieces.push(path.to_owned());
+                self.written.completed.push(path.to_owned());
+                return self.put(path, there.replacen(line, said, 1).as_bytes());
+            }
+            (Some(line), None) => {
+                self.must_fill(path, "text", describe::wanted(line).unwrap_or_default());
+            }
+            (None, _) => {}
+        }
+        self.written.kept.push(piece);
         Ok(())
     }
 
     /// `model_mapping.json` of the open division, with what it had.
-    fn mapping(&mut self, out: &Path) -> Result<(), PackageError> {
+    fn mapping(&mut self) -> Result<(), PackageError> {
+        let Some(official) = &self.asked.stands_for else { return Ok(()) };
         let path = self.submitter().join("model_mapping.json");
-        let there = out.join(&path);
-        let mut mapping: Map<String, Value> = match fs::read(&there) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| PackageError::File {
-                path: there.clone(),
-                problem: format!("is no JSON object: {error}"),
-            })?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Map::new(),
-            Err(error) => return Err(PackageError::file(&there, &error)),
-        };
-        let official = self.asked.stands_for.as_deref().unwrap_or_default();
-        let known = mapping.get(&self.asked.benchmark).filter(|known| *known != official);
-        if let Some(known) = known {
-            let (model, official) = (self.asked.benchmark.clone(), known.to_string());
-            return Err(PackageError::MappedAlready { model, official });
+        let mut mapping = kept::object(&self.out.join(&path))?.unwrap_or_default();
+        let model = self.asked.benchmark.clone();
+        match mapping.insert(model.clone(), official.as_str().into()) {
+            Some(known) if known == *official.as_str() => Ok(()),
+            Some(known) => Err(PackageError::MappedAlready { model, official: known.to_string() }),
+            None => {
+                self.pieces.push(path.clone());
+                self.json(&path, &mapping)
+            }
         }
-        mapping.insert(self.asked.benchmark.clone(), official.into());
-        self.json(&path, &mapping)?;
-        if there.exists() {
-            // A rename over the file that was there.
-            self.pieces.push((path, Place::New));
-        } else {
-            self.pieces.push((path, Place::Kept));
-        }
-        Ok(())
     }
 
     fn audits(&mut self, result: &Planned<'_>) -> Result<(), PackageError> {
-        let folder = self.below(self.layout.compliance(), result.scenario);
+        let folder = self.below(self.layout.compliance(), result);
         for audit in &result.audits {
             let to = folder.join(&audit.name);
-            self.copy_folder(&audit.folder, &to)?;
-            self.shorten_audit(&to.join("accuracy"), &audit.name)?;
+            // TEST01 logs a part of the data set, and its log is cut and hashed as that of
+            // the accuracy run is. Others are read by those who check the audit.
+            let from = audit.folder.join("accuracy");
+            let log = from.join(ACCURACY_LOG);
+            let is_cut = audit.name == "TEST01" && log.is_file();
+            self.copy_folder(&audit.folder, &to, if is_cut { &log } else { Path::new("") })?;
+            if is_cut {
+                let text = fs::read(from.join(ACCURACY_TEXT)).unwrap_or_default();
+                self.accuracy_log(&log, &text, &to.join("accuracy"))?;
+            }
         }
         if !result.audits.is_empty() && self.layout != Layout::Together {
-            self.pieces.push((folder, Place::New));
+            self.pieces.push(folder);
         }
         Ok(())
     }
 
-    /// TEST01 logs a part of the data set, and its log is cut and hashed as that of the
-    /// accuracy run is. Others are read by those who check the audit.
-    fn shorten_audit(&self, folder: &Path, name: &str) -> Result<(), PackageError> {
-        let log = self.staging.0.join(folder).join(ACCURACY_LOG);
-        if name != "TEST01" || !log.is_file() {
-            return Ok(());
+    /// Writes what a submission has of an accuracy log, and the text beside it. The log
+    /// is read once: what is kept of it and its hash come of one pass.
+    fn accuracy_log(&self, log: &Path, text: &[u8], to: &Path) -> Result<(), PackageError> {
+        let short = shorten(log, text.to_owned())?;
+        match &short.kept {
+            Some(kept) => self.put(&to.join(ACCURACY_LOG), kept)?,
+            None => self.copy(log, &to.join(ACCURACY_LOG))?,
         }
-        let text_path = self.staging.0.join(folder).join(ACCURACY_TEXT);
-        let short = shorten(&log, fs::read(text_path).unwrap_or_default())?;
-        if let Some(kept) = &short.kept {
-            self.put(&folder.join(ACCURACY_LOG), kept)?;
-        }
-        match &short.text {
-            Some(text) => self.put(&folder.join(ACCURACY_TEXT), text),
-            None => Ok(()),
-        }
+        self.put(&to.join(ACCURACY_TEXT), short.text.as_deref().unwrap_or(text))
     }
 
     fn measurement(&mut self, result: &Planned<'_>) -> Result<(), PackageError> {
         let asked = self.asked;
-        let folder = self.below(self.layout.measurements(), result.scenario);
+        let folder = self.below(self.layout.measurements(), result);
         let name = match self.layout {
             Layout::First | Layout::Apart => {
                 format!("{}_{}.json", asked.system, result.scenario.name())
@@ -296,7 +342,7 @@ impl Tree<'_> {
         self.put(&folder.join("README.md"), readme(asked, result).as_bytes())?;
         self.power_notes(test, &folder)?;
         if self.layout != Layout::Together {
-            self.pieces.push((folder, Place::New));
+            self.pieces.push(folder);
         }
         Ok(())
     }
@@ -317,7 +363,7 @@ impl Tree<'_> {
     }
 
     fn result(&mut self, benchmark: &Benchmark, result: &Planned<'_>) -> Result<(), PackageError> {
-        let folder = self.below(RESULTS, result.scenario);
+        let folder = self.below(RESULTS, result);
         self.accuracy(benchmark, result.accuracy, &folder.join("accuracy"))?;
         for (number, test) in (1..).zip(&result.performance) {
             let to = folder.join(format!("performance/run_{number}"));
@@ -339,15 +385,14 @@ impl Tree<'_> {
             for name in ["power", "ranging"] {
                 let from = beside.join(name);
                 if beside.join("power").is_dir() && from.is_dir() {
-                    self.copy_folder(&from, &folder.join("performance").join(name))?;
+                    self.copy_folder(&from, &folder.join("performance").join(name), Path::new(""))?;
                 }
             }
         }
-        self.pieces.push((folder, Place::New));
+        self.pieces.push(folder);
         Ok(())
     }
 
-    /// The log is read once: what is kept of it and its hash come of one pass.
     fn accuracy(&self, benchmark: &Benchmark, test: &Test, to: &Path) -> Result<(), PackageError> {
         for name in [SUMMARY, DETAIL] {
             self.copy(&test.folder.join(name), &to.join(name))?;
@@ -361,48 +406,37 @@ impl Tree<'_> {
         };
         let log = test.folder.join(ACCURACY_LOG);
         super::whole::check(&log, &test.detail)?;
-        let short = shorten(&log, text.clone())?;
-        match &short.kept {
-            Some(kept) => self.put(&to.join(ACCURACY_LOG), kept)?,
-            None => self.copy(&log, &to.join(ACCURACY_LOG))?,
-        }
-        self.put(&to.join(ACCURACY_TEXT), short.text.as_ref().unwrap_or(&text))?;
+        self.accuracy_log(&log, &text, to)?;
         for folder in benchmark.accuracy_outputs.keys() {
             let from = test.folder.join(folder);
             if from.is_dir() {
-                self.copy_folder(&from, &to.join(folder))?;
+                self.copy_folder(&from, &to.join(folder), Path::new(""))?;
             }
         }
         Ok(())
     }
 
     /// Moves the pieces to their places.
-    fn place(self, out: &Path, is_new: bool) -> Result<(Vec<ToFill>, Vec<PathBuf>), PackageError> {
-        let mut to_fill = self.to_fill;
+    fn place(self, is_new: bool) -> Result<Written, PackageError> {
+        let Self { out, staging, pieces, written, .. } = self;
         if is_new {
-            fs::rename(&self.staging.0, out).map_err(|error| PackageError::file(out, &error))?;
-            return Ok((to_fill, Vec::new()));
+            fs::rename(&staging.0, out).map_err(|error| PackageError::file(out, &error))?;
+            return Ok(written);
         }
-        let mut kept = Vec::new();
-        for (piece, place) in self.pieces {
+        for piece in pieces {
             let to = out.join(&piece);
-            if place == Place::Kept && to.exists() {
-                to_fill.retain(|fill| !fill.path.starts_with(&piece));
-                kept.push(piece);
-                continue;
-            }
             let parent = to.parent().unwrap_or(out);
-            let moved = fs::create_dir_all(parent)
-                .and_then(|()| fs::rename(self.staging.0.join(&piece), &to));
+            let moved =
+                fs::create_dir_all(parent).and_then(|()| fs::rename(staging.0.join(&piece), &to));
             moved.map_err(|error| PackageError::file(&to, &error))?;
         }
-        Ok((to_fill, kept))
+        Ok(written)
     }
 }
 
 /// How the result came about, and how to get it again.
 fn readme(asked: &Asked<'_>, result: &Planned<'_>) -> String {
-    let (scenario, benchmark) = (result.scenario.name(), &asked.benchmark);
+    let (scenario, benchmark) = (result.scenario.name(), &result.model);
     let mut text = format!("# {benchmark}, {scenario}, on {}\n\n", asked.system);
     if let Some(official) = &asked.stands_for {
         let _ = writeln!(text, "`{benchmark}` is an own model; it stands for `{official}`.\n");
@@ -410,6 +444,10 @@ fn readme(asked: &Asked<'_>, result: &Planned<'_>) -> String {
     if result.run != result.scenario {
         let run = result.run.name();
         let _ = writeln!(text, "Inferred, as the rules allow, from the {run} run.\n");
+    }
+    if *benchmark != asked.benchmark {
+        let high = &asked.benchmark;
+        let _ = writeln!(text, "Copied, as the rules allow, from the result of `{high}`.\n");
     }
     let tests = [result.accuracy].into_iter().chain(result.performance.iter().copied());
     let mut commands: Vec<&str> = tests.filter_map(|test| test.command.as_deref()).collect();

@@ -39,6 +39,14 @@ pub struct Wanted {
     pub optional: Vec<Scenario>,
 }
 
+impl Wanted {
+    /// Whether a scenario may be submitted.
+    #[must_use]
+    pub fn has(&self, scenario: Scenario) -> bool {
+        self.required.contains(&scenario) || self.optional.contains(&scenario)
+    }
+}
+
 /// How alike submissions must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Division {

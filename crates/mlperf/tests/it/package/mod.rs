@@ -1,8 +1,11 @@
 //! What becomes of run directories.
 
 mod audited;
+mod kept;
+mod lower;
 mod machine;
 mod played;
+mod powered;
 mod trees;
 mod truncate;
 

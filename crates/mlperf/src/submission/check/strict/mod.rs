@@ -11,6 +11,7 @@ mod derive;
 mod inferred;
 mod keys;
 mod logs;
+mod lower;
 mod marks;
 mod network;
 mod quality;

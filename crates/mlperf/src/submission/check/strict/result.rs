@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use super::logs::Purpose;
-use super::{Described, audits, datacenter, derive, inferred, keys, logs, marks, quality, summary};
+use super::{
+    Described, audits, datacenter, derive, inferred, keys, logs, lower, marks, quality, summary,
+};
 use crate::power::Energy;
 use crate::round::{Scenario, Suite};
 use crate::submission::check::catalogue::*;
@@ -76,6 +78,7 @@ impl Work<'_, '_, Described> {
                 (quality, self.check_performance(&place, facts, &mut issues))
             }
         };
+        lower::check_copy(&place, &mut issues);
         let energy = entry.power().and_then(|_| powered::judge(&place, facts, &mut issues));
         if let Some(on) = &on_endpoint {
             on.audits(&mut issues);
