@@ -8,6 +8,7 @@ pub mod browser;
 mod examples;
 mod interop;
 mod loadgen;
+pub mod metrics;
 mod onnx;
 mod release;
 pub mod venv;
@@ -64,6 +65,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("browser", browser::run),
     ("interop", interop::run),
     ("loadgen", loadgen::run),
+    ("metrics", metrics::run),
     ("onnx", onnx::run),
     ("release", release::run),
 ];

@@ -1,0 +1,78 @@
+//! Which ways to score there are, and what each needs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::classification;
+use super::payload::Element;
+use super::{DataError, DataProblem, Scorer};
+
+/// All methods, in the order in which they are listed.
+pub const METHODS: &[&Method] = &[&classification::TOP1];
+
+/// A way to score answers: what the accuracy script of a benchmark does. Each
+/// stands beside its scorer.
+pub struct Method {
+    /// As commands name it.
+    pub name: &'static str,
+    /// What it says, in a line.
+    pub title: &'static str,
+    /// What the answer to a sample is.
+    pub answer: &'static str,
+    /// What answers are arrays of unless it is said; none where they are bytes.
+    pub element: Option<Element>,
+    /// Files that it needs.
+    pub needs: &'static [Need],
+    /// A scorer with its references.
+    pub open: fn(&Inputs) -> Result<Box<dyn Scorer>, DataError>,
+}
+
+/// A file that a method needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Need {
+    /// As in `--with NAME=FILE`.
+    pub name: &'static str,
+    /// What it is.
+    pub what: &'static str,
+    /// Whether there is no score without it.
+    pub is_required: bool,
+}
+
+/// What a method is told.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Inputs {
+    /// Files, by the name of the need.
+    pub files: BTreeMap<String, PathBuf>,
+    /// What answers are arrays of; [`Method::element`] if not said.
+    pub element: Option<Element>,
+}
+
+impl Inputs {
+    /// The file for a need.
+    ///
+    /// # Errors
+    /// It was not given.
+    pub fn file(&self, need: &Need) -> Result<&Path, DataError> {
+        let not_given = || DataError {
+            path: PathBuf::new(),
+            line: None,
+            problem: DataProblem::NotGiven { name: need.name, what: need.what },
+        };
+        self.files.get(need.name).map(PathBuf::as_path).ok_or_else(not_given)
+    }
+}
+
+impl Method {
+    /// The method of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        METHODS.iter().copied().find(|method| method.name == name)
+    }
+}
+
+impl fmt::Debug for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Method").field("name", &self.name).finish_non_exhaustive()
+    }
+}
