@@ -68,13 +68,13 @@ impl Scorer for Top1 {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
         self.total += 1;
         let label = usize::try_from(index).ok().and_then(|at| self.labels.get(at));
-        let label = label.ok_or(AnswerError::Sample { references: self.references() })?;
+        let label = label.ok_or(AnswerError::Sample { references: self.labels.len() as u64 })?;
         self.good += u64::from(payload::whole(self.element, answer)? == *label);
         Ok(())
     }
 
-    fn references(&self) -> u64 {
-        self.labels.len() as u64
+    fn references(&self) -> Option<u64> {
+        Some(self.labels.len() as u64)
     }
 
     fn scores(&mut self) -> Scores {

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::classification;
 use super::payload::Element;
 use super::{DataError, DataProblem, Scorer};
+use super::{classification, recommendation};
 
 /// All methods, in the order in which they are listed.
-pub const METHODS: &[&Method] = &[&classification::TOP1];
+pub const METHODS: &[&Method] = &[
+    &classification::TOP1,
+    &recommendation::ROC_AUC,
+    &recommendation::entropy::NORMALIZED_ENTROPY,
+];
 
 /// A way to score answers: what the accuracy script of a benchmark does. Each
 /// stands beside its scorer.

@@ -13,6 +13,7 @@ pub mod classification;
 mod data;
 mod method;
 pub mod payload;
+pub mod recommendation;
 mod seen;
 
 use std::fmt;
@@ -42,8 +43,8 @@ pub trait Scorer {
         Repeats::First
     }
 
-    /// Samples that the references know of.
-    fn references(&self) -> u64;
+    /// Samples that the references know of; none where answers bring their own.
+    fn references(&self) -> Option<u64>;
 
     /// The figures; called once, after the last answer.
     fn scores(&mut self) -> Scores;
@@ -145,8 +146,8 @@ pub struct Scored {
     pub entries: u64,
     /// Distinct samples among them.
     pub samples: u64,
-    /// Samples that the references know of.
-    pub references: u64,
+    /// Samples that the references know of; none where answers bring their own.
+    pub references: Option<u64>,
     /// Answers that are none.
     pub malformed: u64,
     /// The first of them.

@@ -136,12 +136,17 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 /// What was counted, and what is wrong with answers.
 fn told(scored: &Scored) -> String {
     let Scored { entries, samples, references, malformed, .. } = *scored;
-    let mut text = format!("{entries} answers to {samples} of {references} samples\n");
-    if samples < references {
-        let _ = writeln!(text, "warning: {} samples have no answer", references - samples);
+    let of = references.map(|references| format!(" of {references}")).unwrap_or_default();
+    let mut text = format!("{entries} answers to {samples}{of} samples\n");
+    let missing = references.unwrap_or(samples).saturating_sub(samples);
+    if missing > 0 {
+        let _ = writeln!(text, "warning: {missing} samples have no answer");
     }
     if malformed > 0 {
-        let _ = writeln!(text, "warning: {malformed} answers are none, and count as wrong:");
+        let _ = writeln!(
+            text,
+            "warning: {malformed} answers are none; they count as wrong where the metric knows wrong ones:"
+        );
     }
     for told in &scored.malformed_told {
         let _ = writeln!(text, "  line {}: sample {}: {}", told.line, told.index, told.problem);
