@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use super::payload::Element;
 use super::{DataError, DataProblem, Scorer};
-use super::{classification, recommendation};
+use super::{classification, recommendation, translation};
 
 /// All methods, in the order in which they are listed.
 pub const METHODS: &[&Method] = &[
     &classification::TOP1,
     &recommendation::ROC_AUC,
     &recommendation::entropy::NORMALIZED_ENTROPY,
+    &translation::BLEU,
 ];
 
 /// A way to score answers: what the accuracy script of a benchmark does. Each

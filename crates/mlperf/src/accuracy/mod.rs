@@ -15,6 +15,7 @@ mod method;
 pub mod payload;
 pub mod recommendation;
 mod seen;
+pub mod translation;
 
 use std::fmt;
 use std::io::BufRead;
