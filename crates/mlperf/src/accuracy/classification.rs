@@ -22,6 +22,7 @@ pub const TOP1: Method = Method {
     answer: "the class: one element",
     element: Some(Element::Int64),
     needs: &[LABELS],
+    choices: &[],
     open: |inputs| {
         let labels = read_labels(inputs.file(&LABELS)?)?;
         Ok(Box::new(Top1::new(labels, inputs.element.unwrap_or(Element::Int64))))
@@ -83,6 +84,7 @@ impl Scorer for Top1 {
         Scores {
             figures: vec![Figure { metric: "acc", value }],
             text: format!("accuracy={value:.3}%, good={good}, total={total}\n"),
+            ..Scores::default()
         }
     }
 }

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use super::payload::Element;
 use super::{DataError, DataProblem, Scorer};
-use super::{classification, recommendation, translation};
+use super::{classification, detection, recommendation, translation};
 
 /// All methods, in the order in which they are listed.
 pub const METHODS: &[&Method] = &[
     &classification::TOP1,
+    &detection::COCO_MAP,
     &recommendation::ROC_AUC,
     &recommendation::entropy::NORMALIZED_ENTROPY,
     &translation::BLEU,
@@ -29,6 +30,8 @@ pub struct Method {
     pub element: Option<Element>,
     /// Files that it needs.
     pub needs: &'static [Need],
+    /// What may be chosen.
+    pub choices: &'static [Choice],
     /// A scorer with its references.
     pub open: fn(&Inputs) -> Result<Box<dyn Scorer>, DataError>,
 }
@@ -44,6 +47,17 @@ pub struct Need {
     pub is_required: bool,
 }
 
+/// Something that may be chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// As in `--choose NAME=VALUE`.
+    pub name: &'static str,
+    /// What there is; the first if nothing is chosen.
+    pub values: &'static [&'static str],
+    /// What it is about.
+    pub what: &'static str,
+}
+
 /// What a method is told.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Inputs {
@@ -51,9 +65,17 @@ pub struct Inputs {
     pub files: BTreeMap<String, PathBuf>,
     /// What answers are arrays of; [`Method::element`] if not said.
     pub element: Option<Element>,
+    /// What was chosen, by the name of the choice; each a value that it has.
+    pub chosen: BTreeMap<String, String>,
 }
 
 impl Inputs {
+    /// What was chosen, or the first.
+    #[must_use]
+    pub fn choice(&self, choice: &Choice) -> &str {
+        self.chosen.get(choice.name).map_or(choice.values[0], String::as_str)
+    }
+
     /// The file for a need.
     ///
     /// # Errors

@@ -11,6 +11,7 @@
 
 pub mod classification;
 mod data;
+pub mod detection;
 mod method;
 pub mod payload;
 pub mod recommendation;
@@ -23,7 +24,7 @@ use std::io::BufRead;
 use dyno_loadgen::log::read::{AccuracyReader, LogReadProblem};
 
 pub use data::{DataError, DataProblem};
-pub use method::{Inputs, METHODS, Method, Need};
+pub use method::{Choice, Inputs, METHODS, Method, Need};
 
 use seen::Seen;
 
@@ -117,6 +118,8 @@ pub struct Scores {
     /// The lines that the accuracy script of the benchmark prints, each with its
     /// end: `accuracy.txt` of a submission.
     pub text: String,
+    /// What else is to be told, a line each.
+    pub notes: Vec<String>,
 }
 
 impl Scores {

@@ -32,6 +32,7 @@ pub const ROC_AUC: Method = Method {
     answer: "predictions in [0, 1], or each with its label, one element each",
     element: Some(Element::Float32),
     needs: &[DAY, TRACE],
+    choices: &[],
     open: |inputs| {
         let labels = if inputs.files.contains_key(DAY.name) {
             let sizes = read_trace(inputs.file(&TRACE)?)?;
@@ -235,6 +236,7 @@ impl Scorer for Clicks {
                 "AUC={auc:.3}%, accuracy={accuracy:.3}%, good={}, total={total}, queries={}\n",
                 self.good, self.samples
             ),
+            ..Scores::default()
         }
     }
 }

@@ -24,6 +24,7 @@ pub const BLEU: Method = Method {
     answer: "the sentence, words with spaces between, as UTF-8",
     element: None,
     needs: &[REFERENCE],
+    choices: &[],
     open: |inputs| Ok(Box::new(Translations::read(inputs.file(&REFERENCE)?)?)),
 };
 
@@ -144,6 +145,7 @@ impl Scorer for Translations {
         Scores {
             figures: vec![Figure { metric: "bleu", value }],
             text: format!("BLEU: {value:.1}\n"),
+            ..Scores::default()
         }
     }
 }

@@ -23,6 +23,10 @@ impl Methods {
             let _ = writeln!(text, "{}: {}", method.name, method.title);
             let element = method.element.map_or("bytes", |element| element.name());
             let _ = writeln!(text, "  answer: {} ({element} unless said)", method.answer);
+            for choice in method.choices {
+                let values = choice.values.join("|");
+                let _ = writeln!(text, "  --choose {}={values}: {}", choice.name, choice.what);
+            }
             for need in method.needs {
                 let optional = if need.is_required { "" } else { " (optional)" };
                 let _ = writeln!(text, "  --with {}=FILE{optional}: {}", need.name, need.what);

@@ -28,6 +28,9 @@ pub struct Score {
     /// A file that the method needs
     #[arg(long = "with", value_name = "NAME=FILE")]
     with: Vec<String>,
+    /// A choice that the method leaves
+    #[arg(long = "choose", value_name = "NAME=VALUE")]
+    choose: Vec<String>,
     /// What answers are arrays of, as NumPy names it, such as int32
     #[arg(long, value_name = "TYPE")]
     element: Option<String>,
@@ -103,7 +106,23 @@ impl Score {
             return Err(Failure::usage(problem).hint(listed(method)));
         }
         let element = self.element.as_deref().map(element).transpose()?;
-        Ok(Inputs { files, element })
+        Ok(Inputs { files, element, chosen: self.chosen(method)? })
+    }
+
+    fn chosen(&self, method: &Method) -> Result<BTreeMap<String, String>, Failure> {
+        let mut chosen = BTreeMap::new();
+        for pair in &self.choose {
+            let wrong = |problem: &str| Failure::usage(format!("--choose {pair}: {problem}"));
+            let (name, value) = pair.split_once('=').ok_or_else(|| wrong("expected NAME=VALUE"))?;
+            let choice = method.choices.iter().find(|choice| choice.name == name);
+            let choice =
+                choice.ok_or_else(|| wrong(&format!("{} has no such choice", method.name)))?;
+            if !choice.values.contains(&value) {
+                return Err(wrong(&format!("expected one of {}", choice.values.join(", "))));
+            }
+            chosen.insert(name.to_owned(), value.to_owned());
+        }
+        Ok(chosen)
     }
 }
 
@@ -150,6 +169,9 @@ fn told(scored: &Scored) -> String {
     }
     for told in &scored.malformed_told {
         let _ = writeln!(text, "  line {}: sample {}: {}", told.line, told.index, told.problem);
+    }
+    for note in &scored.scores.notes {
+        let _ = writeln!(text, "warning: {note}");
     }
     text
 }

@@ -15,6 +15,7 @@ pub const NORMALIZED_ENTROPY: Method = Method {
              their number",
     element: Some(Element::Float32),
     needs: &[],
+    choices: &[],
     open: |inputs| Ok(Box::new(Ratings::new(inputs.element.unwrap_or(Element::Float32)))),
 };
 
@@ -170,6 +171,7 @@ impl Scorer for Ratings {
                 "metric/lifetime_ne/rating: {entropy:?}\nmetric/lifetime_accuracy/rating: \
                  {accuracy:?}\nmetric/lifetime_gauc/rating: {auc:?}\n"
             ),
+            ..Scores::default()
         }
     }
 }
