@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::payload::Element;
 use super::{DataError, DataProblem, Scorer};
-use super::{classification, detection, recommendation, translation};
+use super::{classification, detection, recommendation, summarization, translation};
 
 /// All methods, in the order in which they are listed.
 pub const METHODS: &[&Method] = &[
@@ -14,6 +14,7 @@ pub const METHODS: &[&Method] = &[
     &detection::COCO_MAP,
     &recommendation::ROC_AUC,
     &recommendation::entropy::NORMALIZED_ENTROPY,
+    &summarization::ROUGE,
     &translation::BLEU,
 ];
 

@@ -16,6 +16,7 @@ mod method;
 pub mod payload;
 pub mod recommendation;
 mod seen;
+pub mod summarization;
 pub mod translation;
 
 use std::fmt;
