@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::payload::Element;
 use super::{DataError, DataProblem, Scorer};
-use super::{classification, detection, recommendation, summarization, translation};
+use super::{classification, detection, recommendation, speech, summarization, translation};
 
 /// All methods, in the order in which they are listed.
 pub const METHODS: &[&Method] = &[
@@ -16,6 +16,7 @@ pub const METHODS: &[&Method] = &[
     &recommendation::entropy::NORMALIZED_ENTROPY,
     &summarization::ROUGE,
     &translation::BLEU,
+    &speech::WORD_ERRORS,
 ];
 
 /// A way to score answers: what the accuracy script of a benchmark does. Each

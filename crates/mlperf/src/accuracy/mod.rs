@@ -16,6 +16,7 @@ mod method;
 pub mod payload;
 pub mod recommendation;
 mod seen;
+pub mod speech;
 pub mod summarization;
 pub mod translation;
 
