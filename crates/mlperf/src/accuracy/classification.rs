@@ -91,6 +91,7 @@ impl Scorer for Top1 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::assert_checker_reads;
     use super::*;
 
     #[test]
@@ -100,6 +101,9 @@ mod tests {
         assert_eq!(top1.take(1, &2.0_f32.to_le_bytes()), Ok(()));
         assert!(matches!(top1.take(2, &[0; 8]), Err(AnswerError::Length { .. })));
         assert_eq!(top1.take(3, &[0; 4]), Err(AnswerError::Sample { references: 3 }));
-        assert_eq!(top1.scores().text, "accuracy=25.000%, good=1, total=4\n");
+        let scores = top1.scores();
+        assert_eq!(scores.text, "accuracy=25.000%, good=1, total=4\n");
+        assert_checker_reads("v0.5", "mobilenet", &scores);
+        assert_checker_reads("v6.0", "resnet", &scores);
     }
 }

@@ -165,11 +165,77 @@ impl Scorer for CocoMap {
             }
         }
         let value = 100.0 * of_each.iter().sum::<f64>() / of_each.len() as f64;
-        let told = format!("{} boxes name another sample than their entry does", self.strays);
+        let told = format!("boxes that name another sample than their entry does: {}", self.strays);
         Scores {
             figures: vec![Figure { metric: "mAP", value }],
             text: format!("mAP={value:.3}%\n"),
             notes: if self.strays > 0 { vec![told] } else { Vec::new() },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::assert_checker_reads;
+    use super::*;
+
+    fn answer(boxes: &[[f32; VALUES]]) -> Vec<u8> {
+        boxes.concat().iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    /// Two images of 100 by 50, each with one object of category 7 or 9.
+    fn scorer(by_position: bool) -> CocoMap {
+        let truth = r#"{
+            "images": [{"id": 5, "width": 100, "height": 50}, {"id": 2, "width": 100, "height": 50}],
+            "annotations": [
+                {"id": 1, "image_id": 5, "category_id": 7, "bbox": [10, 5, 20, 10], "area": 200},
+                {"id": 2, "image_id": 2, "category_id": 9, "bbox": [10, 5, 20, 10], "area": 200,
+                 "iscrowd": 0}],
+            "categories": [{"id": 9}, {"id": 7}]}"#;
+        let truth = Truth::parse(std::path::Path::new("made.json"), truth.as_bytes()).unwrap();
+        CocoMap::new(truth, Element::Float32, by_position)
+    }
+
+    const BOX: [f32; 4] = [0.1, 0.1, 0.3, 0.3];
+
+    fn found(sample: f32, class: f32) -> [f32; VALUES] {
+        [sample, BOX[0], BOX[1], BOX[2], BOX[3], 0.9, class]
+    }
+
+    #[test]
+    fn classes_are_ids_or_positions_in_the_list() {
+        for (by_position, classes) in [(false, [7.0, 9.0]), (true, [2.0, 1.0])] {
+            let mut scorer = scorer(by_position);
+            assert_eq!(scorer.take(0, &answer(&[found(0.0, classes[0])])), Ok(()));
+            assert_eq!(scorer.take(1, &answer(&[found(1.0, classes[1])])), Ok(()));
+            let scores = scorer.scores();
+            assert_eq!(scores.text, "mAP=100.000%\n");
+            assert_checker_reads("v0.5", "ssd-small", &scores);
+            assert_checker_reads("v5.1", "retinanet", &scores);
+        }
+    }
+
+    #[test]
+    fn an_image_without_boxes_has_missed_its_objects_and_others_are_not_asked_for() {
+        let mut scorer = scorer(false);
+        assert_eq!(scorer.take(0, &answer(&[found(0.0, 7.0)])), Ok(()));
+        assert!((scorer.scores().figures[0].value - 100.0).abs() < 1e-9);
+        assert_eq!(scorer.take(1, &[]), Ok(()));
+        assert!((scorer.scores().figures[0].value - 50.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_is_no_list_of_boxes_is_told_and_strays_are_counted() {
+        let mut scorer = scorer(false);
+        assert!(matches!(scorer.take(0, &[0; 24]), Err(AnswerError::Length { .. })));
+        let mut wrong = found(0.0, 7.0);
+        wrong[5] = f32::NAN;
+        assert!(matches!(scorer.take(0, &answer(&[wrong])), Err(AnswerError::Content { .. })));
+        assert_eq!(scorer.take(2, &[]), Err(AnswerError::Sample { references: 2 }));
+        assert_eq!(scorer.take(1, &answer(&[found(0.0, 9.0)])), Ok(()));
+        assert_eq!(
+            scorer.scores().notes,
+            ["boxes that name another sample than their entry does: 1"]
+        );
     }
 }

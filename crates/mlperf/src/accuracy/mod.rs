@@ -189,3 +189,30 @@ pub fn score<R: BufRead>(
     scored.scores = scorer.scores();
     Ok(scored)
 }
+
+/// What the checker of a round reads of a text: every figure that it judges, as the
+/// scorer has it.
+#[cfg(test)]
+fn assert_checker_reads(round: &str, benchmark: &str, scores: &Scores) {
+    use crate::round::Round;
+    use crate::submission::facts::accuracy::{Patterns, scan};
+
+    let round = Round::named(round).expect("the round is one of ours");
+    let of = round.benchmarks.iter().find(|of| of.name == benchmark);
+    let patterns = Patterns::new(round);
+    let patterns = patterns.of(of);
+    assert!(!patterns.is_empty(), "{benchmark} has figures");
+    let read = scan(&mut scores.text.as_bytes(), patterns).expect("a text in memory reads");
+    for pattern in patterns {
+        let metric = &pattern.metric;
+        let found = read.found.iter().find(|found| found.metric == *metric);
+        let found = found.unwrap_or_else(|| panic!("{metric} is not in {:?}", scores.text));
+        let figure = scores.figure(metric).unwrap_or_else(|| panic!("there is no {metric}"));
+        let decimals = found.value.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+        let (shown, read) = (
+            format!("{figure:.decimals$}"),
+            format!("{:.decimals$}", found.number().expect("a figure is a number")),
+        );
+        assert_eq!(shown, read, "{metric}");
+    }
+}

@@ -243,6 +243,7 @@ impl Scorer for Clicks {
 
 #[cfg(test)]
 mod tests {
+    use super::super::assert_checker_reads;
     use super::*;
 
     fn auc(pairs: &[(f32, bool)]) -> f64 {
@@ -270,7 +271,9 @@ mod tests {
         assert_eq!(error.to_string(), "expected a label of 0 or 1, found 2");
         assert!(clicks.take(2, &answer(&[f32::NAN, 1.0])).is_err());
         assert!(clicks.take(3, &answer(&[0.9])).is_err());
-        let text = clicks.scores().text;
+        let scores = clicks.scores();
+        assert_checker_reads("v5.0", "dlrm-v2-99.9", &scores);
+        let text = scores.text;
         assert_eq!(text, "AUC=100.000%, accuracy=100.000%, good=2, total=2, queries=4\n");
     }
 }

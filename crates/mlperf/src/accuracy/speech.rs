@@ -125,6 +125,7 @@ impl Scorer for Transcripts {
 
 #[cfg(test)]
 mod tests {
+    use super::super::assert_checker_reads;
     use super::*;
 
     fn numbers(text: &str) -> Vec<u8> {
@@ -140,7 +141,9 @@ mod tests {
         let error = transcripts.take(1, &[1, 28]).unwrap_err();
         assert_eq!(error.to_string(), "expected characters from 0 to 27, found 28");
         assert_eq!(transcripts.errors, WordErrors { errors: 4, words: 5 });
-        let text = transcripts.scores().text;
+        let scores = transcripts.scores();
+        assert_checker_reads("v1.1", "rnnt", &scores);
+        let text = scores.text;
         assert_eq!(text, "Word Error Rate: 80.0%, accuracy=19.999999999999996%\n");
     }
 }

@@ -126,7 +126,21 @@ fn four_decimals(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::four_decimals;
+    use super::super::assert_checker_reads;
+    use super::*;
+
+    #[test]
+    fn the_checker_reads_the_scores() {
+        let mut words = Words::default();
+        let references = vec![Text::new("The cat sat.\nIt purred.", &mut words)];
+        let mut summaries =
+            Summaries { words, references, sums: Rouge::default(), samples: 0, characters: 0 };
+        assert_eq!(summaries.take(0, b" A cat sits, purring. "), Ok(()));
+        let scores = summaries.scores();
+        assert_eq!(scores.figure("GEN_LEN"), Some(20.0));
+        assert_checker_reads("v5.0", "gptj-99", &scores);
+        assert_checker_reads("v6.0", "llama3.1-8b", &scores);
+    }
 
     #[test]
     fn figures_look_as_python_shows_them() {

@@ -152,6 +152,7 @@ impl Scorer for Translations {
 
 #[cfg(test)]
 mod tests {
+    use super::super::assert_checker_reads;
     use super::*;
 
     fn bleu(sentence: &str, reference: &str) -> Bleu {
@@ -167,6 +168,14 @@ mod tests {
         let found = bleu("aaaaaaa", "abca");
         assert_eq!((found.shared, found.runs), ([2, 0, 0, 0], [7, 6, 5, 4]));
         assert_eq!(found.score(), 0.0);
+    }
+
+    #[test]
+    fn the_checker_reads_the_score() {
+        let bleu = bleu("abcdefg", "abcdeff");
+        let (numbers, references) = (HashMap::new(), Vec::new());
+        let scores = Translations { numbers, references, bleu }.scores();
+        assert_checker_reads("v0.5", "gnmt", &scores);
     }
 
     #[test]

@@ -78,8 +78,11 @@ impl Truth {
     /// # Errors
     /// The file does not read, or is not of the format.
     pub fn read(path: &Path) -> Result<Self, DataError> {
-        let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
-        let file: File = serde_json::from_slice(&bytes).map_err(|error| {
+        Self::parse(path, &fs::read(path).map_err(|error| DataError::unreadable(path, &error))?)
+    }
+
+    pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, DataError> {
+        let file: File = serde_json::from_slice(bytes).map_err(|error| {
             let expected = "images, annotations and categories of COCO";
             DataError::malformed(path, error.line(), expected, error.to_string())
         })?;

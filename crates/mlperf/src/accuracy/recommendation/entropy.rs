@@ -178,6 +178,7 @@ impl Scorer for Ratings {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::assert_checker_reads;
     use super::*;
 
     fn of(pairs: &[(f64, f64)]) -> Vec<Candidate> {
@@ -190,6 +191,7 @@ mod tests {
         let mut ratings = Ratings::new(Element::Float32);
         ratings.add(&of(&[(0.25, 1.0), (0.25, 0.0), (0.25, 0.0), (0.25, 0.0)]));
         assert!((ratings.normalized_entropy() - 1.0).abs() < 1e-15);
+        assert_checker_reads("v6.1", "dlrm-v3", &ratings.scores());
         assert_eq!(ratings.scores().figure("DLRM_ACC"), Some(0.75));
         assert_eq!(ratings.scores().figure("DLRM_AUC"), Some(0.5));
     }
