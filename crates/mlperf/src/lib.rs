@@ -7,6 +7,7 @@
 //! Results are not official MLPerf results unless a human submits them.
 #![forbid(unsafe_code)]
 
+pub mod accuracy;
 pub mod audit;
 pub mod finding;
 pub mod package;

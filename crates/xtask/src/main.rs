@@ -1,5 +1,5 @@
 //! Chores of the repository: `cargo xtask tidy`, `book`, `peers`, `screenshots`,
-//! `install-c`, `wheel`, `release`, `fuzz`, `report` and `dropin`.
+//! `install-c`, `wheel`, `release`, `fuzz`, `report`, `tasks` and `dropin`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
@@ -14,6 +14,7 @@ mod peers;
 mod release;
 mod report;
 mod screenshots;
+mod tasks;
 mod tidy;
 mod wheel;
 
@@ -29,7 +30,7 @@ usage: cargo xtask COMMAND
   peers [GROUP] [--quick] [--strict]
                            compares with peers from other registries (needs python3 and PyPI)
                            groups: book, browser, fuzz, interop, loadgen,
-                           onnx, release; all when none is named
+                           metrics, onnx, release; all when none is named
                            --quick: a part of the cases; --strict: what is skipped fails, too
   screenshots [PART]...    writes pictures: report, those of the book and those that
                            `peers browser` compares with (needs chromium, python3 and PyPI);
@@ -49,6 +50,8 @@ usage: cargo xtask COMMAND
                            if one panics or hangs (needs a C++ compiler)
   report [--quick] [PART OF A NAME]...
                            what `bench/report` runs: search, comparison, installation, report
+  tasks [--quick] [PART OF A NAME]...
+                           what `bench/tasks` runs: accuracy logs scored beside Python's libraries
   dropin [--quick] [PART OF A NAME]...
                            what `bench/dropin` runs: costs of the drop-in, one JSON line a figure
 ";
@@ -65,6 +68,7 @@ fn main() -> anyhow::Result<ExitCode> {
         ["release", rest @ ..] => release::run(&root(), rest),
         ["fuzz", rest @ ..] => fuzz::run(&root(), rest),
         ["report", rest @ ..] => report::run(&root(), rest),
+        ["tasks", rest @ ..] => tasks::run(&root(), rest),
         ["dropin", rest @ ..] => dropin::run(&root(), rest),
         [] | ["help" | "-h" | "--help"] => {
             print!("{USAGE}");

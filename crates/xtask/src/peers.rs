@@ -9,6 +9,7 @@ mod examples;
 mod fuzz;
 mod interop;
 mod loadgen;
+pub mod metrics;
 mod onnx;
 mod release;
 pub mod venv;
@@ -66,6 +67,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("fuzz", fuzz::run),
     ("interop", interop::run),
     ("loadgen", loadgen::run),
+    ("metrics", metrics::run),
     ("onnx", onnx::run),
     ("release", release::run),
 ];

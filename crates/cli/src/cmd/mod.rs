@@ -15,6 +15,7 @@ mod run;
 mod search;
 pub mod selftest;
 mod sweep;
+mod task;
 
 #[cfg(test)]
 pub use info::METRICS;
@@ -57,6 +58,8 @@ enum Command {
     Report(report::Report),
     /// Write a run in the formats of others: CSV, JSONL, parquet, Prometheus, JUnit
     Export(export::Export),
+    /// Tell about the tasks of benchmarks, and score the answers to them
+    Task(task::Task),
     /// Make a submission tree of run directories
     Package(Box<package::Package>),
     /// Say which results of a submission count, and what is wrong with the others
@@ -88,6 +91,7 @@ impl Dyno {
             Command::Audit(audit) => audit.execute(),
             Command::Report(report) => report.execute(),
             Command::Export(export) => export.execute(),
+            Command::Task(task) => task.execute(),
             Command::Package(package) => package.execute(),
             Command::Check(check) => check.execute(),
             Command::Init(init) => init.execute(),

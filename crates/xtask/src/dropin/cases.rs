@@ -15,7 +15,7 @@ struct Case {
 
 /// One figure of a test.
 struct Reading {
-    figure: Figure,
+    figure: Figure<'static>,
     of: fn(&Measured) -> f64,
 }
 

@@ -9,8 +9,8 @@ pub enum Better {
 
 /// What is asked.
 #[derive(Debug, Clone, Copy)]
-pub struct Figure {
-    pub name: &'static str,
+pub struct Figure<'a> {
+    pub name: &'a str,
     pub unit: &'static str,
     pub better: Better,
 }
@@ -22,7 +22,7 @@ pub struct Rounds {
     pub peer: Vec<f64>,
 }
 
-impl Figure {
+impl Figure<'_> {
     /// Medians, their ratio (above 1 is better for us), and the extremes.
     pub fn line(&self, rounds: &Rounds) -> String {
         let (ours, peer) = (Spread::of(&rounds.ours), Spread::of(&rounds.peer));

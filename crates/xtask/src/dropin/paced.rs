@@ -28,7 +28,7 @@ const HELD: Figure = Figure {
 const LATE: [Figure; 2] =
     [late("dropin.cpp.server_late_p50_ns"), late("dropin.cpp.server_late_p99_ns")];
 
-const fn late(name: &'static str) -> Figure {
+const fn late(name: &'static str) -> Figure<'static> {
     Figure { name, unit: "ns, worst of 1k, 10k and 100k queries/s", better: Better::Lower }
 }
 

@@ -11,7 +11,7 @@ use crate::wheel;
 
 const SCRIPT: &str = "crates/xtask/dropin/harness.py";
 
-const fn lower(name: &'static str, unit: &'static str) -> Figure {
+const fn lower(name: &'static str, unit: &'static str) -> Figure<'static> {
     Figure { name, unit, better: Better::Lower }
 }
 

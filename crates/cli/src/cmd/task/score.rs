@@ -1,0 +1,192 @@
+//! `dyno task score`: an accuracy log against what is right.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use dyno_loadgen::log::read::open_accuracy;
+use dyno_loadgen::settings::nearest;
+use dyno_mlperf::accuracy::payload::Element;
+use dyno_mlperf::accuracy::{DataError, DataProblem, Inputs, METHODS, Method, Need, Scored, score};
+use serde_json::{Map, Value, json};
+
+use crate::exit::{Exit, Failure};
+use crate::output;
+
+/// What to score against what.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Score {
+    /// How: one of `dyno task methods`
+    #[arg(value_name = "METHOD")]
+    method: String,
+    /// The log of an accuracy run, whole
+    #[arg(long, value_name = "FILE", default_value = "mlperf_log_accuracy.json")]
+    log: PathBuf,
+    /// A file that the method needs
+    #[arg(long = "with", value_name = "NAME=FILE")]
+    with: Vec<String>,
+    /// A choice that the method leaves
+    #[arg(long = "choose", value_name = "NAME=VALUE")]
+    choose: Vec<String>,
+    /// What answers are arrays of, as NumPy names it, such as int32
+    #[arg(long, value_name = "TYPE")]
+    element: Option<String>,
+    /// Also write what is printed to stdout, as accuracy.txt of a submission
+    #[arg(long, value_name = "FILE")]
+    text: Option<PathBuf>,
+    /// Write the figures for programs
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  dyno task score top1 --log out/mlperf_log_accuracy.json --with labels=val_map.txt
+  dyno task methods";
+
+impl Score {
+    /// Scores, and prints what the accuracy script of the benchmark would.
+    ///
+    /// # Errors
+    /// An unknown method or input, a file that does not read, a log that is cut.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let method = self.method()?;
+        let inputs = self.inputs(method)?;
+        let mut scorer = (method.open)(&inputs).map_err(of_data)?;
+        let failed =
+            |problem: String| Failure::set_up(format!("{}: {problem}", self.log.display()));
+        let log = open_accuracy(&self.log).map_err(|error| failed(error.to_string()))?;
+        let scored = score(log, scorer.as_mut()).map_err(|problem| {
+            failed(problem.to_string())
+                .hint("score the log as the run wrote it, before it is cut for a submission")
+        })?;
+        output::print(&scored.scores.text)?;
+        output::say(told(&scored));
+        if let Some(path) = &self.text {
+            write(path, &scored.scores.text)?;
+        }
+        if let Some(path) = &self.json {
+            write(path, &format!("{:#}\n", document(method, &scored)))?;
+        }
+        Ok(Exit::Valid)
+    }
+
+    fn method(&self) -> Result<&'static Method, Failure> {
+        Method::named(&self.method).ok_or_else(|| {
+            let known: Vec<&str> = METHODS.iter().map(|method| method.name).collect();
+            let failure = Failure::usage(format!("there is no method '{}'", self.method));
+            match nearest(&self.method, known.iter().copied()) {
+                Some(near) => failure.hint(format!("did you mean {near}?")),
+                None => failure.hint(format!("there are {}", known.join(", "))),
+            }
+        })
+    }
+
+    fn inputs(&self, method: &Method) -> Result<Inputs, Failure> {
+        let mut files = BTreeMap::new();
+        let needs = || method.needs.iter().map(|need| need.name);
+        for pair in &self.with {
+            let (name, file) = pair.split_once('=').ok_or_else(|| {
+                Failure::usage(format!("--with {pair}: expected NAME=FILE")).hint(listed(method))
+            })?;
+            if !needs().any(|need| need == name) {
+                let problem = format!("--with {pair}: {} needs no '{name}'", method.name);
+                return Err(Failure::usage(problem).hint(listed(method)));
+            }
+            if files.insert(name.to_owned(), PathBuf::from(file)).is_some() {
+                return Err(Failure::usage(format!("--with {name}=... is given twice")));
+            }
+        }
+        let is_missing = |need: &&Need| need.is_required && !files.contains_key(need.name);
+        if let Some(need) = method.needs.iter().find(is_missing) {
+            let problem = format!("{} needs --with {}=FILE", method.name, need.name);
+            return Err(Failure::usage(problem).hint(listed(method)));
+        }
+        let element = self.element.as_deref().map(element).transpose()?;
+        Ok(Inputs { files, element, chosen: self.chosen(method)? })
+    }
+
+    fn chosen(&self, method: &Method) -> Result<BTreeMap<String, String>, Failure> {
+        let mut chosen = BTreeMap::new();
+        for pair in &self.choose {
+            let wrong = |problem: &str| Failure::usage(format!("--choose {pair}: {problem}"));
+            let (name, value) = pair.split_once('=').ok_or_else(|| wrong("expected NAME=VALUE"))?;
+            let choice = method.choices.iter().find(|choice| choice.name == name);
+            let choice =
+                choice.ok_or_else(|| wrong(&format!("{} has no such choice", method.name)))?;
+            if !choice.values.contains(&value) {
+                return Err(wrong(&format!("expected one of {}", choice.values.join(", "))));
+            }
+            chosen.insert(name.to_owned(), value.to_owned());
+        }
+        Ok(chosen)
+    }
+}
+
+/// What a method needs, in a line.
+fn listed(method: &Method) -> String {
+    let need = |need: &Need| format!("{}: {}", need.name, need.what);
+    let needs: Vec<String> = method.needs.iter().map(need).collect();
+    format!("{} takes {}", method.name, needs.join("; "))
+}
+
+fn element(name: &str) -> Result<Element, Failure> {
+    Element::ALL.into_iter().find(|element| element.name() == name).ok_or_else(|| {
+        let names = Element::ALL.map(Element::name).join(", ");
+        Failure::usage(format!("--element {name}: expected one of {names}"))
+    })
+}
+
+fn of_data(error: DataError) -> Failure {
+    match error.problem {
+        DataProblem::NotGiven { .. } => Failure::usage(error),
+        _ => Failure::set_up(error),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text)
+        .map_err(|error| Failure::set_up(format!("cannot write {}: {error}", path.display())))
+}
+
+/// What was counted, and what is wrong with answers.
+fn told(scored: &Scored) -> String {
+    let Scored { entries, samples, references, malformed, .. } = *scored;
+    let of = references.map(|references| format!(" of {references}")).unwrap_or_default();
+    let mut text = format!("{entries} answers to {samples}{of} samples\n");
+    let missing = references.unwrap_or(samples).saturating_sub(samples);
+    if missing > 0 {
+        let _ = writeln!(text, "warning: {missing} samples have no answer");
+    }
+    if malformed > 0 {
+        let _ = writeln!(
+            text,
+            "warning: {malformed} answers are none; they count as wrong where the metric knows wrong ones:"
+        );
+    }
+    for told in &scored.malformed_told {
+        let _ = writeln!(text, "  line {}: sample {}: {}", told.line, told.index, told.problem);
+    }
+    for note in &scored.scores.notes {
+        let _ = writeln!(text, "warning: {note}");
+    }
+    text
+}
+
+fn document(method: &Method, scored: &Scored) -> Value {
+    let figures = scored.scores.figures.iter();
+    let figures: Map<String, Value> =
+        figures.map(|figure| (figure.metric.to_owned(), json!(figure.value))).collect();
+    json!({
+        "method": method.name,
+        "figures": figures,
+        "text": scored.scores.text,
+        "entries": scored.entries,
+        "samples": scored.samples,
+        "references": scored.references,
+        "malformed": scored.malformed,
+    })
+}

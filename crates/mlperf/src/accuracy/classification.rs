@@ -1,0 +1,109 @@
+//! Top-1: the share of samples whose class is the label.
+//!
+//! Source: `accuracy-imagenet.py` of the benchmarks ResNet-50 and MobileNet,
+//! which prints three decimals.
+
+use std::path::Path;
+
+use super::data::read_text;
+use super::payload::{self, Element};
+use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores};
+
+const LABELS: Need = Need {
+    name: "labels",
+    what: "val_map.txt: a line a sample, the image's name and its class",
+    is_required: true,
+};
+
+/// `resnet50` and `mobilenet`.
+pub const TOP1: Method = Method {
+    name: "top1",
+    title: "share of samples whose class is the label, in percent",
+    answer: "the class: one element",
+    element: Some(Element::Int64),
+    needs: &[LABELS],
+    choices: &[],
+    open: |inputs| {
+        let labels = read_labels(inputs.file(&LABELS)?)?;
+        Ok(Box::new(Top1::new(labels, inputs.element.unwrap_or(Element::Int64))))
+    },
+};
+
+/// Labels of a data set, in the order of its samples.
+///
+/// The file is `val_map.txt` of ImageNet: a line a sample, the name of the image,
+/// spaces, and its class.
+///
+/// # Errors
+/// The file does not read, or a line has no class.
+pub fn read_labels(path: &Path) -> Result<Vec<i64>, DataError> {
+    let text = read_text(path)?;
+    let label = |(at, line): (usize, &str)| {
+        let label = line.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+        label.ok_or_else(|| {
+            DataError::malformed(path, at + 1, "the name of an image and its class", line)
+        })
+    };
+    let is_not_empty = |(_, line): &(usize, &str)| !line.trim().is_empty();
+    text.lines().enumerate().filter(is_not_empty).map(label).collect()
+}
+
+/// Scores classes against labels.
+#[derive(Debug)]
+pub struct Top1 {
+    labels: Vec<i64>,
+    element: Element,
+    good: u64,
+    total: u64,
+}
+
+impl Top1 {
+    /// Answers are single elements.
+    #[must_use]
+    pub fn new(labels: Vec<i64>, element: Element) -> Self {
+        Self { labels, element, good: 0, total: 0 }
+    }
+}
+
+impl Scorer for Top1 {
+    fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
+        self.total += 1;
+        let label = usize::try_from(index).ok().and_then(|at| self.labels.get(at));
+        let label = label.ok_or(AnswerError::Sample { references: self.labels.len() as u64 })?;
+        self.good += u64::from(payload::whole(self.element, answer)? == *label);
+        Ok(())
+    }
+
+    fn references(&self) -> Option<u64> {
+        Some(self.labels.len() as u64)
+    }
+
+    fn scores(&mut self) -> Scores {
+        let (good, total) = (self.good, self.total);
+        let value = 100.0 * good as f64 / total.max(1) as f64;
+        Scores {
+            figures: vec![Figure { metric: "acc", value }],
+            text: format!("accuracy={value:.3}%, good={good}, total={total}\n"),
+            ..Scores::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::assert_checker_reads;
+    use super::*;
+
+    #[test]
+    fn what_is_no_class_and_what_has_no_label_is_wrong() {
+        let mut top1 = Top1::new(vec![3, 1, 4], Element::Float32);
+        assert_eq!(top1.take(0, &3.0_f32.to_le_bytes()), Ok(()));
+        assert_eq!(top1.take(1, &2.0_f32.to_le_bytes()), Ok(()));
+        assert!(matches!(top1.take(2, &[0; 8]), Err(AnswerError::Length { .. })));
+        assert_eq!(top1.take(3, &[0; 4]), Err(AnswerError::Sample { references: 3 }));
+        let scores = top1.scores();
+        assert_eq!(scores.text, "accuracy=25.000%, good=1, total=4\n");
+        assert_checker_reads("v0.5", "mobilenet", &scores);
+        assert_checker_reads("v6.0", "resnet", &scores);
+    }
+}

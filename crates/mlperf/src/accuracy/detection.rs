@@ -1,0 +1,241 @@
+//! Mean average precision of boxes, as COCO defines it.
+//!
+//! A box counts as right when it overlaps a box of the references by a threshold;
+//! of ten thresholds and all categories, the mean of the precision at 101 recalls.
+//!
+//! Source: `cocoeval.py` of pycocotools for boxes, all areas and 100 detections;
+//! `accuracy-coco.py` and `accuracy-openimages.py` of the benchmarks
+//! SSD-MobileNet, SSD-ResNet-34 and RetinaNet, which print three decimals.
+
+mod matching;
+mod truth;
+
+use super::payload::{self, Element};
+use super::{AnswerError, Choice, Figure, Method, Need, Scorer, Scores};
+
+pub use matching::{Matched, average_precision, match_boxes};
+pub use truth::{Object, Truth};
+
+const ANNOTATIONS: Need = Need {
+    name: "annotations",
+    what: "instances_val2017.json of COCO, or openimages-mlperf.json: images, annotations and \
+           categories as JSON",
+    is_required: true,
+};
+
+const CLASSES: Choice = Choice {
+    name: "classes",
+    values: &["ids", "positions"],
+    what: "whether the class of a box is the id of a category, or its position in the list, from 1",
+};
+
+/// `ssd-small`, `ssd-large` and `retinanet`.
+pub const COCO_MAP: Method = Method {
+    name: "coco-map",
+    title: "mean average precision of boxes at overlaps from 0.50 to 0.95, in percent",
+    answer: "of each box seven elements: sample, top, left, bottom, right as shares of the image, \
+             score, class",
+    element: Some(Element::Float32),
+    needs: &[ANNOTATIONS],
+    choices: &[CLASSES],
+    open: |inputs| {
+        let truth = Truth::read(inputs.file(&ANNOTATIONS)?)?;
+        let by_position = inputs.choice(&CLASSES) == "positions";
+        Ok(Box::new(CocoMap::new(truth, inputs.element.unwrap_or(Element::Float32), by_position)))
+    },
+};
+
+/// Detections of an image and category that count, by score.
+const MOST_DETECTIONS: usize = 100;
+
+/// Values of a box in an answer.
+const VALUES: usize = 7;
+
+/// A box: left, top, width and height, in pixels.
+pub type Bounds = [f64; 4];
+
+/// A box that a system found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Detection {
+    /// Where.
+    pub bounds: Bounds,
+    /// How sure the system is; no NaN.
+    pub score: f64,
+}
+
+/// Scores boxes against those of the references.
+#[derive(Debug)]
+pub struct CocoMap {
+    truth: Truth,
+    element: Element,
+    by_position: bool,
+    /// By category: what became of each detection, and objects that could be found.
+    categories: Vec<(Vec<Matched>, u64)>,
+    /// Boxes that name another sample than the entry does.
+    strays: u64,
+}
+
+impl CocoMap {
+    /// Classes are ids of categories or their positions.
+    #[must_use]
+    pub fn new(truth: Truth, element: Element, by_position: bool) -> Self {
+        let categories = vec![(Vec::new(), 0); truth.categories()];
+        Self { truth, element, by_position, categories, strays: 0 }
+    }
+
+    /// The detections of an image by category.
+    fn detections(
+        &mut self,
+        index: u64,
+        values: &[f64],
+    ) -> Result<Vec<(usize, Detection)>, AnswerError> {
+        let (width, height) = self.truth.size(index as usize);
+        let (width, height) = (width as f32, height as f32);
+        let mut found = Vec::with_capacity(values.len() / VALUES);
+        let mut strays = 0;
+        for of in values.chunks_exact(VALUES) {
+            let [sample, top, left, bottom, right, score, class] =
+                of.try_into().expect("chunks have the values of a box");
+            if score.is_nan() || [top, left, bottom, right].iter().any(|side| side.is_nan()) {
+                let (expected, found) = ("numbers".to_owned(), "NaN".to_owned());
+                return Err(AnswerError::Content { expected, found });
+            }
+            strays += u64::from(sample as u64 != index);
+            // In 32 bits, as NumPy multiplies them.
+            let [top, bottom] = [top as f32 * height, bottom as f32 * height];
+            let [left, right] = [left as f32 * width, right as f32 * width];
+            let bounds = [left, top, right - left, bottom - top].map(f64::from);
+            if let Some(category) = self.truth.category(class as i64, self.by_position) {
+                found.push((category, Detection { bounds, score }));
+            }
+        }
+        self.strays += strays;
+        Ok(found)
+    }
+}
+
+impl Scorer for CocoMap {
+    fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
+        let references = self.truth.images() as u64;
+        if index >= references {
+            return Err(AnswerError::Sample { references });
+        }
+        let values: Vec<f64> = payload::reals(self.element, answer)?.collect();
+        if !values.len().is_multiple_of(VALUES) {
+            let expected = format!("a multiple of {}", VALUES * self.element.size());
+            return Err(AnswerError::Length { expected, found: answer.len() });
+        }
+        let image = index as usize;
+        let mut detections = self.detections(index, &values)?;
+        // Stable: equal scores stay in the order of the answer.
+        detections.sort_by(|(a, x), (b, y)| a.cmp(b).then(y.score.total_cmp(&x.score)));
+        let rank = self.truth.rank(image);
+        let mut rest = detections.as_slice();
+        let mut objects = self.truth.objects(image).peekable();
+        // Both are in the order of categories.
+        loop {
+            let next = rest.first().map(|(category, _)| *category);
+            let category = match (next, objects.peek().map(|(category, _)| *category)) {
+                (None, None) => break,
+                (Some(one), None) | (None, Some(one)) => one,
+                (Some(one), Some(other)) => one.min(other),
+            };
+            let count = rest.iter().take_while(|(of, _)| *of == category).count();
+            let (own, others) = rest.split_at(count);
+            rest = others;
+            let own: Vec<Detection> =
+                own.iter().take(MOST_DETECTIONS).map(|(_, detection)| *detection).collect();
+            let objects = objects.next_if(|(of, _)| *of == category).map_or(&[][..], |(_, of)| of);
+            let (matched, wanted) = &mut self.categories[category];
+            *wanted += objects.iter().filter(|object| !object.is_ignored()).count() as u64;
+            matched.extend(match_boxes(rank, &own, objects));
+        }
+        Ok(())
+    }
+
+    fn references(&self) -> Option<u64> {
+        Some(self.truth.images() as u64)
+    }
+
+    fn scores(&mut self) -> Scores {
+        let mut of_each = Vec::new();
+        for (matched, wanted) in &mut self.categories {
+            if *wanted > 0 {
+                of_each.push(average_precision(matched, *wanted));
+            }
+        }
+        let value = 100.0 * of_each.iter().sum::<f64>() / of_each.len() as f64;
+        let told = format!("boxes that name another sample than their entry does: {}", self.strays);
+        Scores {
+            figures: vec![Figure { metric: "mAP", value }],
+            text: format!("mAP={value:.3}%\n"),
+            notes: if self.strays > 0 { vec![told] } else { Vec::new() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::assert_checker_reads;
+    use super::*;
+
+    fn answer(boxes: &[[f32; VALUES]]) -> Vec<u8> {
+        boxes.concat().iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    /// Two images of 100 by 50, each with one object of category 7 or 9.
+    fn scorer(by_position: bool) -> CocoMap {
+        let truth = r#"{
+            "images": [{"id": 5, "width": 100, "height": 50}, {"id": 2, "width": 100, "height": 50}],
+            "annotations": [
+                {"id": 1, "image_id": 5, "category_id": 7, "bbox": [10, 5, 20, 10], "area": 200},
+                {"id": 2, "image_id": 2, "category_id": 9, "bbox": [10, 5, 20, 10], "area": 200,
+                 "iscrowd": 0}],
+            "categories": [{"id": 9}, {"id": 7}]}"#;
+        let truth = Truth::parse(std::path::Path::new("made.json"), truth.as_bytes()).unwrap();
+        CocoMap::new(truth, Element::Float32, by_position)
+    }
+
+    const BOX: [f32; 4] = [0.1, 0.1, 0.3, 0.3];
+
+    fn found(sample: f32, class: f32) -> [f32; VALUES] {
+        [sample, BOX[0], BOX[1], BOX[2], BOX[3], 0.9, class]
+    }
+
+    #[test]
+    fn classes_are_ids_or_positions_in_the_list() {
+        for (by_position, classes) in [(false, [7.0, 9.0]), (true, [2.0, 1.0])] {
+            let mut scorer = scorer(by_position);
+            assert_eq!(scorer.take(0, &answer(&[found(0.0, classes[0])])), Ok(()));
+            assert_eq!(scorer.take(1, &answer(&[found(1.0, classes[1])])), Ok(()));
+            let scores = scorer.scores();
+            assert_eq!(scores.text, "mAP=100.000%\n");
+            assert_checker_reads("v0.5", "ssd-small", &scores);
+            assert_checker_reads("v5.1", "retinanet", &scores);
+        }
+    }
+
+    #[test]
+    fn an_image_without_boxes_has_missed_its_objects_and_others_are_not_asked_for() {
+        let mut scorer = scorer(false);
+        assert_eq!(scorer.take(0, &answer(&[found(0.0, 7.0)])), Ok(()));
+        assert!((scorer.scores().figures[0].value - 100.0).abs() < 1e-9);
+        assert_eq!(scorer.take(1, &[]), Ok(()));
+        assert!((scorer.scores().figures[0].value - 50.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_is_no_list_of_boxes_is_told_and_strays_are_counted() {
+        let mut scorer = scorer(false);
+        assert!(matches!(scorer.take(0, &[0; 24]), Err(AnswerError::Length { .. })));
+        let mut wrong = found(0.0, 7.0);
+        wrong[5] = f32::NAN;
+        assert!(matches!(scorer.take(0, &answer(&[wrong])), Err(AnswerError::Content { .. })));
+        assert_eq!(scorer.take(2, &[]), Err(AnswerError::Sample { references: 2 }));
+        assert_eq!(scorer.take(1, &answer(&[found(0.0, 9.0)])), Ok(()));
+        assert_eq!(
+            scorer.scores().notes,
+            ["boxes that name another sample than their entry does: 1"]
+        );
+    }
+}

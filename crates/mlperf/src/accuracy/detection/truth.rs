@@ -1,0 +1,165 @@
+//! Images and what is to be seen on them, as COCO writes it.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::super::DataError;
+use super::Bounds;
+
+/// An object of an image.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Object {
+    /// Of the annotation.
+    pub id: i64,
+    /// Where it is.
+    pub bounds: Bounds,
+    /// In pixels: of what the annotation outlines, not of the box.
+    pub area: f64,
+    /// Whether it stands for several.
+    pub is_crowd: bool,
+}
+
+/// Images in the order of the samples, with their objects.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Truth {
+    images: Vec<Image>,
+    /// Ids of categories, in the order of the file.
+    listed: Vec<i64>,
+    /// Ids of categories in order, and so their numbers.
+    categories: Vec<i64>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Image {
+    width: f64,
+    height: f64,
+    /// Among the images, in the order of ids.
+    rank: u32,
+    /// By category, in order.
+    objects: Vec<(usize, Vec<Object>)>,
+}
+
+#[derive(Deserialize)]
+struct File {
+    images: Vec<ImageEntry>,
+    annotations: Vec<Annotation>,
+    categories: Vec<Category>,
+}
+
+#[derive(Deserialize)]
+struct ImageEntry {
+    id: i64,
+    width: f64,
+    height: f64,
+}
+
+#[derive(Deserialize)]
+struct Annotation {
+    id: i64,
+    image_id: i64,
+    category_id: i64,
+    bbox: Bounds,
+    area: f64,
+    #[serde(default)]
+    iscrowd: u8,
+}
+
+#[derive(Deserialize)]
+struct Category {
+    id: i64,
+}
+
+impl Truth {
+    /// Reads annotations.
+    ///
+    /// # Errors
+    /// The file does not read, or is not of the format.
+    pub fn read(path: &Path) -> Result<Self, DataError> {
+        Self::parse(path, &fs::read(path).map_err(|error| DataError::unreadable(path, &error))?)
+    }
+
+    pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, DataError> {
+        let file: File = serde_json::from_slice(bytes).map_err(|error| {
+            let expected = "images, annotations and categories of COCO";
+            DataError::malformed(path, error.line(), expected, error.to_string())
+        })?;
+        let listed: Vec<i64> = file.categories.iter().map(|category| category.id).collect();
+        let mut categories = listed.clone();
+        categories.sort_unstable();
+        categories.dedup();
+        let mut ids: Vec<i64> = file.images.iter().map(|image| image.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.len() != file.images.len() {
+            let expected = "an id of its own for each image";
+            return Err(DataError::malformed(path, None, expected, "an id twice"));
+        }
+        let image = |entry: &ImageEntry| Image {
+            width: entry.width,
+            height: entry.height,
+            rank: ids.partition_point(|id| *id < entry.id) as u32,
+            objects: Vec::new(),
+        };
+        let mut images: Vec<Image> = file.images.iter().map(image).collect();
+        let places: HashMap<i64, usize> =
+            file.images.iter().enumerate().map(|(at, image)| (image.id, at)).collect();
+        for annotation in file.annotations {
+            // What is of no image or no category is never asked for.
+            let place = places.get(&annotation.image_id);
+            let category = categories.binary_search(&annotation.category_id);
+            if let (Some(&place), Ok(category)) = (place, category) {
+                images[place].add(category, &annotation);
+            }
+        }
+        Ok(Self { images, listed, categories })
+    }
+
+    /// How many there are.
+    pub(super) fn images(&self) -> usize {
+        self.images.len()
+    }
+
+    /// How many there are.
+    pub(super) fn categories(&self) -> usize {
+        self.categories.len()
+    }
+
+    /// Width and height of an image, in pixels.
+    pub(super) fn size(&self, image: usize) -> (f64, f64) {
+        (self.images[image].width, self.images[image].height)
+    }
+
+    /// Where an image stands in the order of ids.
+    pub(super) fn rank(&self, image: usize) -> u32 {
+        self.images[image].rank
+    }
+
+    /// The number of the category that a class means.
+    pub(super) fn category(&self, class: i64, by_position: bool) -> Option<usize> {
+        let id = if by_position {
+            *self.listed.get(usize::try_from(class.checked_sub(1)?).ok()?)?
+        } else {
+            class
+        };
+        self.categories.binary_search(&id).ok()
+    }
+
+    /// Objects of an image by category, in order.
+    pub(super) fn objects(&self, image: usize) -> impl Iterator<Item = (usize, &[Object])> {
+        self.images[image].objects.iter().map(|(category, of)| (*category, of.as_slice()))
+    }
+}
+
+impl Image {
+    fn add(&mut self, category: usize, annotation: &Annotation) {
+        let Annotation { id, bbox: bounds, area, iscrowd, .. } = *annotation;
+        let object = Object { id, bounds, area, is_crowd: iscrowd != 0 };
+        match self.objects.binary_search_by_key(&category, |(of, _)| *of) {
+            Ok(at) => self.objects[at].1.push(object),
+            Err(at) => self.objects.insert(at, (category, vec![object])),
+        }
+    }
+}

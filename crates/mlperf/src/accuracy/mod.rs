@@ -1,0 +1,218 @@
+//! How good the answers are: `mlperf_log_accuracy.json` against what is right.
+//!
+//! A log is read once, entry by entry, and may be larger than memory. A
+//! [`Scorer`] takes the answers one by one; what it keeps of them is up to the
+//! metric. The metrics themselves are functions of predictions and references
+//! that know no log, each in a module of its own.
+//!
+//! Everything is deterministic: the same log gives the same digits, in the form
+//! that the accuracy scripts of the benchmarks print and the checkers read.
+//! Start reading at [`score`] and [`Method`].
+
+pub mod classification;
+mod data;
+pub mod detection;
+mod method;
+pub mod payload;
+pub mod recommendation;
+mod seen;
+pub mod speech;
+pub mod summarization;
+pub mod translation;
+
+use std::fmt;
+use std::io::BufRead;
+
+use dyno_loadgen::log::read::{AccuracyReader, LogReadProblem};
+
+pub use data::{DataError, DataProblem};
+pub use method::{Choice, Inputs, METHODS, Method, Need};
+
+use seen::Seen;
+
+/// Answers that are no answers are told up to this number.
+const MALFORMED_TOLD: usize = 20;
+
+/// Takes the answers of a run and knows in the end how good they are.
+pub trait Scorer {
+    /// Takes the answer to sample `index` of the data set.
+    ///
+    /// # Errors
+    /// What is given is no answer of the task. The scorer has then counted it as
+    /// wrong, where its metric has wrong answers, and goes on.
+    fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError>;
+
+    /// What counts of several answers to one sample.
+    fn repeats(&self) -> Repeats {
+        Repeats::First
+    }
+
+    /// Samples that the references know of; none where answers bring their own.
+    fn references(&self) -> Option<u64>;
+
+    /// The figures; called once, after the last answer.
+    fn scores(&mut self) -> Scores;
+}
+
+/// What counts of several answers to one sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeats {
+    /// The first one, as most accuracy scripts have it.
+    First,
+    /// Each, as if they were to samples of their own.
+    All,
+}
+
+/// Why an answer is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnswerError {
+    /// The references have no such sample.
+    Sample {
+        /// How many they have.
+        references: u64,
+    },
+    /// The bytes have another length than answers of the task have.
+    Length {
+        /// Bytes that were expected, such as `8` or `a multiple of 28`.
+        expected: String,
+        /// Bytes that there are.
+        found: usize,
+    },
+    /// The bytes are of the right length, but mean nothing.
+    Content {
+        /// What was expected.
+        expected: String,
+        /// What there is.
+        found: String,
+    },
+}
+
+impl fmt::Display for AnswerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sample { references } => {
+                write!(f, "the references have {references} samples, and not this one")
+            }
+            Self::Length { expected, found } => {
+                write!(f, "expected {expected} bytes, found {found}")
+            }
+            Self::Content { expected, found } => write!(f, "expected {expected}, found {found}"),
+        }
+    }
+}
+
+impl std::error::Error for AnswerError {}
+
+/// One figure of quality.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// Its name in the rules of the rounds, such as `acc` or `ROUGE1`.
+    pub metric: &'static str,
+    /// In the unit in which the rules state its target: percent mostly.
+    pub value: f64,
+}
+
+/// What a scorer found.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Scores {
+    /// What the rules judge.
+    pub figures: Vec<Figure>,
+    /// The lines that the accuracy script of the benchmark prints, each with its
+    /// end: `accuracy.txt` of a submission.
+    pub text: String,
+    /// What else is to be told, a line each.
+    pub notes: Vec<String>,
+}
+
+impl Scores {
+    /// The figure of that name.
+    #[must_use]
+    pub fn figure(&self, metric: &str) -> Option<f64> {
+        self.figures.iter().find(|figure| figure.metric == metric).map(|figure| figure.value)
+    }
+}
+
+/// An answer that is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed {
+    /// Line of the log, from 1.
+    pub line: usize,
+    /// The sample.
+    pub index: u64,
+    /// What is wrong.
+    pub problem: AnswerError,
+}
+
+/// A log with what was found in it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Scored {
+    /// What the scorer found.
+    pub scores: Scores,
+    /// Entries of the log.
+    pub entries: u64,
+    /// Distinct samples among them.
+    pub samples: u64,
+    /// Samples that the references know of; none where answers bring their own.
+    pub references: Option<u64>,
+    /// Answers that are none.
+    pub malformed: u64,
+    /// The first of them.
+    pub malformed_told: Vec<Malformed>,
+}
+
+/// Gives a scorer what a log holds.
+///
+/// # Errors
+/// The log does not read to its end. No figure comes of a part of a log.
+pub fn score<R: BufRead>(
+    log: AccuracyReader<R>,
+    scorer: &mut dyn Scorer,
+) -> Result<Scored, LogReadProblem> {
+    let mut scored = Scored { references: scorer.references(), ..Scored::default() };
+    let (repeats, mut seen) = (scorer.repeats(), Seen::default());
+    for entry in log {
+        let entry = entry?;
+        scored.entries += 1;
+        let is_new = seen.insert(entry.qsl_idx);
+        scored.samples += u64::from(is_new);
+        if !is_new && repeats == Repeats::First {
+            continue;
+        }
+        if let Err(problem) = scorer.take(entry.qsl_idx, &entry.data) {
+            scored.malformed += 1;
+            if scored.malformed_told.len() < MALFORMED_TOLD {
+                let (line, index) = (entry.line, entry.qsl_idx);
+                scored.malformed_told.push(Malformed { line, index, problem });
+            }
+        }
+    }
+    scored.scores = scorer.scores();
+    Ok(scored)
+}
+
+/// What the checker of a round reads of a text: every figure that it judges, as the
+/// scorer has it.
+#[cfg(test)]
+fn assert_checker_reads(round: &str, benchmark: &str, scores: &Scores) {
+    use crate::round::Round;
+    use crate::submission::facts::accuracy::{Patterns, scan};
+
+    let round = Round::named(round).expect("the round is one of ours");
+    let of = round.benchmarks.iter().find(|of| of.name == benchmark);
+    let patterns = Patterns::new(round);
+    let patterns = patterns.of(of);
+    assert!(!patterns.is_empty(), "{benchmark} has figures");
+    let read = scan(&mut scores.text.as_bytes(), patterns).expect("a text in memory reads");
+    for pattern in patterns {
+        let metric = &pattern.metric;
+        let found = read.found.iter().find(|found| found.metric == *metric);
+        let found = found.unwrap_or_else(|| panic!("{metric} is not in {:?}", scores.text));
+        let figure = scores.figure(metric).unwrap_or_else(|| panic!("there is no {metric}"));
+        let decimals = found.value.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+        let (shown, read) = (
+            format!("{figure:.decimals$}"),
+            format!("{:.decimals$}", found.number().expect("a figure is a number")),
+        );
+        assert_eq!(shown, read, "{metric}");
+    }
+}

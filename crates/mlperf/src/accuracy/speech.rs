@@ -1,0 +1,149 @@
+//! Word error rate: words that must be changed, added and taken away, of the words
+//! that were said.
+//!
+//! Source: `accuracy_eval.py` of the benchmark RNN-T on LibriSpeech, which prints
+//! all digits and counts every entry of the log.
+
+mod manifest;
+
+use super::payload::{self, Element};
+use super::{AnswerError, Figure, Method, Need, Repeats, Scorer, Scores};
+
+pub use manifest::read_transcripts;
+
+const MANIFEST: Need = Need {
+    name: "manifest",
+    what: "dev-clean-wav.json of LibriSpeech: a list of objects with transcript and \
+           original_duration",
+    is_required: true,
+};
+
+/// `rnnt`.
+pub const WORD_ERRORS: Method = Method {
+    name: "word-errors",
+    title: "100 less the word error rate in percent",
+    answer: "the transcript, an element a character: space, a to z, apostrophe as 0 to 27",
+    element: Some(Element::Int64),
+    needs: &[MANIFEST],
+    choices: &[],
+    open: |inputs| {
+        let transcripts = read_transcripts(inputs.file(&MANIFEST)?, LONGEST_SECONDS)?;
+        let element = inputs.element.unwrap_or(Element::Int64);
+        Ok(Box::new(Transcripts::new(transcripts, element)))
+    },
+};
+
+/// Characters, by their number in an answer.
+const LABELS: &[u8] = b" abcdefghijklmnopqrstuvwxyz'";
+
+/// Longer utterances are left out of the data set.
+const LONGEST_SECONDS: f64 = 15.0;
+
+/// Words that were wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WordErrors {
+    /// Words to change, to add and to take away, as few as do.
+    pub errors: u64,
+    /// Words of the references.
+    pub words: u64,
+}
+
+impl WordErrors {
+    /// Adds a transcript and what was said, as words with white space between.
+    /// O(words of one times words of the other).
+    pub fn add(&mut self, found: &str, wanted: &str) {
+        let words = |text| str::split_whitespace(text).collect::<Vec<_>>();
+        let (found, wanted) = (words(found), words(wanted));
+        self.errors += strsim::generic_levenshtein(&found, &wanted) as u64;
+        self.words += wanted.len() as u64;
+    }
+
+    /// Errors per word; above 1 where more was added than was said.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.errors as f64 / self.words as f64
+    }
+}
+
+/// Scores transcripts.
+#[derive(Debug)]
+pub struct Transcripts {
+    references: Vec<String>,
+    element: Element,
+    errors: WordErrors,
+}
+
+impl Transcripts {
+    /// Of lower-case words with spaces between.
+    #[must_use]
+    pub fn new(references: Vec<String>, element: Element) -> Self {
+        Self { references, element, errors: WordErrors::default() }
+    }
+}
+
+/// The text of numbered characters.
+fn text(element: Element, answer: &[u8]) -> Result<String, AnswerError> {
+    let character = |number: i64| {
+        let label = usize::try_from(number).ok().and_then(|at| LABELS.get(at));
+        label.map(|label| char::from(*label)).ok_or_else(|| AnswerError::Content {
+            expected: format!("characters from 0 to {}", LABELS.len() - 1),
+            found: number.to_string(),
+        })
+    };
+    payload::wholes(element, answer)?.map(character).collect()
+}
+
+impl Scorer for Transcripts {
+    fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
+        let reference = usize::try_from(index).ok().and_then(|at| self.references.get(at));
+        let references = self.references.len() as u64;
+        let reference = reference.ok_or(AnswerError::Sample { references })?;
+        let text = text(self.element, answer);
+        // What is no transcript has every word wrong.
+        self.errors.add(text.as_deref().unwrap_or_default(), reference);
+        text.map(drop)
+    }
+
+    fn repeats(&self) -> Repeats {
+        Repeats::All
+    }
+
+    fn references(&self) -> Option<u64> {
+        Some(self.references.len() as u64)
+    }
+
+    fn scores(&mut self) -> Scores {
+        let rate = self.errors.rate();
+        let (percent, value) = (100.0 * rate, 100.0 * (1.0 - rate));
+        Scores {
+            figures: vec![Figure { metric: "WER", value }],
+            text: format!("Word Error Rate: {percent:?}%, accuracy={value:?}%\n"),
+            ..Scores::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::assert_checker_reads;
+    use super::*;
+
+    fn numbers(text: &str) -> Vec<u8> {
+        let number = |letter| LABELS.iter().position(|label| *label == letter).unwrap() as u8;
+        text.bytes().map(number).collect()
+    }
+
+    #[test]
+    fn what_is_no_transcript_has_every_word_wrong() {
+        let references = vec!["a cat sat".to_owned(), "it's one".to_owned()];
+        let mut transcripts = Transcripts::new(references, Element::Int8);
+        assert_eq!(transcripts.take(0, &numbers("the cat  sat on")), Ok(()));
+        let error = transcripts.take(1, &[1, 28]).unwrap_err();
+        assert_eq!(error.to_string(), "expected characters from 0 to 27, found 28");
+        assert_eq!(transcripts.errors, WordErrors { errors: 4, words: 5 });
+        let scores = transcripts.scores();
+        assert_checker_reads("v1.1", "rnnt", &scores);
+        let text = scores.text;
+        assert_eq!(text, "Word Error Rate: 80.0%, accuracy=19.999999999999996%\n");
+    }
+}

@@ -1,0 +1,222 @@
+//! ROUGE: words and pairs of words that a summary shares with a reference, and
+//! the longest sequences of words that both have in one order.
+//!
+//! Source: Lin, *ROUGE: a package for automatic evaluation of summaries*, 2004, as
+//! the Python package `rouge_score` has it, with its words and stems.
+
+use std::collections::HashMap;
+
+use super::porter;
+
+/// Words no longer than this keep their form.
+const LONGEST_WITHOUT_STEM: usize = 3;
+
+/// F-measures of a summary, each in [0, 1].
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Rouge {
+    /// Of words.
+    pub rouge_1: f64,
+    /// Of pairs of words.
+    pub rouge_2: f64,
+    /// Of the longest common sequence.
+    pub rouge_l: f64,
+    /// Of the longest common sequences of sentences, united.
+    pub rouge_l_sum: f64,
+}
+
+/// Numbers of the stems of words.
+#[derive(Debug, Default)]
+pub struct Words {
+    of_words: HashMap<String, u32>,
+    of_stems: HashMap<String, u32>,
+}
+
+impl Words {
+    /// The words of a text: runs of letters and digits of ASCII, without case, the
+    /// longer ones cut to their stems.
+    pub fn of(&mut self, text: &str) -> Vec<u32> {
+        let text = text.to_lowercase();
+        let is_word = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+        text.split(|letter| !is_word(letter))
+            .filter(|word| !word.is_empty())
+            .map(|word| self.number(word))
+            .collect()
+    }
+
+    fn number(&mut self, word: &str) -> u32 {
+        if let Some(number) = self.of_words.get(word) {
+            return *number;
+        }
+        let is_short = word.len() <= LONGEST_WITHOUT_STEM;
+        let stem = if is_short { word.to_owned() } else { porter::stem(word) };
+        let next = self.of_stems.len() as u32;
+        let number = *self.of_stems.entry(stem).or_insert(next);
+        self.of_words.insert(word.to_owned(), number);
+        number
+    }
+}
+
+/// A text as words, and as sentences of words.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Text {
+    words: Vec<u32>,
+    sentences: Vec<Vec<u32>>,
+}
+
+impl Text {
+    /// A text with a sentence on each line.
+    pub fn new(text: &str, words: &mut Words) -> Self {
+        let sentences: Vec<Vec<u32>> =
+            text.split('\n').filter(|line| !line.is_empty()).map(|line| words.of(line)).collect();
+        Self { words: sentences.concat(), sentences }
+    }
+}
+
+impl Rouge {
+    /// Of a summary and its reference.
+    #[must_use]
+    pub fn of(reference: &Text, summary: &Text) -> Self {
+        let (wanted, found) = (&reference.words, &summary.words);
+        let f_measure = |shared, of: usize| {
+            let runs = |words: &[u32]| (words.len() + 1).saturating_sub(of);
+            f_measure(shared, runs(found), runs(wanted))
+        };
+        Self {
+            rouge_1: f_measure(shared_runs::<1>(wanted, found), 1),
+            rouge_2: f_measure(shared_runs::<2>(wanted, found), 2),
+            rouge_l: f_measure(Table::new(wanted, found).longest(), 1),
+            rouge_l_sum: f_measure(united(reference, summary), 1),
+        }
+    }
+}
+
+/// Harmonic mean of the shares of what was found and of what was wanted.
+fn f_measure(shared: usize, found: usize, wanted: usize) -> f64 {
+    let precision = shared as f64 / found.max(1) as f64;
+    let recall = shared as f64 / wanted.max(1) as f64;
+    if shared == 0 { 0.0 } else { 2.0 * precision * recall / (precision + recall) }
+}
+
+/// Runs of words that both have, each as often as both have it.
+fn shared_runs<const N: usize>(wanted: &[u32], found: &[u32]) -> usize {
+    let sorted = |words: &[u32]| {
+        let run = |window: &[u32]| window.try_into().expect("windows have the length of runs");
+        let mut runs: Vec<[u32; N]> = words.windows(N).map(run).collect();
+        runs.sort_unstable();
+        runs
+    };
+    let (wanted, found) = (sorted(wanted), sorted(found));
+    let mut wanted = wanted.iter().peekable();
+    let is_shared = |run: &&[u32; N]| {
+        while wanted.next_if(|other| other < run).is_some() {}
+        wanted.next_if_eq(run).is_some()
+    };
+    found.iter().filter(is_shared).count()
+}
+
+/// Lengths of the longest common sequences of all beginnings of two texts.
+struct Table<'a> {
+    wanted: &'a [u32],
+    found: &'a [u32],
+    /// A row of `found.len() + 1` for each beginning of `wanted`.
+    lengths: Vec<u32>,
+}
+
+impl<'a> Table<'a> {
+    fn new(wanted: &'a [u32], found: &'a [u32]) -> Self {
+        let width = found.len() + 1;
+        let mut lengths = vec![0; width * (wanted.len() + 1)];
+        for (row, word) in wanted.iter().enumerate() {
+            let (above, below) = lengths[row * width..].split_at_mut(width);
+            for (at, other) in found.iter().enumerate() {
+                below[at + 1] =
+                    if word == other { above[at] + 1 } else { above[at + 1].max(below[at]) };
+            }
+        }
+        Self { wanted, found, lengths }
+    }
+
+    fn longest(&self) -> usize {
+        self.lengths.last().map_or(0, |length| *length as usize)
+    }
+
+    /// Marks the places of one longest common sequence; of several, the one that
+    /// `rouge_score` takes.
+    fn mark(&self, is_common: &mut [bool]) {
+        let width = self.found.len() + 1;
+        let (mut row, mut at) = (self.wanted.len(), self.found.len());
+        while row > 0 && at > 0 {
+            if self.wanted[row - 1] == self.found[at - 1] {
+                (row, at) = (row - 1, at - 1);
+                is_common[row] = true;
+            } else if self.lengths[row * width + at - 1] > self.lengths[(row - 1) * width + at] {
+                at -= 1;
+            } else {
+                row -= 1;
+            }
+        }
+    }
+}
+
+/// Words of the longest common sequences of each sentence of the reference with all
+/// of the summary, each word as often as both texts have it at most.
+fn united(reference: &Text, summary: &Text) -> usize {
+    let mut left: HashMap<u32, (u32, u32)> = HashMap::new();
+    for word in &reference.words {
+        left.entry(*word).or_default().0 += 1;
+    }
+    for word in &summary.words {
+        left.entry(*word).or_default().1 += 1;
+    }
+    let mut hits = 0;
+    for wanted in &reference.sentences {
+        let mut is_common = vec![false; wanted.len()];
+        for found in &summary.sentences {
+            Table::new(wanted, found).mark(&mut is_common);
+        }
+        for (word, _) in wanted.iter().zip(is_common).filter(|(_, is_common)| *is_common) {
+            if let Some((wanted, found)) = left.get_mut(word)
+                && *wanted > 0
+                && *found > 0
+            {
+                (*wanted, *found) = (*wanted - 1, *found - 1);
+                hits += 1;
+            }
+        }
+    }
+    hits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rouge(reference: &str, summary: &str) -> Rouge {
+        let mut words = Words::default();
+        let [reference, summary] = [reference, summary].map(|text| Text::new(text, &mut words));
+        Rouge::of(&reference, &summary)
+    }
+
+    #[test]
+    fn the_example_of_the_paper_has_its_scores() {
+        // Section 3.1: S1 "police killed the gunman", S2 and S3.
+        let of = |summary| rouge("police killed the gunman", summary);
+        assert_eq!(of("police kill the gunman").rouge_l, 1.0, "kill and killed have one stem");
+        assert_eq!(of("the gunman kill police").rouge_l, 0.5);
+        assert_eq!(of("the gunman police killed").rouge_2, 2.0 / 3.0);
+    }
+
+    #[test]
+    fn sentences_are_united_and_words_count_once() {
+        // Section 3.2: w1 w2 w3 w4 w5 against w1 w2 w6 w7 w8 and w1 w3 w8 w9 w5.
+        let found = rouge("a b c d e", "a b f g h\na c h i e");
+        let (recall, precision) = (4.0 / 5.0, 4.0 / 10.0);
+        assert_eq!(found.rouge_l_sum, 2.0 * precision * recall / (precision + recall));
+    }
+
+    #[test]
+    fn nothing_has_a_score_of_zero() {
+        assert_eq!(rouge("", "a"), Rouge::default());
+        assert_eq!(rouge("a", "..."), Rouge::default());
+    }
+}

@@ -1,0 +1,192 @@
+//! BLEU of a corpus: shared runs of one to four words, and a penalty for being short.
+//!
+//! Source: Papineni et al., *BLEU: a method for automatic evaluation of machine
+//! translation*, ACL 2002, without smoothing; `process_accuracy.py` of the
+//! benchmark GNMT, which prints one decimal.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use super::data::read_text;
+use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores};
+
+const REFERENCE: Need = Need {
+    name: "reference",
+    what: "newstest2014.tok.bpe.32000.de: a line a sentence, words and their parts with spaces \
+           between, parts that go on end in @@",
+    is_required: true,
+};
+
+/// `gnmt`.
+pub const BLEU: Method = Method {
+    name: "bleu",
+    title: "BLEU of the corpus with runs of up to four words, in percent",
+    answer: "the sentence, words with spaces between, as UTF-8",
+    element: None,
+    needs: &[REFERENCE],
+    choices: &[],
+    open: |inputs| Ok(Box::new(Translations::read(inputs.file(&REFERENCE)?)?)),
+};
+
+/// The longest runs of words that count.
+const ORDER: usize = 4;
+
+/// A word that no reference has; it is in no run that is shared.
+const UNKNOWN: u32 = u32::MAX;
+
+/// What BLEU is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Bleu {
+    /// Runs of 1 to 4 words that are in the reference too, each as often as there
+    /// at most.
+    pub shared: [u64; ORDER],
+    /// Runs of 1 to 4 words.
+    pub runs: [u64; ORDER],
+    /// Words of the translations.
+    pub words: u64,
+    /// Words of the references.
+    pub reference_words: u64,
+}
+
+impl Bleu {
+    /// Adds a sentence and its reference: words, equal where the numbers are.
+    pub fn add(&mut self, sentence: &[u32], reference: &[u32]) {
+        self.words += sentence.len() as u64;
+        self.reference_words += reference.len() as u64;
+        self.add_runs::<1>(sentence, reference);
+        self.add_runs::<2>(sentence, reference);
+        self.add_runs::<3>(sentence, reference);
+        self.add_runs::<4>(sentence, reference);
+    }
+
+    fn add_runs<const N: usize>(&mut self, sentence: &[u32], reference: &[u32]) {
+        let [found, wanted] = [sentence, reference].map(sorted_runs::<N>);
+        self.runs[N - 1] += found.len() as u64;
+        let mut wanted = wanted.iter().peekable();
+        for run in &found {
+            while wanted.next_if(|other| *other < run).is_some() {}
+            self.shared[N - 1] += u64::from(wanted.next_if_eq(&run).is_some());
+        }
+    }
+
+    /// In percent; 0 where no run of some length is shared.
+    #[must_use]
+    pub fn score(&self) -> f64 {
+        if self.shared.contains(&0) {
+            return 0.0;
+        }
+        let share = |at: usize| (self.shared[at] as f64 / self.runs[at] as f64).ln();
+        let mean = (0..ORDER).map(share).sum::<f64>() / ORDER as f64;
+        let brevity = (1.0 - self.reference_words as f64 / self.words as f64).min(0.0);
+        100.0 * (mean + brevity).exp()
+    }
+}
+
+fn sorted_runs<const N: usize>(words: &[u32]) -> Vec<[u32; N]> {
+    let run = |window: &[u32]| window.try_into().expect("windows have the length of runs");
+    let mut runs: Vec<[u32; N]> = words.windows(N).map(run).collect();
+    runs.sort_unstable();
+    runs
+}
+
+/// Scores sentences against one reference each.
+#[derive(Debug)]
+pub struct Translations {
+    numbers: HashMap<String, u32>,
+    references: Vec<Vec<u32>>,
+    bleu: Bleu,
+}
+
+impl Translations {
+    /// Reads references, a line each; parts of words are joined.
+    ///
+    /// # Errors
+    /// The file does not read.
+    pub fn read(path: &Path) -> Result<Self, DataError> {
+        let text = read_text(path)?;
+        let mut numbers = HashMap::new();
+        let mut number = |word: &str| {
+            if let Some(number) = numbers.get(word) {
+                return *number;
+            }
+            let next = numbers.len() as u32;
+            numbers.insert(word.to_owned(), next);
+            next
+        };
+        let sentence = |line: &str| {
+            line.trim().replace("@@ ", "").split_whitespace().map(&mut number).collect()
+        };
+        let references = text.lines().map(sentence).collect();
+        Ok(Self { numbers, references, bleu: Bleu::default() })
+    }
+}
+
+impl Scorer for Translations {
+    fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
+        let reference = usize::try_from(index).ok().and_then(|at| self.references.get(at));
+        let references = self.references.len() as u64;
+        let reference = reference.ok_or(AnswerError::Sample { references })?;
+        let sentence = std::str::from_utf8(answer).map_err(|error| AnswerError::Content {
+            expected: "UTF-8".to_owned(),
+            found: error.to_string(),
+        })?;
+        let number = |word| self.numbers.get(word).copied().unwrap_or(UNKNOWN);
+        let sentence: Vec<u32> = sentence.split_whitespace().map(number).collect();
+        self.bleu.add(&sentence, reference);
+        Ok(())
+    }
+
+    fn references(&self) -> Option<u64> {
+        Some(self.references.len() as u64)
+    }
+
+    fn scores(&mut self) -> Scores {
+        let value = self.bleu.score();
+        Scores {
+            figures: vec![Figure { metric: "bleu", value }],
+            text: format!("BLEU: {value:.1}\n"),
+            ..Scores::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::assert_checker_reads;
+    use super::*;
+
+    fn bleu(sentence: &str, reference: &str) -> Bleu {
+        let words = |text: &str| text.bytes().map(u32::from).collect::<Vec<_>>();
+        let mut bleu = Bleu::default();
+        bleu.add(&words(sentence), &words(reference));
+        bleu
+    }
+
+    #[test]
+    fn a_run_is_shared_as_often_as_the_reference_has_it() {
+        // The example of the paper, section 2.1: the the the ... against two of them.
+        let found = bleu("aaaaaaa", "abca");
+        assert_eq!((found.shared, found.runs), ([2, 0, 0, 0], [7, 6, 5, 4]));
+        assert_eq!(found.score(), 0.0);
+    }
+
+    #[test]
+    fn the_checker_reads_the_score() {
+        let bleu = bleu("abcdefg", "abcdeff");
+        let (numbers, references) = (HashMap::new(), Vec::new());
+        let scores = Translations { numbers, references, bleu }.scores();
+        assert_checker_reads("v0.5", "gnmt", &scores);
+    }
+
+    #[test]
+    fn being_short_costs_and_being_long_does_not() {
+        assert!((bleu("abcdef", "abcdef").score() - 100.0).abs() < 1e-12);
+        let short = bleu("abcd", "abcdefgh").score();
+        assert!((short - 100.0 * (-1.0_f64).exp()).abs() < 1e-12, "{short}");
+        let long = bleu("abcdef", "abcde");
+        assert_eq!((long.words, long.reference_words), (6, 5));
+        let shares = [5.0 / 6.0, 4.0 / 5.0, 3.0 / 4.0, 2.0 / 3.0_f64];
+        let mean = shares.iter().product::<f64>().powf(0.25);
+        assert!((long.score() - 100.0 * mean).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,38 @@
+"""Translations by sacreBLEU, of tokenised sentences, references in parts of words."""
+
+import sacrebleu
+
+from metrics import logs
+
+METHOD = "bleu"
+QUICK = 200
+FULL = 100_000
+
+
+def make(folder, size, rng):
+    # Frequencies as in a language: the n-th word as often as 1/n.
+    words = [f"w{at}" for at in range(20_000)]
+    weights = 1 / (1 + rng.permutation(len(words)))
+    weights /= weights.sum()
+    answers = []
+    with open(folder / "reference.de", "w") as out:
+        for at in range(size):
+            sentence = list(rng.choice(words, rng.integers(3, 40), p=weights))
+            parts = [word[:2] + "@@ " + word[2:] if len(word) > 3 else word for word in sentence]
+            out.write(" ".join(parts) + "\n")
+            # Some words are others, some are missing; few sentences are whole.
+            kept = [word if rng.random() < 0.85 else rng.choice(words[:50]) for word in sentence
+                    if rng.random() < 0.95]
+            answers.append((at, " ".join(kept).encode()))
+    rng.shuffle(answers)
+    logs.write(folder, [(int(at), answer) for at, answer in answers])
+    return {"with": {"reference": "reference.de"}, "element": None}
+
+
+def peer(folder):
+    references = [line.strip().replace("@@ ", "") for line in open(folder / "reference.de")]
+    answers = logs.first_of_each(logs.read(folder))
+    found = [answer.decode() for answer in answers.values()]
+    wanted = [references[index] for index in answers]
+    bleu = sacrebleu.corpus_bleu(found, [wanted], smooth_method="none", force=True, tokenize="none")
+    return {"bleu": f"{bleu.score:.8f}"}

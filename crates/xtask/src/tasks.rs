@@ -1,0 +1,62 @@
+//! What `bench/tasks` runs: how long scoring takes beside the Python libraries,
+//! on the same log in the same run. Prints one JSON line a figure.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+use crate::bench::Bench;
+use crate::dropin::figure::{Better, Figure, Rounds};
+use crate::peers::metrics::{Cases, differences, ours};
+use crate::peers::target_folder;
+
+const ROUNDS: usize = 3;
+
+/// Prints the figures whose names contain one of the arguments, or all.
+///
+/// # Errors
+/// Dyno does not build, a case cannot be made, or the digits differ: figures of
+/// speed of wrong results are none.
+pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
+    let bench = match Bench::asked(root, "tasks", args)? {
+        Ok(bench) => bench,
+        Err(wrong) => return Ok(wrong),
+    };
+    let cases = match Cases::with(root, &bench.folder) {
+        Ok(cases) => cases,
+        Err(missing) => {
+            bench.skip("metric", &missing);
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "--release", "--package", "dyno"]).current_dir(root);
+    if !build.status().context("cannot start cargo")?.success() {
+        bail!("cargo build --release --package dyno failed");
+    }
+    let dyno = target_folder(root)?.join("release/dyno");
+    for case in cases.list()? {
+        let name = format!("metric.{}", case.case);
+        if !bench.wants(&name) {
+            continue;
+        }
+        let folder = bench.folder.join("cases").join(&case.case);
+        eprintln!("{name}: making the log");
+        cases.make(&case, &folder, if bench.quick { case.quick } else { case.full })?;
+        let mut rounds = Rounds::default();
+        for _ in 0..if bench.quick { 1 } else { ROUNDS } {
+            let (figures, seconds) = ours(&dyno, &folder)?;
+            let peer = cases.peer(&case, &folder)?;
+            let wrong = differences(&peer.figures, &figures);
+            if !wrong.is_empty() {
+                bail!("{name}: {}", wrong.join("; "));
+            }
+            rounds.ours.push(seconds);
+            rounds.peer.push(peer.seconds);
+        }
+        println!("{}", Figure { name: &name, unit: "s", better: Better::Lower }.line(&rounds));
+    }
+    Ok(ExitCode::SUCCESS)
+}
