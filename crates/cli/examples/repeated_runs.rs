@@ -9,6 +9,7 @@ use dyno_loadgen::peak::{Answer, End, Next, PeakSearch};
 use dyno_loadgen::plan::PeakSettings;
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::search::Unit;
+use dyno_loadgen::settings::Repetition;
 
 /// Tests behind each line.
 const TESTS: u32 = 20_000;
@@ -63,18 +64,13 @@ pub fn play(search: &PeakSearch, seed: u64) -> Found {
 
 /// A rule's name and the search that it begins with.
 pub fn rules() -> [(&'static str, PeakSearch); 4] {
-    let settings = |runs| PeakSettings {
-        unit: Unit::Whole,
-        decimals: 0,
-        step_size: 1.0,
-        confirmation_runs: runs,
-        confirmation_decrement: 1.0,
-    };
+    let settings = PeakSettings { unit: Unit::Whole, decimals: 0, step_size: 1.0 };
+    let confirm = |runs| Repetition::Confirm { runs, decrement: Some(1.0) };
     [
-        ("search alone", PeakSearch::new(1.0, settings(0))),
-        ("search, confirm:2", PeakSearch::new(1.0, settings(2))),
-        ("search, confirm:5", PeakSearch::new(1.0, settings(5))),
-        ("24, then confirm:5", PeakSearch::confirming(24.0, settings(5))),
+        ("search alone", PeakSearch::new(1.0, settings, Repetition::Once)),
+        ("search, confirm:2", PeakSearch::new(1.0, settings, confirm(2))),
+        ("search, confirm:5", PeakSearch::new(1.0, settings, confirm(5))),
+        ("24, then confirm:5", PeakSearch::confirming(24.0, confirm(5))),
     ]
 }
 

@@ -5,6 +5,7 @@
 
 use crate::plan::PeakSettings;
 use crate::search::Unit;
+use crate::settings::Repetition;
 
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -93,9 +94,9 @@ pub enum Purpose {
     /// The load found is run again.
     Confirm {
         /// Which of the runs, from 1.
-        run: u64,
+        run: u32,
         /// How many there are.
-        of: u64,
+        of: u32,
     },
 }
 
@@ -103,6 +104,10 @@ pub enum Purpose {
 #[derive(Debug, Clone, PartialEq)]
 pub struct PeakSearch {
     settings: PeakSettings,
+    /// Runs that confirm; 0 confirms nothing.
+    runs: u32,
+    /// What a failed confirmation lowers the load by; 0 ends the search.
+    decrement: f64,
     state: State,
     lower: f64,
     upper: f64,
@@ -115,21 +120,29 @@ enum State {
     Base,
     Bracket,
     Bisect,
-    Confirm { passed: u64 },
+    Confirm { passed: u32 },
     Over(End),
 }
 
 impl PeakSearch {
-    /// A search from this load upwards.
+    /// A search from this load upwards, whose end is confirmed where the result is
+    /// one of several runs.
     #[must_use]
-    pub fn new(base: f64, settings: PeakSettings) -> Self {
-        Self { settings, state: State::Base, lower: base, upper: base, lowered: 0 }
+    pub fn new(base: f64, settings: PeakSettings, repetition: Repetition) -> Self {
+        let (runs, decrement) = match repetition {
+            Repetition::Once => (0, 0.0),
+            Repetition::Minimum(runs) => (runs, 0.0),
+            Repetition::Confirm { runs, decrement } => (runs, decrement.unwrap_or(0.0)),
+        };
+        let (state, lower, upper) = (State::Base, base, base);
+        Self { settings, runs, decrement, state, lower, upper, lowered: 0 }
     }
 
     /// Only the confirmation, of this load.
     #[must_use]
-    pub fn confirming(load: f64, settings: PeakSettings) -> Self {
-        let mut search = Self::new(load, settings);
+    pub fn confirming(load: f64, repetition: Repetition) -> Self {
+        let unused = PeakSettings { unit: Unit::Rate, decimals: 0, step_size: 1.0 };
+        let mut search = Self::new(load, unused, repetition);
         search.confirm(0);
         search
     }
@@ -145,7 +158,7 @@ impl PeakSearch {
                 Next::Run { load: self.middle(), purpose: Purpose::Bisect { lower, upper } }
             }
             State::Confirm { passed } => {
-                let of = self.settings.confirmation_runs;
+                let of = self.runs;
                 Next::Run { load: lower, purpose: Purpose::Confirm { run: passed + 1, of } }
             }
             State::Over(end) => Next::Over(end),
@@ -202,8 +215,8 @@ impl PeakSearch {
         }
     }
 
-    fn confirm(&mut self, passed: u64) {
-        self.state = match passed >= self.settings.confirmation_runs {
+    fn confirm(&mut self, passed: u32) {
+        self.state = match passed >= self.runs {
             true => State::Over(End::Found { load: self.lower }),
             false => State::Confirm { passed },
         };
@@ -216,7 +229,7 @@ impl PeakSearch {
     /// A failed confirmation takes the candidate down, and all its runs are
     /// made anew.
     fn lower_the_candidate(&mut self, answer: Answer) {
-        let decrement = self.settings.confirmation_decrement;
+        let decrement = self.decrement;
         let lower = self.lower - decrement;
         if decrement <= 0.0 {
             self.fail(Failure::OneLoad);
@@ -237,13 +250,11 @@ impl PeakSearch {
 mod tests {
     use super::*;
 
-    const SETTINGS: PeakSettings = PeakSettings {
-        unit: Unit::Rate,
-        decimals: 1,
-        step_size: 1.0,
-        confirmation_runs: 0,
-        confirmation_decrement: 0.0,
-    };
+    const SETTINGS: PeakSettings = PeakSettings { unit: Unit::Rate, decimals: 1, step_size: 1.0 };
+
+    fn confirm(runs: u32, decrement: f64) -> Repetition {
+        Repetition::Confirm { runs, decrement: Some(decrement) }
+    }
 
     /// Plays the search against a system that passes at up to `peak`; returns
     /// the end and all rates run.
@@ -264,7 +275,8 @@ mod tests {
     fn rates_are_those_of_the_reference() {
         // The rates of the reference's run in testdata (a system that sustains
         // between 204.6875 and 205.46875 queries/s), one decimal of precision.
-        let search = PeakSearch::new(100.0, PeakSettings { decimals: 0, ..SETTINGS });
+        let search =
+            PeakSearch::new(100.0, PeakSettings { decimals: 0, ..SETTINGS }, Repetition::Once);
         let (end, rates) = play(search, &mut |qps| qps <= 205.0);
         assert_eq!(
             rates,
@@ -275,16 +287,14 @@ mod tests {
 
     #[test]
     fn a_base_rate_that_fails_ends_the_search() {
-        let (end, rates) = play(PeakSearch::new(50.0, SETTINGS), &mut |_| false);
+        let (end, rates) = play(PeakSearch::new(50.0, SETTINGS, Repetition::Once), &mut |_| false);
         assert_eq!((end, rates.len()), (End::Failed { load: 50.0, because: Failure::Base }, 1));
     }
 
     #[test]
     fn a_failed_confirmation_lowers_the_candidate_and_starts_over() {
-        let settings =
-            PeakSettings { confirmation_runs: 3, confirmation_decrement: 0.5, ..SETTINGS };
         let mut runs_at_peak = 0;
-        let (end, _) = play(PeakSearch::new(8.0, settings), &mut |qps| {
+        let (end, _) = play(PeakSearch::new(8.0, SETTINGS, confirm(3, 0.5)), &mut |qps| {
             // Passes at 10 when searched, fails at its second confirmation.
             runs_at_peak += i32::from(qps == 10.0);
             qps < 10.0 || (qps == 10.0 && runs_at_peak <= 2)
@@ -297,7 +307,9 @@ mod tests {
     fn whole_loads_are_doubled_and_halved_to_the_highest_that_passes() {
         let settings = PeakSettings { unit: Unit::Whole, decimals: 0, ..SETTINGS };
         for most in 1..200 {
-            let (end, loads) = play(PeakSearch::new(1.0, settings), &mut |n| n <= f64::from(most));
+            let (end, loads) = play(PeakSearch::new(1.0, settings, Repetition::Once), &mut |n| {
+                n <= f64::from(most)
+            });
             assert_eq!(end, End::Found { load: f64::from(most) });
             assert!(loads.iter().all(|load| load.fract() == 0.0), "{loads:?}");
             // Doublings to the first that fails, and as many halvings at most.
@@ -308,13 +320,7 @@ mod tests {
 
     #[test]
     fn a_confirmation_alone_begins_at_its_load() {
-        let settings = PeakSettings {
-            unit: Unit::Whole,
-            confirmation_runs: 5,
-            confirmation_decrement: 1.0,
-            ..SETTINGS
-        };
-        let search = PeakSearch::confirming(8.0, settings);
+        let search = PeakSearch::confirming(8.0, confirm(5, 1.0));
         let (end, loads) = play(search.clone(), &mut |streams| streams <= 6.0);
         assert_eq!(end, End::Found { load: 6.0 });
         assert_eq!(loads, [8.0, 7.0, 6.0, 6.0, 6.0, 6.0, 6.0]);
@@ -326,25 +332,23 @@ mod tests {
 
     #[test]
     fn a_load_is_lowered_ten_times_and_not_for_what_that_does_not_mend() {
-        let settings =
-            PeakSettings { confirmation_runs: 5, confirmation_decrement: 7.0, ..SETTINGS };
-        let (end, loads) = play(PeakSearch::confirming(700.0, settings), &mut |_| false);
+        let by_seven = confirm(5, 7.0);
+        let (end, loads) = play(PeakSearch::confirming(700.0, by_seven), &mut |_| false);
         let because = Failure::TooHigh { first: 700.0, times: 10 };
         assert_eq!((end, loads.len()), (End::Failed { load: 630.0, because }, 11));
         // The last of the ten may still pass.
-        let (end, loads) = play(PeakSearch::confirming(700.0, settings), &mut |qps| qps <= 630.0);
+        let (end, loads) = play(PeakSearch::confirming(700.0, by_seven), &mut |qps| qps <= 630.0);
         assert_eq!((end, loads.len()), (End::Found { load: 630.0 }, 15));
 
-        let mut search = PeakSearch::confirming(700.0, settings);
+        let mut search = PeakSearch::confirming(700.0, by_seven);
         for answer in [Answer::Passed, Answer::Passed, Answer::NotOfLoad] {
             search.answer(answer);
         }
         let because = Failure::NotOfLoad;
         assert_eq!(search.next(), Next::Over(End::Failed { load: 700.0, because }));
         // Where no lower load is asked for, that is all there is to say.
-        let fixed = PeakSettings { confirmation_decrement: 0.0, ..settings };
         for answer in [Answer::TooMuch, Answer::NotOfLoad] {
-            let mut search = PeakSearch::confirming(700.0, fixed);
+            let mut search = PeakSearch::confirming(700.0, Repetition::Minimum(5));
             search.answer(answer);
             let because = Failure::OneLoad;
             assert_eq!(search.next(), Next::Over(End::Failed { load: 700.0, because }));

@@ -144,10 +144,6 @@ pub struct PeakSettings {
     pub decimals: u8,
     /// Each bracketing step multiplies the rate by 1 + this (> 0).
     pub step_size: f64,
-    /// Runs at the load found that must all pass.
-    pub confirmation_runs: u64,
-    /// Lowers the load when a confirmation fails, in queries/s or streams.
-    pub confirmation_decrement: f64,
 }
 
 /// How a performance run chooses samples. Accuracy runs issue every sample.

@@ -308,8 +308,6 @@ settings! {
     continue_trace: bool = false, "", "Go on generating queries when the expected latency was set too high, instead of ending early.";
     response_deadline_ms: u64 = 0, "ms", "End the run when this long passes with queries outstanding and none completed; 0 waits for ever.";
     max_client_lag_ns: u64 = 0, "ns", "The run is INVALID if the client itself issued later than this at the target percentile; 0 does not judge.";
-    peak_confirmation_runs: u64 = 0, "runs", "FindPeakPerformance: runs at the rate found that must all pass.";
-    peak_confirmation_decrement: f64 = 0.0, "queries/s", "FindPeakPerformance: lower the rate by this when a confirmation fails.";
     multi_stream_target_qps: f64 = 0.0, "queries/s", "MultiStream of rounds v0.5 and v0.7: a query is due every 1/this and an interval is skipped while the last one is not complete; 0 issues when it is complete.";
     repetition: Repetition = Repetition::Once, "", "Performance runs: one, several of which all must be VALID and the lowest counts (v0.5: minimum:5), or several VALID ones in a row at a load that each failure lowers (v0.7: confirm:5).";
 }

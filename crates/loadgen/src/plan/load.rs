@@ -107,7 +107,7 @@ impl Resolution<'_> {
     }
 
     /// What only the chosen scenario has.
-    pub(super) fn load(&mut self, target_qps: f64, has_tokens: bool) -> Load {
+    pub(super) fn load(&mut self, has_tokens: bool) -> Load {
         let s = self.settings;
         let defaults = TestSettings::default();
         let has_peak = s.scenario == Scenario::Server || self.has_interval();
@@ -135,7 +135,7 @@ impl Resolution<'_> {
                 ),
                 pacing: self.stream_pacing(),
             },
-            Scenario::Server => Load::Server(self.server(target_qps, has_tokens)),
+            Scenario::Server => Load::Server(self.server(has_tokens)),
             Scenario::Offline => Load::Offline,
         }
     }
@@ -154,7 +154,7 @@ impl Resolution<'_> {
         default
     }
 
-    fn server(&mut self, target_qps: f64, has_tokens: bool) -> Server {
+    fn server(&mut self, has_tokens: bool) -> Server {
         let s = self.settings;
         if s.server_target_latency_ns == 0 && !has_tokens {
             self.problem(
@@ -201,7 +201,7 @@ impl Resolution<'_> {
                 default_percentile,
             ),
             target_latency: s.server_target_latency_ns,
-            peak: self.peak(target_qps, &arrivals),
+            peak: self.peak(&arrivals),
             arrivals,
             coalesce: s.server_coalesce_queries,
             issue_threads,
@@ -243,7 +243,7 @@ impl Resolution<'_> {
         s.server_arrivals.clone()
     }
 
-    fn peak(&mut self, target_qps: f64, arrivals: &Arrivals) -> PeakSettings {
+    fn peak(&mut self, arrivals: &Arrivals) -> PeakSettings {
         let s = self.settings;
         let problems_before = self.problems.len();
         let default_step = TestSettings::default().server_find_peak_qps_boundary_step_size;
@@ -267,16 +267,6 @@ impl Resolution<'_> {
                 InReference::Replaced { by: format!("{decimals} decimals") },
             );
         }
-        let mut decrement = s.peak_confirmation_decrement;
-        if !(decrement >= 0.0 && decrement < target_qps.max(f64::MIN_POSITIVE)) {
-            self.problem(
-                &["peak_confirmation_decrement", "server_target_qps"],
-                "a decrement of at least 0 queries/s and below the first rate",
-                "lower the decrement",
-                InReference::Replaced { by: "no decrement".into() },
-            );
-            decrement = 0.0;
-        }
         if matches!(arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_)) {
             self.problem(
                 &["mode", "server_arrivals"],
@@ -293,8 +283,6 @@ impl Resolution<'_> {
             unit: Unit::Rate,
             decimals: u8::try_from(decimals).expect("clamped to 0..=9"),
             step_size,
-            confirmation_runs: s.peak_confirmation_runs,
-            confirmation_decrement: decrement,
         }
     }
 }

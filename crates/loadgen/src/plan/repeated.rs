@@ -21,16 +21,6 @@ impl Resolution<'_> {
             Repetition::Minimum(runs) => Repetition::Minimum(runs),
             Repetition::Confirm { runs, decrement } => self.confirm(load, runs, decrement),
         };
-        let searches = s.mode == TestMode::FindPeakPerformance;
-        if searches && s.peak_confirmation_runs > 0 {
-            self.problem(
-                &["repetition", "peak_confirmation_runs"],
-                "at most one of them",
-                "repetition asks for VALID runs, peak_confirmation_runs for runs that keep the \
-                 bound",
-                InReference::Replaced { by: "the repetition alone".into() },
-            );
-        }
         // What is not repeated cannot be wrong.
         if s.mode == TestMode::AccuracyOnly {
             self.problems.truncate(problems_before);

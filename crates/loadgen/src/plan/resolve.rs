@@ -128,7 +128,7 @@ impl Resolution<'_> {
         let accuracy_sample_count = self.accuracy_sample_count();
         let target_qps = self.target_qps();
         let tokens = self.tokens();
-        let load = self.load(target_qps, tokens.is_some());
+        let load = self.load(tokens.is_some());
         let choice = self.choice(performance_sample_count);
         let shape = self.shape(target_qps, performance_sample_count);
         self.check_limits(&shape);

@@ -4,7 +4,7 @@ use super::problem::InReference;
 use super::resolve::Resolution;
 use super::{PeakSettings, StreamPacing};
 use crate::search::Unit;
-use crate::settings::{EarlyStopping, Scenario, TestMode};
+use crate::settings::{EarlyStopping, Scenario};
 
 /// Longer intervals than 1000 s are no load: in a run of the length that the rules ask
 /// for, not one query would be due.
@@ -57,29 +57,8 @@ impl Resolution<'_> {
                 InReference::Replaced { by: "the calling thread".into() },
             );
         }
-        StreamPacing::FixedInterval { peak: self.peak_of_streams() }
-    }
-
-    fn peak_of_streams(&mut self) -> PeakSettings {
-        let s = self.settings;
-        let mut decrement = s.peak_confirmation_decrement;
-        let is_searched = s.mode == TestMode::FindPeakPerformance;
-        if is_searched && !(decrement >= 0.0 && decrement.fract() == 0.0 && decrement.is_finite()) {
-            self.problem(
-                &["peak_confirmation_decrement"],
-                "a whole number of streams, at least 0",
-                "the rules of v0.7 say one stream",
-                InReference::Replaced { by: "no decrement".into() },
-            );
-            decrement = 0.0;
-        }
-        PeakSettings {
-            unit: Unit::Whole,
-            decimals: 0,
-            // Doubling, as the reference did.
-            step_size: 1.0,
-            confirmation_runs: s.peak_confirmation_runs,
-            confirmation_decrement: decrement,
-        }
+        // Doubling, as the reference did.
+        let peak = PeakSettings { unit: Unit::Whole, decimals: 0, step_size: 1.0 };
+        StreamPacing::FixedInterval { peak }
     }
 }

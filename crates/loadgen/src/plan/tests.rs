@@ -177,7 +177,6 @@ fn every_impossible_setting_is_refused_with_the_field_and_the_remedy() {
         (&[peak], "expected scenario Server", InReference::Stops { key: "error_invalid_config" }),
         (&[server, peak, ("server_find_peak_qps_boundary_step_size", "0")], "a factor above 0", replaced("the default 1")),
         (&[server, peak, ("server_find_peak_qps_decimals_of_precision", "-1")], "0 to 9 decimals", replaced("0 decimals")),
-        (&[server, peak, ("peak_confirmation_decrement", "1")], "below the first rate", replaced("no decrement")),
         (&[server, peak, ("server_arrivals", "concurrency:4")], "arrivals that have a rate", stops()),
         (&[("use_token_latencies", "true"), ("infer_token_latencies", "true")], "at most one", Runs),
         (&[offline, ("infer_token_latencies", "true")], "1 token/sample", Runs),
@@ -218,7 +217,6 @@ fn a_fixed_interval_and_a_repetition_are_refused_where_they_make_no_sense() {
         (&[multi, (ms, "20"), ("early_stopping", "extend")], "no early stopping at a fixed interval", replaced("a run that is not extended")),
         (&[multi, (ms, "20"), ("server_num_issue_query_threads", "2")], "no issue threads at a fixed interval", replaced("the calling thread")),
         (&[multi, (ms, "20"), ("min_query_count", "4_294_967_296")], "`multi_stream_target_qps` is 20 and `min_duration_ms`", stops()),
-        (&[multi, peak, (ms, "20"), ("peak_confirmation_decrement", "0.5")], "a whole number of streams", replaced("no decrement")),
         (&[multi, peak], "or MultiStream with multi_stream_target_qps", InReference::Stops { key: "error_invalid_config" }),
         (&[("repetition", "minimum:0")], "at least 1 run", replaced("one run")),
         (&[server, ("repetition", "confirm:0:1")], "at least 1 run", replaced("one run")),
@@ -227,7 +225,6 @@ fn a_fixed_interval_and_a_repetition_are_refused_where_they_make_no_sense() {
         (&[multi, (ms, "20"), ("repetition", "confirm:5:0.5")], "at least 1 whole stream", replaced("one run")),
         (&[server, ("repetition", "confirm:5:NaN")], "a decrement above 0 queries/s", replaced("one run")),
         (&[server, ("repetition", "confirm:5:1"), ("server_arrivals", "concurrency:4")], "arrivals that have a rate", replaced("one run")),
-        (&[server, peak, ("repetition", "minimum:5"), ("peak_confirmation_runs", "2")], "at most one of them", replaced("the repetition alone")),
     ];
     check_refusals(cases);
 }

@@ -7,9 +7,9 @@ use super::{Event, Keep, Loading, Severity, Sought, Test};
 use crate::clock::SECOND;
 use crate::metrics::{Metrics, Rates};
 use crate::peak::{Answer, End, Failure, Next, PeakSearch, Purpose};
-use crate::plan::{MAX_TRACE_SAMPLES, PeakSettings, Plan};
+use crate::plan::{MAX_TRACE_SAMPLES, Plan};
 use crate::search::Unit;
-use crate::settings::{Repetition, TestMode};
+use crate::settings::TestMode;
 use crate::trace::LoadedSet;
 use crate::verdict::{Verdict, is_of_load, judge, performance_met};
 
@@ -17,13 +17,22 @@ use crate::verdict::{Verdict, is_of_load, judge, performance_met};
 /// memory there is.
 const MOST_STREAMS: f64 = 1_048_576.0;
 
-/// What a run that confirms must be.
+/// What a run must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Demand {
-    /// Within its bounds, as the search asks of its other runs.
+    /// Within its bounds: that alone steers a search.
     Bounds,
     /// VALID.
     Verdict,
+}
+
+impl From<Purpose> for Demand {
+    fn from(purpose: Purpose) -> Self {
+        match purpose {
+            Purpose::Confirm { .. } => Self::Verdict,
+            Purpose::Base | Purpose::Bracket { .. } | Purpose::Bisect { .. } => Self::Bounds,
+        }
+    }
 }
 
 /// A run that may be the result.
@@ -45,7 +54,6 @@ struct Missed {
 /// A search on its way.
 struct Searching {
     search: PeakSearch,
-    demand: Demand,
     unit: Unit,
     mode: TestMode,
     /// Loads above this are not tried.
@@ -65,34 +73,18 @@ struct Searching {
 
 impl Searching {
     fn new(plan: &Plan) -> Self {
-        let none = PeakSettings {
-            unit: Unit::Rate,
-            decimals: 0,
-            step_size: 1.0,
-            confirmation_runs: 0,
-            confirmation_decrement: 0.0,
+        let (load, unit) = (plan.peak_load(), plan.peak().map_or(Unit::Rate, |peak| peak.unit));
+        let search = match (plan.mode, plan.peak()) {
+            (TestMode::FindPeakPerformance, Some(peak)) => {
+                PeakSearch::new(load, *peak, plan.repetition)
+            }
+            _ => PeakSearch::confirming(load, plan.repetition),
         };
-        let mut settings = plan.peak().copied().unwrap_or(none);
-        let repeated = match plan.repetition {
-            Repetition::Once => None,
-            Repetition::Minimum(runs) => Some((runs, 0.0)),
-            Repetition::Confirm { runs, decrement } => Some((runs, decrement.unwrap_or(0.0))),
-        };
-        if let Some((runs, decrement)) = repeated {
-            settings.confirmation_runs = u64::from(runs);
-            settings.confirmation_decrement = decrement;
-        }
-        let load = plan.peak_load();
-        let searches = plan.mode == TestMode::FindPeakPerformance;
         Self {
-            search: match searches {
-                true => PeakSearch::new(load, settings),
-                false => PeakSearch::confirming(load, settings),
-            },
-            demand: if repeated.is_some() { Demand::Verdict } else { Demand::Bounds },
-            unit: settings.unit,
+            search,
+            unit,
             mode: plan.mode,
-            highest: match settings.unit {
+            highest: match unit {
                 Unit::Rate => highest_rate(plan),
                 Unit::Whole => most_streams(plan),
             },
@@ -137,17 +129,9 @@ impl Searching {
         }
     }
 
-    /// Whether a run must be VALID.
-    fn demand(&self, purpose: Purpose) -> Demand {
-        match purpose {
-            Purpose::Confirm { .. } => self.demand,
-            _ => Demand::Bounds,
-        }
-    }
-
     /// Takes in what a run was like: how good it was, or why it did not pass.
     fn tell(&mut self, purpose: Purpose, told: Result<f64, Missed>) {
-        let (number, demand) = (self.made, self.demand(purpose));
+        let (number, demand) = (self.made, Demand::from(purpose));
         self.made += 1;
         match told {
             Ok(good) => {
@@ -160,7 +144,7 @@ impl Searching {
                 self.search.answer(Answer::Passed);
             }
             Err(Missed { answer, why }) => {
-                if matches!(purpose, Purpose::Confirm { .. }) {
+                if demand == Demand::Verdict {
                     self.candidates.clear();
                 }
                 self.failure = Some(why);
@@ -244,7 +228,7 @@ impl Test<'_, '_> {
             if self.is_over() {
                 break None;
             }
-            let told = self.last_run(searching.demand(purpose));
+            let told = self.last_run(purpose.into());
             searching.tell(purpose, told);
         };
         self.conclude(&searching, end);

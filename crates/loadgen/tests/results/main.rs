@@ -55,13 +55,7 @@ fn server(percentile: f64, target_latency: Nanos) -> Plan {
         arrivals: Arrivals::Poisson,
         coalesce: false,
         issue_threads: 0,
-        peak: PeakSettings {
-            unit: Unit::Rate,
-            decimals: 1,
-            step_size: 1.0,
-            confirmation_runs: 0,
-            confirmation_decrement: 0.0,
-        },
+        peak: PeakSettings { unit: Unit::Rate, decimals: 1, step_size: 1.0 },
     }))
 }
 

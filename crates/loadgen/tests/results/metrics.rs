@@ -106,13 +106,7 @@ fn multi_stream_waits_for_the_last_sample_of_a_query() {
 
 #[test]
 fn an_interval_that_the_client_noticed_too_late_is_told_apart() {
-    let peak = PeakSettings {
-        unit: Unit::Whole,
-        decimals: 0,
-        step_size: 1.0,
-        confirmation_runs: 0,
-        confirmation_decrement: 0.0,
-    };
+    let peak = PeakSettings { unit: Unit::Whole, decimals: 0, step_size: 1.0 };
     let pacing = StreamPacing::FixedInterval { peak };
     let load = Load::MultiStream { percentile: 0.5, pacing };
     // Ticks of 100 ns. The first query skips one by itself, the second is done
@@ -128,13 +122,7 @@ fn an_interval_that_the_client_noticed_too_late_is_told_apart() {
 
 #[test]
 fn an_interval_that_was_skipped_for_a_late_issue_is_the_clients() {
-    let peak = PeakSettings {
-        unit: Unit::Whole,
-        decimals: 0,
-        step_size: 1.0,
-        confirmation_runs: 0,
-        confirmation_decrement: 0.0,
-    };
+    let peak = PeakSettings { unit: Unit::Whole, decimals: 0, step_size: 1.0 };
     let pacing = StreamPacing::FixedInterval { peak };
     let load = Load::MultiStream { percentile: 0.5, pacing };
     let plan = Plan { target_qps: 1e7, ..plan(load) };

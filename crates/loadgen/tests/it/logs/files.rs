@@ -76,13 +76,7 @@ fn server(arrivals: Arrivals) -> Load {
         arrivals,
         coalesce: false,
         issue_threads: 0,
-        peak: PeakSettings {
-            unit: Unit::Rate,
-            decimals: 1,
-            step_size: 1.0,
-            confirmation_runs: 0,
-            confirmation_decrement: 0.0,
-        },
+        peak: PeakSettings { unit: Unit::Rate, decimals: 1, step_size: 1.0 },
     })
 }
 
