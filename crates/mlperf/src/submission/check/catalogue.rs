@@ -70,7 +70,7 @@ checks! {
         "name the folder that holds closed/, open/ or network/, and check the names of these folders";
     UNLISTED "tree.listed" [E W W] "every folder can be listed", "give yourself permission to read the folder, and put folders in place of links to folders";
     FOREIGN_FOLDER "tree.divisions" [E W O] "the root has no folders but closed, open and network",
-        "rename or remove the folder, or name the folder that holds closed/, open/ or network/";
+        "rename or remove the folder";
     ROOT_FILES "tree.root_files" [E E O] "the root has no files but *.md and *.pdf", "remove the files";
     DIVISION_FILES "tree.division_files" [E E O] "a division has no files outside submitters", "move the files into the submitter's folder";
     BROKEN_LINKS "submitter.links" [E E O] "symbolic links lead somewhere", "replace the link by what it should lead to";

@@ -38,6 +38,13 @@ impl Place<'_, '_> {
         rules.map_or(1, |rules| rules.runs)
     }
 
+    /// Further runs that confirm the first and need not be submitted: those that are.
+    pub fn confirming_runs(&self) -> impl Iterator<Item = u64> {
+        let rules = self.scenario.and_then(|scenario| self.round.scenarios.get(&scenario));
+        let asked = rules.and_then(|rules| rules.confirmation.as_ref()).map_or(0, |of| of.runs);
+        (self.runs() + 1..=asked).filter(|number| self.entry.numbered_run(*number).is_some())
+    }
+
     /// What the log of a performance run says; that of the first is among the facts.
     pub fn log_of_run<'f>(
         &self,

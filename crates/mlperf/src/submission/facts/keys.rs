@@ -10,8 +10,8 @@
 use crate::round::{Scenario, Version};
 
 use Of::{
-    Accuracy, Any, MultiStream, Offline, OfflineTokens, Performance, Server, SingleStream,
-    TimedTokens, WithTokens, WithoutTokens,
+    Any, MultiStream, Offline, OfflineTokens, Performance, Server, SingleStream, TimedTokens,
+    WithTokens, WithoutTokens,
 };
 
 const V1_0: Version = Version::new(1, 0);
@@ -40,7 +40,6 @@ struct Asked {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
     Any,
-    Accuracy,
     Performance,
     /// Performance runs of a scenario, as the load generator plays it.
     SingleStream,
@@ -81,13 +80,12 @@ pub enum Certainty {
 impl Of {
     fn has(self, run: Run) -> bool {
         let Run::Performance { played, has_tokens } = run else {
-            return matches!(self, Any | Accuracy);
+            return self == Any;
         };
         let is = |scenario| played == Some(scenario);
         let is_server = is(Scenario::Server) || is(Scenario::Interactive);
         match self {
             Any | Performance => true,
-            Accuracy => false,
             SingleStream => is(Scenario::SingleStream),
             MultiStream => is(Scenario::MultiStream),
             Offline => is(Scenario::Offline),
@@ -177,8 +175,8 @@ pub(super) const KEYS: [Key; 115] = [
     kept("mean_output_tokens"),
     Key { name: "num_errors", asked: &[perhaps(Performance, V4_1, V5_0)] },
     kept("num_warnings"),
-    Key { name: "power_begin", asked: &[asked_of(Performance, V1_0), perhaps(Accuracy, V1_0, V5_0)] },
-    Key { name: "power_end", asked: &[asked_of(Performance, V1_0), perhaps(Accuracy, V1_0, V5_0)] },
+    Key { name: "power_begin", asked: &[asked_of(Any, V1_0)] },
+    Key { name: "power_end", asked: &[asked_of(Any, V1_0)] },
     kept("qsl_name"),
     kept("qsl_reported_performance_count"),
     Key { name: "qsl_reported_total_count", asked: &[asked_of(Any, V1_0)] },
@@ -353,8 +351,7 @@ mod tests {
         ] {
             assert_eq!(of(round, server, key), certainty, "{key} {round}");
         }
-        assert_eq!(of(V4_1, Run::Accuracy, "power_end"), Some(Certainty::Unknown));
-        assert_eq!(of(V4_1, server, "power_end"), Some(Certainty::Known));
+        assert_eq!(of(V1_0, Run::Accuracy, "power_end"), Some(Certainty::Known));
         assert_eq!(of(V5_0, Run::Accuracy, "result_validity"), None);
         let known = |round| asked(round, server).filter(|(_, one)| *one == Certainty::Known);
         let counts = [V1_0, V2_0, V4_0, V4_1, V5_0].map(|round| known(round).count());

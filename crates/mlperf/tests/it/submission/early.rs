@@ -56,15 +56,15 @@ fn run(folder: &Folder, round: &Round, path: &str, scenario: &str, result: &str)
     folder.write(&format!("{path}/mlperf_log_summary.txt"), summary);
 }
 
-/// ResNet-50 in the closed division, in Offline and another scenario.
-fn submission(round: &Round, suite: &str, other: &str) -> Folder {
+/// ResNet-50 in the closed division, in Offline and other scenarios.
+fn submission(round: &Round, suite: &str, others: &[&str]) -> Folder {
     let folder = Folder::new("early");
     let kind = format!("{{\n  \"system_type\": \"{suite}\",");
     let system = made::system(round).replace("  \"system_type\": \"edge\",\n", "");
     folder.write("closed/acme/systems/box.json", system.replacen('{', &kind, 1));
     folder.write("closed/acme/documentation/calibration.md", "made");
     folder.write("closed/acme/code/resnet50/README.md", "made");
-    for scenario in ["Offline", other] {
+    for scenario in ["Offline"].iter().chain(others).copied() {
         let result = format!("closed/acme/results/box/resnet50/{scenario}");
         let runs = if scenario == "Server" { &RATES[..] } else { &RATES[..1] };
         for (number, rate) in (1..).zip(runs) {
@@ -113,7 +113,7 @@ fn round(name: &str) -> &'static Round {
 #[test]
 fn the_least_of_five_runs_of_server_is_the_result() {
     for name in ["v0.5", "v0.7"] {
-        let folder = submission(round(name), "datacenter", "Server");
+        let folder = submission(round(name), "datacenter", &["Server"]);
         let strict = judged(&folder, round(name), Program::Strict);
         assert!(strict.is_valid(), "{name}: {:#?}", errors(&strict));
         assert_eq!(metric(&strict, "Server"), Some(101.5), "{name}");
@@ -122,7 +122,7 @@ fn the_least_of_five_runs_of_server_is_the_result() {
         assert!(mono.is_valid(), "{name}: {:#?}", errors(&mono));
         assert_eq!(metric(&mono, "Server"), Some(102.0), "{name}");
     }
-    let folder = submission(round("v1.0"), "datacenter", "Server");
+    let folder = submission(round("v1.0"), "datacenter", &["Server"]);
     let mono = judged(&folder, round("v1.0"), Program::Mono);
     assert_eq!(metric(&mono, "Server"), Some(105.0), "{:#?}", errors(&mono));
 }
@@ -130,7 +130,7 @@ fn the_least_of_five_runs_of_server_is_the_result() {
 #[test]
 fn each_of_the_five_runs_must_be_there_and_count() {
     let round = round("v0.7");
-    let folder = submission(round, "datacenter", "Server");
+    let folder = submission(round, "datacenter", &["Server"]);
     let third = folder.path().join(format!("{SERVER}/performance/run_3"));
     fs::remove_dir_all(third).unwrap();
     let detail = folder.path().join(format!("{SERVER}/performance/run_4/mlperf_log_detail.txt"));
@@ -150,10 +150,27 @@ fn each_of_the_five_runs_must_be_there_and_count() {
 }
 
 #[test]
+fn runs_that_confirm_streams_are_judged_where_they_are_submitted() {
+    let round = round("v0.7");
+    let folder = submission(round, "edge", &["SingleStream", "MultiStream"]);
+    assert_eq!(metric(&judged(&folder, round, Program::Strict), "MultiStream"), Some(12.0));
+    let second = "closed/acme/results/box/resnet50/MultiStream/performance/run_2";
+    run(&folder, round, second, "MultiStream", "1");
+    let detail = folder.path().join(second).join("mlperf_log_detail.txt");
+    let text = fs::read_to_string(&detail).unwrap();
+    let key = "effective_samples_per_query\", \"value\": ";
+    fs::write(&detail, text.replace(&format!("{key}12"), &format!("{key}11"))).unwrap();
+    assert_eq!(metric(&judged(&folder, round, Program::Strict), "MultiStream"), Some(11.0));
+    fs::write(&detail, text.replace("\"VALID\"", "\"INVALID\"")).unwrap();
+    assert_eq!(metric(&judged(&folder, round, Program::Strict), "MultiStream"), None);
+    assert_eq!(metric(&judged(&folder, round, Program::Mono), "MultiStream"), Some(12.0));
+}
+
+#[test]
 fn results_of_rounds_without_early_stopping_are_those_of_their_rules() {
     for name in ["v0.7", "v1.0", "v1.1"] {
         for other in ["SingleStream", "MultiStream"] {
-            let folder = submission(round(name), "edge", other);
+            let folder = submission(round(name), "edge", &[other]);
             let mono = judged(&folder, round(name), Program::Mono);
             let (value, unit) = match other {
                 "SingleStream" => (0.0009, "Latency (ms)"),
@@ -174,7 +191,7 @@ fn results_of_rounds_without_early_stopping_are_those_of_their_rules() {
 #[test]
 fn the_audits_of_the_first_round_lie_in_a_folder_of_another_name() {
     let round = round("v0.5");
-    let folder = submission(round, "datacenter", "Server");
+    let folder = submission(round, "datacenter", &["Server"]);
     assert_eq!(Layout::of(round.version).compliance(), "audit");
     let missing = |folder: &Folder| {
         let checked = check(folder.path(), round, &Options::new(Program::Strict)).unwrap();

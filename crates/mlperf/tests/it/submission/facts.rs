@@ -3,7 +3,11 @@
 use dyno_mlperf::round::Round;
 use dyno_mlperf::submission::facts::accuracy::{self, Patterns};
 use dyno_mlperf::submission::facts::detail::{self, DetailLog};
+use dyno_mlperf::submission::tree::Tree;
 use proptest::prelude::*;
+use sha1::{Digest, Sha1};
+
+use super::folder::Folder;
 
 fn line(key: &str, value: &str, is_error: bool) -> String {
     format!(
@@ -134,5 +138,23 @@ fn the_result_of_every_benchmark_of_every_round_is_kept() {
             let log = DetailLog::of([(key.clone(), 1.into())]);
             assert_eq!(log.number(key), Some(1.0), "{name}");
         }
+    }
+}
+
+#[test]
+fn a_log_is_hashed_while_it_is_read() {
+    let folder = Folder::new("hashed");
+    let tree = |bytes: &[u8]| {
+        folder.write("log", bytes);
+        Tree::walk(folder.path()).unwrap()
+    };
+    let long = line("loaded_qsl_set", &format!("[{}1]", "1,".repeat(1 << 18)), false);
+    let whole = line("sut_name", "\"made\"", false).repeat(3000) + &long + "no end of the line";
+    for bytes in [whole.as_bytes(), b"", b"\xff\n:::MLLOG {}"] {
+        let tree = tree(bytes);
+        let (log, sha1) = detail::read_hashed(tree.top().file("log")).unwrap();
+        assert_eq!(Ok(log), detail::read(tree.top().file("log")));
+        let expected: String = Sha1::digest(bytes).iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(sha1, expected);
     }
 }

@@ -284,14 +284,17 @@ impl Work<'_, '_, Described> {
         facts: &Facts<'_>,
         issues: &mut Issues,
     ) -> Option<Metric> {
-        let runs = place.runs();
         let of_run = |number| {
             let log = place.log_of_run(number, facts);
             self.check_run(place, number, log.as_ref().as_ref().ok(), issues)
         };
         // Each must count, and the least of them is the result.
-        let metrics: Option<Vec<Metric>> =
-            (1..=runs).map(of_run).collect::<Vec<_>>().into_iter().collect();
+        let metrics: Option<Vec<Metric>> = (1..=place.runs())
+            .chain(place.confirming_runs())
+            .map(of_run)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .collect();
         metrics?.into_iter().min_by(|a, b| a.value.total_cmp(&b.value))
     }
 
