@@ -194,9 +194,8 @@ impl fmt::Display for Reason {
                 write!(f, "the reference is {reference} and the audited run {audit}")
             }
             Self::Setting { side, key, expected, found } => {
-                write!(f, "{key} of the {side} run is ")?;
                 let found = found.as_deref().unwrap_or("not in its log");
-                write!(f, "{found}, expected {expected}")
+                write!(f, "{key} of the {side} run is {found}, expected {expected}")
             }
             Self::Score { reference, audit, tolerance, is_faster } => {
                 score(f, [*reference, *audit], *tolerance, *is_faster)
@@ -227,9 +226,7 @@ impl fmt::Display for Reason {
                     "run over the same samples: {percent:.3} % apart, at most {most} % may be"
                 )
             }
-            Self::NoQuality { metric } => {
-                write!(f, "{metric} is missing or 0 in one of the two texts")
-            }
+            Self::NoQuality { metric } => write!(f, "{metric} is missing or 0 in one of the texts"),
             Self::Quality { found, least } => {
                 write!(f, "the quality is {found}, expected {least} or more")
             }
