@@ -129,6 +129,8 @@ struct Compared {
     different: u64,
     first_different: u64,
     unmatched: u64,
+    /// Logged answers of no bytes.
+    empty: u64,
     stops: Option<Reason>,
 }
 
@@ -140,12 +142,16 @@ pub(super) fn answers(
     audited: &Path,
     element: Element,
     needs_match: bool,
+    notes: &mut Vec<String>,
 ) -> Part {
     let compared = match compare(reference, audited, element) {
         Ok(compared) => compared,
         Err(reason) => return Part::failed("answers", text::ACCURACY, &reason),
     };
     let counts = compared.counts;
+    if counts.logged > 0 && compared.empty == counts.logged {
+        notes.push("All logged answers are empty: that they are the same proves nothing.".into());
+    }
     let mut corrected = Vec::new();
     if compared.different > 0 {
         corrected.push(Reason::Answers {
@@ -206,6 +212,7 @@ fn compare(reference: &Path, audited: &Path, element: Element) -> Result<Compare
     let mut overwritten: HashMap<u64, Kept> = HashMap::new();
     read_entries(audited, |entry| {
         let (index, kept) = (entry.qsl_idx, Kept::of(&entry.data));
+        compared.empty += u64::from(entry.data.is_empty());
         let counts = &mut compared.counts;
         counts.logged += 1;
         match known.get(&index) {

@@ -195,7 +195,7 @@ pub(crate) fn compare(plan: &Plan, run: &PlannedRun, a: &Facts<'_>, b: &Facts<'_
         (Some(scenario), Some(before), Some(now)) if before.kind == now.kind => {
             let tolerance = tolerance(plan, scenario, before);
             let scores = [before.value, now.value];
-            reasons.extend(away(plan, before.kind == Kind::Latency, scores, tolerance));
+            reasons.extend(away(plan, before.kind, scores, tolerance));
         }
         (Some(scenario), Some(before), Some(now)) => {
             let name = |score: Score| format!("{scenario} in {}", score.kind.unit());
@@ -393,13 +393,8 @@ pub(super) fn tolerance(plan: &Plan, scenario: Scenario, reference: Score) -> f6
 
 /// Why two scores are too far apart; TEST04 compares speeds, the others the
 /// scores as they are.
-pub(super) fn away(
-    plan: &Plan,
-    is_latency: bool,
-    scores: [f64; 2],
-    tolerance: f64,
-) -> Option<Reason> {
-    let [before, now] = scores;
+pub(super) fn away(plan: &Plan, kind: Kind, scores: [f64; 2], tolerance: f64) -> Option<Reason> {
+    let ([before, now], is_latency) = (scores, kind == Kind::Latency);
     let (low, high) = (before * (1.0 - tolerance), before * (1.0 + tolerance));
     let is_low = match (plan.test, plan.deviation) {
         // 1e9 over the latency, below that of the reference by 1 + tolerance.
@@ -415,5 +410,6 @@ pub(super) fn away(
         Deviation::Faster => is_faster,
         Deviation::Slower => is_slower,
     };
-    counts.then_some(Reason::Score { reference: before, audit: now, tolerance, is_faster })
+    let (reference, audit, unit) = (before, now, kind.unit());
+    counts.then_some(Reason::Score { reference, audit, unit, tolerance, is_faster })
 }

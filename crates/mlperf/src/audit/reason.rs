@@ -78,6 +78,8 @@ pub enum Reason {
         reference: f64,
         /// Of the audit.
         audit: f64,
+        /// Of both: `ns`, `streams` or `/s`.
+        unit: &'static str,
         /// Share of the reference that it may lie away.
         tolerance: f64,
         /// Whether the audited run was the faster one.
@@ -194,12 +196,11 @@ impl fmt::Display for Reason {
                 write!(f, "the reference is {reference} and the audited run {audit}")
             }
             Self::Setting { side, key, expected, found } => {
-                write!(f, "{key} of the {side} run is ")?;
                 let found = found.as_deref().unwrap_or("not in its log");
-                write!(f, "{found}, expected {expected}")
+                write!(f, "{key} of the {side} run is {found}, expected {expected}")
             }
-            Self::Score { reference, audit, tolerance, is_faster } => {
-                score(f, [*reference, *audit], *tolerance, *is_faster)
+            Self::Score { reference, audit, unit, tolerance, is_faster } => {
+                score(f, [*reference, *audit], unit, *tolerance, *is_faster)
             }
             Self::Answers { different, of, first } => write!(
                 f,
@@ -227,9 +228,7 @@ impl fmt::Display for Reason {
                     "run over the same samples: {percent:.3} % apart, at most {most} % may be"
                 )
             }
-            Self::NoQuality { metric } => {
-                write!(f, "{metric} is missing or 0 in one of the two texts")
-            }
+            Self::NoQuality { metric } => write!(f, "{metric} is missing or 0 in one of the texts"),
             Self::Quality { found, least } => {
                 write!(f, "the quality is {found}, expected {least} or more")
             }
@@ -259,13 +258,16 @@ impl fmt::Display for Reason {
 fn score(
     f: &mut fmt::Formatter<'_>,
     [reference, audit]: [f64; 2],
+    unit: &str,
     tolerance: f64,
     is_faster: bool,
 ) -> fmt::Result {
     let (away, most) = (100.0 * (audit / reference - 1.0), 100.0 * tolerance);
     let found = if is_faster { "faster" } else { "slower" };
     let [audit, reference] = [audit, reference].map(six_digits);
-    write!(f, "the score is {audit} against {reference}, {away:+.1} %: the audited ")?;
+    let space = if unit.starts_with('/') { "" } else { " " };
+    write!(f, "the score is {audit}{space}{unit} against {reference}{space}{unit}, ")?;
+    write!(f, "{away:+.1} %: the audited ")?;
     write!(f, "run is {found} by more than {most:.0} %")
 }
 

@@ -168,7 +168,8 @@ fn officially(
         let side = if before == 0.0 { Side::Reference } else { Side::Audit };
         reasons.push(Reason::NoScore { side });
     } else {
-        reasons.extend(away(plan, kind == Kind::Latency && !is_speed, scores, tolerance));
+        let kind = if is_speed { Kind::Rate } else { kind };
+        reasons.extend(away(plan, kind, scores, tolerance));
     }
     (Verdict::of(reasons), scores)
 }

@@ -99,7 +99,7 @@ fn answers(plan: &Plan, evidence: &Evidence, audited: &Played, notes: &mut Vec<S
     };
     let needs_match = plan.round > Version::new(0, 5);
     let (reference, audited) = (accuracy.accuracy_path(), audited.accuracy_path());
-    let mut part = data::answers(&reference, &audited, evidence.element, needs_match);
+    let mut part = data::answers(&reference, &audited, evidence.element, needs_match, notes);
     let is_passed = part.corrected.is_passed() && part.official.is_passed();
     let Some(qualities) = evidence.qualities.as_ref().filter(|_| !is_passed) else { return part };
     let close = quality::close(qualities, plan);

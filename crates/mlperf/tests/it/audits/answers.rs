@@ -39,6 +39,19 @@ fn verdicts(result: &AuditResult) -> (bool, bool) {
 }
 
 #[test]
+fn empty_answers_are_the_same_and_are_told() {
+    let notes = |logged: &[(u64, Vec<u8>)]| {
+        let folder = Folder::new();
+        let known = [(0, vec![]), (1, vec![7])];
+        let (result, _) = audit(&folder, &planned("v5.1"), [&known, logged], Element::Byte);
+        assert!(result.is_passed(), "{result:?}");
+        result.notes.len()
+    };
+    assert_eq!(notes(&[(0, vec![])]), 1);
+    assert_eq!(notes(&[(0, vec![]), (1, vec![7])]), 0);
+}
+
+#[test]
 fn equal_answers_pass_and_are_written_as_checkers_search_for_them() {
     let folder = Folder::new();
     let answers: Vec<(u64, Vec<u8>)> = (0..5).map(|i| (i, vec![i as u8; 40])).collect();
