@@ -4,14 +4,12 @@ use std::fs;
 
 use dyno_mlperf::package::capture;
 
-use super::Scratch;
+use crate::made::folder::Folder;
 
-fn machine(test: &str, files: &[(&str, &str)]) -> Scratch {
-    let scratch = Scratch::new(test);
+fn machine(test: &str, files: &[(&str, &str)]) -> Folder {
+    let scratch = Folder::new(test);
     for (path, text) in files {
-        let path = scratch.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        scratch.write(path, text);
     }
     scratch
 }
