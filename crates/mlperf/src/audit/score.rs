@@ -1,6 +1,6 @@
 //! Whether the score of an audited run is that of the submission.
 
-use dyno_loadgen::log::read::{Detail, Summary, Value};
+use dyno_loadgen::log::read::{Detail, Summary, Value, read_summary};
 use dyno_loadgen::settings::Scenario;
 
 use super::evidence::{Played, scenario_named};
@@ -62,7 +62,8 @@ struct Official {
 
 fn facts(run: &Played) -> Result<Facts, Reason> {
     let detail = run.detail()?;
-    let summary = run.summary();
+    let text = run.summary();
+    let summary = text.as_ref().map(|text| read_summary(text).0);
     let scenario = detail.text("effective_scenario");
     let scenario = scenario.or_else(|| summary.as_ref().ok()?.value("Scenario"));
     let scenario = scenario.and_then(scenario_named);
@@ -103,7 +104,7 @@ fn score(detail: &Detail, scenario: Scenario) -> Option<(Kind, f64)> {
 
 /// The score as the scripts pick it out of a summary: estimates of early stopping
 /// first, else the percentile of rounds that had none.
-fn official(summary: &Summary) -> Official {
+fn official(summary: &Summary<'_>) -> Official {
     let scenario = summary.value("Scenario").unwrap_or_default().replace(' ', "");
     let value = |label: &str| summary.value(label)?.parse::<f64>().ok();
     let any = |labels: &[&str]| labels.iter().find_map(|label| value(label));
@@ -132,7 +133,7 @@ fn official(summary: &Summary) -> Official {
     }
 }
 
-fn estimate(summary: &Summary, percentiles: &[&str]) -> Option<f64> {
+fn estimate(summary: &Summary<'_>, percentiles: &[&str]) -> Option<f64> {
     let lines = summary.early_stopping.iter().flat_map(|(_, text)| text.lines());
     let of = |line: &str| {
         let (name, value) = line.split_once(" percentile estimate: ")?;

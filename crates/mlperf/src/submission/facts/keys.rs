@@ -1,7 +1,7 @@
 //! The keys of a detail log that checks ask for.
 
 /// In the order of their bytes.
-pub(super) const KEYS: [&str; 111] = [
+pub(super) const KEYS: [&str; 108] = [
     "early_stopping_latency_ms",
     "early_stopping_latency_ss",
     "early_stopping_met",
@@ -36,9 +36,6 @@ pub(super) const KEYS: [&str; 111] = [
     "generated_query_count",
     "generated_query_duration",
     "generated_samples_per_query",
-    "loadgen_file_sha1",
-    "loadgen_git_commit_date",
-    "loadgen_git_status_message",
     "loadgen_version",
     "mean_output_tokens",
     "num_errors",
