@@ -46,6 +46,23 @@ pub struct Measurement<'a> {
     pub round: Version,
     /// Scenario that the result is submitted for.
     pub scenario: Scenario,
+    /// The detail log of the run that counts, where it was read already.
+    pub log: Option<&'a RunLog>,
+}
+
+/// What a measurement needs of the detail log of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RunLog {
+    /// SHA-1 of the file.
+    pub sha1: String,
+    /// `power_begin`, as it stands there.
+    pub begin: Option<String>,
+    /// `power_end`.
+    pub end: Option<String>,
+    /// `result_query_count`.
+    pub queries: Option<u64>,
+    /// `effective_scenario`.
+    pub scenario: Option<String>,
 }
 
 /// What a measurement says.
@@ -104,11 +121,11 @@ const FILES: [&str; 11] = [
 #[must_use]
 pub fn check(measurement: &Measurement<'_>, program: Program) -> Power {
     let mut report = Report { shown: measurement.shown.to_owned(), findings: Vec::new() };
-    let files = recorded::Files::read(measurement.folder, &mut report);
+    let files = recorded::Files::read(measurement.folder, measurement.log, &mut report);
     let rules = equipment::of(measurement.round);
     let client = session::read("power/client.json", files.text("power/client.json"), &mut report);
     let server = session::read("power/server.json", files.text("power/server.json"), &mut report);
-    let runs = run::Runs::of(&files);
+    let runs = run::Runs::of(&files, measurement.log);
     if let Some(client) = &client {
         equipment::check_sources(client, &mut report);
     }

@@ -1,9 +1,15 @@
 //! What the load generator and the analyzer say of the two runs.
 
+use std::borrow::Cow;
+
 use dyno_loadgen::log::read::{Detail, read_detail};
 
+use super::RunLog;
 use super::clock::Stamp;
 use super::recorded::Files;
+
+/// The detail log of the run that counts.
+pub(super) const TESTING_LOG: &str = "run_1/mlperf_log_detail.txt";
 
 /// The two runs of a measurement.
 pub(super) struct Runs {
@@ -12,10 +18,10 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    pub(super) fn of(files: &Files) -> Self {
+    pub(super) fn of(files: &Files, testing: Option<&RunLog>) -> Self {
         Self {
-            ranging: Run::of(files, "ranging/mlperf_log_detail.txt", "ranging/spl.txt"),
-            testing: Run::of(files, "run_1/mlperf_log_detail.txt", "run_1/spl.txt"),
+            ranging: Run::of(files, None, "ranging/mlperf_log_detail.txt", "ranging/spl.txt"),
+            testing: Run::of(files, testing, TESTING_LOG, "run_1/spl.txt"),
         }
     }
 }
@@ -44,19 +50,18 @@ pub(super) struct Sample {
 }
 
 impl Run {
-    fn of(files: &Files, detail: &'static str, spl: &'static str) -> Self {
-        let text: String = files.lines(detail).flat_map(|(_, line)| [line, "\n"]).collect();
-        let (log, _): (Detail, _) = read_detail(&text);
-        let stamp = |key: &str| log.text(key).and_then(Stamp::parse);
+    fn of(files: &Files, known: Option<&RunLog>, detail: &'static str, spl: &'static str) -> Self {
+        let log = known.map_or_else(|| Cow::Owned(read_log(files, detail)), Cow::Borrowed);
+        let stamp = |text: &Option<String>| text.as_deref().and_then(Stamp::parse);
         let (samples, broken) = read_samples(files, spl);
         Self {
             detail,
             spl,
             is_there: files.has(detail),
-            begin: stamp("power_begin"),
-            end: stamp("power_end"),
-            queries: log.whole("result_query_count"),
-            scenario: log.text("effective_scenario").map(str::to_owned),
+            begin: stamp(&log.begin),
+            end: stamp(&log.end),
+            queries: log.queries,
+            scenario: log.scenario.clone(),
             samples,
             broken,
         }
@@ -74,6 +79,20 @@ impl Run {
         let (sum, count) =
             positive.fold((0.0, 0_u32), |(sum, count), s| (sum + s.watts, count + 1));
         (count > 0).then(|| sum / f64::from(count))
+    }
+}
+
+/// What the lines say that were kept of a detail log.
+fn read_log(files: &Files, detail: &str) -> RunLog {
+    let lines: String = files.lines(detail).flat_map(|(_, line)| [line, "\n"]).collect();
+    let (log, _): (Detail, _) = read_detail(&lines);
+    let text = |key: &str| log.text(key).map(str::to_owned);
+    RunLog {
+        sha1: String::new(),
+        begin: text("power_begin"),
+        end: text("power_end"),
+        queries: log.whole("result_query_count"),
+        scenario: text("effective_scenario"),
     }
 }
 

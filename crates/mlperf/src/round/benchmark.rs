@@ -1,5 +1,6 @@
 //! What a round asks of one model.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use dyno_loadgen::clock::Nanos;
@@ -158,6 +159,17 @@ impl Benchmark {
             false => *scenario != Scenario::Interactive,
         };
         Scenario::ALL.into_iter().filter(asked).collect()
+    }
+
+    /// Which scenarios a suite wants of it; none where the suite has not got it. In
+    /// v0.5, which has no suites, any scenario may be submitted.
+    #[must_use]
+    pub fn wanted(&self, suite: Suite) -> Option<Cow<'_, Wanted>> {
+        if self.suites.is_empty() {
+            let any = Wanted { required: Vec::new(), optional: self.scenarios() };
+            return Some(Cow::Owned(any));
+        }
+        self.suites.get(&suite).map(Cow::Borrowed)
     }
 
     /// The least top-1 accuracy as a share from 0 to 1, of a benchmark whose

@@ -99,7 +99,7 @@ pub struct Submitter<'t> {
 }
 
 /// What `model_mapping.json` says.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelNames {
     /// Own name, official name.
     pub names: BTreeMap<String, String>,
@@ -154,10 +154,16 @@ pub struct Entry<'t> {
 }
 
 impl<'t> Entry<'t> {
-    /// The folder of the performance run.
+    /// The folder of the performance run, of the first where a round asks for several.
     #[must_use]
     pub fn run(&self) -> Option<Node<'t>> {
-        self.folder.folder("performance/run_1")
+        self.numbered_run(1)
+    }
+
+    /// The folder of a performance run, from 1.
+    #[must_use]
+    pub fn numbered_run(&self, number: u64) -> Option<Node<'t>> {
+        self.folder.folder(format!("performance/run_{number}"))
     }
 
     /// The folder of the accuracy run.

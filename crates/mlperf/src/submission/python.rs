@@ -3,6 +3,43 @@
 
 use serde_json::Value;
 
+/// What a text begins with that stands for a number which JSON has not and Python reads.
+const NO_JSON: char = '\0';
+
+/// A text that is no JSON, if it is to Python: with `NaN`, `Infinity` and `-Infinity`
+/// kept as texts, which [`number`] knows.
+#[must_use]
+pub fn json(text: &str) -> Option<String> {
+    let mut mended = String::with_capacity(text.len() + 16);
+    let (mut rest, mut is_text) = (text, false);
+    while let Some(next) = rest.chars().next() {
+        let token = ["NaN", "Infinity", "-Infinity"].into_iter().find(|one| rest.starts_with(one));
+        let taken = match token.filter(|_| !is_text) {
+            Some(token) => {
+                mended += &format!("\"\\u0000{token}\"");
+                token.len()
+            }
+            None if is_text && next == '\\' => {
+                let escaped = rest.chars().nth(1).map_or(0, char::len_utf8);
+                mended += &rest[..1 + escaped];
+                1 + escaped
+            }
+            None => {
+                is_text ^= next == '"';
+                mended.push(next);
+                next.len_utf8()
+            }
+        };
+        rest = &rest[taken..];
+    }
+    (mended != text).then_some(mended)
+}
+
+/// A number that JSON has not.
+fn no_json(text: &str) -> Option<f64> {
+    text.strip_prefix(NO_JSON)?.parse().ok()
+}
+
 /// A number as Python prints it: the shortest digits that read back, with a point.
 #[must_use]
 pub fn float(value: f64) -> String {
@@ -35,7 +72,7 @@ pub fn text(value: &Value) -> String {
         Value::Bool(false) => "False".to_owned(),
         Value::Number(number) if number.is_f64() => float(number.as_f64().unwrap_or(f64::NAN)),
         Value::Number(number) => number.to_string(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => no_json(text).map_or_else(|| text.clone(), float),
         Value::Array(values) => {
             let values: Vec<String> = values.iter().map(quoted).collect();
             format!("[{}]", values.join(", "))
@@ -49,7 +86,7 @@ pub fn text(value: &Value) -> String {
 
 fn quoted(value: &Value) -> String {
     match value {
-        Value::String(text) => format!("'{text}'"),
+        Value::String(text) if no_json(text).is_none() => format!("'{text}'"),
         value => self::text(value),
     }
 }
@@ -72,6 +109,7 @@ pub fn is_true(value: &Value) -> bool {
 pub fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Bool(flag) => Some(f64::from(u8::from(*flag))),
+        Value::String(text) => no_json(text),
         value => value.as_f64(),
     }
 }
@@ -79,6 +117,18 @@ pub fn number(value: &Value) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn python_reads_numbers_that_json_has_not() {
+        let read = |text: &str| serde_json::from_str::<Value>(&json(text).unwrap()).unwrap();
+        let value = read(r#"{"a": NaN, "b": [-Infinity, Infinity], "c \" NaN": "NaN"}"#);
+        assert!(number(&value["a"]).unwrap().is_nan());
+        assert_eq!(number(&value["b"][0]), Some(f64::NEG_INFINITY));
+        assert_eq!((text(&value["a"]), text(&value["b"])), ("nan".into(), "[-inf, inf]".into()));
+        assert_eq!((&value["c \" NaN"], number(&value["c \" NaN"])), (&Value::from("NaN"), None));
+        assert_eq!((json("{\"NaN\": 1}"), json("")), (None, None));
+        assert!(serde_json::from_str::<Value>(&json("NaNNaN").unwrap()).is_err());
+    }
 
     #[test]
     fn numbers_print_as_in_python() {

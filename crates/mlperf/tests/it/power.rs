@@ -44,7 +44,7 @@ impl Made {
 
 fn measured(folder: &Path, scenario: Scenario, program: Program) -> Power {
     let shown = Path::new("performance");
-    check(&Measurement { folder, shown, round: Version::new(5, 1), scenario }, program)
+    check(&Measurement { folder, shown, round: Version::new(5, 1), scenario, log: None }, program)
 }
 
 fn errors(power: &Power) -> BTreeSet<&str> {

@@ -138,6 +138,10 @@ pub fn check_log(folder: Node<'_>, issues: &mut Issues) {
 
 /// Whether the accuracy run had errors that count.
 pub fn check_errors(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues: &mut Issues) {
+    if let Some(line) = log.unmarked {
+        let at = At::path(path).line(Some(line));
+        issues.add(&LOG_MARKS, at, "the line has no `metadata.is_error`");
+    }
     let errors = &log.errors;
     let told = log.value("num_errors").and_then(python::number);
     let any = match issues.program() {

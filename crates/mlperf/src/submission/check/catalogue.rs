@@ -68,9 +68,9 @@ macro_rules! checks {
 checks! {
     NO_RESULTS "tree.results" [E W W] "there is at least one result",
         "name the folder that holds closed/, open/ or network/, and check the names of these folders";
-    UNLISTED "tree.listed" [E W W] "every folder can be listed", "give yourself permission to read the folder";
+    UNLISTED "tree.listed" [E W W] "every folder can be listed", "give yourself permission to read the folder, and put folders in place of links to folders";
     FOREIGN_FOLDER "tree.divisions" [E W O] "the root has no folders but closed, open and network",
-        "rename or remove the folder";
+        "rename or remove the folder, or name the folder that holds closed/, open/ or network/";
     ROOT_FILES "tree.root_files" [E E O] "the root has no files but *.md and *.pdf", "remove the files";
     DIVISION_FILES "tree.division_files" [E E O] "a division has no files outside submitters", "move the files into the submitter's folder";
     BROKEN_LINKS "submitter.links" [E E O] "symbolic links lead somewhere", "replace the link by what it should lead to";
@@ -116,7 +116,7 @@ checks! {
     ACCURACY_FILES "accuracy.files" [E E O] "the accuracy folder has exactly its four files", "add what is missing, remove what is too much";
     ACCURACY_UNREADABLE "accuracy.readable" [E E E] "accuracy.txt and the detail log read", "write the files anew: UTF-8, one JSON object a line, numbers with one dot";
     ACCURACY_METRIC_MISSING "accuracy.metric" [E E E] "every metric of the benchmark is in accuracy.txt", "run the official accuracy script of the benchmark";
-    ACCURACY_LOW "accuracy.target" [E E E] "every metric reaches its target", "use weights that reach it, or submit to the open division";
+    ACCURACY_LOW "accuracy.target" [E E E] "every metric reaches its target", "use weights that reach it; the open division may miss it";
     ACCURACY_HIGH "accuracy.limit" [E E E] "no metric is beyond its limit", "check the lengths of the outputs";
     ACCURACY_HASH "accuracy.hash" [E E E] "accuracy.txt ends with the hash of the accuracy log", "cut the log with `dyno package`, which writes the hash";
     ACCURACY_LOG_MISSING "accuracy.log" [E E E] "there is an accuracy log", "add mlperf_log_accuracy.json";
@@ -159,11 +159,13 @@ checks! {
     AUDIT_OUTPUT_LENGTH "audit.output_length" [E O E] "the outputs have the length of the reference's", "check the limits of the outputs";
     LOG_FIRST_LINE "log.first_line" [E O O] "a detail log begins with a line of the load generator", "submit the log as the load generator wrote it";
     LOG_REPEATED "log.repeated_keys" [E O O] "no key of a detail log has two values", "submit the log of one run as the load generator wrote it";
+    LOG_MARKS "log.error_marks" [E O E] "every line of a detail log says whether it is an error", "submit the log as the load generator wrote it";
     LOG_ERRORS "log.error_count" [E O O] "a log counts the errors that it has", "submit the log as the load generator wrote it";
     LOG_MODE "log.mode" [E O O] "a performance run is one, and an accuracy run", "put each log into the folder of its mode";
     LOG_SEEDS "log.seeds" [E O O] "the seeds that were asked for are those that were used, and the round's", "run with the settings of the round: `dyno run --round`";
     LOG_SCENARIO "log.scenario" [E O O] "the accuracy log is of the scenario of its folder", "put the log of this scenario there";
     ACCURACY_KEY "accuracy.keys" [E O O] "the detail log of the accuracy run has the keys that every run writes", "submit the log as the load generator wrote it";
+    LOG_KEY_UNKNOWN "log.keys_unknown" [W O O] "a log has the keys of which it is not known whether LoadGen of the round wrote them", "nothing, if the log is as LoadGen of the round wrote it";
     RUN_SUMMARY "performance.summary" [E O O] "summary and detail log say the same", "submit both logs of the same run as the load generator wrote them";
     RUN_SUMMARY_EMPTY "performance.summary_empty" [E O O] "the summary says something", "submit mlperf_log_summary.txt as the load generator wrote it";
     RUN_CONSISTENT "performance.consistent" [E O O] "percentiles, rates and conditions of a run follow from one another", "submit the log as the load generator wrote it";

@@ -22,15 +22,18 @@ mod rows;
 mod strict;
 mod structure;
 mod system;
+mod work;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::finding::{Finding, Severity};
 use crate::round::Round;
 
+use super::entry::{Division, Submitter};
 use super::table::Row;
-use super::tree::{NoTree, Tree};
+use super::tree::{NoTree, Node, Tree};
 use issues::{At, Issues};
 use place::Place;
 
@@ -127,6 +130,11 @@ impl Options {
         Self { program, submitter: None, skip, scenarios_to_skip, submission_exceptions: false }
     }
 
+    /// Whether this submitter is to be checked.
+    fn wants(&self, submitter: &Submitter<'_>) -> bool {
+        self.submitter.as_ref().is_none_or(|name| *name == submitter.name)
+    }
+
     /// Whether a check is left out.
     #[must_use]
     pub fn skips(&self, skip: Skip) -> bool {
@@ -211,9 +219,29 @@ pub fn check(root: &Path, round: &'static Round, options: &Options) -> Result<Ch
     }
     if checked.results.is_empty() {
         let message = "there are no results below closed/, open/ or network/";
-        issues.add(&catalogue::NO_RESULTS, At::path(Path::new("")), message);
+        let at = At::path(Path::new(""));
+        match meant(root, &tree) {
+            None => issues.add(&catalogue::NO_RESULTS, at, message),
+            Some(meant) => {
+                let expected = format!("the whole tree, such as {}", meant.display());
+                issues.add_expected(&catalogue::NO_RESULTS, at, message, expected);
+            }
+        }
     }
     checked.findings.splice(0..0, issues.into_findings());
     checked.entries = tree.len();
     Ok(checked)
+}
+
+/// The tree that was meant where a folder in it was named, or one that holds it.
+fn meant(root: &Path, tree: &Tree) -> Option<PathBuf> {
+    let is_division = |folder: &&Path| {
+        folder.file_name().and_then(OsStr::to_str).and_then(Division::named).is_some()
+    };
+    let whole = root.canonicalize().ok()?;
+    let around = whole.ancestors().find(is_division).and_then(Path::parent);
+    let holds =
+        |folder: &Node<'_>| folder.folders().any(|one| Division::named(&one.text()).is_some());
+    let inside = || tree.top().folders().find(holds).map(|folder| root.join(folder.path()));
+    around.map(Path::to_owned).or_else(inside)
 }

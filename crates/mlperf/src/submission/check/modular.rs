@@ -3,8 +3,6 @@
 //! It loads everything a result has, and ends with a traceback where that fails; then
 //! it judges each result by itself. It has no checks of names, sizes and structure.
 
-use std::path::PathBuf;
-
 use serde_json::Value;
 
 use super::accuracy::{self, Accuracy};
@@ -13,64 +11,34 @@ use super::endpoint::OnEndpoint;
 use super::issues::{At, Issues};
 use super::performance::{Metric, Run};
 use super::rows::Result_;
+use super::work::{self, Judged, Work};
 use super::{
-    Checked, Options, Outcome, Place, Program, Skip, audits, measurement, parallel, powered, system,
+    Checked, Options, Outcome, Place, Program, Skip, audits, measurement, powered, system,
 };
-use crate::power::nameplate;
+use crate::power::nameplate::{self, NameplateError};
 use crate::round::{Round, Scenario, Version};
-use crate::submission::entry::{Entry, Guesses, Model, Submitter, System, submitters};
-use crate::submission::facts::accuracy::Patterns;
+use crate::submission::entry::{Entry, Guesses, Submitter, System, submitters};
 use crate::submission::facts::detail::DetailLog;
-use crate::submission::facts::json::{self, JsonFile};
+use crate::submission::facts::json::{self, JsonFile, JsonProblem};
 use crate::submission::facts::{Facts, Missing, text};
 use crate::submission::layout::{DETAIL, Layout, SYSTEMS};
 use crate::submission::python;
-use crate::submission::table::{Column, Row};
-use crate::submission::tree::Tree;
+use crate::submission::table::Column;
+use crate::submission::tree::{Node, Tree};
 
 /// Checks a tree.
 pub fn check(tree: &Tree, round: &'static Round, options: &Options) -> Checked {
-    let mut issues = Issues::new(Program::Modular);
+    let mut around = Judged::new(Program::Modular);
     let found = submitters(tree, round, Guesses::Modular);
-    let wanted = |submitter: &&Submitter<'_>| {
-        options.submitter.as_ref().is_none_or(|name| *name == submitter.name)
-    };
-    let mut described = Vec::new();
-    for submitter in found.iter().filter(wanted) {
-        load_submitter(submitter, &mut issues);
+    let mut systems = Vec::new();
+    for submitter in found.iter().filter(|one| options.wants(one)) {
+        load_submitter(submitter, &mut around.issues);
         for system in &submitter.systems {
-            described.push((
-                submitter,
-                system,
-                describe(submitter, system, round, options, &mut issues),
-            ));
+            let described = describe(submitter, system, round, options, &mut around.issues);
+            systems.push((submitter, system, described));
         }
     }
-    let patterns = Patterns::new(round);
-    let models: Vec<Work<'_, '_>> = described
-        .iter()
-        .flat_map(|(submitter, system, described)| {
-            let patterns = &patterns;
-            system.models.iter().map(move |model| Work {
-                round,
-                options,
-                patterns,
-                submitter,
-                system,
-                described,
-                model,
-            })
-        })
-        .collect();
-    let (mut listed, mut rows) = (Vec::new(), Vec::new());
-    for judged in parallel::map(&models, Work::judge) {
-        issues.append(judged.issues);
-        listed.extend(judged.listed);
-        rows.extend(judged.rows);
-    }
-    let crashes = issues.crashes();
-    let results = listed.into_iter().collect();
-    Checked { findings: issues.into_findings(), results, rows, crashes, entries: tree.len() }
+    work::judge(tree, &systems, (round, options), around, judge)
 }
 
 fn load_submitter(submitter: &Submitter<'_>, issues: &mut Issues) {
@@ -109,7 +77,7 @@ fn describe(
         return None;
     };
     let path = file.path();
-    let json = match json::read(file) {
+    let json = match json::read(file).or_else(JsonProblem::to_python) {
         Ok(json) if json.object().is_some() => json,
         read => {
             let line = read.as_ref().err().and_then(|problem| problem.line);
@@ -124,8 +92,41 @@ fn describe(
     system::Description { json: &json, path: &path, submitter, round, options }.judge(&mut own);
     let passes = own.passes();
     issues.append(own);
+    load_nameplate(submitter, system, round, issues);
     let design_power = design_power(submitter, system, &json, round);
     Some(Described { json, passes, design_power })
+}
+
+/// What describes the power supplies of a system, from v6.1.
+pub(super) fn nameplate_file<'t>(
+    submitter: &Submitter<'t>,
+    system: &System<'t>,
+    round: &Round,
+) -> Option<Node<'t>> {
+    let file = submitter.folder.file(format!("{SYSTEMS}/{}_power.yaml", system.name));
+    file.filter(|_| round.version >= Version::new(6, 1))
+}
+
+/// From v6.1 the program loads what describes the power supplies before it looks at
+/// anything, so that a file that is no YAML ends it.
+fn load_nameplate(
+    submitter: &Submitter<'_>,
+    system: &System<'_>,
+    round: &Round,
+    issues: &mut Issues,
+) {
+    let Some(file) = nameplate_file(submitter, system, round) else { return };
+    let path = file.path();
+    match text::read(Some(file)) {
+        Ok(said) if said.is_utf8 => {
+            if let Err(problem @ NameplateError::Unreadable { .. }) =
+                nameplate::design_watts(&said.text)
+            {
+                issues.crash(At::path(&path), &problem.to_string());
+            }
+        }
+        _ => issues.crash(At::path(&path), "is no UTF-8, or cannot be read"),
+    }
 }
 
 /// Design power as the table has it: of the description, or of the power supplies.
@@ -142,149 +143,115 @@ pub(super) fn design_power(
     {
         return python::text(capacity);
     }
-    let file = submitter.folder.file(format!("{SYSTEMS}/{}_power.yaml", system.name));
+    let file = nameplate_file(submitter, system, round);
     let text = text::read(file).map(|file| file.text).unwrap_or_default();
     nameplate::design_watts(&text).map(python::float).unwrap_or_default()
 }
 
-/// A model to judge.
-struct Work<'a, 't> {
-    round: &'static Round,
-    options: &'a Options,
-    patterns: &'a Patterns,
-    submitter: &'a Submitter<'t>,
-    system: &'a System<'t>,
-    described: &'a Option<Described>,
-    model: &'a Model<'t>,
+fn judge(work: &Work<'_, '_, Option<Described>>) -> Judged {
+    let mut judged = Judged::new(Program::Modular);
+    let is_complete = scenarios(work, &mut judged.issues);
+    for entry in &work.model.results {
+        if work.options.scenarios_to_skip.contains(&entry.name) {
+            continue;
+        }
+        let outcome = match work.described {
+            Some(described) => self::entry(work, entry, described, is_complete, &mut judged),
+            None => Outcome::Invalid,
+        };
+        judged.listed.push((entry.folder.path(), outcome));
+    }
+    judged
 }
 
-/// What became of it.
-struct Judged {
-    issues: Issues,
-    listed: Vec<(PathBuf, Outcome)>,
-    rows: Vec<Row>,
+/// Whether the model is known and its scenarios are complete; asked of the closed
+/// and network divisions.
+fn scenarios(work: &Work<'_, '_, Option<Described>>, issues: &mut Issues) -> bool {
+    let path = work.model.folder.path();
+    let at = At::path(&path);
+    if work.model.benchmark.is_none() {
+        issues.add(&MODEL_UNKNOWN, at, format!("the round has no model {}", work.model.official));
+    }
+    if !work.submitter.division.is_closed_or_network() {
+        return work.model.benchmark.is_some();
+    }
+    let Some(described) = work.described else { return false };
+    let Some(suite) = system::suite(&described.json, work.round) else {
+        issues.crash(at, "the type of the system is none");
+        return false;
+    };
+    let Some(wanted) = work.model.benchmark.and_then(|b| b.wanted(suite)) else {
+        let message = format!("{} has no scenarios of {}", work.model.official, suite.name());
+        issues.add(&MODEL_SUITE, at, message);
+        issues.crash(at, "the model has no scenarios for this type of system");
+        return false;
+    };
+    let there = |scenario: &Scenario| {
+        work.model.results.iter().any(|entry| entry.scenario == Some(*scenario))
+    };
+    let missing = wanted.required.iter().filter(|scenario| !there(scenario));
+    let mut missing: Vec<&str> = missing.map(|scenario| scenario.name()).collect();
+    let either = [Scenario::Server, Scenario::Interactive];
+    if either.iter().all(|one| wanted.optional.contains(one) && !there(one)) {
+        missing.push("Server or Interactive");
+    }
+    if !missing.is_empty() {
+        issues.add(&SCENARIOS_MISSING, at, format!("there is no {}", missing.join(", ")));
+    }
+    let mut is_complete = missing.is_empty();
+    for entry in &work.model.results {
+        let known = |one: &Scenario| Some(*one) == entry.scenario;
+        if !wanted.required.iter().chain(&wanted.optional).any(known) {
+            let path = entry.folder.path();
+            let message = format!("{} is no scenario of {}", entry.name, work.model.official);
+            issues.add(&SCENARIO_UNKNOWN, At::path(&path), message);
+            is_complete = false;
+        }
+    }
+    is_complete
 }
 
-impl Work<'_, '_> {
-    fn judge(&self) -> Judged {
-        let issues = Issues::new(Program::Modular);
-        let mut judged = Judged { issues, listed: Vec::new(), rows: Vec::new() };
-        let is_complete = self.scenarios(&mut judged.issues);
-        for entry in &self.model.results {
-            if self.options.scenarios_to_skip.contains(&entry.name) {
-                continue;
-            }
-            let outcome = match self.described {
-                Some(described) => self.entry(entry, described, is_complete, &mut judged),
-                None => Outcome::Invalid,
-            };
-            judged.listed.push((entry.folder.path(), outcome));
+fn entry<'a, 't>(
+    work: &Work<'a, 't, Option<Described>>,
+    entry: &'a Entry<'t>,
+    described: &Described,
+    is_complete: bool,
+    judged: &mut Judged,
+) -> Outcome {
+    let Work { options, submitter, .. } = *work;
+    let place = work.place(entry, entry.scenario, &described.json);
+    let facts = work.facts(entry);
+    let mut own = Issues::new(Program::Modular);
+    load(&place, &facts, &mut own);
+    let (metric, accuracy) = match OnEndpoint::of(&place, &facts) {
+        Some(on) => {
+            let metric = on.performance(&mut own);
+            let accuracy = on.accuracy(&mut own);
+            on.audits(&mut own);
+            (metric, accuracy)
         }
-        judged
+        None => {
+            let metric = performance(&place, &facts, &mut own);
+            (metric, accuracy_of(&place, &facts, &mut own))
+        }
+    };
+    let measurement = measurement_of(&place, &facts, &mut own);
+    let is_audited = facts.endpoint.is_none() && submitter.division.is_closed_or_network();
+    if is_audited && !options.skips(Skip::Compliance) {
+        audits::judge(&place, &facts, &mut own);
     }
-
-    /// Whether the model is known and its scenarios are complete; asked of the closed
-    /// and network divisions.
-    fn scenarios(&self, issues: &mut Issues) -> bool {
-        let path = self.model.folder.path();
-        let at = At::path(&path);
-        if self.model.benchmark.is_none() {
-            issues.add(
-                &MODEL_UNKNOWN,
-                at,
-                format!("the round has no model {}", self.model.official),
-            );
-        }
-        if !self.submitter.division.is_closed_or_network() {
-            return self.model.benchmark.is_some();
-        }
-        let Some(described) = self.described else { return false };
-        let Some(suite) = system::suite(&described.json) else {
-            issues.crash(at, "the type of the system is none");
-            return false;
-        };
-        let Some(wanted) = self.model.benchmark.and_then(|b| b.suites.get(&suite)) else {
-            let message = format!("{} has no scenarios of {}", self.model.official, suite.name());
-            issues.add(&MODEL_SUITE, at, message);
-            issues.crash(at, "the model has no scenarios for this type of system");
-            return false;
-        };
-        let there = |scenario: &Scenario| {
-            self.model.results.iter().any(|entry| entry.scenario == Some(*scenario))
-        };
-        let missing = wanted.required.iter().filter(|scenario| !there(scenario));
-        let mut missing: Vec<&str> = missing.map(|scenario| scenario.name()).collect();
-        let either = [Scenario::Server, Scenario::Interactive];
-        if either.iter().all(|one| wanted.optional.contains(one) && !there(one)) {
-            missing.push("Server or Interactive");
-        }
-        if !missing.is_empty() {
-            issues.add(&SCENARIOS_MISSING, at, format!("there is no {}", missing.join(", ")));
-        }
-        let mut is_complete = missing.is_empty();
-        for entry in &self.model.results {
-            let known = |one: &Scenario| Some(*one) == entry.scenario;
-            if !wanted.required.iter().chain(&wanted.optional).any(known) {
-                let path = entry.folder.path();
-                let message = format!("{} is no scenario of {}", entry.name, self.model.official);
-                issues.add(&SCENARIO_UNKNOWN, At::path(&path), message);
-                is_complete = false;
-            }
-        }
-        is_complete
-    }
-
-    fn entry(
-        &self,
-        entry: &Entry<'_>,
-        described: &Described,
-        is_complete: bool,
-        judged: &mut Judged,
-    ) -> Outcome {
-        let Self { round, options, submitter, system, model, .. } = *self;
-        let (description, scenario) = (&described.json, entry.scenario);
-        let place =
-            Place { round, options, submitter, system, description, model, entry, scenario };
-        let facts =
-            Facts::read(submitter.layout, system, model, entry, self.patterns, round.endpoints);
-        let mut own = Issues::new(Program::Modular);
-        load(&place, &facts, &mut own);
-        let (metric, accuracy) = match OnEndpoint::of(&place, &facts) {
-            Some(on) => {
-                let metric = on.performance(&mut own);
-                let accuracy = on.accuracy(&mut own);
-                on.audits(&mut own);
-                (metric, accuracy)
-            }
-            None => {
-                let metric = performance(&place, &facts, &mut own);
-                (metric, accuracy_of(&place, &facts, &mut own))
-            }
-        };
-        let measurement = measurement_of(&place, &facts, &mut own);
-        let is_audited = facts.endpoint.is_none() && submitter.division.is_closed_or_network();
-        if is_audited && !options.skips(Skip::Compliance) {
-            audits::judge(&place, &facts, &mut own);
-        }
-        let has_power = entry.power().is_some();
-        let energy = if has_power { powered::judge(&place, &mut own) } else { None };
-        let passes = own.passes() && described.passes && is_complete;
-        judged.issues.append(own);
-        let (Some(metric), Some(measurement)) = (metric.filter(|_| passes), measurement) else {
-            return Outcome::Invalid;
-        };
-        let own = own_columns(&place, described, &facts, &mut judged.issues);
-        let result = Result_ {
-            place: &place,
-            metric: &metric,
-            accuracy: &accuracy,
-            energy,
-            measurement,
-            own,
-        };
-        judged.rows.extend(result.rows(&mut judged.issues));
-        Outcome::Valid { metric: metric.value }
-    }
+    let has_power = entry.power().is_some();
+    let energy = if has_power { powered::judge(&place, &facts, &mut own) } else { None };
+    let passes = own.passes() && described.passes && is_complete;
+    judged.issues.append(own);
+    let (Some(metric), Some(measurement)) = (metric.filter(|_| passes), measurement) else {
+        return Outcome::Invalid;
+    };
+    let own = own_columns(&place, described, &facts, &mut judged.issues);
+    let result =
+        Result_ { place: &place, metric: &metric, accuracy: &accuracy, energy, measurement, own };
+    judged.rows.extend(result.rows(&mut judged.issues));
+    Outcome::Valid { metric: metric.value }
 }
 
 /// What must load: without it the program ends.
@@ -312,7 +279,7 @@ fn load(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
         issues.crash(At::path(&folder), "the folder that describes the measurement is missing");
     }
     if let Some(measurement) = &facts.measurement
-        && let Err(problem) = &measurement.json
+        && let Err(problem) = measurement.json.as_ref().or_else(|problem| problem.as_python())
     {
         let path = measurement.file.path();
         let at = At::path(&path).line(problem.line);
@@ -325,8 +292,8 @@ fn load_log(at: At<'_>, log: &Result<DetailLog, Missing>, issues: &mut Issues) {
     let Ok(log) = log else { return };
     if !log.begins_with_marker {
         issues.crash(at.line(Some(1)), "the first line is none of LoadGen's");
-    } else if !log.malformed.is_empty() || !log.is_utf8 {
-        issues.crash(at.line(log.malformed.first().copied()), "a line is no JSON object");
+    } else if let Some(line) = log.broken(true) {
+        issues.crash(at.line(Some(line)), "a line is no JSON object");
     }
 }
 
@@ -396,7 +363,7 @@ fn measurement_of<'a>(
         issues.add(&MEASUREMENT_JSON_MISSING, At::path(&path), message);
         return None;
     };
-    let json = measurement.json.as_ref().ok()?;
+    let json = measurement.json.as_ref().or_else(|problem| problem.as_python()).ok()?;
     measurement::check_fields(place, json, &measurement.file.path(), issues);
     Some(json)
 }

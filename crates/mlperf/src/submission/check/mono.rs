@@ -4,25 +4,25 @@
 //! It gives up at the first level where something is wrong: a tree, a division, a
 //! submitter, a system, a model; what is below it is then not listed at all.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::accuracy::{self, Accuracy};
 use super::catalogue::*;
 use super::issues::{At, Issues};
 use super::performance::{Metric, Run};
 use super::rows::Result_;
+use super::work::{self, Judged, Work};
 use super::{
-    Checked, Options, Outcome, Place, Program, Skip, audits, files, measurement, parallel, powered,
+    Checked, Options, Outcome, Place, Program, Skip, audits, files, measurement, powered,
     structure, system,
 };
 use crate::power::Energy;
 use crate::round::{Round, Scenario, Suite};
-use crate::submission::entry::{Division, Entry, Guesses, Model, Submitter, System, submitters};
-use crate::submission::facts::accuracy::Patterns;
-use crate::submission::facts::json::{self, JsonFile};
+use crate::submission::entry::{Division, Entry, Guesses, Submitter, System, submitters};
+use crate::submission::facts::json::{self, JsonFile, JsonProblem};
 use crate::submission::facts::{Facts, Measurement};
 use crate::submission::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, RESULTS, SUMMARY};
-use crate::submission::table::{Column, Row};
+use crate::submission::table::Column;
 use crate::submission::tree::{Node, Tree};
 
 /// Folders of the root that are no divisions and yet no mistakes.
@@ -30,52 +30,23 @@ const NO_DIVISIONS: [&str; 3] = [".git", ".github", "assets"];
 
 /// Checks a tree.
 pub fn check(tree: &Tree, round: &'static Round, options: &Options) -> Checked {
-    let mut issues = Issues::new(Program::Mono);
-    let mut listed = Vec::new();
+    let mut around = Judged::new(Program::Mono);
+    let Judged { issues, listed, .. } = &mut around;
     let found = submitters(tree, round, Guesses::Mono);
-    let mut systems = Vec::new();
-    for division in divisions(tree, options, &mut issues, &mut listed) {
-        for submitter in found.iter().filter(|submitter| submitter.division == division) {
-            let wanted = options.submitter.as_ref().is_none_or(|name| *name == submitter.name);
-            if wanted && submitter.results.is_some() {
-                let kept = self::submitter(tree, submitter, options, &mut issues, &mut listed);
-                systems.extend(kept.map(|system| (submitter, system)));
-            }
+    let mut kept = Vec::new();
+    for division in divisions(tree, options, issues, listed) {
+        let all = found.iter().filter(|submitter| submitter.division == division);
+        for submitter in all.filter(|one| options.wants(one) && one.results.is_some()) {
+            let systems = self::submitter(tree, submitter, options, issues, listed);
+            kept.extend(systems.map(|system| (submitter, system)));
         }
     }
-    let patterns = Patterns::new(round);
-    let mut work = Vec::new();
-    for (submitter, system) in systems {
-        let Some(described) = describe(submitter, system, round, options, &mut issues, &mut listed)
-        else {
-            continue;
-        };
-        work.push((submitter, system, described));
-    }
-    let models: Vec<Work<'_, '_>> = work
-        .iter()
-        .flat_map(|(submitter, system, described)| {
-            let patterns = &patterns;
-            system.models.iter().map(move |model| Work {
-                round,
-                options,
-                patterns,
-                submitter,
-                system,
-                described,
-                model,
-            })
-        })
-        .collect();
-    let mut rows = Vec::new();
-    for judged in parallel::map(&models, Work::judge) {
-        issues.append(judged.issues);
-        listed.extend(judged.listed);
-        rows.extend(judged.rows);
-    }
-    let crashes = issues.crashes();
-    let results = listed.into_iter().collect();
-    Checked { findings: issues.into_findings(), results, rows, crashes, entries: tree.len() }
+    let describe = |(submitter, system)| {
+        let described = describe(submitter, system, round, options, issues, listed)?;
+        Some((submitter, system, described))
+    };
+    let systems: Vec<_> = kept.into_iter().filter_map(describe).collect();
+    work::judge(tree, &systems, (round, options), around, |work| Progress::of(work).judge())
 }
 
 type Listed = Vec<(PathBuf, Outcome)>;
@@ -175,12 +146,12 @@ fn describe(
         }
         Some(file) => {
             let path = file.path();
-            match json::read(file) {
+            match json::read(file).or_else(JsonProblem::to_python) {
                 Ok(json) if json.object().is_some() => {
                     let description =
                         system::Description { json: &json, path: &path, submitter, round, options };
                     description.judge(&mut own);
-                    system::suite(&json).map(|suite| Described { json, suite })
+                    system::suite(&json, round).map(|suite| Described { json, suite })
                 }
                 Ok(_) => {
                     own.crash(At::path(&path), "the description is no JSON object");
@@ -203,49 +174,39 @@ fn describe(
     described
 }
 
-/// A model to judge.
-struct Work<'a, 't> {
-    round: &'static Round,
-    options: &'a Options,
-    patterns: &'a Patterns,
-    submitter: &'a Submitter<'t>,
-    system: &'a System<'t>,
-    described: &'a Described,
-    model: &'a Model<'t>,
-}
-
-/// What became of it.
-struct Judged {
-    issues: Issues,
-    listed: Listed,
-    rows: Vec<Row>,
+/// How far a model is judged.
+struct Progress<'a, 't> {
+    work: &'a Work<'a, 't, Described>,
+    judged: Judged,
     /// Parts that failed so far, which the table counts.
     errors: usize,
     /// Scenarios with a performance that counts.
     seen: Vec<Scenario>,
 }
 
-impl Work<'_, '_> {
-    fn judge(&self) -> Judged {
-        let issues = Issues::new(Program::Mono);
-        let mut judged =
-            Judged { issues, listed: Vec::new(), rows: Vec::new(), errors: 0, seen: Vec::new() };
-        let path = self.model.folder.path();
-        let closed = self.submitter.division.is_closed_or_network();
-        let wanted = self.model.benchmark.and_then(|b| b.suites.get(&self.described.suite));
+impl<'a, 't> Progress<'a, 't> {
+    fn of(work: &'a Work<'a, 't, Described>) -> Self {
+        Self { work, judged: Judged::new(Program::Mono), errors: 0, seen: Vec::new() }
+    }
+
+    fn judge(mut self) -> Judged {
+        let Work { options, submitter, described, model, .. } = *self.work;
+        let path = model.folder.path();
+        let closed = submitter.division.is_closed_or_network();
+        let wanted = model.benchmark.and_then(|b| b.wanted(described.suite));
         let Some(wanted) = wanted else {
-            let (check, message) = if self.model.benchmark.is_none() {
-                (&MODEL_UNKNOWN, format!("the round has no model {}", self.model.official))
+            let (check, message) = if model.benchmark.is_none() {
+                (&MODEL_UNKNOWN, format!("the round has no model {}", model.official))
             } else {
-                let suite = self.described.suite.name();
-                (&MODEL_SUITE, format!("{} has no scenarios of {suite}", self.model.official))
+                let suite = described.suite.name();
+                (&MODEL_SUITE, format!("{} has no scenarios of {suite}", model.official))
             };
-            judged.issues.add(check, At::path(&path), message);
-            judged.listed.push((path, Outcome::Invalid));
-            return judged;
+            self.judged.issues.add(check, At::path(&path), message);
+            self.judged.listed.push((path, Outcome::Invalid));
+            return self.judged;
         };
-        for entry in &self.model.results {
-            if self.options.scenarios_to_skip.contains(&entry.name) {
+        for entry in &model.results {
+            if options.scenarios_to_skip.contains(&entry.name) {
                 continue;
             }
             let name = entry.folder.path();
@@ -253,18 +214,18 @@ impl Work<'_, '_> {
             let all = || wanted.required.iter().chain(&wanted.optional);
             let known = scenario.is_some_and(|scenario| all().any(|one| *one == scenario));
             if closed && !known {
-                let message = format!("{} is no scenario of {}", entry.name, self.model.official);
-                judged.issues.add(&SCENARIO_UNKNOWN, At::path(&name), message);
-                judged.listed.push((name, Outcome::Invalid));
-                judged.errors += 1;
+                let message = format!("{} is no scenario of {}", entry.name, model.official);
+                self.judged.issues.add(&SCENARIO_UNKNOWN, At::path(&name), message);
+                self.judged.listed.push((name, Outcome::Invalid));
+                self.errors += 1;
                 continue;
             }
-            let outcome = self.entry(entry, scenario, &mut judged);
-            judged.listed.push((name, outcome));
+            let outcome = self.entry(entry, scenario);
+            self.judged.listed.push((name, outcome));
         }
         let is_missing = |scenario: &&Scenario| {
-            let skipped = &self.options.scenarios_to_skip;
-            !judged.seen.contains(scenario) && !skipped.iter().any(|name| name == scenario.name())
+            let skipped = &options.scenarios_to_skip;
+            !self.seen.contains(scenario) && !skipped.iter().any(|name| name == scenario.name())
         };
         let mut missing: Vec<&str> =
             wanted.required.iter().filter(is_missing).map(|scenario| scenario.name()).collect();
@@ -274,46 +235,45 @@ impl Work<'_, '_> {
         }
         if closed && !missing.is_empty() {
             let message = format!("there is no {} that counts", missing.join(", "));
-            judged.issues.add(&SCENARIOS_MISSING, At::path(&path), message);
-            judged.listed.push((path, Outcome::Invalid));
+            self.judged.issues.add(&SCENARIOS_MISSING, At::path(&path), message);
+            self.judged.listed.push((path, Outcome::Invalid));
         }
-        judged
+        self.judged
     }
 
-    fn entry(&self, entry: &Entry<'_>, scenario: Option<Scenario>, judged: &mut Judged) -> Outcome {
-        let Self { round, options, submitter, system, model, .. } = *self;
-        let description = &self.described.json;
-        let place =
-            Place { round, options, submitter, system, description, model, entry, scenario };
+    fn entry(&mut self, entry: &'a Entry<'t>, scenario: Option<Scenario>) -> Outcome {
+        let Self { work, judged, errors, seen } = self;
+        let Work { options, submitter, system, model, .. } = **work;
+        let description = &work.described.json;
+        let place = work.place(entry, scenario, description);
         let Some(folder) = entry.measurements else {
             let path = submitter.folder.path().join(submitter.layout.measurements());
             let path = path.join(&system.name).join(&model.name).join(&entry.name);
             let message = "the measurement is not described";
             judged.issues.add(&MEASUREMENT_FOLDER, At::path(&path), message);
             judged.listed.push((path, Outcome::Invalid));
-            judged.errors += 1;
+            *errors += 1;
             return Outcome::Invalid;
         };
-        let facts = Facts::read(submitter.layout, system, model, entry, self.patterns, None);
+        let facts = work.facts(entry);
         let mut measured = Issues::new(Program::Mono);
         let measurement = measurement_of(&place, folder, facts.measurement.as_ref(), &mut measured);
         let is_measured = measured.passes();
         judged.issues.append(measured);
         let Some(measurement) = measurement.filter(|_| is_measured) else {
             judged.listed.push((folder.path(), Outcome::Invalid));
-            judged.errors += 1;
+            *errors += 1;
             return Outcome::Invalid;
         };
         let Some((accuracy, is_accurate)) = accuracy_of(&place, &facts, &mut judged.issues) else {
-            judged.errors += 1;
+            *errors += 1;
             return Outcome::Invalid;
         };
-        judged.errors += usize::from(!is_accurate);
+        *errors += usize::from(!is_accurate);
         let performance = performance_of(&place, &facts, &mut judged.issues);
-        match (&performance, scenario) {
-            (Some(_), Some(scenario)) => judged.seen.push(scenario),
-            (Some(_), None) => {}
-            (None, _) => judged.errors += 1,
+        *errors += performance.failed;
+        if performance.result.is_some() {
+            seen.extend(scenario);
         }
         let mut audited = Issues::new(Program::Mono);
         let closed = submitter.division.is_closed_or_network();
@@ -323,7 +283,7 @@ impl Work<'_, '_> {
         }
         let passes = audited.passes();
         judged.issues.append(audited);
-        let Some((metric, energy)) = performance.filter(|_| passes && is_accurate) else {
+        let Some((metric, energy)) = performance.result.filter(|_| passes && is_accurate) else {
             return Outcome::Invalid;
         };
         let own = vec![
@@ -334,7 +294,7 @@ impl Work<'_, '_> {
             ),
             (Column::Location, entry.folder.path().to_string_lossy().into_owned()),
             (Column::Compliance, u8::from(!closed || audits).to_string()),
-            (Column::Errors, judged.errors.to_string()),
+            (Column::Errors, errors.to_string()),
             (Column::Inferred, u8::from(metric.is_inferred).to_string()),
         ];
         let result = Result_ {
@@ -381,7 +341,7 @@ fn measurement_of<'a>(
         return None;
     };
     let path = found.file.path();
-    match &found.json {
+    match found.json.as_ref().or_else(|problem| problem.as_python()) {
         Err(problem) => {
             let at = At::path(&path).line(problem.line);
             issues.add(&MEASUREMENT_JSON, at, problem.to_string());
@@ -438,8 +398,8 @@ fn accuracy_of(
     if !said.is_utf8 {
         errors.crash(At::path(&text_path), "accuracy.txt is no UTF-8");
     }
-    if !log.malformed.is_empty() || !log.is_utf8 {
-        let at = At::path(&log_path).line(log.malformed.first().copied());
+    if let Some(line) = log.broken(true) {
+        let at = At::path(&log_path).line(Some(line));
         errors.add(&ACCURACY_UNREADABLE, at, "a line is no JSON object with a key");
         errors.crash(at, "the detail log does not read");
     }
@@ -449,16 +409,50 @@ fn accuracy_of(
     Some((accuracy, is_accurate))
 }
 
-/// The metric and the power, if they count.
-fn performance_of(
+/// What the performance runs of a result say, if they count.
+#[derive(Default)]
+struct Performance {
+    result: Option<(Metric, Option<Energy>)>,
+    /// Runs that do not count.
+    failed: usize,
+}
+
+/// One run; of the five of Server before v1.0, the last that counts is the result, and
+/// what is wrong with the others changes nothing then.
+fn performance_of(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> Performance {
+    let mut performance = Performance::default();
+    let mut wrong = Issues::new(Program::Mono);
+    for number in 1..=place.runs() {
+        let mut own = Issues::new(Program::Mono);
+        match run_of(place, number, facts, &mut own) {
+            Some(result) => {
+                performance.result = Some(result);
+                issues.append(own);
+            }
+            None => {
+                performance.failed += 1;
+                wrong.append(own);
+            }
+        }
+    }
+    if performance.result.is_some() {
+        wrong.waive(ALL);
+    }
+    issues.append(wrong);
+    performance
+}
+
+/// The metric and the power of a run, if they count.
+fn run_of(
     place: &Place<'_, '_>,
+    number: u64,
     facts: &Facts<'_>,
     issues: &mut Issues,
 ) -> Option<(Metric, Option<Energy>)> {
     let has_power = place.entry.power().is_some();
-    let path = place.entry.folder.path().join("performance/run_1");
-    let Some(run) = place.entry.run() else {
-        issues.add(&RUN_FOLDER, At::path(&path), "there is no performance/run_1");
+    let path = place.entry.folder.path().join(format!("performance/run_{number}"));
+    let Some(run) = place.entry.numbered_run(number) else {
+        issues.add(&RUN_FOLDER, At::path(&path), format!("there is no performance/run_{number}"));
         return None;
     };
     let required = [SUMMARY, DETAIL, "spl.txt"];
@@ -467,26 +461,15 @@ fn performance_of(
         issues.add(&RUN_FILES, At::path(&path), mismatch);
         return None;
     }
-    let mut own = Issues::new(Program::Mono);
-    let metric = judge_log(place, facts, &path, &mut own);
-    let energy = if has_power { powered::judge(place, &mut own) } else { None };
-    let passes = own.passes();
-    issues.append(own);
-    metric.filter(|_| passes).map(|metric| (metric, energy))
-}
-
-fn judge_log(
-    place: &Place<'_, '_>,
-    facts: &Facts<'_>,
-    run: &Path,
-    issues: &mut Issues,
-) -> Option<Metric> {
-    let path = run.join(DETAIL);
-    match &facts.performance {
+    let path = path.join(DETAIL);
+    let log = place.log_of_run(number, facts);
+    let metric = match log.as_ref() {
         Ok(log) => Run { place, log, path: &path, is_audit: false }.judge(issues),
         Err(_) => {
             issues.add(&RUN_UNREADABLE, At::path(&path), "the detail log does not read");
             None
         }
-    }
+    };
+    let energy = if has_power { powered::judge(place, facts, issues) } else { None };
+    metric.filter(|_| issues.passes()).map(|metric| (metric, energy))
 }

@@ -75,9 +75,9 @@ pub(super) struct NoNumber;
 impl Run<'_, '_> {
     /// Judges it; the metric is there where the log has it.
     pub fn judge(&self, issues: &mut Issues) -> Option<Metric> {
-        if !self.log.malformed.is_empty() || !self.log.is_utf8 {
-            let at = self.at("").line(self.log.malformed.first().copied());
-            issues.add(&RUN_UNREADABLE, at, "a line is no JSON object with a key");
+        if let Some(line) = self.log.broken(issues.program() != Program::Strict) {
+            let at = self.at("").line(Some(line));
+            issues.add(&RUN_UNREADABLE, at, "a line is no JSON object with a key, or no UTF-8");
             return None;
         }
         let Some(scenario) = self.log.text("effective_scenario").and_then(known) else {
@@ -94,9 +94,12 @@ impl Run<'_, '_> {
         self.errors(issues);
         let _ = self.samples(issues);
         self.seeds(issues);
-        let _ = self.latency(scenario, issues);
-        let _ = self.queries(scenario, issues);
-        let _ = self.duration(issues);
+        // The program in one file leaves these out for the first round.
+        if issues.program() != Program::Mono || self.place.round.version > Version::new(0, 5) {
+            let _ = self.latency(scenario, issues);
+            let _ = self.queries(scenario, issues);
+            let _ = self.duration(issues);
+        }
         self.network(issues);
         self.inference(scenario, issues);
         self.metric(scenario, issues).ok()
@@ -118,6 +121,18 @@ impl Run<'_, '_> {
             issues.add(&RUN_KEY, self.at(key), message);
             NoNumber
         })
+    }
+
+    /// Whether early stopping decides how long a run must be, which came with v2.0.
+    fn stops_early(&self, scenario: Scenario) -> bool {
+        !self.is_early()
+            && matches!(scenario, Scenario::Server | Scenario::SingleStream | Scenario::MultiStream)
+    }
+
+    /// Whether the round is one of those with streams at a fixed interval in MultiStream
+    /// and without early stopping.
+    fn is_early(&self) -> bool {
+        self.place.round.version < Version::new(2, 0)
     }
 
     fn model(&self) -> &str {
@@ -212,12 +227,22 @@ impl Run<'_, '_> {
             }
             Program::Strict => errors.count > 0,
         };
+        self.marks(issues);
         if fails {
             let (line, text) = match errors.first.first() {
                 Some((line, text)) => (Some(*line), text.as_str()),
                 None => (self.log.line_of("num_errors"), "the log counts errors"),
             };
             issues.add(&RUN_ERRORS, self.at("").line(line), format!("the run had errors: {text}"));
+        }
+    }
+
+    /// The program in modules asks each line whether it is an error, and fails where one
+    /// does not say.
+    fn marks(&self, issues: &mut Issues) {
+        if let Some(line) = self.log.unmarked {
+            let at = self.at("").line(Some(line));
+            issues.add(&LOG_MARKS, at, "the line has no `metadata.is_error`");
         }
     }
 
@@ -276,7 +301,7 @@ impl Run<'_, '_> {
     }
 
     fn latency(&self, scenario: Scenario, issues: &mut Issues) -> Result<(), NoNumber> {
-        if !stops_early(scenario) {
+        if !self.stops_early(scenario) {
             return self.tail(scenario, issues);
         }
         if !self.log.value("early_stopping_met").is_some_and(python::is_true) {
@@ -289,7 +314,11 @@ impl Run<'_, '_> {
 
     /// The 99th percentile against the bound of a scenario.
     pub(super) fn tail(&self, scenario: Scenario, issues: &mut Issues) -> Result<(), NoNumber> {
-        self.bound(&RUN_LATENCY, "result_99.00_percentile_latency_ns", scenario, issues)
+        let key = match scenario {
+            Scenario::MultiStream => "result_99.00_percentile_per_query_latency_ns",
+            _ => "result_99.00_percentile_latency_ns",
+        };
+        self.bound(&RUN_LATENCY, key, scenario, issues)
     }
 
     fn bound(
@@ -314,7 +343,7 @@ impl Run<'_, '_> {
         let benchmark = self.place.model.benchmark;
         let wanted = benchmark.and_then(|b| b.min_queries.get(&scenario)).copied();
         let frees = issues.program() == Program::Mono && is_of(&EQUAL_ISSUE, self.model());
-        if let Some(wanted) = wanted.filter(|_| !stops_early(scenario) && !frees) {
+        if let Some(wanted) = wanted.filter(|_| !self.stops_early(scenario) && !frees) {
             let key = "effective_min_query_count";
             let found = self.number(key, issues)?;
             self.at_least(&RUN_MIN_QUERIES, key, found, wanted, issues);
@@ -324,7 +353,10 @@ impl Run<'_, '_> {
         if scenario == Scenario::Offline && judged {
             let key = "effective_samples_per_query";
             let found = self.number(key, issues)?;
-            match benchmark.and_then(|b| b.offline_samples) {
+            // One bound for all models until v4.0.
+            let of_round = benchmark.filter(|_| self.place.round.version < Version::new(4, 0));
+            let of_round = of_round.map(|_| self.place.round.offline_samples);
+            match benchmark.and_then(|b| b.offline_samples).or(of_round) {
                 Some(wanted) => self.at_least(&RUN_OFFLINE_SAMPLES, key, found, wanted, issues),
                 None => {
                     let message = format!("{} has no Offline scenario", self.model());
@@ -373,7 +405,8 @@ impl Run<'_, '_> {
         if folder == played || (played, folder) == (Server, Interactive) {
             return;
         }
-        let pairs = [(SingleStream, MultiStream), (MultiStream, Offline), (SingleStream, Offline)];
+        let pairs = [(SingleStream, Offline), (SingleStream, MultiStream), (MultiStream, Offline)];
+        let pairs = if self.is_early() { &pairs[..1] } else { &pairs[..] };
         let kind = self.place.description.get("system_type").and_then(Value::as_str);
         let at = self.at("effective_scenario");
         let names = format!("{} from a run of {}", folder.name(), played.name());
@@ -413,7 +446,8 @@ impl Run<'_, '_> {
         issues: &mut Issues,
     ) -> Result<Metric, NoNumber> {
         let mut metric = Metric::of(value);
-        if matches!(played, Scenario::SingleStream | Scenario::MultiStream) {
+        let is_streams = played == Scenario::MultiStream && self.is_early();
+        if matches!(played, Scenario::SingleStream | Scenario::MultiStream) && !is_streams {
             let mut ms = metric.value / NS_PER_MS;
             if self.model() == "wan-2.2-t2v-a14b" {
                 ms /= MS_PER_S;
@@ -476,10 +510,6 @@ pub(super) fn is_language(model: &str) -> bool {
 /// The scenario that a log says, in its own spelling.
 fn known(name: &str) -> Option<Scenario> {
     Scenario::ALL.into_iter().find(|scenario| scenario.name() == name)
-}
-
-fn stops_early(scenario: Scenario) -> bool {
-    matches!(scenario, Scenario::Server | Scenario::SingleStream | Scenario::MultiStream)
 }
 
 /// Whether a model is one of these, at any of its targets.

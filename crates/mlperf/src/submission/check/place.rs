@@ -1,9 +1,14 @@
 //! Which result is judged, and everything around it.
 
+use std::borrow::Cow;
+
 use super::Options;
 use crate::round::{QualityTarget, Round, Scenario};
 use crate::submission::entry::{Entry, Model, Submitter, System};
+use crate::submission::facts::detail::{self, DetailLog};
 use crate::submission::facts::json::JsonFile;
+use crate::submission::facts::{Facts, Missing};
+use crate::submission::layout::DETAIL;
 
 /// A result in its tree.
 #[derive(Clone, Copy)]
@@ -27,6 +32,25 @@ pub struct Place<'a, 't> {
 }
 
 impl Place<'_, '_> {
+    /// How many performance runs are submitted: five of Server before v1.0.
+    pub fn runs(&self) -> u64 {
+        let rules = self.scenario.and_then(|scenario| self.round.scenarios.get(&scenario));
+        rules.map_or(1, |rules| rules.runs)
+    }
+
+    /// What the log of a performance run says; that of the first is among the facts.
+    pub fn log_of_run<'f>(
+        &self,
+        number: u64,
+        facts: &'f Facts<'_>,
+    ) -> Cow<'f, Result<DetailLog, Missing>> {
+        if number == 1 {
+            return Cow::Borrowed(&facts.performance);
+        }
+        let folder = self.entry.numbered_run(number);
+        Cow::Owned(detail::read(folder.and_then(|folder| folder.file(DETAIL))))
+    }
+
     /// The targets of its quality.
     pub fn targets(&self) -> Vec<&'static QualityTarget> {
         let all = self.model.benchmark.into_iter().flat_map(|benchmark| &benchmark.accuracy);

@@ -7,16 +7,21 @@ use serde_json::Value;
 use super::catalogue::*;
 use super::issues::{At, Issues};
 use super::{Options, Program, Skip};
-use crate::round::{Round, Suite};
+use crate::round::{Round, Suite, Version};
 use crate::submission::entry::{Division, Submitter};
 use crate::submission::facts::json::JsonFile;
 use crate::submission::python;
 
 /// Availability of a system.
 const STATUS: [&str; 3] = ["available", "preview", "rdi"];
+/// What there was besides before v1.0.
+const EARLY_STATUS: [&str; 2] = ["research, development, or internal", "on-premise"];
 
-/// The suite of a system, by its description.
-pub fn suite(description: &JsonFile) -> Option<Suite> {
+/// The suite of a system, by its description; both in v0.5, which has no suites.
+pub fn suite(description: &JsonFile, round: &Round) -> Option<Suite> {
+    if round.version < Version::new(0, 7) {
+        return Some(Suite::Both);
+    }
     match description.get("system_type")?.as_str()? {
         "datacenter" => Some(Suite::Datacenter),
         "edge" => Some(Suite::Edge),
@@ -44,7 +49,7 @@ impl Description<'_> {
     pub fn judge(&self, issues: &mut Issues) {
         self.status(issues);
         let kind = self.json.get("system_type");
-        if suite(self.json).is_none() {
+        if suite(self.json, self.round).is_none() {
             let found = kind.map_or("missing".to_owned(), python::text);
             let expected = "datacenter, edge or datacenter,edge";
             let at = self.at("system_type");
@@ -74,7 +79,10 @@ impl Description<'_> {
 
     fn status(&self, issues: &mut Issues) {
         let Some(status) = self.text("status", &SYSTEM_STATUS, issues) else { return };
-        if !STATUS.contains(&status.to_lowercase().as_str()) {
+        let lower = status.to_lowercase();
+        let early = self.round.version < Version::new(1, 0);
+        let early = early && EARLY_STATUS.contains(&lower.as_str());
+        if !early && !STATUS.contains(&lower.as_str()) {
             let expected = STATUS.join(", ");
             let at = self.at("status");
             issues.add_expected(&SYSTEM_STATUS, at, format!("the status is {status}"), expected);

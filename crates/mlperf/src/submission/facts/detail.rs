@@ -9,10 +9,12 @@ use memchr::memchr;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use sha1::{Digest, Sha1};
 
 use super::Missing;
 use super::keys::{KEYS, place};
 use super::line;
+use crate::submission::python;
 use crate::submission::tree::Node;
 
 const MARKER: &str = ":::MLLOG";
@@ -32,6 +34,10 @@ pub struct DetailLog {
     pub errors: Errors,
     /// Lines with the marker that are no JSON or have no key: the first ones.
     pub malformed: Vec<usize>,
+    /// The first of them that is not JSON to Python either, which knows `NaN`.
+    pub malformed_to_python: Option<usize>,
+    /// The first line that does not say whether it is an error.
+    pub unmarked: Option<usize>,
     /// Whether the first line has the marker.
     pub begins_with_marker: bool,
     /// Whether every line is UTF-8.
@@ -159,16 +165,29 @@ impl DetailLog {
             held: vec![None; KEYS.len()],
             errors: Errors::default(),
             malformed: Vec::new(),
+            malformed_to_python: None,
+            unmarked: None,
             begins_with_marker: false,
             is_utf8: true,
             lines: 0,
         }
     }
 
+    /// The line that keeps the log from being read, if any does: by the rules, or to
+    /// Python. Line 0 is one that is not UTF-8.
+    #[must_use]
+    pub fn broken(&self, to_python: bool) -> Option<usize> {
+        let first = match to_python {
+            true => self.malformed_to_python,
+            false => self.malformed.first().copied(),
+        };
+        first.or((!self.is_utf8).then_some(0))
+    }
+
     /// Every key that a line has.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &Held)> {
         let keys = KEYS.iter().zip(&self.held);
-        keys.filter_map(|(key, held)| Some((*key, held.as_ref()?)))
+        keys.filter_map(|(key, held)| Some((key.name, held.as_ref()?)))
     }
 
     /// The keys that more than one line has.
@@ -183,6 +202,46 @@ impl DetailLog {
 /// There is no file, or it cannot be read.
 pub fn read(file: Option<Node<'_>>) -> Result<DetailLog, Missing> {
     super::scanned(file, |mut log| scan(&mut log))
+}
+
+/// As [`read`], with the SHA-1 of the file.
+///
+/// # Errors
+/// There is no file, or it cannot be read.
+pub fn read_hashed(file: Option<Node<'_>>) -> Result<(DetailLog, String), Missing> {
+    super::scanned(file, |inner| {
+        let mut hashed = Hashed { inner, sum: Sha1::new() };
+        let log = scan(&mut hashed)?;
+        Ok((log, hashed.sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
+    })
+}
+
+/// A reader that hashes what is taken from it.
+struct Hashed<R> {
+    inner: R,
+    sum: Sha1,
+}
+
+impl<R: BufRead> Read for Hashed<R> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.fill_buf()?.read(into)?;
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+impl<R: BufRead> BufRead for Hashed<R> {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        // What is taken was there before, so that nothing is read here.
+        if let Some(taken) = self.inner.fill_buf().ok().and_then(|ready| ready.get(..count)) {
+            self.sum.update(taken);
+        }
+        self.inner.consume(count);
+    }
 }
 
 /// As [`read`], of any bytes.
@@ -210,6 +269,7 @@ pub fn scan(log: &mut impl BufRead) -> std::io::Result<DetailLog> {
         if line.len() as u64 == LONGEST_LINE && !line.ends_with(b"\n") {
             log.skip_until(b'\n')?;
             said.malformed();
+            said.malformed_to_python.get_or_insert(said.lines);
             continue;
         }
         said.line(&line);
@@ -255,15 +315,23 @@ impl DetailLog {
             return self.take_parsed(&line);
         }
         // Fields that are there twice, of which the last counts, or of other types.
-        let mended = serde_json::from_str::<Value>(json).ok();
-        let mended = mended.filter(|line| line.get("key").is_some());
-        match mended.map(|line| line.to_string()) {
-            Some(json) => {
-                if let Ok(line) = serde_json::from_str::<Line<'_>>(&json) {
-                    self.take_parsed(&line);
-                }
+        let with_key = |json: &str| {
+            let line = serde_json::from_str::<Value>(json).ok();
+            line.filter(|line| line.get("key").is_some())
+        };
+        let Some(mended) = with_key(json).or_else(|| {
+            self.malformed();
+            let to_python = python::json(json).and_then(|json| with_key(&json));
+            if to_python.is_none() {
+                self.malformed_to_python.get_or_insert(self.lines);
             }
-            None => self.malformed(),
+            to_python
+        }) else {
+            return;
+        };
+        match serde_json::from_str::<Line<'_>>(&mended.to_string()) {
+            Ok(line) => self.take_parsed(&line),
+            Err(_) => _ = self.unmarked.get_or_insert(self.lines),
         }
     }
 
@@ -275,6 +343,9 @@ impl DetailLog {
 
     fn take_parsed(&mut self, line: &Line<'_>) {
         let is_error = line.metadata.as_ref().and_then(|metadata| metadata.is_error);
+        if is_error.is_none() {
+            self.unmarked.get_or_insert(self.lines);
+        }
         self.take(
             line.key.as_bytes(),
             line.value.map(RawValue::get),

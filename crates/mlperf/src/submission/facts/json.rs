@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::Missing;
 use super::text;
+use crate::submission::python;
 use crate::submission::tree::Node;
 
 /// A JSON file that reads.
@@ -17,12 +18,36 @@ pub struct JsonFile {
 }
 
 /// A JSON file that does not read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct JsonProblem {
     /// Line, from 1, where it is known.
     pub line: Option<usize>,
     /// What is wrong.
     pub why: String,
+    /// What Python reads nevertheless, which knows `NaN` and `Infinity`.
+    to_python: Option<Box<JsonFile>>,
+}
+
+impl JsonProblem {
+    /// What Python reads of the file, if it does.
+    ///
+    /// # Errors
+    /// It does not either.
+    pub fn to_python(mut self) -> Result<JsonFile, Self> {
+        self.to_python.take().map(|file| *file).ok_or(self)
+    }
+
+    /// As [`Self::to_python`].
+    ///
+    /// # Errors
+    /// It does not either.
+    pub fn as_python(&self) -> Result<&JsonFile, &Self> {
+        self.to_python.as_deref().ok_or(self)
+    }
+
+    fn of(why: impl Into<String>) -> Self {
+        Self { line: None, why: why.into(), to_python: None }
+    }
 }
 
 impl fmt::Display for JsonProblem {
@@ -66,13 +91,18 @@ impl JsonFile {
 /// It cannot be read, is no text or no JSON.
 pub fn read(file: Node<'_>) -> Result<JsonFile, JsonProblem> {
     let bytes = text::bytes(file).map_err(|missing| match missing {
-        Missing::Absent => JsonProblem { line: None, why: "there is no such file".into() },
-        Missing::Unreadable { why } => JsonProblem { line: None, why },
+        Missing::Absent => JsonProblem::of("there is no such file"),
+        Missing::Unreadable { why } => JsonProblem::of(why),
     })?;
-    let text = String::from_utf8(bytes)
-        .map_err(|error| JsonProblem { line: None, why: format!("not text: {error}") })?;
+    let text =
+        String::from_utf8(bytes).map_err(|error| JsonProblem::of(format!("not text: {error}")))?;
     match serde_json::from_str(&text) {
         Ok(value) => Ok(JsonFile { text, value }),
-        Err(error) => Err(JsonProblem { line: Some(error.line()), why: error.to_string() }),
+        Err(error) => {
+            let to_python = python::json(&text);
+            let value = to_python.and_then(|json| serde_json::from_str(&json).ok());
+            let to_python = value.map(|value| Box::new(JsonFile { text, value }));
+            Err(JsonProblem { line: Some(error.line()), why: error.to_string(), to_python })
+        }
     }
 }

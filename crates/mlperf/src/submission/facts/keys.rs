@@ -1,115 +1,249 @@
-//! The keys of a detail log that checks ask for.
+//! The keys of a detail log that checks ask for, and since which round every load
+//! generator writes them.
+//!
+//! Sources: LoadGen as it stood for v1.0 (loadgen.cc, test_settings_internal.cc) and for
+//! v4.0 (results.cc); logs of 5.0.22, 5.0.25, 5.1.0 and 6.0.17; and the checkers of v1.0,
+//! v1.1, v2.1, v3.1 and v4.1, which end with a traceback where a key that they read is
+//! missing. Where these leave a gap, [`Asked::perhaps`] is the first round of it. Before
+//! v1.0 LoadGen wrote a log without keys: one with keys is of a later load generator.
+
+use crate::round::{Scenario, Version};
+
+use Of::{
+    Accuracy, Any, MultiStream, Offline, OfflineTokens, Performance, Server, SingleStream,
+    TimedTokens, WithTokens, WithoutTokens,
+};
+
+const V1_0: Version = Version::new(1, 0);
+const V1_1: Version = Version::new(1, 1);
+const V2_0: Version = Version::new(2, 0);
+const V4_0: Version = Version::new(4, 0);
+const V4_1: Version = Version::new(4, 1);
+const V5_0: Version = Version::new(5, 0);
+
+/// A key.
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    asked: &'static [Asked],
+}
+
+/// Which logs have a key.
+struct Asked {
+    of: Of,
+    /// First round in which it is known that all of them have it.
+    known: Version,
+    /// First round in which they may have it.
+    perhaps: Version,
+}
+
+/// Runs with a key in their logs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Any,
+    Accuracy,
+    Performance,
+    /// Performance runs of a scenario, as the load generator plays it.
+    SingleStream,
+    MultiStream,
+    Offline,
+    Server,
+    /// Performance runs that measure, or do not measure, latencies of tokens.
+    WithTokens,
+    WithoutTokens,
+    /// Those with tokens in which each is timed, and the others.
+    TimedTokens,
+    OfflineTokens,
+}
+
+/// A run, as far as its keys depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Run {
+    /// An accuracy run.
+    Accuracy,
+    /// A performance run.
+    Performance {
+        /// What was played, if the log says so.
+        played: Option<Scenario>,
+        /// Whether latencies of tokens were measured.
+        has_tokens: bool,
+    },
+}
+
+/// Whether a log of a round must have a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Certainty {
+    /// It is not known whether every load generator of the round wrote it.
+    Unknown,
+    /// Every one did.
+    Known,
+}
+
+impl Of {
+    fn has(self, run: Run) -> bool {
+        let Run::Performance { played, has_tokens } = run else {
+            return matches!(self, Any | Accuracy);
+        };
+        let is = |scenario| played == Some(scenario);
+        let is_server = is(Scenario::Server) || is(Scenario::Interactive);
+        match self {
+            Any | Performance => true,
+            Accuracy => false,
+            SingleStream => is(Scenario::SingleStream),
+            MultiStream => is(Scenario::MultiStream),
+            Offline => is(Scenario::Offline),
+            Server => is_server,
+            WithTokens => has_tokens,
+            WithoutTokens => !has_tokens,
+            TimedTokens => has_tokens && (is_server || is(Scenario::SingleStream)),
+            OfflineTokens => has_tokens && is(Scenario::Offline),
+        }
+    }
+}
+
+impl Asked {
+    fn in_round(&self, round: Version) -> Option<Certainty> {
+        if round < V1_0 {
+            return (self.known == V1_0).then_some(Certainty::Unknown);
+        }
+        let known = (round >= self.known).then_some(Certainty::Known);
+        known.or((round >= self.perhaps).then_some(Certainty::Unknown))
+    }
+}
+
+/// The keys that the log of such a run has in a round.
+pub fn asked(round: Version, run: Run) -> impl Iterator<Item = (&'static str, Certainty)> {
+    KEYS.iter().filter_map(move |key| {
+        let asked = key.asked.iter().filter(|asked| asked.of.has(run));
+        Some((key.name, asked.filter_map(|asked| asked.in_round(round)).max()?))
+    })
+}
+
+const fn asked_of(of: Of, known: Version) -> Asked {
+    Asked { of, known, perhaps: known }
+}
+
+const fn perhaps(of: Of, perhaps: Version, known: Version) -> Asked {
+    Asked { of, known, perhaps }
+}
+
+/// A key that checks look at where it is.
+const fn kept(name: &'static str) -> Key {
+    Key { name, asked: &[] }
+}
 
 /// In the order of their bytes.
-pub(super) const KEYS: [&str; 108] = [
-    "early_stopping_latency_ms",
-    "early_stopping_latency_ss",
-    "early_stopping_met",
-    "early_stopping_result",
-    "early_stopping_tpot_result",
-    "early_stopping_ttft_result",
-    "effective_accuracy_log_probability",
-    "effective_accuracy_log_rng_seed",
-    "effective_accuracy_log_sampling_target",
-    "effective_accuracy_sample_count",
-    "effective_max_async_queries",
-    "effective_max_duration_ms",
-    "effective_max_query_count",
-    "effective_min_duration_ms",
-    "effective_min_query_count",
-    "effective_min_sample_count",
-    "effective_performance_issue_same",
-    "effective_performance_issue_same_index",
-    "effective_performance_issue_unique",
-    "effective_performance_sample_count",
-    "effective_qsl_rng_seed",
-    "effective_sample_concatenate_permutation",
-    "effective_sample_index_rng_seed",
-    "effective_samples_per_query",
-    "effective_scenario",
-    "effective_schedule_rng_seed",
-    "effective_target_duration_ms",
-    "effective_target_latency_ns",
-    "effective_target_latency_percentile",
-    "effective_target_qps",
-    "effective_test_mode",
-    "generated_query_count",
-    "generated_query_duration",
-    "generated_samples_per_query",
-    "loadgen_version",
-    "mean_output_tokens",
-    "num_errors",
-    "num_warnings",
-    "power_begin",
-    "power_end",
-    "qsl_name",
-    "qsl_reported_performance_count",
-    "qsl_reported_total_count",
-    "requested_accuracy_log_sampling_target",
-    "requested_min_duration_ms",
-    "requested_min_query_count",
-    "requested_performance_issue_same",
-    "requested_performance_issue_same_index",
-    "requested_performance_issue_unique",
-    "requested_performance_sample_count_override",
-    "requested_qsl_rng_seed",
-    "requested_sample_concatenate_permutation",
-    "requested_sample_index_rng_seed",
-    "requested_scenario",
-    "requested_schedule_rng_seed",
-    "requested_server_tpot_latency",
-    "requested_server_ttft_latency",
-    "requested_test_mode",
-    "requested_use_token_latencies",
-    "result_50.00_percentile_latency_ns",
-    "result_50.00_percentile_per_query_latency_ns",
-    "result_90.00_percentile_latency_ns",
-    "result_90.00_percentile_per_query_latency_ns",
-    "result_95.00_percentile_latency_ns",
-    "result_95.00_percentile_per_query_latency_ns",
-    "result_97.00_percentile_latency_ns",
-    "result_97.00_percentile_per_query_latency_ns",
-    "result_99.00_percentile_latency_ns",
-    "result_99.00_percentile_per_query_latency_ns",
-    "result_99.90_percentile_latency_ns",
-    "result_99.90_percentile_per_query_latency_ns",
-    "result_completed_samples_per_sec",
-    "result_completed_tokens_per_second",
-    "result_first_token_50.00_percentile_latency_ns",
-    "result_first_token_90.00_percentile_latency_ns",
-    "result_first_token_95.00_percentile_latency_ns",
-    "result_first_token_97.00_percentile_latency_ns",
-    "result_first_token_99.00_percentile_latency_ns",
-    "result_first_token_99.90_percentile_latency_ns",
-    "result_first_token_max_latency_ns",
-    "result_first_token_mean_latency_ns",
-    "result_first_token_min_latency_ns",
-    "result_max_latency_ns",
-    "result_max_query_latency_ns",
-    "result_mean_latency_ns",
-    "result_mean_query_latency_ns",
-    "result_min_duration_met",
-    "result_min_latency_ns",
-    "result_min_queries_met",
-    "result_min_query_latency_ns",
-    "result_overlatency_query_count",
-    "result_perf_constraints_met",
-    "result_qps_with_loadgen_overhead",
-    "result_qps_without_loadgen_overhead",
-    "result_query_count",
-    "result_samples_per_second",
-    "result_scheduled_samples_per_sec",
-    "result_time_per_output_token_50.00_percentile_ns",
-    "result_time_per_output_token_90.00_percentile_ns",
-    "result_time_per_output_token_95.00_percentile_ns",
-    "result_time_per_output_token_97.00_percentile_ns",
-    "result_time_per_output_token_99.00_percentile_ns",
-    "result_time_per_output_token_99.90_percentile_ns",
-    "result_token_throughput",
-    "result_tokens_per_second",
-    "result_validity",
-    "sut_name",
-    "test_datetime",
+#[rustfmt::skip]
+pub(super) const KEYS: [Key; 110] = [
+    Key { name: "early_stopping_latency_ms", asked: &[asked_of(SingleStream, V2_0), asked_of(MultiStream, V2_0)] },
+    Key { name: "early_stopping_latency_ss", asked: &[asked_of(SingleStream, V2_0)] },
+    Key { name: "early_stopping_met", asked: &[asked_of(Performance, V2_0)] },
+    Key { name: "early_stopping_result", asked: &[asked_of(WithoutTokens, V2_0)] },
+    Key { name: "early_stopping_tpot_result", asked: &[asked_of(WithTokens, V4_0)] },
+    Key { name: "early_stopping_ttft_result", asked: &[asked_of(WithTokens, V4_0)] },
+    Key { name: "effective_accuracy_log_probability", asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_accuracy_log_rng_seed", asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_accuracy_log_sampling_target", asked: &[asked_of(Any, V1_0)] },
+    kept("effective_accuracy_sample_count"),
+    kept("effective_max_async_queries"),
+    kept("effective_max_duration_ms"),
+    kept("effective_max_query_count"),
+    Key { name: "effective_min_duration_ms", asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_min_query_count", asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_min_sample_count", asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_performance_issue_same", asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_performance_issue_same_index", asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_performance_issue_unique", asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_performance_sample_count", asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_qsl_rng_seed", asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_sample_concatenate_permutation", asked: &[perhaps(Any, V2_0, V4_1)] },
+    Key { name: "effective_sample_index_rng_seed", asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_samples_per_query", asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_scenario", asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_schedule_rng_seed", asked: &[asked_of(Any, V1_0)] },
+    kept("effective_target_duration_ms"),
+    Key { name: "effective_target_latency_ns", asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_target_latency_percentile", asked: &[asked_of(Any, V1_0)] },
+    kept("effective_target_qps"),
+    Key { name: "effective_test_mode", asked: &[asked_of(Any, V1_0)] },
+    Key { name: "generated_query_count", asked: &[asked_of(Any, V1_0)] },
+    kept("generated_query_duration"),
+    Key { name: "generated_samples_per_query", asked: &[asked_of(Any, V1_0)] },
+    Key { name: "loadgen_version", asked: &[asked_of(Any, V1_0)] },
+    kept("mean_output_tokens"),
+    Key { name: "num_errors", asked: &[perhaps(Performance, V4_1, V5_0)] },
+    kept("num_warnings"),
+    Key { name: "power_begin", asked: &[asked_of(Performance, V1_0), perhaps(Accuracy, V1_0, V5_0)] },
+    Key { name: "power_end", asked: &[asked_of(Performance, V1_0), perhaps(Accuracy, V1_0, V5_0)] },
+    kept("qsl_name"),
+    kept("qsl_reported_performance_count"),
+    Key { name: "qsl_reported_total_count", asked: &[asked_of(Any, V1_0)] },
+    kept("requested_accuracy_log_sampling_target"),
+    kept("requested_min_duration_ms"),
+    kept("requested_min_query_count"),
+    kept("requested_performance_issue_same"),
+    kept("requested_performance_issue_same_index"),
+    kept("requested_performance_issue_unique"),
+    kept("requested_performance_sample_count_override"),
+    kept("requested_qsl_rng_seed"),
+    kept("requested_sample_concatenate_permutation"),
+    kept("requested_sample_index_rng_seed"),
+    kept("requested_scenario"),
+    kept("requested_schedule_rng_seed"),
+    kept("requested_server_tpot_latency"),
+    kept("requested_server_ttft_latency"),
+    kept("requested_test_mode"),
+    kept("requested_use_token_latencies"),
+    Key { name: "result_50.00_percentile_latency_ns", asked: &[asked_of(Performance, V1_0)] },
+    Key { name: "result_50.00_percentile_per_query_latency_ns", asked: &[asked_of(MultiStream, V1_0)] },
+    Key { name: "result_90.00_percentile_latency_ns", asked: &[asked_of(Performance, V1_0)] },
+    Key { name: "result_90.00_percentile_per_query_latency_ns", asked: &[asked_of(MultiStream, V1_0)] },
+    Key { name: "result_95.00_percentile_latency_ns", asked: &[asked_of(Performance, V1_0)] },
+    Key { name: "result_95.00_percentile_per_query_latency_ns", asked: &[asked_of(MultiStream, V1_0)] },
+    Key { name: "result_97.00_percentile_latency_ns", asked: &[asked_of(Performance, V1_0)] },
+    Key { name: "result_97.00_percentile_per_query_latency_ns", asked: &[asked_of(MultiStream, V1_0)] },
+    Key { name: "result_99.00_percentile_latency_ns", asked: &[asked_of(Performance, V1_0)] },
+    Key { name: "result_99.00_percentile_per_query_latency_ns", asked: &[asked_of(MultiStream, V1_0)] },
+    Key { name: "result_99.90_percentile_latency_ns", asked: &[asked_of(Performance, V1_0)] },
+    Key { name: "result_99.90_percentile_per_query_latency_ns", asked: &[asked_of(MultiStream, V1_0)] },
+    Key { name: "result_completed_samples_per_sec", asked: &[asked_of(Server, V1_0)] },
+    kept("result_completed_tokens_per_second"),
+    kept("result_first_token_50.00_percentile_latency_ns"),
+    kept("result_first_token_90.00_percentile_latency_ns"),
+    kept("result_first_token_95.00_percentile_latency_ns"),
+    kept("result_first_token_97.00_percentile_latency_ns"),
+    Key { name: "result_first_token_99.00_percentile_latency_ns", asked: &[asked_of(TimedTokens, V4_0)] },
+    Key { name: "result_first_token_99.90_percentile_latency_ns", asked: &[asked_of(TimedTokens, V4_0)] },
+    kept("result_first_token_max_latency_ns"),
+    kept("result_first_token_mean_latency_ns"),
+    kept("result_first_token_min_latency_ns"),
+    kept("result_inferred_completed_tokens_per_second"),
+    kept("result_inferred_tokens_per_second"),
+    Key { name: "result_max_latency_ns", asked: &[asked_of(Performance, V1_0)] },
+    Key { name: "result_max_query_latency_ns", asked: &[perhaps(MultiStream, V1_1, V4_0)] },
+    Key { name: "result_mean_latency_ns", asked: &[asked_of(Performance, V1_0)] },
+    Key { name: "result_mean_query_latency_ns", asked: &[perhaps(MultiStream, V1_1, V2_0)] },
+    Key { name: "result_min_duration_met", asked: &[asked_of(Performance, V1_0)] },
+    Key { name: "result_min_latency_ns", asked: &[asked_of(Performance, V1_0)] },
+    Key { name: "result_min_queries_met", asked: &[asked_of(Performance, V1_0)] },
+    Key { name: "result_min_query_latency_ns", asked: &[perhaps(MultiStream, V1_1, V4_0)] },
+    Key { name: "result_overlatency_query_count", asked: &[perhaps(Server, V1_1, V4_0)] },
+    Key { name: "result_perf_constraints_met", asked: &[asked_of(Server, V1_0)] },
+    Key { name: "result_qps_with_loadgen_overhead", asked: &[asked_of(SingleStream, V1_0)] },
+    Key { name: "result_qps_without_loadgen_overhead", asked: &[asked_of(SingleStream, V1_0)] },
+    Key { name: "result_query_count", asked: &[asked_of(Performance, V2_0)] },
+    Key { name: "result_samples_per_second", asked: &[asked_of(Offline, V1_0)] },
+    Key { name: "result_scheduled_samples_per_sec", asked: &[asked_of(Server, V1_0)] },
+    kept("result_time_per_output_token_50.00_percentile_ns"),
+    kept("result_time_per_output_token_90.00_percentile_ns"),
+    kept("result_time_per_output_token_95.00_percentile_ns"),
+    kept("result_time_per_output_token_97.00_percentile_ns"),
+    Key { name: "result_time_per_output_token_99.00_percentile_ns", asked: &[asked_of(TimedTokens, V4_0)] },
+    Key { name: "result_time_per_output_token_99.90_percentile_ns", asked: &[asked_of(TimedTokens, V4_0)] },
+    kept("result_token_throughput"),
+    Key { name: "result_tokens_per_second", asked: &[asked_of(OfflineTokens, V4_0)] },
+    Key { name: "result_validity", asked: &[asked_of(Performance, V1_0)] },
+    Key { name: "sut_name", asked: &[asked_of(Any, V1_0)] },
+    Key { name: "test_datetime", asked: &[asked_of(Any, V1_0)] },
 ];
 
 /// Slots of the table of hashes: about twice the keys.
@@ -122,7 +256,7 @@ const TABLE: [u8; SLOTS] = {
     let mut table = [0; SLOTS];
     let mut key = 0;
     while key < KEYS.len() {
-        let mut slot = slot(KEYS[key].as_bytes());
+        let mut slot = slot(KEYS[key].name.as_bytes());
         while table[slot] != 0 {
             slot = (slot + 1) % SLOTS;
         }
@@ -158,7 +292,7 @@ const fn slot(key: &[u8]) -> usize {
 pub(super) fn place(key: &[u8]) -> Option<usize> {
     let mut slot = slot(key);
     while let Some(place) = usize::from(TABLE[slot]).checked_sub(1) {
-        if KEYS[place].as_bytes() == key {
+        if KEYS[place].name.as_bytes() == key {
             return Some(place);
         }
         slot = (slot + 1) % SLOTS;
@@ -172,7 +306,7 @@ mod tests {
 
     #[test]
     fn every_key_is_found_at_its_place_and_no_other() {
-        for (at, key) in KEYS.iter().enumerate() {
+        for (at, Key { name: key, .. }) in KEYS.iter().enumerate() {
             assert_eq!(place(key.as_bytes()), Some(at), "{key}");
             assert_eq!(place(&key.as_bytes()[1..]), None, "{key}");
         }
@@ -184,13 +318,41 @@ mod tests {
     fn few_keys_share_their_slot() {
         let looks: usize = KEYS
             .iter()
-            .map(|key| {
+            .map(|Key { name: key, .. }| {
                 let found = TABLE.iter().position(|at| {
-                    usize::from(*at).checked_sub(1).is_some_and(|at| KEYS[at] == *key)
+                    usize::from(*at).checked_sub(1).is_some_and(|at| KEYS[at].name == *key)
                 });
                 found.map_or(SLOTS, |found| (found + SLOTS - slot(key.as_bytes())) % SLOTS)
             })
             .sum();
         assert!(looks < KEYS.len(), "{looks} steps beyond the first slot");
+    }
+
+    #[test]
+    fn keys_are_asked_for_from_the_round_that_writes_them() {
+        let server = Run::Performance { played: Some(Scenario::Server), has_tokens: false };
+        let of = |round: Version, run: Run, key: &str| {
+            asked(round, run).find(|(name, _)| *name == key).map(|(_, certainty)| certainty)
+        };
+        for (key, round, certainty) in [
+            ("result_validity", Version::new(0, 7), Some(Certainty::Unknown)),
+            ("result_validity", V1_0, Some(Certainty::Known)),
+            ("early_stopping_met", V1_1, None),
+            ("early_stopping_met", V2_0, Some(Certainty::Known)),
+            ("result_overlatency_query_count", V1_0, None),
+            ("result_overlatency_query_count", V2_0, Some(Certainty::Unknown)),
+            ("result_overlatency_query_count", V4_0, Some(Certainty::Known)),
+            ("num_errors", V4_0, None),
+            ("num_errors", V4_1, Some(Certainty::Unknown)),
+            ("num_errors", V5_0, Some(Certainty::Known)),
+        ] {
+            assert_eq!(of(round, server, key), certainty, "{key} {round}");
+        }
+        assert_eq!(of(V4_1, Run::Accuracy, "power_end"), Some(Certainty::Unknown));
+        assert_eq!(of(V4_1, server, "power_end"), Some(Certainty::Known));
+        assert_eq!(of(V5_0, Run::Accuracy, "result_validity"), None);
+        let known = |round| asked(round, server).filter(|(_, one)| *one == Certainty::Known);
+        let counts = [V1_0, V2_0, V4_0, V4_1, V5_0].map(|round| known(round).count());
+        assert!(counts.is_sorted(), "{counts:?}");
     }
 }

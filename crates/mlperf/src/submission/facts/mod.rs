@@ -8,7 +8,7 @@ pub mod accuracy;
 pub mod detail;
 pub mod endpoint;
 pub mod json;
-mod keys;
+pub mod keys;
 mod line;
 pub mod text;
 
@@ -66,6 +66,8 @@ fn scanned<T>(
 pub struct Facts<'t> {
     /// Detail log of the performance run.
     pub performance: Result<DetailLog, Missing>,
+    /// SHA-1 of that log, where power was measured.
+    pub performance_sha1: Option<String>,
     /// Detail log of the accuracy run.
     pub accuracy: Result<DetailLog, Missing>,
     /// `accuracy.txt`.
@@ -123,10 +125,18 @@ impl<'t> Facts<'t> {
         let run = entry.run().and_then(|run| run.file(DETAIL));
         let accuracy = entry.accuracy();
         let logs = [run, accuracy.and_then(|folder| folder.file(DETAIL))];
+        let (performance, performance_sha1) = match entry.power() {
+            None => (detail::read(logs[0]), None),
+            Some(_) => match detail::read_hashed(logs[0]) {
+                Ok((log, sha1)) => (Ok(log), Some(sha1)),
+                Err(missing) => (Err(missing), None),
+            },
+        };
         let endpoint = endpoints.filter(|_| logs == [None, None]);
         Self {
             endpoint: endpoint.map(|endpoints| Endpoint::read(entry.folder, endpoints)),
-            performance: detail::read(logs[0]),
+            performance,
+            performance_sha1,
             accuracy: detail::read(logs[1]),
             accuracy_text: accuracy::read(
                 accuracy.and_then(|folder| folder.file(ACCURACY_TEXT)),

@@ -50,7 +50,7 @@ fn round() -> &'static Round {
 }
 
 /// gpt-oss-120b in the closed division, on a datacenter system.
-fn submission() -> Folder {
+pub fn submission() -> Folder {
     let folder = Folder::new("endpoint");
     let fields = [("system_type", "datacenter"), ("host_networking", "400 Gbit/s Ethernet")];
     let system = system(round(), &fields);

@@ -124,3 +124,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_result_of_every_benchmark_of_every_round_is_kept() {
+    for name in Round::names() {
+        let round = Round::named(name).unwrap();
+        let of_benchmarks = round.benchmarks.iter().flat_map(|one| one.result_keys.values());
+        for key in round.result_keys.values().chain(of_benchmarks) {
+            let log = DetailLog::of([(key.clone(), 1.into())]);
+            assert_eq!(log.number(key), Some(1.0), "{name}");
+        }
+    }
+}

@@ -1,12 +1,16 @@
 //! Submission trees.
 
+mod catalogue;
 mod check;
 mod documents;
+mod early;
 mod endpoint;
 mod facts;
 mod forged;
+mod made;
 mod mutations;
 mod official;
+mod quirks;
 mod results;
 mod rules;
 mod spread;

@@ -59,7 +59,8 @@ pub(super) fn check_bandwidth(
     result: f64,
     issues: &mut Issues,
 ) {
-    let is_datacenter = matches!(suite(place.description), Some(Suite::Datacenter | Suite::Both));
+    let is_datacenter =
+        matches!(suite(place.description, place.round), Some(Suite::Datacenter | Suite::Both));
     let has_rate = matches!(
         place.scenario,
         Some(Scenario::Offline | Scenario::Server | Scenario::Interactive)

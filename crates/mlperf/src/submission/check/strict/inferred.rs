@@ -12,7 +12,7 @@ use crate::submission::entry::Entry;
 use crate::submission::facts::Facts;
 
 /// An inferred result is a copy of its source, so that the logs must be the same.
-pub(super) fn check_copy(results: &[(&Entry<'_>, &Facts<'_>)], at: usize, issues: &mut Issues) {
+pub(super) fn check_copy(results: &[(&Entry<'_>, Facts<'_>)], at: usize, issues: &mut Issues) {
     let Some((entry, facts)) = results.get(at) else { return };
     let Ok(log) = &facts.performance else { return };
     let Some(played) = log.text("effective_scenario").and_then(Scenario::named) else { return };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::round::{Round, Scenario, Seeds};
+use crate::round::{Round, Scenario, Seeds, Version};
 use crate::submission::check::catalogue::{
     LOG_ERRORS, LOG_FIRST_LINE, LOG_MODE, LOG_REPEATED, LOG_SEEDS,
 };
@@ -27,7 +27,13 @@ pub(super) fn check(
 ) {
     let at = |key: &str| At::path(path).line(log.line_of(key));
     if !log.begins_with_marker {
-        let message = "does not begin with a line of the load generator";
+        let message = match round.version < Version::new(1, 0) {
+            true => {
+                "does not begin with a line of the load generator in the form of v1.0 and \
+                     later; the logs of LoadGen before it are not read"
+            }
+            false => "does not begin with a line of the load generator",
+        };
         issues.add_expected(
             &LOG_FIRST_LINE,
             At::path(path).line(Some(1)),

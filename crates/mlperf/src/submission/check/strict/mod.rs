@@ -18,23 +18,20 @@ mod result;
 mod summary;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use super::catalogue::*;
 use super::issues::{At, Issues};
 use super::structure;
 use super::system::{Description, suite};
-use super::{Checked, Options, Outcome, Program, parallel};
+use super::work::{self, Work};
+use super::{Checked, Options, Outcome, Program, modular, parallel};
 use crate::power::nameplate;
-use crate::round::{Round, Scenario, Suite, Version};
+use crate::round::{Round, Scenario, Suite};
 use crate::submission::entry::{Division, Guesses, Model, Submitter, System, submitters};
-use crate::submission::facts::accuracy::Patterns;
 use crate::submission::facts::json::{self, JsonFile};
 use crate::submission::facts::text;
-use crate::submission::table::Row;
+use crate::submission::python;
 use crate::submission::tree::{Node, Tree};
-
-use result::Judged;
 
 /// Entries of the root that are no part of the submission.
 const BESIDE: [&str; 3] = [".git", ".github", "assets"];
@@ -59,27 +56,29 @@ pub(super) fn check(tree: &Tree, round: &'static Round, options: &Options) -> Ch
         entries: tree.len(),
     };
     let all = submitters(tree, round, Guesses::Modular);
-    let wanted = |submitter: &&Submitter<'_>| {
-        options.submitter.as_ref().is_none_or(|name| *name == submitter.name)
-    };
-    let chosen: Vec<&Submitter<'_>> = all.iter().filter(wanted).collect();
-    let patterns = Patterns::new(round);
-    let work: Vec<(&Submitter<'_>, &System<'_>)> = chosen
-        .iter()
-        .flat_map(|submitter| submitter.systems.iter().map(|system| (*submitter, system)))
-        .collect();
-    let context = Context { round, options, patterns: &patterns };
-    let mut parts =
-        parallel::map(&work, |(submitter, system)| context.system(submitter, system)).into_iter();
+    let chosen: Vec<&Submitter<'_>> = all.iter().filter(|one| options.wants(one)).collect();
+    let pairs: Vec<(&Submitter<'_>, &System<'_>)> =
+        chosen.iter().flat_map(|one| one.systems.iter().map(|system| (*one, system))).collect();
+    let described = parallel::map(&pairs, |(submitter, system)| {
+        Described::read(submitter, system, round, options)
+    });
+    let whole = |((submitter, system), described)| (submitter, system, described);
+    let systems: Vec<_> = pairs.into_iter().zip(described).map(whole).collect();
+    let mut models = work::each_model(&systems, round, options, result::Part::of).into_iter();
+    let mut systems = systems.into_iter();
     for submitter in chosen {
         let mut own = Issues::new(Program::Strict);
         check_submitter(tree, submitter, options, &mut own);
         let mut rows = inferred::Rows::default();
-        let parts: Vec<Part<'_>> = parts.by_ref().take(submitter.systems.len()).collect();
-        let counts = root_counts && divisions[&submitter.division] && own.passes();
+        let around_counts = root_counts && divisions[&submitter.division] && own.passes();
         found.append(own);
-        for part in parts {
-            part.settle(counts, &mut rows, &mut found, &mut checked);
+        for (_, system, described) in systems.by_ref().take(submitter.systems.len()) {
+            let counts = around_counts && described.issues.passes();
+            found.append(described.issues);
+            for (model, part) in system.models.iter().zip(models.by_ref()) {
+                let of = Settling { submitter, model, description: described.json.as_ref() };
+                of.settle(part, counts, &mut rows, &mut found, &mut checked);
+            }
         }
     }
     checked.findings = found.into_findings();
@@ -96,7 +95,15 @@ fn check_root(tree: &Tree, options: &Options, issues: &mut Issues) {
         }
         if node.is_folder() {
             let message = "is no division, so that nothing in it is checked";
-            let meant = dyno_loadgen::settings::nearest(&name.to_lowercase(), names.into_iter());
+            let lower = name.to_lowercase();
+            let meant = dyno_loadgen::settings::nearest(&lower, names.into_iter());
+            // Any name is nearest to some division.
+            let is_near = |meant: &&str| {
+                lower.contains(*meant)
+                    || lower.chars().next() == meant.chars().next()
+                        && lower.len().abs_diff(meant.len()) <= 1
+            };
+            let meant = meant.filter(is_near);
             let expected = meant.map_or_else(|| names.join(", "), |meant| format!("`{meant}`"));
             issues.add_expected(&FOREIGN_FOLDER, at, message, expected);
         } else if !name.ends_with(".md")
@@ -144,11 +151,7 @@ fn check_nameplate(
     round: &Round,
     issues: &mut Issues,
 ) {
-    let name = format!("systems/{}_power.yaml", system.name);
-    let Some(file) = submitter.folder.file(name).filter(|_| round.version >= Version::new(6, 1))
-    else {
-        return;
-    };
+    let Some(file) = modular::nameplate_file(submitter, system, round) else { return };
     let problem = match text::read(Some(file)) {
         Ok(text) => nameplate::design_watts(&text.text).err().map(|problem| problem.to_string()),
         Err(_) => Some("cannot be read".to_owned()),
@@ -158,164 +161,159 @@ fn check_nameplate(
     }
 }
 
-/// What every system is checked with.
-struct Context<'a> {
-    round: &'static Round,
-    options: &'a Options,
-    patterns: &'a Patterns,
-}
-
-/// A system, judged by itself.
-struct Part<'t> {
-    /// Of the system and its models.
+/// A system, as it is described.
+struct Described {
     issues: Issues,
-    description: Option<JsonFile>,
-    models: Vec<(&'t str, Issues, Vec<Judged<'t>>)>,
+    /// What the description says, if it reads.
+    json: Option<JsonFile>,
+    nothing: JsonFile,
+    /// The number by which a round's report calls the system, where it has one.
+    private_id: String,
 }
 
-impl Context<'_> {
-    fn system<'t>(&self, submitter: &'t Submitter<'t>, system: &'t System<'t>) -> Part<'t> {
-        let mut issues = Issues::new(Program::Strict);
-        let description = self.description(submitter, system, &mut issues);
-        let mut part = Part { issues, description: None, models: Vec::new() };
-        let nothing = JsonFile::empty();
-        let read = description.as_ref().unwrap_or(&nothing);
-        for model in &system.models {
-            let mut issues = Issues::new(Program::Strict);
-            self.check_model(submitter, read, model, &mut issues);
-            let around =
-                result::Around { context: self, submitter, system, description: read, model };
-            let name = match submitter.division {
-                Division::Open => model.name.as_str(),
-                Division::Closed | Division::Network => model.official.as_str(),
-            };
-            part.models.push((name, issues, around.judge_all()));
-        }
-        part.description = description;
-        part
-    }
-
-    fn description(
-        &self,
+impl Described {
+    fn read(
         submitter: &Submitter<'_>,
         system: &System<'_>,
-        issues: &mut Issues,
-    ) -> Option<JsonFile> {
-        let Some(file) = system.description else {
-            let path =
-                submitter.folder.path().join("systems").join(format!("{}.json", system.name));
-            issues.add(&SYSTEM_MISSING, At::path(&path), "there is no description of the system");
-            return None;
-        };
-        let path = file.path();
-        let json = match json::read(file) {
-            Ok(json) if json.object().is_some() => json,
-            Ok(_) => {
-                issues.add(&SYSTEM_JSON, At::path(&path), "the description is no object");
-                return None;
-            }
-            Err(problem) => {
-                issues.add(&SYSTEM_JSON, At::path(&path).line(problem.line), problem.why);
-                return None;
-            }
-        };
-        let (round, options) = (self.round, self.options);
-        Description { json: &json, path: &path, submitter, round, options }.judge(issues);
-        marks::check_fields(&json, &path, issues);
-        network::check(&json, &path, round, issues);
-        if submitter.division == Division::Network {
-            network::check_suite(&json, &path, round, issues);
-        }
-        let is_datacenter = matches!(suite(&json), Some(Suite::Datacenter | Suite::Both));
-        if is_datacenter && submitter.division.is_closed_or_network() {
-            datacenter::check_memory(&json, &path, issues);
-        }
-        check_nameplate(submitter, system, self.round, issues);
-        Some(json)
+        round: &'static Round,
+        options: &Options,
+    ) -> Self {
+        let mut issues = Issues::new(Program::Strict);
+        let json = describe(submitter, system, round, options, &mut issues);
+        // The official program makes the file up where it is asked for these numbers.
+        let ids = system.folder.file("privateid.json").and_then(|file| json::read(file).ok());
+        let id = ids.as_ref().and_then(|ids| ids.get(&system.name)).map(python::text);
+        Self { issues, json, nothing: JsonFile::empty(), private_id: id.unwrap_or_default() }
     }
 
-    fn check_model(
-        &self,
-        submitter: &Submitter<'_>,
-        description: &JsonFile,
-        model: &Model<'_>,
-        issues: &mut Issues,
-    ) {
-        let path = model.folder.path();
-        let at = At::path(&path);
-        if !submitter.division.is_closed_or_network() {
-            return;
+    /// What the description says; nothing, if it does not read.
+    fn json(&self) -> &JsonFile {
+        self.json.as_ref().unwrap_or(&self.nothing)
+    }
+}
+
+fn describe(
+    submitter: &Submitter<'_>,
+    system: &System<'_>,
+    round: &'static Round,
+    options: &Options,
+    issues: &mut Issues,
+) -> Option<JsonFile> {
+    let Some(file) = system.description else {
+        let path = submitter.folder.path().join("systems").join(format!("{}.json", system.name));
+        issues.add(&SYSTEM_MISSING, At::path(&path), "there is no description of the system");
+        return None;
+    };
+    let path = file.path();
+    let json = match json::read(file) {
+        Ok(json) if json.object().is_some() => json,
+        Ok(_) => {
+            issues.add(&SYSTEM_JSON, At::path(&path), "the description is no object");
+            return None;
         }
-        let Some(benchmark) = model.benchmark else {
-            let message = format!("`{}` is no benchmark of {}", model.official, self.round.version);
-            return issues.add(&MODEL_UNKNOWN, at, message);
-        };
-        let Some(suite) = suite(description) else { return };
-        let Some(wanted) = benchmark.suites.get(&suite) else {
-            let message = format!("{} is no benchmark of {} systems", benchmark.name, suite.name());
-            return issues.add(&MODEL_SUITE, at, message);
-        };
-        let has = |scenario: Scenario| model.results.iter().any(|r| r.scenario == Some(scenario));
-        for scenario in wanted.required.iter().filter(|scenario| !has(**scenario)) {
-            let path = path.join(scenario.name());
-            issues.add(&SCENARIOS_MISSING, At::path(&path), "is required, and not there");
+        Err(problem) => {
+            issues.add(&SYSTEM_JSON, At::path(&path).line(problem.line), problem.why);
+            return None;
         }
-        // Where both are optional, one of the two must be there.
-        let pair = [Scenario::Server, Scenario::Interactive];
-        if pair.iter().all(|scenario| wanted.optional.contains(scenario))
-            && !pair.into_iter().any(has)
-        {
-            issues.add_expected(
-                &SCENARIOS_MISSING,
-                at,
-                "has neither Server nor Interactive",
-                "one of them",
+    };
+    Description { json: &json, path: &path, submitter, round, options }.judge(issues);
+    marks::check_fields(&json, &path, issues);
+    network::check(&json, &path, round, issues);
+    if submitter.division == Division::Network {
+        network::check_suite(&json, &path, round, issues);
+    }
+    let is_datacenter = matches!(suite(&json, round), Some(Suite::Datacenter | Suite::Both))
+        && !round.datacenter.is_empty();
+    if is_datacenter && submitter.division.is_closed_or_network() {
+        datacenter::check_memory(&json, &path, issues);
+    }
+    check_nameplate(submitter, system, round, issues);
+    Some(json)
+}
+
+/// The model is one of the round, and all its scenarios are there.
+fn check_model(work: &Work<'_, '_, Described>, issues: &mut Issues) {
+    let Work { submitter, model, .. } = *work;
+    let path = model.folder.path();
+    let at = At::path(&path);
+    if !submitter.division.is_closed_or_network() {
+        return;
+    }
+    let Some(benchmark) = model.benchmark else {
+        let message = format!("`{}` is no benchmark of {}", model.official, work.round.version);
+        return issues.add(&MODEL_UNKNOWN, at, message);
+    };
+    let Some(suite) = suite(work.described.json(), work.round) else { return };
+    let Some(wanted) = benchmark.wanted(suite) else {
+        let message = format!("{} is no benchmark of {} systems", benchmark.name, suite.name());
+        return issues.add(&MODEL_SUITE, at, message);
+    };
+    let has = |scenario: Scenario| model.results.iter().any(|r| r.scenario == Some(scenario));
+    for scenario in wanted.required.iter().filter(|scenario| !has(**scenario)) {
+        let path = path.join(scenario.name());
+        issues.add(&SCENARIOS_MISSING, At::path(&path), "is required, and not there");
+    }
+    // Where both are optional, one of the two must be there.
+    let pair = [Scenario::Server, Scenario::Interactive];
+    if pair.iter().all(|scenario| wanted.optional.contains(scenario)) && !pair.into_iter().any(has)
+    {
+        issues.add_expected(
+            &SCENARIOS_MISSING,
+            at,
+            "has neither Server nor Interactive",
+            "one of them",
+        );
+    }
+    for entry in &model.results {
+        let known = entry
+            .scenario
+            .is_some_and(|s| wanted.required.contains(&s) || wanted.optional.contains(&s));
+        if !known {
+            let path = entry.folder.path();
+            issues.add(
+                &SCENARIO_UNKNOWN,
+                At::path(&path),
+                "is no scenario that is asked of the model",
             );
-        }
-        for entry in &model.results {
-            let known = entry
-                .scenario
-                .is_some_and(|s| wanted.required.contains(&s) || wanted.optional.contains(&s));
-            if !known {
-                let path = entry.folder.path();
-                issues.add(
-                    &SCENARIO_UNKNOWN,
-                    At::path(&path),
-                    "is no scenario that is asked of the model",
-                );
-            }
         }
     }
 }
 
-impl Part<'_> {
-    /// Adds it to what was found; `counts` if everything around the system does.
+/// A model whose results are judged, each by itself.
+struct Settling<'a, 't> {
+    submitter: &'a Submitter<'t>,
+    model: &'a Model<'t>,
+    description: Option<&'a JsonFile>,
+}
+
+impl Settling<'_, '_> {
+    /// Adds them to what was found; `counts` if everything around the model does.
     fn settle(
-        self,
+        &self,
+        part: result::Part,
         counts: bool,
         rows: &mut inferred::Rows,
         found: &mut Issues,
         checked: &mut Checked,
     ) {
-        let counts = counts && self.issues.passes();
-        found.append(self.issues);
-        for (name, issues, results) in self.models {
-            let counts = counts && issues.passes();
-            found.append(issues);
-            for mut judged in results {
-                if let Some(description) = &self.description {
-                    rows.add(&description.value, name, judged.entry, &mut judged.issues);
-                }
-                let metric = judged.metric.filter(|_| counts && judged.issues.passes());
-                let outcome = metric.map_or(Outcome::Invalid, |metric| Outcome::Valid { metric });
-                let path: PathBuf = judged.entry.folder.path();
-                if metric.is_some() {
-                    let kept: Vec<Row> = judged.rows;
-                    checked.rows.extend(kept);
-                }
-                checked.results.insert(path, outcome);
-                found.append(judged.issues);
+        let counts = counts && part.issues.passes();
+        found.append(part.issues);
+        let name = match self.submitter.division {
+            Division::Open => &self.model.name,
+            Division::Closed | Division::Network => &self.model.official,
+        };
+        for (at, mut judged) in part.results {
+            let entry = &self.model.results[at];
+            if let Some(description) = self.description {
+                rows.add(&description.value, name, entry, &mut judged.issues);
             }
+            let metric = judged.metric.filter(|_| counts && judged.issues.passes());
+            let outcome = metric.map_or(Outcome::Invalid, |metric| Outcome::Valid { metric });
+            if metric.is_some() {
+                checked.rows.extend(judged.rows);
+            }
+            checked.results.insert(entry.folder.path(), outcome);
+            found.append(judged.issues);
         }
     }
 }

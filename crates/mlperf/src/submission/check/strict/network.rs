@@ -52,7 +52,7 @@ pub(super) fn check(json: &JsonFile, path: &Path, round: &Round, issues: &mut Is
 /// The network division has one suite only.
 pub(super) fn check_suite(json: &JsonFile, path: &Path, round: &Round, issues: &mut Issues) {
     let Some(rules) = &round.network else { return };
-    let found = suite(json);
+    let found = suite(json, round);
     if found.is_some_and(|found| found != rules.suite) {
         let at = At::path(path).line(json.line_of("system_type"));
         let message = format!(

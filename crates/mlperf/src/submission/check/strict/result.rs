@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::logs::Purpose;
-use super::{Context, audits, datacenter, derive, inferred, keys, logs, marks, quality, summary};
+use super::{Described, audits, datacenter, derive, inferred, keys, logs, marks, quality, summary};
 use crate::power::Energy;
 use crate::round::{Scenario, Suite};
 use crate::submission::check::catalogue::*;
@@ -14,75 +14,55 @@ use crate::submission::check::performance::{Metric, Run};
 use crate::submission::check::place::Place;
 use crate::submission::check::rows::Result_;
 use crate::submission::check::system::suite;
+use crate::submission::check::work::Work;
 use crate::submission::check::{
     Program, Skip, accuracy, audits as texts, measurement, modular, powered,
 };
-use crate::submission::entry::{Entry, Model, Submitter, System};
+use crate::submission::entry::Entry;
 use crate::submission::facts::Facts;
 use crate::submission::facts::detail::DetailLog;
-use crate::submission::facts::json::JsonFile;
 use crate::submission::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, SUMMARY};
 use crate::submission::table::{Column, Row};
 use crate::submission::tree::Node;
 
-/// What a result lies in.
-pub(super) struct Around<'a, 't> {
-    pub(super) context: &'a Context<'a>,
-    pub(super) submitter: &'t Submitter<'t>,
-    pub(super) system: &'t System<'t>,
-    pub(super) description: &'a JsonFile,
-    pub(super) model: &'t Model<'t>,
+/// A model whose results are judged, each by itself.
+pub(super) struct Part {
+    pub(super) issues: Issues,
+    /// Those that are not left out, with their places among the results of the model.
+    pub(super) results: Vec<(usize, Judged)>,
 }
 
 /// A result, judged by itself.
-pub(super) struct Judged<'t> {
-    pub(super) entry: &'t Entry<'t>,
+pub(super) struct Judged {
     pub(super) issues: Issues,
     pub(super) metric: Option<f64>,
     pub(super) rows: Vec<Row>,
 }
 
-impl<'t> Around<'_, 't> {
+impl Part {
     /// All results of the model: one may be inferred from another.
-    pub(super) fn judge_all(&self) -> Vec<Judged<'t>> {
-        let skipped = &self.context.options.scenarios_to_skip;
-        // What is skipped may still be what another result is inferred from.
-        let entries = self.model.results.iter();
-        let read = |entry: &'t Entry<'t>| {
-            let facts = Facts::read(
-                self.submitter.layout,
-                self.system,
-                self.model,
-                entry,
-                self.context.patterns,
-                self.context.round.endpoints,
-            );
-            (entry, facts)
-        };
-        let all: Vec<(&Entry<'_>, Facts<'_>)> = entries.map(read).collect();
-        let mut judged: Vec<Judged<'t>> =
-            all.iter().map(|(entry, facts)| self.judge(entry, facts)).collect();
-        let pairs: Vec<(&Entry<'_>, &Facts<'_>)> =
-            all.iter().map(|(entry, facts)| (*entry, facts)).collect();
-        for (at, judged) in judged.iter_mut().enumerate() {
-            inferred::check_copy(&pairs, at, &mut judged.issues);
-        }
-        judged.retain(|judged| !skipped.contains(&judged.entry.name));
-        judged
-    }
-
-    fn judge(&self, entry: &'t Entry<'t>, facts: &Facts<'t>) -> Judged<'t> {
+    pub(super) fn of(work: &Work<'_, '_, Described>) -> Self {
         let mut issues = Issues::new(Program::Strict);
-        let place = Place {
-            round: self.context.round,
-            options: self.context.options,
-            submitter: self.submitter,
-            system: self.system,
-            description: self.description,
-            model: self.model,
-            entry,
-            scenario: entry.scenario,
+        super::check_model(work, &mut issues);
+        let read: Vec<(&Entry<'_>, Facts<'_>)> =
+            work.model.results.iter().map(|entry| (entry, work.facts(entry))).collect();
+        let judge = |(at, (entry, facts)): (usize, &(&Entry<'_>, Facts<'_>))| {
+            let mut judged = work.judge(entry, facts);
+            inferred::check_copy(&read, at, &mut judged.issues);
+            (at, judged)
         };
+        // What is left out may still be what another result is inferred from.
+        let left_out = &work.options.scenarios_to_skip;
+        let kept =
+            read.iter().enumerate().filter(|(_, (entry, _))| !left_out.contains(&entry.name));
+        Self { issues, results: kept.map(judge).collect() }
+    }
+}
+
+impl Work<'_, '_, Described> {
+    fn judge(&self, entry: &Entry<'_>, facts: &Facts<'_>) -> Judged {
+        let mut issues = Issues::new(Program::Strict);
+        let place = self.place(entry, entry.scenario, self.described.json());
         if entry.scenario.is_none() {
             let path = entry.folder.path();
             issues.add(&SCENARIO_UNKNOWN, At::path(&path), "is no scenario");
@@ -96,7 +76,7 @@ impl<'t> Around<'_, 't> {
                 (quality, self.check_performance(&place, facts, &mut issues))
             }
         };
-        let energy = entry.power().and_then(|_| powered::judge(&place, &mut issues));
+        let energy = entry.power().and_then(|_| powered::judge(&place, facts, &mut issues));
         if let Some(on) = &on_endpoint {
             on.audits(&mut issues);
         } else if self.submitter.division.is_closed_or_network()
@@ -108,7 +88,7 @@ impl<'t> Around<'_, 't> {
             datacenter::check_bandwidth(&place, facts, metric.value, &mut issues);
         }
         let rows = self.rows(&place, metric.as_ref(), &quality, energy, facts, &mut issues);
-        Judged { entry, issues, metric: metric.map(|metric| metric.value), rows }
+        Judged { issues, metric: metric.map(|metric| metric.value), rows }
     }
 
     fn rows(
@@ -124,7 +104,7 @@ impl<'t> Around<'_, 't> {
         let Some((metric, measurement)) = metric.zip(measurement) else { return Vec::new() };
         let audited = self.submitter.division.is_closed_or_network()
             && !place.options.skips(Skip::Compliance);
-        let status = self.description.get("status").and_then(serde_json::Value::as_str);
+        let status = self.described.json().get("status").and_then(serde_json::Value::as_str);
         let scenario = match place.scenario {
             Some(scenario) => scenario.name(),
             None => &place.entry.name,
@@ -136,10 +116,16 @@ impl<'t> Around<'_, 't> {
             (Column::Compliance, u8::from(audited).to_string()),
             (Column::Errors, "0".to_owned()),
             (Column::Inferred, u8::from(metric.is_inferred).to_string()),
-            (Column::TotalAccelerators, modular::total_accelerators(self.description)),
+            (Column::TotalAccelerators, modular::total_accelerators(self.described.json())),
+            (Column::PrivateId, self.described.private_id.clone()),
             (
                 Column::DesignPower,
-                modular::design_power(self.submitter, self.system, self.description, place.round),
+                modular::design_power(
+                    self.submitter,
+                    self.system,
+                    self.described.json(),
+                    place.round,
+                ),
             ),
         ];
         Result_ { place, metric, accuracy, energy, measurement, own }.rows(issues)
@@ -190,11 +176,11 @@ impl<'t> Around<'_, 't> {
     }
 
     fn may_infer(&self) -> bool {
-        matches!(suite(self.description), Some(Suite::Edge | Suite::Both))
+        matches!(suite(self.described.json(), self.round), Some(Suite::Edge | Suite::Both))
     }
 }
 
-impl Around<'_, '_> {
+impl Work<'_, '_, Described> {
     fn check_accuracy(
         &self,
         place: &Place<'_, '_>,
@@ -259,8 +245,8 @@ impl Around<'_, '_> {
         issues: &mut Issues,
     ) {
         // Of a performance run its own checks say so.
-        if purpose == Purpose::Accuracy && (!log.malformed.is_empty() || !log.is_utf8) {
-            let at = At::path(path).line(log.malformed.first().copied());
+        if let Some(line) = log.broken(false).filter(|_| purpose == Purpose::Accuracy) {
+            let at = At::path(path).line(Some(line));
             let message = "a line is no JSON object with a key, or no UTF-8";
             issues.add(&ACCURACY_UNREADABLE, at, message);
         }
@@ -295,9 +281,34 @@ impl Around<'_, '_> {
         facts: &Facts<'_>,
         issues: &mut Issues,
     ) -> Option<Metric> {
-        let Some(folder) = place.entry.run() else {
-            let path = place.entry.folder.path().join("performance/run_1");
-            issues.add(&RUN_FOLDER, At::path(&path), "there is no performance run");
+        let runs = place.runs();
+        let of_run = |number| {
+            let log = place.log_of_run(number, facts);
+            self.check_run(place, number, log.as_ref().as_ref().ok(), issues)
+        };
+        // Each must count, and the least of them is the result.
+        let metrics: Option<Vec<Metric>> =
+            (1..=runs).map(of_run).collect::<Vec<_>>().into_iter().collect();
+        metrics?.into_iter().min_by(|a, b| a.value.total_cmp(&b.value))
+    }
+
+    fn check_run(
+        &self,
+        place: &Place<'_, '_>,
+        number: u64,
+        log: Option<&DetailLog>,
+        issues: &mut Issues,
+    ) -> Option<Metric> {
+        let Some(folder) = place.entry.numbered_run(number) else {
+            let path = place.entry.folder.path().join(format!("performance/run_{number}"));
+            let at = At::path(&path);
+            match place.runs() {
+                1 => issues.add(&RUN_FOLDER, at, "there is no performance run"),
+                runs => {
+                    let expected = format!("{runs} runs, the least of which is the result");
+                    issues.add_expected(&RUN_FOLDER, at, "there is no such run", expected);
+                }
+            }
             return None;
         };
         let required: &[&str] = match place.entry.power() {
@@ -306,7 +317,7 @@ impl Around<'_, '_> {
         };
         check_files(&RUN_FILES, folder, required, &[ACCURACY_LOG], issues);
         let path = folder.path().join(DETAIL);
-        let Ok(log) = &facts.performance else {
+        let Some(log) = log else {
             issues.add(&RUN_UNREADABLE, At::path(&path), "there is no detail log that reads");
             return None;
         };
