@@ -44,7 +44,8 @@ pub fn read(folder: &Path) -> Result<Foreign, ForeignError> {
     if figures.is_empty() {
         return Err(malformed("it has no `result_` keys: the run did not come to its end"));
     }
-    let (summary, _) = read_summary(&text(&folder.join(SUMMARY))?);
+    let text = text(&folder.join(SUMMARY))?;
+    let (summary, _) = read_summary(&text);
     let mut remarks = Vec::new();
     match summary.value("Result is") {
         Some("VALID") => {}

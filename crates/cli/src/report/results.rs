@@ -187,11 +187,9 @@ fn spreads(html: &mut String, spreads: &[Spread]) {
          <div class=\"spreads\"><div class=\"head\" aria-hidden=\"true\"><span></span>\
          <span class=\"spread\">",
     );
-    let decades: Vec<f64> = std::iter::successors(Some(1.0), |at| Some(at * 10.0))
-        .take_while(|at| *at <= most)
-        .collect();
-    for decade in &decades {
-        let _ = write!(html, "<em style=\"left:{:.2}%\">{decade}×</em>", at(*decade));
+    let ticks = ticks(most);
+    for tick in &ticks {
+        let _ = write!(html, "<em style=\"left:{:.2}%\">{tick}×</em>", at(*tick));
     }
     html.push_str("</span><span></span></div>\n");
     for spread in spreads {
@@ -205,27 +203,37 @@ fn spreads(html: &mut String, spreads: &[Spread]) {
             spread.suite,
             counted(spread.results as u64, "result", "results"),
         );
-        for decade in &decades {
-            let _ = write!(html, "<s style=\"left:{:.2}%\"></s>", at(*decade));
+        for tick in &ticks {
+            let _ = write!(html, "<s style=\"left:{:.2}%\"></s>", at(*tick));
         }
         let (first, third) = (at(speeds.first), at(speeds.third));
         let _ = writeln!(
             html,
             "<i style=\"left:0;width:{:.2}%\"></i><b style=\"left:{first:.2}%;width:{:.2}%\"></b>\
              <u style=\"left:{:.2}%\"></u></span><span class=\"much\">{} \
-             <small>median {}; {} to {} {}; best: {}</small></span></div>",
+             <small>median {}; {} {} to {}; best: {}</small></span></div>",
             at(speeds.greatest),
             third - first,
             at(speeds.median),
             times(speeds.greatest),
             times(speeds.median),
+            escaped(&spread.units),
             grouped(spread.slowest),
             grouped(spread.fastest),
-            escaped(&spread.units),
             escaped(&spread.leader),
         );
     }
     html.push_str("</div></section>\n");
+}
+
+/// Marks of a logarithmic axis from 1: 1, 2, 5 and so on, or only powers of ten where
+/// these are many.
+fn ticks(most: f64) -> Vec<f64> {
+    const FEW: f64 = 200.0;
+    let steps: &[f64] = if most > FEW { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let decades = std::iter::successors(Some(1.0), |decade| Some(decade * 10.0));
+    let all = decades.flat_map(|decade| steps.iter().map(move |step| decade * step));
+    all.take_while(|tick| *tick <= most).collect()
 }
 
 /// A ratio with three digits or so.

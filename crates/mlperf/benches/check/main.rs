@@ -4,10 +4,9 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a benchmark may panic")]
 
-// The tests of packages make their run directories with it.
-#[path = "../../tests/it/package/played.rs"]
-mod played;
-mod power;
+#[path = "../../tests/made/mod.rs"]
+#[expect(dead_code, reason = "the tests use all of it")]
+mod made;
 mod tree;
 
 use std::fs::{self, File};
@@ -16,6 +15,7 @@ use std::path::Path;
 use std::process::Command;
 
 use dyno_loadgen::clock::Clock;
+use dyno_mlperf::finding::Severity;
 use dyno_mlperf::package::truncate;
 use dyno_mlperf::round::Round;
 use dyno_mlperf::submission::check::{Options, Program, check};
@@ -36,6 +36,9 @@ const LOG_BYTES_QUICK: u64 = 16 << 20;
 /// memory is its own.
 const ROUNDS: usize = 5;
 
+/// Of a tree that is not what it says.
+const FINDINGS_SHOWN: usize = 5;
+
 /// First argument of such a process.
 const PROGRAMS: [(&str, Program); 3] =
     [("strict", Program::Strict), ("mono", Program::Mono), ("modular", Program::Modular)];
@@ -46,7 +49,9 @@ fn main() {
     // `cargo bench` adds a flag of its own.
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [CHECK, program, tree] => return of_tree(program, Path::new(tree)),
+        [CHECK, program, results, tree] => {
+            return of_tree(program, results.parse().unwrap(), Path::new(tree));
+        }
         [CUT, log] => return of_log(Path::new(log)),
         _ => {}
     }
@@ -60,7 +65,9 @@ fn main() {
         let size = if is_quick { tree::QUICK } else { tree::FULL };
         let tree = tree::tree(&folder, Round::named(ROUND).unwrap(), size);
         for (program, _) in PROGRAMS {
-            let measured: Vec<_> = (0..rounds).map(|_| measure(&[CHECK, program], &tree)).collect();
+            let results = size.results.to_string();
+            let what = [CHECK, program, &results];
+            let measured: Vec<_> = (0..rounds).map(|_| measure(&what, &tree)).collect();
             let of = format!("{} results, {} files; {program}", size.results, size.files);
             if wants(SECONDS) {
                 let unit = format!("s for {of}; a process");
@@ -115,17 +122,27 @@ fn measure(what: &[&str], path: &Path) -> Measured {
     Measured { seconds, cpu, megabytes }
 }
 
-/// The whole check, as `dyno check` does it.
-fn of_tree(program: &str, tree: &Path) {
+/// The whole check, as `dyno check` does it. A tree with something wrong takes another
+/// time than one in which all is right, so that it is not measured.
+fn of_tree(program: &str, results: usize, tree: &Path) {
     let round = Round::named(ROUND).unwrap();
-    let (_, program) = PROGRAMS.into_iter().find(|(name, _)| *name == program).unwrap();
-    let checked = check(tree, round, &Options::new(program)).unwrap();
-    let (valid, results) = (checked.valid(), checked.results.len());
-    eprintln!("{valid} of {results} results are valid, {} findings", checked.findings.len());
-    if let Some(finding) = checked.findings.first() {
-        eprintln!("the first: {finding}");
-    }
+    let (_, judge) = PROGRAMS.into_iter().find(|(name, _)| *name == program).unwrap();
+    let checked = check(tree, round, &Options::new(judge)).unwrap();
     println!("{} {}", cpu_seconds(), peak_megabytes());
+    if checked.is_valid() && checked.valid() == results {
+        return;
+    }
+    let errors = checked.findings.iter().filter(|finding| finding.severity == Severity::Error);
+    for finding in errors.take(FINDINGS_SHOWN) {
+        eprintln!("{finding}");
+    }
+    panic!(
+        "{program}: {} of {} results in {} are valid, with {} findings; expected all of {results}",
+        checked.valid(),
+        checked.results.len(),
+        tree.display(),
+        checked.findings.len()
+    );
 }
 
 fn of_log(log: &Path) {

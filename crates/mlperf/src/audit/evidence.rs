@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dyno_loadgen::log::read::{Detail, Summary, read_detail_file, read_summary};
+use dyno_loadgen::log::read::{Detail, read_detail_file, read_summary};
 use dyno_loadgen::settings::{Scenario, TestMode};
 
 use super::data::Element;
@@ -61,8 +61,9 @@ impl Played {
     pub fn scenario(&self) -> Option<Scenario> {
         let detail = self.detail().ok();
         let of_detail = detail.as_ref().and_then(|detail| detail.text("effective_scenario"));
-        let summary = self.summary().ok();
-        scenario_named(of_detail.or_else(|| summary.as_ref()?.value("Scenario"))?)
+        let text = self.summary().unwrap_or_default();
+        let summary = read_summary(&text).0;
+        scenario_named(of_detail.or_else(|| summary.value("Scenario"))?)
     }
 
     /// Its detail log.
@@ -91,10 +92,11 @@ impl Played {
         }
     }
 
-    pub(super) fn summary(&self) -> Result<Summary, Reason> {
+    /// The text of the summary.
+    pub(super) fn summary(&self) -> Result<String, Reason> {
         let path = self.summary_path();
         let bytes = fs::read(&path).map_err(|error| unreadable(&path, &error))?;
-        Ok(read_summary(&String::from_utf8_lossy(&bytes)).0)
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 

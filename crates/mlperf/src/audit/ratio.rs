@@ -106,7 +106,7 @@ impl<'a> Facts<'a> {
     }
 
     /// What the detail log does not say, from the summary.
-    pub fn or_summary(self, summary: &Summary) -> Self {
+    pub fn or_summary(self, summary: &Summary<'_>) -> Self {
         let verdict = summary.value("Result is").map(|verdict| verdict == "VALID");
         let scenario = self.scenario.or_else(|| scenario_named(summary.value("Scenario")?));
         Self {
@@ -151,7 +151,7 @@ fn is_score(score: &Score) -> bool {
 
 /// The score as the official scripts pick it out of a summary: estimates of early
 /// stopping first, else the percentile of rounds that had none.
-pub(super) fn summary_score(summary: &Summary) -> Option<Score> {
+pub(super) fn summary_score(summary: &Summary<'_>) -> Option<Score> {
     let value = |label: &str| summary.value(label)?.parse::<f64>().ok();
     let any = |labels: &[&str]| labels.iter().find_map(|label| value(label));
     let of = |kind: Kind, value: Option<f64>| value.map(|value| Score { kind, value });
@@ -175,7 +175,7 @@ pub(super) fn summary_score(summary: &Summary) -> Option<Score> {
     score.filter(is_score)
 }
 
-fn estimate(summary: &Summary, percentiles: &[&str]) -> Option<f64> {
+fn estimate(summary: &Summary<'_>, percentiles: &[&str]) -> Option<f64> {
     let lines = summary.early_stopping.iter().flat_map(|(_, text)| text.lines());
     let of = |line: &str| {
         let (name, value) = line.split_once(" percentile estimate: ")?;

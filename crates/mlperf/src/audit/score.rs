@@ -1,7 +1,7 @@
 //! Whether the score of an audited run is that of the submission, by the rules and by
 //! the official scripts.
 
-use dyno_loadgen::log::read::{Detail, Summary};
+use dyno_loadgen::log::read::{Detail, Summary, read_summary};
 use dyno_loadgen::settings::Scenario;
 
 use super::evidence::Played;
@@ -15,7 +15,7 @@ use crate::round::Version;
 /// The logs of a performance run.
 struct Logs {
     detail: Detail,
-    summary: Option<Summary>,
+    summary: Option<String>,
 }
 
 impl Logs {
@@ -25,14 +25,18 @@ impl Logs {
 
     fn facts(&self) -> Facts<'_> {
         let facts = Facts::of(&self.detail);
-        match &self.summary {
-            Some(summary) => facts.or_summary(summary),
+        match self.summary() {
+            Some(summary) => facts.or_summary(&summary),
             None => facts,
         }
     }
 
     fn official(&self) -> Official {
-        self.summary.as_ref().map(Official::of).unwrap_or_default()
+        self.summary().as_ref().map(Official::of).unwrap_or_default()
+    }
+
+    fn summary(&self) -> Option<Summary<'_>> {
+        self.summary.as_deref().map(|text| read_summary(text).0)
     }
 }
 
@@ -45,7 +49,7 @@ struct Official {
 }
 
 impl Official {
-    fn of(summary: &Summary) -> Self {
+    fn of(summary: &Summary<'_>) -> Self {
         Self {
             scenario: summary.value("Scenario").unwrap_or_default().replace(' ', ""),
             score: summary_score(summary),

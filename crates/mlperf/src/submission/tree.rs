@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -350,6 +351,29 @@ impl<'t> Node<'t> {
             return self.tree.root.join("");
         }
         self.path_from(root.to_owned()).into()
+    }
+
+    /// Reads a file, as much of it as the walk saw and at most so many bytes, into memory that may be of another
+    /// file before: thousands of files are read, one after the other.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(self, most: u64, buffer: &mut Vec<u8>) -> io::Result<&[u8]> {
+        let wanted = self.size().min(most) as usize;
+        if buffer.len() < wanted {
+            buffer.resize(wanted, 0);
+        }
+        let mut file = File::open(self.absolute())?;
+        let mut count = 0;
+        while count < wanted {
+            match file.read(&mut buffer[count..wanted]) {
+                Ok(0) => break,
+                Ok(more) => count += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(&buffer[..count])
     }
 
     /// Its path, after that of a folder. Every file has its paths made a few times, so

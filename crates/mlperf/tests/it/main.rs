@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod audits;
+#[path = "../made/mod.rs"]
+mod made;
 mod package;
 mod power;
 mod rounds;

@@ -66,37 +66,81 @@ const PAIRS: &[(&str, &[&str])] = &[
     ("max_duration (ms)", &["effective_max_duration_ms"]),
 ];
 
+/// A value of the detail log, as far as a summary can contradict it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Said<'a> {
+    /// Ours, where the reference has `nan` or `inf`.
+    Null,
+    /// `true` or `false`.
+    Flag(bool),
+    /// A whole number that is not negative.
+    Whole(u64),
+    /// Any other number.
+    Number(f64),
+    /// A string.
+    Text(&'a str),
+    /// What no field of a summary is.
+    Other,
+}
+
+impl<'a> From<&'a Value> for Said<'a> {
+    fn from(value: &'a Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(flag) => Self::Flag(*flag),
+            Value::Number(number) => {
+                number.as_u64().map_or_else(|| Self::Number(number.as_f64()), Self::Whole)
+            }
+            Value::Text(text) => Self::Text(text),
+            Value::List(_) | Value::Map(_) => Self::Other,
+        }
+    }
+}
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Flag(flag) => flag.fmt(f),
+            Self::Whole(number) => number.fmt(f),
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => f.write_str(text),
+            Self::Other => f.write_str("a list or a map"),
+        }
+    }
+}
+
 /// Every line of the summary whose value is not that of the detail log, as far
 /// as the digits of both allow to tell.
 #[must_use]
-pub fn disagreements(summary: &Summary, detail: &Detail) -> Vec<Disagreement> {
-    disagreements_with(summary, |key| detail.value(key).map(Cow::Borrowed))
+pub fn disagreements(summary: &Summary<'_>, detail: &Detail) -> Vec<Disagreement> {
+    disagreements_with(summary, |key| detail.value(key).map(Said::from))
 }
 
 /// As [`disagreements`], with what the detail log says of a key.
 #[must_use]
 pub fn disagreements_with<'a>(
-    summary: &Summary,
-    detail: impl Fn(&str) -> Option<Cow<'a, Value>>,
+    summary: &Summary<'_>,
+    detail: impl Fn(&str) -> Option<Said<'a>>,
 ) -> Vec<Disagreement> {
     let mut found = Vec::new();
     let changes_load = changes_load(&detail);
     let mut of = Of::Queries;
     for (line, label, value) in &summary.fields {
-        if label == "Per-sample latency" {
+        if *label == "Per-sample latency" {
             of = Of::Samples;
         }
-        if changes_load && LOADS.contains(&&label[..]) {
+        if changes_load && LOADS.contains(label) {
             continue; // The summary shows the load found, the detail log the one begun with.
         }
         let Some((key, known)) = counterpart(label, of, &detail) else { continue };
-        if !agrees(value, &known) {
+        if !agrees(value, known) {
             found.push(Disagreement {
                 line: *line,
-                label: label.clone(),
-                summary: value.clone(),
+                label: (*label).to_owned(),
+                summary: (*value).to_owned(),
                 key: key.into_owned(),
-                detail: show(&known),
+                detail: known.to_string(),
             });
         }
     }
@@ -115,9 +159,9 @@ enum Of {
 const LOADS: [&str; 2] = ["target_qps", "samples_per_query"];
 
 /// Whether the result may be of another load than the one that was asked for.
-fn changes_load<'a>(detail: &impl Fn(&str) -> Option<Cow<'a, Value>>) -> bool {
+fn changes_load<'a>(detail: &impl Fn(&str) -> Option<Said<'a>>) -> bool {
     let is = |key: &str, fits: fn(&str) -> bool| {
-        detail(key).is_some_and(|value| matches!(&*value, Value::Text(text) if fits(text)))
+        detail(key).is_some_and(|value| matches!(value, Said::Text(text) if fits(text)))
     };
     is("effective_test_mode", |mode| mode == "FindPeakPerformance")
         || is("dyno_repetition", |rule| rule.starts_with("confirm"))
@@ -127,8 +171,8 @@ fn changes_load<'a>(detail: &impl Fn(&str) -> Option<Cow<'a, Value>>) -> bool {
 fn counterpart<'a>(
     label: &str,
     of: Of,
-    detail: &impl Fn(&str) -> Option<Cow<'a, Value>>,
-) -> Option<(Cow<'static, str>, Cow<'a, Value>)> {
+    detail: &impl Fn(&str) -> Option<Said<'a>>,
+) -> Option<(Cow<'static, str>, Said<'a>)> {
     let find = |key: Cow<'static, str>| {
         let is_other = of == Of::Samples && key.contains("query_latency");
         let value = if is_other { None } else { detail(&key) };
@@ -154,33 +198,24 @@ fn counterpart<'a>(
     }
 }
 
-fn agrees(summary: &str, detail: &Value) -> bool {
+fn agrees(summary: &str, detail: Said<'_>) -> bool {
+    let near = |detail| summary.parse().is_ok_and(|summary: f64| close(summary, detail));
     match detail {
-        Value::Bool(true) => matches!(summary, "Yes" | "1"),
-        Value::Bool(false) => matches!(summary, "NO" | "0"),
-        Value::Text(text) => text.trim() == summary,
-        Value::Number(number) if number.text == summary => true,
-        Value::Number(number) => match (number.as_u64(), summary.parse::<u64>()) {
-            (Some(a), Ok(b)) => a == b,
-            _ => summary.parse().is_ok_and(|a: f64| close(a, number.as_f64())),
+        Said::Flag(true) => matches!(summary, "Yes" | "1"),
+        Said::Flag(false) => matches!(summary, "NO" | "0"),
+        Said::Text(text) => text.trim() == summary,
+        Said::Whole(number) => match summary.parse::<u64>() {
+            Ok(summary) => summary == number,
+            Err(_) => near(number as f64),
         },
-        Value::Null => summary.parse().is_ok_and(|value: f64| !value.is_finite()),
-        Value::List(_) | Value::Map(_) => false,
+        Said::Number(number) => near(number),
+        Said::Null => summary.parse().is_ok_and(|value: f64| !value.is_finite()),
+        Said::Other => false,
     }
 }
 
 /// Equal as far as two decimals on one side and six digits on the other tell.
 fn close(summary: f64, detail: f64) -> bool {
-    (summary - detail).abs() <= 0.005_001 + 5.001e-6 * detail.abs()
-}
-
-fn show(value: &Value) -> String {
-    match value {
-        Value::Null => "null".into(),
-        Value::Bool(flag) => flag.to_string(),
-        Value::Number(number) => number.text.clone(),
-        Value::Text(text) => text.clone(),
-        Value::List(list) => format!("a list of {}", list.len()),
-        Value::Map(map) => format!("a map of {}", map.len()),
-    }
+    summary.total_cmp(&detail).is_eq()
+        || (summary - detail).abs() <= 0.005_001 + 5.001e-6 * detail.abs()
 }

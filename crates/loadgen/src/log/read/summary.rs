@@ -2,11 +2,11 @@
 
 use super::{LogReadProblem, ProblemKind};
 
-/// A summary log.
+/// A summary log, of a text that is kept elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Summary {
+pub struct Summary<'t> {
     /// Each `label : value` in order, with its line.
-    pub fields: Vec<(usize, String, String)>,
+    pub fields: Vec<(usize, &'t str, &'t str)>,
     /// The lines under `Recommendations:`, with their line ends.
     pub recommendations: String,
     /// The lines under each early-stopping headline, with the headline.
@@ -18,11 +18,11 @@ pub struct Summary {
     pub errors: Option<u64>,
 }
 
-impl Summary {
+impl<'t> Summary<'t> {
     /// The value of a label, such as `Result is` or `target_qps`.
     #[must_use]
-    pub fn value(&self, label: &str) -> Option<&str> {
-        self.fields.iter().find(|(_, l, _)| l == label).map(|(_, _, value)| value.as_str())
+    pub fn value(&self, label: &str) -> Option<&'t str> {
+        self.fields.iter().find(|(_, l, _)| *l == label).map(|(_, _, value)| *value)
     }
 }
 
@@ -37,7 +37,7 @@ enum Block {
 
 /// Reads a summary log.
 #[must_use]
-pub fn read_summary(text: &str) -> (Summary, Vec<LogReadProblem>) {
+pub fn read_summary(text: &str) -> (Summary<'_>, Vec<LogReadProblem>) {
     let mut summary = Summary::default();
     let mut problems = Vec::new();
     let mut block = Block::None;
@@ -51,7 +51,7 @@ pub fn read_summary(text: &str) -> (Summary, Vec<LogReadProblem>) {
                 Block::None | Block::Note => None,
             };
             match into {
-                Some(text) => *text += &format!("{line}\n"),
+                Some(text) => text.extend([line, "\n"]),
                 None => problems.push(foreign(line_no)),
             }
             continue;
@@ -68,12 +68,12 @@ pub fn read_summary(text: &str) -> (Summary, Vec<LogReadProblem>) {
             block = Block::EarlyStopping;
             let headline = format!("{headline}Early Stopping Result");
             summary.early_stopping.push((headline, String::new()));
+        } else if let Some((label, value)) = line.split_once(':') {
+            summary.fields.push((line_no, label.trim(), value.trim()));
         } else if let Some(count) = trailer(line, "warning") {
             summary.warnings = Some(count);
         } else if let Some(count) = trailer(line, "error") {
             summary.errors = Some(count);
-        } else if let Some((label, value)) = line.split_once(':') {
-            summary.fields.push((line_no, label.trim().into(), value.trim().into()));
         } else if !is_layout(line) {
             problems.push(foreign(line_no));
         }

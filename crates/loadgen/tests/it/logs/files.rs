@@ -409,7 +409,8 @@ proptest! {
         let (detail, problems) = read_detail_file(files.paths()[1]).unwrap();
         prop_assert_eq!(problems, []);
         prop_assert_eq!(detail.text("sut_name"), Some(log.sut_name.as_str()));
-        let (summary, problems) = read_summary(&fs::read_to_string(files.paths()[0]).unwrap());
+        let text = fs::read_to_string(files.paths()[0]).unwrap();
+        let (summary, problems) = read_summary(&text);
         prop_assert_eq!(problems, []);
         prop_assert_eq!(summary.value("Result is"), Some("INVALID"));
     }

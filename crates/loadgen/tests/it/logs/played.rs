@@ -79,7 +79,8 @@ fn check(name: &str, settings: &TestSettings) -> TestLog {
     }
     let (detail, problems) = read_detail_file(detail).unwrap();
     assert_eq!(problems, [], "{name}");
-    let (summary, problems) = read_summary(&fs::read_to_string(summary).unwrap());
+    let text = fs::read_to_string(summary).unwrap();
+    let (summary, problems) = read_summary(&text);
     assert_eq!(problems, [], "{name}");
     assert_eq!(disagreements(&summary, &detail), [], "{name}");
     assert_eq!(summary.errors, Some(detail.errors().count() as u64), "{name}");

@@ -37,7 +37,7 @@ impl Rebuilt {
     }
 }
 
-pub fn test_log(detail: &Detail, summary: &Summary, accuracy: &[AccuracyEntry]) -> Rebuilt {
+pub fn test_log(detail: &Detail, summary: &Summary<'_>, accuracy: &[AccuracyEntry]) -> Rebuilt {
     let requested = settings(detail);
     let plan = plan(detail);
     let mut events = events(detail, &plan);
@@ -279,7 +279,7 @@ fn keep_responses(record: &mut Record, accuracy: &[AccuracyEntry]) {
     }
 }
 
-fn metrics(detail: &Detail, summary: &Summary, plan: &Plan) -> Metrics {
+fn metrics(detail: &Detail, summary: &Summary<'_>, plan: &Plan) -> Metrics {
     let query_count = whole(detail, "result_query_count");
     let sample_count = query_count * whole(detail, "generated_samples_per_query");
     let latencies = |prefix, suffix: &str, n| {
@@ -367,7 +367,7 @@ fn signed(detail: &Detail, key: &str) -> i64 {
 
 /// A rate that reads as six digits in the detail log and as two decimals in the
 /// summary: in the middle of what rounds to both.
-fn rate(detail: &Detail, summary: &Summary, key: &str, label: &str) -> f64 {
+fn rate(detail: &Detail, summary: &Summary<'_>, key: &str, label: &str) -> f64 {
     let six_digits = detail.number(key).unwrap();
     let half = 0.5 * 10f64.powf(six_digits.log10().floor() - 5.0);
     let (low, high) = (six_digits - half, six_digits + half);
@@ -378,7 +378,7 @@ fn rate(detail: &Detail, summary: &Summary, key: &str, label: &str) -> f64 {
     f64::midpoint(low.max(shown - half), high.min(shown + half))
 }
 
-fn rates(detail: &Detail, summary: &Summary, plan: &Plan) -> Rates {
+fn rates(detail: &Detail, summary: &Summary<'_>, plan: &Plan) -> Rates {
     let rate = |key, label| rate(detail, summary, key, label);
     match plan.scenario() {
         Scenario::SingleStream => Rates::SingleStream {
@@ -399,7 +399,7 @@ fn rates(detail: &Detail, summary: &Summary, plan: &Plan) -> Rates {
     }
 }
 
-fn token_rates(detail: &Detail, summary: &Summary) -> Option<TokenRates> {
+fn token_rates(detail: &Detail, summary: &Summary<'_>) -> Option<TokenRates> {
     if let Some(tokens) = detail.number("result_inferred_tokens_per_second") {
         return Some(TokenRates::Inferred { tokens });
     }

@@ -82,7 +82,8 @@ fn every_file_reads_without_a_problem() {
         let detail = detail_of(&folder);
         assert!(detail.entries.len() > 60, "{}", folder.display());
         assert_eq!(detail.text("sut_name"), Some("PySUT"));
-        let (summary, problems) = read_summary(&summary_text(&folder));
+        let text = summary_text(&folder);
+        let (summary, problems) = read_summary(&text);
         assert_eq!(problems, [], "{}", folder.display());
         assert_eq!(summary.errors, Some(detail.errors().count() as u64));
         let accuracy = accuracy_of(&folder);
@@ -107,7 +108,8 @@ fn summary_and_detail_agree_and_a_changed_number_is_found() {
             continue;
         }
         let max = summary.value("Max latency (ns)").unwrap();
-        let (changed, _) = read_summary(&text.replace(max, &format!("{max}0")));
+        let changed = text.replace(max, &format!("{max}0"));
+        let (changed, _) = read_summary(&changed);
         let found = disagreements(&changed, &detail);
         assert!(found.iter().any(|d| d.label == "Max latency (ns)"), "{}", folder.display());
     }
@@ -117,7 +119,8 @@ fn summary_and_detail_agree_and_a_changed_number_is_found() {
 fn the_summary_is_the_references_byte_for_byte() {
     for folder in folders() {
         let detail = detail_of(&folder);
-        let (summary, _) = read_summary(&summary_text(&folder));
+        let text = summary_text(&folder);
+        let (summary, _) = read_summary(&text);
         let rebuilt = rebuild::test_log(&detail, &summary, &accuracy_of(&folder));
         let outdir = write("summary", &folder, &rebuilt.log, &rebuilt.reports());
         assert_eq!(summary_text(&outdir), summary_text(&folder), "{}", folder.display());
@@ -130,7 +133,8 @@ fn the_detail_log_has_the_references_keys_and_values_in_its_order() {
     let own = |key: &str| key.starts_with("loadgen_") || key.starts_with("dyno_");
     for folder in folders() {
         let detail = detail_of(&folder);
-        let (summary, _) = read_summary(&summary_text(&folder));
+        let text = summary_text(&folder);
+        let (summary, _) = read_summary(&text);
         let rebuilt = rebuild::test_log(&detail, &summary, &accuracy_of(&folder));
         let outdir = write("detail", &folder, &rebuilt.log, &rebuilt.reports());
         let written = detail_of(&outdir);
@@ -155,7 +159,8 @@ fn the_detail_log_has_the_references_keys_and_values_in_its_order() {
 fn the_accuracy_log_is_the_references_byte_for_byte() {
     for folder in folders() {
         let detail = detail_of(&folder);
-        let (summary, _) = read_summary(&summary_text(&folder));
+        let text = summary_text(&folder);
+        let (summary, _) = read_summary(&text);
         let rebuilt = rebuild::test_log(&detail, &summary, &accuracy_of(&folder));
         let outdir = write("accuracy", &folder, &rebuilt.log, &rebuilt.reports());
         let file = "mlperf_log_accuracy.json";
@@ -172,7 +177,8 @@ fn traced() -> Vec<(PathBuf, rebuild::Rebuilt, Detail)> {
             continue;
         }
         let detail = detail_of(&folder);
-        let (summary, _) = read_summary(&summary_text(&folder));
+        let text = summary_text(&folder);
+        let (summary, _) = read_summary(&text);
         let mut rebuilt = rebuild::test_log(&detail, &summary, &[]);
         let trace = fs::read(folder.join("mlperf_log_trace.json")).unwrap();
         let (samples, problems) = samples_of(TraceReader::new(&trace[..]));
@@ -282,7 +288,8 @@ fn logs_of_real_submissions_read_and_agree() {
             continue;
         };
         assert_eq!(problems, [], "{}", folder.display());
-        let (summary, problems) = read_summary(&summary_text(&folder));
+        let text = summary_text(&folder);
+        let (summary, problems) = read_summary(&text);
         assert_eq!(problems, [], "{}", folder.display());
         assert_eq!(disagreements(&summary, &detail), [], "{}", folder.display());
         read += 1;

@@ -1,7 +1,7 @@
 //! `accuracy.txt`: what the accuracy script said, and the hash of the accuracy log.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, Read};
 
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -112,10 +112,7 @@ pub struct AccuracyText {
 /// # Errors
 /// There is no file, or it cannot be read.
 pub fn read(file: Option<Node<'_>>, patterns: &[Pattern]) -> Result<AccuracyText, Missing> {
-    let file = file.ok_or(Missing::Absent)?;
-    let unreadable = |error: std::io::Error| Missing::Unreadable { why: error.to_string() };
-    let opened = std::fs::File::open(file.absolute()).map_err(unreadable)?;
-    scan(&mut BufReader::new(opened), patterns).map_err(unreadable)
+    super::scanned(file, |mut text| scan(&mut text, patterns))
 }
 
 /// As [`read`], of any bytes.

@@ -3,8 +3,7 @@
 //! a checker must see it.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, Read};
 
 use memchr::memchr;
 use serde::Deserialize;
@@ -26,14 +25,6 @@ const LONGEST_LINE: u64 = 32 << 20;
 const KEPT: usize = 16;
 /// Of the text of an error, this many characters are kept.
 const LONGEST_ERROR: usize = 300;
-
-/// A log up to this size is read at once, a longer one in parts.
-const LONGEST_AT_ONCE: u64 = 1 << 20;
-
-thread_local! {
-    /// Thousands of logs go through the same memory, one after the other.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// What a detail log says of the keys that checks ask for.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,7 +56,7 @@ pub struct Held {
     /// How many lines have it.
     pub times: usize,
     /// The last line that has it, where that is another one, and its value.
-    pub last: Option<(usize, Value)>,
+    pub last: Option<Box<(usize, Value)>>,
 }
 
 /// The lines of a log that are errors.
@@ -210,28 +201,7 @@ impl DetailLog {
 /// # Errors
 /// There is no file, or it cannot be read.
 pub fn read(file: Option<Node<'_>>) -> Result<DetailLog, Missing> {
-    let file = file.ok_or(Missing::Absent)?;
-    let unreadable = |error: std::io::Error| Missing::Unreadable { why: error.to_string() };
-    let mut opened = std::fs::File::open(file.absolute()).map_err(unreadable)?;
-    let wanted = file.size().saturating_add(1);
-    if wanted > LONGEST_AT_ONCE {
-        return scan(&mut BufReader::with_capacity(1 << 18, opened)).map_err(unreadable);
-    }
-    BUFFER.with_borrow_mut(|buffer| {
-        let wanted = wanted as usize;
-        if buffer.len() < wanted {
-            buffer.resize(wanted, 0);
-        }
-        let buffer = &mut buffer[..wanted];
-        let count = fill(&mut opened, buffer).map_err(unreadable)?;
-        // Beyond what the walk saw there may be more by now.
-        let rest = (count == wanted).then(|| BufReader::new(opened));
-        match rest {
-            Some(rest) => scan(&mut buffer[..count].chain(rest)),
-            None => scan(&mut &buffer[..count]),
-        }
-        .map_err(unreadable)
-    })
+    super::scanned(file, |mut log| scan(&mut log))
 }
 
 /// As [`read`], with the SHA-1 of the file.
@@ -239,13 +209,11 @@ pub fn read(file: Option<Node<'_>>) -> Result<DetailLog, Missing> {
 /// # Errors
 /// There is no file, or it cannot be read.
 pub fn read_hashed(file: Option<Node<'_>>) -> Result<(DetailLog, String), Missing> {
-    let file = file.ok_or(Missing::Absent)?;
-    let unreadable = |error: std::io::Error| Missing::Unreadable { why: error.to_string() };
-    let opened = std::fs::File::open(file.absolute()).map_err(unreadable)?;
-    let inner = BufReader::with_capacity(1 << 18, opened);
-    let mut hashed = Hashed { inner, sum: Sha1::new() };
-    let log = scan(&mut hashed).map_err(unreadable)?;
-    Ok((log, hashed.sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
+    super::scanned(file, |inner| {
+        let mut hashed = Hashed { inner, sum: Sha1::new() };
+        let log = scan(&mut hashed)?;
+        Ok((log, hashed.sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
+    })
 }
 
 /// A reader that hashes what is taken from it.
@@ -274,20 +242,6 @@ impl<R: BufRead> BufRead for Hashed<R> {
         }
         self.inner.consume(count);
     }
-}
-
-/// Reads until the buffer is full or the file ends.
-fn fill(file: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let mut count = 0;
-    while count < buffer.len() {
-        match file.read(&mut buffer[count..]) {
-            Ok(0) => break,
-            Ok(more) => count += more,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(count)
 }
 
 /// As [`read`], of any bytes.
@@ -409,7 +363,7 @@ impl DetailLog {
         match &mut self.held[place] {
             Some(held) => {
                 held.times += 1;
-                held.last = Some((self.lines, value));
+                held.last = Some(Box::new((self.lines, value)));
             }
             empty => *empty = Some(Held { value, line: self.lines, times: 1, last: None }),
         }

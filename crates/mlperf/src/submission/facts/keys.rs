@@ -131,7 +131,7 @@ const fn kept(name: &'static str) -> Key {
 
 /// In the order of their bytes.
 #[rustfmt::skip]
-pub(super) const KEYS: [Key; 115] = [
+pub(super) const KEYS: [Key; 112] = [
     kept("dyno_result_samples_per_query"),
     kept("dyno_result_target_qps"),
     Key { name: "early_stopping_latency_ms", asked: &[asked_of(SingleStream, V2_0), asked_of(MultiStream, V2_0)] },
@@ -168,9 +168,6 @@ pub(super) const KEYS: [Key; 115] = [
     Key { name: "generated_query_count", asked: &[asked_of(Any, V1_0)] },
     kept("generated_query_duration"),
     Key { name: "generated_samples_per_query", asked: &[asked_of(Any, V1_0)] },
-    kept("loadgen_file_sha1"),
-    kept("loadgen_git_commit_date"),
-    kept("loadgen_git_status_message"),
     Key { name: "loadgen_version", asked: &[asked_of(Any, V1_0)] },
     kept("mean_output_tokens"),
     Key { name: "num_errors", asked: &[perhaps(Performance, V4_1, V5_0)] },

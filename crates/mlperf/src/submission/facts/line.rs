@@ -26,9 +26,7 @@ pub(super) fn read(json: &[u8]) -> Option<Line<'_>> {
     let value = rest.value()?;
     rest.skip(b", \"time_ms\": ")?;
     rest.number()?;
-    rest.skip(b", \"namespace\": \"")?;
-    rest.plain()?;
-    rest.skip(b", \"event_type\": \"")?;
+    rest.skip(b", \"namespace\": \"mlperf::logging\", \"event_type\": \"")?;
     rest.plain()?;
     rest.skip(b", \"metadata\": {\"is_error\": ")?;
     let is_error = rest.flag()?;
@@ -38,7 +36,7 @@ pub(super) fn read(json: &[u8]) -> Option<Line<'_>> {
     rest.plain()?;
     for name in [&b", \"line_no\": "[..], b", \"pid\": ", b", \"tid\": "] {
         rest.skip(name)?;
-        rest.number()?;
+        rest.whole()?;
     }
     (rest.0 == b"}}").then_some(Line { key, value, is_error })
 }
@@ -79,13 +77,14 @@ impl<'a> Rest<'a> {
         self.take(count).filter(|digits| !digits.is_empty())
     }
 
+    fn whole(&mut self) -> Option<&'a [u8]> {
+        self.digits().filter(|digits| digits.len() == 1 || digits[0] != b'0')
+    }
+
     fn number(&mut self) -> Option<&'a [u8]> {
         let all = self.0;
         let _ = self.skip(b"-");
-        let whole = self.digits()?;
-        if whole.len() > 1 && whole[0] == b'0' {
-            return None;
-        }
+        self.whole()?;
         if self.skip(b".").is_some() {
             self.digits()?;
         }

@@ -12,6 +12,10 @@ pub mod keys;
 mod line;
 pub mod text;
 
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+
 use self::accuracy::{AccuracyText, Patterns};
 use self::detail::DetailLog;
 use self::endpoint::Endpoint;
@@ -32,6 +36,29 @@ pub enum Missing {
         /// What the system said.
         why: String,
     },
+}
+
+/// A file up to this size is read at once, a longer one in parts.
+const LONGEST_AT_ONCE: u64 = 1 << 20;
+const PART: usize = 1 << 18;
+
+/// What a scan makes of a file.
+fn scanned<T>(
+    file: Option<Node<'_>>,
+    scan: impl FnOnce(&mut dyn BufRead) -> io::Result<T>,
+) -> Result<T, Missing> {
+    thread_local! {
+        /// Thousands of logs go through the same memory, one after the other.
+        static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    let file = file.ok_or(Missing::Absent)?;
+    let said = if file.size() > LONGEST_AT_ONCE {
+        let opened = File::open(file.absolute());
+        opened.and_then(|opened| scan(&mut BufReader::with_capacity(PART, opened)))
+    } else {
+        BUFFER.with_borrow_mut(|buffer| scan(&mut file.read(LONGEST_AT_ONCE, buffer)?))
+    };
+    said.map_err(|error| Missing::Unreadable { why: error.to_string() })
 }
 
 /// What the files of a result say.

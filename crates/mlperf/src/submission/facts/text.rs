@@ -1,7 +1,5 @@
 //! Short texts, such as what the scripts of the audits said.
 
-use std::io::Read;
-
 use super::Missing;
 use crate::submission::tree::Node;
 
@@ -43,8 +41,8 @@ pub fn read(file: Option<Node<'_>>) -> Result<TextFile, Missing> {
 /// Reads the bytes of a file, up to the longest that any has.
 pub(super) fn bytes(file: Node<'_>) -> Result<Vec<u8>, Missing> {
     let unreadable = |error: std::io::Error| Missing::Unreadable { why: error.to_string() };
-    let mut bytes = Vec::with_capacity(file.size().min(LONGEST) as usize);
-    let opened = std::fs::File::open(file.absolute()).map_err(unreadable)?;
-    opened.take(LONGEST).read_to_end(&mut bytes).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    let count = file.read(LONGEST, &mut bytes).map_err(unreadable)?.len();
+    bytes.truncate(count);
     Ok(bytes)
 }

@@ -6,13 +6,13 @@ use dyno_loadgen::settings::Scenario as Played;
 use dyno_mlperf::package::{PackageError, find, package};
 use dyno_mlperf::round::Round;
 
-use super::Scratch;
 use super::trees::{files, open, run_directory};
+use crate::made::folder::Folder;
 
 #[test]
 fn a_folder_of_dyno_audit_gives_its_baseline_and_its_verdicts() {
     let round = Round::named("v5.1").unwrap();
-    let scratch = Scratch::new("audit");
+    let scratch = Folder::new("audit");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     run_directory(round, &[Played::Offline], &run.join("baseline"));
     run_directory(round, &[Played::Offline], &run.join("audited"));
@@ -44,7 +44,7 @@ fn a_folder_of_dyno_audit_gives_its_baseline_and_its_verdicts() {
 #[test]
 fn an_audit_that_was_made_twice_is_refused() {
     let round = Round::named("v5.1").unwrap();
-    let scratch = Scratch::new("audit-twice");
+    let scratch = Folder::new("audit-twice");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     run_directory(round, &[Played::Offline], &run);
     for name in ["first", "second"] {

@@ -5,18 +5,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::settings::Scenario as Played;
-use dyno_mlperf::package::{
-    Asked, Availability, Conflict, Description, PackageError, Packaged, package,
-};
+use dyno_mlperf::package::{Asked, Availability, Conflict, PackageError, Packaged, package};
 use dyno_mlperf::round::{Round, Suite};
 
-use super::Scratch;
-use super::trees::{COMPLETE, asked, files, json, open, run_directory};
+use super::trees::{asked, files, json, open, run_directory};
+use crate::made::folder::Folder;
+use crate::made::submission;
 
 const SYSTEM: &str = "open/Us/systems/box.json";
 
 /// A tree with one result, and what another one is packaged with.
-fn tree(scratch: &Scratch) -> (PathBuf, Asked<'static>) {
+fn tree(scratch: &Folder) -> (PathBuf, Asked<'static>) {
     let round = Round::named("v5.1").unwrap();
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     run_directory(round, &[Played::Offline], &run);
@@ -38,7 +37,7 @@ fn left<'p>(packaged: &'p Packaged, file: &str) -> Vec<&'p str> {
 
 #[test]
 fn a_kept_description_that_says_otherwise_than_the_flags_is_a_conflict() {
-    let scratch = Scratch::new("conflict");
+    let scratch = Folder::new("conflict");
     let (out, second) = tree(&scratch);
     let before = files(&out);
     let other = Asked { suite: Suite::Both, availability: Availability::Preview, ..second.clone() };
@@ -73,7 +72,7 @@ fn a_kept_description_that_says_otherwise_than_the_flags_is_a_conflict() {
 
 #[test]
 fn marks_of_kept_files_are_listed_until_they_are_filled_in() {
-    let scratch = Scratch::new("kept-marks");
+    let scratch = Folder::new("kept-marks");
     let (out, second) = tree(&scratch);
     let calibration = "open/Us/documentation/calibration.md";
     edit(&out.join(SYSTEM), "\"air\"", "\"by hand\"");
@@ -87,7 +86,7 @@ fn marks_of_kept_files_are_listed_until_they_are_filled_in() {
     assert_eq!(packaged.notes, [note]);
 
     // What is said by now replaces the marks, and nothing else.
-    let description = Description::read(COMPLETE).unwrap();
+    let description = submission::description(&[]);
     let third = Asked { benchmark: "third".into(), description, ..second };
     let packaged = package(&third, &out).unwrap();
     assert_eq!((&packaged.to_fill, &packaged.kept), (&vec![], &vec![]));
@@ -95,7 +94,7 @@ fn marks_of_kept_files_are_listed_until_they_are_filled_in() {
     assert_eq!(json(&out.join(SYSTEM))["cooling"], "by hand");
     assert_eq!(json(&out.join(SYSTEM))["framework"], "Some framework");
     let page = fs::read_to_string(out.join(calibration)).unwrap();
-    assert_eq!(page, "# Calibration: own on box\n\nNothing is quantised.\n");
+    assert_eq!(page, "# Calibration: own on box\n\nPer channel, from the calibration set.\n");
     // The code of another model has a page of its own.
     let code = fs::read_to_string(out.join("open/Us/code/own/README.md")).unwrap();
     assert!(code.contains("FILL IN"), "{code}");
@@ -103,7 +102,7 @@ fn marks_of_kept_files_are_listed_until_they_are_filled_in() {
 
 #[test]
 fn several_systems_lie_side_by_side() {
-    let scratch = Scratch::new("systems");
+    let scratch = Folder::new("systems");
     let (out, second) = tree(&scratch);
     let other = Asked { system: "crate".into(), suite: Suite::Both, ..second };
     package(&other, &out).unwrap();
@@ -115,7 +114,7 @@ fn several_systems_lie_side_by_side() {
 #[test]
 fn a_tree_is_a_folder_beside_the_runs() {
     let round = Round::named("v5.1").unwrap();
-    let scratch = Scratch::new("no-tree");
+    let scratch = Folder::new("no-tree");
     let run = scratch.path().join("run");
     run_directory(round, &[Played::Offline], &run);
     let file = scratch.path().join("file");
@@ -133,7 +132,7 @@ fn a_tree_is_a_folder_beside_the_runs() {
 #[test]
 fn what_a_killed_package_left_is_in_the_way_and_never_whole() {
     let round = Round::named("v5.1").unwrap();
-    let scratch = Scratch::new("killed");
+    let scratch = Folder::new("killed");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     run_directory(round, &[Played::Offline], &run);
     let partial = scratch.path().join(".tree.partial");

@@ -2,12 +2,13 @@
 
 use std::fs;
 
-use dyno_mlperf::package::{Asked, Description, Infer, capture, package};
+use dyno_mlperf::package::{Asked, Infer, capture, package};
 use dyno_mlperf::round::{Round, Scenario};
 use dyno_mlperf::submission::check::{Options, Program, check};
 
-use super::Scratch;
-use super::trees::{COMPLETE, open, single_stream};
+use super::trees::{open, single_stream};
+use crate::made::folder::Folder;
+use crate::made::submission::description;
 
 #[test]
 fn no_lower_target_asks_for_more_than_the_high_one() {
@@ -39,14 +40,14 @@ fn results_are_copied_to_the_lower_target_when_asked_for() {
         ("v6.0", &[Program::Strict, Program::Modular]),
     ] {
         let round = Round::named(round).unwrap();
-        let scratch = Scratch::new(&format!("lower-{}", round.version));
+        let scratch = Folder::new(&format!("lower-{}", round.version));
         let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
         single_stream(round, 43, &run);
         let asked = Asked {
             benchmark: "3d-unet-99.9".into(),
             stands_for: None,
             captured: capture(&run),
-            description: Description::read(COMPLETE).unwrap(),
+            description: description(&[]),
             ..open(round, &run)
         };
         // Nobody is surprised by it, and it is offered.
@@ -72,7 +73,7 @@ fn results_are_copied_to_the_lower_target_when_asked_for() {
 #[test]
 fn what_the_tree_has_of_the_lower_target_stays() {
     let round = Round::named("v5.1").unwrap();
-    let scratch = Scratch::new("lower-kept");
+    let scratch = Folder::new("lower-kept");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     single_stream(round, 43, &run);
     let low = Asked { benchmark: "3d-unet-99".into(), stands_for: None, ..open(round, &run) };

@@ -4,14 +4,12 @@ use std::fs;
 
 use dyno_mlperf::package::capture;
 
-use super::Scratch;
+use crate::made::folder::Folder;
 
-fn machine(test: &str, files: &[(&str, &str)]) -> Scratch {
-    let scratch = Scratch::new(test);
+fn machine(test: &str, files: &[(&str, &str)]) -> Folder {
+    let scratch = Folder::new(test);
     for (path, text) in files {
-        let path = scratch.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        scratch.write(path, text);
     }
     scratch
 }
@@ -114,7 +112,7 @@ fn on_bus(place: &str, [class, vendor, device]: [&str; 3]) -> [(String, String);
     [file("class", class), file("vendor", vendor), file("device", device)]
 }
 
-fn bus(test: &str, devices: &[[&str; 3]]) -> Scratch {
+fn bus(test: &str, devices: &[[&str; 3]]) -> Folder {
     let files = devices.iter().enumerate().flat_map(|(at, device)| {
         let place = format!("0000:00:{at:02}.0");
         on_bus(&place, *device)

@@ -1,19 +1,17 @@
 //! Runs whose power was measured become submissions.
 
-#[path = "../../../benches/check/power.rs"]
-#[allow(dead_code, reason = "the benchmark describes its systems with it, too")]
-mod measured;
-
 use std::fs;
 use std::path::Path;
 
-use dyno_mlperf::package::{Asked, Description, Infer, capture, package};
+use dyno_mlperf::package::{Asked, Infer, capture, package};
 use dyno_mlperf::round::Round;
 use dyno_mlperf::submission::check::{Options, Program, check};
 use dyno_mlperf::submission::table::Column;
 
-use super::Scratch;
-use super::trees::{COMPLETE, files, open, single_stream};
+use super::trees::{files, open, single_stream};
+use crate::made::folder::Folder;
+use crate::made::power::Measured;
+use crate::made::submission::description;
 
 /// Moves the run that counts to where the power director leaves it: beside `power` and
 /// `ranging`, not around them.
@@ -32,11 +30,11 @@ fn a_measured_run_is_packaged_with_its_power_in_both_layouts() {
     for (round, is_directors) in [("v5.1", true), ("v5.1", false), ("v6.0", true), ("v6.0", false)]
     {
         let round = Round::named(round).unwrap();
-        let scratch = Scratch::new(&format!("power-{}-{is_directors}", round.version));
+        let scratch = Folder::new(&format!("power-{}-{is_directors}", round.version));
         let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
         single_stream(round, 43, &run);
         let performance = run.join("performance");
-        measured::measure(&performance);
+        Measured { folder: &performance, run: "" }.make();
         if is_directors {
             as_the_director(&performance);
         }
@@ -47,7 +45,7 @@ fn a_measured_run_is_packaged_with_its_power_in_both_layouts() {
             stands_for: Some("3d-unet-99".into()),
             infer: Infer::Missing,
             captured: capture(&run),
-            description: Description::read(COMPLETE).unwrap(),
+            description: description(&[]),
             ..open(round, &run)
         };
         let packaged = package(&asked, &out).unwrap();

@@ -16,8 +16,9 @@ use dyno_mlperf::submission::check::{Options, Program, check};
 use dyno_mlperf::submission::entry::Division;
 use serde_json::Value;
 
-use super::Scratch;
-use super::played::{SAMPLES, by_the_rules, play};
+use crate::made::folder::Folder;
+use crate::made::played::{SAMPLES, STEADY};
+use crate::made::submission::description;
 
 const DESCRIPTION: &str = r#"
 [system]
@@ -59,11 +60,11 @@ pub fn open<'a>(round: &'a Round, run: &Path) -> Asked<'a> {
 pub fn run_directory(round: &Round, scenarios: &[Played], root: &Path) {
     let mut tests = Vec::new();
     for &scenario in scenarios {
-        let performance = by_the_rules(round, scenario);
+        let performance = STEADY.settings(round, scenario);
         let accuracy = TestSettings { mode: TestMode::AccuracyOnly, ..performance.clone() };
         let name = scenario.name();
-        play(&accuracy, SAMPLES, &root.join(name).join("accuracy"));
-        play(&performance, SAMPLES, &root.join(name).join("performance"));
+        STEADY.play(&accuracy, SAMPLES, &root.join(name).join("accuracy"));
+        STEADY.play(&performance, SAMPLES, &root.join(name).join("performance"));
         fs::write(root.join(name).join("performance/records.bin"), "x").unwrap();
         tests.push(serde_json::json!({
             "folder": format!("{name}/accuracy"),
@@ -104,7 +105,7 @@ const EDGE: [Played; 3] = [Played::SingleStream, Played::MultiStream, Played::Of
 #[test]
 fn up_to_v5_1_each_kind_of_file_has_a_folder_of_its_own() {
     let round = Round::named("v5.1").unwrap();
-    let scratch = Scratch::new("apart");
+    let scratch = Folder::new("apart");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     run_directory(round, &EDGE, &run);
     let packaged = package(&asked(round, &run), &out).unwrap();
@@ -143,7 +144,7 @@ fn up_to_v5_1_each_kind_of_file_has_a_folder_of_its_own() {
 #[test]
 fn from_v6_0_a_result_has_everything_in_one_folder() {
     let round = Round::named("v6.0").unwrap();
-    let scratch = Scratch::new("together");
+    let scratch = Folder::new("together");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     run_directory(round, &[Played::Offline], &run);
     let audit = run.join("Offline/TEST01");
@@ -183,7 +184,7 @@ fn from_v6_0_a_result_has_everything_in_one_folder() {
 #[test]
 fn an_own_model_keeps_what_it_stands_for() {
     let round = Round::named("v5.1").unwrap();
-    let scratch = Scratch::new("mapped");
+    let scratch = Folder::new("mapped");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     run_directory(round, &[Played::Offline], &run);
     let mapping = out.join("open/Us/model_mapping.json");
@@ -197,7 +198,7 @@ fn an_own_model_keeps_what_it_stands_for() {
 #[test]
 fn a_run_that_was_cut_short_is_told() {
     let round = Round::named("v5.1").unwrap();
-    let scratch = Scratch::new("cut-short");
+    let scratch = Folder::new("cut-short");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     run_directory(round, &[Played::Offline], &run);
     let detail = run.join("Offline/performance/mlperf_log_detail.txt");
@@ -207,8 +208,8 @@ fn a_run_that_was_cut_short_is_told() {
     let packaged = package(&open(round, &run), &out).unwrap();
     assert!(packaged.doubts.iter().any(|doubt| doubt.contains("no verdict")));
 
-    // In the middle, right behind an entry, and with a bracket put behind that.
     let log = run.join("Offline/accuracy/mlperf_log_accuracy.json");
+    // In the middle, right behind an entry, and with a bracket put behind that.
     let whole = fs::read_to_string(&log).unwrap();
     let (entries, _) = whole.rsplit_once(",\n").unwrap();
     for (text, expected) in [
@@ -226,7 +227,7 @@ fn a_run_that_was_cut_short_is_told() {
 #[test]
 fn what_a_human_must_say_is_marked_and_listed() {
     let round = Round::named("v5.1").unwrap();
-    let scratch = Scratch::new("marks");
+    let scratch = Folder::new("marks");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     run_directory(round, &[Played::Offline], &run);
     let packaged = package(&open(round, &run), &out).unwrap();
@@ -257,66 +258,29 @@ fn what_a_human_must_say_is_marked_and_listed() {
     assert!(listed.contains(&("open/Us/documentation/calibration.md".into(), "text".into())));
 }
 
-/// Everything that a description must say, so that nothing is left to fill in.
-pub const COMPLETE: &str = r#"
-[system]
-host_processor_model_name = "Some processor"
-host_processors_per_node = 1
-host_processor_core_count = 8
-host_memory_capacity = "8 GB"
-host_memory_configuration = "2x 4 GB DDR5"
-host_storage_capacity = "2 TB"
-host_storage_type = "NVMe SSD"
-host_networking = "1 Gbit/s Ethernet"
-host_networking_topology = "N/A"
-host_network_card_count = 1
-number_of_nodes = 1
-accelerators_per_node = 0
-accelerator_model_name = "N/A"
-accelerator_memory_capacity = "N/A"
-accelerator_memory_configuration = "N/A"
-accelerator_host_interconnect = "N/A"
-accelerator_interconnect = "N/A"
-cooling = "air"
-framework = "Some framework"
-operating_system = "Some Linux"
-other_software_stack = "Some driver"
-
-[measurement]
-input_data_types = "fp32"
-retraining = "no"
-starting_weights_filename = "weights.onnx"
-weight_data_types = "fp32"
-weight_transformations = "none"
-
-[pages]
-calibration = "Nothing is quantised."
-code = "Beside this page."
-"#;
-
 /// A SingleStream result of an own model, whose accuracy run has so many samples.
 pub fn single_stream(round: &Round, samples: u64, run: &Path) {
-    let settings = by_the_rules(round, Played::SingleStream);
+    let settings = STEADY.settings(round, Played::SingleStream);
     let accuracy = TestSettings {
         mode: TestMode::AccuracyOnly,
         accuracy_sample_count_override: samples,
         ..settings.clone()
     };
-    play(&settings, SAMPLES, &run.join("performance"));
-    play(&accuracy, SAMPLES, &run.join("accuracy"));
+    STEADY.play(&settings, SAMPLES, &run.join("performance"));
+    STEADY.play(&accuracy, SAMPLES, &run.join("accuracy"));
     fs::write(run.join("accuracy/accuracy.txt"), "Accuracy: mean = 0.96111\n").unwrap();
 }
 
 #[test]
 fn a_data_set_of_ones_own_is_told_in_the_open_division() {
     let round = Round::named("v5.1").unwrap();
-    let scratch = Scratch::new("own-data");
+    let scratch = Folder::new("own-data");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     single_stream(round, 540, &run);
     let asked = Asked {
         stands_for: Some("3d-unet-99".into()),
         captured: capture(&run),
-        description: Description::read(COMPLETE).unwrap(),
+        description: description(&[]),
         ..open(round, &run)
     };
     package(&asked, &out).unwrap();
@@ -346,7 +310,7 @@ fn a_completed_tree_passes_every_check_and_marks_are_told() {
         ("v6.0", Program::Modular),
     ] {
         let round = Round::named(round).unwrap();
-        let scratch = Scratch::new(&format!("passes-{}-{program:?}", round.version));
+        let scratch = Folder::new(&format!("passes-{}-{program:?}", round.version));
         let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
         single_stream(round, 43, &run);
         // A machine that tells nothing but its counts.
@@ -356,7 +320,7 @@ fn a_completed_tree_passes_every_check_and_marks_are_told() {
             stands_for: Some("3d-unet-99".into()),
             infer: Infer::Missing,
             captured: capture(&machine),
-            description: Description::read(COMPLETE).unwrap(),
+            description: description(&[]),
             ..open(round, &run)
         };
         let packaged = package(&complete, &out).unwrap();
@@ -382,7 +346,7 @@ fn a_completed_tree_passes_every_check_and_marks_are_told() {
 #[test]
 fn edge_results_are_inferred_when_asked_for() {
     let round = Round::named("v5.1").unwrap();
-    let scratch = Scratch::new("inferred");
+    let scratch = Folder::new("inferred");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     run_directory(round, &[Played::SingleStream], &run);
     let error = package(&asked(round, &run), &out).unwrap_err();
@@ -407,7 +371,7 @@ fn edge_results_are_inferred_when_asked_for() {
 #[test]
 fn a_tree_takes_further_results_and_keeps_what_it_has() {
     let round = Round::named("v5.1").unwrap();
-    let scratch = Scratch::new("further");
+    let scratch = Folder::new("further");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     run_directory(round, &[Played::Offline], &run);
     package(&open(round, &run), &out).unwrap();
@@ -425,7 +389,7 @@ fn a_tree_takes_further_results_and_keeps_what_it_has() {
 #[test]
 fn what_does_not_make_a_submission_is_told_and_leaves_nothing() {
     let round = Round::named("v5.1").unwrap();
-    let scratch = Scratch::new("refused");
+    let scratch = Folder::new("refused");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     run_directory(round, &EDGE, &run);
     let asked = asked(round, &run);
@@ -461,7 +425,7 @@ fn what_does_not_make_a_submission_is_told_and_leaves_nothing() {
 #[test]
 fn a_run_by_the_rules_of_interactive_is_one_of_interactive() {
     let round = Round::named("v5.1").unwrap();
-    let scratch = Scratch::new("interactive");
+    let scratch = Folder::new("interactive");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     run_directory(round, &[Played::Server], &run);
     let mut summary = json(&run.join("summary.json"));
@@ -480,7 +444,7 @@ fn a_run_by_the_rules_of_interactive_is_one_of_interactive() {
 #[test]
 fn audits_of_v0_5_lie_below_audit() {
     let round = Round::named("v0.5").unwrap();
-    let scratch = Scratch::new("first");
+    let scratch = Folder::new("first");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     run_directory(round, &[Played::Offline], &run);
     let audit = run.join("audit/Offline/TEST04-A");
@@ -495,7 +459,7 @@ fn audits_of_v0_5_lie_below_audit() {
 #[test]
 fn five_server_runs_are_numbered_where_the_round_has_five() {
     let round = Round::named("v0.7").unwrap();
-    let scratch = Scratch::new("five");
+    let scratch = Folder::new("five");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     run_directory(round, &[Played::Server], &run);
     for number in 1..=5 {
@@ -520,7 +484,7 @@ fn five_server_runs_are_numbered_where_the_round_has_five() {
 #[test]
 fn of_runs_that_confirm_streams_one_is_submitted() {
     let round = Round::named("v0.7").unwrap();
-    let scratch = Scratch::new("confirmed");
+    let scratch = Folder::new("confirmed");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     run_directory(round, &[Played::MultiStream], &run);
     for number in 1..=5 {
@@ -540,7 +504,7 @@ fn of_runs_that_confirm_streams_one_is_submitted() {
 #[test]
 fn the_user_conf_means_what_was_run() {
     let round = Round::named("v5.1").unwrap();
-    let scratch = Scratch::new("conf");
+    let scratch = Folder::new("conf");
     for &scenario in Played::ALL {
         let run = scratch.path().join(scenario.name());
         run_directory(round, &[scenario], &run);
@@ -550,7 +514,7 @@ fn the_user_conf_means_what_was_run() {
         let text = dyno_mlperf::package::user_conf(&detail, named);
         let conf = Conf::parse(&text, Path::new("user.conf")).unwrap();
         conf.refuse_ignored().unwrap();
-        let expected = by_the_rules(round, scenario);
+        let expected = STEADY.settings(round, scenario);
         let mut settings = Settings::default();
         settings.values.scenario = scenario;
         conf.apply(&mut settings, "resnet", scenario.name(), ConfType::User);

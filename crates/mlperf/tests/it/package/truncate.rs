@@ -11,7 +11,7 @@ use dyno_mlperf::package::{
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 
-use super::Scratch;
+use crate::made::folder::Folder;
 
 fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
@@ -92,7 +92,7 @@ fn bytes_that_are_no_text_are_kept_as_they_are() {
 
 #[test]
 fn a_folder_gets_the_short_log_and_the_hash_of_the_long_one() {
-    let scratch = Scratch::new("cut");
+    let scratch = Folder::new("cut");
     let log = b"0123456789".repeat(5_000);
     accuracy_folder(scratch.path(), &log, "accuracy=76.5%, good=1, total=2");
     let Truncation::Done { hash, from_bytes, to_bytes } = truncate_folder(scratch.path()).unwrap()
@@ -110,7 +110,7 @@ fn a_folder_gets_the_short_log_and_the_hash_of_the_long_one() {
 
 #[test]
 fn a_second_time_changes_nothing() {
-    let scratch = Scratch::new("twice");
+    let scratch = Folder::new("twice");
     accuracy_folder(scratch.path(), &[b'5'; 40_000], "x\n");
     truncate_folder(scratch.path()).unwrap();
     let before = files(scratch.path());
@@ -121,7 +121,7 @@ fn a_second_time_changes_nothing() {
 
 #[test]
 fn a_short_log_stays_and_gets_its_hash() {
-    let scratch = Scratch::new("short");
+    let scratch = Folder::new("short");
     accuracy_folder(scratch.path(), b"[]\n", "x\n");
     truncate_folder(scratch.path()).unwrap();
     assert_eq!(files(scratch.path()), (b"[]\n".to_vec(), format!("x\nhash={}\n", hex(b"[]\n"))));
@@ -129,7 +129,7 @@ fn a_short_log_stays_and_gets_its_hash() {
 
 #[test]
 fn killed_between_its_two_files_it_goes_on() {
-    let scratch = Scratch::new("killed");
+    let scratch = Folder::new("killed");
     let log = [b'3'; 30_000];
     let text = format!("x\nhash={}\n", hex(&log));
     accuracy_folder(scratch.path(), &log, &text);
@@ -141,7 +141,7 @@ fn killed_between_its_two_files_it_goes_on() {
 
 #[test]
 fn a_cut_log_without_its_hash_is_refused() {
-    let scratch = Scratch::new("lost");
+    let scratch = Folder::new("lost");
     accuracy_folder(scratch.path(), &[b'5'; 40_000], "x\n");
     truncate_folder(scratch.path()).unwrap();
     fs::write(scratch.path().join("accuracy.txt"), "x\n").unwrap();
@@ -151,7 +151,7 @@ fn a_cut_log_without_its_hash_is_refused() {
 
 #[test]
 fn a_hash_of_another_log_is_refused() {
-    let scratch = Scratch::new("other");
+    let scratch = Folder::new("other");
     accuracy_folder(scratch.path(), &[b'5'; 40_000], "x\nhash=abc\n");
     let before = files(scratch.path());
     let error = truncate_folder(scratch.path()).unwrap_err();
@@ -161,7 +161,7 @@ fn a_hash_of_another_log_is_refused() {
 
 #[test]
 fn an_absent_log_is_named() {
-    let scratch = Scratch::new("absent");
+    let scratch = Folder::new("absent");
     fs::write(scratch.path().join("accuracy.txt"), "x\n").unwrap();
     let error = truncate_folder(scratch.path()).unwrap_err().to_string();
     assert!(error.contains("mlperf_log_accuracy.json"), "{error}");

@@ -8,8 +8,8 @@ use dyno_mlperf::power;
 use dyno_mlperf::round::Round;
 use dyno_mlperf::submission::check::{Options, Program, catalogue, check};
 
-use super::folder::{Folder, copy};
 use super::{endpoint, made};
+use crate::made::folder::{Folder, copy};
 
 /// The edits whose findings were reviewed, with the ids of their errors.
 const REVIEWED: &str = include_str!("../../../testdata/strict_edits.tsv");
@@ -155,6 +155,11 @@ const SAID: &[(&str, &str, Edit)] = &[
         let of = |name: &str| tree.0.path().join(name);
         copy(&of("closed/acme/results/box"), &of("closed/acme/results/second"));
         fs::copy(of(SYSTEM), of("closed/acme/systems/second.json")).unwrap();
+    }),
+    ("performance.lower_target", "v5.1", |tree| {
+        tree.model("3d-unet-99.9", "Accuracy: mean = 0.86200, kidney = 0.93, tumor = 0.79\n");
+        let of = |name: &str| tree.0.path().join("closed/acme/results/box").join(name);
+        copy(&of("3d-unet-99.9"), &of("3d-unet-99"));
     }),
     ("performance.server_metric", "v5.1", |tree| {
         tree.scenario("Server");

@@ -11,7 +11,7 @@ use dyno_mlperf::submission::{json, sarif};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::folder::Folder;
+use crate::made::folder::Folder;
 
 fn judged(folder: &Folder) -> (Checked, &'static Round) {
     let round = Round::named("v5.1").unwrap();

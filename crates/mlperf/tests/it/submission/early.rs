@@ -9,8 +9,8 @@ use dyno_mlperf::submission::layout::Layout;
 use dyno_mlperf::submission::table::Column;
 use sha2::{Digest, Sha256};
 
-use super::folder::Folder;
 use super::made;
+use crate::made::folder::Folder;
 
 const OUTPUTS: &str = "[\n{ \"seq_id\" : 0, \"qsl_idx\" : 7, \"data\" : \"5F000000\" }\n]\n";
 const SERVER: &str = "closed/acme/results/box/resnet50/Server";

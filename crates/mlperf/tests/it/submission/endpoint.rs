@@ -9,8 +9,8 @@ use dyno_mlperf::round::Round;
 use dyno_mlperf::submission::check::{Checked, Options, Outcome, Program, check};
 use serde_json::Value;
 
-use super::folder::Folder;
-use super::made;
+use crate::made::folder::Folder;
+use crate::made::submission::system;
 
 const RESULT: &str = "closed/acme/results/box/gpt-oss-120b";
 const BOTH: [Program; 2] = [Program::Modular, Program::Strict];
@@ -52,13 +52,8 @@ fn round() -> &'static Round {
 /// gpt-oss-120b in the closed division, on a datacenter system.
 pub fn submission() -> Folder {
     let folder = Folder::new("endpoint");
-    let system = made::system(round())
-        .replace("\"system_type\": \"edge\"", "\"system_type\": \"datacenter\"")
-        .replace(
-            "\"host_networking\": \"something\"",
-            "\"host_networking\": \"400 Gbit/s Ethernet\"",
-        )
-        .replace("_memory_configuration\": \"something\"", "_memory_configuration\": \"ECC\"");
+    let fields = [("system_type", "datacenter"), ("host_networking", "400 Gbit/s Ethernet")];
+    let system = system(round(), &fields);
     folder.write("closed/acme/systems/box.json", system);
     folder.write("closed/acme/documentation/calibration.md", "made");
     folder.write("closed/acme/src/gpt-oss-120b/README.md", "made");
@@ -85,12 +80,6 @@ fn errors(checked: &Checked) -> (BTreeSet<&'static str>, String) {
     let errors = checked.findings.iter().filter(|finding| finding.severity == Severity::Error);
     let text = errors.clone().map(|finding| format!("{finding}\n")).collect();
     (errors.map(|finding| finding.check).collect(), text)
-}
-
-fn edit(folder: &Folder, file: &str, from: &str, to: &str) {
-    let old = fs::read_to_string(folder.path().join(file)).unwrap();
-    assert!(old.contains(from), "{file}: {old}");
-    folder.write(file, old.replace(from, to));
 }
 
 #[test]
@@ -156,7 +145,7 @@ fn what_the_client_says_is_held_against_the_rules() {
         ("measurements.json", "\"retraining\": \"no\"", "\"other\": 1", "measurement.fields", true),
     ] {
         let folder = submission();
-        edit(&folder, &format!("{RESULT}/Server/{file}"), from, to);
+        folder.edit(&format!("{RESULT}/Server/{file}"), from, to);
         for program in BOTH {
             let checked = judged(&folder, program);
             let (ids, text) = errors(&checked);
@@ -174,7 +163,7 @@ fn the_official_program_takes_interactive_for_server() {
     let folder = submission();
     let summary = format!("{RESULT}/Interactive/performance/result_summary.json");
     // Server may take 3 s to the first token, Interactive 2 s.
-    edit(&folder, &summary, "\"99\": 1500000000", "\"99\": 2500000000");
+    folder.edit(&summary, "\"99\": 1500000000", "\"99\": 2500000000");
     assert!(judged(&folder, Program::Modular).is_valid());
     let (ids, text) = errors(&judged(&folder, Program::Strict));
     assert!(ids.contains("performance.token_limits"), "{text}");
@@ -212,7 +201,7 @@ fn an_audit_of_an_endpoint_is_a_verdict() {
 #[test]
 fn what_ends_the_official_program_is_told_and_no_other_model_may_be_measured_so() {
     let folder = submission();
-    edit(&folder, &format!("{RESULT}/Server/config.yaml"), "type: online", "other: 1");
+    folder.edit(&format!("{RESULT}/Server/config.yaml"), "type: online", "other: 1");
     let checked = judged(&folder, Program::Modular);
     assert!(checked.crashes && !checked.is_valid());
     for scores in ["[1]", "[{\"total_samples\": \"x\"}]"] {

@@ -7,7 +7,7 @@ use dyno_mlperf::submission::tree::Tree;
 use proptest::prelude::*;
 use sha1::{Digest, Sha1};
 
-use super::folder::Folder;
+use crate::made::folder::Folder;
 
 fn line(key: &str, value: &str, is_error: bool) -> String {
     format!(
@@ -30,7 +30,7 @@ fn the_first_value_of_a_key_counts_and_the_last_is_known() {
     assert_eq!(log.whole("effective_qsl_rng_seed"), Some(u64::MAX));
     let held = log.held("effective_qsl_rng_seed").unwrap();
     assert_eq!((held.line, held.times), (1, 2));
-    assert_eq!(held.last, Some((3, serde_json::json!("7"))));
+    assert_eq!(held.last.as_deref(), Some(&(3, serde_json::json!("7"))));
     assert_eq!(log.repeated().count(), 1);
     assert_eq!(log.value("result_validity"), None);
     assert!(log.begins_with_marker && log.is_utf8 && log.malformed.is_empty());

@@ -8,8 +8,8 @@ use dyno_mlperf::finding::Severity;
 use dyno_mlperf::round::Round;
 use dyno_mlperf::submission::check::{Checked, Options, Outcome, Program, check};
 
-use super::folder::Folder;
 use super::mutations::cut_to_one_model;
+use crate::made::folder::Folder;
 use crate::shared;
 
 const LENOVO: &str = "closed/Lenovo";

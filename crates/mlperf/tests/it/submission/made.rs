@@ -1,11 +1,12 @@
-//! A submission made here, in which everything is right.
+//! A submission that is written here, not played: its logs hold the keys that the official
+//! programs read, and no more, in any round. To the rules keys are missing.
 
 use std::fmt::Write as _;
 
 use dyno_mlperf::round::Round;
 use dyno_mlperf::submission::layout::Layout;
 
-use super::folder::Folder;
+use crate::made::folder::Folder;
 
 /// A line of a detail log.
 pub fn line(key: &str, value: &str) -> String {

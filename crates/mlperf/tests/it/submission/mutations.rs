@@ -8,7 +8,7 @@ use dyno_mlperf::round::Round;
 use dyno_mlperf::submission::check::{Checked, Options, Outcome, Program, Skip, check};
 use serde_json::Value;
 
-use super::folder::{self, Folder};
+use crate::made::folder::{self, Folder};
 use crate::shared;
 
 /// An edit with its verdicts.

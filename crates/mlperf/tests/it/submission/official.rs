@@ -8,7 +8,7 @@ use dyno_mlperf::round::Round;
 use dyno_mlperf::submission::check::{Checked, Options, Program, Skip, check};
 use dyno_mlperf::submission::table::{Row, write_csv};
 
-use super::folder::{self, Folder};
+use crate::made::folder::{self, Folder};
 use crate::shared;
 
 /// Rows of a table by name of column, in any order.

@@ -8,8 +8,8 @@ use dyno_mlperf::round::Round;
 use dyno_mlperf::submission::check::{Checked, Options, Outcome, Program, check};
 use dyno_mlperf::submission::table::Column;
 
-use super::folder::Folder;
 use super::made;
+use crate::made::folder::Folder;
 
 const RESULT: &str = "closed/acme/results/box/resnet50";
 const SYSTEM: &str = "closed/acme/systems/box.json";

@@ -9,9 +9,9 @@ use dyno_mlperf::round::Round;
 use dyno_mlperf::submission::check::{Options, Program, check};
 use dyno_mlperf::submission::layout::Layout;
 
-use super::folder::Folder;
 use super::made::submission;
 use crate::audits::logs::Performance;
+use crate::made::folder::Folder;
 
 const AUDITS: [(&str, Test); 6] = [
     ("v5.1", Test::Test01),

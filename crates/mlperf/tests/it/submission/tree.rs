@@ -7,7 +7,7 @@ use dyno_mlperf::round::{Round, Scenario};
 use dyno_mlperf::submission::entry::{Division, Guesses, submitters};
 use dyno_mlperf::submission::tree::{Kind, Node, Tree};
 
-use super::folder::Folder;
+use crate::made::folder::Folder;
 
 #[test]
 fn entries_come_by_name_with_what_they_are() {

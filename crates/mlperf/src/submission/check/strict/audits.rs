@@ -26,7 +26,7 @@ const JUDGED_AS_RUN: [&str; 3] = ["TEST01", "TEST04", "TEST05"];
 impl RunLog for DetailLog {
     fn said(&self, key: &str) -> Option<Cow<'_, str>> {
         let held = self.held(key)?;
-        Some(match held.last.as_ref().map_or(&held.value, |(_, value)| value) {
+        Some(match held.last.as_ref().map_or(&held.value, |last| &last.1) {
             Value::String(text) => text.as_str().into(),
             Value::Bool(flag) => flag.to_string().into(),
             Value::Number(number) => number.to_string().into(),

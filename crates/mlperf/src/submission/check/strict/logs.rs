@@ -47,7 +47,7 @@ pub(super) fn check(
         if purpose == Purpose::Accuracy && of_part(key) {
             continue;
         }
-        let Some((line, last)) = &held.last else { continue };
+        let Some((line, last)) = held.last.as_deref() else { continue };
         if *last != held.value {
             let message = format!("{key} is there {} times, with different values", held.times);
             let expected = format!("{}, as in line {}", held.value, held.line);

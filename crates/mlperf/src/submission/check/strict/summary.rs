@@ -1,9 +1,10 @@
 //! The summary of a run against its detail log.
 
-use std::borrow::Cow;
 use std::path::Path;
 
-use dyno_loadgen::log::read::{Number, Value, disagreements_with, read_summary};
+use serde_json::Value;
+
+use dyno_loadgen::log::read::{Said, disagreements_with, read_summary};
 
 use crate::submission::check::catalogue::{RUN_SUMMARY, RUN_SUMMARY_EMPTY};
 use crate::submission::check::issues::{At, Issues};
@@ -20,16 +21,16 @@ const LISTED: usize = 4;
 pub(super) fn check(file: Node<'_>, log: &DetailLog, purpose: Purpose, issues: &mut Issues) {
     let path = file.path();
     let at = At::path(&path);
-    let said = match text::read(Some(file)) {
-        Ok(said) => said,
+    let text = match text::read(Some(file)) {
+        Ok(text) => text,
         Err(why) => return issues.add(&RUN_SUMMARY_EMPTY, at, format!("cannot be read: {why:?}")),
     };
-    let (summary, _) = read_summary(&said.text);
+    let (summary, _) = read_summary(&text.text);
     // Of an accuracy run it says only how many warnings and errors there were.
     if purpose == Purpose::Performance && summary.value("Result is").is_none() {
         return issues.add(&RUN_SUMMARY_EMPTY, at, "is no summary of a run");
     }
-    let known = |key: &str| value(&log.find(key)?.value).map(Cow::Owned);
+    let known = |key: &str| log.find(key).map(|held| said(&held.value));
     let found = disagreements_with(&summary, known);
     for one in found.iter().take(LISTED) {
         let message = format!(
@@ -95,14 +96,16 @@ fn estimates(text: &str) -> impl Iterator<Item = (f64, f64)> {
     })
 }
 
-/// A value as the reader of logs has it.
-fn value(value: &serde_json::Value) -> Option<Value> {
-    Some(match value {
-        serde_json::Value::Null => Value::Null,
-        serde_json::Value::Bool(flag) => Value::Bool(*flag),
-        serde_json::Value::Number(number) => Value::Number(Number { text: number.to_string() }),
-        serde_json::Value::String(text) => Value::Text(text.clone()),
-        // No field of the summary is one.
-        serde_json::Value::Array(_) | serde_json::Value::Object(_) => return None,
-    })
+/// A value as a summary can contradict it.
+fn said(value: &Value) -> Said<'_> {
+    match value {
+        Value::Null => Said::Null,
+        Value::Bool(flag) => Said::Flag(*flag),
+        Value::Number(number) => match (number.as_u64(), number.as_f64()) {
+            (Some(whole), _) => Said::Whole(whole),
+            (None, number) => Said::Number(number.unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => Said::Text(text),
+        Value::Array(_) | Value::Object(_) => Said::Other,
+    }
 }

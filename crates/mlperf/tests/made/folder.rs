@@ -26,6 +26,36 @@ impl Folder {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, bytes).unwrap();
     }
+
+    /// Reads a file that is text.
+    pub fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.0.join(path)).unwrap()
+    }
+
+    /// Writes another text in place of one that is in the file, wherever it is.
+    #[track_caller]
+    pub fn edit(&self, path: &str, from: &str, to: &str) {
+        let old = self.read(path);
+        assert!(old.contains(from), "`{from}` is not in {path}");
+        self.write(path, old.replace(from, to));
+    }
+
+    /// Gives a key of a detail log another value, which is JSON.
+    #[track_caller]
+    pub fn set(&self, path: &str, key: &str, value: &str) {
+        let old = self.read(path);
+        let before = format!("\"key\": \"{key}\", \"value\": ");
+        let at = old.find(&before).expect("the key is in the log") + before.len();
+        let length = old[at..].find(", \"time_ms\"").expect("a time follows the value");
+        self.write(path, format!("{}{value}{}", &old[..at], &old[at + length..]));
+    }
+
+    /// Gives a field of a JSON object another value.
+    pub fn set_field(&self, path: &str, field: &str, value: &str) {
+        let mut object: serde_json::Value = serde_json::from_str(&self.read(path)).unwrap();
+        object[field] = value.into();
+        self.write(path, object.to_string());
+    }
 }
 
 impl Drop for Folder {
