@@ -1,6 +1,7 @@
 //! What `bench/tasks` runs: how long scoring takes beside the Python libraries,
 //! on the same log in the same run. Prints one JSON line a figure.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -23,7 +24,11 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         Ok(bench) => bench,
         Err(wrong) => return Ok(wrong),
     };
-    let cases = match Cases::with(root, &bench.folder) {
+    // The libraries are those of `peers metrics`.
+    let libraries = target_folder(root)?.join("peers").join("metrics");
+    fs::create_dir_all(&libraries)
+        .with_context(|| format!("cannot create {}", libraries.display()))?;
+    let cases = match Cases::with(root, &libraries) {
         Ok(cases) => cases,
         Err(missing) => {
             bench.skip("metric", &missing);
@@ -32,11 +37,14 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.args(["build", "--release", "--package", "dyno"]).current_dir(root);
+    build.args(["build", "--package", "dyno"]).current_dir(root);
+    // What is small is no figure anyway, and tests have built that one.
+    let profile = if bench.quick { "debug" } else { "release" };
+    build.args((!bench.quick).then_some("--release"));
     if !build.status().context("cannot start cargo")?.success() {
-        bail!("cargo build --release --package dyno failed");
+        bail!("cargo build --package dyno failed");
     }
-    let dyno = target_folder(root)?.join("release/dyno");
+    let dyno = target_folder(root)?.join(profile).join("dyno");
     for case in cases.list()? {
         let name = format!("metric.{}", case.case);
         if !bench.wants(&name) {

@@ -237,10 +237,11 @@ pub fn page() -> String {
         for entry in entries.entries {
             detail.note(folded(&entry.key), *scenario);
         }
-        let (fields, problems) = read_summary(&folder.read(&format!("{logs}summary.txt")));
+        let text = folder.read(&format!("{logs}summary.txt"));
+        let (fields, problems) = read_summary(&text);
         assert!(problems.is_empty(), "{problems:?}");
         for (_, label, _) in fields.fields {
-            summary.note(folded(&label), *scenario);
+            summary.note(folded(label), *scenario);
         }
     }
     let mut page = String::from(
