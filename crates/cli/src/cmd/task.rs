@@ -9,6 +9,7 @@ use crate::exit::{Exit, Failure};
 
 /// Flags of `dyno task`.
 #[derive(Debug, Args)]
+#[command(disable_help_subcommand = true)]
 pub struct Task {
     #[command(subcommand)]
     command: Command,

@@ -67,10 +67,14 @@ fn each_command_has_a_manual_page_that_renders() {
     let commands = commands.take_while(|line| !line.is_empty());
     let commands: Vec<&str> = commands.filter_map(|line| line.split_whitespace().next()).collect();
     assert!(commands.contains(&"run"), "{help}");
-    let of_audit = folder.dyno("audit --help").stdout;
-    let below = of_audit.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let below = below.take_while(|line| !line.is_empty()).count();
-    assert!(below > 0, "{of_audit}");
+    let below = |command: &str| {
+        let help = folder.dyno(&format!("{command} --help")).stdout;
+        let below = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+        let below = below.take_while(|line| !line.is_empty()).count();
+        assert!(below > 0, "{help}");
+        below
+    };
+    let below = below("audit") + below("task");
     // Of `help` there is none; of `dyno` itself there is one.
     assert_eq!(pages.len(), commands.len() + below, "{pages:?}");
     assert_eq!(folder.dyno("man").exits(0).stdout, folder.read("pages/dyno.1"));

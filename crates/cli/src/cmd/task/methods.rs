@@ -1,12 +1,14 @@
 //! `dyno task methods`: the ways to score.
 
-use std::fmt::Write as _;
-
 use clap::Args;
-use dyno_mlperf::accuracy::METHODS;
+use dyno_mlperf::accuracy::{METHODS, Method};
 
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::render::wrap;
+
+/// Columns of a line.
+const WIDTH: usize = 80;
 
 /// Nothing to choose.
 #[derive(Debug, Args)]
@@ -18,20 +20,26 @@ impl Methods {
     /// # Errors
     /// Stdout takes nothing.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let mut text = String::new();
-        for method in METHODS {
-            let _ = writeln!(text, "{}: {}", method.name, method.title);
-            let element = method.element.map_or("bytes", |element| element.name());
-            let _ = writeln!(text, "  answer: {} ({element} unless said)", method.answer);
-            for choice in method.choices {
-                let values = choice.values.join("|");
-                let _ = writeln!(text, "  --choose {}={values}: {}", choice.name, choice.what);
-            }
-            for need in method.needs {
-                let optional = if need.is_required { "" } else { " (optional)" };
-                let _ = writeln!(text, "  --with {}=FILE{optional}: {}", need.name, need.what);
-            }
-        }
+        let lines = METHODS.iter().flat_map(|method| lines(method));
+        let wrapped = lines.flat_map(|line| wrap(&line, WIDTH, 6));
+        let text: String = wrapped.map(|line| line + "\n").collect();
         output::print(text).map(|()| Exit::Valid)
     }
+}
+
+fn lines(method: &Method) -> Vec<String> {
+    let mut lines = vec![format!("{}: {}", method.name, method.title)];
+    lines.push(match method.element {
+        Some(element) => format!("  answer: {} ({} unless said)", method.answer, element.name()),
+        None => format!("  answer: {}", method.answer),
+    });
+    for choice in method.choices {
+        let values = choice.values.join("|");
+        lines.push(format!("  --choose {}={values}: {}", choice.name, choice.what));
+    }
+    for need in method.needs {
+        let optional = if need.is_required { "" } else { " (optional)" };
+        lines.push(format!("  --with {}=FILE{optional}: {}", need.name, need.what));
+    }
+    lines
 }
