@@ -9,7 +9,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(log.malformed.iter().all(|line| (1..=log.lines).contains(line)));
     assert!(log.errors.count >= log.errors.first.len());
     for (key, held) in log.repeated() {
-        let (last, _) = held.last.as_ref().expect("it is on more than one line");
+        let (last, _) = &**held.last.as_ref().expect("it is on more than one line");
         assert!(held.line < *last && *last <= log.lines, "{key}");
     }
 });
