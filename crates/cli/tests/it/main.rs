@@ -20,6 +20,7 @@ mod pty;
 mod report;
 mod rounds;
 mod schema;
+mod score;
 mod search;
 mod shell;
 mod signals;

@@ -20,12 +20,12 @@ pub const TOP1: Method = Method {
     name: "top1",
     title: "share of samples whose class is the label, in percent",
     answer: "the class: one element",
-    element: Some(Element::Int64),
+    element: Some(Element::Float32),
     needs: &[LABELS],
     choices: &[],
     open: |inputs| {
         let labels = read_labels(inputs.file(&LABELS)?)?;
-        Ok(Box::new(Top1::new(labels, inputs.element.unwrap_or(Element::Int64))))
+        Ok(Box::new(Top1::new(labels, inputs.element.unwrap_or(Element::Float32))))
     },
 };
 

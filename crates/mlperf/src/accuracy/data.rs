@@ -72,7 +72,7 @@ fn cut(text: &str) -> String {
 impl fmt::Display for DataError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let DataProblem::NotGiven { name, what } = &self.problem {
-            return write!(f, "{what} is not given: --with {name}=FILE");
+            return write!(f, "--with {name}=FILE is not given: {what}");
         }
         write!(f, "{}", self.path.display())?;
         if let Some(line) = self.line {

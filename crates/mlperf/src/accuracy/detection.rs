@@ -87,8 +87,13 @@ impl CocoMap {
     fn detections(
         &mut self,
         index: u64,
-        values: &[f64],
+        answer: &[u8],
     ) -> Result<Vec<(usize, Detection)>, AnswerError> {
+        let values: Vec<f64> = payload::reals(self.element, answer)?.collect();
+        if !values.len().is_multiple_of(VALUES) {
+            let expected = format!("a multiple of {}", VALUES * self.element.size());
+            return Err(AnswerError::Length { expected, found: answer.len() });
+        }
         let (width, height) = self.truth.size(index as usize);
         let (width, height) = (width as f32, height as f32);
         let mut found = Vec::with_capacity(values.len() / VALUES);
@@ -101,7 +106,7 @@ impl CocoMap {
                 return Err(AnswerError::Content { expected, found });
             }
             strays += u64::from(sample as u64 != index);
-            // In 32 bits, as NumPy multiplies them.
+            // In 32 bits, as NumPy 2 multiplies them.
             let [top, bottom] = [top as f32 * height, bottom as f32 * height];
             let [left, right] = [left as f32 * width, right as f32 * width];
             let bounds = [left, top, right - left, bottom - top].map(f64::from);
@@ -112,21 +117,10 @@ impl CocoMap {
         self.strays += strays;
         Ok(found)
     }
-}
 
-impl Scorer for CocoMap {
-    fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let references = self.truth.images() as u64;
-        if index >= references {
-            return Err(AnswerError::Sample { references });
-        }
-        let values: Vec<f64> = payload::reals(self.element, answer)?.collect();
-        if !values.len().is_multiple_of(VALUES) {
-            let expected = format!("a multiple of {}", VALUES * self.element.size());
-            return Err(AnswerError::Length { expected, found: answer.len() });
-        }
-        let image = index as usize;
-        let mut detections = self.detections(index, &values)?;
+    /// Matches the detections of an image, an entry each with the number of its
+    /// category, with its objects.
+    fn match_image(&mut self, image: usize, mut detections: Vec<(usize, Detection)>) {
         // Stable: equal scores stay in the order of the answer.
         detections.sort_by(|(a, x), (b, y)| a.cmp(b).then(y.score.total_cmp(&x.score)));
         let rank = self.truth.rank(image);
@@ -150,7 +144,19 @@ impl Scorer for CocoMap {
             *wanted += objects.iter().filter(|object| !object.is_ignored()).count() as u64;
             matched.extend(match_boxes(rank, &own, objects));
         }
-        Ok(())
+    }
+}
+
+impl Scorer for CocoMap {
+    fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
+        let references = self.truth.images() as u64;
+        if index >= references {
+            return Err(AnswerError::Sample { references });
+        }
+        let detections = self.detections(index, answer);
+        // What is no list of boxes has found nothing.
+        self.match_image(index as usize, detections.as_deref().unwrap_or_default().to_vec());
+        detections.map(drop)
     }
 
     fn references(&self) -> Option<u64> {
@@ -232,6 +238,7 @@ mod tests {
         wrong[5] = f32::NAN;
         assert!(matches!(scorer.take(0, &answer(&[wrong])), Err(AnswerError::Content { .. })));
         assert_eq!(scorer.take(2, &[]), Err(AnswerError::Sample { references: 2 }));
+        assert_eq!(scorer.scores().figures[0].value, 0.0, "such answers have found nothing");
         assert_eq!(scorer.take(1, &answer(&[found(0.0, 9.0)])), Ok(()));
         assert_eq!(
             scorer.scores().notes,

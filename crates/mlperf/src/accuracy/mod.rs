@@ -39,8 +39,15 @@ pub trait Scorer {
     ///
     /// # Errors
     /// What is given is no answer of the task. The scorer has then counted it as
-    /// wrong, where its metric has wrong answers, and goes on.
+    /// wrong, if it is of a sample that there is and [`Scorer::knows_wrong`], and
+    /// goes on.
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError>;
+
+    /// Whether an answer can be wrong as a whole. Where not, figures of a log with
+    /// answers that are none leave these out, and count for nothing.
+    fn knows_wrong(&self) -> bool {
+        true
+    }
 
     /// What counts of several answers to one sample.
     fn repeats(&self) -> Repeats {
@@ -150,10 +157,12 @@ pub struct Scored {
     pub scores: Scores,
     /// Entries of the log.
     pub entries: u64,
-    /// Distinct samples among them.
+    /// Distinct samples of the references among them.
     pub samples: u64,
     /// Samples that the references know of; none where answers bring their own.
     pub references: Option<u64>,
+    /// Whether the figures count answers that are none.
+    pub knows_wrong: bool,
     /// Answers that are none.
     pub malformed: u64,
     /// The first of them.
@@ -168,13 +177,16 @@ pub fn score<R: BufRead>(
     log: AccuracyReader<R>,
     scorer: &mut dyn Scorer,
 ) -> Result<Scored, LogReadProblem> {
-    let mut scored = Scored { references: scorer.references(), ..Scored::default() };
+    let references = scorer.references();
+    let knows_wrong = scorer.knows_wrong();
+    let mut scored = Scored { references, knows_wrong, ..Scored::default() };
     let (repeats, mut seen) = (scorer.repeats(), Seen::default());
     for entry in log {
         let entry = entry?;
         scored.entries += 1;
         let is_new = seen.insert(entry.qsl_idx);
-        scored.samples += u64::from(is_new);
+        let is_known = references.is_none_or(|references| entry.qsl_idx < references);
+        scored.samples += u64::from(is_new && is_known);
         if !is_new && repeats == Repeats::First {
             continue;
         }

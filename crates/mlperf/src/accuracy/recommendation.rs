@@ -6,7 +6,7 @@
 pub mod entropy;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use super::data::read_text;
@@ -34,15 +34,19 @@ pub const ROC_AUC: Method = Method {
     needs: &[DAY, TRACE],
     choices: &[],
     open: |inputs| {
-        let labels = if inputs.files.contains_key(DAY.name) {
-            let sizes = read_trace(inputs.file(&TRACE)?)?;
-            Some(Labels::read(inputs.file(&DAY)?, &sizes)?)
+        let is_given = |need: &Need| inputs.files.contains_key(need.name);
+        let labels = if is_given(&DAY) || is_given(&TRACE) {
+            let (day, trace) = (inputs.file(&DAY)?, inputs.file(&TRACE)?);
+            Some(Labels::read(day, &read_trace(trace)?)?)
         } else {
             None
         };
         Ok(Box::new(Clicks::new(labels, inputs.element.unwrap_or(Element::Float32))))
     },
 };
+
+/// Lines of the day are shorter, in bytes.
+const LONGEST_LINE: u64 = 1 << 16;
 
 /// Predictions with and without a click.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -127,7 +131,8 @@ impl Labels {
         let (mut is_clicked, mut line) = (Vec::new(), Vec::new());
         while is_clicked.len() < pairs {
             line.clear();
-            if day.read_until(b'\n', &mut line).map_err(unreadable)? == 0 {
+            let mut bounded = day.by_ref().take(LONGEST_LINE);
+            if bounded.read_until(b'\n', &mut line).map_err(unreadable)? == 0 {
                 let (expected, found) = (format!("{pairs} lines"), is_clicked.len().to_string());
                 return Err(DataError::malformed(path, None, expected, found));
             }
@@ -220,6 +225,10 @@ impl Scorer for Clicks {
         };
         pairs.into_iter().for_each(|(prediction, label)| self.add(prediction, label));
         Ok(())
+    }
+
+    fn knows_wrong(&self) -> bool {
+        false
     }
 
     fn references(&self) -> Option<u64> {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::data::read_text;
-use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores};
+use super::{AnswerError, DataError, Figure, Method, Need, Repeats, Scorer, Scores};
 
 const REFERENCE: Need = Need {
     name: "reference",
@@ -35,7 +35,7 @@ const ORDER: usize = 4;
 const UNKNOWN: u32 = u32::MAX;
 
 /// What BLEU is made of.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bleu {
     /// Runs of 1 to 4 words that are in the reference too, each as often as there
     /// at most.
@@ -113,9 +113,8 @@ impl Translations {
             numbers.insert(word.to_owned(), next);
             next
         };
-        let sentence = |line: &str| {
-            line.trim().replace("@@ ", "").split_whitespace().map(&mut number).collect()
-        };
+        let sentence =
+            |line: &str| line.trim().replace("@@ ", "").split(' ').map(&mut number).collect();
         let references = text.lines().map(sentence).collect();
         Ok(Self { numbers, references, bleu: Bleu::default() })
     }
@@ -126,14 +125,22 @@ impl Scorer for Translations {
         let reference = usize::try_from(index).ok().and_then(|at| self.references.get(at));
         let references = self.references.len() as u64;
         let reference = reference.ok_or(AnswerError::Sample { references })?;
-        let sentence = std::str::from_utf8(answer).map_err(|error| AnswerError::Content {
+        let text = std::str::from_utf8(answer).map_err(|error| AnswerError::Content {
             expected: "UTF-8".to_owned(),
             found: error.to_string(),
-        })?;
+        });
+        // What is no sentence, and the empty one, has no words: left out, as the
+        // script does with what is empty, silence would be better than a bad answer.
+        let words = text.as_deref().ok().filter(|text| !text.is_empty());
         let number = |word| self.numbers.get(word).copied().unwrap_or(UNKNOWN);
-        let sentence: Vec<u32> = sentence.split_whitespace().map(number).collect();
+        let sentence: Vec<u32> =
+            words.into_iter().flat_map(|text| text.split(' ')).map(number).collect();
         self.bleu.add(&sentence, reference);
-        Ok(())
+        text.map(drop)
+    }
+
+    fn repeats(&self) -> Repeats {
+        Repeats::All
     }
 
     fn references(&self) -> Option<u64> {
@@ -176,6 +183,20 @@ mod tests {
         let (numbers, references) = (HashMap::new(), Vec::new());
         let scores = Translations { numbers, references, bleu }.scores();
         assert_checker_reads("v0.5", "gnmt", &scores);
+    }
+
+    #[test]
+    fn what_is_no_sentence_and_what_is_empty_have_no_words() {
+        let (numbers, references) = (HashMap::from([("a".to_owned(), 0)]), vec![vec![0; 5]; 3]);
+        let mut scorer = Translations { numbers, references, bleu: Bleu::default() };
+        assert_eq!(scorer.take(0, b"a a a a a"), Ok(()));
+        let all = scorer.bleu.score();
+        assert_eq!(scorer.take(1, b""), Ok(()));
+        let with_empty = scorer.bleu;
+        assert!(with_empty.score() < all);
+        assert!(scorer.take(1, &[0xff]).is_err());
+        let of = |bleu: &Bleu| (bleu.words, bleu.reference_words);
+        assert_eq!((of(&with_empty), of(&scorer.bleu)), ((5, 10), (5, 15)));
     }
 
     #[test]

@@ -9,7 +9,9 @@ use clap::Args;
 use dyno_loadgen::log::read::open_accuracy;
 use dyno_loadgen::settings::nearest;
 use dyno_mlperf::accuracy::payload::Element;
-use dyno_mlperf::accuracy::{DataError, DataProblem, Inputs, METHODS, Method, Need, Scored, score};
+use dyno_mlperf::accuracy::{
+    DataError, DataProblem, Figure, Inputs, METHODS, Method, Need, Scored, score,
+};
 use serde_json::{Map, Value, json};
 
 use crate::exit::{Exit, Failure};
@@ -63,6 +65,7 @@ impl Score {
             failed(problem.to_string())
                 .hint("score the log as the run wrote it, before it is cut for a submission")
         })?;
+        counts(&scored).map_err(|failure| failure.hint(self.hint(method)))?;
         output::print(&scored.scores.text)?;
         output::say(told(&scored));
         if let Some(path) = &self.text {
@@ -71,7 +74,16 @@ impl Score {
         if let Some(path) = &self.json {
             write(path, &format!("{:#}\n", document(method, &scored)))?;
         }
-        Ok(Exit::Valid)
+        Ok(if scored.malformed == 0 { Exit::Valid } else { Exit::Invalid })
+    }
+
+    fn hint(&self, method: &Method) -> String {
+        match (&self.element, method.element) {
+            (None, Some(element)) => {
+                format!("answers were read as {}; --element says another type", element.name())
+            }
+            _ => format!("see what {} takes: dyno task methods", method.name),
+        }
     }
 
     fn method(&self) -> Result<&'static Method, Failure> {
@@ -120,9 +132,39 @@ impl Score {
             if !choice.values.contains(&value) {
                 return Err(wrong(&format!("expected one of {}", choice.values.join(", "))));
             }
-            chosen.insert(name.to_owned(), value.to_owned());
+            if chosen.insert(name.to_owned(), value.to_owned()).is_some() {
+                return Err(wrong("it is chosen twice"));
+            }
         }
         Ok(chosen)
+    }
+}
+
+/// Whether the figures say something.
+///
+/// # Errors
+/// There are no answers, none of them is one, or no figure comes of them.
+fn counts(scored: &Scored) -> Result<(), Failure> {
+    let first = scored.malformed_told.first();
+    let first = first.map(|told| format!(": line {}: {}", told.line, told.problem));
+    let wrong = |what: &str| {
+        let problem = format!("{what}{}", first.as_deref().unwrap_or_default());
+        Err(Failure::set_up(problem))
+    };
+    let is_number = |figure: &Figure| figure.value.is_finite();
+    match scored {
+        Scored { references: Some(0), .. } => wrong("the references have no samples"),
+        Scored { entries: 0, .. } => wrong("the log has no answers"),
+        Scored { malformed, entries, .. } if malformed == entries => {
+            wrong("no answer of the log is one")
+        }
+        Scored { malformed: 1.., knows_wrong: false, .. } => {
+            wrong("the metric has no wrong answers, and the log has some that are none")
+        }
+        Scored { scores, .. } if !scores.figures.iter().all(is_number) => {
+            wrong("no figure comes of these answers, such as of clicks that are all alike")
+        }
+        _ => Ok(()),
     }
 }
 

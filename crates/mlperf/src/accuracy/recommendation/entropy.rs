@@ -151,6 +151,10 @@ impl Scorer for Ratings {
         Repeats::All
     }
 
+    fn knows_wrong(&self) -> bool {
+        false
+    }
+
     fn references(&self) -> Option<u64> {
         None
     }

@@ -1,0 +1,81 @@
+//! Scores of accuracy logs, from the command line.
+
+use crate::program::Folder;
+
+/// Answers to samples, as LoadGen writes them.
+fn log(answers: &[(u64, &str)]) -> String {
+    let entry = |(at, (index, data)): (usize, &(u64, &str))| {
+        format!("{{ \"seq_id\" : {at}, \"qsl_idx\" : {index}, \"data\" : \"{data}\" }}")
+    };
+    let entries: Vec<String> = answers.iter().enumerate().map(entry).collect();
+    format!("[\n{}\n]\n", entries.join(",\n"))
+}
+
+const THREE: &str = "0300000000000000";
+
+fn folder(answers: &[(u64, &str)]) -> Folder {
+    let folder = Folder::new();
+    folder.write("log.json", &log(answers));
+    folder.write("labels.txt", "a.jpeg 3\nb.jpeg 4\n");
+    folder
+}
+
+const SCORE: &str = "task score top1 --log log.json --element int64 --with labels=labels.txt";
+
+#[test]
+fn figures_go_to_stdout_and_to_files() {
+    let folder = folder(&[(0, THREE), (1, THREE)]);
+    let ran = folder.dyno(&format!("{SCORE} --text accuracy.txt --json figures.json")).exits(0);
+    assert_eq!(ran.stdout, "accuracy=50.000%, good=1, total=2\n");
+    assert_eq!(folder.read("accuracy.txt"), ran.stdout);
+    assert!(folder.read("figures.json").contains("\"acc\": 50.0"));
+    assert!(ran.stderr.contains("2 answers to 2 of 2 samples"), "{}", ran.stderr);
+}
+
+#[test]
+fn answers_that_are_none_are_told_and_are_no_success() {
+    let ran = folder(&[(0, THREE), (1, "03"), (7, THREE)]).dyno(SCORE).exits(1);
+    assert_eq!(ran.stdout, "accuracy=33.333%, good=1, total=3\n");
+    for told in [
+        "3 answers to 2 of 2 samples",
+        "line 3: sample 1: expected 8 (int64) bytes, found 1",
+        "line 4: sample 7: the references have 2 samples, and not this one",
+    ] {
+        assert!(ran.stderr.contains(told), "{told}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn where_nothing_is_scored_there_is_no_figure() {
+    let cases: [(&[(u64, &str)], &str, &str); 4] = [
+        (&[], SCORE, "the log has no answers"),
+        (&[(0, THREE)], "task score top1 --log log.json --with labels=labels.txt", "--element"),
+        (&[(0, "0000003f")], "task score roc-auc --log log.json", "a multiple of 8"),
+        (&[(0, "0000003f0000803f")], "task score roc-auc --log log.json", "no figure comes"),
+    ];
+    for (answers, command, told) in cases {
+        let folder = folder(answers);
+        let ran = folder.dyno(&format!("{command} --text accuracy.txt")).exits(3);
+        assert_eq!(ran.stdout, "", "{command}");
+        assert!(ran.stderr.contains(told), "{told}: {}", ran.stderr);
+        assert!(!folder.0.join("accuracy.txt").exists(), "{command}");
+    }
+}
+
+#[test]
+fn what_is_asked_for_wrongly_is_a_usage_error() {
+    let folder = folder(&[(0, THREE)]);
+    for (command, told) in [
+        ("task score top2 --log log.json", "did you mean top1?"),
+        ("task score top1 --log log.json", "top1 needs --with labels=FILE"),
+        ("task score top1 --with label=labels.txt", "top1 needs no 'label'"),
+        ("task score top1 --with labels=labels.txt --element int9", "expected one of int8"),
+        ("task score roc-auc --log log.json --with trace=labels.txt", "--with day_23=FILE"),
+        ("task score coco-map --with annotations=x --choose classes=x", "expected one of ids"),
+    ] {
+        let ran = folder.dyno(command).exits(2);
+        assert!(ran.stderr.contains(told), "{told}: {}", ran.stderr);
+    }
+    let ran = folder.dyno("task score top1 --log none.json --with labels=labels.txt").exits(3);
+    assert!(ran.stderr.contains("none.json: No such file"), "{}", ran.stderr);
+}
