@@ -18,6 +18,7 @@ pub mod recommendation;
 mod seen;
 pub mod speech;
 pub mod summarization;
+pub mod text;
 pub mod translation;
 
 use std::fmt;
