@@ -84,9 +84,16 @@ impl Rouge {
         Self {
             rouge_1: f_measure(shared_runs::<1>(wanted, found), 1),
             rouge_2: f_measure(shared_runs::<2>(wanted, found), 2),
-            rouge_l: f_measure(Table::new(wanted, found).longest(), 1),
+            rouge_l: Self::l(reference, summary),
             rouge_l_sum: f_measure(united(reference, summary), 1),
         }
+    }
+
+    /// The F-measure of the longest common sequence alone.
+    #[must_use]
+    pub fn l(reference: &Text, summary: &Text) -> f64 {
+        let (wanted, found) = (&reference.words, &summary.words);
+        f_measure(Table::new(wanted, found).longest(), found.len(), wanted.len())
     }
 }
 
