@@ -3,9 +3,9 @@
 //! Source: the accuracy scripts of the benchmarks GPT-J, Llama 2 70B and Llama 3.1
 //! 8B, which print four decimals of percent.
 
-pub mod common;
 pub mod porter;
 pub mod rouge;
+pub mod sequence;
 
 use std::fs;
 use std::path::Path;

@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use super::common::Places;
 use super::porter;
+use super::sequence::Places;
 
 /// Words no longer than this keep their form.
 const LONGEST_WITHOUT_STEM: usize = 3;

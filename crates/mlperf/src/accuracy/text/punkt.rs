@@ -315,6 +315,8 @@ fn closed(sentence: &str) -> Option<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn punkt() -> Punkt {
@@ -359,5 +361,14 @@ mod tests {
         let error = Punkt::read(&folder).unwrap_err().to_string();
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(error.ends_with(":2: expected a word, a tab and a number, found and"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn cutting_takes_nothing_away_but_white_space(text in "([A-Ca-c5é.!?\"')“”«,;:() \n-]|Mr\\. |B\\. Smith){0,60}") {
+            let bare = |text: &str| text.split_whitespace().collect::<String>();
+            let sentences: String = punkt().sentences(&text).concat();
+            prop_assert_eq!(bare(&sentences), bare(&text));
+        }
     }
 }

@@ -112,7 +112,15 @@ impl Tokenizer {
     /// not known.
     pub fn read(path: &Path) -> Result<Self, DataError> {
         let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
-        let document: Document = serde_json::from_slice(&bytes).map_err(|error| {
+        Self::of(path, &bytes)
+    }
+
+    /// Of what such a file holds.
+    ///
+    /// # Errors
+    /// As of [`Tokenizer::read`].
+    pub fn of(path: &Path, json: &[u8]) -> Result<Self, DataError> {
+        let document: Document = serde_json::from_slice(json).map_err(|error| {
             let expected = "tokenizer.json of Hugging Face, with model.vocab, added_tokens and a \
                             decoder of ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Sequence \
                             and Strip";
