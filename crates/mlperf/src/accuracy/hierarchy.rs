@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::summarization::read_list;
+use super::text::is_space;
 use super::{AnswerError, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores};
 
 const REFERENCE: Need = Need {
@@ -44,7 +45,7 @@ pub struct Levels {
 impl Levels {
     /// Adds two paths.
     pub fn add(&mut self, found: &str, wanted: &str) {
-        let levels = |path| str::split(path, SEPARATOR).map(str::trim);
+        let levels = |path| str::split(path, SEPARATOR).map(|level| level.trim_matches(is_space));
         let is_same = |(found, wanted): &(&str, &str)| found == wanted;
         self.shared += levels(found).zip(levels(wanted)).take_while(is_same).count() as u64;
         self.found += levels(found).count() as u64;

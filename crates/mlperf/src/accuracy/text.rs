@@ -122,7 +122,7 @@ impl Texts {
     /// A text with a sentence on each line, without white space around.
     #[must_use]
     pub fn lines(&self, text: &str) -> String {
-        let text = text.trim();
+        let text = text.trim_matches(is_space);
         match &self.punkt {
             Some(punkt) => punkt.sentences(text).join("\n"),
             None => text.to_owned(),
@@ -134,6 +134,11 @@ impl Texts {
     pub fn notes(&self) -> Vec<String> {
         if self.punkt.is_some() { Vec::new() } else { vec![LINES.to_owned()] }
     }
+}
+
+/// White space as Python has it: Unicode's, and the separators of ASCII.
+pub(super) fn is_space(letter: char) -> bool {
+    letter.is_whitespace() || matches!(letter, '\u{1c}'..='\u{1f}')
 }
 
 #[cfg(test)]
@@ -162,7 +167,7 @@ mod tests {
     #[test]
     fn lines_are_sentences_unless_it_is_told_better() {
         let texts = Texts::default();
-        assert_eq!(texts.lines(" One. Two\nThree "), "One. Two\nThree");
+        assert_eq!(texts.lines(" One. Two\nThree\u{1e}"), "One. Two\nThree");
         let texts = Texts { punkt: Some(Punkt::default()), ..Texts::default() };
         assert_eq!(texts.lines(" One.  Two\nThree "), "One.\nTwo\nThree");
         assert_eq!(

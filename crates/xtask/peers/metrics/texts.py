@@ -100,7 +100,8 @@ def of_pieces(corpus):
 
 def ids(tokenizer, text, rng, element):
     """An answer: with special tokens, and at times others, cut ones and such as there
-    are not."""
+    are not. The separators of ASCII are white space to Python, and not to Unicode."""
+    text += "\x1e" if rng.random() < 0.05 else ""
     found = tokenizer.encode(text, add_special_tokens=False).ids + [1, 2]
     if rng.random() < 0.2:
         strays = rng.integers(0, tokenizer.get_vocab_size() + 9, 5)

@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::super::text::is_space;
+
 /// With a sign, commas between digits, and a decimal point.
 static NUMBER: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"-?[0-9,]*\.?[0-9]+").expect("a constant expression is right"));
@@ -81,7 +83,7 @@ fn uuids(text: &str) -> Vec<String> {
 pub fn is_answer(wanted: &str, found: &str) -> bool {
     let answer = found.rsplit_once(BEFORE_ANSWER).map_or(found, |(_, answer)| answer);
     let bare = |text: &str| {
-        let letters: String = text.chars().filter(|letter| !letter.is_whitespace()).collect();
+        let letters: String = text.chars().filter(|letter| !is_space(*letter)).collect();
         letters.to_lowercase()
     };
     let bare_answer = bare(answer);
