@@ -5,8 +5,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::payload::Element;
+use super::translation;
 use super::{DataError, DataProblem, Scorer};
-use super::{classification, detection, recommendation, speech, summarization, translation};
+use super::{
+    classification, detection, hierarchy, questions, recommendation, speech, summarization,
+};
 
 /// All methods, in the order in which they are listed.
 pub const METHODS: &[&Method] = &[
@@ -15,6 +18,9 @@ pub const METHODS: &[&Method] = &[
     &recommendation::ROC_AUC,
     &recommendation::entropy::NORMALIZED_ENTROPY,
     &summarization::ROUGE,
+    &questions::mixtral::ROUGE_GSM8K,
+    &questions::retrieval::ROUGE_EXACT_MATCH,
+    &hierarchy::HIERARCHICAL_F1,
     &translation::BLEU,
     &speech::WORD_ERRORS,
 ];

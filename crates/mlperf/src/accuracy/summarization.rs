@@ -1,45 +1,130 @@
 //! ROUGE of texts against one reference each.
 //!
-//! Source: the accuracy scripts of the benchmarks GPT-J, Llama 2 and 3.1, and
-//! Mixtral, which print four decimals of percent.
+//! Source: the accuracy scripts of the benchmarks GPT-J, Llama 2 70B and Llama 3.1
+//! 8B, which print four decimals of percent.
 
 pub mod porter;
 pub mod rouge;
+pub mod sequence;
 
 use std::fs;
 use std::path::Path;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
-use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores};
+use super::text::{self, Texts};
+use super::{AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Scorer, Scores};
 use rouge::{Rouge, Text, Words};
 
 const REFERENCE: Need = Need {
     name: "reference",
-    what: "cnn_eval.json: a list with the text of each sample, or of objects with it as `output`",
+    what: "cnn_eval.json, or open_orca written as JSON by pandas.read_pickle(..).to_json(.., \
+           orient='records'): a list of texts, or of objects with them as `output`",
     is_required: true,
+};
+
+const SCRIPT: Choice = Choice {
+    name: "script",
+    values: &["gptj", "llama2-70b"],
+    what: "whose lines are printed; those of llama2-70b tell tokens, too",
 };
 
 /// `gptj`, `llama2-70b` and `llama3.1-8b`.
 pub const ROUGE: Method = Method {
     name: "rouge",
     title: "F-measures of words, pairs and sequences of words that are shared, in percent",
-    answer: "the text, as UTF-8",
+    answer: text::ANSWER,
     element: None,
-    needs: &[REFERENCE],
-    choices: &[],
-    open: |inputs| Ok(Box::new(Summaries::read(inputs.file(&REFERENCE)?)?)),
+    needs: &[REFERENCE, text::TOKENIZER, text::PUNKT],
+    choices: &[SCRIPT, text::SPACES],
+    open: |inputs| Ok(Box::new(Summaries::open(inputs)?)),
 };
 
-/// Scores texts.
-#[derive(Debug)]
-pub struct Summaries {
-    words: Words,
-    references: Vec<Text>,
+/// Sums of what texts are worth.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    pub words: Words,
     /// Sums over samples.
     sums: Rouge,
-    samples: u64,
+    pub samples: u64,
     characters: u64,
+}
+
+impl Sums {
+    /// Adds a text with a sentence on each line.
+    pub fn add(&mut self, reference: &Text, lines: &str) {
+        self.samples += 1;
+        self.characters += lines.chars().count() as u64;
+        let found = Rouge::of(reference, &Text::new(lines, &mut self.words));
+        self.sums.rouge_1 += found.rouge_1;
+        self.sums.rouge_2 += found.rouge_2;
+        self.sums.rouge_l += found.rouge_l;
+        self.sums.rouge_l_sum += found.rouge_l_sum;
+    }
+
+    /// Counts a sample that shares nothing with its reference.
+    pub fn add_none(&mut self) {
+        self.samples += 1;
+    }
+
+    /// Means in percent, and the characters of all texts.
+    pub fn figures(&self) -> Vec<Figure> {
+        let mean = |sum: f64| 100.0 * (sum / self.samples.max(1) as f64);
+        let Rouge { rouge_1, rouge_2, rouge_l, rouge_l_sum } = self.sums;
+        let figure = |metric, value| Figure { metric, value };
+        vec![
+            figure("ROUGE1", mean(rouge_1)),
+            figure("ROUGE2", mean(rouge_2)),
+            figure("ROUGEL", mean(rouge_l)),
+            figure("ROUGELSUM", mean(rouge_l_sum)),
+            figure("GEN_LEN", self.characters as f64),
+        ]
+    }
+
+    /// The means as a dictionary of Python shows them, between quotes or not.
+    pub fn shown(&self, quote: &str) -> Vec<String> {
+        let names = ["rouge1", "rouge2", "rougeL", "rougeLsum"];
+        let figures = self.figures();
+        let shown = |(name, figure): (&&str, &Figure)| {
+            format!("'{name}': {quote}{}{quote}", rounded::<4>(figure.value))
+        };
+        names.iter().zip(&figures).map(shown).collect()
+    }
+
+    pub fn characters(&self) -> u64 {
+        self.characters
+    }
+}
+
+/// What a dictionary of Python shows of tokens.
+pub(super) fn shown_tokens(tokens: u64, samples: u64) -> String {
+    let of_sample = rounded::<1>(tokens_per_sample(tokens, samples).value);
+    format!("'gen_tok_len': {tokens}, 'tokens_per_sample': {of_sample}")
+}
+
+pub(super) fn tokens_per_sample(tokens: u64, samples: u64) -> Figure {
+    Figure { metric: "TOKENS_PER_SAMPLE", value: tokens as f64 / samples.max(1) as f64 }
+}
+
+/// Reads a list in JSON.
+pub(super) fn read_list<T: DeserializeOwned>(
+    path: &Path,
+    expected: &str,
+) -> Result<Vec<T>, DataError> {
+    let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| DataError::malformed(path, error.line(), expected, error.to_string()))
+}
+
+/// Scores texts.
+#[derive(Debug, Default)]
+pub struct Summaries {
+    texts: Texts,
+    references: Vec<Text>,
+    sums: Sums,
+    tokens: u64,
+    tells_tokens: bool,
 }
 
 #[derive(Deserialize)]
@@ -51,22 +136,23 @@ enum Reference {
 
 impl Summaries {
     /// Reads references.
-    ///
-    /// # Errors
-    /// The file does not read, or is not of the format.
-    pub fn read(path: &Path) -> Result<Self, DataError> {
-        let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
-        let references: Vec<Reference> = serde_json::from_slice(&bytes).map_err(|error| {
-            let expected = "a list of texts, or of objects with `output`";
-            DataError::malformed(path, error.line(), expected, error.to_string())
-        })?;
-        let mut words = Words::default();
-        let text = |reference: &Reference| {
-            let (Reference::Text(text) | Reference::Object { output: text }) = reference;
-            Text::new(text.trim(), &mut words)
+    fn open(inputs: &Inputs) -> Result<Self, DataError> {
+        let mut summaries = Self {
+            texts: Texts::open(inputs)?,
+            tells_tokens: inputs.choice(&SCRIPT) == SCRIPT.values[1],
+            ..Self::default()
         };
-        let references = references.iter().map(text).collect();
-        Ok(Self { words, references, sums: Rouge::default(), samples: 0, characters: 0 })
+        let expected = "a list of texts, or of objects with `output`";
+        let references: Vec<Reference> = read_list(inputs.file(&REFERENCE)?, expected)?;
+        for reference in &references {
+            let (Reference::Text(text) | Reference::Object { output: text }) = reference;
+            summaries.add_reference(text);
+        }
+        Ok(summaries)
+    }
+
+    fn add_reference(&mut self, text: &str) {
+        self.references.push(Text::new(&self.texts.lines(text), &mut self.sums.words));
     }
 }
 
@@ -75,18 +161,9 @@ impl Scorer for Summaries {
         let reference = usize::try_from(index).ok().and_then(|at| self.references.get(at));
         let references = self.references.len() as u64;
         let reference = reference.ok_or(AnswerError::Sample { references })?;
-        self.samples += 1;
-        let text = std::str::from_utf8(answer).map_err(|error| AnswerError::Content {
-            expected: "UTF-8".to_owned(),
-            found: error.to_string(),
-        })?;
-        let text = text.trim();
-        self.characters += text.chars().count() as u64;
-        let found = Rouge::of(reference, &Text::new(text, &mut self.words));
-        self.sums.rouge_1 += found.rouge_1;
-        self.sums.rouge_2 += found.rouge_2;
-        self.sums.rouge_l += found.rouge_l;
-        self.sums.rouge_l_sum += found.rouge_l_sum;
+        let said = self.texts.of(answer).inspect_err(|_| self.sums.add_none())?;
+        self.tokens += said.tokens;
+        self.sums.add(reference, &self.texts.lines(&said.text));
         Ok(())
     }
 
@@ -95,31 +172,32 @@ impl Scorer for Summaries {
     }
 
     fn scores(&mut self) -> Scores {
-        let mean = |sum: f64| 100.0 * (sum / self.samples.max(1) as f64);
-        let Rouge { rouge_1, rouge_2, rouge_l, rouge_l_sum } = self.sums;
-        let figure = |metric, value| Figure { metric, value };
-        let figures = vec![
-            figure("ROUGE1", mean(rouge_1)),
-            figure("ROUGE2", mean(rouge_2)),
-            figure("ROUGEL", mean(rouge_l)),
-            figure("ROUGELSUM", mean(rouge_l_sum)),
-            figure("GEN_LEN", self.characters as f64),
-        ];
-        let names = ["rouge1", "rouge2", "rougeL", "rougeLsum"];
-        let shown: Vec<String> = names
-            .iter()
-            .zip(&figures)
-            .map(|(name, figure)| format!("'{name}': '{}'", four_decimals(figure.value)))
-            .collect();
-        let (length, count) = (self.characters, self.samples);
-        let text = format!("{{{}, 'gen_len': {length}, 'gen_num': {count}}}\n", shown.join(", "));
-        Scores { figures, text, ..Scores::default() }
+        let (length, count) = (self.sums.characters(), self.sums.samples);
+        let quote = if self.tells_tokens { "" } else { "'" };
+        let mut shown = self.sums.shown(quote);
+        shown.push(format!("'gen_len': {length}, 'gen_num': {count}"));
+        let mut figures = self.sums.figures();
+        let mut notes = self.texts.notes();
+        if self.texts.has_tokens() {
+            figures.push(tokens_per_sample(self.tokens, count));
+        }
+        if self.tells_tokens && self.texts.has_tokens() {
+            shown.push(shown_tokens(self.tokens, count));
+        } else if self.tells_tokens {
+            notes.push(NO_TOKENS.to_owned());
+        }
+        let text = format!("{{{}}}\n", shown.join(", "));
+        Scores { figures, text, notes }
     }
 }
 
-/// As Python shows `round(value, 4)`.
-fn four_decimals(value: f64) -> String {
-    let text = format!("{value:.4}");
+/// What is to be told where answers are texts.
+pub(super) const NO_TOKENS: &str =
+    "answers are texts, so that there is no tokens_per_sample: give tokenizer";
+
+/// As Python shows `round(value, N)`.
+pub(super) fn rounded<const N: usize>(value: f64) -> String {
+    let text = format!("{value:.N$}");
     let text = text.trim_end_matches('0');
     if text.ends_with('.') { format!("{text}0") } else { text.to_owned() }
 }
@@ -131,19 +209,36 @@ mod tests {
 
     #[test]
     fn the_checker_reads_the_scores() {
-        let mut words = Words::default();
-        let references = vec![Text::new("The cat sat.\nIt purred.", &mut words)];
-        let mut summaries =
-            Summaries { words, references, sums: Rouge::default(), samples: 0, characters: 0 };
+        let mut summaries = Summaries::default();
+        summaries.add_reference("The cat sat.\nIt purred.");
         assert_eq!(summaries.take(0, b" A cat sits, purring. "), Ok(()));
         let scores = summaries.scores();
         assert_eq!(scores.figure("GEN_LEN"), Some(20.0));
+        assert_eq!(scores.notes.len(), 1, "sentences are lines");
         assert_checker_reads("v5.0", "gptj-99", &scores);
         assert_checker_reads("v6.0", "llama3.1-8b", &scores);
     }
 
     #[test]
+    fn tokens_are_told_as_llama_2_has_them() {
+        let texts = Texts::of_words(&["The", " cat", " sat"]);
+        let mut summaries = Summaries { texts, tells_tokens: true, ..Summaries::default() };
+        summaries.add_reference("The cat sat.");
+        summaries.add_reference("A dog.");
+        let ids = [0_i64, 1, 2].map(i64::to_le_bytes).concat();
+        assert_eq!(summaries.take(0, &ids), Ok(()));
+        assert!(matches!(summaries.take(1, &ids[..5]), Err(AnswerError::Length { .. })));
+        let scores = summaries.scores();
+        assert_eq!(
+            scores.text,
+            "{'rouge1': 50.0, 'rouge2': 50.0, 'rougeL': 50.0, 'rougeLsum': 50.0, \
+             'gen_len': 11, 'gen_num': 2, 'gen_tok_len': 3, 'tokens_per_sample': 1.5}\n"
+        );
+        assert_checker_reads("v4.0", "llama2-70b-99", &scores);
+    }
+
+    #[test]
     fn figures_look_as_python_shows_them() {
-        assert_eq!([43.0, 42.9865, 0.10004].map(four_decimals), ["43.0", "42.9865", "0.1"]);
+        assert_eq!([43.0, 42.9865, 0.10004].map(rounded::<4>), ["43.0", "42.9865", "0.1"]);
     }
 }

@@ -22,7 +22,7 @@ import numpy
 
 HERE = pathlib.Path(__file__).parent
 # What cases share is no case.
-SHARED = {"__main__", "logs"}
+SHARED = {"__main__", "logs", "texts"}
 
 
 def cases():

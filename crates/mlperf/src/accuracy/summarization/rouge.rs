@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use super::porter;
+use super::sequence::Places;
 
 /// Words no longer than this keep their form.
 const LONGEST_WITHOUT_STEM: usize = 3;
@@ -84,9 +85,16 @@ impl Rouge {
         Self {
             rouge_1: f_measure(shared_runs::<1>(wanted, found), 1),
             rouge_2: f_measure(shared_runs::<2>(wanted, found), 2),
-            rouge_l: f_measure(Table::new(wanted, found).longest(), 1),
+            rouge_l: Self::l(reference, summary),
             rouge_l_sum: f_measure(united(reference, summary), 1),
         }
+    }
+
+    /// The F-measure of the longest common sequence alone.
+    #[must_use]
+    pub fn l(reference: &Text, summary: &Text) -> f64 {
+        let (wanted, found) = (&reference.words, &summary.words);
+        f_measure(Places::of(wanted).longest(found), found.len(), wanted.len())
     }
 }
 
@@ -114,50 +122,6 @@ fn shared_runs<const N: usize>(wanted: &[u32], found: &[u32]) -> usize {
     found.iter().filter(is_shared).count()
 }
 
-/// Lengths of the longest common sequences of all beginnings of two texts.
-struct Table<'a> {
-    wanted: &'a [u32],
-    found: &'a [u32],
-    /// A row of `found.len() + 1` for each beginning of `wanted`.
-    lengths: Vec<u32>,
-}
-
-impl<'a> Table<'a> {
-    fn new(wanted: &'a [u32], found: &'a [u32]) -> Self {
-        let width = found.len() + 1;
-        let mut lengths = vec![0; width * (wanted.len() + 1)];
-        for (row, word) in wanted.iter().enumerate() {
-            let (above, below) = lengths[row * width..].split_at_mut(width);
-            for (at, other) in found.iter().enumerate() {
-                below[at + 1] =
-                    if word == other { above[at] + 1 } else { above[at + 1].max(below[at]) };
-            }
-        }
-        Self { wanted, found, lengths }
-    }
-
-    fn longest(&self) -> usize {
-        self.lengths.last().map_or(0, |length| *length as usize)
-    }
-
-    /// Marks the places of one longest common sequence; of several, the one that
-    /// `rouge_score` takes.
-    fn mark(&self, is_common: &mut [bool]) {
-        let width = self.found.len() + 1;
-        let (mut row, mut at) = (self.wanted.len(), self.found.len());
-        while row > 0 && at > 0 {
-            if self.wanted[row - 1] == self.found[at - 1] {
-                (row, at) = (row - 1, at - 1);
-                is_common[row] = true;
-            } else if self.lengths[row * width + at - 1] > self.lengths[(row - 1) * width + at] {
-                at -= 1;
-            } else {
-                row -= 1;
-            }
-        }
-    }
-}
-
 /// Words of the longest common sequences of each sentence of the reference with all
 /// of the summary, each word as often as both texts have it at most.
 fn united(reference: &Text, summary: &Text) -> usize {
@@ -171,8 +135,9 @@ fn united(reference: &Text, summary: &Text) -> usize {
     let mut hits = 0;
     for wanted in &reference.sentences {
         let mut is_common = vec![false; wanted.len()];
+        let places = Places::of(wanted);
         for found in &summary.sentences {
-            Table::new(wanted, found).mark(&mut is_common);
+            places.mark(found, &mut is_common);
         }
         for (word, _) in wanted.iter().zip(is_common).filter(|(_, is_common)| *is_common) {
             if let Some((wanted, found)) = left.get_mut(word)
