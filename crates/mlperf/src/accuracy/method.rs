@@ -17,6 +17,7 @@ pub const METHODS: &[&Method] = &[
     &summarization::ROUGE,
     &translation::BLEU,
     &speech::WORD_ERRORS,
+    &speech::whisper::NORMALIZED_WORD_ERRORS,
 ];
 
 /// A way to score answers: what the accuracy script of a benchmark does. Each

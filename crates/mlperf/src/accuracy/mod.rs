@@ -19,6 +19,7 @@ mod seen;
 pub mod speech;
 pub mod summarization;
 pub mod translation;
+mod unicode;
 
 use std::fmt;
 use std::io::BufRead;

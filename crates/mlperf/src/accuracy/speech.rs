@@ -5,6 +5,9 @@
 //! all digits and counts every entry of the log.
 
 mod manifest;
+pub mod normalizer;
+pub mod numbers;
+pub mod whisper;
 
 use super::payload::{self, Element};
 use super::{AnswerError, Figure, Method, Need, Repeats, Scorer, Scores};
