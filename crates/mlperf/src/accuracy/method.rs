@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::payload::Element;
 use super::{DataError, DataProblem, Scorer};
-use super::{classification, detection, recommendation, speech, summarization, translation};
+use super::{classification, detection, recommendation, speech, squad, summarization, translation};
 
 /// All methods, in the order in which they are listed.
 pub const METHODS: &[&Method] = &[
@@ -16,6 +16,7 @@ pub const METHODS: &[&Method] = &[
     &recommendation::entropy::NORMALIZED_ENTROPY,
     &summarization::ROUGE,
     &translation::BLEU,
+    &squad::SQUAD,
     &speech::WORD_ERRORS,
     &speech::whisper::NORMALIZED_WORD_ERRORS,
 ];

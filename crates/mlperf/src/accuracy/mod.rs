@@ -17,6 +17,7 @@ pub mod payload;
 pub mod recommendation;
 mod seen;
 pub mod speech;
+pub mod squad;
 pub mod summarization;
 pub mod translation;
 mod unicode;

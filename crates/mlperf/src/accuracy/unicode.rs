@@ -84,6 +84,20 @@ pub fn is_punctuation(character: char) -> bool {
     )
 }
 
+/// Whether it is of the category of spaces.
+pub fn is_space_separator(character: char) -> bool {
+    get_general_category(character) == GeneralCategory::SpaceSeparator
+}
+
+/// Whether it is of a category of others: control, format, unassigned.
+pub fn is_other(character: char) -> bool {
+    use GeneralCategory as C;
+    matches!(
+        get_general_category(character),
+        C::Control | C::Format | C::Surrogate | C::PrivateUse | C::Unassigned
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
