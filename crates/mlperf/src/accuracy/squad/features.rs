@@ -174,7 +174,8 @@ fn parts(pieces: usize, longest: usize) -> Vec<(usize, usize)> {
         if start + length == pieces {
             break;
         }
-        start += STRIDE.min(length);
+        // No part that is not the last is shorter.
+        start += STRIDE;
     }
     parts
 }
@@ -183,8 +184,10 @@ fn parts(pieces: usize, longest: usize) -> Vec<(usize, usize)> {
 /// after, and a hundredth of the part's length; the first of equals.
 fn best_part(parts: &[(usize, usize)], piece: usize) -> usize {
     let mut best = (f64::NEG_INFINITY, 0);
-    for (at, (start, length)) in parts.iter().copied().enumerate() {
-        if (start..start + length).contains(&piece) {
+    let first = piece.saturating_sub(LONGEST) / STRIDE;
+    let near = parts.iter().copied().enumerate().skip(first);
+    for (at, (start, length)) in near.take_while(|(_, (start, _))| *start <= piece) {
+        if piece < start + length {
             let around = (piece - start).min(start + length - 1 - piece);
             let score = around as f64 + 0.01 * length as f64;
             if score > best.0 {
