@@ -7,6 +7,7 @@
 mod manifest;
 pub mod normalizer;
 pub mod numbers;
+mod replacements;
 pub mod whisper;
 
 use super::payload::{self, Element};

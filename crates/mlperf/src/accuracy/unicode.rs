@@ -22,6 +22,13 @@ pub fn is_word(character: char) -> bool {
     )
 }
 
+/// Whether there is no boundary of words between what is before and after, one of
+/// which is a character of words.
+pub fn is_in_word(text: &str, at: usize) -> bool {
+    let before = text[..at].chars().next_back().is_some_and(is_word);
+    before == text[at..].chars().next().is_some_and(is_word)
+}
+
 /// What `\s` of a regular expression and `split` go by: the White_Space of Unicode
 /// and the four separators of ASCII.
 pub fn is_space(character: char) -> bool {

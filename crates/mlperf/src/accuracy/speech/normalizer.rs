@@ -6,89 +6,13 @@
 
 use std::collections::HashMap;
 
-use memchr::memmem::Finder;
 use unicode_normalization::UnicodeNormalization;
 
 use super::super::unicode::{
-    digit, is_mark_or_symbol, is_mark_without_room, is_space, is_word, words,
+    digit, is_in_word, is_mark_or_symbol, is_mark_without_room, is_space, words,
 };
 use super::numbers::NumberWords;
-
-/// Where in words something is replaced; it ends where a word ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Start {
-    /// Where a word begins.
-    Word,
-    Anywhere,
-}
-
-use Start::{Anywhere, Word};
-
-/// What is replaced, in this order.
-const REPLACED: &[(Start, &str, &str)] = &[
-    // Fillers.
-    (Word, "hmm", ""),
-    (Word, "mm", ""),
-    (Word, "mhm", ""),
-    (Word, "mmm", ""),
-    (Word, "uh", ""),
-    (Word, "um", ""),
-];
-
-/// As above, once white space before an apostrophe is gone.
-const CONTRACTIONS: &[(Start, &str, &str)] = &[
-    (Word, "won't", "will not"),
-    (Word, "can't", "can not"),
-    (Word, "let's", "let us"),
-    (Word, "ain't", "aint"),
-    (Word, "y'all", "you all"),
-    (Word, "wanna", "want to"),
-    (Word, "gotta", "got to"),
-    (Word, "gonna", "going to"),
-    (Word, "i'ma", "i am going to"),
-    (Word, "imma", "i am going to"),
-    (Word, "woulda", "would have"),
-    (Word, "coulda", "could have"),
-    (Word, "shoulda", "should have"),
-    (Word, "ma'am", "madam"),
-    // Titles.
-    (Word, "mr", "mister "),
-    (Word, "mrs", "missus "),
-    (Word, "st", "saint "),
-    (Word, "dr", "doctor "),
-    (Word, "prof", "professor "),
-    (Word, "capt", "captain "),
-    (Word, "gov", "governor "),
-    (Word, "ald", "alderman "),
-    (Word, "gen", "general "),
-    (Word, "sen", "senator "),
-    (Word, "rep", "representative "),
-    (Word, "pres", "president "),
-    (Word, "rev", "reverend "),
-    (Word, "hon", "honorable "),
-    (Word, "asst", "assistant "),
-    (Word, "assoc", "associate "),
-    (Word, "lt", "lieutenant "),
-    (Word, "col", "colonel "),
-    (Word, "jr", "junior "),
-    (Word, "sr", "senior "),
-    (Word, "esq", "esquire "),
-    // Perfect tenses, before what they would be taken for otherwise.
-    (Anywhere, "'d been", " had been"),
-    (Anywhere, "'s been", " has been"),
-    (Anywhere, "'d gone", " had gone"),
-    (Anywhere, "'s gone", " has gone"),
-    (Anywhere, "'d done", " had done"),
-    (Anywhere, "'s got", " has got"),
-    (Anywhere, "n't", " not"),
-    (Anywhere, "'re", " are"),
-    (Anywhere, "'s", " is"),
-    (Anywhere, "'d", " would"),
-    (Anywhere, "'ll", " will"),
-    (Anywhere, "'t", " not"),
-    (Anywhere, "'ve", " have"),
-    (Anywhere, "'m", " am"),
-];
+use super::replacements::Replacements;
 
 /// Symbols that numbers may have.
 const KEPT: &str = ".%$¢€£";
@@ -96,8 +20,8 @@ const KEPT: &str = ".%$¢€£";
 /// Brings English text into one form.
 #[derive(Debug)]
 pub struct Normalizer {
-    fillers: Vec<Replacement>,
-    contractions: Vec<Replacement>,
+    fillers: Replacements,
+    contractions: Replacements,
     numbers: NumberWords,
     /// American by British spelling.
     spellings: HashMap<String, String>,
@@ -107,12 +31,9 @@ impl Normalizer {
     /// With American spellings for British ones; other words stay.
     #[must_use]
     pub fn new(spellings: HashMap<String, String>) -> Self {
-        let replacements = |table: &[(Start, &'static str, &'static str)]| {
-            table.iter().copied().map(Replacement::new).collect()
-        };
         Self {
-            fillers: replacements(REPLACED),
-            contractions: replacements(CONTRACTIONS),
+            fillers: Replacements::of_fillers(),
+            contractions: Replacements::of_contractions(),
             numbers: NumberWords::default(),
             spellings,
         }
@@ -123,9 +44,9 @@ impl Normalizer {
     #[must_use]
     pub fn normalized(&self, text: &str) -> String {
         let text = without_asides(&text.to_lowercase());
-        let text = replaced(text, &self.fillers);
+        let text = self.fillers.applied(text);
         let text = without_space_before_apostrophes(&text);
-        let text = replaced(text, &self.contractions);
+        let text = self.contractions.applied(text);
         let text = without_stops(&without_commas_in_numbers(&text));
         let text = without_symbols(&text);
         let text = self.with_numbers(&text);
@@ -157,53 +78,6 @@ impl Normalizer {
         }
         joined.join(" ")
     }
-}
-
-#[derive(Debug)]
-struct Replacement {
-    start: Start,
-    what: Finder<'static>,
-    with: &'static str,
-}
-
-impl Replacement {
-    fn new((start, what, with): (Start, &'static str, &'static str)) -> Self {
-        Self { start, what: Finder::new(what), with }
-    }
-
-    fn replaced(&self, text: &str) -> Option<String> {
-        let length = self.what.needle().len();
-        let (mut out, mut done, mut at) = (String::new(), 0, 0);
-        while let Some(found) = self.what.find(&text.as_bytes()[at..]) {
-            let (start, end) = (at + found, at + found + length);
-            at = end;
-            if (self.start == Word && is_in_word(text, start)) || is_in_word(text, end) {
-                // All of them begin with a character of a byte.
-                at = start + 1;
-                continue;
-            }
-            out.push_str(&text[done..start]);
-            out.push_str(self.with);
-            done = end;
-        }
-        (done > 0).then(|| out + &text[done..])
-    }
-}
-
-/// Whether there is no boundary of words between what is before and after, one of
-/// which is a character of words.
-fn is_in_word(text: &str, at: usize) -> bool {
-    let before = text[..at].chars().next_back().is_some_and(is_word);
-    before == text[at..].chars().next().is_some_and(is_word)
-}
-
-fn replaced(mut text: String, replacements: &[Replacement]) -> String {
-    for replacement in replacements {
-        if let Some(other) = replacement.replaced(&text) {
-            text = other;
-        }
-    }
-    text
 }
 
 /// Takes away what stands in brackets, and in parentheses.
