@@ -19,6 +19,7 @@ pub const METHODS: &[&Method] = &[
     &squad::SQUAD,
     &speech::WORD_ERRORS,
     &speech::whisper::NORMALIZED_WORD_ERRORS,
+    &speech::phonemes::PHONEME_ERRORS,
 ];
 
 /// A way to score answers: what the accuracy script of a benchmark does. Each

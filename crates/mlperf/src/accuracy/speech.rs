@@ -7,6 +7,7 @@
 mod manifest;
 pub mod normalizer;
 pub mod numbers;
+pub mod phonemes;
 mod replacements;
 pub mod whisper;
 
