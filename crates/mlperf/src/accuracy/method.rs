@@ -8,7 +8,7 @@ use super::payload::Element;
 use super::translation;
 use super::{DataError, DataProblem, Scorer};
 use super::{
-    classification, detection, hierarchy, questions, recommendation, speech, summarization,
+    classification, detection, hierarchy, questions, recommendation, speech, squad, summarization,
 };
 
 /// All methods, in the order in which they are listed.
@@ -22,7 +22,10 @@ pub const METHODS: &[&Method] = &[
     &questions::retrieval::ROUGE_EXACT_MATCH,
     &hierarchy::HIERARCHICAL_F1,
     &translation::BLEU,
+    &squad::SQUAD,
     &speech::WORD_ERRORS,
+    &speech::whisper::NORMALIZED_WORD_ERRORS,
+    &speech::phonemes::PHONEME_ERRORS,
 ];
 
 /// A way to score answers: what the accuracy script of a benchmark does. Each

@@ -19,9 +19,11 @@ pub mod questions;
 pub mod recommendation;
 mod seen;
 pub mod speech;
+pub mod squad;
 pub mod summarization;
 pub mod text;
 pub mod translation;
+mod unicode;
 
 use std::fmt;
 use std::io::BufRead;

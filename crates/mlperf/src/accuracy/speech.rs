@@ -5,6 +5,11 @@
 //! all digits and counts every entry of the log.
 
 mod manifest;
+pub mod normalizer;
+pub mod numbers;
+pub mod phonemes;
+mod replacements;
+pub mod whisper;
 
 use super::payload::{self, Element};
 use super::{AnswerError, Figure, Method, Need, Repeats, Scorer, Scores};

@@ -7,7 +7,8 @@ A case is a module of this package with
     METHOD     how dyno names it
     QUICK      samples of a small case
     FULL       samples of a case that is timed
-    make(folder, size, rng) -> {"with": {name: file}, "element": name or None}
+    make(folder, size, rng) -> {"with": {name: file}, "element": name or None}, and perhaps
+        "choose": {name: value}
     peer(folder) -> {metric: the figure as the script prints it}
 """
 

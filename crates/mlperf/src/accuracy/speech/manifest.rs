@@ -21,15 +21,19 @@ struct Utterance {
 /// # Errors
 /// The file does not read, or is not of the format.
 pub fn read_transcripts(path: &Path, longest_seconds: f64) -> Result<Vec<String>, DataError> {
+    let is_known = |letter: &char| u8::try_from(*letter).is_ok_and(|byte| LABELS.contains(&byte));
+    let text = |transcript: String| transcript.to_lowercase().chars().filter(is_known).collect();
+    Ok(read(path, longest_seconds)?.into_iter().map(text).collect())
+}
+
+/// The transcripts of a manifest as they stand there, without utterances that are
+/// longer.
+pub fn read(path: &Path, longest_seconds: f64) -> Result<Vec<String>, DataError> {
     let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
     let utterances: Vec<Utterance> = serde_json::from_slice(&bytes).map_err(|error| {
         let expected = "a list of objects with transcript and original_duration";
         DataError::malformed(path, error.line(), expected, error.to_string())
     })?;
     let is_short = |utterance: &Utterance| utterance.original_duration <= longest_seconds;
-    let is_known = |letter: &char| u8::try_from(*letter).is_ok_and(|byte| LABELS.contains(&byte));
-    let text = |utterance: Utterance| {
-        utterance.transcript.to_lowercase().chars().filter(is_known).collect()
-    };
-    Ok(utterances.into_iter().filter(is_short).map(text).collect())
+    Ok(utterances.into_iter().filter(is_short).map(|utterance| utterance.transcript).collect())
 }

@@ -1,0 +1,379 @@
+//! English text so that two ways to write the same words are equal.
+//!
+//! Source: Radford et al., *Robust Speech Recognition via Large-Scale Weak
+//! Supervision*, appendix C, in the order and with the oddities of its
+//! implementation: each step sees what those before it have left.
+
+use std::collections::HashMap;
+
+use unicode_normalization::UnicodeNormalization;
+
+use super::super::unicode::{
+    digit, is_in_word, is_mark_or_symbol, is_mark_without_room, is_space, words,
+};
+use super::numbers::NumberWords;
+use super::replacements::Replacements;
+
+/// Symbols that numbers may have.
+const KEPT: &str = ".%$¢€£";
+
+/// Brings English text into one form.
+#[derive(Debug)]
+pub struct Normalizer {
+    fillers: Replacements,
+    contractions: Replacements,
+    numbers: NumberWords,
+    /// American by British spelling.
+    spellings: HashMap<String, String>,
+}
+
+impl Normalizer {
+    /// With American spellings for British ones; other words stay.
+    #[must_use]
+    pub fn new(spellings: HashMap<String, String>) -> Self {
+        Self {
+            fillers: Replacements::of_fillers(),
+            contractions: Replacements::of_contractions(),
+            numbers: NumberWords::default(),
+            spellings,
+        }
+    }
+
+    /// The text in that form: lower case, words and numbers with single spaces between
+    /// and perhaps around.
+    #[must_use]
+    pub fn normalized(&self, text: &str) -> String {
+        let text = without_asides(&text.to_lowercase());
+        let text = self.fillers.applied(text);
+        let text = without_space_before_apostrophes(&text);
+        let text = self.contractions.applied(text);
+        let text = without_stops(&without_commas_in_numbers(&text));
+        let text = without_symbols(&text);
+        let text = self.with_numbers(&text);
+        let spelt = |word| self.spellings.get(word).map_or(word, String::as_str);
+        let text = words(&text).map(spelt).collect::<Vec<_>>().join(" ");
+        single_spaced(&without_lonely_symbols(&text))
+    }
+
+    fn with_numbers(&self, text: &str) -> String {
+        let text = numbers_apart(&self.with_halves(text));
+        let words: Vec<&str> = words(&text).collect();
+        named_ones(&combined_cents(&self.numbers.rewritten(&words).join(" ")))
+    }
+
+    /// `two and a half` is `two point five`.
+    fn with_halves(&self, text: &str) -> String {
+        let parts = between_halves(text);
+        let (last, others) = parts.split_last().expect("a text has a part at least");
+        let mut joined: Vec<&str> = Vec::new();
+        for &part in others {
+            // The source loses the half where nothing stands before it.
+            if let Some(word) = words(part).next_back() {
+                let is_number = self.numbers.may_have_half(word);
+                joined.extend([part, if is_number { "point five" } else { "and a half" }]);
+            }
+        }
+        if words(last).next().is_some() {
+            joined.push(last);
+        }
+        joined.join(" ")
+    }
+}
+
+/// Takes away what stands in brackets, and in parentheses.
+fn without_asides(text: &str) -> String {
+    let text = without(text, ['<', '['], ['>', ']'], 0);
+    without(&text, ['('; 2], [')'; 2], 1)
+}
+
+/// Takes away from an opening character to the next closing one, with at least so
+/// many bytes between.
+fn without(text: &str, open: [char; 2], close: [char; 2], least: usize) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(start) = rest.find(open) {
+        let Some(length) = rest[start + 1..].find(close) else { break };
+        let end = start + 1 + if length < least { 0 } else { length + 1 };
+        out.push_str(&rest[..if length < least { end } else { start }]);
+        rest = &rest[end..];
+    }
+    out + rest
+}
+
+fn without_space_before_apostrophes(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character == '\'' {
+            out.truncate(out.trim_end_matches(is_space).len());
+        }
+        out.push(character);
+    }
+    out
+}
+
+/// `12,000` is `12000`. A digit belongs to one comma only: `1,2,3` is `12,3`.
+fn without_commas_in_numbers(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    let mut is_after_digit = false;
+    while let Some(character) = characters.next() {
+        if character == ','
+            && is_after_digit
+            && let Some(next) = characters.next_if(|next| digit(*next).is_some())
+        {
+            out.push(next);
+            is_after_digit = false;
+            continue;
+        }
+        out.push(character);
+        is_after_digit = digit(character).is_some();
+    }
+    out
+}
+
+/// Takes away full stops without a digit after them. Of two in a row the second is
+/// what stands after the first, and stays.
+fn without_stops(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        if character != '.' {
+            out.push(character);
+            continue;
+        }
+        match characters.next_if(|next| !next.is_ascii_digit()) {
+            Some(next) => out.extend([' ', next]),
+            None if characters.peek().is_none() => out.push(' '),
+            None => out.push('.'),
+        }
+    }
+    out
+}
+
+/// Letters without what is added to them, and spaces for symbols that are in no
+/// number.
+fn without_symbols(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.nfkd() {
+        match (character, letters(character)) {
+            (_, Some(letters)) => out.push_str(letters),
+            _ if character.is_ascii_alphanumeric() || KEPT.contains(character) => {
+                out.push(character);
+            }
+            _ if is_mark_without_room(character) => {}
+            _ => out.push(if is_mark_or_symbol(character) { ' ' } else { character }),
+        }
+    }
+    out
+}
+
+/// What stands for letters that Unicode does not take apart.
+fn letters(character: char) -> Option<&'static str> {
+    Some(match character {
+        'œ' => "oe",
+        'Œ' => "OE",
+        'ø' => "o",
+        'Ø' => "O",
+        'æ' => "ae",
+        'Æ' => "AE",
+        'ß' => "ss",
+        'ẞ' => "SS",
+        'đ' | 'ð' => "d",
+        'Đ' | 'Ð' => "D",
+        'þ' | 'Þ' => "th",
+        'ł' => "l",
+        'Ł' => "L",
+        _ => return None,
+    })
+}
+
+/// What is between each `and a half`.
+fn between_halves(text: &str) -> Vec<&str> {
+    let (mut parts, mut done, mut at) = (Vec::new(), 0, 0);
+    while let Some(found) = text[at..].find("and") {
+        let start = at + found;
+        at = start + 1;
+        if let Some(end) = end_of_half(text, start) {
+            parts.push(&text[done..start]);
+            (done, at) = (end, end);
+        }
+    }
+    parts.push(&text[done..]);
+    parts
+}
+
+/// The end of `and a half` that begins there.
+fn end_of_half(text: &str, start: usize) -> Option<usize> {
+    let after_space = |text: &'static str, from: &str| {
+        let trimmed = from.trim_start_matches(is_space);
+        (trimmed.len() < from.len()).then(|| trimmed.strip_prefix(text).map(str::len)).flatten()
+    };
+    if is_in_word(text, start) {
+        return None;
+    }
+    let left = after_space("a", &text[start + 3..])?;
+    let left = after_space("half", &text[text.len() - left..])?;
+    let end = text.len() - left;
+    (!is_in_word(text, end)).then_some(end)
+}
+
+/// Spaces between figures and letters, but for `1960s` and `2nd`.
+fn numbers_apart(text: &str) -> String {
+    let mut apart = String::with_capacity(text.len() + 8);
+    let mut before = ' ';
+    for character in text.chars() {
+        let is_edge = (before.is_ascii_lowercase() && character.is_ascii_digit())
+            || (before.is_ascii_digit() && character.is_ascii_lowercase());
+        if is_edge {
+            apart.push(' ');
+        }
+        apart.push(character);
+        before = character;
+    }
+    let mut out = String::with_capacity(apart.len());
+    let mut rest = apart.as_str();
+    while let Some(at) = rest.find(|character: char| character.is_ascii_digit()) {
+        out.push_str(&rest[..=at]);
+        rest = &rest[at + 1..];
+        let trimmed = rest.trim_start_matches(is_space);
+        let is_suffix =
+            |suffix: &&str| trimmed.starts_with(*suffix) && !is_in_word(trimmed, suffix.len());
+        if trimmed.len() < rest.len() && ["st", "nd", "rd", "th", "s"].iter().any(is_suffix) {
+            rest = trimmed;
+        }
+    }
+    out + rest
+}
+
+/// `$2 and ¢7` is `$2.07`, `$0.07` is `¢7`.
+fn combined_cents(text: &str) -> String {
+    let mut combined = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['€', '£', '$']) {
+        let after = at + rest[at..].chars().next().map_or(0, char::len_utf8);
+        combined.push_str(&rest[..after]);
+        rest = &rest[after..];
+        if let Some((whole, cents, end)) = whole_and_cents(rest) {
+            combined.push_str(&format!("{whole}.{cents:02}"));
+            rest = &rest[end..];
+        }
+    }
+    combined.push_str(rest);
+
+    let mut out = String::with_capacity(combined.len());
+    let mut rest = combined.as_str();
+    while let Some(at) = rest.find(['€', '£', '$']) {
+        let after = at + rest[at..].chars().next().map_or(0, char::len_utf8);
+        // Any character may stand where the point does.
+        let cents = rest[after..].strip_prefix('0').and_then(|rest| {
+            let mut characters = rest.chars();
+            characters.next()?;
+            cents(characters.as_str())
+        });
+        match cents {
+            Some((cents, left)) => {
+                out.push_str(&rest[..at]);
+                out.push_str(&format!("¢{cents}"));
+                rest = &rest[rest.len() - left..];
+            }
+            None => {
+                out.push_str(&rest[..after]);
+                rest = &rest[after..];
+            }
+        }
+    }
+    out + rest
+}
+
+/// The whole part and the cents after it, and where they end.
+fn whole_and_cents(text: &str) -> Option<(&str, u32, usize)> {
+    let whole = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let rest = text[whole..].strip_prefix(' ').filter(|_| whole > 0)?;
+    let rest = rest.strip_prefix("and ").unwrap_or(rest);
+    let (cents, left) = cents(rest.strip_prefix('¢')?)?;
+    Some((&text[..whole], cents, text.len() - left))
+}
+
+/// One or two digits that end a word, and how much is left after them.
+fn cents(text: &str) -> Option<(u32, usize)> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let is_end = (1..=2).contains(&digits) && !is_in_word(text, digits);
+    is_end.then(|| text[..digits].parse().ok().map(|cents| (cents, text.len() - digits))).flatten()
+}
+
+/// `1` is `one`, and `1s` is `ones`.
+fn named_ones(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut done = 0;
+    for (at, _) in text.match_indices('1') {
+        let ends = [at + 1, at + 2];
+        let is_plural = text[at + 1..].starts_with('s') && !is_in_word(text, ends[1]);
+        if !is_in_word(text, at) && (is_plural || !is_in_word(text, ends[0])) {
+            out.push_str(&text[done..at]);
+            out.push_str("one");
+            done = at + 1;
+        }
+    }
+    out + &text[done..]
+}
+
+/// Takes away symbols that have no digit after or before them.
+fn without_lonely_symbols(text: &str) -> String {
+    let mut before = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        if ".$¢€£".contains(character)
+            && let Some(next) = characters.next_if(|next| !next.is_ascii_digit())
+        {
+            before.extend([' ', next]);
+            continue;
+        }
+        before.push(character);
+    }
+    let mut out = String::with_capacity(before.len());
+    let mut characters = before.chars().peekable();
+    while let Some(character) = characters.next() {
+        out.push(character);
+        if !character.is_ascii_digit() && characters.next_if_eq(&'%').is_some() {
+            out.push(' ');
+        }
+    }
+    out
+}
+
+fn single_spaced(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match (is_space(character), out.ends_with(' ')) {
+            (true, true) => {}
+            (true, false) => out.push(' '),
+            (false, _) => out.push(character),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_those_of_the_source() {
+        // By openai-whisper 20250625; that of `cargo xtask peers` has thousands.
+        let cases = [
+            ("$20 million", "$20000000"),
+            ("one oh one, double oh seven", "101007"),
+            ("Mr. O'Neil's [noise] café (laughs)", "mister 0 neil is cafe"),
+            ("two and a half and a half", "2.5"),
+            ("the 1960 s, 2 nd of twenty-first", "the 1960s 2nd of 21st"),
+            ("one dollar and seven cents", " one.07"),
+            ("He won't realise; she's been 1,234,567", "he will not realize she has been 1234567"),
+            ("fifty per cent % .x", "50% x"),
+            ("\u{130}stanbul \u{153}uvre \u{bd}", "istanbul oeuvre one 2"),
+        ];
+        let spellings = HashMap::from([("realise".to_owned(), "realize".to_owned())]);
+        let normalizer = Normalizer::new(spellings);
+        for (text, expected) in cases {
+            assert_eq!(normalizer.normalized(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Phoneme error rate: how words are said, against a dictionary of pronunciations.
+//!
+//! Of several pronunciations the one counts that the answer is nearest to, as is
+//! usual for the conversion of graphemes to phonemes (Bisani and Ney,
+//! *Joint-sequence models for grapheme-to-phoneme conversion*, Speech Communication
+//! 50, 2008, section 5.1).
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use super::super::data::read_text;
+use super::super::{AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Scorer, Scores};
+
+const DICTIONARY: Need = Need {
+    name: "dictionary",
+    what: "cmudict.dict: a line a pronunciation, the word and its phonemes; others of the word \
+           as word(2)",
+    is_required: true,
+};
+
+const WORDS: Need = Need {
+    name: "words",
+    what: "the word of each sample as the dictionary has it, a line each",
+    is_required: true,
+};
+
+const STRESS: Choice = Choice {
+    name: "stress",
+    values: &["kept", "dropped"],
+    what: "whether the digits of vowels count: AH0 and AH1 are two phonemes or one",
+};
+
+/// Words to phonemes.
+pub const PHONEME_ERRORS: Method = Method {
+    name: "phoneme-errors",
+    title: "phonemes and words that are wrong, in percent",
+    answer: "the phonemes, with spaces between, as UTF-8",
+    element: None,
+    needs: &[DICTIONARY, WORDS],
+    choices: &[STRESS],
+    open: |inputs| Ok(Box::new(Pronunciations::read(inputs)?)),
+};
+
+/// What was wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PhonemeErrors {
+    /// Phonemes to change, to add and to take away, as few as do.
+    pub errors: u64,
+    /// Phonemes of the pronunciations that answers were compared with.
+    pub phonemes: u64,
+    /// Words that have an error.
+    pub wrong: u64,
+    /// Words.
+    pub words: u64,
+}
+
+impl PhonemeErrors {
+    /// Adds an answer and the pronunciations of its word, of which the nearest counts,
+    /// and the first of those that are equally near.
+    pub fn add<T: PartialEq>(&mut self, found: &[T], pronunciations: &[Vec<T>]) {
+        let distance = |pronunciation: &Vec<T>| {
+            let length = pronunciation.len() as u64;
+            (strsim::generic_levenshtein(&Slice(found), &Slice(pronunciation)) as u64, length)
+        };
+        let nearest = pronunciations.iter().map(distance).min_by_key(|(distance, _)| *distance);
+        let (errors, phonemes) = nearest.unwrap_or_default();
+        self.errors += errors;
+        self.phonemes += phonemes;
+        self.wrong += u64::from(errors > 0);
+        self.words += 1;
+    }
+}
+
+/// A slice as `strsim` takes it, which is for sized types only.
+struct Slice<'a, T>(&'a [T]);
+
+impl<'a, T> IntoIterator for &'a Slice<'_, T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+/// Scores phonemes.
+#[derive(Debug)]
+pub struct Pronunciations {
+    /// Of each sample, in one or several ways; phonemes by their number.
+    references: Vec<Vec<Vec<u32>>>,
+    phonemes: Phonemes,
+    errors: PhonemeErrors,
+}
+
+/// Numbers of phonemes.
+#[derive(Debug, Default)]
+struct Phonemes {
+    numbers: HashMap<String, u32>,
+    is_stress_dropped: bool,
+}
+
+/// A phoneme that no word has.
+const UNKNOWN: u32 = u32::MAX;
+
+impl Phonemes {
+    fn name<'a>(&self, phoneme: &'a str) -> &'a str {
+        let digits = |character: char| character.is_ascii_digit();
+        if self.is_stress_dropped { phoneme.trim_end_matches(digits) } else { phoneme }
+    }
+
+    fn numbered(&mut self, phonemes: &str) -> Vec<u32> {
+        let mut number = |phoneme| {
+            let (name, next) = (self.name(phoneme), self.numbers.len() as u32);
+            if let Some(number) = self.numbers.get(name) {
+                return *number;
+            }
+            self.numbers.insert(name.to_owned(), next);
+            next
+        };
+        phonemes.split_whitespace().map(&mut number).collect()
+    }
+
+    fn found(&self, phonemes: &str) -> Vec<u32> {
+        let number = |phoneme| self.numbers.get(self.name(phoneme)).copied().unwrap_or(UNKNOWN);
+        phonemes.split_whitespace().map(number).collect()
+    }
+}
+
+impl Pronunciations {
+    fn read(inputs: &Inputs) -> Result<Self, DataError> {
+        let is_stress_dropped = inputs.choice(&STRESS) == "dropped";
+        let mut phonemes = Phonemes { is_stress_dropped, ..Phonemes::default() };
+        let path = inputs.file(&DICTIONARY)?;
+        let text = read_text(path)?;
+        let dictionary = parsed(path, &text)?;
+        let path = inputs.file(&WORDS)?;
+        let text = read_text(path)?;
+        let mut references = Vec::new();
+        for (at, line) in text.lines().enumerate() {
+            let found = dictionary.get(line.trim()).ok_or_else(|| {
+                DataError::malformed(path, at + 1, "a word of the dictionary", line)
+            })?;
+            references.push(found.iter().map(|said| phonemes.numbered(said)).collect());
+        }
+        Ok(Self { references, phonemes, errors: PhonemeErrors::default() })
+    }
+}
+
+/// Pronunciations by word.
+fn parsed<'a>(path: &Path, text: &'a str) -> Result<HashMap<&'a str, Vec<&'a str>>, DataError> {
+    let mut dictionary: HashMap<&str, Vec<&str>> = HashMap::new();
+    for (at, line) in text.lines().enumerate() {
+        if line.starts_with(";;;") || line.trim().is_empty() {
+            continue;
+        }
+        let entry = line.split_once(" #").map_or(line, |(entry, _)| entry);
+        let (word, phonemes) = entry.split_once(char::is_whitespace).unwrap_or((entry, ""));
+        if phonemes.trim().is_empty() {
+            let expected = "a word and its phonemes, with spaces between";
+            return Err(DataError::malformed(path, at + 1, expected, line));
+        }
+        dictionary.entry(without_variant(word)).or_default().push(phonemes);
+    }
+    Ok(dictionary)
+}
+
+/// `word` of `word(2)`.
+fn without_variant(word: &str) -> &str {
+    let parts = word.strip_suffix(')').and_then(|word| word.rsplit_once('('));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    parts
+        .filter(|(word, number)| !word.is_empty() && is_number(number))
+        .map_or(word, |(word, _)| word)
+}
+
+impl Scorer for Pronunciations {
+    fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
+        let reference = usize::try_from(index).ok().and_then(|at| self.references.get(at));
+        let references = self.references.len() as u64;
+        let reference = reference.ok_or(AnswerError::Sample { references })?;
+        let text = std::str::from_utf8(answer).map_err(|error| AnswerError::Content {
+            expected: "UTF-8".to_owned(),
+            found: error.to_string(),
+        });
+        // What is no text has every phoneme wrong.
+        let found = self.phonemes.found(text.as_deref().unwrap_or_default());
+        self.errors.add(&found, reference);
+        text.map(drop)
+    }
+
+    fn references(&self) -> Option<u64> {
+        Some(self.references.len() as u64)
+    }
+
+    fn scores(&mut self) -> Scores {
+        let PhonemeErrors { errors, phonemes, wrong, words } = self.errors;
+        let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
+        let (phoneme, word) = (percent(errors, phonemes), percent(wrong, words));
+        Scores {
+            figures: vec![
+                Figure { metric: "phoneme_error_rate", value: phoneme },
+                Figure { metric: "word_error_rate", value: word },
+            ],
+            text: format!(
+                "phoneme errors: {phoneme:.3}% ({errors} of {phonemes}), \
+                 word errors: {word:.3}% ({wrong} of {words})\n"
+            ),
+            ..Scores::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_nearest_pronunciation_counts_and_the_first_of_equals() {
+        let mut errors = PhonemeErrors::default();
+        errors.add(&[1, 2, 3], &[vec![1, 2], vec![1, 2, 3]]);
+        assert_eq!(errors, PhonemeErrors { errors: 0, phonemes: 3, wrong: 0, words: 1 });
+        errors.add(&[1, 2, 3], &[vec![1, 2], vec![1, 2, 3, 4]]);
+        assert_eq!(errors, PhonemeErrors { errors: 1, phonemes: 5, wrong: 1, words: 2 });
+    }
+
+    #[test]
+    fn a_dictionary_has_variants_and_remarks() {
+        let text = ";;; made by hand\naa AA1 # a name\naa(2)  EY1 EY1\n\n(x) AH0\n";
+        let found = parsed(Path::new("d"), text).unwrap();
+        assert_eq!(
+            (found.len(), &found["aa"], &found["(x)"]),
+            (2, &vec!["AA1", " EY1 EY1"], &vec!["AH0"])
+        );
+        let error = parsed(Path::new("d"), "aa AA1\nb # c\n").unwrap_err();
+        let expected = "d:2: expected a word and its phonemes, with spaces between, found b # c";
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn what_is_no_text_has_every_phoneme_wrong() {
+        let folder = std::env::temp_dir().join(format!("dyno-phonemes-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let [dictionary, words] = ["d", "w"].map(|name| folder.join(name));
+        fs::write(&dictionary, "cat K AE1 T\nread R EH1 D\nread(2) R IY1 D\n").unwrap();
+        fs::write(&words, "read\ncat\n").unwrap();
+        let files = [("dictionary", dictionary), ("words", words)];
+        let files = files.map(|(name, path)| (name.to_owned(), path)).into();
+        let chosen = [("stress".to_owned(), "dropped".to_owned())].into();
+        let mut inputs = Inputs { files, chosen, ..Inputs::default() };
+        let mut scorer = Pronunciations::read(&inputs).unwrap();
+        assert_eq!(scorer.take(0, b"R IY0 D"), Ok(()));
+        assert!(matches!(scorer.take(1, b"\xff"), Err(AnswerError::Content { .. })));
+        assert_eq!(scorer.take(2, b""), Err(AnswerError::Sample { references: 2 }));
+        let text = "phoneme errors: 50.000% (3 of 6), word errors: 50.000% (1 of 2)\n";
+        assert_eq!(scorer.scores().text, text);
+
+        inputs.chosen.clear();
+        let mut scorer = Pronunciations::read(&inputs).unwrap();
+        assert_eq!(scorer.take(0, b"R IY0 D"), Ok(()));
+        assert_eq!(scorer.errors.errors, 1);
+        fs::write(&inputs.files["words"], "read\ndog\n").unwrap();
+        let error = Pronunciations::read(&inputs).unwrap_err();
+        assert!(error.to_string().ends_with("w:2: expected a word of the dictionary, found dog"));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,136 @@
+//! Words and parts of words that Whisper's normaliser writes otherwise.
+
+use memchr::memmem::Finder;
+
+use super::super::unicode::is_in_word;
+use Start::{Anywhere, Word};
+
+/// Replaces by a table: first all of the first rule, and so on.
+#[derive(Debug)]
+pub struct Replacements {
+    rules: Vec<(Start, Finder<'static>, &'static str)>,
+}
+
+/// Where in words something is replaced; it ends where a word ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// Where a word begins.
+    Word,
+    Anywhere,
+}
+
+/// What is replaced, and what by.
+type Rule = (Start, &'static str, &'static str);
+
+impl Replacements {
+    /// Takes away sounds that are no words, such as `uh`.
+    #[must_use]
+    pub fn of_fillers() -> Self {
+        Self::new(FILLERS)
+    }
+
+    /// Writes short forms in full, such as `won't`; there must be no space before
+    /// their apostrophe.
+    #[must_use]
+    pub fn of_contractions() -> Self {
+        Self::new(CONTRACTIONS)
+    }
+
+    fn new(rules: &'static [Rule]) -> Self {
+        let rules = rules.iter().map(|(start, what, with)| (*start, Finder::new(*what), *with));
+        Self { rules: rules.collect() }
+    }
+
+    /// The text with all rules applied.
+    #[must_use]
+    pub fn applied(&self, mut text: String) -> String {
+        for (start, what, with) in &self.rules {
+            if let Some(other) = replaced(&text, *start, what, with) {
+                text = other;
+            }
+        }
+        text
+    }
+}
+
+/// The text with what is found replaced; none where it stays as it is.
+fn replaced(text: &str, start: Start, what: &Finder<'_>, with: &str) -> Option<String> {
+    let (mut out, mut done, mut at) = (String::new(), 0, 0);
+    while let Some(found) = what.find(&text.as_bytes()[at..]) {
+        let (from, to) = (at + found, at + found + what.needle().len());
+        if (start == Word && is_in_word(text, from)) || is_in_word(text, to) {
+            // Each begins with a character of one byte.
+            at = from + 1;
+            continue;
+        }
+        out.push_str(&text[done..from]);
+        out.push_str(with);
+        (done, at) = (to, to);
+    }
+    (done > 0).then(|| out + &text[done..])
+}
+
+/// Sounds that are no words.
+const FILLERS: &[Rule] = &[
+    (Word, "hmm", ""),
+    (Word, "mm", ""),
+    (Word, "mhm", ""),
+    (Word, "mmm", ""),
+    (Word, "uh", ""),
+    (Word, "um", ""),
+];
+
+/// Short forms and what they stand for, in the order in which they are replaced.
+const CONTRACTIONS: &[Rule] = &[
+    (Word, "won't", "will not"),
+    (Word, "can't", "can not"),
+    (Word, "let's", "let us"),
+    (Word, "ain't", "aint"),
+    (Word, "y'all", "you all"),
+    (Word, "wanna", "want to"),
+    (Word, "gotta", "got to"),
+    (Word, "gonna", "going to"),
+    (Word, "i'ma", "i am going to"),
+    (Word, "imma", "i am going to"),
+    (Word, "woulda", "would have"),
+    (Word, "coulda", "could have"),
+    (Word, "shoulda", "should have"),
+    (Word, "ma'am", "madam"),
+    // Titles.
+    (Word, "mr", "mister "),
+    (Word, "mrs", "missus "),
+    (Word, "st", "saint "),
+    (Word, "dr", "doctor "),
+    (Word, "prof", "professor "),
+    (Word, "capt", "captain "),
+    (Word, "gov", "governor "),
+    (Word, "ald", "alderman "),
+    (Word, "gen", "general "),
+    (Word, "sen", "senator "),
+    (Word, "rep", "representative "),
+    (Word, "pres", "president "),
+    (Word, "rev", "reverend "),
+    (Word, "hon", "honorable "),
+    (Word, "asst", "assistant "),
+    (Word, "assoc", "associate "),
+    (Word, "lt", "lieutenant "),
+    (Word, "col", "colonel "),
+    (Word, "jr", "junior "),
+    (Word, "sr", "senior "),
+    (Word, "esq", "esquire "),
+    // Perfect tenses, before what they would be taken for otherwise.
+    (Anywhere, "'d been", " had been"),
+    (Anywhere, "'s been", " has been"),
+    (Anywhere, "'d gone", " had gone"),
+    (Anywhere, "'s gone", " has gone"),
+    (Anywhere, "'d done", " had done"),
+    (Anywhere, "'s got", " has got"),
+    (Anywhere, "n't", " not"),
+    (Anywhere, "'re", " are"),
+    (Anywhere, "'s", " is"),
+    (Anywhere, "'d", " would"),
+    (Anywhere, "'ll", " will"),
+    (Anywhere, "'t", " not"),
+    (Anywhere, "'ve", " have"),
+    (Anywhere, "'m", " am"),
+];

@@ -1,0 +1,263 @@
+//! Word error rate of normalised English, where words may be written as one.
+//!
+//! Source: `accuracy_eval.py` of the benchmark Whisper on LibriSpeech, which prints
+//! all digits and counts every entry of the log.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use super::super::payload::{self, Element};
+use super::super::unicode::words;
+use super::super::{
+    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores,
+};
+use super::normalizer::Normalizer;
+use super::{WordErrors, manifest};
+
+const MANIFEST: Need = Need {
+    name: "manifest",
+    what: "dev-all-repack.json of LibriSpeech: a list of objects with transcript and \
+           original_duration",
+    is_required: true,
+};
+
+const SPELLINGS: Need = Need {
+    name: "spellings",
+    what: "english.json of Whisper's normaliser: an object with the American spelling of each \
+           British one; without it they differ",
+    is_required: false,
+};
+
+const LABELS: Choice = Choice {
+    name: "labels",
+    values: &["42", "45", "text"],
+    what: "what the numbers of an answer stand for: space, a-z, apostrophe, 0-9 and $%+-, or \
+           $¢£€%+- in their place; or no numbers, but UTF-8",
+};
+
+/// `whisper`.
+pub const NORMALIZED_WORD_ERRORS: Method = Method {
+    name: "normalized-word-errors",
+    title: "100 less the word error rate of normalised English in percent",
+    answer: "the transcript, an element a character",
+    element: Some(Element::Int64),
+    needs: &[MANIFEST, SPELLINGS],
+    choices: &[LABELS],
+    open: |inputs| Ok(Box::new(NormalizedTranscripts::read(inputs)?)),
+};
+
+/// Characters by their number in an answer.
+const LABELS_42: &str = " abcdefghijklmnopqrstuvwxyz'0123456789$%+-";
+const LABELS_45: &str = " abcdefghijklmnopqrstuvwxyz'0123456789$¢£€%+-";
+
+/// Longer utterances are left out of the data set.
+const LONGEST_SECONDS: f64 = 30.0;
+
+/// Words that are written as one at most.
+const LONGEST_RUN: usize = 3;
+
+impl WordErrors {
+    /// Adds a transcript and what was said. Up to three words of one that make up the
+    /// next word of the other are that word; which words are compared is found from
+    /// the front to the back, without going back.
+    pub fn add_joined(&mut self, found: &[&str], wanted: &[&str]) {
+        self.words += wanted.len() as u64;
+        let (found, wanted) = joined(found, wanted);
+        self.errors += strsim::generic_levenshtein(&found, &wanted) as u64;
+    }
+}
+
+/// Both with words joined where the other has them as one.
+fn joined<'a>(
+    mut found: &[&'a str],
+    mut wanted: &[&'a str],
+) -> (Vec<Cow<'a, str>>, Vec<Cow<'a, str>>) {
+    let (mut found_out, mut wanted_out) = (Vec::new(), Vec::new());
+    while let (Some(one), Some(other)) = (found.first(), wanted.first()) {
+        let lengths = (1..=LONGEST_RUN).find_map(|length| {
+            let is_run = |words: &[&str], word: &str| {
+                words.get(..length).is_some_and(|run| is_concatenation(run, word))
+            };
+            if is_run(wanted, one) {
+                Some((1, length))
+            } else {
+                is_run(found, other).then_some((length, 1))
+            }
+        });
+        let (found_length, wanted_length) = lengths.unwrap_or((1, 1));
+        found_out.push(run(&mut found, found_length));
+        wanted_out.push(run(&mut wanted, wanted_length));
+    }
+    found_out.extend(found.iter().map(|word| Cow::Borrowed(*word)));
+    wanted_out.extend(wanted.iter().map(|word| Cow::Borrowed(*word)));
+    (found_out, wanted_out)
+}
+
+fn is_concatenation(run: &[&str], word: &str) -> bool {
+    run.iter().try_fold(word, |rest, part| rest.strip_prefix(part)).is_some_and(str::is_empty)
+}
+
+/// The first words, joined.
+fn run<'a>(words: &mut &[&'a str], length: usize) -> Cow<'a, str> {
+    let (run, rest) = words.split_at(length);
+    *words = rest;
+    if let [word] = run { Cow::Borrowed(word) } else { Cow::Owned(run.concat()) }
+}
+
+/// Scores transcripts after normalising.
+#[derive(Debug)]
+pub struct NormalizedTranscripts {
+    normalizer: Normalizer,
+    /// Normalised.
+    references: Vec<String>,
+    answers: Answers,
+    has_spellings: bool,
+    errors: WordErrors,
+}
+
+/// What answers are.
+#[derive(Debug)]
+enum Answers {
+    /// Numbers of characters.
+    Numbers(Element, Vec<char>),
+    /// UTF-8.
+    Text,
+}
+
+impl NormalizedTranscripts {
+    fn read(inputs: &Inputs) -> Result<Self, DataError> {
+        let spellings = inputs.file(&SPELLINGS).ok().map(read_spellings).transpose()?;
+        let has_spellings = spellings.is_some();
+        let normalizer = Normalizer::new(spellings.unwrap_or_default());
+        let element = inputs.element.unwrap_or(Element::Int64);
+        let answers = match inputs.choice(&LABELS) {
+            "text" => Answers::Text,
+            "45" => Answers::Numbers(element, LABELS_45.chars().collect()),
+            _ => Answers::Numbers(element, LABELS_42.chars().collect()),
+        };
+        let mut references = manifest::read(inputs.file(&MANIFEST)?, LONGEST_SECONDS)?;
+        for reference in &mut references {
+            if let Answers::Numbers(_, labels) = &answers {
+                reference.retain(|character| labels.contains(&character));
+            }
+            *reference = normalizer.normalized(reference);
+        }
+        Ok(Self { normalizer, references, answers, has_spellings, errors: WordErrors::default() })
+    }
+}
+
+impl Answers {
+    fn text<'a>(&self, answer: &'a [u8]) -> Result<Cow<'a, str>, AnswerError> {
+        match self {
+            Self::Numbers(element, labels) => characters(*element, labels, answer).map(Cow::Owned),
+            Self::Text => std::str::from_utf8(answer).map(Cow::Borrowed).map_err(|error| {
+                AnswerError::Content { expected: "UTF-8".to_owned(), found: error.to_string() }
+            }),
+        }
+    }
+}
+
+/// The text of numbered characters.
+fn characters(element: Element, labels: &[char], answer: &[u8]) -> Result<String, AnswerError> {
+    let character = |number: i64| {
+        let label = usize::try_from(number).ok().and_then(|at| labels.get(at));
+        label.copied().ok_or_else(|| AnswerError::Content {
+            expected: format!("characters from 0 to {}", labels.len() - 1),
+            found: number.to_string(),
+        })
+    };
+    payload::wholes(element, answer)?.map(character).collect()
+}
+
+fn read_spellings(path: &Path) -> Result<HashMap<String, String>, DataError> {
+    let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
+    serde_json::from_slice(&bytes).map_err(|error| {
+        let expected = "an object with a spelling for each spelling";
+        DataError::malformed(path, error.line(), expected, error.to_string())
+    })
+}
+
+impl Scorer for NormalizedTranscripts {
+    fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
+        let reference = usize::try_from(index).ok().and_then(|at| self.references.get(at));
+        let references = self.references.len() as u64;
+        let reference = reference.ok_or(AnswerError::Sample { references })?;
+        let text = self.answers.text(answer);
+        // What is no transcript has every word wrong.
+        let normalized = self.normalizer.normalized(text.as_deref().unwrap_or_default());
+        let [found, wanted] = [&normalized, reference].map(|text| words(text).collect::<Vec<_>>());
+        self.errors.add_joined(&found, &wanted);
+        text.map(drop)
+    }
+
+    fn repeats(&self) -> Repeats {
+        Repeats::All
+    }
+
+    fn references(&self) -> Option<u64> {
+        Some(self.references.len() as u64)
+    }
+
+    fn scores(&mut self) -> Scores {
+        let rate = self.errors.rate();
+        let (percent, value) = (100.0 * rate, 100.0 * (1.0 - rate));
+        let notes = if self.has_spellings {
+            Vec::new()
+        } else {
+            let note = "British and American spellings count as different words: the official \
+                        script has one for the other; --with spellings=english.json does so";
+            vec![note.to_owned()]
+        };
+        Scores {
+            figures: vec![Figure { metric: "ACCURACY", value }],
+            text: format!("Word Error Rate: {percent:?}%, accuracy={value:?}%\n"),
+            notes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::assert_checker_reads;
+    use super::*;
+
+    fn errors(found: &str, wanted: &str) -> u64 {
+        let mut errors = WordErrors::default();
+        let [found, wanted] = [found, wanted].map(|text| words(text).collect::<Vec<_>>());
+        errors.add_joined(&found, &wanted);
+        errors.errors
+    }
+
+    #[test]
+    fn up_to_three_words_are_one() {
+        assert_eq!(errors("icecream never the less", "ice cream nevertheless"), 0);
+        assert_eq!(errors("oneandtwoand", "one and two and"), 4);
+        // A word too many, and no run is found any more.
+        assert_eq!(errors("so ice cream", "icecream"), 3);
+        assert_eq!(errors("", "a b"), 2);
+        assert_eq!(errors("a b", ""), 2);
+    }
+
+    #[test]
+    fn what_is_no_transcript_has_every_word_wrong() {
+        let labels = LABELS_42.chars().collect();
+        let mut transcripts = NormalizedTranscripts {
+            normalizer: Normalizer::new(HashMap::new()),
+            references: vec!["a cat sat".to_owned(), "it is 20%".to_owned()],
+            answers: Answers::Numbers(Element::Int8, labels),
+            has_spellings: false,
+            errors: WordErrors::default(),
+        };
+        let number = |letter| LABELS_42.chars().position(|label| label == letter).unwrap() as u8;
+        let numbers = |text: &str| text.chars().map(number).collect::<Vec<_>>();
+        assert_eq!(transcripts.take(1, &numbers("it's twenty percent")), Ok(()));
+        let error = transcripts.take(0, &[1, 42]).unwrap_err();
+        assert_eq!(error.to_string(), "expected characters from 0 to 41, found 42");
+        assert_eq!(transcripts.errors, WordErrors { errors: 3, words: 6 });
+        let scores = transcripts.scores();
+        assert_checker_reads("v6.0", "whisper", &scores);
+        assert_eq!(scores.notes.len(), 1);
+    }
+}

@@ -1,0 +1,278 @@
+//! Question answering: how far the answers that a model's logits point at are those
+//! that are right.
+//!
+//! Source: `accuracy-squad.py` of the benchmark BERT on SQuAD v1.1, with the
+//! features that its `create_squad_data.py` makes.
+
+pub mod features;
+pub mod text;
+pub mod wordpiece;
+
+use super::payload::{self, Element};
+use super::{
+    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores,
+};
+use features::{Feature, LONGEST, Question, Questions};
+use text::{Quality, projected};
+use wordpiece::WordPieces;
+
+const DATASET: Need = Need {
+    name: "dataset",
+    what: "dev-v1.1.json of SQuAD: data of paragraphs, each with context and qas",
+    is_required: true,
+};
+
+const VOCABULARY: Need = Need {
+    name: "vocabulary",
+    what: "vocab.txt of the model: a piece of words a line",
+    is_required: true,
+};
+
+const LOGITS: Choice = Choice {
+    name: "logits",
+    values: &["pairs", "transposed"],
+    what: "whether start and end stand together for each token, or all starts before all ends",
+};
+
+/// `bert`.
+pub const SQUAD: Method = Method {
+    name: "squad",
+    title: "F1 of the words of answers, and how many are exactly right, in percent",
+    answer: "logits of start and end for the tokens of a feature, 384 or the first of them",
+    element: Some(Element::Float32),
+    needs: &[DATASET, VOCABULARY],
+    choices: &[LOGITS],
+    open: |inputs| Ok(Box::new(Answers::read(inputs)?)),
+};
+
+/// Starts and ends that are tried: the best of each.
+const TRIED: usize = 20;
+
+/// Tokens of an answer at most.
+const LONGEST_ANSWER: usize = 30;
+
+/// The logit of tokens that an answer leaves out.
+const LEFT_OUT: f64 = -10_000.0;
+
+/// What the answer to a question is if nothing can be one.
+const NO_ANSWER: &str = "empty";
+
+/// Scores logits.
+#[derive(Debug)]
+pub struct Answers {
+    pieces: WordPieces,
+    questions: Questions,
+    element: Element,
+    is_transposed: bool,
+    /// For each feature that was answered, what it points at.
+    spans: Vec<Option<Span>>,
+}
+
+/// Tokens of a feature from start to end.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Span {
+    start: usize,
+    end: usize,
+    logit: f64,
+}
+
+impl Answers {
+    fn read(inputs: &Inputs) -> Result<Self, DataError> {
+        let pieces = WordPieces::read(inputs.file(&VOCABULARY)?)?;
+        let questions = Questions::read(inputs.file(&DATASET)?, &pieces)?;
+        Ok(Self {
+            pieces,
+            spans: vec![None; questions.features.len()],
+            questions,
+            element: inputs.element.unwrap_or(Element::Float32),
+            is_transposed: inputs.choice(&LOGITS) == "transposed",
+        })
+    }
+
+    /// Start and end logits of all tokens.
+    fn logits(&self, answer: &[u8]) -> Result<[Vec<f64>; 2], AnswerError> {
+        let numbers = payload::reals(self.element, answer)?;
+        let count = numbers.len();
+        if count == 0 || !count.is_multiple_of(2) || count > 2 * LONGEST {
+            let size = 2 * self.element.size();
+            let expected = format!("{size} times 1 to {LONGEST}");
+            return Err(AnswerError::Length { expected, found: answer.len() });
+        }
+        // What is no number is no reason to begin or end anywhere, and zeros are equal.
+        let numbers =
+            numbers.map(|logit| if logit.is_nan() { f64::NEG_INFINITY } else { logit + 0.0 });
+        let (start, end) =
+            if self.is_transposed { ((0, 1), (count / 2, 1)) } else { ((0, 2), (1, 2)) };
+        Ok([start, end].map(|(first, step)| {
+            let given = numbers.clone().skip(first).step_by(step).take(count / 2);
+            given.chain(std::iter::repeat(LEFT_OUT)).take(LONGEST).collect()
+        }))
+    }
+
+    /// The answer to a question, from its feature with the greatest logit.
+    fn answer(&self, question: &Question) -> String {
+        let mut best: Option<(&Feature, Span)> = None;
+        for at in question.features.clone() {
+            if let Some(span) = self.spans[at]
+                && best.is_none_or(|(_, best)| span.logit > best.logit)
+            {
+                best = Some((&self.questions.features[at], span));
+            }
+        }
+        let Some((feature, span)) = best else { return NO_ANSWER.to_owned() };
+        let piece = |token: usize| token - feature.before + feature.start;
+        let (start, end) = (piece(span.start), piece(span.end));
+        let context = &question.context;
+        let pieces = context.pieces[start..=end].join(" ").replace(" ##", "").replace("##", "");
+        let original = context.words[context.word_of[start]..=context.word_of[end]].join(" ");
+        projected(&original, &pieces, &self.pieces)
+    }
+}
+
+/// The likeliest span of a feature; the first of equals.
+fn best_span(feature: &Feature, [start_logits, end_logits]: &[Vec<f64>; 2]) -> Option<Span> {
+    let (starts, ends) = (greatest(start_logits), greatest(end_logits));
+    let context = feature.before..feature.before + feature.length;
+    let is_central =
+        |token: usize| feature.central.contains(&(token - feature.before + feature.start));
+    let mut best: Option<Span> = None;
+    for start in starts.into_iter().filter(|at| context.contains(at) && is_central(*at)) {
+        let may_end = start..context.end.min(start + LONGEST_ANSWER);
+        for end in ends.iter().copied().filter(|at| may_end.contains(at)) {
+            let logit = start_logits[start] + end_logits[end];
+            let logit = if logit.is_nan() { f64::NEG_INFINITY } else { logit };
+            if best.is_none_or(|best| logit > best.logit) {
+                best = Some(Span { start, end, logit });
+            }
+        }
+    }
+    best
+}
+
+/// Where the greatest numbers stand, the greatest first, and the first of equals.
+fn greatest(numbers: &[f64]) -> Vec<usize> {
+    let order = |a: &usize, b: &usize| numbers[*b].total_cmp(&numbers[*a]).then(a.cmp(b));
+    let mut places: Vec<usize> = (0..numbers.len()).collect();
+    if places.len() > TRIED {
+        places.select_nth_unstable_by(TRIED, order);
+        places.truncate(TRIED);
+    }
+    places.sort_unstable_by(order);
+    places
+}
+
+impl Scorer for Answers {
+    fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
+        let references = self.questions.features.len() as u64;
+        let at = usize::try_from(index).ok().filter(|at| *at < self.questions.features.len());
+        let at = at.ok_or(AnswerError::Sample { references })?;
+        // Of several answers to a feature the last one counts.
+        self.spans[at] = best_span(&self.questions.features[at], &self.logits(answer)?);
+        Ok(())
+    }
+
+    fn repeats(&self) -> Repeats {
+        Repeats::All
+    }
+
+    fn references(&self) -> Option<u64> {
+        Some(self.questions.features.len() as u64)
+    }
+
+    fn scores(&mut self) -> Scores {
+        let mut sum = Quality::default();
+        for question in &self.questions.all {
+            let quality = Quality::best(&self.answer(question), &question.answers);
+            sum.exact += quality.exact;
+            sum.f1 += quality.f1;
+        }
+        let questions = self.questions.all.len().max(1) as f64;
+        let (exact, f1) = (100.0 * sum.exact / questions, 100.0 * sum.f1 / questions);
+        Scores {
+            figures: vec![
+                Figure { metric: "F1", value: f1 },
+                Figure { metric: "exact_match", value: exact },
+            ],
+            text: format!("{{\"exact_match\": {exact:?}, \"f1\": {f1:?}}}\n"),
+            ..Scores::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::assert_checker_reads;
+    use super::*;
+
+    /// One paragraph with the question `q`, answered by `Bb`.
+    fn answers(name: &str, context: &str, is_transposed: bool) -> Answers {
+        let folder = std::env::temp_dir().join(format!("dyno-squad-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("dev.json");
+        let dataset = serde_json::json!({"version": "1.1", "data": [{"paragraphs": [{
+            "context": context,
+            "qas": [{"id": "1", "question": "q", "answers": [{"text": "Bb", "answer_start": 0}]}],
+        }]}]});
+        fs::write(&path, dataset.to_string()).unwrap();
+        let pieces = WordPieces::new(["[UNK]", "q", "a", "bb", "c", "."].into_iter());
+        let questions = Questions::read(&path, &pieces).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        let spans = vec![None; questions.features.len()];
+        Answers { pieces, questions, element: Element::Float32, is_transposed, spans }
+    }
+
+    fn bytes(logits: &[f32]) -> Vec<u8> {
+        logits.iter().flat_map(|logit| logit.to_le_bytes()).collect()
+    }
+
+    fn score(answers: &mut Answers) -> f64 {
+        answers.scores().figure("F1").unwrap()
+    }
+
+    #[test]
+    fn logits_point_at_tokens_of_the_context() {
+        // [CLS] q [SEP] a bb . c [SEP]
+        let pairs = bytes(&[9.0, 9.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 2.0, 1.0, f32::NAN, f32::NAN]);
+        let mut pointed = answers("pairs", "A Bb. c", false);
+        assert_eq!(score(&mut pointed), 0.0, "it is not answered");
+        assert_eq!(pointed.take(0, &pairs), Ok(()));
+        assert_eq!(score(&mut pointed), 100.0);
+        assert_checker_reads("v0.7", "bert-99", &pointed.scores());
+        assert_checker_reads("v5.0", "bert-99", &pointed.scores());
+
+        let rows = bytes(&[9.0, 0.0, 0.0, 1.0, 2.0, -1.0, 9.0, 0.0, 0.0, 0.0, 1.0, 0.0]);
+        let mut transposed = answers("rows", "A Bb. c", true);
+        assert_eq!(transposed.take(0, &rows), Ok(()));
+        assert_eq!(score(&mut transposed), 100.0);
+
+        // The last answer counts, and one that is none does not.
+        assert_eq!(transposed.take(0, &bytes(&[0.0; 12])), Ok(()));
+        assert!(score(&mut transposed) < 100.0);
+        let error = transposed.take(0, &bytes(&[0.0; 770])).unwrap_err();
+        assert_eq!(error.to_string(), "expected 8 times 1 to 384 bytes, found 3080");
+        assert_eq!(transposed.take(1, &rows), Err(AnswerError::Sample { references: 1 }));
+        assert_eq!(transposed.take(0, &bytes(&[f32::NAN; 768])), Ok(()));
+        let _ = transposed.scores();
+    }
+
+    #[test]
+    fn a_long_context_has_several_features_and_the_surest_answers() {
+        let context = format!("{} Bb {}", "a ".repeat(300), "c ".repeat(299));
+        let mut long = answers("long", &context, false);
+        assert_eq!(long.questions.features.len(), 3);
+        let answer = |token: usize, logit: f32| {
+            let mut logits = vec![0.0; 768];
+            (logits[2 * token], logits[2 * token + 1]) = (logit, logit);
+            bytes(&logits)
+        };
+        let token = |feature: &Feature| 300 - feature.start + feature.before;
+        let places: Vec<usize> = long.questions.features.iter().map(token).collect();
+        assert_eq!(long.take(1, &answer(places[1], 2.0)), Ok(()));
+        assert_eq!(long.take(2, &answer(places[2] + 9, 1.0)), Ok(()));
+        // It is more at the edge here, and does not count whatever its logit is.
+        assert_eq!(long.take(0, &answer(places[0], 9.0)), Ok(()));
+        assert_eq!(score(&mut long), 100.0);
+    }
+}

@@ -1,0 +1,214 @@
+//! What a model is given of a question: parts of its context that are as long as fit.
+//!
+//! A sample of the benchmark is a feature: a question with one part of its context.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::super::DataError;
+use super::super::data::read_text;
+use super::wordpiece::WordPieces;
+
+/// Tokens of a feature at most.
+pub const LONGEST: usize = 384;
+/// Tokens of a question at most; the others are cut off.
+const LONGEST_QUESTION: usize = 64;
+/// From the beginning of a part to that of the next.
+const STRIDE: usize = 128;
+/// What stands around question and context.
+const MARKS: usize = 3;
+
+/// A data set as `dev-v1.1.json` has it.
+#[derive(Debug, Deserialize)]
+struct Dataset {
+    data: Vec<Article>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Article {
+    paragraphs: Vec<Paragraph>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Paragraph {
+    context: String,
+    qas: Vec<Asked>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Asked {
+    id: String,
+    question: String,
+    answers: Vec<Accepted>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Accepted {
+    text: String,
+}
+
+/// A context, cut.
+#[derive(Debug)]
+pub struct Context {
+    /// As they stand between white space.
+    pub words: Vec<String>,
+    /// Of all words.
+    pub pieces: Vec<String>,
+    /// The word of each piece.
+    pub word_of: Vec<usize>,
+}
+
+/// A question.
+#[derive(Debug)]
+pub struct Question {
+    /// Its name in the data set.
+    pub id: String,
+    /// What is right.
+    pub answers: Vec<String>,
+    /// Where it is answered.
+    pub context: Arc<Context>,
+    /// Its features, by their place in [`Questions::features`].
+    pub features: std::ops::Range<usize>,
+}
+
+/// A question with a part of its context.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Feature {
+    /// Its place in [`Questions::all`].
+    pub question: usize,
+    /// Tokens before the context.
+    pub before: usize,
+    /// The first piece of the context.
+    pub start: usize,
+    /// Pieces of the context.
+    pub length: usize,
+    /// Those of them that have more of the context around them here than in any
+    /// other part; answers begin with them only.
+    pub central: std::ops::Range<usize>,
+}
+
+/// The questions of a data set, and their features: the samples.
+#[derive(Debug, Default)]
+pub struct Questions {
+    /// In the order of the data set.
+    pub all: Vec<Question>,
+    /// In the order of the samples.
+    pub features: Vec<Feature>,
+}
+
+impl Questions {
+    /// Reads `dev-v1.1.json`.
+    ///
+    /// # Errors
+    /// The file does not read, is not of the format, or has a question without an answer
+    /// or twice.
+    pub fn read(path: &Path, pieces: &WordPieces) -> Result<Self, DataError> {
+        let text = read_text(path)?;
+        let dataset: Dataset = serde_json::from_str(&text).map_err(|error| {
+            let expected = "SQuAD: data of paragraphs, each with context and qas";
+            DataError::malformed(path, error.line(), expected, error.to_string())
+        })?;
+        let (mut questions, mut ids) = (Self::default(), HashMap::new());
+        for paragraph in dataset.data.into_iter().flat_map(|article| article.paragraphs) {
+            let context = Arc::new(Context::new(&paragraph.context, pieces));
+            for asked in paragraph.qas {
+                if asked.answers.is_empty() {
+                    let found = format!("question {} without one", asked.id);
+                    return Err(DataError::malformed(path, None, "answers", found));
+                }
+                if ids.insert(asked.id.clone(), ()).is_some() {
+                    let found = format!("{} twice", asked.id);
+                    return Err(DataError::malformed(path, None, "an id for each question", found));
+                }
+                questions.add(asked, &context, pieces);
+            }
+        }
+        Ok(questions)
+    }
+
+    fn add(&mut self, asked: Asked, context: &Arc<Context>, pieces: &WordPieces) {
+        let length = pieces.of(&asked.question).len().min(LONGEST_QUESTION);
+        let parts = parts(context.pieces.len(), LONGEST - MARKS - length);
+        let first = self.features.len();
+        for (at, (start, length_here)) in parts.iter().copied().enumerate() {
+            let is_central = |piece: &usize| best_part(&parts, *piece) == at;
+            let mut central = (start..start + length_here).filter(is_central);
+            // They lie side by side: what is central moves on with the parts.
+            let from = central.next();
+            let central =
+                from.map_or(start..start, |from| from..central.next_back().unwrap_or(from) + 1);
+            // `[CLS]`, the question, `[SEP]`.
+            let (question, before) = (self.all.len(), length + 2);
+            self.features.push(Feature { question, before, start, length: length_here, central });
+        }
+        let answers = asked.answers.into_iter().map(|answer| answer.text).collect();
+        let features = first..self.features.len();
+        self.all.push(Question { id: asked.id, answers, context: Arc::clone(context), features });
+    }
+}
+
+impl Context {
+    fn new(text: &str, pieces: &WordPieces) -> Self {
+        let is_space = |c: char| matches!(c, ' ' | '\t' | '\r' | '\n' | '\u{202f}');
+        let words: Vec<String> =
+            text.split(is_space).filter(|word| !word.is_empty()).map(str::to_owned).collect();
+        let (mut all, mut word_of) = (Vec::new(), Vec::new());
+        for (at, word) in words.iter().enumerate() {
+            all.extend(pieces.of(word));
+            word_of.resize(all.len(), at);
+        }
+        Self { words, pieces: all, word_of }
+    }
+}
+
+/// Starts and lengths of parts of so many pieces.
+fn parts(pieces: usize, longest: usize) -> Vec<(usize, usize)> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    while start < pieces {
+        let length = longest.min(pieces - start);
+        parts.push((start, length));
+        if start + length == pieces {
+            break;
+        }
+        // No part that is not the last is shorter.
+        start += STRIDE;
+    }
+    parts
+}
+
+/// The part with the most context around a piece: the lesser of what is before and
+/// after, and a hundredth of the part's length; the first of equals.
+fn best_part(parts: &[(usize, usize)], piece: usize) -> usize {
+    let mut best = (f64::NEG_INFINITY, 0);
+    let first = piece.saturating_sub(LONGEST) / STRIDE;
+    let near = parts.iter().copied().enumerate().skip(first);
+    for (at, (start, length)) in near.take_while(|(_, (start, _))| *start <= piece) {
+        if piece < start + length {
+            let around = (piece - start).min(start + length - 1 - piece);
+            let score = around as f64 + 0.01 * length as f64;
+            if score > best.0 {
+                best = (score, at);
+            }
+        }
+    }
+    best.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_overlap_and_each_piece_is_central_in_one() {
+        assert_eq!(parts(381, 381), [(0, 381)]);
+        let parts = parts(600, 371);
+        assert_eq!(parts, [(0, 371), (128, 371), (256, 344)]);
+        // Piece 249 has 121 on either side of the first part, 249 - 128 of the second.
+        assert_eq!([0, 248, 249, 250, 599].map(|at| best_part(&parts, at)), [0, 0, 0, 1, 2]);
+        assert_eq!(super::parts(0, 371), []);
+    }
+}
