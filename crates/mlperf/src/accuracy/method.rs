@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::payload::Element;
 use super::{DataError, DataProblem, Scorer};
-use super::{classification, detection, recommendation, speech, summarization, translation};
+use super::{classification, detection, graph, recommendation, speech, summarization, translation};
 
 /// All methods, in the order in which they are listed.
 pub const METHODS: &[&Method] = &[
@@ -17,6 +17,7 @@ pub const METHODS: &[&Method] = &[
     &summarization::ROUGE,
     &translation::BLEU,
     &speech::WORD_ERRORS,
+    &graph::NODE_ACCURACY,
 ];
 
 /// A way to score answers: what the accuracy script of a benchmark does. Each

@@ -9,9 +9,11 @@
 //! that the accuracy scripts of the benchmarks print and the checkers read.
 //! Start reading at [`score`] and [`Method`].
 
+pub mod arrays;
 pub mod classification;
 mod data;
 pub mod detection;
+pub mod graph;
 mod method;
 pub mod payload;
 pub mod recommendation;

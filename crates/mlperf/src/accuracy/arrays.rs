@@ -1,0 +1,3 @@
+//! Arrays as files hold them.
+
+pub mod npy;
