@@ -1,3 +1,4 @@
-//! Arrays as files hold them.
+//! Arrays and volumes as files hold them.
 
+pub mod nifti;
 pub mod npy;

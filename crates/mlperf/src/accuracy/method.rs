@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::payload::Element;
 use super::{DataError, DataProblem, Scorer};
-use super::{classification, detection, graph, recommendation, speech, summarization, translation};
+use super::{
+    classification, detection, graph, recommendation, segmentation, speech, summarization,
+    translation,
+};
 
 /// All methods, in the order in which they are listed.
 pub const METHODS: &[&Method] = &[
@@ -18,6 +21,7 @@ pub const METHODS: &[&Method] = &[
     &translation::BLEU,
     &speech::WORD_ERRORS,
     &graph::NODE_ACCURACY,
+    &segmentation::MEAN_DICE,
 ];
 
 /// A way to score answers: what the accuracy script of a benchmark does. Each

@@ -18,6 +18,7 @@ mod method;
 pub mod payload;
 pub mod recommendation;
 mod seen;
+pub mod segmentation;
 pub mod speech;
 pub mod summarization;
 pub mod translation;
