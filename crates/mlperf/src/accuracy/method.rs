@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use super::payload::Element;
 use super::{DataError, DataProblem, Scorer};
 use super::{
-    classification, detection, graph, recommendation, segmentation, speech, summarization,
-    translation,
+    classification, detection, generation, graph, recommendation, segmentation, speech,
+    summarization, translation,
 };
 
 /// All methods, in the order in which they are listed.
@@ -22,6 +22,7 @@ pub const METHODS: &[&Method] = &[
     &speech::WORD_ERRORS,
     &graph::NODE_ACCURACY,
     &segmentation::MEAN_DICE,
+    &generation::FID_CLIP,
 ];
 
 /// A way to score answers: what the accuracy script of a benchmark does. Each
