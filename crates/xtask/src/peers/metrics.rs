@@ -42,6 +42,8 @@ struct Made {
     method: String,
     with: BTreeMap<String, String>,
     element: Option<String>,
+    #[serde(default)]
+    choose: BTreeMap<String, String>,
 }
 
 /// What the library found.
@@ -109,6 +111,7 @@ pub fn ours(dyno: &Path, folder: &Path) -> Result<(BTreeMap<String, f64>, f64)> 
     score.args(["task", "score", &made.method, "--json", "dyno.json"]).current_dir(folder);
     score.args(made.element.iter().map(|element| format!("--element={element}")));
     score.args(made.with.iter().map(|(name, file)| format!("--with={name}={file}")));
+    score.args(made.choose.iter().map(|(name, value)| format!("--choose={name}={value}")));
     let started = Instant::now();
     let output = score.stdout(Stdio::null()).output().context("cannot start dyno")?;
     let seconds = started.elapsed().as_secs_f64();
