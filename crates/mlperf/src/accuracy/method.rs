@@ -22,6 +22,7 @@ pub const METHODS: &[&Method] = &[
     &speech::WORD_ERRORS,
     &graph::NODE_ACCURACY,
     &segmentation::MEAN_DICE,
+    &segmentation::brats::BRATS_DICE,
     &generation::FID_CLIP,
 ];
 

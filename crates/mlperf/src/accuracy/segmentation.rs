@@ -4,6 +4,7 @@
 //! Source: `accuracy_kits.py` of the benchmark 3D-UNet on KiTS19, which prints five
 //! decimals of the mean and four of each class.
 
+pub mod brats;
 mod truth;
 
 use std::borrow::Cow;

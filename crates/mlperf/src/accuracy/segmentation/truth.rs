@@ -63,6 +63,12 @@ impl Truth {
         self.shape.iter().product()
     }
 
+    /// Each run of voxels of one label: the label, where it starts in the order of the
+    /// file, and how many it has.
+    pub fn runs(&self) -> impl Iterator<Item = (u8, usize, usize)> {
+        self.runs.iter().map(|run| (run.label, run.start as usize, run.length as usize))
+    }
+
     /// Each row of voxels of one label: the label, where it starts on each axis, and
     /// how many it has along the first.
     pub fn rows(&self) -> impl Iterator<Item = (u8, [usize; 3], usize)> {
