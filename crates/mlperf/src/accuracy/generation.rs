@@ -1,0 +1,178 @@
+//! Fréchet distance and CLIP score: how far generated images are from photographs, and
+//! how near to their captions.
+//!
+//! Both are taken of features that networks have found, Inception-v3 and CLIP's
+//! ViT-B/32. Answers here are those features and not the images, so that what is scored
+//! is what the log holds.
+//!
+//! Source: `accuracy_coco.py` of the benchmark Stable Diffusion XL with its
+//! `fid_score.py` and `clip_encoder.py`, which print all digits.
+
+mod frechet;
+mod linear;
+
+use super::arrays::npy::{Matrix, Npy};
+use super::payload::{self, Element};
+use super::{AnswerError, DataError, Figure, Inputs, Method, Need, Scorer, Scores};
+
+pub use frechet::Normal;
+
+const MEAN: Need = Need {
+    name: "mean",
+    what: "mu.npy of val2014.npz, which unzips to mu.npy and sigma.npy: the mean of the features \
+           of photographs",
+    is_required: true,
+};
+
+const COVARIANCE: Need = Need {
+    name: "covariance",
+    what: "sigma.npy of val2014.npz: the covariance of the features of photographs",
+    is_required: true,
+};
+
+const TEXTS: Need = Need {
+    name: "texts",
+    what: "CLIP's features of the captions as an npy file, a row a sample",
+    is_required: true,
+};
+
+/// `stable-diffusion-xl`.
+pub const FID_CLIP: Method = Method {
+    name: "fid-clip",
+    title: "Fréchet distance, and CLIP score in percent, of features of images",
+    answer: "features of the image: as many of Inception-v3 as the mean has (2048), then as many \
+             of CLIP as a caption has (512)",
+    element: Some(Element::Float32),
+    needs: &[MEAN, COVARIANCE, TEXTS],
+    choices: &[],
+    open: |inputs| Ok(Box::new(open(inputs)?)),
+};
+
+fn open(inputs: &Inputs) -> Result<FidClip, DataError> {
+    let texts = Npy::open(inputs.file(&TEXTS)?)?.matrix()?;
+    let mean = Npy::open(inputs.file(&MEAN)?)?.matrix()?.values;
+    let path = inputs.file(&COVARIANCE)?;
+    let covariance = Npy::open(path)?.matrix()?;
+    let n = mean.len();
+    if (covariance.rows(), covariance.columns) != (n, n) {
+        let found = format!("{} by {}", covariance.rows(), covariance.columns);
+        return Err(DataError::malformed(path, None, format!("{n} by {n} numbers"), found));
+    }
+    let photographs = Normal::new(mean, covariance.values).ok_or_else(|| {
+        let expected = "a covariance, which has no negative eigenvalues";
+        DataError::malformed(path, None, expected, "another matrix")
+    })?;
+    Ok(FidClip::new(photographs, texts, inputs.element.unwrap_or(Element::Float32)))
+}
+
+/// Scores features of images.
+#[derive(Debug)]
+pub struct FidClip {
+    photographs: Normal,
+    texts: Matrix,
+    element: Element,
+    /// Of all images, one after the other.
+    features: Vec<f64>,
+    cosines: f64,
+    images: u64,
+}
+
+impl FidClip {
+    /// Features of photographs, and of the caption of each sample.
+    #[must_use]
+    pub fn new(photographs: Normal, texts: Matrix, element: Element) -> Self {
+        Self { photographs, texts, element, features: Vec::new(), cosines: 0.0, images: 0 }
+    }
+}
+
+/// The cosine of two vectors; no number if one is of zeros.
+#[must_use]
+pub fn cosine(one: &[f64], other: &[f64]) -> f64 {
+    let product = |one: &[f64], other: &[f64]| -> f64 {
+        one.iter().zip(other).map(|(one, other)| one * other).sum()
+    };
+    product(one, other) / (product(one, one).sqrt() * product(other, other).sqrt())
+}
+
+impl Scorer for FidClip {
+    fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
+        let references = self.texts.rows() as u64;
+        if index >= references {
+            return Err(AnswerError::Sample { references });
+        }
+        let of_image = self.photographs.dimensions();
+        let bytes = (of_image + self.texts.columns) * self.element.size();
+        if answer.len() != bytes {
+            let expected = format!("{bytes} ({} and {} features)", of_image, self.texts.columns);
+            return Err(AnswerError::Length { expected, found: answer.len() });
+        }
+        let values: Vec<f64> = payload::reals(self.element, answer)?.collect();
+        let (image, of_clip) = values.split_at(of_image);
+        let cosine = cosine(of_clip, self.texts.row(index as usize));
+        if !cosine.is_finite() || image.iter().any(|value| !value.is_finite()) {
+            let expected = "numbers, and not all of CLIP's zeros".to_owned();
+            return Err(AnswerError::Content { expected, found: "others".to_owned() });
+        }
+        self.features.extend_from_slice(image);
+        self.cosines += cosine;
+        self.images += 1;
+        Ok(())
+    }
+
+    fn references(&self) -> Option<u64> {
+        Some(self.texts.rows() as u64)
+    }
+
+    fn scores(&mut self) -> Scores {
+        let clip = 100.0 * self.cosines / self.images as f64;
+        let fid = self.photographs.distance(std::mem::take(&mut self.features));
+        Scores {
+            figures: vec![
+                Figure { metric: "FID_SCORE", value: fid },
+                Figure { metric: "CLIP_SCORE", value: clip },
+            ],
+            text: format!("Accuracy Results: {{'FID_SCORE': {fid:?}, 'CLIP_SCORE': {clip:?}}}\n"),
+            ..Scores::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::assert_checker_reads;
+    use super::*;
+
+    #[test]
+    fn features_have_a_distance_from_photographs_and_an_angle_to_captions() {
+        let photographs = Normal::new(vec![0.0], vec![1.0]).unwrap();
+        let texts = Matrix { columns: 2, values: vec![3.0, 4.0, 0.0, 2.0, 1.0, 1.0] };
+        let mut scorer = FidClip::new(photographs, texts, Element::Float32);
+        let answer = |values: [f32; 3]| values.map(f32::to_le_bytes).concat();
+        assert_eq!(scorer.take(0, &answer([4.0, 1.0, 0.0])), Ok(()));
+        assert_eq!(scorer.take(1, &answer([6.0, 0.0, -1.0])), Ok(()));
+        assert!(matches!(
+            scorer.take(2, &answer([6.0, 0.0, 0.0])),
+            Err(AnswerError::Content { .. })
+        ));
+        assert!(matches!(scorer.take(2, &[0; 8]), Err(AnswerError::Length { .. })));
+        assert_eq!(scorer.take(3, &answer([0.0; 3])), Err(AnswerError::Sample { references: 3 }));
+        let scores = scorer.scores();
+        // Mean 5 and variance 2; cosines 0.6 and -1.
+        let expected = 25.0 + (2.0_f64.sqrt() - 1.0).powi(2);
+        assert!((scores.figure("FID_SCORE").unwrap() - expected).abs() < 1e-12);
+        assert!((scores.figure("CLIP_SCORE").unwrap() + 20.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_checker_reads_the_scores() {
+        let photographs = Normal::new(vec![0.0], vec![1.0]).unwrap();
+        let texts = Matrix { columns: 1, values: vec![3.0, 4.0] };
+        let mut scorer = FidClip::new(photographs, texts, Element::Float32);
+        for (index, value) in [(0, 4.0_f32), (1, 6.0)] {
+            assert_eq!(scorer.take(index, &[value, 1.0].map(f32::to_le_bytes).concat()), Ok(()));
+        }
+        let scores = scorer.scores();
+        assert_checker_reads("v4.0", "stable-diffusion-xl", &scores);
+        assert_checker_reads("v5.1", "stable-diffusion-xl", &scores);
+    }
+}

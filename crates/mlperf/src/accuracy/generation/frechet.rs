@@ -1,0 +1,148 @@
+//! The Fréchet distance of two normal distributions, one of which is given by samples.
+//!
+//! Source: Dowson and Landau, "The Fréchet distance between multivariate normal
+//! distributions" (1982); with means and covariances (by n - 1) of features of images,
+//! as Heusel et al. (2017) have it.
+
+use std::sync::Mutex;
+use std::thread;
+
+use ndarray::linalg::general_mat_mul;
+use ndarray::{Array2, ArrayView2, Axis};
+
+use super::linear::{cholesky, eigenvalues, part};
+
+/// A normal distribution.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Normal {
+    mean: Vec<f64>,
+    /// Trace of the covariance.
+    trace: f64,
+    /// Lower triangular factor of the covariance.
+    factor: Array2<f64>,
+}
+
+impl Normal {
+    /// With a mean and a covariance, row by row; none if that is no covariance. O(n^3).
+    ///
+    /// # Panics
+    /// Panics if the covariance has other than n^2 elements.
+    #[must_use]
+    pub fn new(mean: Vec<f64>, covariance: Vec<f64>) -> Option<Self> {
+        let covariance = Array2::from_shape_vec((mean.len(), mean.len()), covariance);
+        let covariance = covariance.expect("a covariance has a row and a column for each mean");
+        let trace = covariance.diag().sum();
+        Some(Self { mean, trace, factor: cholesky(covariance)? })
+    }
+
+    /// Numbers of a sample.
+    #[must_use]
+    pub fn dimensions(&self) -> usize {
+        self.mean.len()
+    }
+
+    /// The squared distance to the distribution that samples have, row by row; no number
+    /// if there are fewer than two.
+    ///
+    /// The trace of the square root of the product of both covariances is the sum of the
+    /// singular values of X L, where L is a factor of one covariance and X has the samples
+    /// less their mean, by the root of n - 1: neither a product of covariances nor a
+    /// root of a matrix is made.
+    #[must_use]
+    pub fn distance(&self, samples: Vec<f64>) -> f64 {
+        let d = self.dimensions();
+        let n = samples.len().checked_div(d).unwrap_or(0);
+        if n < 2 {
+            return f64::NAN;
+        }
+        let mut samples = Array2::from_shape_vec((n, d), samples).expect("samples are whole rows");
+        let mean = samples.sum_axis(Axis(0)) / n as f64;
+        samples -= &mean;
+        let share = ((n - 1) as f64).recip();
+        let trace = samples.iter().map(|value| value * value).sum::<f64>() * share;
+        let apart: f64 =
+            mean.iter().zip(&self.mean).map(|(one, other)| (one - other).powi(2)).sum();
+        let product = times_factor(&samples, &self.factor);
+        drop(samples);
+        let square = if n < d { square(&product.view()) } else { square(&product.t()) };
+        drop(product);
+        let common: f64 =
+            eigenvalues(square).iter().map(|value| (value * share).max(0.0).sqrt()).sum();
+        apart + trace + self.trace - 2.0 * common
+    }
+}
+
+/// Columns that are multiplied at once; a triangle is done by strips.
+const STRIP: usize = 256;
+
+/// Samples times a lower triangular matrix.
+fn times_factor(samples: &Array2<f64>, factor: &Array2<f64>) -> Array2<f64> {
+    let (n, d) = samples.dim();
+    let mut product = Array2::zeros((n, d));
+    let mut strips: Vec<_> = product.axis_chunks_iter_mut(Axis(1), STRIP).enumerate().collect();
+    on_threads(&mut strips, |(at, strip)| {
+        let (start, end) = (*at * STRIP, *at * STRIP + strip.ncols());
+        let factor = part(factor.view(), start..d, start..end);
+        general_mat_mul(1.0, &part(samples.view(), 0..n, start..d), &factor, 0.0, strip);
+    });
+    product
+}
+
+/// A matrix times its transpose: the lower triangle.
+fn square(matrix: &ArrayView2<f64>) -> Array2<f64> {
+    let (n, columns) = matrix.dim();
+    let mut square = Array2::zeros((n, n));
+    let mut strips: Vec<_> = square.axis_chunks_iter_mut(Axis(0), STRIP).enumerate().collect();
+    on_threads(&mut strips, |(at, strip)| {
+        let (start, end) = (*at * STRIP, *at * STRIP + strip.nrows());
+        let rows = part(matrix.view(), start..end, 0..columns);
+        let above = part(matrix.view(), 0..end, 0..columns);
+        let mut to = part(strip.view_mut(), 0..end - start, 0..end);
+        general_mat_mul(1.0, &rows, &above.t(), 0.0, &mut to);
+    });
+    drop(strips);
+    square
+}
+
+/// Does every strip, each on one of as many threads as there are processors. Sums have
+/// the same order however many there are.
+fn on_threads<T: Send>(strips: &mut [T], work: impl Fn(&mut T) + Sync) {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let strips = Mutex::new(strips.iter_mut());
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let next = strips.lock().map_or(None, |mut strips| strips.next());
+                    let Some(strip) = next else { break };
+                    work(strip);
+                }
+            });
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deviations_along_the_axes_are_apart_as_points_are() {
+        let normal = Normal::new(vec![1.0, 2.0], vec![4.0, 0.0, 0.0, 9.0]).unwrap();
+        let samples = vec![1.0, 2.0, 1.0, -2.0, -1.0, 2.0, -1.0, -2.0];
+        let deviations = [(4.0_f64 / 3.0).sqrt(), (16.0_f64 / 3.0).sqrt()];
+        let expected = 1.0 + 4.0 + (2.0 - deviations[0]).powi(2) + (3.0 - deviations[1]).powi(2);
+        assert!((normal.distance(samples) - expected).abs() < 1e-12);
+    }
+
+    #[test]
+    fn fewer_samples_than_dimensions_have_a_distance_and_one_has_none() {
+        // Two samples one apart: variance 1/2 along the first axis, none along others.
+        let samples = || vec![1.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+        let covariance = vec![8.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0];
+        let normal = Normal::new(vec![0.5, 0.0, 0.0], covariance).unwrap();
+        assert!((normal.distance(samples()) - (8.0 + 0.5 - 2.0 * 2.0 + 2.0)).abs() < 1e-12);
+        assert!(normal.distance(samples()[..3].to_vec()).is_nan());
+        assert!(normal.distance(Vec::new()).is_nan());
+    }
+}

@@ -1,0 +1,117 @@
+//! Node accuracy: the share of nodes of a graph whose class is the label.
+//!
+//! Source: `accuracy_igbh.py` of the benchmark R-GAT on IGBH, which writes the share as
+//! JSON.
+
+use super::arrays::npy::Npy;
+use super::payload::{self, Element};
+use super::{AnswerError, DataError, Figure, Inputs, Method, Need, Scorer, Scores};
+
+const LABELS: Need = Need {
+    name: "labels",
+    what: "paper/node_label_2K.npy of IGBH: a label a node, as numpy.save writes it, or float32 \
+           without a header as the sizes large and full have it",
+    is_required: true,
+};
+
+const NODES: Need = Need {
+    name: "nodes",
+    what: "val_idx.npy, the node of each sample: made of val_idx.pt once by \
+           numpy.save('val_idx.npy', torch.load('val_idx.pt'))",
+    is_required: true,
+};
+
+/// `rgat`.
+pub const NODE_ACCURACY: Method = Method {
+    name: "node-accuracy",
+    title: "share of nodes whose class is the label, from 0 to 1",
+    answer: "the class: one element",
+    element: Some(Element::Int32),
+    needs: &[LABELS, NODES],
+    choices: &[],
+    open: |inputs| {
+        let element = inputs.element.unwrap_or(Element::Int32);
+        Ok(Box::new(NodeAccuracy::new(read_labels(inputs)?, element)))
+    },
+};
+
+/// The label of each sample.
+fn read_labels(inputs: &Inputs) -> Result<Vec<i64>, DataError> {
+    let nodes = Npy::open(inputs.file(&NODES)?)?.wholes()?;
+    Npy::open_or_raw(inputs.file(&LABELS)?, Element::Float32)?.wholes_at(&nodes)
+}
+
+/// Scores classes of nodes.
+#[derive(Debug)]
+pub struct NodeAccuracy {
+    labels: Vec<i64>,
+    element: Element,
+    good: u64,
+    total: u64,
+}
+
+impl NodeAccuracy {
+    /// Labels in the order of the samples.
+    #[must_use]
+    pub fn new(labels: Vec<i64>, element: Element) -> Self {
+        Self { labels, element, good: 0, total: 0 }
+    }
+}
+
+impl Scorer for NodeAccuracy {
+    fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
+        self.total += 1;
+        let label = usize::try_from(index).ok().and_then(|at| self.labels.get(at));
+        let label = label.ok_or(AnswerError::Sample { references: self.labels.len() as u64 })?;
+        self.good += u64::from(payload::whole(self.element, answer)? == *label);
+        Ok(())
+    }
+
+    fn references(&self) -> Option<u64> {
+        Some(self.labels.len() as u64)
+    }
+
+    fn scores(&mut self) -> Scores {
+        let (good, total) = (self.good, self.total);
+        let value = good as f64 / total.max(1) as f64;
+        Scores {
+            figures: vec![Figure { metric: "acc", value }],
+            text: format!(
+                "{{\"accuracy\": {value:?}, \"model\": \"rgat\", \
+                 \"number_correct_samples\": {good}, \"performance_sample_count\": {total}}}\n"
+            ),
+            ..Scores::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::arrays::npy::tests::{file, written};
+    use super::super::assert_checker_reads;
+    use super::*;
+
+    #[test]
+    fn labels_are_those_of_the_nodes_of_the_samples() {
+        let numbers = |numbers: [i64; 3]| numbers.map(i64::to_le_bytes).concat();
+        let nodes = written("nodes.npy", &file("<i8", "(3,)", &numbers([4, 0, 2])));
+        let labels = [0.0_f32, 1.0, 2.0, 3.0, 4.0].map(f32::to_le_bytes).concat();
+        let labels = written("labels.npy", &labels);
+        let files = BTreeMap::from([("nodes".to_owned(), nodes), ("labels".to_owned(), labels)]);
+        let mut scorer =
+            (NODE_ACCURACY.open)(&Inputs { files, ..Inputs::default() }).expect("files are right");
+        assert_eq!(scorer.take(1, &0_i32.to_le_bytes()), Ok(()));
+        assert_eq!(scorer.take(0, &4_i32.to_le_bytes()), Ok(()));
+        assert!(matches!(scorer.take(2, &[2; 8]), Err(AnswerError::Length { .. })));
+        assert_eq!(scorer.take(3, &[0; 4]), Err(AnswerError::Sample { references: 3 }));
+        let scores = scorer.scores();
+        assert_eq!(
+            scores.text,
+            "{\"accuracy\": 0.5, \"model\": \"rgat\", \"number_correct_samples\": 2, \
+             \"performance_sample_count\": 4}\n"
+        );
+        assert_checker_reads("v5.1", "rgat", &scores);
+    }
+}

@@ -1,0 +1,255 @@
+//! Mean Dice: of each class, twice the voxels that prediction and truth have in common,
+//! of the voxels of both.
+//!
+//! Source: `accuracy_kits.py` of the benchmark 3D-UNet on KiTS19, which prints five
+//! decimals of the mean and four of each class.
+
+pub mod brats;
+mod truth;
+
+use std::borrow::Cow;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::data::read_text;
+use super::payload::{self, Element};
+use super::{AnswerError, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores};
+
+pub use truth::Truth;
+
+const VOLUMES: Need = Need {
+    name: "volumes",
+    what: "the folder nifti of the preprocessed KiTS19: case_XXXXX/segmentation.nii.gz",
+    is_required: true,
+};
+
+const CASES: Need = Need {
+    name: "cases",
+    what: "names of the cases as text, a line a sample: file_list of preprocessed_files.pkl; \
+           without it the folders in order",
+    is_required: false,
+};
+
+/// `3d-unet` on KiTS19.
+pub const MEAN_DICE: Method = Method {
+    name: "mean-dice",
+    title: "mean Dice of kidney and tumor, from 0 to 1",
+    answer: "a label a voxel, of which the last axis is the fastest: 0, 1 kidney, 2 tumor",
+    element: Some(Element::Uint8),
+    needs: &[VOLUMES, CASES],
+    choices: &[],
+    open: |inputs| {
+        let volumes = read_volumes(inputs)?;
+        Ok(Box::new(MeanDice::new(volumes, inputs.element.unwrap_or(Element::Uint8))))
+    },
+};
+
+/// Kidney and tumor.
+const CLASSES: usize = 2;
+
+/// Added above and below, so that what neither has is found.
+const SMOOTHING: f64 = 1e-6;
+
+/// A file of labels in the folder of each case.
+const FILES: [&str; 2] = ["segmentation.nii.gz", "segmentation.nii"];
+
+/// The volume of each sample.
+fn read_volumes(inputs: &Inputs) -> Result<Vec<Truth>, DataError> {
+    let folder = inputs.file(&VOLUMES)?;
+    let read = |path: &PathBuf| Truth::read(path, CLASSES as u8);
+    if !inputs.files.contains_key(CASES.name) {
+        return folders(folder)?.iter().map(read).collect();
+    }
+    let path = inputs.file(&CASES)?;
+    let mut volumes = Vec::new();
+    for (at, line) in read_text(path)?.lines().enumerate() {
+        let name = line.trim();
+        if name.is_empty() {
+            continue;
+        }
+        let file = segmentation(&folder.join(name)).ok_or_else(|| {
+            let expected = format!("a case with {}", folder.join(name).join(FILES[0]).display());
+            DataError::malformed(path, at + 1, expected, "none")
+        })?;
+        volumes.push(read(&file)?);
+    }
+    Ok(volumes)
+}
+
+/// The file of labels of a case.
+fn segmentation(case: &Path) -> Option<PathBuf> {
+    FILES.iter().map(|name| case.join(name)).find(|path| path.is_file())
+}
+
+/// Files of labels of all folders, in the order of their names.
+fn folders(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let unreadable = |error| DataError::unreadable(folder, &error);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        files.extend(segmentation(&entry.map_err(unreadable)?.path()));
+    }
+    files.sort_unstable();
+    if files.is_empty() {
+        let expected = format!("folders with {}", FILES[0]);
+        return Err(DataError::malformed(folder, None, expected, "none"));
+    }
+    Ok(files)
+}
+
+/// Dice of each class, for labels of which the last axis is the fastest.
+///
+/// # Errors
+/// There are labels of no class.
+///
+/// # Panics
+/// Panics if there are more or fewer labels than voxels.
+pub fn dice(truth: &Truth, labels: &[u8]) -> Result<[f64; CLASSES], AnswerError> {
+    assert_eq!(labels.len(), truth.voxels(), "a label a voxel");
+    if let Some(other) = labels.iter().find(|label| **label > CLASSES as u8) {
+        let expected = format!("labels from 0 to {CLASSES}");
+        return Err(AnswerError::Content { expected, found: other.to_string() });
+    }
+    let [_, height, depth] = truth.shape;
+    let (mut common, mut wanted) = ([0_u64; CLASSES], [0_u64; CLASSES]);
+    for (label, [x, y, z], length) in truth.rows() {
+        let class = usize::from(label) - 1;
+        let row = labels[(x * height + y) * depth + z..].iter().step_by(height * depth);
+        common[class] += row.take(length).filter(|found| **found == label).count() as u64;
+        wanted[class] += length as u64;
+    }
+    Ok(std::array::from_fn(|class| {
+        let found = labels.iter().filter(|label| usize::from(**label) == class + 1).count() as u64;
+        (2.0 * common[class] as f64 + SMOOTHING) / ((wanted[class] + found) as f64 + SMOOTHING)
+    }))
+}
+
+/// Scores volumes of labels.
+#[derive(Debug)]
+pub struct MeanDice {
+    volumes: Vec<Truth>,
+    element: Element,
+    sums: [f64; CLASSES],
+    entries: u64,
+}
+
+impl MeanDice {
+    /// Volumes in the order of the samples, with the labels 0 to 2.
+    #[must_use]
+    pub fn new(volumes: Vec<Truth>, element: Element) -> Self {
+        Self { volumes, element, sums: [0.0; CLASSES], entries: 0 }
+    }
+}
+
+/// The answer as labels; one that is no label is 255.
+fn labels(element: Element, answer: &[u8]) -> Result<Cow<'_, [u8]>, AnswerError> {
+    if element.size() == 1 {
+        return Ok(Cow::Borrowed(answer));
+    }
+    let wholes = payload::wholes(element, answer)?;
+    Ok(wholes.map(|label| u8::try_from(label).unwrap_or(u8::MAX)).collect())
+}
+
+impl Scorer for MeanDice {
+    fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
+        self.entries += 1;
+        let truth = usize::try_from(index).ok().and_then(|at| self.volumes.get(at));
+        let truth = truth.ok_or(AnswerError::Sample { references: self.volumes.len() as u64 })?;
+        let bytes = truth.voxels() * self.element.size();
+        if answer.len() != bytes {
+            let expected = format!("{bytes} ({:?} of {})", truth.shape, self.element.name());
+            return Err(AnswerError::Length { expected, found: answer.len() });
+        }
+        let found = dice(truth, &labels(self.element, answer)?)?;
+        self.sums.iter_mut().zip(found).for_each(|(sum, dice)| *sum += dice);
+        Ok(())
+    }
+
+    fn repeats(&self) -> Repeats {
+        Repeats::All
+    }
+
+    fn references(&self) -> Option<u64> {
+        Some(self.volumes.len() as u64)
+    }
+
+    fn scores(&mut self) -> Scores {
+        let [kidney, tumor] = self.sums.map(|sum| sum / self.entries.max(1) as f64);
+        let value = (kidney + tumor) / 2.0;
+        Scores {
+            figures: vec![Figure { metric: "DICE", value }],
+            text: format!(
+                "Accuracy: mean = {value:.5}, kidney = {kidney:.4}, tumor = {tumor:.4}\n"
+            ),
+            ..Scores::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arrays::nifti::tests::file;
+    use super::super::arrays::npy::tests::written;
+    use super::super::assert_checker_reads;
+    use super::*;
+
+    /// Two by three by four voxels; of the file the first axis is the fastest.
+    fn truth() -> Truth {
+        let mut voxels = [0_u8; 24];
+        let at = |x: usize, y: usize, z: usize| x + 2 * (y + 3 * z);
+        // One run over the end of two rows, and one of its own.
+        for place in [at(1, 0, 1), at(0, 1, 1), at(1, 1, 1), at(0, 2, 1)] {
+            voxels[place] = 1;
+        }
+        voxels[at(1, 2, 3)] = 2;
+        let path = written("truth.nii", &file(&[2, 3, 4], 2, [0.0; 2], &voxels, false));
+        Truth::read(&path, 2).unwrap()
+    }
+
+    /// The labels in the order of an answer.
+    fn answer(labelled: &[([usize; 3], u8)]) -> Vec<u8> {
+        let mut labels = vec![0; 24];
+        for ([x, y, z], label) in labelled {
+            labels[(x * 3 + y) * 4 + z] = *label;
+        }
+        labels
+    }
+
+    #[test]
+    fn axes_of_answers_are_in_the_other_order_than_those_of_files() {
+        let all = [([1, 0, 1], 1), ([0, 1, 1], 1), ([1, 1, 1], 1), ([0, 2, 1], 1), ([1, 2, 3], 2)];
+        assert_eq!(dice(&truth(), &answer(&all)), Ok([1.0, 1.0]));
+        // Three of four kidney voxels found, with one that is none: 2 * 3 / (4 + 4).
+        let some = [([1, 0, 1], 1), ([0, 1, 1], 1), ([1, 1, 1], 1), ([0, 0, 0], 1)];
+        let [kidney, tumor] = dice(&truth(), &answer(&some)).unwrap();
+        assert!((kidney - 0.75).abs() < 1e-6 && tumor < 1e-5, "{kidney} {tumor}");
+    }
+
+    #[test]
+    fn what_is_no_volume_of_labels_has_a_score_of_zero() {
+        let mut scorer = MeanDice::new(vec![truth(), truth()], Element::Int8);
+        let right = answer(&[
+            ([1, 0, 1], 1),
+            ([0, 1, 1], 1),
+            ([1, 1, 1], 1),
+            ([0, 2, 1], 1),
+            ([1, 2, 3], 2),
+        ]);
+        assert_eq!(scorer.take(0, &right), Ok(()));
+        let error = scorer.take(1, &[0; 23]).unwrap_err();
+        assert_eq!(error.to_string(), "expected 24 ([2, 3, 4] of int8) bytes, found 23");
+        let error = scorer.take(1, &answer(&[([0, 0, 0], 255)])).unwrap_err();
+        assert_eq!(error.to_string(), "expected labels from 0 to 2, found 255");
+        assert_eq!(scorer.take(2, &[]), Err(AnswerError::Sample { references: 2 }));
+        let scores = scorer.scores();
+        assert_eq!(scores.text, "Accuracy: mean = 0.25000, kidney = 0.2500, tumor = 0.2500\n");
+        assert_checker_reads("v1.1", "3d-unet-99", &scores);
+        assert_checker_reads("v5.1", "3d-unet-99.9", &scores);
+    }
+
+    #[test]
+    fn labels_of_no_class_are_no_references() {
+        let path = written("other.nii", &file(&[2], 2, [0.0; 2], &[0, 3], false));
+        let error = Truth::read(&path, 2).unwrap_err().to_string();
+        assert!(error.ends_with("expected labels from 0 to 2, found 3"), "{error}");
+    }
+}
