@@ -3,7 +3,7 @@
 //! Of several pronunciations the one counts that the answer is nearest to, as is
 //! usual for the conversion of graphemes to phonemes (Bisani and Ney,
 //! *Joint-sequence models for grapheme-to-phoneme conversion*, Speech Communication
-//! 50, 2008, section 5.1).
+//! 50, 2008).
 
 use std::collections::HashMap;
 use std::path::Path;
