@@ -119,6 +119,10 @@ impl Scorer for FidClip {
         Ok(())
     }
 
+    fn knows_wrong(&self) -> bool {
+        false
+    }
+
     fn references(&self) -> Option<u64> {
         Some(self.texts.rows() as u64)
     }

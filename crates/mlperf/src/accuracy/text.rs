@@ -160,7 +160,7 @@ mod tests {
         let error = Texts::open(&inputs).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "tokenizer.json of the model: answers are ids of tokens is not given: --with tokenizer=FILE"
+            "--with tokenizer=FILE is not given: tokenizer.json of the model: answers are ids of tokens"
         );
     }
 
