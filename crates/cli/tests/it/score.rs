@@ -2,9 +2,12 @@
 
 use crate::program::Folder;
 
+/// A sample, and its answer in hexadecimal digits.
+type Answer<'a> = (u64, &'a str);
+
 /// Answers to samples, as LoadGen writes them.
-fn log(answers: &[(u64, &str)]) -> String {
-    let entry = |(at, (index, data)): (usize, &(u64, &str))| {
+fn log(answers: &[Answer<'_>]) -> String {
+    let entry = |(at, (index, data)): (usize, &Answer<'_>)| {
         format!("{{ \"seq_id\" : {at}, \"qsl_idx\" : {index}, \"data\" : \"{data}\" }}")
     };
     let entries: Vec<String> = answers.iter().enumerate().map(entry).collect();
@@ -13,7 +16,7 @@ fn log(answers: &[(u64, &str)]) -> String {
 
 const THREE: &str = "0300000000000000";
 
-fn folder(answers: &[(u64, &str)]) -> Folder {
+fn folder(answers: &[Answer<'_>]) -> Folder {
     let folder = Folder::new();
     folder.write("log.json", &log(answers));
     folder.write("labels.txt", "a.jpeg 3\nb.jpeg 4\n");
@@ -47,7 +50,7 @@ fn answers_that_are_none_are_told_and_are_no_success() {
 
 #[test]
 fn where_nothing_is_scored_there_is_no_figure() {
-    let cases: [(&[(u64, &str)], &str, &str); 4] = [
+    let cases: [(&[Answer<'_>], &str, &str); 4] = [
         (&[], SCORE, "the log has no answers"),
         (&[(0, THREE)], "task score top1 --log log.json --with labels=labels.txt", "--element"),
         (&[(0, "0000003f")], "task score roc-auc --log log.json", "a multiple of 8"),
