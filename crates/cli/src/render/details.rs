@@ -72,6 +72,9 @@ fn repetition(rule: &str, (state, is_valid): (State, bool), ended: Option<u64>) 
 /// The interval, and how many queries skipped one.
 fn intervals(metrics: &Metrics, plan: &Plan) -> Option<String> {
     let (found, interval) = (metrics.intervals.as_ref()?, plan.interval_ns?);
+    if metrics.query_count == 0 {
+        return None;
+    }
     let interval = duration(i64::try_from(interval).unwrap_or(i64::MAX));
     let late = match found.by_client {
         0 => String::new(),
