@@ -87,8 +87,12 @@ impl Outcome {
         if let Some(Ended::Deadline { missing }) = ended {
             let deadline = render::duration(log.plan.response_deadline.cast_signed());
             summary.reasons.push(format!(
-                "The system stopped answering: {missing} samples were outstanding when {deadline} \
-                 had passed without an answer. Check the system, or raise --deadline."
+                "The system stopped answering: {} outstanding when {deadline} had passed without \
+                 an answer. Check the system, or raise --deadline.",
+                match missing {
+                    1 => "1 sample was".to_string(),
+                    _ => format!("{missing} samples were"),
+                }
             ));
         }
         summary.verdict = state.verdict(summary.reasons.is_empty()).into();
