@@ -12,7 +12,7 @@ use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Origin, Repetition, Setting as _, Settings, TestMode};
-use dyno_loadgen::verdict::Verdict;
+use dyno_loadgen::verdict::{Verdict, Violation};
 use dyno_sut::top1;
 
 use crate::measure::{Test, mode_name};
@@ -59,6 +59,7 @@ impl Outcome {
                 reasons: Vec::new(),
                 notes: Vec::new(),
                 result: None,
+                repeated: log.sought.as_ref().map(|sought| sought.repeated.len() as u64),
                 accuracy: None,
                 metrics: None,
                 data: Data {
@@ -75,7 +76,8 @@ impl Outcome {
         match (test.mode, reports.last()) {
             (TestMode::AccuracyOnly, _) => judge_accuracy(&mut kept.summary, log, system),
             (_, Some(report)) => {
-                judge_performance(&mut kept.summary, log, report, test.mode);
+                let share = Share::of(test, tenant);
+                judge_performance(&mut kept.summary, log, report, (test.mode, share));
                 kept.series = Some(series::Test::of(&report.run.record, &folder));
                 kept.records = Records::of(&report.run.record, keep);
             }
@@ -85,8 +87,12 @@ impl Outcome {
         if let Some(Ended::Deadline { missing }) = ended {
             let deadline = render::duration(log.plan.response_deadline.cast_signed());
             summary.reasons.push(format!(
-                "The system stopped answering: {missing} samples were outstanding when {deadline} \
-                 had passed without an answer. Check the system, or raise --deadline."
+                "The system stopped answering: {} outstanding when {deadline} had passed without \
+                 an answer. Check the system, or raise --deadline.",
+                match missing {
+                    1 => "1 sample was".to_string(),
+                    _ => format!("{missing} samples were"),
+                }
             ));
         }
         summary.verdict = state.verdict(summary.reasons.is_empty()).into();
@@ -138,7 +144,30 @@ fn judge_accuracy(test: &mut summary::Test, log: &TestLog, system: &System) {
     }
 }
 
-fn judge_performance(test: &mut summary::Test, log: &TestLog, report: &Report<'_>, mode: TestMode) {
+/// A tenant's part in a search or a repetition.
+#[derive(Debug, Clone, Copy)]
+enum Share<'a> {
+    /// Its load is raised or lowered.
+    Load,
+    /// It keeps its load; that of the tenant of this name is another.
+    Beside(&'a str),
+}
+
+impl<'a> Share<'a> {
+    fn of(test: &'a Test, tenant: Option<&str>) -> Self {
+        match test.tenants[0].name.as_deref() {
+            Some(first) if tenant != Some(first) => Self::Beside(first),
+            _ => Self::Load,
+        }
+    }
+}
+
+fn judge_performance(
+    test: &mut summary::Test,
+    log: &TestLog,
+    report: &Report<'_>,
+    (mode, share): (TestMode, Share<'_>),
+) {
     let (run, judgement) = (report.run, &report.judgement);
     let lasted = run.record.completed_at.iter().copied().max().unwrap_or(0);
     let ended = (run.ended, lasted);
@@ -146,7 +175,8 @@ fn judge_performance(test: &mut summary::Test, log: &TestLog, report: &Report<'_
     let end = log.sought.as_ref().and_then(|sought| sought.end);
     let is_peak = mode == TestMode::FindPeakPerformance && log.complete;
     let is_found = matches!(end, Some(End::Found { .. }));
-    let peak = (is_peak && is_found).then_some(run.plan.peak_load());
+    let is_of_this = is_peak && is_found && matches!(share, Share::Load);
+    let peak = is_of_this.then_some(run.plan.peak_load());
     let mut result = headline(&metrics, &run.plan, peak);
     // What a search finds is no figure of one run.
     result.interval =
@@ -155,12 +185,19 @@ fn judge_performance(test: &mut summary::Test, log: &TestLog, report: &Report<'_
     test.metrics = Some(metrics);
     test.plan = plan_of(&run.plan, &log.requested);
     if let Verdict::Invalid(violations) = &judgement.verdict {
-        test.reasons = violations.iter().map(ToString::to_string).collect();
+        // Of a run that was over before its first query there is no more to say.
+        let is_empty = run.ended == Ended::Aborted && report.metrics.query_count == 0;
+        let told = violations.iter().filter(|of| !is_empty || **of == Violation::Aborted);
+        test.reasons = told.map(ToString::to_string).collect();
     }
     test.notes = judgement.notes.iter().map(ToString::to_string).collect();
     match end {
         Some(End::Failed { load, because }) => {
-            test.reasons.extend(without_load((load, because), &run.plan, is_peak));
+            let told = match share {
+                Share::Load => without_load((load, because), &run.plan, is_peak),
+                Share::Beside(first) => beside(first, because, test.reasons.is_empty()),
+            };
+            test.reasons.extend(told);
         }
         None => test.notes.extend(kept_of_cut(log, &test.folder)),
         Some(End::Found { .. }) => {}
@@ -176,16 +213,21 @@ fn without_load(
 ) -> Option<String> {
     let is_whole = plan.interval().is_some();
     let (what, lower) = match is_whole {
-        true => ("number of streams", "with a lower multi_stream_samples_per_query"),
-        false => ("rate", "with a lower one, with --qps"),
+        true => ("number of streams", "Begin with a lower multi_stream_samples_per_query"),
+        false => ("rate", "Begin with a lower one, with --qps"),
     };
+    const FASTER: &str = "Make the system faster, or the interval longer.";
+    let is_least = |load: f64| is_whole && load <= 1.0;
     let text = match because {
+        Failure::Base if is_least(load) => {
+            format!("The search found no {what}: one already skips too many intervals. {FASTER}")
+        }
         Failure::Base => {
             let missed = match is_whole {
                 true => "skips too many intervals",
                 false => "misses the latency bound",
             };
-            format!("The search found no {what}: the first one already {missed}. Begin {lower}.")
+            format!("The search found no {what}: the first one already {missed}. {lower}.")
         }
         Failure::OneLoad if is_peak => format!(
             "The {what} that the search found did not pass when it was run again. Ask for a \
@@ -202,13 +244,30 @@ fn without_load(
                 }
             };
             let instead = match is_peak {
+                _ if is_least(load) => FASTER.into(),
                 true => "Lower it by more at once, with --set repetition=confirm:RUNS:STEP.".into(),
-                false => format!("Begin {lower}, or find the peak first, with --mode peak."),
+                false => format!("{lower}, or find the peak first, with --mode peak."),
             };
             format!("{tried} {instead}")
         }
     };
     Some(text)
+}
+
+/// Why a tenant beside the first one, whose name is told, has no result.
+fn beside(first: &str, because: Failure, is_valid: bool) -> Option<String> {
+    match because {
+        Failure::TooHigh { times: times @ 1.., .. } => {
+            let times = if times == 1 { "once".into() } else { format!("{times} times") };
+            Some(format!(
+                "Only the load of tenant {first} was lowered, {times}, and not every run passed."
+            ))
+        }
+        _ if is_valid => Some(format!(
+            "The run of another tenant is INVALID, and none counts without it; see tenant {first}."
+        )),
+        _ => None,
+    }
 }
 
 /// Of a repetition that was cut short: what it leaves.

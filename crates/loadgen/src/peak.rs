@@ -106,8 +106,9 @@ pub struct PeakSearch {
     settings: PeakSettings,
     /// Runs that confirm; 0 confirms nothing.
     runs: u32,
-    /// What a failed confirmation lowers the load by; 0 ends the search.
-    decrement: f64,
+    /// What a failed confirmation lowers the load by; 0 ends the search. `None` is a
+    /// share of the load that was to be confirmed first.
+    decrement: Option<f64>,
     state: State,
     lower: f64,
     upper: f64,
@@ -130,9 +131,9 @@ impl PeakSearch {
     #[must_use]
     pub fn new(base: f64, settings: PeakSettings, repetition: Repetition) -> Self {
         let (runs, decrement) = match repetition {
-            Repetition::Once => (0, 0.0),
-            Repetition::Minimum(runs) => (runs, 0.0),
-            Repetition::Confirm { runs, decrement } => (runs, decrement.unwrap_or(0.0)),
+            Repetition::Once => (0, Some(0.0)),
+            Repetition::Minimum(runs) => (runs, Some(0.0)),
+            Repetition::Confirm { runs, decrement } => (runs, decrement),
         };
         let (state, lower, upper) = (State::Base, base, base);
         Self { settings, runs, decrement, state, lower, upper, lowered: 0 }
@@ -184,10 +185,13 @@ impl PeakSearch {
         }
     }
 
-    /// No load beyond those that passed can be tried: the highest of them is the
+    /// No load above this one can be tried: it is next, or, where it passed, the
     /// candidate.
-    pub fn end_of_range(&mut self) {
-        self.confirm(0);
+    pub fn end_of_range(&mut self, highest: f64) {
+        match self.lower < highest {
+            true => self.upper = highest,
+            false => self.confirm(0),
+        }
     }
 
     /// Looks for a load that fails above this one, which passed.
@@ -229,7 +233,7 @@ impl PeakSearch {
     /// A failed confirmation takes the candidate down, and all its runs are
     /// made anew.
     fn lower_the_candidate(&mut self, answer: Answer) {
-        let decrement = self.decrement;
+        let decrement = *self.decrement.get_or_insert(self.lower * Repetition::DECREMENT_SHARE);
         let lower = self.lower - decrement;
         if decrement <= 0.0 {
             self.fail(Failure::OneLoad);
@@ -301,6 +305,49 @@ mod tests {
         });
         let End::Found { load: qps } = end else { panic!("{end:?}") };
         assert!((9.0..10.0).contains(&qps), "{qps}");
+    }
+
+    #[test]
+    fn a_peak_is_lowered_by_a_share_of_what_was_found() {
+        // Lucky while it is searched.
+        let repetition = Repetition::Confirm { runs: 2, decrement: None };
+        let mut search = PeakSearch::new(100.0, SETTINGS, repetition);
+        let mut confirming = Vec::new();
+        while let Next::Run { load, purpose } = search.next() {
+            let bears = match purpose {
+                Purpose::Confirm { .. } => 780.0,
+                _ => 800.0,
+            };
+            if bears < 800.0 {
+                confirming.push(load.round());
+            }
+            search.answer(if load <= bears { Answer::Passed } else { Answer::TooMuch });
+        }
+        assert_eq!(confirming, [800.0, 792.0, 784.0, 776.0, 776.0]);
+    }
+
+    #[test]
+    fn the_end_of_the_range_is_tried() {
+        let settings = PeakSettings { unit: Unit::Whole, decimals: 0, ..SETTINGS };
+        for (most, expected) in [(9.0, 9.0), (11.0, 11.0), (12.0, 12.0), (20.0, 12.0)] {
+            let mut search = PeakSearch::new(5.0, settings, Repetition::Once);
+            let mut told = 0;
+            let found = loop {
+                match search.next() {
+                    Next::Run { purpose: Purpose::Bracket { upper, .. }, .. } if upper > 12.0 => {
+                        told += 1;
+                        search.end_of_range(12.0);
+                    }
+                    Next::Run { load, .. } => {
+                        search.answer(if load <= most { Answer::Passed } else { Answer::TooMuch });
+                    }
+                    Next::Over(End::Found { load }) => break load,
+                    Next::Over(end) => panic!("{end:?}"),
+                }
+            };
+            assert!(told <= 2);
+            assert_eq!(found, expected, "{most}");
+        }
     }
 
     #[test]

@@ -78,7 +78,8 @@ pub struct Plan {
     pub performance_issue_same_index: u64,
     /// Shown in the logs.
     pub print_timestamps: bool,
-    /// Runs that a performance test makes. A decrement is always said.
+    /// Runs that a performance test makes. A decrement is said, but where it is a
+    /// share of a rate that is to be found.
     pub repetition: Repetition,
 }
 

@@ -240,7 +240,11 @@ pub fn is_of_load(violations: &[Violation], metrics: &Metrics, plan: &Plan, ende
         Violation::Bound { percentile, samples, .. } => {
             samples - broken > metrics::rank(*samples, *percentile)
         }
-        Violation::Intervals { .. } => true,
+        // What the client noticed late it would have noticed as late of fewer streams.
+        Violation::Intervals { over, by_client, .. } => {
+            let allowed = metrics.intervals.map_or(0, |intervals| intervals.allowed);
+            over - by_client > allowed
+        }
         Violation::EarlyStopping { .. } => {
             let params = Params::of(&plan.early_stopping, plan.percentile());
             piled_up || look(metrics.query_count, broken, &params) == Look::Met

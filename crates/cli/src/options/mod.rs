@@ -48,6 +48,8 @@ pub struct Options {
     imposed: Vec<Assignment>,
     /// What a command departs from the round by, each as a sentence.
     departures: Vec<String>,
+    /// Settings that a command sets itself.
+    set_by_command: Vec<&'static str>,
     file: Vec<Assignment>,
     environment: Vec<Assignment>,
     flags: Vec<Assignment>,
@@ -139,6 +141,7 @@ impl Options {
             audit: None,
             imposed: Vec::new(),
             departures: Vec::new(),
+            set_by_command: Vec::new(),
             file: file.settings,
             environment,
             flags,
@@ -288,6 +291,7 @@ impl Options {
         origin: &Origin,
     ) {
         let Some(rules) = &self.rules else { return };
+        self.set_by_command = on_top.iter().map(|(key, _)| *key).collect();
         let mut settings = self.settings(scenario, TestMode::PerformanceOnly, None);
         let known = rules.broken(&settings);
         for (key, value) in on_top {
@@ -308,7 +312,8 @@ impl Options {
             remarks.push("Profile quick shortens nothing that the round sets.".into());
         }
         remarks.extend(self.departures.iter().cloned());
-        let is_searched = self.modes().contains(&TestMode::FindPeakPerformance);
+        let is_searched = self.modes().contains(&TestMode::FindPeakPerformance)
+            || self.set_by_command.contains(&STREAMS);
         let tenants: Vec<_> = match &self.tenants[..] {
             [] => vec![None],
             tenants => tenants.iter().map(Some).collect(),

@@ -110,6 +110,7 @@ pub fn headline(result: &Headline) -> String {
             format!("{percentile} {}", duration(value as i64))
         }
         // A whole number of them.
+        "streams" if value == 1.0 => "1 stream".into(),
         unit @ "streams" => format!("{value:.0} {unit}"),
         unit => format!("{} {unit}", rate(value)),
     }

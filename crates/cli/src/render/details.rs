@@ -3,7 +3,7 @@
 
 use super::{count, duration, percentile, rate};
 use crate::summary::metrics::{Bound, EarlyStopping};
-use crate::summary::{Environment, Metrics, Plan, Test};
+use crate::summary::{Environment, Metrics, Plan, State, Test};
 
 /// Lines about a performance test; none where there is nothing to say.
 pub fn of(test: &Test) -> Vec<String> {
@@ -25,44 +25,89 @@ fn load(test: &Test, metrics: &Metrics) -> Option<String> {
         arrivals => format!("{arrivals} at {}/s", rate(test.plan.target_qps)),
     });
     let offered = offered.or_else(|| intervals(metrics, &test.plan));
-    let repeated = test.plan.repetition.as_deref().map(|rule| repetition(rule, test.is_valid()));
+    let repeated = test
+        .plan
+        .repetition
+        .as_deref()
+        .and_then(|rule| repetition(rule, (test.state, test.is_valid()), test.repeated));
     let bounds = metrics.early_stopping.iter().filter_map(|of| {
         let bound = of.bound.as_ref()?;
         Some(against(of, bound, &test.plan))
     });
+    let counted =
+        if metrics.early_stopping.is_empty() { counts(metrics, &test.plan) } else { vec![] };
     let estimates = metrics.early_stopping.iter().filter_map(|of| estimate(of, &test.plan));
     let parts: Vec<String> =
-        repeated.into_iter().chain(offered).chain(bounds).chain(estimates).collect();
+        repeated.into_iter().chain(offered).chain(counted).chain(bounds).chain(estimates).collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Which of several runs this is.
-fn repetition(rule: &str, is_valid: bool) -> String {
+/// Which of several runs this is, if so many of them were played to their end;
+/// `None` where nothing was repeated yet, or nobody told of it.
+fn repetition(rule: &str, (state, is_valid): (State, bool), ended: Option<u64>) -> Option<String> {
     let (rule, rest) = rule.split_once(':').unwrap_or((rule, ""));
     let runs = rest.split(':').next().unwrap_or_default();
-    match rule {
-        // The first run that is not valid ends them.
-        _ if !is_valid => format!("not one of {runs} VALID runs, which the rule asks for"),
-        "minimum" => format!("the lowest of {runs} runs"),
-        _ => format!("the lowest of {runs} runs that confirm the load"),
+    if is_valid {
+        return Some(match (rule, runs) {
+            ("minimum", "1") => "the only run".into(),
+            ("minimum", _) => format!("the lowest of {runs} runs"),
+            (_, "1") => "the run that confirms the load".into(),
+            _ => format!("the lowest of {runs} runs that confirm the load"),
+        });
     }
+    // The first run that is not VALID ends them, and so does an interrupt.
+    let ended = ended.filter(|&ended| ended > 0)?;
+    let (this, before, became) = match state {
+        State::Complete => (ended, ended - 1, "is INVALID"),
+        State::Interrupted | State::Aborted => (ended + 1, ended, "was not ended"),
+    };
+    let before = match before {
+        0 => String::new(),
+        1 => ", the one before it is VALID".into(),
+        before => format!(", the {before} before it are VALID"),
+    };
+    Some(format!("run {this} of {runs} {became}{before}"))
 }
 
 /// The interval, and how many queries skipped one.
 fn intervals(metrics: &Metrics, plan: &Plan) -> Option<String> {
     let (found, interval) = (metrics.intervals.as_ref()?, plan.interval_ns?);
+    if metrics.query_count == 0 {
+        return None;
+    }
     let interval = duration(i64::try_from(interval).unwrap_or(i64::MAX));
     let late = match found.by_client {
         0 => String::new(),
         queries => format!(", {} of them noticed late by the client", count(queries)),
     };
     Some(format!(
-        "{} samples every {interval}; {} of {} queries skipped an interval{late}, {} allowed",
-        plan.samples_per_query,
+        "{} every {interval}; {} of {} queries skipped an interval{late}, {} allowed",
+        counted(plan.samples_per_query, "sample"),
         count(found.over),
         count(metrics.query_count),
         count(found.allowed)
     ))
+}
+
+/// Of each bound how many were over it, and how many the percentile alone allows,
+/// where no early stopping is judged, as up to round v1.1.
+fn counts(metrics: &Metrics, plan: &Plan) -> Vec<String> {
+    let samples = metrics.sample_count + metrics.failed.total() + metrics.missing;
+    // One less than the part beyond the percentile, for the index of the reference.
+    let within = (samples as f64 * plan.percentile) as u64;
+    let allowed = count(samples.saturating_sub(within).saturating_sub(1));
+    let over = &metrics.over_bound;
+    let bounds = [
+        ("", plan.latency_bound_ns, over.latency),
+        ("TTFT ", plan.first_token_bound_ns, over.first_token),
+        ("TPOT ", plan.time_per_output_token_bound_ns, over.time_per_output_token),
+    ];
+    let of = |(name, bound, over): (&str, Option<u64>, u64)| {
+        let bound = duration(i64::try_from(bound?).unwrap_or(i64::MAX));
+        let (over, samples) = (count(over), count(samples));
+        Some(format!("{name}{over} of {samples} over {bound}, {allowed} allowed"))
+    };
+    bounds.into_iter().filter_map(of).collect()
 }
 
 /// How many were over the bound, and how many early stopping allows.
@@ -120,10 +165,15 @@ fn tokens(metrics: &Metrics) -> Option<String> {
 /// What did not come back.
 fn lost(metrics: &Metrics) -> Option<String> {
     let (failed, missing) = (metrics.failed.total(), metrics.missing);
-    let part = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", count(n)));
-    let parts = [part(failed, "samples failed"), part(missing, "samples never came back")];
+    let part = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", counted(n, "sample")));
+    let parts = [part(failed, "failed"), part(missing, "never came back")];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// So many of these, such as `1 sample`.
+fn counted(many: u64, one: &str) -> String {
+    format!("{} {one}{}", count(many), if many == 1 { "" } else { "s" })
 }
 
 /// The machine and the build.
@@ -163,12 +213,29 @@ mod tests {
 
     #[test]
     fn only_a_load_that_every_run_bore_is_called_confirmed() {
+        let of = |rule, state, is_valid, ended| repetition(rule, (state, is_valid), ended);
+        let valid = |rule| of(rule, State::Complete, true, Some(5));
         let confirmed = "the lowest of 5 runs that confirm the load";
-        assert_eq!(repetition("confirm:5:2.5", true), confirmed);
-        assert_eq!(repetition("minimum:5", true), "the lowest of 5 runs");
-        for rule in ["confirm:5", "minimum:5"] {
-            let failed = "not one of 5 VALID runs, which the rule asks for";
-            assert_eq!(repetition(rule, false), failed);
+        assert_eq!(valid("confirm:5:2.5").as_deref(), Some(confirmed));
+        assert_eq!(valid("minimum:5").as_deref(), Some("the lowest of 5 runs"));
+        for (state, repeated, told) in [
+            (State::Complete, Some(1), Some("run 1 of 50 is INVALID")),
+            (State::Complete, Some(2), Some("run 2 of 50 is INVALID, the one before it is VALID")),
+            (
+                State::Complete,
+                Some(11),
+                Some("run 11 of 50 is INVALID, the 10 before it are VALID"),
+            ),
+            (
+                State::Interrupted,
+                Some(2),
+                Some("run 3 of 50 was not ended, the 2 before it are VALID"),
+            ),
+            // A search that brackets, and logs that do not tell.
+            (State::Interrupted, Some(0), None),
+            (State::Complete, None, None),
+        ] {
+            assert_eq!(of("minimum:50", state, false, repeated).as_deref(), told);
         }
     }
 

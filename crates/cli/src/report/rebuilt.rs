@@ -136,6 +136,7 @@ fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
         reasons,
         notes: vec!["Rebuilt from the logs.".into()],
         result: metrics.as_ref().and_then(|metrics| headline(scenario, metrics, detail)),
+        repeated: None,
         accuracy,
         metrics,
         data: Data {

@@ -49,6 +49,13 @@ pub fn section(html: &mut String, searched: &Searched, title: &str) {
         escaped(&headline)
     );
     found(html, state);
+    if !state.remarks.is_empty() {
+        html.push_str("<ul>");
+        for remark in &state.remarks {
+            let _ = write!(html, "<li>{}</li>", escaped(remark));
+        }
+        html.push_str("</ul>");
+    }
     let limits = state.definition.limits.iter().enumerate();
     let shares = limits.filter_map(|(at, limit)| share_over(state, at, limit));
     let charts = [latencies(state), throughputs(state), course(state)].into_iter().flatten();
@@ -80,6 +87,7 @@ fn found(html: &mut String, state: &State) {
     }
     let spent: u64 = state.points.iter().map(|point| point.took_ns).sum();
     let runs = words::counted(state.points.len() as u64, "run", "runs");
+    facts.extend(state.rules.as_ref().map(|rules| ("Rules", rules.title())));
     facts.push(("Made", format!("{runs} in {}", words::span_ns(spent))));
     html.push_str("<dl class=\"pairs\">");
     for (name, value) in facts {

@@ -203,6 +203,15 @@ impl Prepared {
         self.finish(run, &series::Run::new(plots), directory)
     }
 
+    /// What of the rules is measured for.
+    pub fn rules(&self) -> Option<summary::Rules> {
+        self.options.rules.as_ref().map(|rules| summary::Rules {
+            round: rules.round.version.to_string(),
+            benchmark: rules.benchmark.name.clone(),
+            interactive: rules.is_interactive,
+        })
+    }
+
     fn begin(&self, begun: WallTime) -> summary::Run {
         let system = &self.system;
         summary::Run {
@@ -216,11 +225,7 @@ impl Prepared {
             system: system.spec.clone(),
             time: if system.is_simulated() { "virtual" } else { "real" }.into(),
             profile: self.options.profile().name().into(),
-            rules: self.options.rules.as_ref().map(|rules| summary::Rules {
-                round: rules.round.version.to_string(),
-                benchmark: rules.benchmark.name.clone(),
-                interactive: rules.is_interactive,
-            }),
+            rules: self.rules(),
             started_at: match system.is_simulated() {
                 true => String::new(),
                 false => render::utc(begun),

@@ -163,7 +163,7 @@ fn settle(
 }
 
 /// A sample's index, stamps and claim, and what is computed of them afterwards;
-/// measured at 40 to 50 bytes.
+/// measured at 40 to 50 bytes, for each run that may be the result.
 const BYTES_A_SAMPLE: f64 = 50.0;
 
 /// The highest Offline rate whose query takes half of the free memory; nobody
@@ -179,13 +179,15 @@ fn check_memory(plan: &Plan) -> Result<(), String> {
     let Some(available) = environment::memory_available() else { return Ok(()) };
     let by_time = plan.target_qps * plan.target_duration as f64 / 1e9;
     let samples = by_time.max(plan.min_query_count as f64) * plan.samples_per_query as f64;
-    let needed = samples * BYTES_A_SAMPLE;
+    let runs = plan.repetition.runs();
+    let needed = samples * f64::from(runs) * BYTES_A_SAMPLE;
     if needed <= available as f64 {
         return Ok(());
     }
+    let each = if runs == 1 { String::new() } else { format!(", kept of {runs} runs,") };
     Err(format!(
-        "a trace of about {} samples takes {:.1} GB of memory, and {:.1} GB are free; lower the \
-         rate, the duration or the counts",
+        "a trace of about {} samples{each} takes {:.1} GB of memory, and {:.1} GB are free; lower \
+         the rate, the duration or the counts",
         render::count(samples as u64),
         needed / 1e9,
         available as f64 / 1e9

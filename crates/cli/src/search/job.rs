@@ -71,6 +71,9 @@ impl Job {
         let base = prepared.performance_test(load.scenario(), &on_top, &ORIGIN)?;
         let plan = &base.tenants[0].plan;
         limits.extend(asked::lag_limit(&prepared, &limits, load, plan));
+        let mut departing = load.bounds(&limits);
+        departing.push(load.setting(from));
+        prepared.options.depart(load.scenario(), &departing, &ORIGIN);
         let rules = asked::rules(&prepared, ask, load, (from, &limits), plan);
         let definition = asked::definition(&prepared, load, &rules, &base);
         let state = begin(&prepared, definition);
@@ -94,11 +97,9 @@ impl Job {
         self.search.rules()
     }
 
-    /// How long a confirmation takes at least at the first load, ns; where that is
-    /// not known, of what does not depend on it.
-    pub fn confirmation_time(&self) -> Nanos {
-        let from = if self.is_from_known { self.rules().from } else { f64::INFINITY };
-        self.search.confirmation_at(from)
+    /// How long a confirmation takes at least at a load, ns.
+    pub fn confirmation_at(&self, load: f64) -> Nanos {
+        self.search.confirmation_at(load)
     }
 
     /// Whether it is played in virtual time.
@@ -150,7 +151,8 @@ impl Job {
             self.search.tell(told);
         }
         before.unfinished.iter().for_each(|run| self.search.lose(run.took_ns));
-        self.state = State { definition: self.state.definition.clone(), ..before };
+        let State { definition, rules, remarks, .. } = self.state.clone();
+        self.state = State { definition, rules, remarks, ..before };
         self.directory = directory.to_path_buf();
         Ok(())
     }
@@ -518,6 +520,8 @@ fn begin(prepared: &Prepared, definition: Definition) -> State {
         command: crate::run::command(),
         dyno_version: environment::describe().dyno_version,
         definition,
+        rules: prepared.rules(),
+        remarks: prepared.options.rules_remarks(),
         peak: None,
         confirmed: None,
         points: Vec::new(),

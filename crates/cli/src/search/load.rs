@@ -68,6 +68,7 @@ impl Load {
         let unit = match self {
             Self::Qps => "queries/s",
             Self::Concurrency => "in flight",
+            Self::Samples if load == 1.0 => "sample a query",
             Self::Samples => "samples a query",
         };
         format!("{} {unit}", self.number(load))

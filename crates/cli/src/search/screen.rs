@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use dyno_loadgen::clock::{Nanos, SECOND};
-use dyno_loadgen::search::Block;
+use dyno_loadgen::search::{Block, Unit};
 
 use super::job::Job;
 use super::limits::{self, percent};
@@ -25,6 +25,9 @@ pub fn plan(job: &Job) -> String {
     let (rules, is_from_known) = (job.rules(), job.is_from_known);
     let names: Vec<String> = job.limits.iter().map(limits::show).collect();
     let mut text = format!("search: {} of {}\n", job.load.name(), job.state.definition.system);
+    for remark in &job.state.remarks {
+        render::wrap(remark, 78, 0).iter().for_each(|line| text.extend(["  ", line, "\n"]));
+    }
     let _ = writeln!(text, "  limits     {}", names.join(", "));
     let from = match is_from_known {
         true => job.load.show(rules.from),
@@ -51,27 +54,35 @@ pub fn plan(job: &Job) -> String {
     } else {
         text += "  confirmed  no (--no-confirm)\n";
     }
-    let full = if confirms { job.confirmation_time() } else { 0 };
+    // The higher a rate, the sooner it has had its queries.
+    let confirming_at = |load| if confirms { job.confirmation_at(load) } else { 0 };
+    let full = confirming_at(f64::INFINITY);
     let best = rules.short.saturating_mul(BRACKETS + LEAST_LENGTHS).saturating_add(full);
     let lengths = USUAL_LENGTHS * (0.01 / rules.tolerance).powi(2);
     let usual = (rules.short as f64 * lengths + full as f64 * 4.0 / 3.0) as Nanos;
+    let at_first = if is_from_known { confirming_at(rules.from) } else { full };
+    let usually = match at_first > full {
+        // It depends on the peak.
+        true => String::new(),
+        false => format!(" usually about {},", time(usual.max(best))),
+    };
     let _ = writeln!(
         text,
-        "  time       {}, usually about {}, never more than {}{}",
-        at_least(best, is_from_known),
-        time(usual.max(best)),
+        "  time       at least {},{usually} never more than {}{}",
+        time(best),
         time(rules.max_time),
         if job.is_virtual() { " of virtual time" } else { "" }
     );
+    if confirms && !is_from_known && job.load.unit() == Unit::Rate {
+        text += "             longer where the rate is low\n";
+    } else if at_first > full {
+        let (each, from) = (time(at_first), job.load.show(rules.from));
+        let _ = writeln!(text, "             a try takes {each} at {from}, less at a higher one");
+    }
     if best > rules.max_time {
         text += "             too short for an end: --max-time lets it take longer\n";
     }
     text
-}
-
-fn at_least(best: Nanos, is_known: bool) -> String {
-    let more = if is_known { "" } else { " (longer where the rate is low)" };
-    format!("at least {}{more}", time(best))
 }
 
 fn time(nanos: Nanos) -> String {
@@ -155,9 +166,16 @@ pub fn result(job: &Job, is_colored: bool) -> String {
     let told = state.points.iter().map(|point| point.took_ns);
     let took = told.chain(state.unfinished.iter().map(|run| run.took_ns));
     let spent = took.fold(0, Nanos::saturating_add);
-    let runs = state.points.len() + state.unfinished.len();
+    let runs = match state.points.len() + state.unfinished.len() {
+        1 => "1 run".to_string(),
+        runs => format!("{runs} runs"),
+    };
     let virtually = if job.is_virtual() { " of virtual time" } else { "" };
-    frame.line(&format!("{runs} runs in {}{virtually}", time(spent)), 2);
+    frame.line(&format!("{runs} in {}{virtually}", time(spent)), 2);
+    if !state.remarks.is_empty() {
+        frame.rule();
+        state.remarks.iter().for_each(|remark| frame.line(remark, 2));
+    }
     frame.finish()
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::load::Load;
 use crate::run::pretty;
-use crate::summary::{ReadError, read_json};
+use crate::summary::{ReadError, Rules, read_json};
 
 /// Version of the schema: raised when a key changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -46,6 +46,12 @@ pub struct State {
     pub dyno_version: String,
     /// what is searched; a resumed search must have the same
     pub definition: Definition,
+    /// what of the rules it is for; null unless a round was named
+    #[serde(default)]
+    pub rules: Option<Rules>,
+    /// what a reader must know of that, such as what departs from the round
+    #[serde(default)]
+    pub remarks: Vec<String>,
     /// where the peak is by what is known; null until it is bracketed
     pub peak: Option<Peak>,
     /// the run that counts; null unless a full run passed

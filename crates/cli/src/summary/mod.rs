@@ -121,6 +121,10 @@ pub struct Test {
     pub notes: Vec<String>,
     /// the number that is the result of a performance test; else null
     pub result: Option<Headline>,
+    /// of a search or a repetition: the runs at its last load that were played to their end, each
+    /// VALID, but for the last one of those that failed
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeated: Option<u64>,
     /// the result of an accuracy test, else null
     pub accuracy: Option<Accuracy>,
     /// the numbers of a performance test, else null
@@ -272,6 +276,14 @@ impl State {
     }
 }
 
+impl Rules {
+    /// Such as `round v5.1, resnet`.
+    pub fn title(&self) -> String {
+        let played = if self.interactive { ", Interactive" } else { "" };
+        format!("round {}, {}{played}", self.round, self.benchmark)
+    }
+}
+
 impl Run {
     /// Whether every test counts.
     pub fn is_valid(&self) -> bool {
@@ -280,11 +292,7 @@ impl Run {
 
     /// Such as `round v5.1, resnet`; empty without one.
     pub fn rules_title(&self) -> String {
-        let title = |rules: &Rules| {
-            let played = if rules.interactive { ", Interactive" } else { "" };
-            format!("round {}, {}{played}", rules.round, rules.benchmark)
-        };
-        self.rules.as_ref().map(title).unwrap_or_default()
+        self.rules.as_ref().map(Rules::title).unwrap_or_default()
     }
 
     /// Whether it was played in virtual time.

@@ -154,7 +154,7 @@ fn a_system_that_never_answers_is_given_up() {
              --mode performance --deadline 3s",
         )
         .exits(4);
-    assert!(ran.stdout.contains("1 samples were outstanding when 3.00 s"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("1 sample was outstanding when 3.00 s"), "{}", ran.stdout);
     let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
     assert_eq!(summary["state"], "aborted");
     assert_eq!(summary["tests"][0]["metrics"]["missing"], 1);

@@ -186,6 +186,28 @@ fn the_accuracy_of_a_round_is_asked_of_systems_with_labels() {
 }
 
 #[test]
+fn a_search_says_what_of_it_is_not_by_the_round() {
+    let folder = Folder::new();
+    let search = "search --system model:exponential=1ms --round v0.5 --benchmark resnet --from 100 \
+                  --limit p50<=2ms --set min_duration_ms=1000 --no-confirm --tolerance 20%";
+    let ran = folder.dyno(&format!("{search} --out told")).exits(0);
+    let found: Value = serde_json::from_str(&folder.read("told/search.json")).unwrap();
+    assert_eq!(found["rules"]["round"], "v0.5");
+    let plan = folder.dyno(&format!("{search} --dry-run")).exits(0).stdout;
+    let page = folder.read("told/report.html");
+    for text in [&ran.stdout, &ran.stderr, &plan, &page, &found["remarks"].to_string()] {
+        assert!(text.contains("Settings are those of round v0.5"), "{text}");
+        assert_eq!(text.matches("Not by round v0.5").count(), 2, "{text}");
+    }
+    // At a rate that is far below the peak five times 270,336 queries take long.
+    let far = "search --system model:exponential=1ms --round v0.7 --benchmark resnet \
+               --scenario server --qps 96 --max-time 2h --tolerance 10% --dry-run";
+    let plan = folder.dyno(far).exits(0).stdout;
+    assert!(plan.contains("a try takes 3.9 h at 96.00 queries/s, less at a higher one"), "{plan}");
+    assert!(!plan.contains("too short for an end"), "{plan}");
+}
+
+#[test]
 fn searches_and_sweeps_take_a_round_too() {
     let folder = Folder::new();
     let options = "--system model:exponential=1ms --round v5.1 --benchmark resnet --from 100";
@@ -205,7 +227,7 @@ fn searches_and_sweeps_take_a_round_too() {
     let old = "search --system model:exponential=1ms --round v0.7 --benchmark resnet --dry-run";
     let plan = folder.dyno(&format!("{old} --load samples")).exits(0).stdout;
     for told in [
-        "from       1 samples",
+        "from       1 sample a query",
         "by 5 full runs, each of at least 3.8 h and 270,336 queries; up to 4",
         "never more than 123.1 h of virtual time",
     ] {

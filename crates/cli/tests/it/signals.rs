@@ -54,6 +54,23 @@ fn an_interrupted_run_leaves_a_readable_summary() {
     assert!(folder.0.join("out/report.html").is_file());
 }
 
+#[test]
+fn a_run_that_is_over_before_its_first_query_has_missed_no_bound() {
+    let folder = Folder::new();
+    // The first query is due after 1,000 s.
+    let mut child = start(
+        &folder,
+        "run -v --system null --scenario multi-stream --mode peak --duration 300s --out out \
+         --set multi_stream_target_qps=0.001 --set repetition=minimum:5",
+    );
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let test = &keeps_to_schemas(&folder, "out")["tests"][0];
+    assert_eq!(test["repeated"], 0, "it was searching");
+    let reasons = test["reasons"].as_array().unwrap();
+    assert!(reasons.len() == 1 && reasons[0].as_str().unwrap().contains("aborted"), "{reasons:?}");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_terminal_that_goes_away_is_an_interrupt_unless_it_may() {

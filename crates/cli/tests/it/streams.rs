@@ -79,6 +79,40 @@ fn streams_are_searched_and_confirmed() {
 }
 
 #[test]
+fn one_stream_that_fails_is_not_told_to_be_fewer() {
+    let folder = Folder::new();
+    let slow = "run --system model:fixed=60ms --scenario MultiStream --json \
+                --set multi_stream_target_qps=20 --set multi_stream_samples_per_query=1";
+    for (more, told) in [
+        ("--mode peak", "The search found no number of streams: one already skips too many"),
+        ("--mode performance --set repetition=confirm:2", "there is none below 1."),
+    ] {
+        let ran = folder.dyno(&format!("{slow} {more}")).exits(1).json();
+        let reason = ran["tests"][0]["reasons"].as_array().unwrap().last().unwrap().to_string();
+        assert!(reason.contains(told), "{reason}");
+        assert!(reason.contains("Make the system faster, or the interval longer."), "{reason}");
+        assert!(!reason.contains("lower multi_stream"), "{reason}");
+    }
+}
+
+#[test]
+fn a_repetition_that_failed_says_at_which_run() {
+    let folder = Folder::new();
+    let late = "run --system model:exponential=2ms --scenario Server --qps 450 --duration 2s \
+                --mode performance --set early_stopping=never --set repetition=minimum:1000 \
+                --set server_target_latency_ns=90ms --out late";
+    let ran = folder.dyno(late).exits(1);
+    let runs = std::fs::read_dir(folder.0.join("late/Server/performance")).unwrap();
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
+    let runs = runs.map(name).filter(|name| name.to_string_lossy().starts_with("run_")).count();
+    assert!(ran.stdout.contains(&format!("run {runs} of 1000 is INVALID")), "{}", ran.stdout);
+    // Without early stopping the percentile says how many may be late.
+    assert!(ran.stdout.contains("over 90.0 ms,"), "{}", ran.stdout);
+    let many = folder.dyno(&late.replace(":1000", ":100000000")).exits(2);
+    assert!(many.stderr.contains("kept of 100000000 runs"), "{}", many.stderr);
+}
+
+#[test]
 fn the_minimum_of_five_server_runs_is_told() {
     let folder = Folder::new();
     let five = "run --system model:exponential=2ms --scenario Server --qps 100 \

@@ -94,3 +94,23 @@ fn tenants_whose_names_are_alike_keep_their_results_apart() {
         assert!(log.contains(&format!("{key}{qps}")), "{folder_of} is of {qps} queries/s");
     }
 }
+
+#[test]
+fn only_the_first_tenant_is_told_to_begin_lower() {
+    let folder = Folder::new();
+    let config = CONFIG
+        .replace("min_query_count = 100", "min_query_count = 100\nrepetition = \"confirm:3\"")
+        .replace("burst:8", "constant")
+        .replace("_qps = 300", "_qps = 300\nserver_target_latency_ns = \"1us\"");
+    folder.write("dyno.toml", &config);
+    let ran = folder.dyno("run --config dyno.toml --json").exits(1).json();
+    let last = |tenant: usize| {
+        let reasons = ran["tests"][tenant]["reasons"].as_array().unwrap();
+        reasons.last().unwrap().as_str().unwrap()
+    };
+    assert!(last(0).contains("from 300.0 down to 270.0. Begin with a lower one"), "{}", last(0));
+    assert_eq!(
+        last(1),
+        "Only the load of tenant interactive was lowered, 10 times, and not every run passed."
+    );
+}

@@ -5,11 +5,9 @@ use super::resolve::Resolution;
 use super::{Load, StreamPacing};
 use crate::settings::{Arrivals, Repetition, TestMode};
 
-/// Of the rate that a confirmation begins with.
-const DECREMENT_SHARE: f64 = 0.01;
-
 impl Resolution<'_> {
-    /// The repetition, with its decrement said.
+    /// The repetition, with its decrement said, unless a search has to find the rate
+    /// that it is a share of.
     pub(super) fn repetition(&mut self, load: &Load) -> Repetition {
         let s = self.settings;
         let (given, problems_before) = (s.repetition, self.problems.len());
@@ -40,9 +38,13 @@ impl Resolution<'_> {
                     "choose other arrivals, or minimum:RUNS",
                 );
             }
-            Load::Server(_) => ("server_target_qps", s.server_target_qps * DECREMENT_SHARE, false),
+            Load::Server(_) => {
+                let is_known = s.mode != TestMode::FindPeakPerformance;
+                let usual = s.server_target_qps * Repetition::DECREMENT_SHARE;
+                ("server_target_qps", is_known.then_some(usual), false)
+            }
             Load::MultiStream { pacing: StreamPacing::FixedInterval { .. }, .. } => {
-                ("multi_stream_samples_per_query", 1.0, true)
+                ("multi_stream_samples_per_query", Some(1.0), true)
             }
             Load::SingleStream { .. } | Load::MultiStream { .. } | Load::Offline => {
                 return self.refuse(
@@ -58,7 +60,7 @@ impl Resolution<'_> {
             Some(given)
                 if given.is_finite() && given > 0.0 && (given.fract() == 0.0 || !is_whole) =>
             {
-                given
+                Some(given)
             }
             Some(_) => {
                 let expected = match is_whole {
@@ -69,7 +71,7 @@ impl Resolution<'_> {
                 return self.refuse(&["repetition", field], expected, change);
             }
         };
-        Repetition::Confirm { runs, decrement: Some(decrement) }
+        Repetition::Confirm { runs, decrement }
     }
 
     fn refuse(

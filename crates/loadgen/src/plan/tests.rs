@@ -518,6 +518,9 @@ fn a_repetition_has_a_decrement() {
     let rule = ("repetition", "confirm:5");
     let server = [("scenario", "Server"), ("server_target_qps", "300")];
     assert_eq!(of(&[server[0], server[1], rule]), confirm(3.0), "1 % of the rate");
+    // Of the rate that is found, not of the one that a search begins with.
+    let found = of(&[server[0], server[1], rule, ("mode", "FindPeakPerformance")]);
+    assert_eq!(found, Repetition::Confirm { runs: 5, decrement: None });
     let multi = [("scenario", "MultiStream"), ("multi_stream_target_qps", "20")];
     assert_eq!(of(&[multi[0], multi[1], rule]), confirm(1.0), "one stream");
     assert_eq!(of(&[multi[0], multi[1], ("repetition", "confirm:5:2")]), confirm(2.0));

@@ -210,11 +210,18 @@ impl Test<'_, '_> {
                 Next::Run { load, purpose } => (load, purpose),
                 Next::Over(end) => break Some(end),
             };
-            if let Purpose::Bracket { upper, .. } = purpose
+            if let Purpose::Bracket { lower, upper } = purpose
                 && upper > searching.highest
             {
-                self.end_of_range(&searching);
-                searching.search.end_of_range();
+                let highest = match searching.unit {
+                    // Such a rate says more of the client's memory than of the system.
+                    Unit::Rate => lower,
+                    Unit::Whole => searching.highest,
+                };
+                if lower >= highest {
+                    self.end_of_range(&searching);
+                }
+                searching.search.end_of_range(highest);
                 continue;
             }
             if let Purpose::Bisect { lower, upper } = purpose
@@ -325,8 +332,7 @@ impl Test<'_, '_> {
     fn end_of_range(&mut self, searching: &Searching) {
         let text = match searching.unit {
             Unit::Rate => format!(
-                "FindPeakPerformance: Found no rate that fails; {} is the highest that can be \
-                 issued",
+                "FindPeakPerformance: Found no rate that fails; none above {} can be issued",
                 searching.show(searching.highest)
             ),
             Unit::Whole => format!(
@@ -349,7 +355,11 @@ impl Test<'_, '_> {
             }
             Some(End::Found { load }) => {
                 let (load, runs) = (searching.show(load), searching.candidates.len());
-                self.note(&format!("Repetition: {runs} VALID runs at {load}; the lowest counts"));
+                let told = match runs {
+                    1 => format!("Repetition: 1 VALID run at {load}"),
+                    _ => format!("Repetition: {runs} VALID runs at {load}; the lowest counts"),
+                };
+                self.note(&told);
             }
             Some(End::Failed { because: Failure::Base, .. }) => {
                 let text = format!(

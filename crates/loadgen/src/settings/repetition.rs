@@ -18,12 +18,16 @@ pub enum Repetition {
         /// How many.
         runs: u32,
         /// What the load is lowered by: queries/s, or streams. `None` is 1 % of
-        /// the first rate, or one stream.
+        /// the rate that is confirmed first, or one stream.
         decrement: Option<f64>,
     },
 }
 
 impl Repetition {
+    /// What a rate is lowered by where nobody says: this share of the one that is
+    /// confirmed first.
+    pub const DECREMENT_SHARE: f64 = 0.01;
+
     /// Runs that must be VALID.
     #[must_use]
     pub fn runs(&self) -> u32 {

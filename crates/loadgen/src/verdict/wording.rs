@@ -155,7 +155,8 @@ impl Violation {
             return Ok(());
         };
         let interval = Span(*interval);
-        write!(f, " ({skipped} intervals of {interval} at {streams} samples a query); ")?;
+        let (skipped, samples) = (counted(*skipped, "interval"), counted(*streams, "sample"));
+        write!(f, " ({skipped} of {interval} at {samples} a query); ")?;
         match (by_client * 2 > *over, streams) {
             (true, _) => write!(
                 f,
@@ -223,17 +224,24 @@ impl fmt::Display for Violation {
             }
             Self::Missing { samples } => write!(
                 f,
-                "{samples} samples never came back; look for requests that the system dropped, or \
-                 raise response_deadline_ms"
+                "{} never came back; look for requests that the system dropped, or raise \
+                 response_deadline_ms",
+                counted(*samples, "sample")
             ),
             Self::Failed { samples } => write!(
                 f,
-                "the system failed {samples} samples and this scenario allows none; look at the \
-                 reasons and at the system's own log"
+                "the system failed {} and this scenario allows none; look at the reasons and at \
+                 the system's own log",
+                counted(*samples, "sample")
             ),
             Self::Aborted => f.write_str("the run was aborted; run it again to the end"),
         }
     }
+}
+
+/// So many of these, such as `1 sample`.
+fn counted(count: u64, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }
 
 /// How a run comes to last longer.

@@ -9,7 +9,7 @@ use dyno_loadgen::run::{Event, RunLog, TestLog};
 use dyno_loadgen::settings::{
     Arrivals, EarlyStopping, Repetition, Scenario, TestMode, TestSettings,
 };
-use dyno_loadgen::verdict::{Verdict, Violation, judge};
+use dyno_loadgen::verdict::{Verdict, Violation, is_of_load, judge};
 
 use crate::interval::{Batches, every_50_ms};
 use crate::queueing::{OneServer, simulate};
@@ -223,6 +223,26 @@ fn a_load_is_not_lowered_for_what_that_does_not_mend() {
     let rates: Vec<f64> = log.runs().map(|run| run.plan.target_qps).collect();
     assert_eq!(rates, [105.0, 103.0, 101.0, 99.0, 99.0]);
     assert_eq!(end(&log), Some(End::Found { load: 99.0 }));
+}
+
+#[test]
+fn intervals_that_the_client_skipped_are_not_of_the_load() {
+    let log = simulate(&every_50_ms(4, 200), &mut Batches::new(|_| 75 * MS));
+    let run = log.result().unwrap();
+    let metrics = Metrics::of(&run.record, &run.plan);
+    let Verdict::Invalid(mut violations) = judge(&metrics, &run.plan, run.ended).verdict else {
+        panic!("VALID")
+    };
+    let allowed = metrics.intervals.unwrap().allowed;
+    // As if the client had noticed all but so many of them late.
+    for (by_system, expected) in [(200, true), (allowed + 1, true), (allowed, false), (0, false)] {
+        let [Violation::Intervals { over: 200, by_client, .. }] = &mut violations[..] else {
+            panic!("{violations:?}")
+        };
+        *by_client = 200 - by_system;
+        let found = is_of_load(&violations, &metrics, &run.plan, run.ended);
+        assert_eq!(found, expected, "{by_system} by the system");
+    }
 }
 
 #[test]

@@ -311,7 +311,7 @@ fn what_is_written_reads_back() {
     assert_eq!(detail.text("result_validity"), Some("INVALID"));
     assert_eq!(detail.whole("dyno_missing_samples"), Some(1));
     assert_eq!(detail.whole("dyno_client_lag_max_ns"), Some(10_000));
-    assert!(detail.text("result_invalid_reason").unwrap().contains("1 samples never came back"));
+    assert!(detail.text("result_invalid_reason").unwrap().contains("1 sample never came back"));
     assert_eq!(detail.value("loaded_qsl_set"), Some(&Value::List(vec![2, 0, 3, 1])));
 
     let entries: Vec<_> = open_accuracy(accuracy).unwrap().map(Result::unwrap).collect();
