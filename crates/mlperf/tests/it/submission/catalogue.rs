@@ -7,6 +7,7 @@ use std::fs;
 use dyno_mlperf::power;
 use dyno_mlperf::round::Round;
 use dyno_mlperf::submission::check::{Options, Program, catalogue, check};
+use dyno_mlperf::submission::tree::{self, Node};
 
 use super::{endpoint, made};
 use crate::made::folder::{Folder, copy};
@@ -318,9 +319,8 @@ fn power_of_offline(tree: &Tree) {
 fn spoilt(mut judge: impl FnMut(&Folder)) {
     let round = Round::named("v5.1").unwrap();
     let files = {
-        let tree = dyno_mlperf::submission::tree::Tree::walk(made::submission(round).path());
-        let tree = tree.unwrap();
-        let files = tree.top().descendants().filter(|node| node.is_file()).map(|node| node.path());
+        let tree = tree::Tree::walk(made::submission(round).path()).unwrap();
+        let files = tree.top().descendants().filter(|node| node.is_file()).map(Node::path);
         files.filter(|path| !path.to_string_lossy().contains("Stream")).collect::<Vec<_>>()
     };
     for path in files.iter().filter_map(|path| path.to_str()) {
