@@ -38,10 +38,15 @@ pub fn write(log: &TestLog, reports: &[Report], file: &mut dyn Write) -> io::Res
     write_requested(&mut lines, log)?;
     write_effective(&mut lines, log)?;
     write_own_settings(&mut lines, log)?;
-    write_events(&mut lines, &log.events[notices..], reports)?;
+    let mut reports = reports.iter();
+    // A result ends with the count of errors, and the last one counts this one, too.
+    let is_result = |event: &Event| matches!(event, Event::Result { .. });
+    let last = log.events.iter().rposition(is_result).unwrap_or(log.events.len()).max(notices);
+    write_events(&mut lines, &log.events[notices..last], &mut reports)?;
     if !log.complete {
         lines.errors("The test ended before it was complete; its logs are not a result.", 1)?;
     }
+    write_events(&mut lines, &log.events[last..], &mut reports)?;
     lines.finish()
 }
 
@@ -202,8 +207,11 @@ fn write_own_settings(lines: &mut Lines, log: &TestLog) -> io::Result<()> {
     Ok(())
 }
 
-fn write_events(lines: &mut Lines, events: &[Event], reports: &[Report]) -> io::Result<()> {
-    let mut reports = reports.iter();
+fn write_events(
+    lines: &mut Lines,
+    events: &[Event],
+    reports: &mut std::slice::Iter<'_, Report<'_>>,
+) -> io::Result<()> {
     for event in events {
         match event {
             Event::Message(message) => lines.message(message)?,

@@ -1,13 +1,27 @@
 //! What values look like and when they are true in the official programs, which are
 //! written in Python.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 /// What a text begins with that stands for a number which JSON has not and Python reads.
 const NO_JSON: char = '\0';
 
-/// A text that is no JSON, if it is to Python: with `NaN`, `Infinity` and `-Infinity`
-/// kept as texts, which [`number`] knows.
+/// JSON with a mark of its own before each text that begins with the mark of such a
+/// number, so that none is taken for one.
+#[must_use]
+pub fn with_marks(json: &str) -> Cow<'_, str> {
+    const BEGINS: &str = r#""\u0000"#;
+    match json.contains(BEGINS) {
+        true => json.replace(BEGINS, r#""\u0000\u0000"#).into(),
+        false => json.into(),
+    }
+}
+
+/// A text that is no JSON, if it is to Python: with `NaN`, `Infinity`, `-Infinity` and
+/// numbers that are too large kept as texts, which [`number`] knows. Its own texts are
+/// [with marks](with_marks).
 #[must_use]
 pub fn json(text: &str) -> Option<String> {
     let mut mended = String::with_capacity(text.len() + 16);
@@ -24,6 +38,16 @@ pub fn json(text: &str) -> Option<String> {
                 mended += &rest[..1 + escaped];
                 1 + escaped
             }
+            None if !is_text && (next == '-' || next.is_ascii_digit()) => {
+                let of_number = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
+                let token = &rest[..rest.find(|c| !of_number(c)).unwrap_or(rest.len())];
+                match token.parse() {
+                    Ok(f64::INFINITY) => mended += "\"\\u0000Infinity\"",
+                    Ok(f64::NEG_INFINITY) => mended += "\"\\u0000-Infinity\"",
+                    _ => mended += token,
+                }
+                token.len()
+            }
             None => {
                 is_text ^= next == '"';
                 mended.push(next);
@@ -38,6 +62,11 @@ pub fn json(text: &str) -> Option<String> {
 /// A number that JSON has not.
 fn no_json(text: &str) -> Option<f64> {
     text.strip_prefix(NO_JSON)?.parse().ok()
+}
+
+/// A text as it was written.
+fn unmarked(text: &str) -> &str {
+    text.strip_prefix(NO_JSON).unwrap_or(text)
 }
 
 /// A number as Python prints it: the shortest digits that read back, with a point.
@@ -72,7 +101,7 @@ pub fn text(value: &Value) -> String {
         Value::Bool(false) => "False".to_owned(),
         Value::Number(number) if number.is_f64() => float(number.as_f64().unwrap_or(f64::NAN)),
         Value::Number(number) => number.to_string(),
-        Value::String(text) => no_json(text).map_or_else(|| text.clone(), float),
+        Value::String(text) => no_json(text).map_or_else(|| unmarked(text).to_owned(), float),
         Value::Array(values) => {
             let values: Vec<String> = values.iter().map(quoted).collect();
             format!("[{}]", values.join(", "))
@@ -86,7 +115,7 @@ pub fn text(value: &Value) -> String {
 
 fn quoted(value: &Value) -> String {
     match value {
-        Value::String(text) if no_json(text).is_none() => format!("'{text}'"),
+        Value::String(text) if no_json(text).is_none() => format!("'{}'", unmarked(text)),
         value => self::text(value),
     }
 }
@@ -128,6 +157,21 @@ mod tests {
         assert_eq!((&value["c \" NaN"], number(&value["c \" NaN"])), (&Value::from("NaN"), None));
         assert_eq!((json("{\"NaN\": 1}"), json("")), (None, None));
         assert!(serde_json::from_str::<Value>(&json("NaNNaN").unwrap()).is_err());
+    }
+
+    #[test]
+    fn no_text_is_a_number_and_what_is_too_large_is_infinite() {
+        let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        for own in [r#""\u00005""#, r#""\u0000NaN""#, r#""\u0000\u0000-Infinity""#] {
+            let value = read(&with_marks(own));
+            assert_eq!((number(&value), text(&value).into()), (None, read(own)), "{own}");
+        }
+        let json = json(&with_marks(r#"["\u0000NaN", 1e999, -1e999, 1e-999, "1e999"]"#)).unwrap();
+        let value = read(&json);
+        let infinite = [f64::INFINITY, f64::NEG_INFINITY];
+        assert_eq!([1, 2].map(|at| number(&value[at]).unwrap()), infinite);
+        assert_eq!((number(&value[3]), number(&value[0])), (Some(0.0), None));
+        assert_eq!(text(&value), "['\0NaN', inf, -inf, 0.0, '1e999']");
     }
 
     #[test]

@@ -395,6 +395,12 @@ fn an_interrupted_test_says_so() {
     let last = json_lines(&detail).pop().unwrap();
     assert_eq!(last["metadata"]["is_error"], true);
     assert!(last["value"].as_str().unwrap().contains("not a result"), "{last}");
+    // One that had issued queries has a result, and counts its errors there.
+    let mut log = single_stream();
+    log.complete = false;
+    let [summary, detail, ..] = written("interrupted", &log);
+    assert!(summary.ends_with("\n1 ERROR encountered. See detailed log.\n"), "{summary}");
+    assert_eq!(value(&json_lines(&detail), "num_errors"), 1);
 }
 
 proptest! {

@@ -110,7 +110,7 @@ checks! {
     MEASUREMENT_FIELD "measurement.fields" [E E E] "the JSON file has its five fields", "add the field";
     MEASUREMENT_FIELD_EMPTY "measurement.empty_fields" [E E E] "the five fields say something", "fill in the field";
     CODE_MISSING "measurement.code" [E E O] "the code of the model is there", "add the folder, or a file of that name that says which folder it is";
-    CODE_ALL_MISSING "measurement.all_code" [E O E] "the submitter has a folder for code", "add the folder";
+    CODE_ALL_MISSING "measurement.all_code" [O O E] "the submitter has a folder for code", "add the folder";
     POWER_DESCRIPTION "measurement.power_files" [E E O] "power runs have analyzer_table.* and power_settings.*", "add the file to the measurement's folder or up to three folders above";
     ACCURACY_TEXT_MISSING "accuracy.text" [E E E] "there is an accuracy.txt", "write the output of the accuracy script to accuracy/accuracy.txt";
     ACCURACY_FILES "accuracy.files" [E E O] "the accuracy folder has exactly its four files", "add what is missing, remove what is too much";
@@ -119,12 +119,12 @@ checks! {
     ACCURACY_LOW "accuracy.target" [E E E] "every metric reaches its target", "use weights that reach it; the open division may miss it";
     ACCURACY_HIGH "accuracy.limit" [E E E] "no metric is beyond its limit", "check the lengths of the outputs";
     ACCURACY_HASH "accuracy.hash" [E E E] "accuracy.txt ends with the hash of the accuracy log", "cut the log with `dyno package`, which writes the hash";
-    ACCURACY_LOG_MISSING "accuracy.log" [E E E] "there is an accuracy log", "add mlperf_log_accuracy.json";
+    ACCURACY_LOG_MISSING "accuracy.log" [E O E] "there is an accuracy log", "add mlperf_log_accuracy.json";
     ACCURACY_LOG_LARGE "accuracy.log_size" [E E E] "the accuracy log is cut to 10240 bytes", "cut it with `dyno package`";
     ACCURACY_ERRORS "accuracy.errors" [E E E] "the accuracy run had no errors", "run it anew";
     ACCURACY_SAMPLES "accuracy.samples" [E W E] "the accuracy run covers the data set", "run it over the whole data set";
     ACCURACY_OUTPUTS "accuracy.outputs" [E E E] "the outputs that must be shown are there", "add the files to the accuracy folder";
-    RUN_FOLDER "performance.folder" [E E E] "there is a performance run", "add performance/run_1";
+    RUN_FOLDER "performance.folder" [E E O] "there is a performance run", "add performance/run_1";
     RUN_FILES "performance.files" [E E O] "the run has exactly its files", "add what is missing, remove what is too much";
     RUN_UNREADABLE "performance.readable" [E E E] "the detail log reads", "write the log anew: UTF-8, one JSON object a line";
     RUN_KEY "performance.keys" [E E E] "the detail log has the keys that are asked for", "run anew with LoadGen or Dyno of this round";

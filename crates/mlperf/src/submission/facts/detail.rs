@@ -32,7 +32,8 @@ pub struct DetailLog {
     held: Vec<Option<Held>>,
     /// Lines that are errors.
     pub errors: Errors,
-    /// Lines with the marker that are no JSON or have no key: the first ones.
+    /// Lines with the marker that are no JSON, have no key, or a number that is too large
+    /// to have a value: the first ones.
     pub malformed: Vec<usize>,
     /// The first of them that is not JSON to Python either, which knows `NaN`.
     pub malformed_to_python: Option<usize>,
@@ -310,6 +311,7 @@ impl DetailLog {
         };
         let Some(json) = text.strip_prefix(MARKER) else { return };
         self.begins_with_marker |= self.lines == 1;
+        let json = &*python::with_marks(json);
         let short = without_list(json);
         if let Ok(line) = serde_json::from_str::<Line<'_>>(short.as_deref().unwrap_or(json)) {
             return self.take_parsed(&line);
@@ -359,7 +361,13 @@ impl DetailLog {
             self.errors.add(self.lines, value.unwrap_or_default());
         }
         let Some(place) = place(key) else { return };
-        let Some(value) = parsed(value.unwrap_or("null")) else { return };
+        let json = value.unwrap_or("null");
+        // What is JSON and still has no value is a number beyond all that there are.
+        let to_python = || {
+            self.malformed();
+            parsed(&python::json(json)?)
+        };
+        let Some(value) = parsed(json).or_else(to_python) else { return };
         match &mut self.held[place] {
             Some(held) => {
                 held.times += 1;

@@ -96,10 +96,11 @@ pub fn read(file: Node<'_>) -> Result<JsonFile, JsonProblem> {
     })?;
     let text =
         String::from_utf8(bytes).map_err(|error| JsonProblem::of(format!("not text: {error}")))?;
-    match serde_json::from_str(&text) {
-        Ok(value) => Ok(JsonFile { text, value }),
+    let marked = python::with_marks(&text);
+    match serde_json::from_str(&marked) {
+        Ok(value) => Ok(JsonFile { value, text }),
         Err(error) => {
-            let to_python = python::json(&text);
+            let to_python = python::json(&marked);
             let value = to_python.and_then(|json| serde_json::from_str(&json).ok());
             let to_python = value.map(|value| Box::new(JsonFile { text, value }));
             Err(JsonProblem { line: Some(error.line()), why: error.to_string(), to_python })

@@ -3,7 +3,7 @@
 use super::Missing;
 use crate::submission::tree::Node;
 
-/// No text is read beyond this, in bytes: these files have a few lines.
+/// No longer text is read, in bytes: these files have a few lines.
 const LONGEST: u64 = 16 << 20;
 
 /// A text.
@@ -26,7 +26,7 @@ impl TextFile {
 /// Reads a text.
 ///
 /// # Errors
-/// There is no file, or it cannot be read.
+/// There is no file, it cannot be read, or is longer than any such file.
 pub fn read(file: Option<Node<'_>>) -> Result<TextFile, Missing> {
     let bytes = bytes(file.ok_or(Missing::Absent)?)?;
     Ok(match String::from_utf8(bytes) {
@@ -38,8 +38,13 @@ pub fn read(file: Option<Node<'_>>) -> Result<TextFile, Missing> {
     })
 }
 
-/// Reads the bytes of a file, up to the longest that any has.
+/// Reads the bytes of a file. One that is too long is not cut: what is behind the cut
+/// would go unseen.
 pub(super) fn bytes(file: Node<'_>) -> Result<Vec<u8>, Missing> {
+    if file.size() > LONGEST {
+        let why = format!("has {} bytes, expected at most {LONGEST}", file.size());
+        return Err(Missing::Unreadable { why });
+    }
     let unreadable = |error: std::io::Error| Missing::Unreadable { why: error.to_string() };
     let mut bytes = Vec::new();
     let count = file.read(LONGEST, &mut bytes).map_err(unreadable)?.len();

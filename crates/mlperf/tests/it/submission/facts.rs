@@ -3,6 +3,7 @@
 use dyno_mlperf::round::Round;
 use dyno_mlperf::submission::facts::accuracy::{self, Patterns};
 use dyno_mlperf::submission::facts::detail::{self, DetailLog};
+use dyno_mlperf::submission::facts::{json, text};
 use dyno_mlperf::submission::tree::Tree;
 use proptest::prelude::*;
 use sha1::{Digest, Sha1};
@@ -139,6 +140,19 @@ fn the_result_of_every_benchmark_of_every_round_is_kept() {
             assert_eq!(log.number(key), Some(1.0), "{name}");
         }
     }
+}
+
+#[test]
+fn a_file_that_is_too_long_does_not_read_instead_of_being_cut() {
+    let folder = Folder::new("long");
+    folder.write("long.json", "{}".to_owned() + &" ".repeat(16 << 20) + "more");
+    folder.write("just.json", "{}".to_owned() + &" ".repeat((16 << 20) - 2));
+    let tree = Tree::walk(folder.path()).unwrap();
+    let file = |name: &str| tree.top().file(name).unwrap();
+    let problem = json::read(file("long.json")).unwrap_err();
+    assert!(problem.why.contains("16777222 bytes") && problem.to_python().is_err());
+    assert!(text::read(Some(file("long.json"))).is_err());
+    assert!(json::read(file("just.json")).is_ok() && text::read(Some(file("just.json"))).is_ok());
 }
 
 #[test]

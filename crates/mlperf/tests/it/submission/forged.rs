@@ -203,6 +203,25 @@ fn an_audit_is_of_the_scenario_of_its_result_and_has_its_keys() {
 }
 
 #[test]
+fn a_log_of_an_audit_has_no_key_with_two_values_and_counts_its_errors() {
+    for test in ["TEST01", "TEST04"] {
+        let log = format!("{LENOVO}/compliance/{BOX}/SingleStream/{test}/{RUN}");
+        let Some(folder) = tree() else { return };
+        edit(&folder, &log, |log| {
+            let own = log.lines().find(|line| line.contains("early_stopping_latency_ss")).unwrap();
+            let (before, _) = own.split_once("\"value\": ").unwrap();
+            let (_, after) = own.split_once(", \"time_ms\"").unwrap();
+            format!("{log}{before}\"value\": 513396, \"time_ms\"{after}\n")
+        });
+        assert_fails(&folder, &lenovo("SingleStream"), "log.repeated_keys");
+        let Some(folder) = tree() else { return };
+        let key = "\"key\": \"num_errors\", \"value\": ";
+        edit(&folder, &log, |log| log.replace(&format!("{key}0"), &format!("{key}1")));
+        assert_fails(&folder, &lenovo("SingleStream"), "log.error_count");
+    }
+}
+
+#[test]
 fn a_skipped_scenario_may_be_what_another_is_inferred_from() {
     let Some(folder) = tree() else { return };
     let round = Round::named("v5.1").unwrap();

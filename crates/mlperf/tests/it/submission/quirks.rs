@@ -54,6 +54,38 @@ fn a_line_that_says_not_whether_it_is_an_error_fails_in_modules() {
 }
 
 #[test]
+fn a_number_that_is_too_large_is_infinite_to_python_and_none_by_the_rules() {
+    let file = format!("{RESULT}/Offline/performance/run_1/mlperf_log_detail.txt");
+    let folder = edited("v5.1", &file, |text| text.replace("6607.5", "1e999"));
+    for program in [Program::Mono, Program::Modular] {
+        let checked = judged(&folder, "v5.1", program);
+        let rate = checked.results.iter().find(|(path, _)| path.ends_with("Offline")).unwrap().1;
+        assert!(
+            matches!(rate, Outcome::Valid { metric } if *metric == f64::INFINITY),
+            "{program:?}: {checked:#?}"
+        );
+    }
+    assert!(has_error(&judged(&folder, "v5.1", Program::Strict), "performance.readable", &file));
+    let folder = edited("v5.1", SYSTEM, |text| text.replacen('{', "{\n  \"weight_kg\": 1e999,", 1));
+    assert!(judged(&folder, "v5.1", Program::Modular).is_valid());
+    assert!(has_error(&judged(&folder, "v5.1", Program::Strict), "system.json", SYSTEM));
+}
+
+#[test]
+fn a_text_that_looks_like_the_mark_of_a_number_is_none() {
+    let file = format!("{RESULT}/Offline/performance/run_1/mlperf_log_detail.txt");
+    for text in [r#""\u00006607.5""#, r#""\u0000Infinity""#] {
+        let folder = edited("v5.1", &file, |log| log.replace("6607.5", text));
+        for program in [Program::Mono, Program::Modular] {
+            let offline = format!("{RESULT}/Offline");
+            let checked = judged(&folder, "v5.1", program);
+            let outcome = &checked.results[std::path::Path::new(&offline)];
+            assert!(!matches!(outcome, Outcome::Valid { .. }), "{program:?} {text}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
 fn a_number_that_json_has_not_is_read_by_python_alone() {
     let file = format!("{RESULT}/Offline/performance/run_1/mlperf_log_detail.txt");
     let more = made::line("more", "-Infinity");

@@ -355,7 +355,7 @@ impl Work<'_, '_, Described> {
             let folder = audit.folder.folder("performance/run_1");
             let path = audit.folder.path().join("performance/run_1").join(DETAIL);
             derive::check(log, &path, played, issues);
-            keys::check(log, &path, Purpose::Performance, place.round, issues);
+            self.check_log(place, log, &path, Purpose::Performance, issues);
             if let Some(folder) = folder {
                 check_summary(folder, log, Purpose::Performance, issues);
             }
