@@ -9,9 +9,10 @@ use std::path::Path;
 use dyno_loadgen::early_stopping::{Params, largest_overlatency, minimum_queries};
 
 use crate::power::clock::Stamp;
-use crate::round::Scenario;
+use crate::round::{Scenario, Version};
 use crate::submission::check::catalogue::{RUN_CONSISTENT, RUN_STOPPING};
 use crate::submission::check::issues::{At, Issues};
+use crate::submission::check::place::Place;
 use crate::submission::facts::detail::DetailLog;
 
 /// Keys of percentiles, in the order of their ranks.
@@ -28,9 +29,41 @@ const RATE_TOLERANCE: f64 = 0.01;
 /// Begin and end of a run are stamped a little inside of its duration.
 const SPAN_TOLERANCE_MS: f64 = 2_000.0;
 
-/// Checks a run that was played as this scenario.
-pub(super) fn check(log: &DetailLog, path: &Path, played: Scenario, issues: &mut Issues) {
-    let run = Run { log, path };
+/// What was played, and what the rules of the round decide it by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Judged {
+    pub(super) played: Scenario,
+    /// The percentile that the rules fix; none in the open division.
+    percentile: Option<f64>,
+    by: Decision,
+}
+
+/// How a percentile is known to be within its bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    /// It is, of the queries that there were: before v2.0.
+    Percentile,
+    /// With confidence.
+    EarlyStopping,
+}
+
+impl Judged {
+    /// A run at this place that was played as this scenario.
+    pub(super) fn of(place: &Place<'_, '_>, played: Scenario) -> Self {
+        let by = match place.round.version < Version::new(2, 0) {
+            true => Decision::Percentile,
+            false => Decision::EarlyStopping,
+        };
+        let is_fixed = place.submitter.division.is_closed_or_network();
+        let benchmark = place.model.benchmark.filter(|_| is_fixed);
+        let percentile = benchmark.and_then(|of| place.round.percentile(of, played));
+        Self { played, percentile, by }
+    }
+}
+
+/// Checks a run.
+pub(super) fn check(log: &DetailLog, path: &Path, judged: Judged, issues: &mut Issues) {
+    let run = Run { log, path, judged };
     run.check_flags(issues);
     for family in [
         Family {
@@ -48,9 +81,9 @@ pub(super) fn check(log: &DetailLog, path: &Path, played: Scenario, issues: &mut
     ] {
         run.check_order(&ranked(log, begin, end), issues);
     }
-    run.check_rate(played, issues);
+    run.check_rate(issues);
     run.check_span(issues);
-    run.check_stopping(played, issues);
+    run.check_stopping(issues);
 }
 
 struct Family {
@@ -82,6 +115,7 @@ fn ranked(log: &DetailLog, begin: &str, end: &str) -> Vec<(String, f64)> {
 struct Run<'a> {
     log: &'a DetailLog,
     path: &'a Path,
+    judged: Judged,
 }
 
 impl Run<'_> {
@@ -129,10 +163,10 @@ impl Run<'_> {
     }
 
     /// The rate follows from the latencies where nothing overlaps, or all begins at once.
-    fn check_rate(&self, played: Scenario, issues: &mut Issues) {
+    fn check_rate(&self, issues: &mut Issues) {
         const NS: f64 = 1e9;
         let number = |key: &str| self.log.number(key);
-        let derived = match played {
+        let derived = match self.judged.played {
             Scenario::SingleStream => {
                 let mean = number("result_mean_latency_ns").filter(|mean| *mean > 0.0);
                 ("result_qps_without_loadgen_overhead", mean.map(|mean| NS / mean))
@@ -170,21 +204,32 @@ impl Run<'_> {
         }
     }
 
-    fn check_stopping(&self, played: Scenario, issues: &mut Issues) {
+    /// The percentile that decided: the log's own, or else the rules'.
+    fn percentile(&self) -> Option<f64> {
+        let own = self.log.number("effective_target_latency_percentile");
+        own.filter(|share| (0.5..1.0).contains(share)).or(self.judged.percentile)
+    }
+
+    fn check_stopping(&self, issues: &mut Issues) {
         let Some(queries) = self.log.whole("result_query_count").filter(|count| *count < 1 << 40)
         else {
             return;
         };
-        match played {
-            Scenario::SingleStream => {
-                self.check_estimate(queries, 0.9, "early_stopping_latency_ss", issues);
-                self.check_estimate(queries, 0.99, "early_stopping_latency_ms", issues);
+        let estimates: &[(f64, &str)] = match (self.judged.played, self.judged.by) {
+            (Scenario::Server | Scenario::Interactive, _) => {
+                return self.check_server(queries, issues);
             }
-            Scenario::MultiStream => {
-                self.check_estimate(queries, 0.99, "early_stopping_latency_ms", issues);
+            (Scenario::SingleStream, Decision::EarlyStopping) => &[
+                (self.percentile().unwrap_or(0.9), "early_stopping_latency_ss"),
+                (0.99, "early_stopping_latency_ms"),
+            ],
+            (Scenario::MultiStream, Decision::EarlyStopping) => {
+                &[(self.percentile().unwrap_or(0.99), "early_stopping_latency_ms")]
             }
-            Scenario::Server | Scenario::Interactive => self.check_server(queries, issues),
-            Scenario::Offline => {}
+            (_, Decision::Percentile) | (Scenario::Offline, _) => &[],
+        };
+        for (percentile, key) in estimates {
+            self.check_estimate(queries, *percentile, key, issues);
         }
     }
 
@@ -193,9 +238,7 @@ impl Run<'_> {
         let Some(over) = self.log.whole("result_overlatency_query_count") else { return };
         let bound = self.log.number("effective_target_latency_ns").filter(|bound| *bound > 0.0);
         let tokens = self.log.flag("requested_use_token_latencies") == Some(true);
-        let percentile = self.log.number("effective_target_latency_percentile");
-        let percentile = percentile.filter(|share| (0.5..1.0).contains(share));
-        let (Some(bound), Some(percentile)) = (bound.filter(|_| !tokens), percentile) else {
+        let Some((bound, percentile)) = bound.filter(|_| !tokens).zip(self.percentile()) else {
             return;
         };
         if over > queries {
@@ -204,7 +247,9 @@ impl Run<'_> {
         }
         let needed = minimum_queries(over, &Params::rules(percentile));
         let met = queries >= needed;
-        if self.log.flag("early_stopping_met").is_some_and(|told| told != met) {
+        let told = self.log.flag("early_stopping_met");
+        let told = told.filter(|_| self.judged.by == Decision::EarlyStopping);
+        if told.is_some_and(|told| told != met) {
             let message = format!(
                 "early stopping is {}, with {over} of {queries} queries over the bound",
                 !met
@@ -296,8 +341,13 @@ mod tests {
 
     /// Messages about a run with these values.
     fn found(played: Scenario, pairs: &[(&str, &str)]) -> Vec<String> {
+        found_by(Decision::EarlyStopping, played, pairs)
+    }
+
+    fn found_by(by: Decision, played: Scenario, pairs: &[(&str, &str)]) -> Vec<String> {
         let mut issues = Issues::new(Program::Strict);
-        check(&log(pairs), Path::new("log"), played, &mut issues);
+        let judged = Judged { played, percentile: Some(0.99), by };
+        check(&log(pairs), Path::new("log"), judged, &mut issues);
         issues.into_findings().into_iter().map(|finding| finding.message).collect()
     }
 
@@ -350,7 +400,7 @@ mod tests {
 
     #[test]
     fn early_stopping_of_server_follows_from_two_counts() {
-        let run = |over: &'static str, met: &'static str, p99: &'static str| {
+        let by = |by, over: &'static str, met: &'static str, p99: &'static str| {
             let pairs = [
                 ("effective_target_latency_ns", "15000000"),
                 ("effective_target_latency_percentile", "0.99"),
@@ -359,14 +409,19 @@ mod tests {
                 ("early_stopping_met", met),
                 ("result_99.00_percentile_latency_ns", p99),
             ];
-            found(Scenario::Server, &pairs)
+            found_by(by, Scenario::Server, &pairs)
         };
+        let run = |over, met, p99| by(Decision::EarlyStopping, over, met, p99);
         assert_eq!(run("900", "true", "14900000"), [""; 0]);
         // 1000 over of 100000 is the boundary itself, on which nobody can be confident.
         assert!(run("990", "true", "14900000")[0].contains("early stopping is true"));
         assert_eq!(run("990", "false", "14900000"), [""; 0]);
         assert!(run("100", "true", "15100000")[0].contains("result_99.00"));
         assert!(run("200000", "true", "1")[0].contains("200000 of 100000"));
+        // Before v2.0 the percentile itself decides.
+        let early = |over, p99| by(Decision::Percentile, over, "true", p99);
+        assert_eq!(early("990", "14900000"), [""; 0]);
+        assert!(early("1100", "14900000")[0].contains("result_99.00"));
     }
 
     #[test]

@@ -332,7 +332,7 @@ impl Work<'_, '_, Described> {
         check_least_queries(log, &path, issues);
         let played = log.text("effective_scenario").and_then(Scenario::named);
         if let Some(played) = played {
-            derive::check(log, &path, played, issues);
+            derive::check(log, &path, derive::Judged::of(place, played), issues);
         }
         if matches!(place.scenario, Some(Scenario::Server | Scenario::Interactive)) {
             say_server_metric(place, log, &path, issues);
@@ -354,7 +354,7 @@ impl Work<'_, '_, Described> {
             let Ok(log) = &audit.performance else { continue };
             let folder = audit.folder.folder("performance/run_1");
             let path = audit.folder.path().join("performance/run_1").join(DETAIL);
-            derive::check(log, &path, played, issues);
+            derive::check(log, &path, derive::Judged::of(place, played), issues);
             keys::check(log, &path, Purpose::Performance, place.round, issues);
             if let Some(folder) = folder {
                 check_summary(folder, log, Purpose::Performance, issues);
