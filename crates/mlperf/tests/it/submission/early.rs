@@ -234,3 +234,29 @@ fn a_run_that_was_played_without_early_stopping_agrees_with_itself() {
         }
     }
 }
+
+#[test]
+fn the_bound_of_translation_is_of_its_own_percentile() {
+    let round = round("v0.5");
+    let is_late = |p97: &str, p99: &str| {
+        let folder = submission(round, "datacenter", &["Server"]);
+        for of in ["results", "measurements"] {
+            let base = folder.path().join(format!("closed/acme/{of}/box"));
+            fs::rename(base.join("resnet50"), base.join("gnmt")).unwrap();
+        }
+        for number in 1..=5 {
+            let run = format!("closed/acme/results/box/gnmt/Server/performance/run_{number}");
+            let detail = folder.path().join(run).join("mlperf_log_detail.txt");
+            let key = "result_99.00_percentile_latency_ns";
+            let text = fs::read_to_string(&detail).unwrap();
+            let others = text.lines().filter(|line| !line.contains(key));
+            let log = others.fold(String::new(), |log, line| log + line + "\n");
+            let last = made::line("result_97.00_percentile_latency_ns", p97);
+            fs::write(&detail, log + &last + &made::line(key, p99)).unwrap();
+        }
+        let found = judged(&folder, round, Program::Strict).findings;
+        found.iter().any(|finding| finding.check == "performance.latency")
+    };
+    assert!(!is_late("200000000", "300000000"));
+    assert!(is_late("300000000", "310000000"));
+}
