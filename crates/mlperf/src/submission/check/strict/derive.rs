@@ -2,14 +2,13 @@
 //!
 //! The official programs take every number of a log as it stands. Percentiles, counts
 //! and rates of one run are not independent, though, and the decision of early stopping
-//! follows from two counts.
+//! follows from two counts. Of rates and times see `rates`.
 
 use std::path::Path;
 
 use dyno_loadgen::early_stopping::{Params, largest_overlatency, minimum_queries};
 
-use crate::power::clock::Stamp;
-use crate::round::{Scenario, Version};
+use crate::round::Scenario;
 use crate::submission::check::catalogue::{RUN_CONSISTENT, RUN_STOPPING};
 use crate::submission::check::issues::{At, Issues};
 use crate::submission::check::place::Place;
@@ -24,11 +23,6 @@ const RANKS: [(&str, f64); 6] = [
     ("99.00", 0.99),
     ("99.90", 0.999),
 ];
-/// Rates are written with six digits, and some are counted to slightly different ends.
-const RATE_TOLERANCE: f64 = 0.01;
-/// Begin and end of a run are stamped a little inside of its duration.
-const SPAN_TOLERANCE_MS: f64 = 2_000.0;
-
 /// What was played, and what the rules of the round decide it by.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Judged {
@@ -50,9 +44,10 @@ enum Decision {
 impl Judged {
     /// A run at this place that was played as this scenario.
     pub(super) fn of(place: &Place<'_, '_>, played: Scenario) -> Self {
-        let by = match place.round.version < Version::new(2, 0) {
-            true => Decision::Percentile,
-            false => Decision::EarlyStopping,
+        let rules = place.round.scenarios.get(&played);
+        let by = match rules.is_some_and(|rules| rules.stops_early) {
+            true => Decision::EarlyStopping,
+            false => Decision::Percentile,
         };
         let is_fixed = place.submitter.division.is_closed_or_network();
         let benchmark = place.model.benchmark.filter(|_| is_fixed);
@@ -81,8 +76,8 @@ pub(super) fn check(log: &DetailLog, path: &Path, judged: Judged, issues: &mut I
     ] {
         run.check_order(&ranked(log, begin, end), issues);
     }
-    run.check_rate(issues);
-    run.check_span(issues);
+    run.check_counts(issues);
+    run.check_rates(issues);
     run.check_stopping(issues);
 }
 
@@ -112,14 +107,15 @@ fn ranked(log: &DetailLog, begin: &str, end: &str) -> Vec<(String, f64)> {
     keys.filter_map(|key| log.number(&key).map(|value| (key, value))).collect()
 }
 
-struct Run<'a> {
-    log: &'a DetailLog,
+/// A log, and what it is held against.
+pub(super) struct Run<'a> {
+    pub(super) log: &'a DetailLog,
     path: &'a Path,
-    judged: Judged,
+    pub(super) judged: Judged,
 }
 
 impl Run<'_> {
-    fn at(&self, key: &str) -> At<'_> {
+    pub(super) fn at(&self, key: &str) -> At<'_> {
         At::path(self.path).line(self.log.line_of(key))
     }
 
@@ -162,45 +158,28 @@ impl Run<'_> {
         }
     }
 
-    /// The rate follows from the latencies where nothing overlaps, or all begins at once.
-    fn check_rate(&self, issues: &mut Issues) {
-        const NS: f64 = 1e9;
-        let number = |key: &str| self.log.number(key);
-        let derived = match self.judged.played {
-            Scenario::SingleStream => {
-                let mean = number("result_mean_latency_ns").filter(|mean| *mean > 0.0);
-                ("result_qps_without_loadgen_overhead", mean.map(|mean| NS / mean))
-            }
-            Scenario::Offline => {
-                let samples =
-                    number("generated_query_count").zip(number("generated_samples_per_query"));
-                let last = number("result_max_latency_ns").filter(|last| *last > 0.0);
-                let rate =
-                    samples.zip(last).map(|((queries, each), last)| queries * each * NS / last);
-                ("result_samples_per_second", rate)
-            }
-            _ => return,
+    /// No more queries are done than were made, and early stopping says how many it saw.
+    fn check_counts(&self, issues: &mut Issues) {
+        let key = "result_query_count";
+        let Some(queries) = self.log.whole(key) else { return };
+        let mut wrong = |key: &str, count: u64, expected: String| {
+            let message = format!("{key} is {count}");
+            issues.add_expected(&RUN_CONSISTENT, self.at(key), message, expected);
         };
-        let (key, Some(rate)) = derived else { return };
-        let Some(told) = number(key) else { return };
-        if (told - rate).abs() > RATE_TOLERANCE * rate {
-            let message =
-                format!("{key} is {told}, which the latencies of the same log contradict");
-            issues.add_expected(&RUN_CONSISTENT, self.at(key), message, format!("{rate:.6}"));
+        if queries == 0 {
+            wrong(key, queries, "at least 1".to_owned());
         }
-    }
-
-    /// The wall clock must have seen the least duration, too.
-    fn check_span(&self, issues: &mut Issues) {
-        let stamp = |key: &str| self.log.text(key).and_then(Stamp::parse);
-        let Some((begin, end)) = stamp("power_begin").zip(stamp("power_end")) else { return };
-        let Some(least) = self.log.number("effective_min_duration_ms") else { return };
-        let span = end.seconds_since(begin) * 1000.0;
-        let met = self.log.flag("result_min_duration_met") != Some(false);
-        if met && span + SPAN_TOLERANCE_MS < least {
-            let message = format!("power_begin and power_end are {:.3} s apart", span / 1000.0);
-            let expected = format!("at least {:.3} s, the least duration", least / 1000.0);
-            issues.add_expected(&RUN_CONSISTENT, self.at("power_end"), message, expected);
+        if let Some(made) = self.log.whole("generated_query_count").filter(|made| queries > *made) {
+            wrong(key, queries, format!("at most {made}, which is generated_query_count"));
+        }
+        let texts = ["early_stopping_result", "early_stopping_ttft_result"];
+        let seen = texts.into_iter().find_map(|text| queries_seen(self.log.text(text)?));
+        if let Some(seen) = seen.filter(|seen| *seen != queries) {
+            wrong(key, queries, format!("{seen}, of which early stopping says that it saw them"));
+        }
+        let key = "result_overlatency_query_count";
+        if let Some(over) = self.log.whole(key).filter(|over| *over > queries) {
+            wrong(key, over, format!("at most {queries}, which is result_query_count"));
         }
     }
 
@@ -241,9 +220,9 @@ impl Run<'_> {
         let Some((bound, percentile)) = bound.filter(|_| !tokens).zip(self.percentile()) else {
             return;
         };
+        // Told among the counts.
         if over > queries {
-            let message = format!("{over} of {queries} queries were over the bound");
-            return issues.add(&RUN_STOPPING, self.at("result_overlatency_query_count"), message);
+            return;
         }
         let needed = minimum_queries(over, &Params::rules(percentile));
         let met = queries >= needed;
@@ -333,14 +312,21 @@ impl Run<'_> {
     }
 }
 
+/// How many queries a text of early stopping is about, such as `Processed at least 64
+/// queries (1167425).`.
+fn queries_seen(text: &str) -> Option<u64> {
+    let (_, rest) = text.split_once(" queries (")?;
+    rest.split_once(')')?.0.parse().ok()
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::submission::check::Program;
     use crate::submission::check::strict::tests::log;
 
     /// Messages about a run with these values.
-    fn found(played: Scenario, pairs: &[(&str, &str)]) -> Vec<String> {
+    pub(in super::super) fn found(played: Scenario, pairs: &[(&str, &str)]) -> Vec<String> {
         found_by(Decision::EarlyStopping, played, pairs)
     }
 
@@ -417,7 +403,7 @@ mod tests {
         assert!(run("990", "true", "14900000")[0].contains("early stopping is true"));
         assert_eq!(run("990", "false", "14900000"), [""; 0]);
         assert!(run("100", "true", "15100000")[0].contains("result_99.00"));
-        assert!(run("200000", "true", "1")[0].contains("200000 of 100000"));
+        assert!(run("200000", "true", "1")[0].contains("result_overlatency_query_count"));
         // Before v2.0 the percentile itself decides.
         let early = |over, p99| by(Decision::Percentile, over, "true", p99);
         assert_eq!(early("990", "14900000"), [""; 0]);
@@ -425,40 +411,28 @@ mod tests {
     }
 
     #[test]
-    fn rates_follow_from_latencies() {
-        let single = |rate| {
-            let pairs = [
-                ("result_mean_latency_ns", "1000000"),
-                ("result_qps_without_loadgen_overhead", rate),
+    fn counts_of_a_run_bound_one_another() {
+        let run = |key: &'static str, value: &'static str| {
+            let text = "\" * Processed at least 64 queries (1000). * Would discard 3\"";
+            let mut pairs = vec![
+                ("generated_query_count", "2000"),
+                ("result_query_count", "1000"),
+                ("early_stopping_result", text),
+                ("result_overlatency_query_count", "10"),
             ];
-            found(Scenario::SingleStream, &pairs)
-        };
-        assert_eq!(single("1000.2"), [""; 0]);
-        assert_eq!(single("1100").len(), 1);
-        let offline = |rate| {
-            let pairs = [
-                ("generated_query_count", "1"),
-                ("generated_samples_per_query", "66000"),
-                ("result_max_latency_ns", "600000000000"),
-                ("result_samples_per_second", rate),
-            ];
+            pairs.retain(|(known, _)| *known != key);
+            pairs.push((key, value));
             found(Scenario::Offline, &pairs)
         };
-        assert_eq!(offline("110.0"), [""; 0]);
-        assert_eq!(offline("1100.0").len(), 1);
-    }
-
-    #[test]
-    fn the_wall_clock_must_have_seen_the_least_duration() {
-        let run = |end| {
-            let pairs = [
-                ("effective_min_duration_ms", "600000"),
-                ("power_begin", "\"07-23-2025 02:30:20.039\""),
-                ("power_end", end),
-            ];
-            found(Scenario::Offline, &pairs)
-        };
-        assert_eq!(run("\"07-23-2025 02:40:20.040\""), [""; 0]);
-        assert_eq!(run("\"07-23-2025 02:31:20.040\"").len(), 1);
+        assert_eq!(run("generated_query_count", "1000"), [""; 0]);
+        for (key, value) in [
+            ("result_query_count", "0"),
+            ("result_query_count", "500"),
+            ("result_query_count", "2001"),
+            ("generated_query_count", "999"),
+            ("result_overlatency_query_count", "1001"),
+        ] {
+            assert!(!run(key, value).is_empty(), "{key} {value}");
+        }
     }
 }
