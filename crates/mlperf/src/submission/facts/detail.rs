@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use sha1::{Digest, Sha1};
 
 use super::Missing;
-use super::keys::{KEYS, place};
+use super::keys::{KEYS, Type, place};
 use super::line;
 use crate::submission::python;
 use crate::submission::tree::Node;
@@ -189,6 +189,13 @@ impl DetailLog {
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &Held)> {
         let keys = KEYS.iter().zip(&self.held);
         keys.filter_map(|(key, held)| Some((key.name, held.as_ref()?)))
+    }
+
+    /// The keys whose value is of another type than every load generator writes.
+    pub fn mistyped(&self) -> impl Iterator<Item = (&'static str, Type, &Held)> {
+        let keys = KEYS.iter().zip(&self.held);
+        let all = keys.filter_map(|(key, held)| Some((key.name, key.is, held.as_ref()?)));
+        all.filter(|(_, is, held)| !is.has(&held.value))
     }
 
     /// The keys that more than one line has.

@@ -7,7 +7,12 @@
 //! missing. Where these leave a gap, [`Asked::perhaps`] is the first round of it. Before
 //! v1.0 LoadGen wrote a log without keys: one with keys is of a later load generator.
 
+use serde_json::Value;
+
+use crate::power::clock::Stamp;
 use crate::round::{Scenario, Version};
+
+use Type::{Flag, Number, Stamp as Time, Text, Whole};
 
 use Of::{
     Any, MultiStream, Offline, OfflineTokens, Performance, Server, SingleStream, TimedTokens,
@@ -24,7 +29,49 @@ const V5_0: Version = Version::new(5, 0);
 /// A key.
 pub(super) struct Key {
     pub(super) name: &'static str,
+    pub(super) is: Type,
     asked: &'static [Asked],
+}
+
+/// What the value of a key is, in every log that has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Type {
+    /// A whole number that is not negative.
+    Whole,
+    /// A number that is not negative.
+    Number,
+    /// A truth value.
+    Flag,
+    /// A text.
+    Text,
+    /// A text that is a time of the wall clock, to a millisecond.
+    Stamp,
+}
+
+impl Type {
+    /// Whether a value is one.
+    #[must_use]
+    pub fn has(self, value: &Value) -> bool {
+        match self {
+            Self::Whole => value.is_u64(),
+            Self::Number => value.as_f64().is_some_and(|number| number >= 0.0),
+            Self::Flag => value.is_boolean(),
+            Self::Text => value.is_string(),
+            Self::Stamp => value.as_str().and_then(Stamp::parse).is_some(),
+        }
+    }
+
+    /// In words.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "a whole number",
+            Self::Number => "a number",
+            Self::Flag => "true or false",
+            Self::Text => "a text",
+            Self::Stamp => "a time such as `07-23-2025 02:30:20.039`",
+        }
+    }
 }
 
 /// Which logs have a key.
@@ -125,125 +172,136 @@ const fn perhaps(of: Of, perhaps: Version, known: Version) -> Asked {
 }
 
 /// A key that checks look at where it is.
-const fn kept(name: &'static str) -> Key {
-    Key { name, asked: &[] }
+const fn kept(name: &'static str, is: Type) -> Key {
+    Key { name, is, asked: &[] }
 }
 
 /// In the order of their bytes.
 #[rustfmt::skip]
-pub(super) const KEYS: [Key; 112] = [
-    kept("dyno_result_samples_per_query"),
-    kept("dyno_result_target_qps"),
-    Key { name: "early_stopping_latency_ms", asked: &[asked_of(SingleStream, V2_0), asked_of(MultiStream, V2_0)] },
-    Key { name: "early_stopping_latency_ss", asked: &[asked_of(SingleStream, V2_0)] },
-    Key { name: "early_stopping_met", asked: &[asked_of(Performance, V2_0)] },
-    Key { name: "early_stopping_result", asked: &[asked_of(WithoutTokens, V2_0)] },
-    Key { name: "early_stopping_tpot_result", asked: &[asked_of(WithTokens, V4_0)] },
-    Key { name: "early_stopping_ttft_result", asked: &[asked_of(WithTokens, V4_0)] },
-    Key { name: "effective_accuracy_log_probability", asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_accuracy_log_rng_seed", asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_accuracy_log_sampling_target", asked: &[asked_of(Any, V1_0)] },
-    kept("effective_accuracy_sample_count"),
-    kept("effective_max_async_queries"),
-    kept("effective_max_duration_ms"),
-    kept("effective_max_query_count"),
-    Key { name: "effective_min_duration_ms", asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_min_query_count", asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_min_sample_count", asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_performance_issue_same", asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_performance_issue_same_index", asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_performance_issue_unique", asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_performance_sample_count", asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_qsl_rng_seed", asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_sample_concatenate_permutation", asked: &[perhaps(Any, V2_0, V4_1)] },
-    Key { name: "effective_sample_index_rng_seed", asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_samples_per_query", asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_scenario", asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_schedule_rng_seed", asked: &[asked_of(Any, V1_0)] },
-    kept("effective_target_duration_ms"),
-    Key { name: "effective_target_latency_ns", asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_target_latency_percentile", asked: &[asked_of(Any, V1_0)] },
-    kept("effective_target_qps"),
-    Key { name: "effective_test_mode", asked: &[asked_of(Any, V1_0)] },
-    Key { name: "generated_query_count", asked: &[asked_of(Any, V1_0)] },
-    kept("generated_query_duration"),
-    Key { name: "generated_samples_per_query", asked: &[asked_of(Any, V1_0)] },
-    Key { name: "loadgen_version", asked: &[asked_of(Any, V1_0)] },
-    kept("mean_output_tokens"),
-    Key { name: "num_errors", asked: &[perhaps(Performance, V4_1, V5_0)] },
-    kept("num_warnings"),
-    Key { name: "power_begin", asked: &[asked_of(Any, V1_0)] },
-    Key { name: "power_end", asked: &[asked_of(Any, V1_0)] },
-    kept("qsl_name"),
-    kept("qsl_reported_performance_count"),
-    Key { name: "qsl_reported_total_count", asked: &[asked_of(Any, V1_0)] },
-    kept("requested_accuracy_log_sampling_target"),
-    kept("requested_min_duration_ms"),
-    kept("requested_min_query_count"),
-    kept("requested_performance_issue_same"),
-    kept("requested_performance_issue_same_index"),
-    kept("requested_performance_issue_unique"),
-    kept("requested_performance_sample_count_override"),
-    kept("requested_qsl_rng_seed"),
-    kept("requested_sample_concatenate_permutation"),
-    kept("requested_sample_index_rng_seed"),
-    kept("requested_scenario"),
-    kept("requested_schedule_rng_seed"),
-    kept("requested_server_tpot_latency"),
-    kept("requested_server_ttft_latency"),
-    kept("requested_test_mode"),
-    kept("requested_use_token_latencies"),
-    Key { name: "result_50.00_percentile_latency_ns", asked: &[asked_of(Performance, V1_0)] },
-    Key { name: "result_50.00_percentile_per_query_latency_ns", asked: &[asked_of(MultiStream, V1_0)] },
-    Key { name: "result_90.00_percentile_latency_ns", asked: &[asked_of(Performance, V1_0)] },
-    Key { name: "result_90.00_percentile_per_query_latency_ns", asked: &[asked_of(MultiStream, V1_0)] },
-    Key { name: "result_95.00_percentile_latency_ns", asked: &[asked_of(Performance, V1_0)] },
-    Key { name: "result_95.00_percentile_per_query_latency_ns", asked: &[asked_of(MultiStream, V1_0)] },
-    Key { name: "result_97.00_percentile_latency_ns", asked: &[asked_of(Performance, V1_0)] },
-    Key { name: "result_97.00_percentile_per_query_latency_ns", asked: &[asked_of(MultiStream, V1_0)] },
-    Key { name: "result_99.00_percentile_latency_ns", asked: &[asked_of(Performance, V1_0)] },
-    Key { name: "result_99.00_percentile_per_query_latency_ns", asked: &[asked_of(MultiStream, V1_0)] },
-    Key { name: "result_99.90_percentile_latency_ns", asked: &[asked_of(Performance, V1_0)] },
-    Key { name: "result_99.90_percentile_per_query_latency_ns", asked: &[asked_of(MultiStream, V1_0)] },
-    Key { name: "result_completed_samples_per_sec", asked: &[asked_of(Server, V1_0)] },
-    kept("result_completed_tokens_per_second"),
-    kept("result_first_token_50.00_percentile_latency_ns"),
-    kept("result_first_token_90.00_percentile_latency_ns"),
-    kept("result_first_token_95.00_percentile_latency_ns"),
-    kept("result_first_token_97.00_percentile_latency_ns"),
-    Key { name: "result_first_token_99.00_percentile_latency_ns", asked: &[asked_of(TimedTokens, V4_0)] },
-    Key { name: "result_first_token_99.90_percentile_latency_ns", asked: &[asked_of(TimedTokens, V4_0)] },
-    kept("result_first_token_max_latency_ns"),
-    kept("result_first_token_mean_latency_ns"),
-    kept("result_first_token_min_latency_ns"),
-    kept("result_inferred_completed_tokens_per_second"),
-    kept("result_inferred_tokens_per_second"),
-    Key { name: "result_max_latency_ns", asked: &[asked_of(Performance, V1_0)] },
-    Key { name: "result_max_query_latency_ns", asked: &[perhaps(MultiStream, V1_1, V4_0)] },
-    Key { name: "result_mean_latency_ns", asked: &[asked_of(Performance, V1_0)] },
-    Key { name: "result_mean_query_latency_ns", asked: &[perhaps(MultiStream, V1_1, V2_0)] },
-    Key { name: "result_min_duration_met", asked: &[asked_of(Performance, V1_0)] },
-    Key { name: "result_min_latency_ns", asked: &[asked_of(Performance, V1_0)] },
-    Key { name: "result_min_queries_met", asked: &[asked_of(Performance, V1_0)] },
-    Key { name: "result_min_query_latency_ns", asked: &[perhaps(MultiStream, V1_1, V4_0)] },
-    Key { name: "result_overlatency_query_count", asked: &[perhaps(Server, V1_1, V4_0)] },
-    Key { name: "result_perf_constraints_met", asked: &[asked_of(Server, V1_0)] },
-    Key { name: "result_qps_with_loadgen_overhead", asked: &[asked_of(SingleStream, V1_0)] },
-    Key { name: "result_qps_without_loadgen_overhead", asked: &[asked_of(SingleStream, V1_0)] },
-    Key { name: "result_query_count", asked: &[asked_of(Performance, V2_0)] },
-    Key { name: "result_samples_per_second", asked: &[asked_of(Offline, V1_0)] },
-    Key { name: "result_scheduled_samples_per_sec", asked: &[asked_of(Server, V1_0)] },
-    kept("result_time_per_output_token_50.00_percentile_ns"),
-    kept("result_time_per_output_token_90.00_percentile_ns"),
-    kept("result_time_per_output_token_95.00_percentile_ns"),
-    kept("result_time_per_output_token_97.00_percentile_ns"),
-    Key { name: "result_time_per_output_token_99.00_percentile_ns", asked: &[asked_of(TimedTokens, V4_0)] },
-    Key { name: "result_time_per_output_token_99.90_percentile_ns", asked: &[asked_of(TimedTokens, V4_0)] },
-    kept("result_token_throughput"),
-    Key { name: "result_tokens_per_second", asked: &[asked_of(OfflineTokens, V4_0)] },
-    Key { name: "result_validity", asked: &[asked_of(Performance, V1_0)] },
-    Key { name: "sut_name", asked: &[asked_of(Any, V1_0)] },
-    Key { name: "test_datetime", asked: &[asked_of(Any, V1_0)] },
+pub(super) const KEYS: [Key; 123] = [
+    kept("dyno_result_samples_per_query", Whole),
+    kept("dyno_result_target_qps", Number),
+    Key { name: "early_stopping_latency_ms", is: Whole, asked: &[asked_of(SingleStream, V2_0), asked_of(MultiStream, V2_0)] },
+    Key { name: "early_stopping_latency_ss", is: Whole, asked: &[asked_of(SingleStream, V2_0)] },
+    Key { name: "early_stopping_met", is: Flag, asked: &[asked_of(Performance, V2_0)] },
+    Key { name: "early_stopping_result", is: Text, asked: &[asked_of(WithoutTokens, V2_0)] },
+    Key { name: "early_stopping_tpot_result", is: Text, asked: &[asked_of(WithTokens, V4_0)] },
+    Key { name: "early_stopping_ttft_result", is: Text, asked: &[asked_of(WithTokens, V4_0)] },
+    Key { name: "effective_accuracy_log_probability", is: Number, asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_accuracy_log_rng_seed", is: Whole, asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_accuracy_log_sampling_target", is: Whole, asked: &[asked_of(Any, V1_0)] },
+    kept("effective_accuracy_sample_count", Whole),
+    kept("effective_max_async_queries", Whole),
+    kept("effective_max_duration_ms", Whole),
+    kept("effective_max_query_count", Whole),
+    Key { name: "effective_min_duration_ms", is: Whole, asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_min_query_count", is: Whole, asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_min_sample_count", is: Whole, asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_performance_issue_same", is: Flag, asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_performance_issue_same_index", is: Whole, asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_performance_issue_unique", is: Flag, asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_performance_sample_count", is: Whole, asked: &[asked_of(Any, V1_0)] },
+    kept("effective_print_timestamps", Flag),
+    Key { name: "effective_qsl_rng_seed", is: Whole, asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_sample_concatenate_permutation", is: Flag, asked: &[perhaps(Any, V2_0, V4_1)] },
+    Key { name: "effective_sample_index_rng_seed", is: Whole, asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_samples_per_query", is: Whole, asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_scenario", is: Text, asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_schedule_rng_seed", is: Whole, asked: &[asked_of(Any, V1_0)] },
+    kept("effective_target_duration_ms", Whole),
+    Key { name: "effective_target_latency_ns", is: Whole, asked: &[asked_of(Any, V1_0)] },
+    Key { name: "effective_target_latency_percentile", is: Number, asked: &[asked_of(Any, V1_0)] },
+    kept("effective_target_qps", Number),
+    Key { name: "effective_test_mode", is: Text, asked: &[asked_of(Any, V1_0)] },
+    Key { name: "generated_query_count", is: Whole, asked: &[asked_of(Any, V1_0)] },
+    kept("generated_query_duration", Whole),
+    Key { name: "generated_samples_per_query", is: Whole, asked: &[asked_of(Any, V1_0)] },
+    Key { name: "loadgen_version", is: Text, asked: &[asked_of(Any, V1_0)] },
+    kept("mean_output_tokens", Number),
+    Key { name: "num_errors", is: Whole, asked: &[perhaps(Performance, V4_1, V5_0)] },
+    kept("num_warnings", Whole),
+    Key { name: "power_begin", is: Time, asked: &[asked_of(Any, V1_0)] },
+    Key { name: "power_end", is: Time, asked: &[asked_of(Any, V1_0)] },
+    kept("qsl_name", Text),
+    kept("qsl_reported_performance_count", Whole),
+    Key { name: "qsl_reported_total_count", is: Whole, asked: &[asked_of(Any, V1_0)] },
+    kept("requested_accuracy_log_sampling_target", Whole),
+    kept("requested_min_duration_ms", Whole),
+    kept("requested_min_query_count", Whole),
+    kept("requested_performance_issue_same", Flag),
+    kept("requested_performance_issue_same_index", Whole),
+    kept("requested_performance_issue_unique", Flag),
+    kept("requested_performance_sample_count_override", Whole),
+    kept("requested_qsl_rng_seed", Whole),
+    kept("requested_sample_concatenate_permutation", Flag),
+    kept("requested_sample_index_rng_seed", Whole),
+    kept("requested_scenario", Text),
+    kept("requested_schedule_rng_seed", Whole),
+    kept("requested_server_tpot_latency", Whole),
+    kept("requested_server_ttft_latency", Whole),
+    kept("requested_test_mode", Text),
+    kept("requested_use_token_latencies", Flag),
+    Key { name: "result_50.00_percentile_latency_ns", is: Whole, asked: &[asked_of(Performance, V1_0)] },
+    kept("result_50.00_percentile_num_intervals_between_queries", Whole),
+    Key { name: "result_50.00_percentile_per_query_latency_ns", is: Whole, asked: &[asked_of(MultiStream, V1_0)] },
+    Key { name: "result_90.00_percentile_latency_ns", is: Whole, asked: &[asked_of(Performance, V1_0)] },
+    kept("result_90.00_percentile_num_intervals_between_queries", Whole),
+    Key { name: "result_90.00_percentile_per_query_latency_ns", is: Whole, asked: &[asked_of(MultiStream, V1_0)] },
+    Key { name: "result_95.00_percentile_latency_ns", is: Whole, asked: &[asked_of(Performance, V1_0)] },
+    kept("result_95.00_percentile_num_intervals_between_queries", Whole),
+    Key { name: "result_95.00_percentile_per_query_latency_ns", is: Whole, asked: &[asked_of(MultiStream, V1_0)] },
+    Key { name: "result_97.00_percentile_latency_ns", is: Whole, asked: &[asked_of(Performance, V1_0)] },
+    kept("result_97.00_percentile_num_intervals_between_queries", Whole),
+    Key { name: "result_97.00_percentile_per_query_latency_ns", is: Whole, asked: &[asked_of(MultiStream, V1_0)] },
+    Key { name: "result_99.00_percentile_latency_ns", is: Whole, asked: &[asked_of(Performance, V1_0)] },
+    kept("result_99.00_percentile_num_intervals_between_queries", Whole),
+    Key { name: "result_99.00_percentile_per_query_latency_ns", is: Whole, asked: &[asked_of(MultiStream, V1_0)] },
+    Key { name: "result_99.90_percentile_latency_ns", is: Whole, asked: &[asked_of(Performance, V1_0)] },
+    kept("result_99.90_percentile_num_intervals_between_queries", Whole),
+    Key { name: "result_99.90_percentile_per_query_latency_ns", is: Whole, asked: &[asked_of(MultiStream, V1_0)] },
+    Key { name: "result_completed_samples_per_sec", is: Number, asked: &[asked_of(Server, V1_0)] },
+    kept("result_completed_tokens_per_second", Number),
+    kept("result_first_token_50.00_percentile_latency_ns", Whole),
+    kept("result_first_token_90.00_percentile_latency_ns", Whole),
+    kept("result_first_token_95.00_percentile_latency_ns", Whole),
+    kept("result_first_token_97.00_percentile_latency_ns", Whole),
+    Key { name: "result_first_token_99.00_percentile_latency_ns", is: Whole, asked: &[asked_of(TimedTokens, V4_0)] },
+    Key { name: "result_first_token_99.90_percentile_latency_ns", is: Whole, asked: &[asked_of(TimedTokens, V4_0)] },
+    kept("result_first_token_max_latency_ns", Whole),
+    kept("result_first_token_mean_latency_ns", Whole),
+    kept("result_first_token_min_latency_ns", Whole),
+    kept("result_inferred_completed_tokens_per_second", Number),
+    kept("result_inferred_tokens_per_second", Number),
+    Key { name: "result_max_latency_ns", is: Whole, asked: &[asked_of(Performance, V1_0)] },
+    Key { name: "result_max_query_latency_ns", is: Whole, asked: &[perhaps(MultiStream, V1_1, V4_0)] },
+    Key { name: "result_mean_latency_ns", is: Whole, asked: &[asked_of(Performance, V1_0)] },
+    Key { name: "result_mean_query_latency_ns", is: Whole, asked: &[perhaps(MultiStream, V1_1, V2_0)] },
+    Key { name: "result_min_duration_met", is: Flag, asked: &[asked_of(Performance, V1_0)] },
+    Key { name: "result_min_latency_ns", is: Whole, asked: &[asked_of(Performance, V1_0)] },
+    Key { name: "result_min_queries_met", is: Flag, asked: &[asked_of(Performance, V1_0)] },
+    Key { name: "result_min_query_latency_ns", is: Whole, asked: &[perhaps(MultiStream, V1_1, V4_0)] },
+    Key { name: "result_overlatency_query_count", is: Whole, asked: &[perhaps(Server, V1_1, V4_0)] },
+    Key { name: "result_perf_constraints_met", is: Flag, asked: &[asked_of(Server, V1_0)] },
+    Key { name: "result_qps_with_loadgen_overhead", is: Number, asked: &[asked_of(SingleStream, V1_0)] },
+    Key { name: "result_qps_without_loadgen_overhead", is: Number, asked: &[asked_of(SingleStream, V1_0)] },
+    Key { name: "result_query_count", is: Whole, asked: &[asked_of(Performance, V2_0)] },
+    Key { name: "result_samples_per_second", is: Number, asked: &[asked_of(Offline, V1_0)] },
+    Key { name: "result_scheduled_samples_per_sec", is: Number, asked: &[asked_of(Server, V1_0)] },
+    kept("result_time_per_output_token_50.00_percentile_ns", Whole),
+    kept("result_time_per_output_token_90.00_percentile_ns", Whole),
+    kept("result_time_per_output_token_95.00_percentile_ns", Whole),
+    kept("result_time_per_output_token_97.00_percentile_ns", Whole),
+    Key { name: "result_time_per_output_token_99.00_percentile_ns", is: Whole, asked: &[asked_of(TimedTokens, V4_0)] },
+    Key { name: "result_time_per_output_token_99.90_percentile_ns", is: Whole, asked: &[asked_of(TimedTokens, V4_0)] },
+    kept("result_time_to_output_token_max", Whole),
+    kept("result_time_to_output_token_mean", Whole),
+    kept("result_time_to_output_token_min", Whole),
+    kept("result_token_throughput", Number),
+    kept("result_token_throughput_with_loadgen_overhead", Number),
+    Key { name: "result_tokens_per_second", is: Number, asked: &[asked_of(OfflineTokens, V4_0)] },
+    Key { name: "result_validity", is: Text, asked: &[asked_of(Performance, V1_0)] },
+    Key { name: "sut_name", is: Text, asked: &[asked_of(Any, V1_0)] },
+    Key { name: "test_datetime", is: Text, asked: &[asked_of(Any, V1_0)] },
 ];
 
 /// Slots of the table of hashes: about twice the keys.
@@ -275,7 +333,12 @@ const fn slot(key: &[u8]) -> usize {
     const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut hash = key.len() as u64;
     if key.len() >= 8 {
-        let starts = [0, key.len() / 2 - 4, key.len() - 8, 7 * (key.len() - 8) / 10];
+        let starts = [
+            if key.len() < 13 { 0 } else { 5 },
+            key.len() / 2 - 4,
+            key.len() - 8,
+            7 * (key.len() - 8) / 10,
+        ];
         let mut at = 0;
         while at < starts.len() {
             let (_, from) = key.split_at(starts[at]);

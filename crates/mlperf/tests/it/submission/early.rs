@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use dyno_loadgen::settings::{EarlyStopping, Scenario, TestSettings};
 use dyno_mlperf::finding::Severity;
 use dyno_mlperf::round::Round;
 use dyno_mlperf::submission::check::{Checked, Options, Outcome, Program, Skip, check};
@@ -11,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::made;
 use crate::made::folder::Folder;
+use crate::made::played::STEADY;
 
 const OUTPUTS: &str = "[\n{ \"seq_id\" : 0, \"qsl_idx\" : 7, \"data\" : \"5F000000\" }\n]\n";
 const SERVER: &str = "closed/acme/results/box/resnet50/Server";
@@ -204,4 +206,57 @@ fn the_audits_of_the_first_round_lie_in_a_folder_of_another_name() {
         folder.write(&format!("{audit}/verify_performance.txt"), "TEST PASS\n");
     }
     assert_eq!(missing(&folder), 0);
+}
+
+/// Nothing of a run that the load generator plays by their rules contradicts itself.
+#[test]
+fn a_run_that_was_played_without_early_stopping_agrees_with_itself() {
+    let scenarios = [Scenario::SingleStream, Scenario::MultiStream, Scenario::Server];
+    for name in ["v0.5", "v0.7", "v1.0", "v1.1"] {
+        let round = round(name);
+        for played in scenarios {
+            let suite = if played == Scenario::Server { "datacenter" } else { "edge" };
+            let folder = submission(round, suite, &[played.name()]);
+            let result = format!("closed/acme/results/box/resnet50/{}", played.name());
+            let settings = TestSettings {
+                min_duration_ms: 60_000,
+                early_stopping: EarlyStopping::Never,
+                ..STEADY.settings(round, played)
+            };
+            let run = folder.path().join(result).join("performance/run_1");
+            STEADY.play(&settings, 50_000, &run);
+            let strict = judged(&folder, round, Program::Strict);
+            let found: Vec<_> = errors(&strict)
+                .into_iter()
+                .filter(|error| error.contains("derived") || error.contains("consistent"))
+                .collect();
+            assert!(found.is_empty(), "{name} {}: {found:#?}", played.name());
+        }
+    }
+}
+
+#[test]
+fn the_bound_of_translation_is_of_its_own_percentile() {
+    let round = round("v0.5");
+    let is_late = |p97: &str, p99: &str| {
+        let folder = submission(round, "datacenter", &["Server"]);
+        for of in ["results", "measurements"] {
+            let base = folder.path().join(format!("closed/acme/{of}/box"));
+            fs::rename(base.join("resnet50"), base.join("gnmt")).unwrap();
+        }
+        for number in 1..=5 {
+            let run = format!("closed/acme/results/box/gnmt/Server/performance/run_{number}");
+            let detail = folder.path().join(run).join("mlperf_log_detail.txt");
+            let key = "result_99.00_percentile_latency_ns";
+            let text = fs::read_to_string(&detail).unwrap();
+            let others = text.lines().filter(|line| !line.contains(key));
+            let log = others.fold(String::new(), |log, line| log + line + "\n");
+            let last = made::line("result_97.00_percentile_latency_ns", p97);
+            fs::write(&detail, log + &last + &made::line(key, p99)).unwrap();
+        }
+        let found = judged(&folder, round, Program::Strict).findings;
+        found.iter().any(|finding| finding.check == "performance.latency")
+    };
+    assert!(!is_late("200000000", "300000000"));
+    assert!(is_late("300000000", "310000000"));
 }

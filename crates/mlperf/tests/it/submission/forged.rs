@@ -269,3 +269,93 @@ fn a_result_of_zero_is_none_and_says_so() {
         assert!(checked.findings.iter().any(|f| f.check == "performance.zero"), "{program:?}");
     }
 }
+
+/// Changes the value of a key.
+fn with(key: &'static str, value: &'static str) -> impl Fn(String) -> String {
+    let of_key = format!("\"key\": \"{key}\", \"value\": ");
+    move |log| {
+        let change = |line: &str| match line.split_once(&of_key) {
+            Some((before, after)) => {
+                let (_, rest) = after.split_once(", \"time_ms\"").unwrap();
+                format!("{before}{of_key}{value}, \"time_ms\"{rest}\n")
+            }
+            None => format!("{line}\n"),
+        };
+        log.lines().map(change).collect()
+    }
+}
+
+#[test]
+fn a_value_of_another_type_is_as_good_as_none() {
+    for (key, value) in [
+        ("early_stopping_latency_ss", "\"475000\""),
+        ("result_query_count", "null"),
+        ("result_query_count", "\"1167425\""),
+        ("result_query_count", "-1"),
+        ("power_begin", "null"),
+        ("power_end", "\"yesterday\""),
+        ("early_stopping_met", "1"),
+        ("num_errors", "null"),
+        ("num_errors", "\"0\""),
+        ("effective_target_latency_percentile", "\"0.9\""),
+    ] {
+        let Some(folder) = tree() else { return };
+        edit(&folder, &format!("{}/{RUN}", lenovo("SingleStream")), with(key, value));
+        assert_fails(&folder, &lenovo("SingleStream"), "performance.keys");
+    }
+    for (key, value, id) in [
+        ("effective_test_mode", "null", "accuracy.keys"),
+        ("effective_qsl_rng_seed", "null", "accuracy.keys"),
+        ("effective_scenario", "\"Server2\"", "log.scenario"),
+    ] {
+        let Some(folder) = tree() else { return };
+        let log = format!("{}/accuracy/mlperf_log_detail.txt", lenovo("SingleStream"));
+        edit(&folder, &log, with(key, value));
+        assert_fails(&folder, &lenovo("SingleStream"), id);
+    }
+    let Some(folder) = tree() else { return };
+    let result = lenovo("Offline");
+    edit(&folder, &format!("{result}/{RUN}"), with("result_samples_per_second", "\"7200\""));
+    let summary = format!("{result}/performance/run_1/mlperf_log_summary.txt");
+    edit(&folder, &summary, |text| text.replace("6607.08", "7200"));
+    assert_fails(&folder, &result, "performance.keys");
+}
+
+#[test]
+fn a_count_that_others_contradict_does_not_count() {
+    for count in ["583712", "2334850"] {
+        let Some(folder) = tree() else { return };
+        let run = format!("{}/{RUN}", lenovo("SingleStream"));
+        edit(&folder, &run, with("result_query_count", count));
+        assert_fails(&folder, &lenovo("SingleStream"), "performance.consistent");
+    }
+}
+
+#[test]
+fn the_percentile_of_a_bound_is_the_one_of_the_round() {
+    let (key, result) = ("effective_target_latency_percentile", lenovo("SingleStream"));
+    let audit = format!("{LENOVO}/compliance/{BOX}/SingleStream/TEST04/{RUN}");
+    for log in [format!("{result}/{RUN}"), audit] {
+        let Some(folder) = tree() else { return };
+        edit(&folder, &log, with(key, "0.5"));
+        assert_fails(&folder, &result, "performance.target_latency");
+    }
+}
+
+#[test]
+fn a_field_of_the_summary_that_no_check_asks_for_is_the_one_of_the_log() {
+    let Some(folder) = tree() else { return };
+    let summary = format!("{}/performance/run_1/mlperf_log_summary.txt", lenovo("SingleStream"));
+    edit(&folder, &summary, |text| text.replace("print_timestamps : 0", "print_timestamps : 1"));
+    assert_fails(&folder, &lenovo("SingleStream"), "performance.summary");
+}
+
+#[test]
+fn answers_are_as_long_as_in_the_accuracy_run() {
+    let Some(folder) = tree() else { return };
+    let result = format!("{KRAI}/offline");
+    edit(&folder, &format!("{result}/{RUN}"), with("result_tokens_per_second", "54371.0"));
+    let summary = format!("{result}/performance/run_1/mlperf_log_summary.txt");
+    edit(&folder, &summary, |text| text.replace("27185.5", "54371.0"));
+    assert_fails(&folder, &result, "performance.consistent");
+}

@@ -2,16 +2,16 @@
 //!
 //! The official programs take every number of a log as it stands. Percentiles, counts
 //! and rates of one run are not independent, though, and the decision of early stopping
-//! follows from two counts.
+//! follows from two counts. Of rates and times see `rates`.
 
 use std::path::Path;
 
 use dyno_loadgen::early_stopping::{Params, largest_overlatency, minimum_queries};
 
-use crate::power::clock::Stamp;
 use crate::round::Scenario;
 use crate::submission::check::catalogue::{RUN_CONSISTENT, RUN_STOPPING};
 use crate::submission::check::issues::{At, Issues};
+use crate::submission::check::place::Place;
 use crate::submission::facts::detail::DetailLog;
 
 /// Keys of percentiles, in the order of their ranks.
@@ -23,14 +23,42 @@ const RANKS: [(&str, f64); 6] = [
     ("99.00", 0.99),
     ("99.90", 0.999),
 ];
-/// Rates are written with six digits, and some are counted to slightly different ends.
-const RATE_TOLERANCE: f64 = 0.01;
-/// Begin and end of a run are stamped a little inside of its duration.
-const SPAN_TOLERANCE_MS: f64 = 2_000.0;
+/// What was played, and what the rules of the round decide it by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Judged {
+    pub(super) played: Scenario,
+    /// The percentile that the rules fix; none in the open division.
+    percentile: Option<f64>,
+    by: Decision,
+}
 
-/// Checks a run that was played as this scenario.
-pub(super) fn check(log: &DetailLog, path: &Path, played: Scenario, issues: &mut Issues) {
-    let run = Run { log, path };
+/// How a percentile is known to be within its bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    /// It is, of the queries that there were: before v2.0.
+    Percentile,
+    /// With confidence.
+    EarlyStopping,
+}
+
+impl Judged {
+    /// A run at this place that was played as this scenario.
+    pub(super) fn of(place: &Place<'_, '_>, played: Scenario) -> Self {
+        let rules = place.round.scenarios.get(&played);
+        let by = match rules.is_some_and(|rules| rules.stops_early) {
+            true => Decision::EarlyStopping,
+            false => Decision::Percentile,
+        };
+        let is_fixed = place.submitter.division.is_closed_or_network();
+        let benchmark = place.model.benchmark.filter(|_| is_fixed);
+        let percentile = benchmark.and_then(|of| place.round.percentile(of, played));
+        Self { played, percentile, by }
+    }
+}
+
+/// Checks a run.
+pub(super) fn check(log: &DetailLog, path: &Path, judged: Judged, issues: &mut Issues) {
+    let run = Run { log, path, judged };
     run.check_flags(issues);
     for family in [
         Family {
@@ -48,9 +76,9 @@ pub(super) fn check(log: &DetailLog, path: &Path, played: Scenario, issues: &mut
     ] {
         run.check_order(&ranked(log, begin, end), issues);
     }
-    run.check_rate(played, issues);
-    run.check_span(issues);
-    run.check_stopping(played, issues);
+    run.check_counts(issues);
+    run.check_rates(issues);
+    run.check_stopping(issues);
 }
 
 struct Family {
@@ -79,13 +107,15 @@ fn ranked(log: &DetailLog, begin: &str, end: &str) -> Vec<(String, f64)> {
     keys.filter_map(|key| log.number(&key).map(|value| (key, value))).collect()
 }
 
-struct Run<'a> {
-    log: &'a DetailLog,
+/// A log, and what it is held against.
+pub(super) struct Run<'a> {
+    pub(super) log: &'a DetailLog,
     path: &'a Path,
+    pub(super) judged: Judged,
 }
 
 impl Run<'_> {
-    fn at(&self, key: &str) -> At<'_> {
+    pub(super) fn at(&self, key: &str) -> At<'_> {
         At::path(self.path).line(self.log.line_of(key))
     }
 
@@ -128,63 +158,57 @@ impl Run<'_> {
         }
     }
 
-    /// The rate follows from the latencies where nothing overlaps, or all begins at once.
-    fn check_rate(&self, played: Scenario, issues: &mut Issues) {
-        const NS: f64 = 1e9;
-        let number = |key: &str| self.log.number(key);
-        let derived = match played {
-            Scenario::SingleStream => {
-                let mean = number("result_mean_latency_ns").filter(|mean| *mean > 0.0);
-                ("result_qps_without_loadgen_overhead", mean.map(|mean| NS / mean))
-            }
-            Scenario::Offline => {
-                let samples =
-                    number("generated_query_count").zip(number("generated_samples_per_query"));
-                let last = number("result_max_latency_ns").filter(|last| *last > 0.0);
-                let rate =
-                    samples.zip(last).map(|((queries, each), last)| queries * each * NS / last);
-                ("result_samples_per_second", rate)
-            }
-            _ => return,
+    /// No more queries are done than were made, and early stopping says how many it saw.
+    fn check_counts(&self, issues: &mut Issues) {
+        let key = "result_query_count";
+        let Some(queries) = self.log.whole(key) else { return };
+        let mut wrong = |key: &str, count: u64, expected: String| {
+            let message = format!("{key} is {count}");
+            issues.add_expected(&RUN_CONSISTENT, self.at(key), message, expected);
         };
-        let (key, Some(rate)) = derived else { return };
-        let Some(told) = number(key) else { return };
-        if (told - rate).abs() > RATE_TOLERANCE * rate {
-            let message =
-                format!("{key} is {told}, which the latencies of the same log contradict");
-            issues.add_expected(&RUN_CONSISTENT, self.at(key), message, format!("{rate:.6}"));
+        if queries == 0 {
+            wrong(key, queries, "at least 1".to_owned());
+        }
+        if let Some(made) = self.log.whole("generated_query_count").filter(|made| queries > *made) {
+            wrong(key, queries, format!("at most {made}, which is generated_query_count"));
+        }
+        let texts = ["early_stopping_result", "early_stopping_ttft_result"];
+        let seen = texts.into_iter().find_map(|text| queries_seen(self.log.text(text)?));
+        if let Some(seen) = seen.filter(|seen| *seen != queries) {
+            wrong(key, queries, format!("{seen}, of which early stopping says that it saw them"));
+        }
+        let key = "result_overlatency_query_count";
+        if let Some(over) = self.log.whole(key).filter(|over| *over > queries) {
+            wrong(key, over, format!("at most {queries}, which is result_query_count"));
         }
     }
 
-    /// The wall clock must have seen the least duration, too.
-    fn check_span(&self, issues: &mut Issues) {
-        let stamp = |key: &str| self.log.text(key).and_then(Stamp::parse);
-        let Some((begin, end)) = stamp("power_begin").zip(stamp("power_end")) else { return };
-        let Some(least) = self.log.number("effective_min_duration_ms") else { return };
-        let span = end.seconds_since(begin) * 1000.0;
-        let met = self.log.flag("result_min_duration_met") != Some(false);
-        if met && span + SPAN_TOLERANCE_MS < least {
-            let message = format!("power_begin and power_end are {:.3} s apart", span / 1000.0);
-            let expected = format!("at least {:.3} s, the least duration", least / 1000.0);
-            issues.add_expected(&RUN_CONSISTENT, self.at("power_end"), message, expected);
-        }
+    /// The percentile that decided: the log's own, or else the rules'.
+    fn percentile(&self) -> Option<f64> {
+        let own = self.log.number("effective_target_latency_percentile");
+        own.filter(|share| (0.5..1.0).contains(share)).or(self.judged.percentile)
     }
 
-    fn check_stopping(&self, played: Scenario, issues: &mut Issues) {
+    fn check_stopping(&self, issues: &mut Issues) {
         let Some(queries) = self.log.whole("result_query_count").filter(|count| *count < 1 << 40)
         else {
             return;
         };
-        match played {
-            Scenario::SingleStream => {
-                self.check_estimate(queries, 0.9, "early_stopping_latency_ss", issues);
-                self.check_estimate(queries, 0.99, "early_stopping_latency_ms", issues);
+        let estimates: &[(f64, &str)] = match (self.judged.played, self.judged.by) {
+            (Scenario::Server | Scenario::Interactive, _) => {
+                return self.check_server(queries, issues);
             }
-            Scenario::MultiStream => {
-                self.check_estimate(queries, 0.99, "early_stopping_latency_ms", issues);
+            (Scenario::SingleStream, Decision::EarlyStopping) => &[
+                (self.percentile().unwrap_or(0.9), "early_stopping_latency_ss"),
+                (0.99, "early_stopping_latency_ms"),
+            ],
+            (Scenario::MultiStream, Decision::EarlyStopping) => {
+                &[(self.percentile().unwrap_or(0.99), "early_stopping_latency_ms")]
             }
-            Scenario::Server | Scenario::Interactive => self.check_server(queries, issues),
-            Scenario::Offline => {}
+            (_, Decision::Percentile) | (Scenario::Offline, _) => &[],
+        };
+        for (percentile, key) in estimates {
+            self.check_estimate(queries, *percentile, key, issues);
         }
     }
 
@@ -193,18 +217,18 @@ impl Run<'_> {
         let Some(over) = self.log.whole("result_overlatency_query_count") else { return };
         let bound = self.log.number("effective_target_latency_ns").filter(|bound| *bound > 0.0);
         let tokens = self.log.flag("requested_use_token_latencies") == Some(true);
-        let percentile = self.log.number("effective_target_latency_percentile");
-        let percentile = percentile.filter(|share| (0.5..1.0).contains(share));
-        let (Some(bound), Some(percentile)) = (bound.filter(|_| !tokens), percentile) else {
+        let Some((bound, percentile)) = bound.filter(|_| !tokens).zip(self.percentile()) else {
             return;
         };
+        // Told among the counts.
         if over > queries {
-            let message = format!("{over} of {queries} queries were over the bound");
-            return issues.add(&RUN_STOPPING, self.at("result_overlatency_query_count"), message);
+            return;
         }
         let needed = minimum_queries(over, &Params::rules(percentile));
         let met = queries >= needed;
-        if self.log.flag("early_stopping_met").is_some_and(|told| told != met) {
+        let told = self.log.flag("early_stopping_met");
+        let told = told.filter(|_| self.judged.by == Decision::EarlyStopping);
+        if told.is_some_and(|told| told != met) {
             let message = format!(
                 "early stopping is {}, with {over} of {queries} queries over the bound",
                 !met
@@ -288,16 +312,28 @@ impl Run<'_> {
     }
 }
 
+/// How many queries a text of early stopping is about, such as `Processed at least 64
+/// queries (1167425).`.
+fn queries_seen(text: &str) -> Option<u64> {
+    let (_, rest) = text.split_once(" queries (")?;
+    rest.split_once(')')?.0.parse().ok()
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::submission::check::Program;
     use crate::submission::check::strict::tests::log;
 
     /// Messages about a run with these values.
-    fn found(played: Scenario, pairs: &[(&str, &str)]) -> Vec<String> {
+    pub(in super::super) fn found(played: Scenario, pairs: &[(&str, &str)]) -> Vec<String> {
+        found_by(Decision::EarlyStopping, played, pairs)
+    }
+
+    fn found_by(by: Decision, played: Scenario, pairs: &[(&str, &str)]) -> Vec<String> {
         let mut issues = Issues::new(Program::Strict);
-        check(&log(pairs), Path::new("log"), played, &mut issues);
+        let judged = Judged { played, percentile: Some(0.99), by };
+        check(&log(pairs), Path::new("log"), judged, &mut issues);
         issues.into_findings().into_iter().map(|finding| finding.message).collect()
     }
 
@@ -350,7 +386,7 @@ mod tests {
 
     #[test]
     fn early_stopping_of_server_follows_from_two_counts() {
-        let run = |over: &'static str, met: &'static str, p99: &'static str| {
+        let by = |by, over: &'static str, met: &'static str, p99: &'static str| {
             let pairs = [
                 ("effective_target_latency_ns", "15000000"),
                 ("effective_target_latency_percentile", "0.99"),
@@ -359,51 +395,44 @@ mod tests {
                 ("early_stopping_met", met),
                 ("result_99.00_percentile_latency_ns", p99),
             ];
-            found(Scenario::Server, &pairs)
+            found_by(by, Scenario::Server, &pairs)
         };
+        let run = |over, met, p99| by(Decision::EarlyStopping, over, met, p99);
         assert_eq!(run("900", "true", "14900000"), [""; 0]);
         // 1000 over of 100000 is the boundary itself, on which nobody can be confident.
         assert!(run("990", "true", "14900000")[0].contains("early stopping is true"));
         assert_eq!(run("990", "false", "14900000"), [""; 0]);
         assert!(run("100", "true", "15100000")[0].contains("result_99.00"));
-        assert!(run("200000", "true", "1")[0].contains("200000 of 100000"));
+        assert!(run("200000", "true", "1")[0].contains("result_overlatency_query_count"));
+        // Before v2.0 the percentile itself decides.
+        let early = |over, p99| by(Decision::Percentile, over, "true", p99);
+        assert_eq!(early("990", "14900000"), [""; 0]);
+        assert!(early("1100", "14900000")[0].contains("result_99.00"));
     }
 
     #[test]
-    fn rates_follow_from_latencies() {
-        let single = |rate| {
-            let pairs = [
-                ("result_mean_latency_ns", "1000000"),
-                ("result_qps_without_loadgen_overhead", rate),
+    fn counts_of_a_run_bound_one_another() {
+        let run = |key: &'static str, value: &'static str| {
+            let text = "\" * Processed at least 64 queries (1000). * Would discard 3\"";
+            let mut pairs = vec![
+                ("generated_query_count", "2000"),
+                ("result_query_count", "1000"),
+                ("early_stopping_result", text),
+                ("result_overlatency_query_count", "10"),
             ];
-            found(Scenario::SingleStream, &pairs)
-        };
-        assert_eq!(single("1000.2"), [""; 0]);
-        assert_eq!(single("1100").len(), 1);
-        let offline = |rate| {
-            let pairs = [
-                ("generated_query_count", "1"),
-                ("generated_samples_per_query", "66000"),
-                ("result_max_latency_ns", "600000000000"),
-                ("result_samples_per_second", rate),
-            ];
+            pairs.retain(|(known, _)| *known != key);
+            pairs.push((key, value));
             found(Scenario::Offline, &pairs)
         };
-        assert_eq!(offline("110.0"), [""; 0]);
-        assert_eq!(offline("1100.0").len(), 1);
-    }
-
-    #[test]
-    fn the_wall_clock_must_have_seen_the_least_duration() {
-        let run = |end| {
-            let pairs = [
-                ("effective_min_duration_ms", "600000"),
-                ("power_begin", "\"07-23-2025 02:30:20.039\""),
-                ("power_end", end),
-            ];
-            found(Scenario::Offline, &pairs)
-        };
-        assert_eq!(run("\"07-23-2025 02:40:20.040\""), [""; 0]);
-        assert_eq!(run("\"07-23-2025 02:31:20.040\"").len(), 1);
+        assert_eq!(run("generated_query_count", "1000"), [""; 0]);
+        for (key, value) in [
+            ("result_query_count", "0"),
+            ("result_query_count", "500"),
+            ("result_query_count", "2001"),
+            ("generated_query_count", "999"),
+            ("result_overlatency_query_count", "1001"),
+        ] {
+            assert!(!run(key, value).is_empty(), "{key} {value}");
+        }
     }
 }

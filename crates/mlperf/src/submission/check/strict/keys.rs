@@ -1,5 +1,6 @@
-//! Keys that every detail log of a run has: a log without one of them was put together,
-//! and what follows from the key cannot be checked.
+//! Keys that every detail log of a run has, and the types of their values: a log without
+//! one of them, or with a text for a number, was put together, and what follows from the
+//! key cannot be checked.
 
 use std::path::Path;
 
@@ -11,8 +12,12 @@ use crate::submission::facts::keys::{Certainty, Run, asked};
 
 use super::logs::Purpose;
 
+/// Of a value of the wrong type, this many characters are shown.
+const SHOWN: usize = 60;
+
 /// Says which keys are missing, in one finding for those that must be there, and in one
-/// for those that may have to.
+/// for those that may have to; and of each key that is there, whether its value can be
+/// one of it.
 pub(super) fn check(
     log: &DetailLog,
     path: &Path,
@@ -32,6 +37,11 @@ pub(super) fn check(
             (Run::Performance { played, has_tokens }, &RUN_KEY)
         }
     };
+    for (key, is, held) in log.mistyped() {
+        let found: String = held.value.to_string().chars().take(SHOWN).collect();
+        let at = At::path(path).line(Some(held.line));
+        issues.add_expected(check, at, format!("`{key}` is {found}"), is.name());
+    }
     let missing = |wanted: Certainty| {
         let keys = asked(round.version, run).filter(|(_, certainty)| *certainty == wanted);
         let missing = keys.filter(|(key, _)| log.value(key).is_none());

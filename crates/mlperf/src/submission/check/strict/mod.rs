@@ -6,6 +6,7 @@
 //! once, by its facts; summaries and accuracy logs are read here.
 
 mod audits;
+mod bounds;
 mod datacenter;
 mod derive;
 mod inferred;
@@ -15,6 +16,7 @@ mod lower;
 mod marks;
 mod network;
 mod quality;
+mod rates;
 mod result;
 mod summary;
 

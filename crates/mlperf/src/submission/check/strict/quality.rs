@@ -8,18 +8,48 @@ use crate::round::{Benchmark, QualityTarget, Scenario};
 use crate::submission::check::accuracy::ERROR;
 use crate::submission::check::catalogue::{
     ACCURACY_HASH_DIFFERS, ACCURACY_HASH_FORMAT, ACCURACY_LOG_EMPTY, ACCURACY_PLACEHOLDER,
-    ACCURACY_UNIT,
+    ACCURACY_UNIT, RUN_CONSISTENT,
 };
 use crate::submission::check::issues::{At, Issues};
+use crate::submission::check::place::Place;
+use crate::submission::facts::Facts;
 use crate::submission::facts::accuracy::{AccuracyText, Found};
+use crate::submission::layout::DETAIL;
 use crate::submission::tree::Node;
 
 /// A log that is larger was not cut, which is another finding.
 const LARGEST_LOG: u64 = 10240;
+/// The metric that says how long answers are.
+const LENGTH: &str = "TOKENS_PER_SAMPLE";
 /// The line that the official tool puts in place of what it cuts out.
 const CUT: &[u8] = b"...";
+/// Answers are drawn, and a run may issue some samples more often than others.
+const LENGTH_TOLERANCE: f64 = 0.2;
 /// Bounds that stand in the official tables because nobody filled them in.
 const PLACEHOLDER: f64 = 9999.0;
+
+/// Answers are as long in the performance run as the accuracy script found them.
+pub(super) fn check_length(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
+    let (Ok(log), Ok(said)) = (&facts.performance, &facts.accuracy_text) else { return };
+    let said = said.found.iter().rev().find(|found| found.metric == LENGTH);
+    let Some(expected) = said.and_then(Found::number).filter(|each| *each > 0.0) else { return };
+    let path = place.entry.folder.path().join("performance/run_1").join(DETAIL);
+    for (tokens_key, samples_key) in [
+        ("result_tokens_per_second", "result_samples_per_second"),
+        ("result_completed_tokens_per_second", "result_completed_samples_per_sec"),
+    ] {
+        let Some((tokens, samples)) = log.number(tokens_key).zip(log.number(samples_key)) else {
+            continue;
+        };
+        let each = tokens / samples;
+        if samples > 0.0 && (each - expected).abs() > LENGTH_TOLERANCE * expected {
+            let at = At::path(&path).line(log.line_of(tokens_key));
+            let message = format!("{tokens_key} is that of {each:.3} tokens a sample");
+            let expected = format!("about {expected}, as in the accuracy run");
+            issues.add_expected(&RUN_CONSISTENT, at, message, expected);
+        }
+    }
+}
 
 /// The hash must be one of SHA-256, and that of the log where the log is whole.
 pub(super) fn check_hash(

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::logs::Purpose;
 use super::{
-    Described, audits, datacenter, derive, inferred, keys, logs, lower, marks, quality, summary,
+    Described, audits, bounds, datacenter, derive, inferred, keys, logs, lower, marks, quality,
+    summary,
 };
 use crate::power::Energy;
 use crate::round::{Scenario, Suite};
@@ -75,6 +76,7 @@ impl Work<'_, '_, Described> {
             Some(on) => (on.accuracy(&mut issues), on.performance(&mut issues)),
             None => {
                 let quality = self.check_accuracy(&place, facts, &mut issues);
+                quality::check_length(&place, facts, &mut issues);
                 (quality, self.check_performance(&place, facts, &mut issues))
             }
         };
@@ -332,14 +334,11 @@ impl Work<'_, '_, Described> {
         check_least_queries(log, &path, issues);
         let played = log.text("effective_scenario").and_then(Scenario::named);
         if let Some(played) = played {
-            derive::check(log, &path, played, issues);
+            derive::check(log, &path, derive::Judged::of(place, played), issues);
+            bounds::check(place, log, &path, played, issues);
         }
         if matches!(place.scenario, Some(Scenario::Server | Scenario::Interactive)) {
             say_server_metric(place, log, &path, issues);
-        }
-        if place.scenario == Some(Scenario::Interactive) || place.scenario == Some(Scenario::Server)
-        {
-            check_token_bounds(place, log, &path, issues);
         }
         Run { place, log, path: &path, is_audit: false }.judge(issues)
     }
@@ -354,7 +353,8 @@ impl Work<'_, '_, Described> {
             let Ok(log) = &audit.performance else { continue };
             let folder = audit.folder.folder("performance/run_1");
             let path = audit.folder.path().join("performance/run_1").join(DETAIL);
-            derive::check(log, &path, played, issues);
+            derive::check(log, &path, derive::Judged::of(place, played), issues);
+            bounds::check(place, log, &path, played, issues);
             self.check_log(place, log, &path, Purpose::Performance, issues);
             if let Some(folder) = folder {
                 check_summary(folder, log, Purpose::Performance, issues);
@@ -414,25 +414,4 @@ fn say_server_metric(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues
         place.round.version
     );
     issues.add(&SERVER_METRIC, at, message);
-}
-
-/// Early stopping was decided by the bounds that the run was given; looser ones than the
-/// rules' decide nothing.
-fn check_token_bounds(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues: &mut Issues) {
-    let scenario = place.scenario.unwrap_or(Scenario::Server);
-    let bounds = place.model.benchmark.and_then(|benchmark| benchmark.token_latency.get(&scenario));
-    let Some(bounds) = bounds.filter(|_| place.submitter.division.is_closed_or_network()) else {
-        return;
-    };
-    for (key, most) in [
-        ("requested_server_ttft_latency", bounds.ttft),
-        ("requested_server_tpot_latency", bounds.tpot),
-    ] {
-        if let Some(asked) = log.whole(key).filter(|asked| *asked > most) {
-            let at = At::path(path).line(log.line_of(key));
-            let message =
-                format!("{key} is {asked}, so that early stopping was decided by a looser bound");
-            issues.add_expected(&RUN_TARGET_LATENCY, at, message, format!("at most {most}"));
-        }
-    }
 }

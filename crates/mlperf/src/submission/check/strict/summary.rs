@@ -72,10 +72,12 @@ fn check_estimates<'a>(
     // Where tokens are measured, the estimate is of the first token.
     let texts = texts.filter(|(head, _)| !head.contains("TPOT") && !head.contains("tpot"));
     let said: Vec<(f64, f64)> = texts.flat_map(|(_, text)| estimates(text)).collect();
-    let known = [(90.0, "early_stopping_latency_ss"), (99.0, "early_stopping_latency_ms")];
+    let target = log.number("effective_target_latency_percentile").unwrap_or(0.9);
+    let known =
+        [(100.0 * target, "early_stopping_latency_ss"), (99.0, "early_stopping_latency_ms")];
     for (percentile, key) in known {
         let Some(kept) = log.number(key).filter(|kept| *kept > 0.0) else { continue };
-        let of_percentile = said.iter().find(|(of, _)| (of - percentile).abs() < 1e-9);
+        let of_percentile = said.iter().find(|(of, _)| (of - percentile).abs() < 1e-6);
         let message = match of_percentile {
             Some((_, told)) if (told - kept).abs() < 0.5 => continue,
             Some((_, told)) => format!("{key} is {kept}, and {whose} says {told}"),
@@ -107,5 +109,29 @@ fn said(value: &Value) -> Said<'_> {
         },
         Value::String(text) => Said::Text(text),
         Value::Array(_) | Value::Object(_) => Said::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::submission::check::Program;
+    use crate::submission::check::strict::tests::log;
+
+    #[test]
+    fn the_estimate_of_a_benchmark_is_that_of_its_own_percentile() {
+        let log = log(&[
+            ("effective_target_latency_percentile", "0.999"),
+            ("early_stopping_latency_ss", "7"),
+            ("early_stopping_latency_ms", "5"),
+        ]);
+        let found = |text: &str| {
+            let mut issues = Issues::new(Program::Strict);
+            check_estimates(Path::new("log"), [("", text)].into_iter(), &log, "it", &mut issues);
+            issues.into_findings().len()
+        };
+        let of = "th percentile estimate: ";
+        assert_eq!(found(&format!("Early stopping 99.9{of}7 * Early stopping 99.0{of}5")), 0);
+        assert_eq!(found(&format!("Early stopping 90.0{of}7 * Early stopping 99.0{of}5")), 1);
     }
 }
