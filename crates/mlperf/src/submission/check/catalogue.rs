@@ -163,6 +163,7 @@ checks! {
     LOG_ERRORS "log.error_count" [E O O] "a log counts the errors that it has", "submit the log as the load generator wrote it";
     LOG_MODE "log.mode" [E O O] "a performance run is one, and an accuracy run", "put each log into the folder of its mode";
     LOG_SEEDS "log.seeds" [E O O] "the seeds that were asked for are those that were used, and the round's", "run with the settings of the round: `dyno run --round`";
+    LOG_SETTINGS "log.settings" [E O O] "the runs of a result issue samples as the round does, not as an audit does", "run with the settings of the round: `dyno run --round`";
     LOG_SCENARIO "log.scenario" [E O O] "the accuracy log is of the scenario of its folder", "put the log of this scenario there";
     ACCURACY_KEY "accuracy.keys" [E O O] "the detail log of the accuracy run has the keys that every run writes", "submit the log as the load generator wrote it";
     LOG_KEY_UNKNOWN "log.keys_unknown" [W O O] "a log has the keys of which it is not known whether LoadGen of the round wrote them", "nothing, if the log is as LoadGen of the round wrote it";

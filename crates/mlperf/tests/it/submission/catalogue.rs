@@ -145,6 +145,9 @@ const SAID: &[(&str, &str, Edit)] = &[
     ("log.mode", "v5.1", |tree| {
         tree.log("Offline/performance/run_1", "effective_test_mode", "\"AccuracyOnly\"");
     }),
+    ("log.settings", "v5.1", |tree| {
+        tree.log("Offline/performance/run_1", "effective_performance_issue_same", "true");
+    }),
     ("accuracy.keys", "v5.1", |_| ()),
     ("log.keys_unknown", "v4.0", |_| ()),
     ("performance.summary_empty", "v5.1", |_| ()),

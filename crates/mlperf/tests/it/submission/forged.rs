@@ -250,3 +250,23 @@ fn a_result_of_zero_is_none_and_says_so() {
         assert!(checked.findings.iter().any(|f| f.check == "performance.zero"), "{program:?}");
     }
 }
+
+#[test]
+fn the_run_of_an_audit_is_no_result() {
+    let key = "\"effective_performance_issue_same\", \"value\": ";
+    for run in [RUN, "accuracy/mlperf_log_detail.txt"] {
+        let Some(folder) = tree() else { return };
+        edit(&folder, &format!("{}/{run}", lenovo("SingleStream")), |log| {
+            log.replace(&format!("{key}false"), &format!("{key}true"))
+        });
+        assert_fails(&folder, &lenovo("SingleStream"), "log.settings");
+    }
+}
+
+#[test]
+fn a_script_that_scored_fewer_samples_than_there_are_scored_another_run() {
+    let Some(folder) = tree() else { return };
+    let text = format!("{}/accuracy/accuracy.txt", lenovo("SingleStream"));
+    edit(&folder, &text, |text| text.replace("total=50000", "total=1"));
+    assert_fails(&folder, &lenovo("SingleStream"), "accuracy.samples");
+}

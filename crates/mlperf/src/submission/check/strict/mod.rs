@@ -16,6 +16,7 @@ mod marks;
 mod network;
 mod quality;
 mod result;
+mod settings;
 mod summary;
 
 use std::collections::BTreeMap;

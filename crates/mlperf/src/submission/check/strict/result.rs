@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::logs::Purpose;
 use super::{
-    Described, audits, datacenter, derive, inferred, keys, logs, lower, marks, quality, summary,
+    Described, audits, datacenter, derive, inferred, keys, logs, lower, marks, quality, settings,
+    summary,
 };
 use crate::power::Energy;
 use crate::round::{Scenario, Suite};
@@ -255,6 +256,7 @@ impl Work<'_, '_, Described> {
         }
         logs::check(log, path, purpose, place.round, &place.round.seeds, issues);
         keys::check(log, path, purpose, place.round, issues);
+        settings::check(place, log, path, issues);
     }
 
     /// The log must be of this scenario, or of one that may stand for it.
