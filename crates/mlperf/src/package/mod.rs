@@ -142,14 +142,12 @@ pub fn package(asked: &Asked<'_>, out: &Path) -> Result<Packaged, PackageError> 
     let benchmark = plan::benchmark(asked)?;
     let found = find(&asked.runs)?;
     let measured = plan::results(asked, benchmark, &found)?;
-    let doubts = doubts::of_runs(asked.round, &found)
-        .into_iter()
-        .chain(doubts::of_audits(asked.division, benchmark, &measured))
-        .collect();
+    let mut notes = notes(&asked.description);
+    let mut doubts = doubts::of_runs(asked.round, &found);
+    doubts.extend(doubts::of_audits(asked.division, benchmark, &measured, &mut notes));
     let inferred =
         |result: &plan::Planned<'_>| (result.scenario != result.run).then_some(result.run);
     let results = measured.iter().map(|result| (result.scenario, inferred(result))).collect();
-    let mut notes = notes(&asked.description);
     let copies = copies(asked, &measured, out, &mut notes);
     let lower = copies.iter().map(|copy| (copy.model.clone(), copy.scenario)).collect();
     let written = write::write(asked, benchmark, &[measured, copies].concat(), out)?;
