@@ -15,7 +15,7 @@ use crate::submission::check::catalogue::{
 };
 use crate::submission::check::issues::{At, Issues};
 use crate::submission::check::place::Place;
-use crate::submission::facts::detail::DetailLog;
+use crate::submission::facts::detail::{DetailLog, Held};
 use crate::submission::facts::{Audit, Facts, text};
 use crate::submission::layout::SUMMARY;
 use crate::submission::tree::Node;
@@ -36,6 +36,12 @@ impl RunLog for DetailLog {
 
     fn errors(&self) -> u64 {
         self.errors.count as u64
+    }
+
+    fn contradictions(&self) -> Vec<String> {
+        let differs = |held: &Held| held.last.as_ref().is_some_and(|last| last.1 != held.value);
+        let twice = self.repeated().filter(|(key, held)| ratio::is_said_once(key) && differs(held));
+        twice.map(|(key, _)| key.to_owned()).collect()
     }
 }
 
@@ -87,7 +93,7 @@ fn reasons(
         (Test::Test06 | Test::Test07 | Test::Test08 | Test::Test09, _) => {
             Some(ratio::alone(last, log))
         }
-        (Test::Test04Pair, "TEST04-A") => Some(ratio::changed_settings(first, log)),
+        (Test::Test04Pair, "TEST04-A") => Some(ratio::alone_and_unique(first, log)),
         (Test::Test04Pair, _) => {
             let unique = facts.audit("TEST04-A")?;
             let summary = unique.folder.file(format!("performance/run_1/{SUMMARY}"));
@@ -130,6 +136,7 @@ fn check_of(reason: &Reason) -> Option<Finds> {
         Reason::Setting { .. } | Reason::Scenarios { .. } => Finds::Setting,
         Reason::NotValid { side: Side::Audit } => Finds::Verdict,
         Reason::Errors { side: Side::Audit, .. } => Finds::Errors,
+        // Of a contradiction the check of keys that are repeated.
         _ => return None,
     })
 }
