@@ -287,11 +287,16 @@ fn score(
 ) -> fmt::Result {
     let (away, most) = (100.0 * (audit / reference - 1.0), 100.0 * tolerance);
     let found = if is_faster { "faster" } else { "slower" };
-    let [audit, reference] = [audit, reference].map(six_digits);
+    let [audit, reference] = [audit, reference].map(|score| shown(score, unit));
     let space = if unit.starts_with('/') { "" } else { " " };
     write!(f, "the score is {audit}{space}{unit} against {reference}{space}{unit}, ")?;
     write!(f, "{away:+.1} %: the audited ")?;
     write!(f, "run is {found} by more than {most:.0} %")
+}
+
+/// A score as it is told: ns and streams are whole.
+pub(crate) fn shown(score: f64, unit: &str) -> f64 {
+    if unit.starts_with('/') { six_digits(score) } else { score.round() }
 }
 
 /// A score with the digits that load generators print.

@@ -180,6 +180,7 @@ checks! {
     ACCURACY_LOG_EMPTY "accuracy.log_empty" [E O O] "the accuracy log holds samples", "submit the log of the accuracy run";
     ACCURACY_UNIT "accuracy.unit" [E O O] "quality reaches its target in the unit of the target", "use weights that reach it, or submit to the open division";
     ACCURACY_PLACEHOLDER "accuracy.placeholder" [N O O] "the bounds of the round are known", "nothing: the official table holds a placeholder";
+    AUDIT_OTHER "audit.others" [W O O] "audits that the result counts without pass, too", "run the audit anew, or leave it out";
     AUDIT_RATIO "audit.ratio" [E O O] "the performance of an audit, from the two detail logs, is as it must be", "run the audit anew: `dyno audit`";
     AUDIT_SETTINGS "audit.settings" [E O O] "an audit was run with its settings", "run the audit: `dyno audit`";
     AUDIT_TEXT_CONTRADICTS "audit.text_derived" [E O O] "the text of an audit says what its numbers do", "submit what the verification script says";

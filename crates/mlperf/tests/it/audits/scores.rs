@@ -304,3 +304,12 @@ fn what_is_not_there_is_a_reason() {
     let result = verify(&plan, &evidence);
     assert_eq!(result.corrected().reasons(), [Reason::NotGiven { what: "performance run" }]);
 }
+
+#[test]
+fn a_latency_is_told_in_whole_nanoseconds() {
+    let plan = plan(Test::Test04, round("v5.1"), None, Scenario::SingleStream).unwrap();
+    let at = |score| Performance::of(Scenario::SingleStream, score);
+    let result = audit(&plan, &at(1_038_815.0), &at(20_001.0));
+    let told = result.corrected().reasons()[0].to_string();
+    assert!(told.starts_with("the score is 20001 ns against 1038815 ns"), "{told}");
+}

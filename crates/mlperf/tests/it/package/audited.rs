@@ -6,7 +6,7 @@ use dyno_loadgen::settings::Scenario as Played;
 use dyno_mlperf::package::{Asked, Infer, PackageError, find, package};
 use dyno_mlperf::round::Round;
 
-use super::trees::{asked, files, open, run_directory};
+use super::trees::{asked, files, json, open, run_directory};
 use crate::made::folder::Folder;
 
 #[test]
@@ -104,4 +104,39 @@ fn the_run_of_an_audit_is_no_result() {
     let packaged = package(&open(round, &run), &scratch.path().join("tree")).unwrap();
     let doubts = packaged.doubts.iter().filter(|doubt| doubt.contains("issue_same is true"));
     assert_eq!(doubts.count(), 2, "{:?}", packaged.doubts);
+}
+
+#[test]
+fn a_tree_is_of_one_round() {
+    let scratch = Folder::new("rounds");
+    let round = |name: &str| Round::named(name).unwrap();
+    let run = |name: &str| {
+        let run = scratch.path().join(name);
+        run_directory(round(name), &[Played::Offline], &run);
+        run
+    };
+    let (old, middle, new) = (run("v5.0"), run("v5.1"), run("v6.0"));
+    let out = scratch.path().join("tree");
+    package(&open(round("v5.1"), &middle), &out).unwrap();
+    let error = package(&open(round("v6.0"), &new), &out).unwrap_err();
+    let PackageError::OtherLayout { path, .. } = &error else { panic!("{error}") };
+    assert_eq!(path, &out.join("open/Us/measurements"));
+    // Other rounds of the same layout are told by their seeds.
+    let other = Asked { system: "other".into(), ..open(round("v5.0"), &old) };
+    let packaged = package(&other, &out).unwrap();
+    assert!(packaged.notes.iter().any(|note| note.contains("seeds")), "{:?}", packaged.notes);
+}
+
+#[test]
+fn a_system_has_no_type_where_the_round_knows_none() {
+    let scratch = Folder::new("untyped");
+    for (name, has_type) in [("v0.5", false), ("v5.1", true)] {
+        let round = Round::named(name).unwrap();
+        let run = scratch.path().join(name);
+        run_directory(round, &[Played::Offline], &run);
+        let out = scratch.path().join(format!("{name}-tree"));
+        package(&open(round, &run), &out).unwrap();
+        let system = json(&out.join("open/Us/systems/box.json"));
+        assert_eq!(system.get("system_type").is_some(), has_type, "{name}");
+    }
 }

@@ -5,6 +5,7 @@
 //! what follows from comparing files lies in this folder. Each file of a result is read
 //! once, by its facts; summaries and accuracy logs are read here.
 
+mod answers;
 mod audits;
 mod datacenter;
 mod derive;

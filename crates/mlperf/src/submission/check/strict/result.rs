@@ -88,6 +88,7 @@ impl Work<'_, '_, Described> {
         {
             self.check_audits(&place, facts, &mut issues);
         }
+        audits::tell_others(&place, facts, self.submitter.division, &mut issues);
         if let Some(metric) = &metric {
             datacenter::check_bandwidth(&place, facts, metric.value, &mut issues);
         }
