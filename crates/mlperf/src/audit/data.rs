@@ -136,12 +136,14 @@ struct Compared {
 
 /// Compares the answers of two logs, whole and as the official script does.
 ///
-/// `needs_match`: the script of v0.5 passed where nothing could be compared.
+/// `needs_match`: the script of v0.5 passed where nothing could be compared. `samples`: so
+/// many the accuracy run must have an answer to, where its log says.
 pub(super) fn answers(
     reference: &Path,
     audited: &Path,
     element: Element,
     needs_match: bool,
+    samples: Option<u64>,
     notes: &mut Vec<String>,
 ) -> Part {
     let compared = match compare(reference, audited, element) {
@@ -165,6 +167,10 @@ pub(super) fn answers(
     }
     if counts.logged == compared.unmatched {
         corrected.push(Reason::NothingLogged);
+    }
+    let distinct = counts.entries - counts.repeated;
+    if let Some(expected) = samples.filter(|samples| distinct < *samples) {
+        corrected.push(Reason::FewSamples { found: distinct, expected });
     }
     let mut official: Vec<Reason> = compared.stops.into_iter().collect();
     if counts.different > 0 {

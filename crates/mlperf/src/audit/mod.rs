@@ -14,7 +14,7 @@ mod folder;
 mod plan;
 mod quality;
 pub(crate) mod ratio;
-mod reason;
+pub(crate) mod reason;
 mod score;
 mod text;
 mod tokens;

@@ -2,6 +2,7 @@
 //! submission: the one rule by which `dyno audit` and `dyno check` judge.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dyno_loadgen::log::read::{Detail, Summary, Value};
 use dyno_loadgen::settings::Scenario;
@@ -24,6 +25,10 @@ pub(crate) trait RunLog {
 
     /// How many lines are errors.
     fn errors(&self) -> u64;
+
+    /// Keys of settings and results that two lines give different values: whoever reads
+    /// the first line sees another run than whoever reads the last.
+    fn contradictions(&self) -> Vec<String>;
 }
 
 impl RunLog for Detail {
@@ -39,6 +44,24 @@ impl RunLog for Detail {
     fn errors(&self) -> u64 {
         Self::errors(self).count() as u64
     }
+
+    fn contradictions(&self) -> Vec<String> {
+        let mut first: BTreeMap<&str, &Value> = BTreeMap::new();
+        let mut twice = BTreeSet::new();
+        for entry in self.entries.iter().filter(|entry| is_said_once(&entry.key)) {
+            if *first.entry(&entry.key).or_insert(&entry.value) != &entry.value {
+                twice.insert(entry.key.clone());
+            }
+        }
+        twice.into_iter().collect()
+    }
+}
+
+/// Keys of which a run has one line each.
+pub(crate) fn is_said_once(key: &str) -> bool {
+    let beginnings = ["effective_", "requested_", "result_", "early_stopping_", "dyno_result_"];
+    // Each reason has a line of its own.
+    beginnings.iter().any(|beginning| key.starts_with(beginning)) && key != "result_invalid_reason"
 }
 
 fn text(log: &dyn RunLog, key: &str) -> Option<String> {
@@ -211,10 +234,11 @@ fn circumstances(plan: &Plan, run: &PlannedRun, a: &Facts<'_>, b: &Facts<'_>) ->
     let mut reasons = Vec::new();
     let is_pair = plan.test == Test::Test04Pair;
     for (side, facts) in [(Side::Reference, a), (Side::Audit, b)] {
-        // A run that issues each sample once is over when it has, which may be too
-        // soon to be VALID.
-        let may_be_short = is_pair && side == Side::Reference;
-        if !facts.is_valid() && !may_be_short {
+        reasons.extend(contradictions(side, facts.log));
+        // TEST04-A is the reference of TEST04-B.
+        if is_pair && side == Side::Reference {
+            reasons.extend(not_unique(side, facts.log));
+        } else if !facts.is_valid() {
             reasons.push(Reason::NotValid { side });
         }
         let count = facts.log.errors();
@@ -227,10 +251,10 @@ fn circumstances(plan: &Plan, run: &PlannedRun, a: &Facts<'_>, b: &Facts<'_>) ->
         reasons.push(Reason::Scenarios { reference: name(a), audit: name(b) });
     }
     reasons.extend(changed_settings(run, b.log));
-    // TEST04-A is the reference of TEST04-B.
-    if is_pair {
-        let unique = "effective_performance_issue_unique";
-        reasons.extend(differs(Side::Reference, unique, a.log, Some("true".into())));
+    // A submission of one sample is as fast as its audit; early logs do not say.
+    let same = "effective_performance_issue_same";
+    if a.log.said(same).as_deref() == Some("true") {
+        reasons.extend(differs(Side::Reference, same, a.log, Some("false".into())));
     }
     // Its Offline query is as large as the set, and its samples come once.
     let of_pair = ["effective_samples_per_query", "effective_performance_issue_unique"];
@@ -241,6 +265,50 @@ fn circumstances(plan: &Plan, run: &PlannedRun, a: &Facts<'_>, b: &Facts<'_>) ->
         let expected = text(a.log, borne(key, a.log))?;
         differs(Side::Audit, borne(key, b.log), b.log, Some(expected))
     }));
+    reasons
+}
+
+fn contradictions(side: Side, log: &dyn RunLog) -> impl Iterator<Item = Reason> {
+    log.contradictions().into_iter().map(move |key| Reason::Contradiction { side, key })
+}
+
+/// What speaks against TEST04-A: it must issue each sample once, and is over when it has.
+/// That may be too soon for the rules and for early stopping, and nothing else may be
+/// missing.
+fn not_unique(side: Side, log: &dyn RunLog) -> Vec<Reason> {
+    let unique = "effective_performance_issue_unique";
+    let mut reasons: Vec<Reason> =
+        differs(side, unique, log, Some("true".into())).into_iter().collect();
+    let key = "result_query_count";
+    let first = |keys: &[&str]| keys.iter().find_map(|key| number(log, key));
+    let size = first(&["generated_samples_per_query", "effective_samples_per_query"]);
+    let there = number(log, "effective_performance_sample_count").filter(|there| *there > 0.0);
+    if let (Some(queries), Some(there)) = (number(log, key), there)
+        && queries * size.unwrap_or(1.0) > there
+    {
+        let most = there / size.unwrap_or(1.0);
+        let (expected, found) = (format!("at most {}", most.floor()), text(log, key));
+        reasons.push(Reason::Setting { side, key, expected, found });
+    }
+    let is = |key: &str, value: &str| log.said(key).as_deref() == Some(value);
+    let is_known = ["VALID", "INVALID"].iter().any(|verdict| is("result_validity", verdict));
+    if log.said("result_validity").is_some() && !is_known
+        || is("result_perf_constraints_met", "false")
+    {
+        reasons.push(Reason::NotValid { side });
+    }
+    reasons
+}
+
+/// TEST04-A alone.
+pub(crate) fn alone_and_unique(run: &PlannedRun, log: &dyn RunLog) -> Vec<Reason> {
+    let mut reasons: Vec<Reason> = contradictions(Side::Audit, log).collect();
+    reasons.extend(changed_settings(run, log));
+    for reason in not_unique(Side::Audit, log) {
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
     reasons
 }
 
@@ -314,7 +382,7 @@ fn equal(a: &str, b: &str) -> bool {
 }
 
 /// What the audit changes and the log of its run does not have.
-pub(crate) fn changed_settings(run: &PlannedRun, log: &dyn RunLog) -> Vec<Reason> {
+fn changed_settings(run: &PlannedRun, log: &dyn RunLog) -> Vec<Reason> {
     let of = |(field, value): &(&'static str, String)| {
         let side = Side::Audit;
         match *field {
@@ -349,7 +417,8 @@ fn too_few_queries(log: &dyn RunLog, expected: &str) -> Option<Reason> {
 /// Of the audited run alone, where no scores are compared: what the audit asks for and
 /// its log does not have.
 pub(crate) fn alone(run: &PlannedRun, log: &dyn RunLog) -> Vec<Reason> {
-    let mut reasons = changed_settings(run, log);
+    let mut reasons: Vec<Reason> = contradictions(Side::Audit, log).collect();
+    reasons.extend(changed_settings(run, log));
     if !is_valid_or_short(log) {
         reasons.push(Reason::NotValid { side: Side::Audit });
     }

@@ -72,6 +72,13 @@ pub enum Reason {
         /// What it is; `None` if the log does not say.
         found: Option<String>,
     },
+    /// Two lines of a log give a key different values.
+    Contradiction {
+        /// Which run.
+        side: Side,
+        /// Key of the detail log.
+        key: String,
+    },
     /// The score lies too far from the reference.
     Score {
         /// Of the submission.
@@ -100,6 +107,13 @@ pub enum Reason {
         count: u64,
         /// Of so many that were logged.
         of: u64,
+    },
+    /// The accuracy run has answers to fewer samples than it was to have.
+    FewSamples {
+        /// Distinct samples that it has an answer to.
+        found: u64,
+        /// How many there must be.
+        expected: u64,
     },
     /// No answer could be compared.
     NothingLogged,
@@ -199,6 +213,11 @@ impl fmt::Display for Reason {
                 let found = found.as_deref().unwrap_or("not in its log");
                 write!(f, "{key} of the {side} run is {found}, expected {expected}")
             }
+            Self::Contradiction { side, key } => write!(
+                f,
+                "{key} stands in the log of the {side} run with different values; it must be the \
+                 log of one run as that wrote it"
+            ),
             Self::Score { reference, audit, unit, tolerance, is_faster } => {
                 score(f, [*reference, *audit], unit, *tolerance, *is_faster)
             }
@@ -210,6 +229,10 @@ impl fmt::Display for Reason {
             Self::Unmatched { count, of } => {
                 write!(f, "the accuracy run has no answer to {count} of {of} logged samples")
             }
+            Self::FewSamples { found, expected } => write!(
+                f,
+                "the accuracy run has answers to {found} different samples, expected {expected}"
+            ),
             Self::NothingLogged => {
                 f.write_str("no answer of the audited run could be compared; was anything logged?")
             }
@@ -264,11 +287,16 @@ fn score(
 ) -> fmt::Result {
     let (away, most) = (100.0 * (audit / reference - 1.0), 100.0 * tolerance);
     let found = if is_faster { "faster" } else { "slower" };
-    let [audit, reference] = [audit, reference].map(six_digits);
+    let [audit, reference] = [audit, reference].map(|score| shown(score, unit));
     let space = if unit.starts_with('/') { "" } else { " " };
     write!(f, "the score is {audit}{space}{unit} against {reference}{space}{unit}, ")?;
     write!(f, "{away:+.1} %: the audited ")?;
     write!(f, "run is {found} by more than {most:.0} %")
+}
+
+/// A score as it is told: ns and streams are whole.
+pub(crate) fn shown(score: f64, unit: &str) -> f64 {
+    if unit.starts_with('/') { six_digits(score) } else { score.round() }
 }
 
 /// A score with the digits that load generators print.

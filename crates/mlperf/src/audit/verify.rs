@@ -98,8 +98,13 @@ fn answers(plan: &Plan, evidence: &Evidence, audited: &Played, notes: &mut Vec<S
         return missing("accuracy run", text::ACCURACY);
     };
     let needs_match = plan.round > Version::new(0, 5);
+    let samples = accuracy.detail().ok().and_then(|detail| {
+        let keys = ["effective_accuracy_sample_count", "qsl_reported_total_count"];
+        keys.iter().find_map(|key| detail.whole(key).filter(|count| *count > 0))
+    });
     let (reference, audited) = (accuracy.accuracy_path(), audited.accuracy_path());
-    let mut part = data::answers(&reference, &audited, evidence.element, needs_match, notes);
+    let element = evidence.element;
+    let mut part = data::answers(&reference, &audited, element, needs_match, samples, notes);
     let is_passed = part.corrected.is_passed() && part.official.is_passed();
     let Some(qualities) = evidence.qualities.as_ref().filter(|_| !is_passed) else { return part };
     let close = quality::close(qualities, plan);

@@ -163,8 +163,11 @@ pub(super) fn of_flags<'a>(asked: &'a Asked<'_>) -> Vec<(&'static str, &'a str, 
         ("division", asked.division.name(), "--division"),
         ("submitter", asked.submitter.as_str(), "--submitter"),
         ("status", asked.availability.name(), "--availability"),
-        ("system_type", asked.suite.name(), "--suite"),
     ];
+    // v0.5 has no suites.
+    if asked.round.system_fields.required.iter().any(|field| field == "system_type") {
+        said.push(("system_type", asked.suite.name(), "--suite"));
+    }
     if asked.division == Division::Network {
         said.push(("is_network", "true", "--division"));
     }

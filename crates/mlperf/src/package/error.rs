@@ -112,6 +112,13 @@ pub enum PackageError {
         /// Their folders.
         folders: [PathBuf; 2],
     },
+    /// The tree is laid out as other rounds are.
+    OtherLayout {
+        /// A folder that the round does not have.
+        path: PathBuf,
+        /// The round.
+        round: Version,
+    },
     /// The own model stands for another official one already.
     MappedAlready {
         /// The own model.
@@ -214,6 +221,7 @@ impl PackageError {
                 Some("--infer takes MultiStream and Offline from SingleStream or MultiStream")
             }
             Self::Exists { .. } => Some("remove it first, or choose another tree"),
+            Self::OtherLayout { .. } => Some("a tree is of one round: choose another"),
             Self::SystemDiffers { .. } => Some(
                 "the file is of all results of the system: give the flags its values, change the \
                  file for all of them, or choose another --system",
@@ -352,6 +360,13 @@ impl fmt::Display for PackageError {
                 tree.display()
             ),
             Self::Exists { path } => write!(f, "{} is there already", path.display()),
+            Self::OtherLayout { path, round } => {
+                write!(
+                    f,
+                    "{} is of another round than {round}, which has no such folder",
+                    path.display()
+                )
+            }
             of_runs => of_runs.tell_of_runs(f),
         }
     }

@@ -31,7 +31,9 @@ pub use user_conf::user_conf;
 
 use crate::round::{Round, Scenario, Suite};
 use crate::submission::entry::Division;
-use crate::submission::layout::DETAIL;
+use crate::submission::facts::detail;
+use crate::submission::layout::{DETAIL, RESULTS};
+use crate::submission::tree::Tree;
 
 /// A category of the rules: whether what was measured can be bought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,14 +144,13 @@ pub fn package(asked: &Asked<'_>, out: &Path) -> Result<Packaged, PackageError> 
     let benchmark = plan::benchmark(asked)?;
     let found = find(&asked.runs)?;
     let measured = plan::results(asked, benchmark, &found)?;
-    let doubts = doubts::of_runs(asked.round, &found)
-        .into_iter()
-        .chain(doubts::of_audits(asked.division, benchmark, &measured))
-        .collect();
+    let mut notes = notes(&asked.description);
+    let mut doubts = doubts::of_runs(asked.round, &found);
+    doubts.extend(doubts::of_audits(asked.division, benchmark, &measured, &mut notes));
     let inferred =
         |result: &plan::Planned<'_>| (result.scenario != result.run).then_some(result.run);
     let results = measured.iter().map(|result| (result.scenario, inferred(result))).collect();
-    let mut notes = notes(&asked.description);
+    notes.extend(other_seeds(asked.round, out));
     let copies = copies(asked, &measured, out, &mut notes);
     let lower = copies.iter().map(|copy| (copy.model.clone(), copy.scenario)).collect();
     let written = write::write(asked, benchmark, &[measured, copies].concat(), out)?;
@@ -204,6 +205,27 @@ fn copies<'f>(
         copies.clear();
     }
     copies
+}
+
+/// That a tree has results of another round, if its first one has other seeds.
+fn other_seeds(round: &Round, out: &Path) -> Option<String> {
+    let tree = Tree::walk(out).ok()?;
+    let is_result = |path: &Path| path.iter().any(|part| part == RESULTS);
+    let mut logs = tree
+        .top()
+        .descendants()
+        .filter(|node| node.is_file() && node.text() == DETAIL && is_result(&node.path()));
+    let of = |log| detail::read(Some(log)).ok()?.whole("effective_qsl_rng_seed");
+    let (log, seed) = logs.find_map(|log| Some((log, of(log)?)))?;
+    // Audits with other seeds lie beside results from v6.0 on.
+    let is_known = seed == round.seeds.qsl || round.test05_seeds.is_some_and(|of| of.qsl == seed);
+    let (path, round) = (log.path(), round.version);
+    (!is_known).then(|| {
+        format!(
+            "{} has not the seeds of {round}: are its results of another round?",
+            path.display()
+        )
+    })
 }
 
 fn notes(description: &Description) -> Vec<String> {

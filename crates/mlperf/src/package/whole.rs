@@ -1,6 +1,7 @@
 //! Whether an accuracy log is whole: a run that was killed leaves one that stops
 //! anywhere, also right behind an entry or a bracket.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use dyno_loadgen::log::read::{Detail, open_accuracy};
@@ -8,26 +9,27 @@ use dyno_loadgen::log::read::{Detail, open_accuracy};
 use super::PackageError;
 use super::truncate::is_cut;
 
-/// Reads every entry of a log to its closing bracket, and counts them. What the rules cut
+/// Reads every entry of a log to its closing bracket, and counts their samples. What the rules cut
 /// out of a log is not missing.
 ///
 /// # Errors
-/// It does not read, or has fewer entries than `detail` says that there are samples.
+/// It does not read, or has answers to fewer samples than `detail` says that there are samples.
 pub(super) fn check(log: &Path, detail: &Detail) -> Result<(), PackageError> {
     let failed = |problem: String| PackageError::File { path: log.to_owned(), problem };
     if is_cut(log).map_err(|error| failed(error.to_string()))? {
         return Ok(());
     }
-    let mut entries = 0_u64;
+    let mut entries = HashSet::new();
     for entry in open_accuracy(log).map_err(|error| failed(error.to_string()))? {
-        entry.map_err(|problem| failed(format!("{problem}: run it again")))?;
-        entries += 1;
+        let entry = entry.map_err(|problem| failed(format!("{problem}: run it again")))?;
+        entries.insert(entry.qsl_idx);
     }
+    let entries = entries.len() as u64;
     let keys = ["effective_accuracy_sample_count", "qsl_reported_total_count"];
     let samples = keys.iter().find_map(|key| detail.whole(key).filter(|count| *count > 0));
     match samples.filter(|samples| entries < *samples) {
         Some(samples) => Err(failed(format!(
-            "has {entries} entries, and the data set {samples} samples: run it again"
+            "has answers to {entries} samples, and the data set {samples} samples: run it again"
         ))),
         None => Ok(()),
     }

@@ -63,6 +63,7 @@ pub(super) fn write(
 ) -> Result<Written, PackageError> {
     let layout = Layout::of(asked.round.version);
     let is_new = !out.exists();
+    check_layout(asked, layout, out)?;
     let staging = stage(out, is_new)?;
     let (pieces, written) = (Vec::new(), Written::default());
     let mut tree = Tree { asked, layout, out, staging, pieces, written };
@@ -80,6 +81,25 @@ pub(super) fn write(
         tree.result(benchmark, result)?;
     }
     tree.place(is_new)
+}
+
+/// A tree is of one round: its files lie as those of the round do.
+fn check_layout(asked: &Asked<'_>, layout: Layout, out: &Path) -> Result<(), PackageError> {
+    let own = [layout.measurements(), layout.compliance(), layout.code()];
+    let all = [Layout::First, Layout::Apart, Layout::Together];
+    let of_others = all.iter().flat_map(|of| [of.measurements(), of.compliance(), of.code()]);
+    let foreign: Vec<&str> =
+        of_others.filter(|name| *name != RESULTS && !own.contains(name)).collect();
+    for division in ["closed", "open", "network"] {
+        let Ok(submitters) = fs::read_dir(out.join(division)) else { continue };
+        for submitter in submitters.filter_map(Result::ok) {
+            if let Some(name) = foreign.iter().find(|name| submitter.path().join(name).is_dir()) {
+                let path = submitter.path().join(name);
+                return Err(PackageError::OtherLayout { path, round: asked.round.version });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Folder of the submitter.

@@ -163,6 +163,7 @@ checks! {
     LOG_ERRORS "log.error_count" [E O O] "a log counts the errors that it has", "submit the log as the load generator wrote it";
     LOG_MODE "log.mode" [E O O] "a performance run is one, and an accuracy run", "put each log into the folder of its mode";
     LOG_SEEDS "log.seeds" [E O O] "the seeds that were asked for are those that were used, and the round's", "run with the settings of the round: `dyno run --round`";
+    LOG_SETTINGS "log.settings" [E O O] "the runs of a result issue samples as the round does, not as an audit does", "run with the settings of the round: `dyno run --round`";
     LOG_SCENARIO "log.scenario" [E O O] "the accuracy log is of the scenario of its folder", "put the log of this scenario there";
     ACCURACY_KEY "accuracy.keys" [E O O] "the detail log of the accuracy run has the keys that every run writes", "submit the log as the load generator wrote it";
     LOG_KEY_UNKNOWN "log.keys_unknown" [W O O] "a log has the keys of which it is not known whether LoadGen of the round wrote them", "nothing, if the log is as LoadGen of the round wrote it";
@@ -179,6 +180,7 @@ checks! {
     ACCURACY_LOG_EMPTY "accuracy.log_empty" [E O O] "the accuracy log holds samples", "submit the log of the accuracy run";
     ACCURACY_UNIT "accuracy.unit" [E O O] "quality reaches its target in the unit of the target", "use weights that reach it, or submit to the open division";
     ACCURACY_PLACEHOLDER "accuracy.placeholder" [N O O] "the bounds of the round are known", "nothing: the official table holds a placeholder";
+    AUDIT_OTHER "audit.others" [W O O] "audits that the result counts without pass, too", "run the audit anew, or leave it out";
     AUDIT_RATIO "audit.ratio" [E O O] "the performance of an audit, from the two detail logs, is as it must be", "run the audit anew: `dyno audit`";
     AUDIT_SETTINGS "audit.settings" [E O O] "an audit was run with its settings", "run the audit: `dyno audit`";
     AUDIT_TEXT_CONTRADICTS "audit.text_derived" [E O O] "the text of an audit says what its numbers do", "submit what the verification script says";

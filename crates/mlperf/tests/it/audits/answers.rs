@@ -317,3 +317,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_accuracy_run_of_one_sample_has_not_answered_the_others() {
+    let folder = Folder::new();
+    let plan = planned("v5.1");
+    let one = vec![(0, vec![1]); 3];
+    let (_, evidence) = audit(&folder, &plan, [&one, &one], Element::Byte);
+    let accuracy = evidence.accuracy.clone().unwrap();
+    let failed = |samples: &str| {
+        let settings = vec![("effective_accuracy_sample_count".to_owned(), samples.to_owned())];
+        Performance { settings, ..Performance::of(Scenario::Offline, 1.0) }.write(&accuracy);
+        verify(&plan, &evidence).corrected().reasons().to_vec()
+    };
+    assert_eq!(failed("1"), []);
+    assert_eq!(failed("3"), [Reason::FewSamples { found: 1, expected: 3 }]);
+}

@@ -131,7 +131,15 @@ impl Performance {
         for seed in ["qsl", "sample_index", "schedule"] {
             rows.push((format!("effective_{seed}_rng_seed"), self.seeds.to_string()));
         }
-        for (key, value) in &self.settings {
+        // A setting that is given twice was changed; a result stays, too.
+        let is_changed = |key: &String, later: &[(String, String)]| {
+            key.starts_with("effective_") && later.iter().any(|(other, _)| other == key)
+        };
+        rows.retain(|(key, _)| !is_changed(key, &self.settings));
+        for (at, (key, value)) in self.settings.iter().enumerate() {
+            if is_changed(key, &self.settings[at + 1..]) {
+                continue;
+            }
             let is_plain = value.parse::<f64>().is_ok() || value == "true" || value == "false";
             rows.push((key.clone(), if is_plain { value.clone() } else { text(value) }));
         }

@@ -219,6 +219,68 @@ fn the_run_of_unique_samples_need_not_be_valid() {
     assert!(audit(&plan, &invalid, &good).is_passed());
     let result = audit(&plan, &good, &invalid);
     assert_eq!(result.corrected().reasons(), [Reason::NotValid { side: Side::Audit }]);
+
+    // Ten samples of which each came a hundred times were not unique.
+    let many = |queries: &str| {
+        let settings = [
+            ("effective_performance_sample_count", "10"),
+            ("generated_samples_per_query", "1"),
+            ("result_query_count", queries),
+        ];
+        let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
+        Performance { settings, ..invalid.clone() }
+    };
+    let now = Performance { validity: "VALID", ..many("1000") };
+    assert!(audit(&plan, &many("10"), &now).is_passed());
+    let expected = Reason::Setting {
+        side: Side::Reference,
+        key: "result_query_count",
+        expected: "at most 10".into(),
+        found: Some("1000".into()),
+    };
+    assert_eq!(audit(&plan, &many("1000"), &now).corrected().reasons(), [expected]);
+    // Too short is forgiven, too slow is not.
+    let mut slow = many("10");
+    slow.settings.push(("result_perf_constraints_met".into(), "false".into()));
+    let result = audit(&plan, &slow, &now);
+    assert_eq!(result.corrected().reasons(), [Reason::NotValid { side: Side::Reference }]);
+}
+
+#[test]
+fn a_submission_of_one_sample_is_no_reference() {
+    for test in [Test::Test01, Test::Test04] {
+        let plan = plan(test, round("v5.1"), None, Scenario::Offline).unwrap();
+        let good = Performance::of(Scenario::Offline, 100.0);
+        let mut one = good.clone();
+        let key = "effective_performance_issue_same";
+        one.settings.push((key.into(), "true".into()));
+        let now = if test == Test::Test01 { one.clone() } else { good };
+        let result = audit(&plan, &one, &now);
+        let score = result.parts.iter().find(|part| part.name == "score").unwrap();
+        let expected = Reason::Setting {
+            side: Side::Reference,
+            key,
+            expected: "false".into(),
+            found: Some("true".into()),
+        };
+        assert_eq!(score.corrected.reasons(), [expected], "{test}");
+    }
+}
+
+/// Whichever of the two lines is read, the other may be what was measured.
+#[test]
+fn a_log_that_says_two_things_fails_its_audit() {
+    let plan = plan(Test::Test04, round("v5.1"), None, Scenario::Offline).unwrap();
+    let good = Performance::of(Scenario::Offline, 100.0);
+    let mut twice = Performance::of(Scenario::Offline, 900.0);
+    let key = "result_samples_per_second".to_owned();
+    twice.settings.push((key.clone(), "100".into()));
+    let of = |side| vec![Reason::Contradiction { side, key: key.clone() }];
+    assert_eq!(audit(&plan, &good, &twice).corrected().reasons(), of(Side::Audit));
+    assert_eq!(audit(&plan, &twice, &good).corrected().reasons(), of(Side::Reference));
+    let mut same = good.clone();
+    same.settings.push((key.clone(), "100".into()));
+    assert!(audit(&plan, &good, &same).corrected().is_passed());
 }
 
 #[test]
@@ -241,4 +303,13 @@ fn what_is_not_there_is_a_reason() {
     let evidence = Evidence::new(vec![folder.run("empty")], Element::Byte);
     let result = verify(&plan, &evidence);
     assert_eq!(result.corrected().reasons(), [Reason::NotGiven { what: "performance run" }]);
+}
+
+#[test]
+fn a_latency_is_told_in_whole_nanoseconds() {
+    let plan = plan(Test::Test04, round("v5.1"), None, Scenario::SingleStream).unwrap();
+    let at = |score| Performance::of(Scenario::SingleStream, score);
+    let result = audit(&plan, &at(1_038_815.0), &at(20_001.0));
+    let told = result.corrected().reasons()[0].to_string();
+    assert!(told.starts_with("the score is 20001 ns against 1038815 ns"), "{told}");
 }

@@ -137,6 +137,10 @@ const SAID: &[(&str, &str, Edit)] = &[
         let log = made::log(Round::named("v5.1").unwrap(), "SingleStream").replace("2048000", "0");
         tree.write(&format!("{RESULT}/MultiStream/performance/run_1/mlperf_log_detail.txt"), log);
     }),
+    ("audit.others", "v5.1", |tree| {
+        let audit = format!("{ACME}/compliance/box/resnet50/Offline/TEST05");
+        tree.write(&format!("{audit}/verify_performance.txt"), "TEST FAIL");
+    }),
     ("audit.output_length", "v6.0", |tree| {
         tree.write(&format!("{RESULT}/Offline/TEST09/verify_output_len.txt"), "TEST FAIL");
         tree.model("gpt-oss-120b", "");
@@ -147,6 +151,9 @@ const SAID: &[(&str, &str, Edit)] = &[
     }),
     ("log.mode", "v5.1", |tree| {
         tree.log("Offline/performance/run_1", "effective_test_mode", "\"AccuracyOnly\"");
+    }),
+    ("log.settings", "v5.1", |tree| {
+        tree.log("Offline/performance/run_1", "effective_performance_issue_same", "true");
     }),
     ("accuracy.keys", "v5.1", |_| ()),
     ("tree.results", "v5.1", |tree| _ = tree.remove("closed/acme")),

@@ -359,3 +359,50 @@ fn answers_are_as_long_as_in_the_accuracy_run() {
     edit(&folder, &summary, |text| text.replace("27185.5", "54371.0"));
     assert_fails(&folder, &result, "performance.consistent");
 }
+
+#[test]
+fn the_run_of_an_audit_is_no_result() {
+    let key = "\"effective_performance_issue_same\", \"value\": ";
+    for run in [RUN, "accuracy/mlperf_log_detail.txt"] {
+        let Some(folder) = tree() else { return };
+        edit(&folder, &format!("{}/{run}", lenovo("SingleStream")), |log| {
+            log.replace(&format!("{key}false"), &format!("{key}true"))
+        });
+        assert_fails(&folder, &lenovo("SingleStream"), "log.settings");
+    }
+}
+
+#[test]
+fn a_script_that_scored_fewer_samples_than_there_are_scored_another_run() {
+    let Some(folder) = tree() else { return };
+    let text = format!("{}/accuracy/accuracy.txt", lenovo("SingleStream"));
+    edit(&folder, &text, |text| text.replace("total=50000", "total=1"));
+    assert_fails(&folder, &lenovo("SingleStream"), "accuracy.samples");
+}
+
+#[test]
+fn answers_of_the_first_audit_are_those_of_the_accuracy_run() {
+    let result = lenovo("SingleStream");
+    let audit = format!("{LENOVO}/compliance/{BOX}/SingleStream/TEST01/accuracy");
+    let log = format!("{audit}/mlperf_log_accuracy.json");
+    let Some(folder) = tree() else { return };
+    edit(&folder, &log, |_| "[]".to_owned());
+    assert_fails(&folder, &result, "accuracy.log_empty");
+    let Some(folder) = tree() else { return };
+    edit(&folder, &format!("{audit}/accuracy.txt"), |_| "hash=00\n".to_owned());
+    assert_fails(&folder, &result, "accuracy.hash_format");
+    let known = format!("{result}/accuracy/mlperf_log_accuracy.json");
+    for (data, is_same) in [("FF", false), ("", true)] {
+        let Some(folder) = tree() else { return };
+        let known = fs::read_to_string(folder.path().join(&known)).unwrap();
+        let entry = known.lines().nth(1).unwrap();
+        let (before, answer) = entry.split_once("\"data\" : \"").unwrap();
+        let answer = if is_same { answer } else { &answer[2..] };
+        let entry = format!("{before}\"data\" : \"{data}{answer}");
+        edit(&folder, &log, |log| log.replacen("[\n", &format!("[\n{entry}\n"), 1));
+        match is_same {
+            true => assert!(counts(&judged(&folder), &result)),
+            false => assert_fails(&folder, &result, "audit.text_derived"),
+        }
+    }
+}

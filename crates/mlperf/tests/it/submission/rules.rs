@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::made::folder::Folder;
 use crate::made::submission::resnet;
 
-const LOG: &str = "[\n{ \"seq_id\" : 0, \"qsl_idx\" : 7, \"data\" : \"5F000000\" }\n]\n";
+const LOG: &str = "[\n{ \"seq_id\" : 0, \"qsl_idx\" : 49999, \"data\" : \"5F000000\" }\n]\n";
 const RESULT: &str = "closed/acme/results/box/resnet";
 const AUDITS: &str = "closed/acme/compliance/box/resnet";
 const DETAIL: &str = "performance/run_1/mlperf_log_detail.txt";

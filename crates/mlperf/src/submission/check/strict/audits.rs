@@ -7,15 +7,19 @@ use std::path::Path;
 use dyno_loadgen::log::read::read_summary;
 use serde_json::Value;
 
+use super::answers;
 use crate::audit::ratio::{self, Facts as RunFacts, RunLog};
+use crate::audit::reason::shown;
 use crate::audit::{Plan, Reason, Side, Test, plan};
 use crate::round::Scenario;
+use crate::submission::check::Skip;
 use crate::submission::check::catalogue::{
-    AUDIT_RATIO, AUDIT_SETTINGS, AUDIT_TEXT_CONTRADICTS, RUN_ERRORS, RUN_INVALID,
+    AUDIT_OTHER, AUDIT_RATIO, AUDIT_SETTINGS, AUDIT_TEXT_CONTRADICTS, RUN_ERRORS, RUN_INVALID,
 };
 use crate::submission::check::issues::{At, Issues};
 use crate::submission::check::place::Place;
-use crate::submission::facts::detail::DetailLog;
+use crate::submission::entry::Division;
+use crate::submission::facts::detail::{DetailLog, Held};
 use crate::submission::facts::{Audit, Facts, text};
 use crate::submission::layout::SUMMARY;
 use crate::submission::tree::Node;
@@ -37,6 +41,12 @@ impl RunLog for DetailLog {
     fn errors(&self) -> u64 {
         self.errors.count as u64
     }
+
+    fn contradictions(&self) -> Vec<String> {
+        let differs = |held: &Held| held.last.as_ref().is_some_and(|last| last.1 != held.value);
+        let twice = self.repeated().filter(|(key, held)| ratio::is_said_once(key) && differs(held));
+        twice.map(|(key, _)| key.to_owned()).collect()
+    }
 }
 
 /// Checks an audit against the run of the result, which played this scenario.
@@ -49,6 +59,9 @@ pub(super) fn check(
 ) {
     let path = audit.folder.path();
     check_counters(audit, &path, issues);
+    if audit.name == "TEST01" {
+        answers::check(place, audit, issues);
+    }
     let (Ok(log), Some(test)) = (&audit.performance, Test::named(&audit.name)) else { return };
     let benchmark = place.model.benchmark.map(|benchmark| benchmark.name.as_str());
     let Ok(plan) = plan(test, place.round, benchmark, played.played_as()) else { return };
@@ -63,6 +76,35 @@ pub(super) fn check(
     if has_score && says_otherwise && !reasons.iter().any(is_of_score) {
         let message = "does not say TEST PASS, though the scores of the two logs are near enough";
         issues.add(&AUDIT_TEXT_CONTRADICTS, At::path(&path.join(PERFORMANCE)), message);
+    }
+}
+
+/// Warns of audits that are there and fail, where the result counts without them.
+pub(super) fn tell_others(
+    place: &Place<'_, '_>,
+    facts: &Facts<'_>,
+    division: Division,
+    issues: &mut Issues,
+) {
+    if place.options.skips(Skip::Compliance) || facts.endpoint.is_some() {
+        return;
+    }
+    let wanted = place.model.benchmark.map_or(&[][..], |benchmark| &benchmark.audits);
+    let is_judged =
+        |audit: &&Audit<'_>| division.is_closed_or_network() && wanted.contains(&audit.name);
+    for audit in facts.audits.iter().filter(|audit| !is_judged(audit)) {
+        let texts = [
+            ("verify_accuracy.txt", &audit.verify_accuracy),
+            (PERFORMANCE, &audit.verify_performance),
+            ("verify_output_len.txt", &audit.verify_output_length),
+        ];
+        let says =
+            |text: &str| ["TEST FAIL", "verification failed"].iter().any(|w| text.contains(w));
+        let failed = |text: &Result<text::TextFile, _>| text.as_ref().is_ok_and(|t| says(&t.text));
+        for (name, _) in texts.into_iter().filter(|(_, text)| failed(text)) {
+            let message = format!("{} fails, and the result counts without it", audit.name);
+            issues.add(&AUDIT_OTHER, At::path(&audit.folder.path().join(name)), message);
+        }
     }
 }
 
@@ -87,7 +129,7 @@ fn reasons(
         (Test::Test06 | Test::Test07 | Test::Test08 | Test::Test09, _) => {
             Some(ratio::alone(last, log))
         }
-        (Test::Test04Pair, "TEST04-A") => Some(ratio::changed_settings(first, log)),
+        (Test::Test04Pair, "TEST04-A") => Some(ratio::alone_and_unique(first, log)),
         (Test::Test04Pair, _) => {
             let unique = facts.audit("TEST04-A")?;
             let summary = unique.folder.file(format!("performance/run_1/{SUMMARY}"));
@@ -130,6 +172,7 @@ fn check_of(reason: &Reason) -> Option<Finds> {
         Reason::Setting { .. } | Reason::Scenarios { .. } => Finds::Setting,
         Reason::NotValid { side: Side::Audit } => Finds::Verdict,
         Reason::Errors { side: Side::Audit, .. } => Finds::Errors,
+        // Of a contradiction the check of keys that are repeated.
         _ => return None,
     })
 }
@@ -140,10 +183,11 @@ fn tell(reason: &Reason, audit: &Audit<'_>, log: &DetailLog, path: &Path, issues
     let line = |key: &str| At::path(path).line(log.line_of(key));
     let message = reason.to_string();
     match (finds, reason) {
-        (Finds::Score, Reason::Score { reference, tolerance, .. }) => {
+        (Finds::Score, Reason::Score { reference, unit, tolerance, .. }) => {
             let is_told = audit.verify_performance.as_ref().is_ok_and(passes);
             let also = if is_told { ", though the text says TEST PASS" } else { "" };
-            let expected = format!("within {:.0} % of {reference:.6}", 100.0 * tolerance);
+            let reference = shown(*reference, unit);
+            let expected = format!("within {:.0} % of {reference}", 100.0 * tolerance);
             issues.add_expected(&AUDIT_RATIO, At::path(path), message + also, expected);
         }
         (Finds::Score, _) => issues.add(&AUDIT_RATIO, At::path(path), message),

@@ -5,6 +5,7 @@
 //! what follows from comparing files lies in this folder. Each file of a result is read
 //! once, by its facts; summaries and accuracy logs are read here.
 
+mod answers;
 mod audits;
 mod bounds;
 mod datacenter;
@@ -18,6 +19,7 @@ mod network;
 mod quality;
 mod rates;
 mod result;
+mod settings;
 mod summary;
 
 use std::collections::BTreeMap;

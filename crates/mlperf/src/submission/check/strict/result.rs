@@ -5,7 +5,7 @@ use std::path::Path;
 use super::logs::Purpose;
 use super::{
     Described, audits, bounds, datacenter, derive, inferred, keys, logs, lower, marks, quality,
-    summary,
+    settings, summary,
 };
 use crate::power::Energy;
 use crate::round::{Scenario, Suite};
@@ -89,6 +89,7 @@ impl Work<'_, '_, Described> {
         {
             self.check_audits(&place, facts, &mut issues);
         }
+        audits::tell_others(&place, facts, self.submitter.division, &mut issues);
         if let Some(metric) = &metric {
             datacenter::check_bandwidth(&place, facts, metric.value, &mut issues);
         }
@@ -257,6 +258,7 @@ impl Work<'_, '_, Described> {
         }
         logs::check(log, path, purpose, place.round, &place.round.seeds, issues);
         keys::check(log, path, purpose, place.round, issues);
+        settings::check(place, log, path, issues);
     }
 
     /// The log must be of this scenario, or of one that may stand for it.
