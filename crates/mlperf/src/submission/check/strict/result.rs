@@ -228,6 +228,7 @@ impl Work<'_, '_, Described> {
         match &facts.accuracy {
             Ok(log) => {
                 self.check_log(place, log, &detail, Purpose::Accuracy, issues);
+                settings::check(place, log, &detail, issues);
                 accuracy::check_errors(place, log, &detail, issues);
                 accuracy::check_samples(place, log, &detail, issues);
                 self.check_scenario(place, log, &detail, issues);
@@ -258,7 +259,6 @@ impl Work<'_, '_, Described> {
         }
         logs::check(log, path, purpose, place.round, &place.round.seeds, issues);
         keys::check(log, path, purpose, place.round, issues);
-        settings::check(place, log, path, issues);
     }
 
     /// The log must be of this scenario, or of one that may stand for it.
@@ -332,6 +332,7 @@ impl Work<'_, '_, Described> {
             return None;
         };
         self.check_log(place, log, &path, Purpose::Performance, issues);
+        settings::check(place, log, &path, issues);
         check_summary(folder, log, Purpose::Performance, issues);
         check_least_queries(log, &path, issues);
         let played = log.text("effective_scenario").and_then(Scenario::named);
