@@ -251,9 +251,14 @@ fn an_audit_that_makes_no_sense_is_refused_before_anything_is_played() {
             "audit TEST04 -- --system cheat:caching,data=x",
             "expected data=reference or data=specked",
         ),
+        (
+            "audit TEST03 --custom data=specked -- --system cheat:memorising --virtual",
+            "error: --data means nothing to system `cheat`",
+        ),
     ] {
         let ran = folder.dyno(arguments).exits(2);
         assert!(ran.stderr.contains(expected), "{arguments}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("run: "), "{arguments}: {}", ran.stderr);
     }
     let ran = folder.dyno("audit verify TEST04 --audit nothing").exits(3);
     assert!(ran.stderr.contains("nothing has no logs of LoadGen"), "{}", ran.stderr);

@@ -284,10 +284,11 @@ fn not_unique(side: Side, log: &dyn RunLog) -> Vec<Reason> {
     let size = first(&["generated_samples_per_query", "effective_samples_per_query"]);
     let there = number(log, "effective_performance_sample_count").filter(|there| *there > 0.0);
     if let (Some(queries), Some(there)) = (number(log, key), there)
-        && queries * size.unwrap_or(1.0) > there
+        // The last query takes what is left.
+        && queries > (there / size.unwrap_or(1.0)).ceil()
     {
-        let most = there / size.unwrap_or(1.0);
-        let (expected, found) = (format!("at most {}", most.floor()), text(log, key));
+        let most = (there / size.unwrap_or(1.0)).ceil();
+        let (expected, found) = (format!("at most {most}"), text(log, key));
         reasons.push(Reason::Setting { side, key, expected, found });
     }
     let is = |key: &str, value: &str| log.said(key).as_deref() == Some(value);

@@ -258,6 +258,15 @@ impl fmt::Display for Reason {
             Self::NoBound { what } => {
                 write!(f, "the round gives no {what} for this benchmark; name another, or give it")
             }
+            of_tokens => of_tokens.tell_of_tokens(f),
+        }
+    }
+}
+
+impl Reason {
+    /// What is wrong with the tokens of answers.
+    fn tell_of_tokens(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Self::FirstToken { count, first } => {
                 many(f, *count, *first, "do not begin with the tokens that were reported first")
             }
@@ -273,6 +282,7 @@ impl fmt::Display for Reason {
             Self::MeanTokens { found, bounds: [least, most] } => {
                 write!(f, "answers have {found:.2} tokens in the mean, expected {least} to {most}")
             }
+            _ => Ok(()),
         }
     }
 }
