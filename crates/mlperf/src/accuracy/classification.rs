@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::data::read_text;
 use super::payload::{self, Element};
-use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores};
+use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores, of_sample};
 
 const LABELS: Need = Need {
     name: "labels",
@@ -25,7 +25,7 @@ pub const TOP1: Method = Method {
     choices: &[],
     open: |inputs| {
         let labels = read_labels(inputs.file(&LABELS)?)?;
-        Ok(Box::new(Top1::new(labels, inputs.element.unwrap_or(Element::Float32))))
+        Ok(Box::new(Top1::new(labels, inputs.element.unwrap_or(Element::Float32), in_percent)))
     },
 };
 
@@ -55,21 +55,36 @@ pub struct Top1 {
     element: Element,
     good: u64,
     total: u64,
+    shown: fn(good: u64, total: u64) -> Scores,
 }
 
 impl Top1 {
-    /// Answers are single elements.
+    /// Answers are single elements; `shown` is what the script of the benchmark makes
+    /// of right classes and of answers, of which there may be none.
     #[must_use]
-    pub fn new(labels: Vec<i64>, element: Element) -> Self {
-        Self { labels, element, good: 0, total: 0 }
+    pub fn new(
+        labels: Vec<i64>,
+        element: Element,
+        shown: fn(good: u64, total: u64) -> Scores,
+    ) -> Self {
+        Self { labels, element, good: 0, total: 0, shown }
+    }
+}
+
+/// As `accuracy-imagenet.py` shows it.
+fn in_percent(good: u64, total: u64) -> Scores {
+    let value = 100.0 * good as f64 / total.max(1) as f64;
+    Scores {
+        figures: vec![Figure { metric: "acc", value }],
+        text: format!("accuracy={value:.3}%, good={good}, total={total}\n"),
+        ..Scores::default()
     }
 }
 
 impl Scorer for Top1 {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
         self.total += 1;
-        let label = usize::try_from(index).ok().and_then(|at| self.labels.get(at));
-        let label = label.ok_or(AnswerError::Sample { references: self.labels.len() as u64 })?;
+        let label = of_sample(&self.labels, index)?;
         self.good += u64::from(payload::whole(self.element, answer)? == *label);
         Ok(())
     }
@@ -79,13 +94,7 @@ impl Scorer for Top1 {
     }
 
     fn scores(&mut self) -> Scores {
-        let (good, total) = (self.good, self.total);
-        let value = 100.0 * good as f64 / total.max(1) as f64;
-        Scores {
-            figures: vec![Figure { metric: "acc", value }],
-            text: format!("accuracy={value:.3}%, good={good}, total={total}\n"),
-            ..Scores::default()
-        }
+        (self.shown)(self.good, self.total)
     }
 }
 
@@ -96,7 +105,7 @@ mod tests {
 
     #[test]
     fn what_is_no_class_and_what_has_no_label_is_wrong() {
-        let mut top1 = Top1::new(vec![3, 1, 4], Element::Float32);
+        let mut top1 = Top1::new(vec![3, 1, 4], Element::Float32, in_percent);
         assert_eq!(top1.take(0, &3.0_f32.to_le_bytes()), Ok(()));
         assert_eq!(top1.take(1, &2.0_f32.to_le_bytes()), Ok(()));
         assert!(matches!(top1.take(2, &[0; 8]), Err(AnswerError::Length { .. })));

@@ -4,8 +4,9 @@
 //! JSON.
 
 use super::arrays::npy::Npy;
-use super::payload::{self, Element};
-use super::{AnswerError, DataError, Figure, Inputs, Method, Need, Scorer, Scores};
+use super::classification::Top1;
+use super::payload::Element;
+use super::{DataError, Figure, Inputs, Method, Need, Scores};
 
 const LABELS: Need = Need {
     name: "labels",
@@ -31,7 +32,7 @@ pub const NODE_ACCURACY: Method = Method {
     choices: &[],
     open: |inputs| {
         let element = inputs.element.unwrap_or(Element::Int32);
-        Ok(Box::new(NodeAccuracy::new(read_labels(inputs)?, element)))
+        Ok(Box::new(Top1::new(read_labels(inputs)?, element, as_json)))
     },
 };
 
@@ -41,47 +42,16 @@ fn read_labels(inputs: &Inputs) -> Result<Vec<i64>, DataError> {
     Npy::open_or_raw(inputs.file(&LABELS)?, Element::Float32)?.wholes_at(&nodes)
 }
 
-/// Scores classes of nodes.
-#[derive(Debug)]
-pub struct NodeAccuracy {
-    labels: Vec<i64>,
-    element: Element,
-    good: u64,
-    total: u64,
-}
-
-impl NodeAccuracy {
-    /// Labels in the order of the samples.
-    #[must_use]
-    pub fn new(labels: Vec<i64>, element: Element) -> Self {
-        Self { labels, element, good: 0, total: 0 }
-    }
-}
-
-impl Scorer for NodeAccuracy {
-    fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        self.total += 1;
-        let label = usize::try_from(index).ok().and_then(|at| self.labels.get(at));
-        let label = label.ok_or(AnswerError::Sample { references: self.labels.len() as u64 })?;
-        self.good += u64::from(payload::whole(self.element, answer)? == *label);
-        Ok(())
-    }
-
-    fn references(&self) -> Option<u64> {
-        Some(self.labels.len() as u64)
-    }
-
-    fn scores(&mut self) -> Scores {
-        let (good, total) = (self.good, self.total);
-        let value = good as f64 / total.max(1) as f64;
-        Scores {
-            figures: vec![Figure { metric: "acc", value }],
-            text: format!(
-                "{{\"accuracy\": {value:?}, \"model\": \"rgat\", \
-                 \"number_correct_samples\": {good}, \"performance_sample_count\": {total}}}\n"
-            ),
-            ..Scores::default()
-        }
+/// As `accuracy_igbh.py` shows it.
+fn as_json(good: u64, total: u64) -> Scores {
+    let value = good as f64 / total.max(1) as f64;
+    Scores {
+        figures: vec![Figure { metric: "acc", value }],
+        text: format!(
+            "{{\"accuracy\": {value:?}, \"model\": \"rgat\", \
+             \"number_correct_samples\": {good}, \"performance_sample_count\": {total}}}\n"
+        ),
+        ..Scores::default()
     }
 }
 
@@ -90,7 +60,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::super::arrays::npy::tests::{file, written};
-    use super::super::assert_checker_reads;
+    use super::super::{AnswerError, assert_checker_reads};
     use super::*;
 
     #[test]

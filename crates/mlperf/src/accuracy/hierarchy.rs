@@ -8,7 +8,9 @@ use serde_json::{Map, Value};
 
 use super::summarization::read_list;
 use super::text::is_space;
-use super::{AnswerError, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores};
+use super::{
+    AnswerError, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores, of_sample,
+};
 
 const REFERENCE: Need = Need {
     name: "reference",
@@ -114,9 +116,7 @@ impl Categories {
 
 impl Scorer for Categories {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let references = self.wanted.len() as u64;
-        let wanted = usize::try_from(index).ok().and_then(|at| self.wanted.get(at));
-        let wanted = wanted.ok_or(AnswerError::Sample { references })?;
+        let wanted = of_sample(&self.wanted, index)?;
         let category = category(answer).inspect_err(|_| {
             // As many levels as are wanted, and none of them right.
             let levels = wanted.split(SEPARATOR).count() as u64;

@@ -119,6 +119,12 @@ impl fmt::Display for AnswerError {
 
 impl std::error::Error for AnswerError {}
 
+/// What the references have of a sample.
+fn of_sample<T>(references: &[T], index: u64) -> Result<&T, AnswerError> {
+    let found = usize::try_from(index).ok().and_then(|at| references.get(at));
+    found.ok_or(AnswerError::Sample { references: references.len() as u64 })
+}
+
 /// One figure of quality.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {

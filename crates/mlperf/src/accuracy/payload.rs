@@ -146,6 +146,17 @@ pub fn whole(element: Element, answer: &[u8]) -> Result<i64, AnswerError> {
     Ok(element.whole(answer))
 }
 
+/// An answer that is text.
+///
+/// # Errors
+/// It is no UTF-8.
+pub fn text(answer: &[u8]) -> Result<&str, AnswerError> {
+    std::str::from_utf8(answer).map_err(|error| AnswerError::Content {
+        expected: "UTF-8".to_owned(),
+        found: error.to_string(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

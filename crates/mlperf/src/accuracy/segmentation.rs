@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 
 use super::data::read_text;
 use super::payload::{self, Element};
-use super::{AnswerError, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores};
+use super::{
+    AnswerError, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores, of_sample,
+};
 
 pub use truth::Truth;
 
@@ -152,8 +154,7 @@ fn labels(element: Element, answer: &[u8]) -> Result<Cow<'_, [u8]>, AnswerError>
 impl Scorer for MeanDice {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
         self.entries += 1;
-        let truth = usize::try_from(index).ok().and_then(|at| self.volumes.get(at));
-        let truth = truth.ok_or(AnswerError::Sample { references: self.volumes.len() as u64 })?;
+        let truth = of_sample(&self.volumes, index)?;
         let bytes = truth.voxels() * self.element.size();
         if answer.len() != bytes {
             let expected = format!("{bytes} ({:?} of {})", truth.shape, self.element.name());

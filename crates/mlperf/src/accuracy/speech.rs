@@ -12,7 +12,7 @@ mod replacements;
 pub mod whisper;
 
 use super::payload::{self, Element};
-use super::{AnswerError, Figure, Method, Need, Repeats, Scorer, Scores};
+use super::{AnswerError, Figure, Method, Need, Repeats, Scorer, Scores, of_sample};
 
 pub use manifest::read_transcripts;
 
@@ -100,9 +100,7 @@ fn text(element: Element, answer: &[u8]) -> Result<String, AnswerError> {
 
 impl Scorer for Transcripts {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let reference = usize::try_from(index).ok().and_then(|at| self.references.get(at));
-        let references = self.references.len() as u64;
-        let reference = reference.ok_or(AnswerError::Sample { references })?;
+        let reference = of_sample(&self.references, index)?;
         let text = text(self.element, answer);
         // What is no transcript has every word wrong.
         self.errors.add(text.as_deref().unwrap_or_default(), reference);

@@ -14,7 +14,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::text::{self, Texts};
-use super::{AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Scorer, Scores};
+use super::{
+    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Scorer, Scores, of_sample,
+};
 use rouge::{Rouge, Text, Words};
 
 const REFERENCE: Need = Need {
@@ -158,9 +160,7 @@ impl Summaries {
 
 impl Scorer for Summaries {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let reference = usize::try_from(index).ok().and_then(|at| self.references.get(at));
-        let references = self.references.len() as u64;
-        let reference = reference.ok_or(AnswerError::Sample { references })?;
+        let reference = of_sample(&self.references, index)?;
         let said = self.texts.of(answer).inspect_err(|_| self.sums.add_none())?;
         self.tokens += said.tokens;
         self.sums.add(reference, &self.texts.lines(&said.text));

@@ -102,11 +102,7 @@ impl Texts {
     /// It is no UTF-8, or holds no ids.
     pub fn of(&self, answer: &[u8]) -> Result<Said, AnswerError> {
         let Some((tokenizer, element)) = &self.tokenizer else {
-            let text = std::str::from_utf8(answer).map_err(|error| AnswerError::Content {
-                expected: "UTF-8".to_owned(),
-                found: error.to_string(),
-            })?;
-            return Ok(Said { text: text.to_owned(), tokens: 0 });
+            return Ok(Said { text: payload::text(answer)?.to_owned(), tokens: 0 });
         };
         let ids = payload::wholes(*element, answer)?;
         let tokens = ids.len() as u64;

@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::data::read_text;
-use super::{AnswerError, DataError, Figure, Method, Need, Repeats, Scorer, Scores};
+use super::payload;
+use super::{AnswerError, DataError, Figure, Method, Need, Repeats, Scorer, Scores, of_sample};
 
 const REFERENCE: Need = Need {
     name: "reference",
@@ -122,13 +123,8 @@ impl Translations {
 
 impl Scorer for Translations {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let reference = usize::try_from(index).ok().and_then(|at| self.references.get(at));
-        let references = self.references.len() as u64;
-        let reference = reference.ok_or(AnswerError::Sample { references })?;
-        let text = std::str::from_utf8(answer).map_err(|error| AnswerError::Content {
-            expected: "UTF-8".to_owned(),
-            found: error.to_string(),
-        });
+        let reference = of_sample(&self.references, index)?;
+        let text = payload::text(answer);
         // What is no sentence, and the empty one, has no words: left out, as the
         // script does with what is empty, silence would be better than a bad answer.
         let words = text.as_deref().ok().filter(|text| !text.is_empty());

@@ -10,7 +10,9 @@ use super::super::seen::Seen;
 use super::super::summarization::rouge::Text;
 use super::super::summarization::{self, NO_TOKENS, Sums, read_list};
 use super::super::text::{self, Texts};
-use super::super::{AnswerError, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores};
+use super::super::{
+    AnswerError, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores, of_sample,
+};
 use super::matches;
 
 const REFERENCE: Need = Need {
@@ -103,9 +105,7 @@ impl Scorer for Mixture {
         if !self.seen.insert(index) {
             return Ok(());
         }
-        let references = self.wanted.len() as u64;
-        let wanted = usize::try_from(index).ok().and_then(|at| self.wanted.get(at));
-        let wanted = wanted.ok_or(AnswerError::Sample { references })?;
+        let wanted = of_sample(&self.wanted, index)?;
         let said = self.texts.of(answer);
         self.tokens += said.as_ref().map_or(0, |said| said.tokens);
         match (wanted, &said) {

@@ -8,7 +8,9 @@ use serde::Deserialize;
 use super::super::summarization::rouge::{Rouge, Text, Words};
 use super::super::summarization::{self, NO_TOKENS, read_list};
 use super::super::text::{self, Texts};
-use super::super::{AnswerError, DataError, Figure, Inputs, Method, Need, Scorer, Scores};
+use super::super::{
+    AnswerError, DataError, Figure, Inputs, Method, Need, Scorer, Scores, of_sample,
+};
 use super::matches;
 
 const REFERENCE: Need = Need {
@@ -108,9 +110,7 @@ impl Retrieval {
 
 impl Scorer for Retrieval {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let references = self.wanted.len() as u64;
-        let wanted = usize::try_from(index).ok().and_then(|at| self.wanted.get(at));
-        let wanted = wanted.ok_or(AnswerError::Sample { references })?;
+        let wanted = of_sample(&self.wanted, index)?;
         let said = self.texts.of(answer);
         let lines = said.as_ref().map(|said| self.texts.lines(&said.text));
         match (wanted, &lines) {

@@ -10,7 +10,9 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::super::payload::Element;
-use super::super::{AnswerError, DataError, Figure, Inputs, Method, Need, Scorer, Scores};
+use super::super::{
+    AnswerError, DataError, Figure, Inputs, Method, Need, Scorer, Scores, of_sample,
+};
 use super::Truth;
 
 const LABELS: Need = Need {
@@ -182,8 +184,7 @@ impl BratsDice {
     }
 
     fn found(&self, index: u64, answer: &[u8]) -> Result<[Option<f64>; REGIONS], AnswerError> {
-        let case = usize::try_from(index).ok().and_then(|at| self.cases.get(at));
-        let case = case.ok_or(AnswerError::Sample { references: self.cases.len() as u64 })?;
+        let case = of_sample(&self.cases, index)?;
         let [depth, height, width] = self.padded;
         let bytes = LIKELY * depth * height * width * self.element.size();
         if answer.len() != bytes {

@@ -9,7 +9,10 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::super::data::read_text;
-use super::super::{AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Scorer, Scores};
+use super::super::payload;
+use super::super::{
+    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Scorer, Scores, of_sample,
+};
 
 const DICTIONARY: Need = Need {
     name: "dictionary",
@@ -175,13 +178,8 @@ fn without_variant(word: &str) -> &str {
 
 impl Scorer for Pronunciations {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let reference = usize::try_from(index).ok().and_then(|at| self.references.get(at));
-        let references = self.references.len() as u64;
-        let reference = reference.ok_or(AnswerError::Sample { references })?;
-        let text = std::str::from_utf8(answer).map_err(|error| AnswerError::Content {
-            expected: "UTF-8".to_owned(),
-            found: error.to_string(),
-        });
+        let reference = of_sample(&self.references, index)?;
+        let text = payload::text(answer);
         // What is no text has every phoneme wrong.
         let found = self.phonemes.found(text.as_deref().unwrap_or_default());
         self.errors.add(&found, reference);

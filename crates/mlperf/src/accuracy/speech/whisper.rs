@@ -12,6 +12,7 @@ use super::super::payload::{self, Element};
 use super::super::unicode::words;
 use super::super::{
     AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores,
+    of_sample,
 };
 use super::normalizer::Normalizer;
 use super::{WordErrors, manifest};
@@ -152,9 +153,7 @@ impl Answers {
     fn text<'a>(&self, answer: &'a [u8]) -> Result<Cow<'a, str>, AnswerError> {
         match self {
             Self::Numbers(element, labels) => characters(*element, labels, answer).map(Cow::Owned),
-            Self::Text => std::str::from_utf8(answer).map(Cow::Borrowed).map_err(|error| {
-                AnswerError::Content { expected: "UTF-8".to_owned(), found: error.to_string() }
-            }),
+            Self::Text => payload::text(answer).map(Cow::Borrowed),
         }
     }
 }
@@ -181,9 +180,7 @@ fn read_spellings(path: &Path) -> Result<HashMap<String, String>, DataError> {
 
 impl Scorer for NormalizedTranscripts {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let reference = usize::try_from(index).ok().and_then(|at| self.references.get(at));
-        let references = self.references.len() as u64;
-        let reference = reference.ok_or(AnswerError::Sample { references })?;
+        let reference = of_sample(&self.references, index)?;
         let text = self.answers.text(answer);
         // What is no transcript has every word wrong.
         let normalized = self.normalizer.normalized(text.as_deref().unwrap_or_default());
