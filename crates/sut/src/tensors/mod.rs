@@ -89,6 +89,31 @@ impl Tensor {
     }
 }
 
+/// One input of one sample.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SampleTensor {
+    /// Without a dimension for the batch; samples of one library may differ in it.
+    pub shape: Vec<usize>,
+    /// Row by row.
+    pub elements: Elements<'static>,
+}
+
+/// Where the samples of a library come from when they are loaded: a data set on
+/// disk with what is done to its samples before they are timed.
+pub trait Source: Send + Sync + fmt::Debug {
+    /// Name of the data set, for the logs.
+    fn name(&self) -> &str;
+    /// Samples in it.
+    fn count(&self) -> usize;
+    /// The inputs of a sample, in the order in which [`Source::sample`] gives them.
+    fn inputs(&self) -> &[String];
+    /// Reads a sample and prepares it.
+    ///
+    /// # Errors
+    /// What is wrong with its file, as a sentence that names it.
+    fn sample(&self, index: SampleIndex) -> Result<Vec<SampleTensor>, String>;
+}
+
 /// An input as the model declares it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelInput {

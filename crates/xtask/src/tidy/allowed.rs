@@ -28,6 +28,7 @@ pub const EDGES: &[Edge] = &[
     ("cli", "loadgen", "wires a run together: settings, plan, driver, logs"),
     ("cli", "mlperf", "takes settings from a round, and checks, audits and packs what runs left"),
     ("cli", "sut", "picks the system under test that a run measures"),
+    ("cli", "task", "names a task as a system, with its samples and its figure of quality"),
     ("loadgen-c", "loadgen", "gives the load generator to C programs"),
     ("loadgen-py", "loadgen", "gives the load generator to Python programs"),
     (
@@ -36,6 +37,10 @@ pub const EDGES: &[Edge] = &[
         "reads the logs with the code that writes them, and names settings and scenarios",
     ),
     ("sut", "loadgen", "adapts engines to the traits of what is measured"),
+    ("task", "loadgen", "names samples and scenarios"),
+    ("task", "mlperf", "scores answers by the metrics of the rules"),
+    ("task", "onnx", "builds the graphs of the benchmarks"),
+    ("task", "sut", "gives its samples to engines, and what is done to their outputs"),
 ];
 
 /// Crates whose dependencies from outside are listed as well: crate, allowed.

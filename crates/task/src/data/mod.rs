@@ -1,0 +1,1 @@
+//! Data sets in the formats in which their publishers give them.

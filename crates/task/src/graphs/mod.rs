@@ -1,0 +1,1 @@
+//! The graphs of the benchmarks, built layer by layer.

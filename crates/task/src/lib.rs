@@ -1,0 +1,6 @@
+//! Benchmark tasks: a problem with a model, data, what is done to samples and
+//! answers, a figure of quality and its target.
+#![forbid(unsafe_code)]
+
+pub mod data;
+pub mod graphs;
