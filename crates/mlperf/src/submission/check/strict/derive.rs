@@ -2,7 +2,7 @@
 //!
 //! The official programs take every number of a log as it stands. Percentiles, counts
 //! and rates of one run are not independent, though, and the decision of early stopping
-//! follows from two counts. Of rates and times see `rates`.
+//! follows from two counts. Of rates see `rates`, of times `wall_clock`.
 
 use std::path::Path;
 
@@ -29,12 +29,12 @@ pub(super) struct Judged {
     pub(super) played: Scenario,
     /// The percentile that the rules fix; none in the open division.
     percentile: Option<f64>,
-    by: Decision,
+    pub(super) by: Decision,
 }
 
 /// How a percentile is known to be within its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Decision {
+pub(super) enum Decision {
     /// It is, of the queries that there were: before v2.0.
     Percentile,
     /// With confidence.
@@ -60,6 +60,7 @@ impl Judged {
 pub(super) fn check(log: &DetailLog, path: &Path, judged: Judged, issues: &mut Issues) {
     let run = Run { log, path, judged };
     run.check_flags(issues);
+    run.check_least(issues);
     for family in [
         Family {
             begin: "result_",
@@ -78,6 +79,7 @@ pub(super) fn check(log: &DetailLog, path: &Path, judged: Judged, issues: &mut I
     }
     run.check_counts(issues);
     run.check_rates(issues);
+    run.check_span(issues);
     run.check_stopping(issues);
 }
 
@@ -131,6 +133,27 @@ impl Run<'_> {
         for key in flags.into_iter().filter(|key| valid && self.log.flag(key) == Some(false)) {
             let message = format!("{key} is false in a run that says it is VALID");
             issues.add_expected(&RUN_CONSISTENT, self.at(key), message, "true");
+        }
+    }
+
+    /// As much was issued as the settings ask for at least. Audits that issue each sample
+    /// once may have fewer.
+    fn check_least(&self, issues: &mut Issues) {
+        let is_met = self.log.flag("result_min_queries_met") == Some(true);
+        let is_offline = self.judged.played == Scenario::Offline
+            && self.log.flag("effective_performance_issue_unique") != Some(true);
+        for (key, least_key, asked) in [
+            ("result_query_count", "effective_min_query_count", is_met),
+            ("generated_samples_per_query", "effective_samples_per_query", is_offline),
+        ] {
+            let Some((found, least)) = self.log.whole(key).zip(self.log.whole(least_key)) else {
+                continue;
+            };
+            if asked && found < least {
+                let message = format!("{key} is {found}");
+                let expected = format!("at least {least}, which is {least_key}");
+                issues.add_expected(&RUN_CONSISTENT, self.at(key), message, expected);
+            }
         }
     }
 
@@ -434,5 +457,36 @@ pub(super) mod tests {
         ] {
             assert!(!run(key, value).is_empty(), "{key} {value}");
         }
+    }
+
+    #[test]
+    fn a_run_issues_what_its_settings_ask_for() {
+        let run = |key: &'static str, value: &'static str| {
+            let mut pairs = vec![
+                ("effective_min_query_count", "100"),
+                ("result_query_count", "100"),
+                ("result_min_queries_met", "true"),
+                ("effective_samples_per_query", "24576"),
+                ("generated_samples_per_query", "24576"),
+                ("effective_performance_issue_unique", "false"),
+            ];
+            pairs.retain(|(known, _)| *known != key);
+            pairs.push((key, value));
+            found(Scenario::Offline, &pairs).len()
+        };
+        for (key, value, findings) in [
+            ("result_query_count", "100", 0),
+            ("result_query_count", "99", 1),
+            ("generated_samples_per_query", "100", 1),
+            ("generated_samples_per_query", "30000", 0),
+        ] {
+            assert_eq!(run(key, value), findings, "{key} {value}");
+        }
+        let unique = [
+            ("effective_samples_per_query", "24576"),
+            ("generated_samples_per_query", "1024"),
+            ("effective_performance_issue_unique", "true"),
+        ];
+        assert_eq!(found(Scenario::Offline, &unique), [""; 0]);
     }
 }

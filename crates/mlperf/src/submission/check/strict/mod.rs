@@ -21,6 +21,7 @@ mod rates;
 mod result;
 mod settings;
 mod summary;
+mod wall_clock;
 
 use std::collections::BTreeMap;
 
