@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::quality;
+use crate::finding::counted;
 use crate::submission::check::accuracy as log;
 use crate::submission::check::catalogue::AUDIT_TEXT_CONTRADICTS;
 use crate::submission::check::issues::{At, Issues};
@@ -55,8 +56,9 @@ fn compare(reference: Node<'_>, logged: Node<'_>, issues: &mut Issues) {
         let path = logged.path();
         let count = 1 + differ.count();
         let message = format!(
-            "the audit says TEST PASS, and {count} answers are not those of the accuracy run; \
-             the first is that of sample {}",
+            "the audit says TEST PASS, beside {} that the accuracy run does not give; the first \
+             is that of sample {}",
+            counted(count as u64, "answer", "answers"),
             first.qsl_idx
         );
         issues.add(&AUDIT_TEXT_CONTRADICTS, At::path(&path).line(Some(line)), message);

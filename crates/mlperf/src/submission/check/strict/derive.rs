@@ -8,6 +8,7 @@ use std::path::Path;
 
 use dyno_loadgen::early_stopping::{Params, largest_overlatency, minimum_queries};
 
+use crate::finding::counted;
 use crate::round::Scenario;
 use crate::submission::check::catalogue::{RUN_CONSISTENT, RUN_STOPPING};
 use crate::submission::check::issues::{At, Issues};
@@ -288,8 +289,8 @@ impl Run<'_> {
         let Some(discarded) = discarded else {
             if estimate > 0.0 {
                 let needed = minimum_queries(1, &params);
-                let message =
-                    format!("{key} is {estimate}, and {queries} queries allow no estimate");
+                let seen = counted(queries, "query", "queries");
+                let message = format!("{key} is {estimate}, with {seen} too few for an estimate");
                 issues.add_expected(
                     &RUN_STOPPING,
                     self.at(key),
@@ -400,7 +401,8 @@ pub(super) mod tests {
             ),
             // .. and below the 99.9th.
             ("early_stopping_latency_ms", "1493883", "it is at most"),
-            ("result_query_count", "600", "600 queries allow no estimate"),
+            ("result_query_count", "600", "with 600 queries too few for an estimate"),
+            ("result_query_count", "1", "with 1 query too few for an estimate"),
         ] {
             let found = found(Scenario::MultiStream, &with(key, value));
             assert!(found.iter().any(|message| message.contains(part)), "{key} {value}: {found:?}");

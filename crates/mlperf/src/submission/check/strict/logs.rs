@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::finding::counted;
 use crate::round::{Round, Scenario, Seeds, Version};
 use crate::submission::check::catalogue::{
     LOG_ERRORS, LOG_FIRST_LINE, LOG_MODE, LOG_REPEATED, LOG_SEEDS,
@@ -83,7 +84,8 @@ fn check_errors(log: &DetailLog, path: &Path, issues: &mut Issues) {
     let line =
         log.errors.first.first().map(|(line, _)| *line).or_else(|| log.line_of("num_errors"));
     let told = told.unwrap_or_default();
-    let message = format!("has {} lines that are errors, and counts {told}", log.errors.count);
+    let found = counted(log.errors.count as u64, "line that is an error", "lines that are errors");
+    let message = format!("has {found}, and counts {told}");
     issues.add(&LOG_ERRORS, At::path(path).line(line), message);
 }
 

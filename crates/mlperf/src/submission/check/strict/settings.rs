@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use crate::finding::counted;
 use crate::submission::check::catalogue::{ACCURACY_SAMPLES, LOG_SETTINGS};
 use crate::submission::check::issues::{At, Issues};
 use crate::submission::check::place::Place;
@@ -55,7 +56,8 @@ fn check_total(folder: Option<Node<'_>>, log: &DetailLog, issues: &mut Issues) {
         let Ok(total) = after[..digits].parse::<u64>() else { continue };
         if total < samples {
             let at = At::path(&path).line(Some(at + 1));
-            let message = format!("total is {total}, and the accuracy run has {samples} samples");
+            let issued = counted(samples, "sample", "samples");
+            let message = format!("total is {total}, and the accuracy run has {issued}");
             issues.add_expected(&ACCURACY_SAMPLES, at, message, samples.to_string());
         }
     }
