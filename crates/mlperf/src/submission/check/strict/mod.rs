@@ -20,6 +20,7 @@ mod quality;
 mod rates;
 mod result;
 mod settings;
+mod stopping;
 mod summary;
 mod wall_clock;
 
