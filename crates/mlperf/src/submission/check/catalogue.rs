@@ -173,6 +173,7 @@ checks! {
     RUN_STOPPING "performance.stopping_derived" [E O O] "early stopping follows from the counts of the run", "submit the log as the load generator wrote it, with early stopping of the rules";
     RUN_COPY "performance.inferred_copy" [E O O] "an inferred result is a copy of its source", "copy the folder of the source as it is";
     RUN_LOWER "performance.lower_target" [N O O] "whether a result of the lower target is the one of the high target", "nothing: what reaches the high target may be submitted for both";
+    RUN_TWICE "performance.run_twice" [E O O] "each of several runs that a round asks for was made", "submit every run with the logs that the load generator wrote of it";
     RESULT_TWICE "result.twice" [E O O] "a table of results can tell every result from the others", "remove one of the two, or name the systems differently";
     SERVER_METRIC "performance.server_metric" [N O O] "which rate of Server the round takes", "nothing: both rates are shown";
     ACCURACY_HASH_FORMAT "accuracy.hash_format" [E O O] "the hash is one of SHA-256", "cut the log with `dyno package`, which writes the hash";

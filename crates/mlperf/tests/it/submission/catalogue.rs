@@ -269,6 +269,11 @@ const SAID: &[(&str, &str, Edit)] = &[
     ("performance.stopping_derived", "v5.1", |tree| {
         tree.log("SingleStream/performance/run_1", "result_query_count", "10");
     }),
+    ("performance.run_twice", "v0.7", |tree| {
+        tree.scenario("Server");
+        let of = |run: &str| tree.0.path().join(RESULT).join("Server/performance").join(run);
+        copy(&of("run_1"), &of("run_2"));
+    }),
     ("result.twice", "v5.1", |tree| {
         let of = |name: &str| tree.0.path().join(name);
         copy(&of("closed/acme/results/box"), &of("closed/acme/results/second"));
