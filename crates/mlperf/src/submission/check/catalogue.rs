@@ -179,6 +179,7 @@ checks! {
     ACCURACY_HASH_FORMAT "accuracy.hash_format" [E O O] "the hash is one of SHA-256", "cut the log with `dyno package`, which writes the hash";
     ACCURACY_HASH_DIFFERS "accuracy.hash_differs" [E O O] "the hash is that of the accuracy log", "run the accuracy script on this log, then cut it with `dyno package`";
     ACCURACY_LOG_EMPTY "accuracy.log_empty" [E O O] "the accuracy log holds samples", "submit the log of the accuracy run";
+    ACCURACY_COUNTS "accuracy.counts" [E O O] "an accuracy is that of the counts beside it", "submit accuracy.txt as the script wrote it";
     ACCURACY_UNIT "accuracy.unit" [E O O] "quality reaches its target in the unit of the target", "use weights that reach it, or submit to the open division";
     ACCURACY_PLACEHOLDER "accuracy.placeholder" [N O O] "the bounds of the round are known", "nothing: the official table holds a placeholder";
     AUDIT_OTHER "audit.others" [W O O] "audits that the result counts without pass, too", "run the audit anew, or leave it out";

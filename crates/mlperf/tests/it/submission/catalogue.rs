@@ -295,6 +295,9 @@ const SAID: &[(&str, &str, Edit)] = &[
         let text = format!("accuracy=76.100%\nhash={:064}\n", 0);
         tree.model("resnet50", &text);
     }),
+    ("accuracy.counts", "v5.1", |tree| {
+        tree.model("resnet50", "accuracy=76.100%, good=1, total=50000\n");
+    }),
     ("accuracy.unit", "v5.1", |tree| _ = tree.model("rgat", "accuracy: 70.1\n")),
     ("accuracy.placeholder", "v6.0", |tree| {
         tree.model("gpt-oss-120b", "{'exact_match': 90.0, 'tokens_per_sample': 1000.0}\n");

@@ -428,6 +428,17 @@ fn a_script_that_scored_fewer_samples_than_there_are_scored_another_run() {
 }
 
 #[test]
+fn an_accuracy_is_that_of_the_counts_beside_it() {
+    for (from, to) in [("accuracy=76.", "accuracy=77."), ("good=", "good=1"), ("good=3", "good=4")]
+    {
+        let Some(folder) = tree() else { return };
+        let text = format!("{}/accuracy/accuracy.txt", lenovo("SingleStream"));
+        edit(&folder, &text, |text| text.replace(from, to));
+        assert_fails(&folder, &lenovo("SingleStream"), "accuracy.counts");
+    }
+}
+
+#[test]
 fn answers_of_the_first_audit_are_those_of_the_accuracy_run() {
     let result = lenovo("SingleStream");
     let audit = format!("{LENOVO}/compliance/{BOX}/SingleStream/TEST01/accuracy");

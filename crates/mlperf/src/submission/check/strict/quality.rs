@@ -166,6 +166,9 @@ fn check_unit(target: &QualityTarget, found: &Found, value: f64, text: &Path, is
                 message,
                 format!("at least {} %", least * 100.0),
             );
+        } else if least > 1.5 && least <= 100.0 && value > 100.0 && target.at_most.is_none() {
+            let message = format!("{metric} is {value}, and its target in percent");
+            issues.add_expected(&ACCURACY_UNIT, at, message, "at most 100");
         } else if least > 1.5 && value < 1.0 && least <= 100.0 && value * 100.0 >= least {
             let message = format!(
                 "{metric} is {value}, which looks like a fraction of its target in percent"
@@ -210,6 +213,7 @@ mod tests {
         assert_eq!(found("v5.1", "pointpainting", "'Total': 53.3\n"), ["accuracy.unit"]);
         assert_eq!(found("v5.1", "resnet50", "accuracy=0.7606\n"), ["accuracy.unit"]);
         assert_eq!(found("v5.1", "resnet50", "accuracy=76.064%\n"), [""; 0]);
+        assert_eq!(found("v5.1", "resnet50", "accuracy=760.64%\n"), ["accuracy.unit"]);
     }
 
     #[test]
