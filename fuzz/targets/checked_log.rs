@@ -8,8 +8,8 @@ fuzz_target!(|bytes: &[u8]| {
     let log = scan(&mut &bytes[..]).expect("bytes in memory are read");
     assert!(log.malformed.iter().all(|line| (1..=log.lines).contains(line)));
     assert!(log.errors.count >= log.errors.first.len());
-    for (key, held) in log.repeated() {
-        let (last, _) = &**held.last.as_ref().expect("it is on more than one line");
-        assert!(held.line < *last && *last <= log.lines, "{key}");
+    for (key, held, (line, value)) in log.contradicted() {
+        assert!(held.line < *line && *line <= log.lines, "{key}");
+        assert!(held.times > 1 && held.value != *value, "{key}");
     }
 });

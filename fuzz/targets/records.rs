@@ -3,7 +3,7 @@
 #![no_main]
 
 // The reader is a module of the program `dyno`, which is no library.
-#[allow(dead_code, unused_imports, reason = "of the module only the reader is of use here")]
+#[expect(dead_code, unused_imports, reason = "of the module only the reader is of use here")]
 #[path = "../../crates/cli/src/records/mod.rs"]
 mod records;
 

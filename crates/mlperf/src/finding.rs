@@ -26,6 +26,11 @@ impl Severity {
     }
 }
 
+/// So many of these, such as `1 query` or `2 queries`.
+pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// One thing that a check found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {

@@ -159,8 +159,6 @@ pub struct Round {
     pub seeds: Seeds,
     /// Seeds of TEST05, in the rounds that have it.
     pub test05_seeds: Option<Seeds>,
-    /// Errors in a detail log that do not count, by part of their text.
-    pub ignored_errors: Vec<String>,
     /// Other names of models: as given, official.
     pub names: BTreeMap<String, String>,
     /// In the order of the official list.

@@ -172,8 +172,8 @@ pub fn plan(options: &Options, system: &System, tests: &[Test]) -> String {
     let total = tests.iter().map(Test::expected).fold(0, u64::saturating_add);
     let _ = writeln!(
         text,
-        "\n{} tests, at least {} in all; accuracy tests take what the system takes",
-        tests.len(),
+        "\n{}, at least {} in all; accuracy tests take what the system takes",
+        details::counted(tests.len() as u64, "test"),
         duration(i64::try_from(total).unwrap_or(i64::MAX))
     );
     text

@@ -172,7 +172,7 @@ fn lost(metrics: &Metrics) -> Option<String> {
 }
 
 /// So many of these, such as `1 sample`.
-fn counted(many: u64, one: &str) -> String {
+pub fn counted(many: u64, one: &str) -> String {
     format!("{} {one}{}", count(many), if many == 1 { "" } else { "s" })
 }
 

@@ -148,8 +148,8 @@ static void wrong_responses(void) {
     CHECK_RESULT(dyno_complete(responses, SIZE_MAX), DYNO_ERROR_POINTER, "more than memory");
     CHECK_RESULT(dyno_first_token(NULL, 1), DYNO_ERROR_POINTER, "`responses`");
     CHECK_RESULT(dyno_complete_fetching(NULL, 1, NULL, NULL), DYNO_ERROR_POINTER, "`responses`");
-    CHECK_RESULT(dyno_complete(responses, 2), DYNO_ERROR_NOT_RUNNING, "2 samples");
-    CHECK_RESULT(dyno_complete_fetching(responses, 2, NULL, NULL), DYNO_ERROR_NOT_RUNNING, "2 samples");
+    CHECK_RESULT(dyno_complete(responses, 2), DYNO_ERROR_NOT_RUNNING, "is running: 2");
+    CHECK_RESULT(dyno_complete_fetching(responses, 2, NULL, NULL), DYNO_ERROR_NOT_RUNNING, "is running: 2");
     CHECK_RESULT(dyno_first_token(responses, 1), DYNO_ERROR_NOT_RUNNING, "no test is running");
     CHECK_RESULT(dyno_abort_test(), DYNO_ERROR_NOT_RUNNING, "nothing to abort");
 }

@@ -56,7 +56,7 @@ fn ids_of_nobody_are_counted_in_the_log() {
 fn a_completion_after_the_end_is_a_result_and_the_next_log_tells_it() {
     check_case("late", |folder| {
         let grave = grave(folder);
-        let told = "1 samples were completed while no test was running";
+        let told = "Samples that were completed while no test was running: 1.";
         assert!(grave.len() == 1 && grave[0].contains(told), "{grave:?}");
     });
 }

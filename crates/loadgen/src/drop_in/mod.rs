@@ -108,8 +108,8 @@ impl fmt::Display for NoRun {
         let n = self.samples;
         write!(
             f,
-            "{n} samples were completed while no test is running; complete each sample once, \
-             before the test ends"
+            "samples that were completed while no test is running: {n}; complete each sample \
+             once, before the test ends"
         )
     }
 }
@@ -270,7 +270,7 @@ impl LoadGen {
         let mut messages = std::mem::take(&mut *lock(&self.pending));
         let late = self.late_samples.swap(0, Ordering::Relaxed);
         if late > 0 {
-            let text = format!("{late} samples were completed while no test was running.");
+            let text = format!("Samples that were completed while no test was running: {late}.");
             messages.push(error("error_runtime", text));
         }
         messages

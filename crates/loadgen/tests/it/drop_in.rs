@@ -130,7 +130,10 @@ fn a_completion_after_the_end_is_told_and_disturbs_no_later_test() {
     };
     start(process, &settings(Scenario::SingleStream, 70), &outdir, issue).unwrap();
     let grave = grave(&outdir);
-    assert!(grave[0].1.contains("1 samples were completed while no test was running"), "{grave:?}");
+    assert!(
+        grave[0].1.contains("Samples that were completed while no test was running: 1."),
+        "{grave:?}"
+    );
     let old = grave.iter().filter(|(_, text)| text.contains("old sample")).count();
     assert!(old >= 1 && validity(&outdir).as_deref() == Some("VALID"), "{grave:?}");
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::finding::counted;
+
 /// Which of two runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -203,7 +205,8 @@ impl fmt::Display for Reason {
             Self::Unreadable { path, problem } => write!(f, "{}: {problem}", path.display()),
             Self::NotValid { side } => write!(f, "the {side} run is not VALID"),
             Self::Errors { side, count } => {
-                write!(f, "the log of the {side} run tells of {count} errors")
+                let errors = counted(*count, "error", "errors");
+                write!(f, "the log of the {side} run tells of {errors}")
             }
             Self::NoScore { side } => write!(f, "the log of the {side} run has no score"),
             Self::Scenarios { reference, audit } => {
@@ -320,5 +323,5 @@ fn six_digits(score: f64) -> f64 {
 
 /// So many answers have a fault.
 fn many(f: &mut fmt::Formatter<'_>, count: u64, first: u64, fault: &str) -> fmt::Result {
-    write!(f, "{count} answers {fault}; the first is that of sample {first}")
+    write!(f, "answers that {fault}: {count}; the first is that of sample {first}")
 }

@@ -46,7 +46,7 @@ fn check_clocks(
 ) {
     let tolerance = rules.clock_tolerance_ms;
     if ours.len() != theirs.len() || ours.len() < 4 {
-        let message = format!("{name} has {} times, client.json has {}", theirs.len(), ours.len());
+        let message = format!("times in {name}: {}, in client.json: {}", theirs.len(), ours.len());
         report.say(Found::error(CHECK, file, message, AGAIN).expected("4 times in both"));
     }
     for (number, (our, their)) in ours.iter().zip(theirs).enumerate() {
@@ -111,7 +111,7 @@ fn check_watts(runs: &Runs, report: &mut Report) {
             report.say(Found::error("power.samples", run.spl, message, mend));
         }
         for line in run.broken.iter().take(1) {
-            let message = format!("{} lines cannot be read", run.broken.len());
+            let message = format!("lines that cannot be read: {}", run.broken.len());
             let mend = "submit the file as PTDaemon wrote it";
             let found = Found::error("power.samples", run.spl, message, mend).at(*line);
             report.say(found.expected("Time,STAMP,Watts,VALUE,..."));

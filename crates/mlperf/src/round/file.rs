@@ -18,8 +18,6 @@ pub(super) type PerScenario<T> = BTreeMap<String, T>;
 struct RoundFile {
     version: String,
     published: String,
-    #[serde(default)]
-    ignored_errors: Vec<String>,
     seeds: SeedsFile,
     test05_seeds: Option<SeedsFile>,
     names: BTreeMap<String, String>,
@@ -108,7 +106,6 @@ pub fn read(text: &str) -> Round {
         published: file.published,
         seeds: seeds(&file.seeds),
         test05_seeds: file.test05_seeds.as_ref().map(seeds),
-        ignored_errors: file.ignored_errors,
         names: file.names,
         benchmarks: file.benchmark.into_iter().map(described).collect(),
         scenarios: every.scenarios(version),

@@ -210,7 +210,7 @@ fn settings_that_the_reference_calls_errors_run() {
 fn completions_of_nothing_are_told_in_the_next_log() {
     check_case("completions_that_are_wrong", |folder, _| {
         let told = grave(folder, 1);
-        let expected = "2 samples were completed while no test was running";
+        let expected = "Samples that were completed while no test was running: 2.";
         assert!(told.len() == 1 && told[0].contains(expected), "{told:?}");
     });
 }

@@ -173,11 +173,13 @@ checks! {
     RUN_STOPPING "performance.stopping_derived" [E O O] "early stopping follows from the counts of the run", "submit the log as the load generator wrote it, with early stopping of the rules";
     RUN_COPY "performance.inferred_copy" [E O O] "an inferred result is a copy of its source", "copy the folder of the source as it is";
     RUN_LOWER "performance.lower_target" [N O O] "whether a result of the lower target is the one of the high target", "nothing: what reaches the high target may be submitted for both";
+    RUN_TWICE "performance.run_twice" [E O O] "each of several runs that a round asks for was made", "submit every run with the logs that the load generator wrote of it";
     RESULT_TWICE "result.twice" [E O O] "a table of results can tell every result from the others", "remove one of the two, or name the systems differently";
     SERVER_METRIC "performance.server_metric" [N O O] "which rate of Server the round takes", "nothing: both rates are shown";
     ACCURACY_HASH_FORMAT "accuracy.hash_format" [E O O] "the hash is one of SHA-256", "cut the log with `dyno package`, which writes the hash";
     ACCURACY_HASH_DIFFERS "accuracy.hash_differs" [E O O] "the hash is that of the accuracy log", "run the accuracy script on this log, then cut it with `dyno package`";
     ACCURACY_LOG_EMPTY "accuracy.log_empty" [E O O] "the accuracy log holds samples", "submit the log of the accuracy run";
+    ACCURACY_COUNTS "accuracy.counts" [E O O] "an accuracy is that of the counts beside it", "submit accuracy.txt as the script wrote it";
     ACCURACY_UNIT "accuracy.unit" [E O O] "quality reaches its target in the unit of the target", "use weights that reach it, or submit to the open division";
     ACCURACY_PLACEHOLDER "accuracy.placeholder" [N O O] "the bounds of the round are known", "nothing: the official table holds a placeholder";
     AUDIT_OTHER "audit.others" [W O O] "audits that the result counts without pass, too", "run the audit anew, or leave it out";

@@ -110,9 +110,19 @@ impl OnEndpoint<'_, '_> {
         Some(Played { scenario, as_limited })
     }
 
-    /// What was completed, the time that it took, and the rate follow from one another.
+    /// What was completed, the time that it took, and the rate follow from one another, and
+    /// it took the time that was asked for.
     fn rates(&self, path: &Path, issues: &mut Issues) {
         let number = |key: &str| self.said.performance.number(key);
+        let took = number("generated_query_duration").map(|ns| ns / 1e6);
+        let pair = took.zip(number("effective_min_duration_ms"));
+        if let Some((took, least)) =
+            pair.filter(|(took, least)| took * (1.0 + RATE_TOLERANCE) < *least)
+        {
+            let message = format!("the run took {:.3} s", took / 1e3);
+            let expected = format!("at least {:.3} s, the least duration", least / 1e3);
+            issues.add_expected(&RUN_CONSISTENT, At::path(path), message, expected);
+        }
         let keys = ["result_query_count", "generated_query_duration"];
         let Some((count, ns)) = number(keys[0]).zip(number(keys[1])) else { return };
         let Some(rate) = number("result_completed_samples_per_sec") else { return };

@@ -56,8 +56,8 @@ pub struct Held {
     pub line: usize,
     /// How many lines have it.
     pub times: usize,
-    /// The last line that has it, where that is another one, and its value.
-    pub last: Option<Box<(usize, Value)>>,
+    /// The last line that has it with another value, and that value.
+    pub other: Option<Box<(usize, Value)>>,
 }
 
 /// The lines of a log that are errors.
@@ -155,7 +155,7 @@ impl DetailLog {
         let mut log = Self { begins_with_marker: true, ..Self::empty() };
         for (key, value) in pairs {
             if let Some(held) = place(key.as_bytes()).map(|place| &mut log.held[place]) {
-                held.get_or_insert(Held { value, line: 0, times: 1, last: None });
+                held.get_or_insert(Held { value, line: 0, times: 1, other: None });
             }
         }
         log
@@ -198,9 +198,9 @@ impl DetailLog {
         all.filter(|(_, is, held)| !is.has(&held.value))
     }
 
-    /// The keys that more than one line has.
-    pub fn repeated(&self) -> impl Iterator<Item = (&'static str, &Held)> {
-        self.all().filter(|(_, held)| held.times > 1)
+    /// The keys with more than one value: each with the last line that has another one.
+    pub fn contradicted(&self) -> impl Iterator<Item = (&'static str, &Held, &(usize, Value))> {
+        self.all().filter_map(|(key, held)| Some((key, held, held.other.as_deref()?)))
     }
 }
 
@@ -378,9 +378,11 @@ impl DetailLog {
         match &mut self.held[place] {
             Some(held) => {
                 held.times += 1;
-                held.last = Some(Box::new((self.lines, value)));
+                if value != held.value {
+                    held.other = Some(Box::new((self.lines, value)));
+                }
             }
-            empty => *empty = Some(Held { value, line: self.lines, times: 1, last: None }),
+            empty => *empty = Some(Held { value, line: self.lines, times: 1, other: None }),
         }
     }
 }

@@ -77,7 +77,7 @@ fn log(mut pairs: Vec<(String, Value)>) -> DetailLog {
     let failed = log.value("num_errors").filter(|failed| python::is_true(failed));
     if let Some(failed) = failed.map(python::text) {
         log.errors.count = 1;
-        log.errors.first.push((0, format!("{failed} requests failed")));
+        log.errors.first.push((0, format!("requests that failed: {failed}")));
     }
     log
 }

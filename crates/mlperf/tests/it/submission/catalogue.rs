@@ -269,6 +269,11 @@ const SAID: &[(&str, &str, Edit)] = &[
     ("performance.stopping_derived", "v5.1", |tree| {
         tree.log("SingleStream/performance/run_1", "result_query_count", "10");
     }),
+    ("performance.run_twice", "v0.7", |tree| {
+        tree.scenario("Server");
+        let of = |run: &str| tree.0.path().join(RESULT).join("Server/performance").join(run);
+        copy(&of("run_1"), &of("run_2"));
+    }),
     ("result.twice", "v5.1", |tree| {
         let of = |name: &str| tree.0.path().join(name);
         copy(&of("closed/acme/results/box"), &of("closed/acme/results/second"));
@@ -289,6 +294,9 @@ const SAID: &[(&str, &str, Edit)] = &[
     ("accuracy.hash_differs", "v5.1", |tree| {
         let text = format!("accuracy=76.100%\nhash={:064}\n", 0);
         tree.model("resnet50", &text);
+    }),
+    ("accuracy.counts", "v5.1", |tree| {
+        tree.model("resnet50", "accuracy=76.100%, good=1, total=50000\n");
     }),
     ("accuracy.unit", "v5.1", |tree| _ = tree.model("rgat", "accuracy: 70.1\n")),
     ("accuracy.placeholder", "v6.0", |tree| {

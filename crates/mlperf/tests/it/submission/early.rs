@@ -11,7 +11,7 @@ use dyno_mlperf::submission::table::Column;
 use sha2::{Digest, Sha256};
 
 use super::made;
-use crate::made::folder::Folder;
+use crate::made::folder::{Folder, copy};
 use crate::made::played::STEADY;
 
 const OUTPUTS: &str = "[\n{ \"seq_id\" : 0, \"qsl_idx\" : 7, \"data\" : \"5F000000\" }\n]\n";
@@ -149,6 +149,21 @@ fn each_of_the_five_runs_must_be_there_and_count() {
     assert!(found("performance.result", "run_4"), "{:#?}", strict.findings);
     assert_eq!(metric(&strict, "Server"), None);
     assert_eq!(metric(&judged(&folder, round, Program::Mono), "Server"), Some(102.0));
+}
+
+#[test]
+fn the_best_of_five_runs_is_not_all_of_them() {
+    let round = round("v0.7");
+    let folder = submission(round, "datacenter", &["Server"]);
+    let path = |number| folder.path().join(format!("{SERVER}/performance/run_{number}"));
+    for number in 2..=5 {
+        fs::remove_dir_all(path(number)).unwrap();
+        copy(&path(1), &path(number));
+    }
+    let strict = judged(&folder, round, Program::Strict);
+    let found = errors(&strict);
+    let copies = found.iter().filter(|error| error.contains("is a copy of run_1"));
+    assert_eq!((copies.count(), metric(&strict, "Server")), (4, None), "{found:#?}");
 }
 
 #[test]

@@ -132,6 +132,13 @@ fn what_the_client_says_is_held_against_the_rules() {
         (summary, "\"qps\": 12.5", "\"qps\": 13.5", "performance.consistent", false),
         (
             summary,
+            "9000, \"n_samples_completed\": 9000, \"n_samples_failed\": 0,\n  \"duration_ns\": 72",
+            "125, \"n_samples_completed\": 125, \"n_samples_failed\": 0,\n  \"duration_ns\": 1",
+            "performance.consistent",
+            false,
+        ),
+        (
+            summary,
             "\"n_samples_failed\": 0",
             "\"n_samples_failed\": 1",
             "performance.errors",

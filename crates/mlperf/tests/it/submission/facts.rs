@@ -24,15 +24,16 @@ fn scan(log: &str) -> DetailLog {
 }
 
 #[test]
-fn the_first_value_of_a_key_counts_and_the_last_is_known() {
+fn the_first_value_of_a_key_counts_and_another_is_known() {
     let seed = line("effective_qsl_rng_seed", "18446744073709551615", false);
     let other = line("effective_qsl_rng_seed", "\"7\"", false);
     let log = scan(&format!("{seed}{}{other}", line("not_asked_for", "[1,2]", false)));
     assert_eq!(log.whole("effective_qsl_rng_seed"), Some(u64::MAX));
     let held = log.held("effective_qsl_rng_seed").unwrap();
     assert_eq!((held.line, held.times), (1, 2));
-    assert_eq!(held.last.as_deref(), Some(&(3, serde_json::json!("7"))));
-    assert_eq!(log.repeated().count(), 1);
+    let (key, of, found) = log.contradicted().next().unwrap();
+    assert_eq!((key, of), ("effective_qsl_rng_seed", held));
+    assert_eq!(*found, (3, serde_json::json!("7")));
     assert_eq!(log.value("result_validity"), None);
     assert!(log.begins_with_marker && log.is_utf8 && log.malformed.is_empty());
 }

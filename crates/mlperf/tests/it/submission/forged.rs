@@ -361,6 +361,53 @@ fn answers_are_as_long_as_in_the_accuracy_run() {
 }
 
 #[test]
+fn answers_are_no_longer_than_the_round_lets_them_be() {
+    let Some(shared) = shared::find("reference/submissions") else { return };
+    let folder = Folder::new("forged");
+    let result = "closed/RedHat/results/XE8640_4xH100_vLLM/llama3.1-8b/Offline";
+    cut_to_one_model(&shared.join("tree"), Path::new(result), folder.path());
+    assert!(counts(&judged(&folder), result));
+    edit(&folder, &format!("{result}/{RUN}"), with("result_tokens_per_second", "11554.16"));
+    let summary = format!("{result}/performance/run_1/mlperf_log_summary.txt");
+    edit(&folder, &summary, |text| text.replace("5777.08", "11554.16"));
+    assert_fails(&folder, result, "performance.consistent");
+}
+
+#[test]
+fn the_wall_clock_sees_what_the_latencies_say() {
+    // Each is a run of about twice the time that its queries take.
+    for (scenario, end) in [
+        ("SingleStream", "\"07-23-2025 02:38:12.581\""),
+        ("Offline", "\"07-23-2025 02:27:43.941\""),
+    ] {
+        let Some(folder) = tree() else { return };
+        edit(&folder, &format!("{}/{RUN}", lenovo(scenario)), with("power_end", end));
+        assert_fails(&folder, &lenovo(scenario), "performance.consistent");
+    }
+}
+
+#[test]
+fn a_run_issues_what_its_settings_ask_for() {
+    for (scenario, key, value) in [
+        ("SingleStream", "effective_min_query_count", "1167426"),
+        ("Offline", "effective_samples_per_query", "4554001"),
+    ] {
+        let Some(folder) = tree() else { return };
+        let run = format!("{}/performance/run_1", lenovo(scenario));
+        edit(&folder, &format!("{run}/mlperf_log_detail.txt"), with(key, value));
+        let (_, key) = key.split_once('_').unwrap();
+        edit(&folder, &format!("{run}/mlperf_log_summary.txt"), |text| {
+            let change = |line: &str| match line.split_once(" : ") {
+                Some((name, _)) if name == key => format!("{name} : {value}\n"),
+                _ => format!("{line}\n"),
+            };
+            text.lines().map(change).collect()
+        });
+        assert_fails(&folder, &lenovo(scenario), "performance.consistent");
+    }
+}
+
+#[test]
 fn the_run_of_an_audit_is_no_result() {
     let key = "\"effective_performance_issue_same\", \"value\": ";
     for run in [RUN, "accuracy/mlperf_log_detail.txt"] {
@@ -378,6 +425,17 @@ fn a_script_that_scored_fewer_samples_than_there_are_scored_another_run() {
     let text = format!("{}/accuracy/accuracy.txt", lenovo("SingleStream"));
     edit(&folder, &text, |text| text.replace("total=50000", "total=1"));
     assert_fails(&folder, &lenovo("SingleStream"), "accuracy.samples");
+}
+
+#[test]
+fn an_accuracy_is_that_of_the_counts_beside_it() {
+    for (from, to) in [("accuracy=76.", "accuracy=77."), ("good=", "good=1"), ("good=3", "good=4")]
+    {
+        let Some(folder) = tree() else { return };
+        let text = format!("{}/accuracy/accuracy.txt", lenovo("SingleStream"));
+        edit(&folder, &text, |text| text.replace(from, to));
+        assert_fails(&folder, &lenovo("SingleStream"), "accuracy.counts");
+    }
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! The answers that TEST01 logged: what is left of them, against what is left of those of
 //! the accuracy run.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::quality;
+use crate::finding::counted;
 use crate::submission::check::accuracy as log;
 use crate::submission::check::catalogue::AUDIT_TEXT_CONTRADICTS;
 use crate::submission::check::issues::{At, Issues};
@@ -32,32 +34,42 @@ pub(super) fn check(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issue
     }
 }
 
+/// An entry of a log, as far as it is compared.
+#[derive(Deserialize)]
+struct Entry<'a> {
+    qsl_idx: u64,
+    #[serde(borrow)]
+    data: Cow<'a, str>,
+}
+
 fn compare(reference: Node<'_>, logged: Node<'_>, issues: &mut Issues) {
-    let known: BTreeMap<u64, String> =
-        entries(reference).into_iter().map(|(_, sample, answer)| (sample, answer)).collect();
-    let logged_entries = entries(logged);
-    let mut differ = logged_entries
-        .iter()
-        .filter(|(_, sample, answer)| known.get(sample).is_some_and(|known| known != answer));
-    if let Some((line, sample, _)) = differ.next() {
+    let (Ok(answers), Ok(text)) = (text::read(Some(reference)), text::read(Some(logged))) else {
+        return;
+    };
+    let known: BTreeMap<u64, Cow<'_, str>> =
+        entries(&answers.text).map(|(_, entry)| (entry.qsl_idx, entry.data)).collect();
+    let mut differ = entries(&text.text).filter(|(_, entry)| {
+        let known = known.get(&entry.qsl_idx);
+        known.is_some_and(|known| !known.eq_ignore_ascii_case(&entry.data))
+    });
+    if let Some((line, first)) = differ.next() {
         let path = logged.path();
         let count = 1 + differ.count();
         let message = format!(
-            "the audit says TEST PASS, and {count} answers are not those of the accuracy run; \
-             the first is that of sample {sample}"
+            "the audit says TEST PASS, beside {} that the accuracy run does not give; the first \
+             is that of sample {}",
+            counted(count as u64, "answer", "answers"),
+            first.qsl_idx
         );
-        issues.add(&AUDIT_TEXT_CONTRADICTS, At::path(&path).line(Some(*line)), message);
+        issues.add(&AUDIT_TEXT_CONTRADICTS, At::path(&path).line(Some(line)), message);
     }
 }
 
-/// Lines, samples and answers of a log, of which the middle and parts of lines may have
-/// been cut out.
-fn entries(log: Node<'_>) -> Vec<(usize, u64, String)> {
-    let Ok(text) = text::read(Some(log)) else { return Vec::new() };
-    let of = |(at, line): (usize, &str)| {
-        let entry: Value = serde_json::from_str(line.trim().trim_end_matches(',')).ok()?;
-        let answer = entry.get("data")?.as_str()?.to_ascii_uppercase();
-        Some((at + 1, entry.get("qsl_idx")?.as_u64()?, answer))
-    };
-    text.text.lines().enumerate().filter_map(of).collect()
+/// The entries of a log, of which the middle and parts of lines may have been cut out, with
+/// their lines.
+fn entries(log: &str) -> impl Iterator<Item = (usize, Entry<'_>)> {
+    log.lines().enumerate().filter_map(|(at, line)| {
+        let entry = line.trim().trim_end_matches(',');
+        Some((at + 1, serde_json::from_str(entry).ok()?))
+    })
 }

@@ -19,7 +19,7 @@ use crate::submission::check::catalogue::{
 use crate::submission::check::issues::{At, Issues};
 use crate::submission::check::place::Place;
 use crate::submission::entry::Division;
-use crate::submission::facts::detail::{DetailLog, Held};
+use crate::submission::facts::detail::DetailLog;
 use crate::submission::facts::{Audit, Facts, text};
 use crate::submission::layout::SUMMARY;
 use crate::submission::tree::Node;
@@ -30,7 +30,7 @@ const JUDGED_AS_RUN: [&str; 3] = ["TEST01", "TEST04", "TEST05"];
 impl RunLog for DetailLog {
     fn said(&self, key: &str) -> Option<Cow<'_, str>> {
         let held = self.held(key)?;
-        Some(match held.last.as_ref().map_or(&held.value, |last| &last.1) {
+        Some(match held.other.as_ref().map_or(&held.value, |other| &other.1) {
             Value::String(text) => text.as_str().into(),
             Value::Bool(flag) => flag.to_string().into(),
             Value::Number(number) => number.to_string().into(),
@@ -43,9 +43,8 @@ impl RunLog for DetailLog {
     }
 
     fn contradictions(&self) -> Vec<String> {
-        let differs = |held: &Held| held.last.as_ref().is_some_and(|last| last.1 != held.value);
-        let twice = self.repeated().filter(|(key, held)| ratio::is_said_once(key) && differs(held));
-        twice.map(|(key, _)| key.to_owned()).collect()
+        let keys = self.contradicted().map(|(key, ..)| key);
+        keys.filter(|key| ratio::is_said_once(key)).map(str::to_owned).collect()
     }
 }
 

@@ -97,7 +97,7 @@ pub(super) fn check_bandwidth(
         {
             let result = place.entry.folder.path();
             let message = format!(
-                "the network moves {:.3} GB/s, less than {} must {name} at {bytes} bytes an element",
+                "the network moves {:.3} GB/s, less than {} must {name} in elements of {bytes} B",
                 there / GIGA,
                 result.display()
             );

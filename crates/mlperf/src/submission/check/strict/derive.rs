@@ -1,21 +1,21 @@
 //! A run against itself: what its detail log says must follow from what else it says.
 //!
 //! The official programs take every number of a log as it stands. Percentiles, counts
-//! and rates of one run are not independent, though, and the decision of early stopping
-//! follows from two counts. Of rates and times see `rates`.
+//! and rates of one run are not independent, though. Of rates see `rates`, of times
+//! `wall_clock`, of early stopping `stopping`.
 
+use std::borrow::Cow;
+use std::iter::once;
 use std::path::Path;
 
-use dyno_loadgen::early_stopping::{Params, largest_overlatency, minimum_queries};
-
 use crate::round::Scenario;
-use crate::submission::check::catalogue::{RUN_CONSISTENT, RUN_STOPPING};
+use crate::submission::check::catalogue::RUN_CONSISTENT;
 use crate::submission::check::issues::{At, Issues};
 use crate::submission::check::place::Place;
 use crate::submission::facts::detail::DetailLog;
 
 /// Keys of percentiles, in the order of their ranks.
-const RANKS: [(&str, f64); 6] = [
+pub(super) const RANKS: [(&str, f64); 6] = [
     ("50.00", 0.5),
     ("90.00", 0.9),
     ("95.00", 0.95),
@@ -23,18 +23,21 @@ const RANKS: [(&str, f64); 6] = [
     ("99.00", 0.99),
     ("99.90", 0.999),
 ];
+/// What early stopping says in words.
+pub(super) const STOPPING: [&str; 3] =
+    ["early_stopping_result", "early_stopping_ttft_result", "early_stopping_tpot_result"];
 /// What was played, and what the rules of the round decide it by.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Judged {
     pub(super) played: Scenario,
     /// The percentile that the rules fix; none in the open division.
-    percentile: Option<f64>,
-    by: Decision,
+    pub(super) percentile: Option<f64>,
+    pub(super) by: Decision,
 }
 
 /// How a percentile is known to be within its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Decision {
+pub(super) enum Decision {
     /// It is, of the queries that there were: before v2.0.
     Percentile,
     /// With confidence.
@@ -60,51 +63,69 @@ impl Judged {
 pub(super) fn check(log: &DetailLog, path: &Path, judged: Judged, issues: &mut Issues) {
     let run = Run { log, path, judged };
     run.check_flags(issues);
-    for family in [
-        Family {
-            begin: "result_",
-            end: "_percentile_per_query_latency_ns",
-            of: "query_latency_ns",
-        },
-        Family { begin: "result_", end: "_percentile_latency_ns", of: "latency_ns" },
-    ] {
-        run.check_order(&family.latencies(log), issues);
+    run.check_least(issues);
+    for family in &FAMILIES {
+        run.check_order(family, issues);
     }
-    for (begin, end) in [
-        ("result_first_token_", "_percentile_latency_ns"),
-        ("result_time_per_output_token_", "_percentile_ns"),
-    ] {
-        run.check_order(&ranked(log, begin, end), issues);
-    }
+    run.check_first_tokens(issues);
     run.check_counts(issues);
     run.check_rates(issues);
+    run.check_span(issues);
     run.check_stopping(issues);
 }
 
+/// Keys of one quantity: its percentiles, and its edges.
 struct Family {
     begin: &'static str,
     end: &'static str,
-    of: &'static str,
+    least: &'static str,
+    mean: &'static str,
+    most: &'static str,
 }
+
+const FAMILIES: [Family; 4] = [
+    Family {
+        begin: "result_",
+        end: "_percentile_per_query_latency_ns",
+        least: "result_min_query_latency_ns",
+        mean: "result_mean_query_latency_ns",
+        most: "result_max_query_latency_ns",
+    },
+    LATENCY,
+    FIRST_TOKEN,
+    Family {
+        begin: "result_time_per_output_token_",
+        end: "_percentile_ns",
+        least: "result_time_to_output_token_min",
+        mean: "result_time_to_output_token_mean",
+        most: "result_time_to_output_token_max",
+    },
+];
+const LATENCY: Family = Family {
+    begin: "result_",
+    end: "_percentile_latency_ns",
+    least: "result_min_latency_ns",
+    mean: "result_mean_latency_ns",
+    most: "result_max_latency_ns",
+};
+const FIRST_TOKEN: Family = Family {
+    begin: "result_first_token_",
+    end: "_percentile_latency_ns",
+    least: "result_first_token_min_latency_ns",
+    mean: "result_first_token_mean_latency_ns",
+    most: "result_first_token_max_latency_ns",
+};
 
 impl Family {
-    /// Minimum, percentiles and maximum, with their keys.
-    fn latencies(&self, log: &DetailLog) -> Vec<(String, f64)> {
-        let edge = |name: &str| {
-            let key = format!("result_{name}_{}", self.of);
-            log.number(&key).map(|value| (key, value))
-        };
-        let middle = ranked(log, self.begin, self.end);
-        if middle.is_empty() {
-            return middle;
-        }
-        edge("min").into_iter().chain(middle).chain(edge("max")).collect()
+    /// The keys of its percentiles, in the order of their ranks.
+    fn ranked(&self) -> impl Iterator<Item = Cow<'static, str>> {
+        RANKS.iter().map(|(rank, _)| format!("{}{rank}{}", self.begin, self.end).into())
     }
-}
 
-fn ranked(log: &DetailLog, begin: &str, end: &str) -> Vec<(String, f64)> {
-    let keys = RANKS.iter().map(|(rank, _)| format!("{begin}{rank}{end}"));
-    keys.filter_map(|key| log.number(&key).map(|value| (key, value))).collect()
+    /// Minimum, percentiles and maximum, where they are there.
+    fn ordered(&self) -> impl Iterator<Item = Cow<'static, str>> {
+        once(self.least.into()).chain(self.ranked()).chain(once(self.most.into()))
+    }
 }
 
 /// A log, and what it is held against.
@@ -134,27 +155,57 @@ impl Run<'_> {
         }
     }
 
-    fn check_order(&self, latencies: &[(String, f64)], issues: &mut Issues) {
+    /// As much was issued as the settings ask for at least. Audits that issue each sample
+    /// once may have fewer.
+    fn check_least(&self, issues: &mut Issues) {
+        let is_met = self.log.flag("result_min_queries_met") == Some(true);
+        let is_offline = self.judged.played == Scenario::Offline
+            && self.log.flag("effective_performance_issue_unique") != Some(true);
+        for (key, least_key, asked) in [
+            ("result_query_count", "effective_min_query_count", is_met),
+            ("generated_samples_per_query", "effective_samples_per_query", is_offline),
+        ] {
+            let Some((found, least)) = self.log.whole(key).zip(self.log.whole(least_key)) else {
+                continue;
+            };
+            if asked && found < least {
+                let message = format!("{key} is {found}");
+                let expected = format!("at least {least}, which is {least_key}");
+                issues.add_expected(&RUN_CONSISTENT, self.at(key), message, expected);
+            }
+        }
+    }
+
+    fn check_order(&self, family: &Family, issues: &mut Issues) {
+        let known = |key: Cow<'static, str>| Some((self.log.number(&key)?, key));
+        let latencies: Vec<_> = family.ordered().filter_map(known).collect();
         for pair in latencies.windows(2) {
-            let [(low_key, low), (high_key, high)] = pair else { continue };
+            let [(low, low_key), (high, high_key)] = pair else { continue };
             if low > high {
                 let message = format!("{high_key} is {high}, below {low_key}");
                 let expected = format!("at least {low}");
                 issues.add_expected(&RUN_CONSISTENT, self.at(high_key), message, expected);
             }
         }
-        let (Some((_, least)), Some((_, most))) = (latencies.first(), latencies.last()) else {
-            return;
-        };
-        let of_mean = match latencies.first().map(|(key, _)| key.as_str()) {
-            Some("result_min_latency_ns") => "result_mean_latency_ns",
-            Some("result_min_query_latency_ns") => "result_mean_query_latency_ns",
-            _ => return,
-        };
-        if let Some(mean) = self.log.number(of_mean).filter(|mean| mean < least || mean > most) {
-            let message = format!("{of_mean} is {mean}, outside of minimum and maximum");
+        let edges = self.log.number(family.least).zip(self.log.number(family.most));
+        let mean = self.log.number(family.mean).zip(edges);
+        if let Some((mean, (least, most))) = mean.filter(|(m, (low, high))| m < low || m > high) {
+            let message = format!("{} is {mean}, outside of minimum and maximum", family.mean);
             let expected = format!("{least} to {most}");
-            issues.add_expected(&RUN_CONSISTENT, self.at(of_mean), message, expected);
+            issues.add_expected(&RUN_CONSISTENT, self.at(family.mean), message, expected);
+        }
+    }
+
+    /// No answer ends before its first token.
+    fn check_first_tokens(&self, issues: &mut Issues) {
+        let keys = |of: &Family| of.ordered().chain(once(of.mean.into())).collect::<Vec<_>>();
+        for (first_key, key) in keys(&FIRST_TOKEN).iter().zip(keys(&LATENCY)) {
+            let pair = self.log.number(first_key).zip(self.log.number(&key));
+            if let Some((first, whole)) = pair.filter(|(first, whole)| first > whole) {
+                let message = format!("{first_key} is {first}, and {key} {whole}");
+                let expected = format!("at most {whole}");
+                issues.add_expected(&RUN_CONSISTENT, self.at(first_key), message, expected);
+            }
         }
     }
 
@@ -172,142 +223,13 @@ impl Run<'_> {
         if let Some(made) = self.log.whole("generated_query_count").filter(|made| queries > *made) {
             wrong(key, queries, format!("at most {made}, which is generated_query_count"));
         }
-        let texts = ["early_stopping_result", "early_stopping_ttft_result"];
-        let seen = texts.into_iter().find_map(|text| queries_seen(self.log.text(text)?));
+        let seen = STOPPING.into_iter().find_map(|text| queries_seen(self.log.text(text)?));
         if let Some(seen) = seen.filter(|seen| *seen != queries) {
             wrong(key, queries, format!("{seen}, of which early stopping says that it saw them"));
         }
         let key = "result_overlatency_query_count";
         if let Some(over) = self.log.whole(key).filter(|over| *over > queries) {
             wrong(key, over, format!("at most {queries}, which is result_query_count"));
-        }
-    }
-
-    /// The percentile that decided: the log's own, or else the rules'.
-    fn percentile(&self) -> Option<f64> {
-        let own = self.log.number("effective_target_latency_percentile");
-        own.filter(|share| (0.5..1.0).contains(share)).or(self.judged.percentile)
-    }
-
-    fn check_stopping(&self, issues: &mut Issues) {
-        let Some(queries) = self.log.whole("result_query_count").filter(|count| *count < 1 << 40)
-        else {
-            return;
-        };
-        let estimates: &[(f64, &str)] = match (self.judged.played, self.judged.by) {
-            (Scenario::Server | Scenario::Interactive, _) => {
-                return self.check_server(queries, issues);
-            }
-            (Scenario::SingleStream, Decision::EarlyStopping) => &[
-                (self.percentile().unwrap_or(0.9), "early_stopping_latency_ss"),
-                (0.99, "early_stopping_latency_ms"),
-            ],
-            (Scenario::MultiStream, Decision::EarlyStopping) => {
-                &[(self.percentile().unwrap_or(0.99), "early_stopping_latency_ms")]
-            }
-            (_, Decision::Percentile) | (Scenario::Offline, _) => &[],
-        };
-        for (percentile, key) in estimates {
-            self.check_estimate(queries, *percentile, key, issues);
-        }
-    }
-
-    /// With latencies of tokens, the count of queries over the bound means nothing.
-    fn check_server(&self, queries: u64, issues: &mut Issues) {
-        let Some(over) = self.log.whole("result_overlatency_query_count") else { return };
-        let bound = self.log.number("effective_target_latency_ns").filter(|bound| *bound > 0.0);
-        let tokens = self.log.flag("requested_use_token_latencies") == Some(true);
-        let Some((bound, percentile)) = bound.filter(|_| !tokens).zip(self.percentile()) else {
-            return;
-        };
-        // Told among the counts.
-        if over > queries {
-            return;
-        }
-        let needed = minimum_queries(over, &Params::rules(percentile));
-        let met = queries >= needed;
-        let told = self.log.flag("early_stopping_met");
-        let told = told.filter(|_| self.judged.by == Decision::EarlyStopping);
-        if told.is_some_and(|told| told != met) {
-            let message = format!(
-                "early stopping is {}, with {over} of {queries} queries over the bound",
-                !met
-            );
-            let expected = format!("{met}: so many need {needed} queries");
-            issues.add_expected(&RUN_STOPPING, self.at("early_stopping_met"), message, expected);
-        }
-        let name =
-            RANKS.iter().find(|(_, share)| (share - percentile).abs() < 1e-9).map(|(name, _)| name);
-        let key = format!("result_{}_percentile_latency_ns", name.unwrap_or(&"99.00"));
-        let Some(reached) = self.log.number(&key).filter(|_| name.is_some()) else { return };
-        let share = over as f64 / queries as f64;
-        // One query more or less may be the one at the percentile.
-        let slack = 2.0 / queries as f64;
-        let contradicts = if reached > bound {
-            share < 1.0 - percentile - slack
-        } else {
-            share > 1.0 - percentile + slack
-        };
-        if contradicts {
-            let message =
-                format!("{key} is {reached}, with {over} of {queries} queries over {bound} ns");
-            issues.add(&RUN_STOPPING, self.at(&key), message);
-        }
-    }
-
-    /// The estimate is a latency of the run: that of the worst query that is left when as
-    /// many as allowed are set aside. It lies where that rank lies among the percentiles.
-    fn check_estimate(&self, queries: u64, percentile: f64, key: &str, issues: &mut Issues) {
-        let Some(estimate) = self.log.number(key) else { return };
-        let params = Params::rules(percentile);
-        let enough = queries >= minimum_queries(1, &params);
-        let discarded = largest_overlatency(queries, &params).filter(|_| enough);
-        let Some(discarded) = discarded else {
-            if estimate > 0.0 {
-                let needed = minimum_queries(1, &params);
-                let message =
-                    format!("{key} is {estimate}, and {queries} queries allow no estimate");
-                issues.add_expected(
-                    &RUN_STOPPING,
-                    self.at(key),
-                    message,
-                    format!("{needed} queries"),
-                );
-            }
-            return;
-        };
-        // LoadGen sets one less aside, as the query that it reports may be over as well.
-        let discarded = discarded.saturating_sub(1);
-        let rank = (queries - discarded) as f64;
-        // With latencies of tokens, the estimate is of the first token.
-        let tokens = self.log.flag("requested_use_token_latencies") == Some(true);
-        let (begin, family) = if tokens {
-            ("result_first_token_", "_percentile_latency_ns")
-        } else if self.log.number("result_99.00_percentile_per_query_latency_ns").is_some() {
-            ("result_", "_percentile_per_query_latency_ns")
-        } else {
-            ("result_", "_percentile_latency_ns")
-        };
-        for (name, share) in RANKS {
-            let of = format!("{begin}{name}{family}");
-            let Some(value) = self.log.number(&of) else { continue };
-            let at = share * queries as f64;
-            let too_low = at + 2.0 < rank && estimate < value;
-            let too_high = at - 2.0 > rank && estimate > value;
-            if too_low || too_high {
-                let side = if too_low { "at least" } else { "at most" };
-                let message = format!(
-                    "{key} is {estimate}: with {discarded} of {queries} queries set aside, it is \
-                     {side} {of}"
-                );
-                issues.add_expected(
-                    &RUN_STOPPING,
-                    self.at(key),
-                    message,
-                    format!("{side} {value}"),
-                );
-                return;
-            }
         }
     }
 }
@@ -330,7 +252,11 @@ pub(super) mod tests {
         found_by(Decision::EarlyStopping, played, pairs)
     }
 
-    fn found_by(by: Decision, played: Scenario, pairs: &[(&str, &str)]) -> Vec<String> {
+    pub(in super::super) fn found_by(
+        by: Decision,
+        played: Scenario,
+        pairs: &[(&str, &str)],
+    ) -> Vec<String> {
         let mut issues = Issues::new(Program::Strict);
         let judged = Judged { played, percentile: Some(0.99), by };
         check(&log(pairs), Path::new("log"), judged, &mut issues);
@@ -377,7 +303,8 @@ pub(super) mod tests {
             ),
             // .. and below the 99.9th.
             ("early_stopping_latency_ms", "1493883", "it is at most"),
-            ("result_query_count", "600", "600 queries allow no estimate"),
+            ("result_query_count", "600", "with 600 queries too few for an estimate"),
+            ("result_query_count", "1", "with 1 query too few for an estimate"),
         ] {
             let found = found(Scenario::MultiStream, &with(key, value));
             assert!(found.iter().any(|message| message.contains(part)), "{key} {value}: {found:?}");
@@ -385,29 +312,32 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn early_stopping_of_server_follows_from_two_counts() {
-        let by = |by, over: &'static str, met: &'static str, p99: &'static str| {
-            let pairs = [
-                ("effective_target_latency_ns", "15000000"),
-                ("effective_target_latency_percentile", "0.99"),
-                ("result_query_count", "100000"),
-                ("result_overlatency_query_count", over),
-                ("early_stopping_met", met),
-                ("result_99.00_percentile_latency_ns", p99),
+    fn words_and_tokens_of_a_run_are_those_of_its_numbers() {
+        let run = |key: &'static str, value: &'static str| {
+            let mut pairs = vec![
+                ("early_stopping_met", "true"),
+                ("early_stopping_ttft_result", "\" * Run successful.\""),
+                ("result_min_latency_ns", "1266580680"),
+                ("result_99.00_percentile_latency_ns", "5050407029"),
+                ("result_first_token_min_latency_ns", "27311099"),
+                ("result_first_token_99.00_percentile_latency_ns", "1911170364"),
+                ("result_first_token_max_latency_ns", "2283248914"),
+                ("result_time_to_output_token_min", "8799072"),
+                ("result_time_per_output_token_99.00_percentile_ns", "25128964"),
             ];
-            found_by(by, Scenario::Server, &pairs)
+            pairs.retain(|(known, _)| *known != key);
+            pairs.push((key, value));
+            found(Scenario::Server, &pairs)
         };
-        let run = |over, met, p99| by(Decision::EarlyStopping, over, met, p99);
-        assert_eq!(run("900", "true", "14900000"), [""; 0]);
-        // 1000 over of 100000 is the boundary itself, on which nobody can be confident.
-        assert!(run("990", "true", "14900000")[0].contains("early stopping is true"));
-        assert_eq!(run("990", "false", "14900000"), [""; 0]);
-        assert!(run("100", "true", "15100000")[0].contains("result_99.00"));
-        assert!(run("200000", "true", "1")[0].contains("result_overlatency_query_count"));
-        // Before v2.0 the percentile itself decides.
-        let early = |over, p99| by(Decision::Percentile, over, "true", p99);
-        assert_eq!(early("990", "14900000"), [""; 0]);
-        assert!(early("1100", "14900000")[0].contains("result_99.00"));
+        assert_eq!(run("early_stopping_met", "true"), [""; 0]);
+        for (key, value) in [
+            ("early_stopping_ttft_result", "\" * Run unsuccessful.\\n * Processed 9 queries.\""),
+            ("result_first_token_99.00_percentile_latency_ns", "19111703"),
+            ("result_time_per_output_token_99.00_percentile_ns", "251289"),
+            ("result_min_latency_ns", "12665806"),
+        ] {
+            assert_eq!(run(key, value).len(), 1, "{key} {value}");
+        }
     }
 
     #[test]
@@ -434,5 +364,36 @@ pub(super) mod tests {
         ] {
             assert!(!run(key, value).is_empty(), "{key} {value}");
         }
+    }
+
+    #[test]
+    fn a_run_issues_what_its_settings_ask_for() {
+        let run = |key: &'static str, value: &'static str| {
+            let mut pairs = vec![
+                ("effective_min_query_count", "100"),
+                ("result_query_count", "100"),
+                ("result_min_queries_met", "true"),
+                ("effective_samples_per_query", "24576"),
+                ("generated_samples_per_query", "24576"),
+                ("effective_performance_issue_unique", "false"),
+            ];
+            pairs.retain(|(known, _)| *known != key);
+            pairs.push((key, value));
+            found(Scenario::Offline, &pairs).len()
+        };
+        for (key, value, findings) in [
+            ("result_query_count", "100", 0),
+            ("result_query_count", "99", 1),
+            ("generated_samples_per_query", "100", 1),
+            ("generated_samples_per_query", "30000", 0),
+        ] {
+            assert_eq!(run(key, value), findings, "{key} {value}");
+        }
+        let unique = [
+            ("effective_samples_per_query", "24576"),
+            ("generated_samples_per_query", "1024"),
+            ("effective_performance_issue_unique", "true"),
+        ];
+        assert_eq!(found(Scenario::Offline, &unique), [""; 0]);
     }
 }

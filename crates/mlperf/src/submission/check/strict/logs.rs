@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::finding::counted;
 use crate::round::{Round, Scenario, Seeds, Version};
 use crate::submission::check::catalogue::{
     LOG_ERRORS, LOG_FIRST_LINE, LOG_MODE, LOG_REPEATED, LOG_SEEDS,
@@ -43,16 +44,13 @@ pub(super) fn check(
     }
     // An accuracy run is made in parts, of which each has its own times and counts.
     let of_part = |key: &str| key.starts_with("generated_") || key.starts_with("power_");
-    for (key, held) in log.repeated() {
+    for (key, held, (line, _)) in log.contradicted() {
         if purpose == Purpose::Accuracy && of_part(key) {
             continue;
         }
-        let Some((line, last)) = held.last.as_deref() else { continue };
-        if *last != held.value {
-            let message = format!("{key} is there {} times, with different values", held.times);
-            let expected = format!("{}, as in line {}", held.value, held.line);
-            issues.add_expected(&LOG_REPEATED, At::path(path).line(Some(*line)), message, expected);
-        }
+        let message = format!("{key} is there {} times, with different values", held.times);
+        let expected = format!("{}, as in line {}", held.value, held.line);
+        issues.add_expected(&LOG_REPEATED, At::path(path).line(Some(*line)), message, expected);
     }
     check_errors(log, path, issues);
     check_mode(log, purpose, at, issues);
@@ -83,7 +81,8 @@ fn check_errors(log: &DetailLog, path: &Path, issues: &mut Issues) {
     let line =
         log.errors.first.first().map(|(line, _)| *line).or_else(|| log.line_of("num_errors"));
     let told = told.unwrap_or_default();
-    let message = format!("has {} lines that are errors, and counts {told}", log.errors.count);
+    let found = counted(log.errors.count as u64, "line that is an error", "lines that are errors");
+    let message = format!("has {found}, and counts {told}");
     issues.add(&LOG_ERRORS, At::path(path).line(line), message);
 }
 
@@ -139,6 +138,9 @@ mod tests {
         assert_eq!(found(&twice, Purpose::Accuracy), [""; 0]);
         let twice = [("result_query_count", "1"), ("result_query_count", "2")];
         assert_eq!(found(&twice, Purpose::Accuracy), ["log.repeated_keys"]);
+        // Also where the last value is the first again.
+        let between = ["1", "2", "1"].map(|value| ("result_query_count", value));
+        assert_eq!(found(&between, Purpose::Performance), ["log.repeated_keys"]);
         let same = [("result_query_count", "1"), ("result_query_count", "1")];
         assert_eq!(found(&same, Purpose::Performance), [""; 0]);
     }

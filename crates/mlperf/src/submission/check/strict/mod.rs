@@ -20,7 +20,9 @@ mod quality;
 mod rates;
 mod result;
 mod settings;
+mod stopping;
 mod summary;
+mod wall_clock;
 
 use std::collections::BTreeMap;
 

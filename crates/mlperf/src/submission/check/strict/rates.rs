@@ -1,11 +1,11 @@
 //! The rates of a run: they follow from its counts, its latencies and the wall clock.
 
-use crate::power::clock::Stamp;
 use crate::round::Scenario;
 use crate::submission::check::catalogue::RUN_CONSISTENT;
 use crate::submission::check::issues::Issues;
 
 use super::derive::Run;
+use super::wall_clock::SPAN_TOLERANCE_S;
 
 const NS: f64 = 1e9;
 /// Rates are written with six digits, and some are counted to slightly different ends.
@@ -13,16 +13,13 @@ const RATE_TOLERANCE: f64 = 0.01;
 /// Arrivals are drawn: the mean of so many strays by one over the root of their number, and
 /// by more than four times that once in ten thousand runs.
 const ARRIVAL_DEVIATIONS: f64 = 4.0;
-/// Begin and end of a run are stamped a little inside of its duration.
-const SPAN_TOLERANCE_MS: f64 = 2_000.0;
 
 impl Run<'_> {
-    /// Checks them, and the times of begin and end.
+    /// Checks them.
     pub(super) fn check_rates(&self, issues: &mut Issues) {
         self.check_rate(issues);
         self.check_rates_of_server(issues);
         self.check_tokens(issues);
-        self.check_span(issues);
     }
 
     /// The rate follows from the latencies where nothing overlaps, or all begins at once.
@@ -85,7 +82,7 @@ impl Run<'_> {
         let seen = self.span_s().zip(number("result_max_latency_ns"));
         let Some((span, slowest)) = seen else { return };
         // The last query to arrive need not be the last that is done.
-        let slack = slowest / NS + SPAN_TOLERANCE_MS / 1e3;
+        let slack = slowest / NS + SPAN_TOLERANCE_S;
         let took = queries * each / completed;
         if took * (1.0 + RATE_TOLERANCE) + slack < span {
             let expected = format!("about {:.6}", queries * each / span);
@@ -111,25 +108,6 @@ impl Run<'_> {
             let expected =
                 format!("{offered:.3}, by result_token_throughput_with_loadgen_overhead");
             issues.add_expected(&RUN_CONSISTENT, self.at(key), message, expected);
-        }
-    }
-
-    /// Seconds of the wall clock from begin to end.
-    fn span_s(&self) -> Option<f64> {
-        let stamp = |key: &str| self.log.text(key).and_then(Stamp::parse);
-        let (begin, end) = stamp("power_begin").zip(stamp("power_end"))?;
-        Some(end.seconds_since(begin))
-    }
-
-    /// The wall clock must have seen the least duration, too.
-    fn check_span(&self, issues: &mut Issues) {
-        let least = self.log.number("effective_min_duration_ms");
-        let Some((span, least)) = self.span_s().zip(least) else { return };
-        let met = self.log.flag("result_min_duration_met") != Some(false);
-        if met && span * 1e3 + SPAN_TOLERANCE_MS < least {
-            let message = format!("power_begin and power_end are {span:.3} s apart");
-            let expected = format!("at least {:.3} s, the least duration", least / 1e3);
-            issues.add_expected(&RUN_CONSISTENT, self.at("power_end"), message, expected);
         }
     }
 }
@@ -161,20 +139,6 @@ mod tests {
         };
         assert_eq!(offline("110.0"), [""; 0]);
         assert_eq!(offline("1100.0").len(), 1);
-    }
-
-    #[test]
-    fn the_wall_clock_must_have_seen_the_least_duration() {
-        let run = |end| {
-            let pairs = [
-                ("effective_min_duration_ms", "600000"),
-                ("power_begin", "\"07-23-2025 02:30:20.039\""),
-                ("power_end", end),
-            ];
-            found(Scenario::Offline, &pairs)
-        };
-        assert_eq!(run("\"07-23-2025 02:40:20.040\""), [""; 0]);
-        assert_eq!(run("\"07-23-2025 02:31:20.040\"").len(), 1);
     }
 
     /// What Server runs of real systems said: of images, and of text.

@@ -288,17 +288,22 @@ impl Work<'_, '_, Described> {
         facts: &Facts<'_>,
         issues: &mut Issues,
     ) -> Option<Metric> {
-        let of_run = |number| {
-            let log = place.log_of_run(number, facts);
-            self.check_run(place, number, log.as_ref().as_ref().ok(), issues)
-        };
+        let numbers = (1..=place.runs()).chain(place.confirming_runs());
+        let logs: Vec<_> =
+            numbers.map(|number| (number, place.log_of_run(number, facts))).collect();
+        let mut metrics = Vec::new();
+        for (at, (number, log)) in logs.iter().enumerate() {
+            let log = log.as_ref().as_ref().ok();
+            metrics.push(self.check_run(place, *number, log, issues));
+            let mut before = logs[..at].iter().filter(|_| log.is_some());
+            if let Some((first, _)) = before.find(|(_, other)| other.as_ref().as_ref().ok() == log)
+            {
+                let path = place.entry.folder.path().join(format!("performance/run_{number}"));
+                issues.add(&RUN_TWICE, At::path(&path), format!("is a copy of run_{first}"));
+            }
+        }
         // Each must count, and the least of them is the result.
-        let metrics: Option<Vec<Metric>> = (1..=place.runs())
-            .chain(place.confirming_runs())
-            .map(of_run)
-            .collect::<Vec<_>>()
-            .into_iter()
-            .collect();
+        let metrics: Option<Vec<Metric>> = metrics.into_iter().collect();
         metrics?.into_iter().min_by(|a, b| a.value.total_cmp(&b.value))
     }
 

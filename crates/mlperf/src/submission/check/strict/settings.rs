@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use crate::submission::check::catalogue::{ACCURACY_SAMPLES, LOG_SETTINGS};
+use crate::finding::counted;
+use crate::submission::check::catalogue::{ACCURACY_COUNTS, ACCURACY_SAMPLES, LOG_SETTINGS};
 use crate::submission::check::issues::{At, Issues};
 use crate::submission::check::place::Place;
 use crate::submission::facts::detail::DetailLog;
@@ -15,6 +16,8 @@ use crate::submission::tree::Node;
 const OF_AUDITS: [&str; 2] =
     ["effective_performance_issue_same", "effective_performance_issue_unique"];
 const CONCATENATES: &str = "effective_sample_concatenate_permutation";
+/// Accuracies are written with three decimals.
+const PERCENT_TOLERANCE: f64 = 0.001;
 
 /// Checks the log of a result's run, for performance or accuracy.
 pub(super) fn check(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues: &mut Issues) {
@@ -38,8 +41,8 @@ pub(super) fn check(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues:
     }
 }
 
-/// A script that counts what it has scored has scored every sample. Recommenders have
-/// more than one answer to each.
+/// A script that counts what it has scored has scored every sample, and its accuracy is
+/// that of the counts. Recommenders have more than one answer to each.
 fn check_total(folder: Option<Node<'_>>, log: &DetailLog, issues: &mut Issues) {
     let Some(folder) = folder else { return };
     let keys = ["effective_accuracy_sample_count", "qsl_reported_total_count"];
@@ -49,14 +52,27 @@ fn check_total(folder: Option<Node<'_>>, log: &DetailLog, issues: &mut Issues) {
     };
     let path = folder.path().join(ACCURACY_TEXT);
     for (at, line) in text.text.lines().enumerate() {
-        let after = line.starts_with("accuracy=").then(|| line.split_once("total=")).flatten();
-        let Some((_, after)) = after else { continue };
-        let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
-        let Ok(total) = after[..digits].parse::<u64>() else { continue };
+        let Some(told) = line.strip_prefix("accuracy=") else { continue };
+        let count = |name| {
+            let (_, after) = told.split_once(name)?;
+            let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+            after[..digits].parse::<u64>().ok()
+        };
+        let Some(total) = count("total=") else { continue };
+        let at = At::path(&path).line(Some(at + 1));
         if total < samples {
-            let at = At::path(&path).line(Some(at + 1));
-            let message = format!("total is {total}, and the accuracy run has {samples} samples");
+            let issued = counted(samples, "sample", "samples");
+            let message = format!("total is {total}, and the accuracy run has {issued}");
             issues.add_expected(&ACCURACY_SAMPLES, at, message, samples.to_string());
+        }
+        let percent = told.split_once('%').and_then(|(percent, _)| percent.parse::<f64>().ok());
+        let Some((percent, good)) = percent.zip(count("good=")) else { continue };
+        let counted = 100.0 * good as f64 / total as f64;
+        // Written so that what is no number fails.
+        let is_same = (percent - counted).abs() <= PERCENT_TOLERANCE;
+        if !is_same {
+            let message = format!("accuracy is {percent} %, of {good} good answers in {total}");
+            issues.add_expected(&ACCURACY_COUNTS, at, message, format!("{counted:.3} %"));
         }
     }
 }

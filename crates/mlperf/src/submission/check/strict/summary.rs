@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use dyno_loadgen::log::read::{Said, disagreements_with, read_summary};
 
+use crate::finding::counted;
 use crate::submission::check::catalogue::{RUN_SUMMARY, RUN_SUMMARY_EMPTY};
 use crate::submission::check::issues::{At, Issues};
 use crate::submission::facts::detail::DetailLog;
@@ -40,7 +41,8 @@ pub(super) fn check(file: Node<'_>, log: &DetailLog, purpose: Purpose, issues: &
         issues.add_expected(&RUN_SUMMARY, at.line(Some(one.line)), message, one.detail.clone());
     }
     if found.len() > LISTED {
-        let message = format!("{} more fields differ from the detail log", found.len() - LISTED);
+        let more = counted((found.len() - LISTED) as u64, "more field", "more fields");
+        let message = format!("differs from the detail log in {more}");
         issues.add(&RUN_SUMMARY, at, message);
     }
     if purpose == Purpose::Performance {
@@ -51,11 +53,10 @@ pub(super) fn check(file: Node<'_>, log: &DetailLog, purpose: Purpose, issues: &
         let texts = own.into_iter().filter_map(|key| Some((key, log.text(key)?)));
         check_estimates(&path, texts, log, "early_stopping_result", issues);
     }
-    let counted = log.whole("num_errors");
-    if let Some((told, counted)) =
-        summary.errors.zip(counted).filter(|(told, counted)| told != counted)
-    {
-        let message = format!("counts {told} errors, the detail log {counted}");
+    let kept = log.whole("num_errors");
+    if let Some((told, kept)) = summary.errors.zip(kept).filter(|(told, kept)| told != kept) {
+        let told = counted(told, "error", "errors");
+        let message = format!("counts {told}, the detail log {kept}");
         issues.add(&RUN_SUMMARY, at, message);
     }
 }
