@@ -292,9 +292,13 @@ fn audits_are_told_with_their_rounds_and_whom_they_catch() {
 fn work_that_is_skipped_is_caught_by_the_quality_of_a_performance_run() {
     let folder = Folder::new();
     for (trick, code) in [("honest", 0), ("skipping", 1)] {
-        let run = format!("-- --system cheat:{trick} --scenario offline --out {trick}");
+        let run =
+            format!("-- --system cheat:{trick} --scenario offline,multi-stream --out {trick}");
         let ran = folder.dyno(&format!("audit TEST07 --least-quality 95 --json {run}")).exits(code);
-        assert_eq!(ran.json()["scenarios"][0]["corrected"]["passed"], code == 0);
+        for scenario in [0, 1] {
+            let verdict = &ran.json()["scenarios"][scenario]["corrected"];
+            assert_eq!(verdict["passed"], code == 0, "{verdict}");
+        }
     }
     let text = folder.read("honest/compliance/Offline/TEST07/verify_accuracy.txt");
     assert!(text.contains("TEST PASS"), "{text}");
