@@ -14,11 +14,15 @@ fn reasons(verdict: &Value) -> String {
 fn audit(folder: &Folder, test: &str, system: &str, scenario: &str) -> Ran {
     let custom = match test {
         "TEST03" => format!("--custom system={system},data=specked"),
+        "TEST06" => "--dtype int32".into(),
+        "TEST09" => "--mean-tokens 15,19".into(),
         _ => String::new(),
     };
+    let tokens = ["writing", "padding", "curtailing"].iter().any(|of| system.ends_with(of));
+    let set = if tokens { "--set use_token_latencies=true" } else { "" };
     folder.dyno(&format!(
         "audit {test} {custom} --json --no-progress -- --system {system} --scenario {scenario} \
-         --duration 3s --out {test}-{}",
+         --duration 3s {set} --out {test}-{}",
         system.replace(':', "-")
     ))
 }
@@ -27,7 +31,13 @@ fn audit(folder: &Folder, test: &str, system: &str, scenario: &str) -> Ran {
 /// rules and by the script.
 fn both(test: &str, trick: &str, scenario: &str) -> [String; 2] {
     let folder = Folder::new();
-    let honest = audit(&folder, test, "cheat:honest", scenario).exits(0).json();
+    // Each has an honest one beside it whose answers are of the same form.
+    let honest = match trick {
+        "padding" | "curtailing" => "cheat:writing",
+        "guessing" => "cheat:ranking",
+        _ => "cheat:honest",
+    };
+    let honest = audit(&folder, test, honest, scenario).exits(0).json();
     assert_eq!(honest["passed"], true, "{honest}");
     assert_eq!(honest["scenarios"][0]["official"]["passed"], true, "{honest}");
     let found = audit(&folder, test, &format!("cheat:{trick}"), scenario).exits(1).json();
@@ -87,6 +97,41 @@ fn a_data_set_known_by_heart_is_caught_by_another_one() {
     assert!(why.contains("the audited run is slower by more than"), "{why}");
 }
 
+/// In MultiStream, too, whose queries have eight samples, every answer is logged.
+#[test]
+fn tokens_that_are_not_there_are_caught_by_their_counts() {
+    for scenario in ["single-stream", "multi-stream", "server", "offline"] {
+        let why = caught("TEST06", "padding", scenario);
+        assert!(why.contains("other numbers of tokens than were reported"), "{why}");
+    }
+}
+
+#[test]
+fn answers_cut_short_are_caught_by_their_mean_length() {
+    for scenario in ["multi-stream", "offline"] {
+        let why = caught("TEST09", "curtailing", scenario);
+        assert!(why.contains("have 4.00 tokens in the mean"), "{why}");
+    }
+}
+
+#[test]
+fn guesses_are_caught_by_the_entropy_of_a_performance_run() {
+    for scenario in ["single-stream", "multi-stream"] {
+        let why = caught("TEST08", "guessing", scenario);
+        assert!(why.contains("answers differ from the accuracy run"), "{why}");
+    }
+}
+
+/// A run that measures no tokens is no fault of the system.
+#[test]
+fn answers_whose_tokens_nobody_counted_are_told() {
+    let folder = Folder::new();
+    let run = "-- --system cheat:writing --scenario offline --out uncounted";
+    let ran = folder.dyno(&format!("audit TEST06 --dtype int32 --json {run}")).exits(1).json();
+    let notes = ran["scenarios"][0]["notes"].to_string();
+    assert!(notes.contains("use_token_latencies"), "{ran}");
+}
+
 /// What each audit is blind to: none replaces another.
 #[test]
 fn an_audit_finds_what_it_is_made_for_and_no_more() {
@@ -95,6 +140,8 @@ fn an_audit_finds_what_it_is_made_for_and_no_more() {
         ("TEST05", "skipping"),
         ("TEST04", "memorising"),
         ("TEST01", "foreseeing"),
+        ("TEST06", "curtailing"),
+        ("TEST09", "padding"),
     ] {
         let folder = Folder::new();
         let ran = audit(&folder, test, &format!("cheat:{trick}"), "single-stream");
@@ -284,7 +331,7 @@ fn audits_are_told_with_their_rounds_and_whom_they_catch() {
         told.contains("TEST03\n    custom data set; rounds v0.5\n    cheat:memorising"),
         "{told}"
     );
-    assert_eq!(told.matches("cheat:").count(), 6, "every trick is caught by an audit");
+    assert_eq!(told.matches("cheat:").count(), 9, "every trick is caught by an audit");
 }
 
 /// The quality of a whole performance run, where labels are known.

@@ -2,7 +2,7 @@
 
 use dyno_mlperf::round::{Round, Scenario};
 use dyno_mlperf::submission::results::{
-    Ids, Kind, Results, Sheet, five_digits, framework, grouped, processor_type,
+    Ids, Kind, Results, Sheet, Spread, five_digits, framework, grouped, processor_type,
 };
 use dyno_mlperf::submission::table::{Column, Row};
 use proptest::prelude::*;
@@ -75,7 +75,7 @@ fn results_of_a_round_without_suites_are_in_one_table() {
     assert_eq!((sheet.name().as_str(), sheet.lines.len(), sheet.columns.len()), ("closed", 2, 2));
     assert_eq!(found.records[0].unique_id, "closed/Them/box");
     let spreads = &found.statistics.spreads;
-    assert_eq!(spreads.iter().map(|spread| spread.ratio()).collect::<Vec<_>>(), [4.0]);
+    assert_eq!(spreads.iter().map(Spread::ratio).collect::<Vec<_>>(), [4.0]);
     let [told] = &found.told[..] else { panic!("{:?}", found.told) };
     assert!(told.contains("the round does not have resnet in Interactive"), "{told}");
 }
