@@ -122,6 +122,15 @@ fn guesses_are_caught_by_the_entropy_of_a_performance_run() {
     }
 }
 
+#[test]
+fn quiet_says_nothing_but_errors() {
+    let folder = Folder::new();
+    // TEST04-A is over too soon to be VALID.
+    let run = "-- --system cheat:caching --scenario single-stream --out quiet --duration 3s";
+    let ran = folder.dyno(&format!("audit TEST04-A --quiet {run}")).exits(1);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""));
+}
+
 /// A run that measures no tokens is no fault of the system.
 #[test]
 fn answers_whose_tokens_nobody_counted_are_told() {
