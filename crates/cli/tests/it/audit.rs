@@ -187,6 +187,11 @@ fn an_audit_leaves_its_runs_and_the_folder_of_a_submission() {
     let again = folder.read("again/TEST01/verify_accuracy.txt");
     assert_eq!(again, of_audit("verify_accuracy.txt"));
     assert_eq!(folder.read("baseline.json").lines().count(), 542, "540 images and two brackets");
+    // A run is as fast as itself.
+    let same = "--reference TEST01-cheat-honest/audited/Offline --audit \
+                TEST01-cheat-honest/audited/Offline/performance";
+    let ran = folder.dyno(&format!("audit verify TEST05 --round v4.1 {same}")).exits(2);
+    assert!(ran.stderr.contains("--reference and --audit are both"), "{}", ran.stderr);
     // The audited run is none of TEST04, though its score is the same.
     let wrong =
         format!("audit verify TEST04 {reference} --audit TEST01-cheat-honest/audited/Offline");
