@@ -13,6 +13,7 @@ use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::settings::{Scenario, nearest};
 use dyno_loadgen::sut::{QuerySample, SimulatedSystem, SystemUnderTest};
 use dyno_sut::batch::{self, Policy};
+use dyno_sut::cheat::Form;
 use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
 use dyno_sut::engine::{About, Answers, Engine, Inline};
 use dyno_sut::model::{Model, ServiceModel};
@@ -138,7 +139,7 @@ impl System {
             "cheat" => {
                 refuse_files(name, run)?;
                 let cheat = CheatSpec::read(&spec, argument)?;
-                labels = Some(digits::labels());
+                labels = (cheat.form() == Form::Class).then(digits::labels);
                 (Kind::Cheat(cheat), Arc::new(cheat.images))
             }
             other => return Err(unknown(other)),
@@ -150,7 +151,7 @@ impl System {
             return Err(Failure::usage(problem)
                 .hint("leave out --virtual, or simulate: --system model:exponential=2ms"));
         }
-        let is_digits = matches!(name, "digits" | "cheat");
+        let is_digits = matches!(name, "digits" | "cheat") && labels.is_some();
         let batch_default = if is_simulated { NonZero::<usize>::MIN } else { BATCH_DEFAULT };
         let reference = is_digits.then_some(SHARE_OF_REFERENCE * DIGITS_REFERENCE_ACCURACY);
         Ok(Self {
@@ -226,7 +227,11 @@ impl System {
 
     /// Whether it tells first tokens and counts of tokens.
     pub fn reports_tokens(&self) -> bool {
-        matches!(&self.kind, Kind::Simulated(model) if model.tokens.is_some())
+        match &self.kind {
+            Kind::Simulated(model) => model.tokens.is_some(),
+            Kind::Cheat(cheat) => cheat.form() == Form::Text,
+            Kind::Null | Kind::Engine(_) => false,
+        }
     }
 
     /// Whether its samples are random numbers.

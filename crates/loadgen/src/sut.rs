@@ -205,4 +205,6 @@ pub trait SimulatedSystem {
     /// [`advance`](Self::advance) has handed over; asked only where it is logged.
     /// A system that answers with nothing need not say so.
     fn answer(&self, _id: ResponseId, _data: &mut Vec<u8>) {}
+    /// Appends the first tokens of such a sample; asked only where tokens are measured.
+    fn first_tokens(&self, _id: ResponseId, _data: &mut Vec<u8>) {}
 }

@@ -15,7 +15,6 @@ use crate::options::{CommandLine, Options, is_open};
 use crate::output;
 use crate::run::{Measured, Prepared, variables};
 use crate::summary::State;
-use crate::system::System;
 
 /// The run of the submission, below the folder of the audit.
 const BASELINE: &str = "baseline";
@@ -36,6 +35,8 @@ pub struct Schedule {
     pub bounds: Bounds,
     /// What is judged, given by flags; its runs are filled in.
     pub evidence: Evidence,
+    /// Whether nothing is said but errors.
+    pub is_quiet: bool,
 }
 
 /// Who sets what an audit sets.
@@ -47,7 +48,8 @@ impl Schedule {
     /// Plays everything below `directory` and judges it; or says how it ended before.
     ///
     /// The system is loaded once, which may take minutes: all runs find it as the one
-    /// before left it. Only what a caching audit compares with finds it as new.
+    /// before left it. Only what a caching audit compares with finds it as new: samples
+    /// that were computed before would hide that it has a cache.
     ///
     /// # Errors
     /// Flags that make no sense, and what keeps a run from being played.
@@ -60,7 +62,10 @@ impl Schedule {
         self.set_seeds(&mut line)?;
         let needs = self.plan(Scenario::Offline)?.needs;
         line.give("mode", mode(needs));
-        let mut prepared = Prepared::new(&line)?;
+        let mut prepared = match self.is_quiet {
+            true => Prepared::silently(&line)?,
+            false => Prepared::new(&line)?,
+        };
         if !prepared.options.tenants.is_empty() {
             return Err(Failure::usage(
                 "an audit is of one tenant, and the configuration has several",
@@ -81,7 +86,7 @@ impl Schedule {
         let mut loads = Loads::default();
         if needs != Needs::default() || is_repeated(&prepared.tests()?) {
             if self.test == Test::Test04 && is_warm {
-                renew(&mut prepared)?;
+                prepared = prepared.renewed()?;
             }
             let measured = self.measure(&prepared, &directory.join(BASELINE), watch)?;
             // What an INVALID run means for the audit, the audit says.
@@ -100,7 +105,7 @@ impl Schedule {
         }
         for at in 0..plans[0].runs.len() {
             if self.test == Test::Test04Pair && at == 0 && is_warm {
-                renew(&mut prepared)?;
+                prepared = prepared.renewed()?;
             }
             prepared.options = Options::read(&line, variables())?;
             for plan in &plans {
@@ -183,8 +188,13 @@ impl Schedule {
     ) -> Result<Measured, Failure> {
         let tests = prepared.tests()?;
         let run = prepared.directory(&tests, Some(target))?;
-        output::say(format_args!("run: {}", target.display()));
+        if !self.is_quiet {
+            output::say(format_args!("run: {}", target.display()));
+        }
         let measured = prepared.measure(&tests, watch, run)?;
+        if self.is_quiet {
+            return Ok(measured);
+        }
         // The audit only sees that it is: a run that is too short is mended otherwise than
         // a system that cheats.
         for test in measured.summary.tests.iter().filter(|test| !test.is_valid()) {
@@ -252,15 +262,6 @@ impl Schedule {
         })?;
         Ok(Audited { scenario: plan.scenario, result, folders: written.folders })
     }
-}
-
-/// Loads the system anew, so that samples which were computed are in no cache: they would
-/// hide that it has one from the run of many samples. Simulated ones are as new in each run.
-fn renew(prepared: &mut Prepared) -> Result<(), Failure> {
-    if !prepared.system.is_simulated() {
-        prepared.system = System::load(&prepared.options.run)?;
-    }
-    Ok(())
 }
 
 /// What the submission has to have measured.

@@ -176,6 +176,7 @@ impl Audit {
             benchmark,
             custom,
             line,
+            is_quiet: self.shown.quiet,
         };
         // Before anything is played or made.
         audit::plan(test, round, schedule.benchmark.as_deref(), Scenario::Offline)?;

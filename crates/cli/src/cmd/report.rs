@@ -103,12 +103,10 @@ impl Report {
             ));
         }
         if results.sheets.is_empty() {
-            return Err(Failure::set_up("no result counts, so that there is nothing to show")
-                .hint(format!(
-                    "dyno check {} --round {} tells why",
-                    tree.display(),
-                    round.version
-                )));
+            let why = if valid == 0 { "no result counts" } else { "no result is in a table" };
+            return Err(Failure::set_up(format!("{why}, so that there is nothing to show")).hint(
+                format!("dyno check {} --round {} tells why", tree.display(), round.version),
+            ));
         }
         if let Some(folder) = &self.csv {
             for sheet in &results.sheets {

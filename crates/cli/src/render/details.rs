@@ -112,11 +112,7 @@ fn counts(metrics: &Metrics, plan: &Plan) -> Vec<String> {
 
 /// How many were over the bound, and how many early stopping allows.
 fn against(of: &EarlyStopping, bound: &Bound, plan: &Plan) -> String {
-    let (name, limit) = match of.of.as_str() {
-        "first_token" => ("TTFT ", plan.first_token_bound_ns),
-        "time_per_output_token" => ("TPOT ", plan.time_per_output_token_bound_ns),
-        _ => ("", plan.latency_bound_ns),
-    };
+    let (name, limit) = timed(of, plan);
     let limit =
         limit.map_or("the bound".into(), |ns| duration(i64::try_from(ns).unwrap_or(i64::MAX)));
     let over = format!("{} of {}", count(bound.over), count(bound.queries));
@@ -127,11 +123,20 @@ fn against(of: &EarlyStopping, bound: &Bound, plan: &Plan) -> String {
     format!("{name}{over} over {limit}, {may}")
 }
 
+/// What is timed, before its figures, and its bound.
+fn timed(of: &EarlyStopping, plan: &Plan) -> (&'static str, Option<u64>) {
+    match of.of.as_str() {
+        "first_token" => ("TTFT ", plan.first_token_bound_ns),
+        "time_per_output_token" => ("TPOT ", plan.time_per_output_token_bound_ns),
+        _ => ("", plan.latency_bound_ns),
+    }
+}
+
 /// The percentile that holds with the confidence of the criterion.
 fn estimate(of: &EarlyStopping, plan: &Plan) -> Option<String> {
     let at_target = |q: f64| (q - plan.percentile).abs() < 1e-9;
     let found = of.estimates.iter().find(|estimate| at_target(estimate.percentile))?;
-    let name = percentile(found.percentile);
+    let name = format!("{}{}", timed(of, plan).0, percentile(found.percentile));
     Some(match found.latency_ns {
         Some(latency) => {
             let confidence = of.confidence * 100.0;

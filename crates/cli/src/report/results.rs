@@ -104,10 +104,12 @@ const OF_SYSTEM: [&str; 6] = ["ID", "submitter", "system", "processor", "acceler
 
 fn section(html: &mut String, sheet: &Sheet) {
     let power = if sheet.kind == Kind::Power { ", with power" } else { "" };
-    let (suite, division) = (sheet.suite, sheet.division);
+    let division = sheet.division;
+    // v0.5 has no suites.
+    let suite = if sheet.suite.is_empty() { String::new() } else { format!("{}, ", sheet.suite) };
     let _ = write!(
         html,
-        "<section class=\"card\"><h2>{suite}, {division} division{power} <small>{}</small></h2>\
+        "<section class=\"card\"><h2>{suite}{division} division{power} <small>{}</small></h2>\
          <div class=\"{}\" tabindex=\"0\"><table class=\"filtered sorted results\" \
          data-filter=\"results\"><thead><tr>",
         counted(sheet.lines.len() as u64, "line", "lines"),
@@ -196,11 +198,12 @@ fn spreads(html: &mut String, spreads: &[Spread]) {
         let speeds = spread.speeds;
         let _ = write!(
             html,
-            "<div><span class=\"who\">{} {} <small>{}, {}</small></span>\
+            "<div><span class=\"who\">{} {} <small>{}{}{}</small></span>\
              <span class=\"spread\" aria-hidden=\"true\">",
             escaped(&spread.model),
             spread.scenario.name(),
             spread.suite,
+            if spread.suite.is_empty() { "" } else { ", " },
             counted(spread.results as u64, "result", "results"),
         );
         for tick in &ticks {

@@ -80,6 +80,20 @@ impl Prepared {
         Ok(Self { options, system })
     }
 
+    /// The same with the system as new, never with both at once: one may fill the memory.
+    /// A simulated one is as new in each run.
+    ///
+    /// # Errors
+    /// As [`Prepared::new`].
+    pub fn renewed(self) -> Result<Self, Failure> {
+        if self.system.is_simulated() {
+            return Ok(self);
+        }
+        let Self { options, system } = self;
+        drop(system);
+        Ok(Self { system: System::load(&options.run)?, options })
+    }
+
     /// All tests, in order; what nobody gave and a probe would decide has a
     /// place holder.
     ///

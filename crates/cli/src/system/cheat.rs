@@ -2,13 +2,14 @@
 
 use dyno_loadgen::plan::{Plan, Seeds};
 use dyno_mlperf::round::Round;
-use dyno_sut::cheat::{Cheat, Images, Told, Trick};
+use dyno_sut::cheat::{Cheat, Form, Images, Told, Trick};
 
 use crate::exit::Failure;
 
 /// What `cheat:` can be told, for people.
 pub const GRAMMAR: &str = "the digits in virtual time, computed by a system that cheats: caching, \
-    coalescing, skipping, foreseeing, memorising or stale; or by an honest one: honest. \
+    coalescing, skipping, foreseeing, memorising or stale; or by an honest one: honest. In \
+    tokens: padding or curtailing; honest: writing. In rankings: guessing; honest: ranking. \
     ,data=specked gives it images that it has never seen. dyno audit catches each";
 
 /// A trick, and the images it is played with.
@@ -40,6 +41,11 @@ impl CheatSpec {
             }
         };
         Ok(Self { trick, images })
+    }
+
+    /// What its answers are.
+    pub fn form(self) -> Form {
+        self.trick.form()
     }
 
     /// The system for one test.

@@ -14,11 +14,15 @@ fn reasons(verdict: &Value) -> String {
 fn audit(folder: &Folder, test: &str, system: &str, scenario: &str) -> Ran {
     let custom = match test {
         "TEST03" => format!("--custom system={system},data=specked"),
+        "TEST06" => "--dtype int32".into(),
+        "TEST09" => "--mean-tokens 15,19".into(),
         _ => String::new(),
     };
+    let tokens = ["writing", "padding", "curtailing"].iter().any(|of| system.ends_with(of));
+    let set = if tokens { "--set use_token_latencies=true" } else { "" };
     folder.dyno(&format!(
         "audit {test} {custom} --json --no-progress -- --system {system} --scenario {scenario} \
-         --duration 3s --out {test}-{}",
+         --duration 3s {set} --out {test}-{}",
         system.replace(':', "-")
     ))
 }
@@ -27,7 +31,13 @@ fn audit(folder: &Folder, test: &str, system: &str, scenario: &str) -> Ran {
 /// rules and by the script.
 fn both(test: &str, trick: &str, scenario: &str) -> [String; 2] {
     let folder = Folder::new();
-    let honest = audit(&folder, test, "cheat:honest", scenario).exits(0).json();
+    // Each has an honest one beside it whose answers are of the same form.
+    let honest = match trick {
+        "padding" | "curtailing" => "cheat:writing",
+        "guessing" => "cheat:ranking",
+        _ => "cheat:honest",
+    };
+    let honest = audit(&folder, test, honest, scenario).exits(0).json();
     assert_eq!(honest["passed"], true, "{honest}");
     assert_eq!(honest["scenarios"][0]["official"]["passed"], true, "{honest}");
     let found = audit(&folder, test, &format!("cheat:{trick}"), scenario).exits(1).json();
@@ -87,6 +97,50 @@ fn a_data_set_known_by_heart_is_caught_by_another_one() {
     assert!(why.contains("the audited run is slower by more than"), "{why}");
 }
 
+/// In MultiStream, too, whose queries have eight samples, every answer is logged.
+#[test]
+fn tokens_that_are_not_there_are_caught_by_their_counts() {
+    for scenario in ["single-stream", "multi-stream", "server", "offline"] {
+        let why = caught("TEST06", "padding", scenario);
+        assert!(why.contains("other numbers of tokens than were reported"), "{why}");
+    }
+}
+
+#[test]
+fn answers_cut_short_are_caught_by_their_mean_length() {
+    for scenario in ["multi-stream", "offline"] {
+        let why = caught("TEST09", "curtailing", scenario);
+        assert!(why.contains("have 4.00 tokens in the mean"), "{why}");
+    }
+}
+
+#[test]
+fn guesses_are_caught_by_the_entropy_of_a_performance_run() {
+    for scenario in ["single-stream", "multi-stream"] {
+        let why = caught("TEST08", "guessing", scenario);
+        assert!(why.contains("answers differ from the accuracy run"), "{why}");
+    }
+}
+
+#[test]
+fn quiet_says_nothing_but_errors() {
+    let folder = Folder::new();
+    // TEST04-A is over too soon to be VALID.
+    let run = "-- --system cheat:caching --scenario single-stream --out quiet --duration 3s";
+    let ran = folder.dyno(&format!("audit TEST04-A --quiet {run}")).exits(1);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""));
+}
+
+/// A run that measures no tokens is no fault of the system.
+#[test]
+fn answers_whose_tokens_nobody_counted_are_told() {
+    let folder = Folder::new();
+    let run = "-- --system cheat:writing --scenario offline --out uncounted";
+    let ran = folder.dyno(&format!("audit TEST06 --dtype int32 --json {run}")).exits(1).json();
+    let notes = ran["scenarios"][0]["notes"].to_string();
+    assert!(notes.contains("use_token_latencies"), "{ran}");
+}
+
 /// What each audit is blind to: none replaces another.
 #[test]
 fn an_audit_finds_what_it_is_made_for_and_no_more() {
@@ -95,6 +149,8 @@ fn an_audit_finds_what_it_is_made_for_and_no_more() {
         ("TEST05", "skipping"),
         ("TEST04", "memorising"),
         ("TEST01", "foreseeing"),
+        ("TEST06", "curtailing"),
+        ("TEST09", "padding"),
     ] {
         let folder = Folder::new();
         let ran = audit(&folder, test, &format!("cheat:{trick}"), "single-stream");
@@ -131,6 +187,11 @@ fn an_audit_leaves_its_runs_and_the_folder_of_a_submission() {
     let again = folder.read("again/TEST01/verify_accuracy.txt");
     assert_eq!(again, of_audit("verify_accuracy.txt"));
     assert_eq!(folder.read("baseline.json").lines().count(), 542, "540 images and two brackets");
+    // A run is as fast as itself.
+    let same = "--reference TEST01-cheat-honest/audited/Offline --audit \
+                TEST01-cheat-honest/audited/Offline/performance";
+    let ran = folder.dyno(&format!("audit verify TEST05 --round v4.1 {same}")).exits(2);
+    assert!(ran.stderr.contains("--reference and --audit are both"), "{}", ran.stderr);
     // The audited run is none of TEST04, though its score is the same.
     let wrong =
         format!("audit verify TEST04 {reference} --audit TEST01-cheat-honest/audited/Offline");
@@ -284,7 +345,7 @@ fn audits_are_told_with_their_rounds_and_whom_they_catch() {
         told.contains("TEST03\n    custom data set; rounds v0.5\n    cheat:memorising"),
         "{told}"
     );
-    assert_eq!(told.matches("cheat:").count(), 6, "every trick is caught by an audit");
+    assert_eq!(told.matches("cheat:").count(), 9, "every trick is caught by an audit");
 }
 
 /// The quality of a whole performance run, where labels are known.
@@ -292,9 +353,13 @@ fn audits_are_told_with_their_rounds_and_whom_they_catch() {
 fn work_that_is_skipped_is_caught_by_the_quality_of_a_performance_run() {
     let folder = Folder::new();
     for (trick, code) in [("honest", 0), ("skipping", 1)] {
-        let run = format!("-- --system cheat:{trick} --scenario offline --out {trick}");
+        let run =
+            format!("-- --system cheat:{trick} --scenario offline,multi-stream --out {trick}");
         let ran = folder.dyno(&format!("audit TEST07 --least-quality 95 --json {run}")).exits(code);
-        assert_eq!(ran.json()["scenarios"][0]["corrected"]["passed"], code == 0);
+        for scenario in [0, 1] {
+            let verdict = &ran.json()["scenarios"][scenario]["corrected"];
+            assert_eq!(verdict["passed"], code == 0, "{verdict}");
+        }
     }
     let text = folder.read("honest/compliance/Offline/TEST07/verify_accuracy.txt");
     assert!(text.contains("TEST PASS"), "{text}");

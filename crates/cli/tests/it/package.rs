@@ -44,12 +44,13 @@ code = "Beside this page."
 const PACKAGE: &str = "package tree single --division open --submitter <i>Acme --system box --suite edge --infer \
      --describe box.toml";
 
-/// A SingleStream run by the rules, in virtual time, and what a script scored.
+/// A SingleStream run by the rules, in virtual time, and what a script scored. The system is
+/// faster than the round expects, so that the run draws further queries.
 fn folder() -> Folder {
     let folder = Folder::new();
     folder
         .dyno(
-            "run --system model:fixed=50ms --samples 43 --round v5.1 --benchmark 3d-unet-99 \
+            "run --system model:fixed=4ms --samples 43 --round v5.1 --benchmark 3d-unet-99 \
              --scenario single-stream --mode both --out single",
         )
         .exits(0);

@@ -195,6 +195,18 @@ fn the_summary_tells_what_an_issue_needs() {
     assert!(!text.contains(" build"), "in virtual time the machine plays no part");
     let real = Folder::new().dyno(SHORT);
     assert!(real.stdout.contains(" core") && real.stdout.contains(" build"), "{}", real.stdout);
+    // Of tokens two times are estimated, each of which says what it is.
+    let single = folder
+        .dyno(
+            "run --system model:exponential=2ms,tokens=5-50,per-token=1ms --duration 60s \
+             --scenario single-stream --mode performance --set use_token_latencies=true --out one",
+        )
+        .exits(0);
+    let words: Vec<&str> = single.stdout.split_whitespace().filter(|word| *word != "│").collect();
+    let text = words.join(" ");
+    for expected in ["SingleStream: TTFT p90 at most ", "; TPOT p90 at most "] {
+        assert!(text.contains(expected), "expected {expected:?} in:\n{}", single.stdout);
+    }
     // A server that answers too late says by how much early stopping fails.
     let late = folder
         .dyno(

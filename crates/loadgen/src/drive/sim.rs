@@ -381,10 +381,14 @@ impl SimulatedRun {
                         completion.first_token_at.map_or(0, |at| at.saturating_sub(base));
                 }
                 if columns.kept.keeps(sequence) {
-                    let first_token = columns.tokens.then_some(&[][..]);
                     self.answer.clear();
                     system.answer(id, &mut self.answer);
-                    let data = &self.answer[..];
+                    let length = self.answer.len();
+                    if columns.tokens {
+                        system.first_tokens(id, &mut self.answer);
+                    }
+                    let (data, first) = self.answer.split_at(length);
+                    let first_token = columns.tokens.then_some(first);
                     let response = LoggedResponse { sequence, data, first_token, tokens };
                     record.responses.push(&response);
                 }

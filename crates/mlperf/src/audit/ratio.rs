@@ -256,6 +256,9 @@ fn circumstances(plan: &Plan, run: &PlannedRun, a: &Facts<'_>, b: &Facts<'_>) ->
     if a.log.said(same).as_deref() == Some("true") {
         reasons.extend(differs(Side::Reference, same, a.log, Some("false".into())));
     }
+    if plan.test == Test::Test05 {
+        reasons.extend(run.settings.iter().filter_map(|setting| same_seed(setting, a.log)));
+    }
     // Its Offline query is as large as the set, and its samples come once.
     let of_pair = ["effective_samples_per_query", "effective_performance_issue_unique"];
     let is_of_pair = |key: &str| is_pair && of_pair.contains(&key);
@@ -266,6 +269,14 @@ fn circumstances(plan: &Plan, run: &PlannedRun, a: &Facts<'_>, b: &Facts<'_>) ->
         differs(Side::Audit, borne(key, b.log), b.log, Some(expected))
     }));
     reasons
+}
+
+/// A seed of the audit that the submission has already: it shows nothing of others.
+fn same_seed((field, seed): &(&'static str, String), reference: &dyn RunLog) -> Option<Reason> {
+    let key = effective(field).filter(|key| key.ends_with("_rng_seed"))?;
+    let found = text(reference, key).filter(|found| found == seed)?;
+    let (side, expected) = (Side::Reference, "another than that of the audit".into());
+    Some(Reason::Setting { side, key, expected, found: Some(found) })
 }
 
 fn contradictions(side: Side, log: &dyn RunLog) -> impl Iterator<Item = Reason> {

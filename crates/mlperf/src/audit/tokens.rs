@@ -60,43 +60,28 @@ pub(super) fn consistency(
     end_of_text: i64,
     plan: &Plan,
     wrong: Vec<Reason>,
+    notes: &mut Vec<String>,
 ) -> Part {
     let name = "tokens";
     // Offline has no first tokens.
     let has_first = plan.scenario != Scenario::Offline;
+    let how = (element, end_of_text as f64, has_first);
     let (mut corrected, mut official) = (Found::default(), Found::default());
-    let mut entries = 0_u64;
+    let (mut entries, mut counted) = (0_u64, 0_u64);
     let read = read_entries(audited, |entry| {
         entries += 1;
-        let sample = entry.qsl_idx;
-        let Some(tokens) = elements(&entry.data, element) else {
-            corrected.malformed.add(sample);
-            official.malformed.add(sample);
-            return;
-        };
-        if has_first {
-            let (whole, script) = first_tokens(&entry, element);
-            if !whole {
-                corrected.first_token.add(sample);
-            }
-            if !script {
-                official.first_token.add(sample);
-            }
-        }
-        let end = end_of_text as f64;
-        if !ends_once(&tokens, end) {
-            corrected.end_of_text.add(sample);
-        }
-        if trailing(&tokens, end) >= 2 {
-            official.end_of_text.add(sample);
-        }
-        if i64::try_from(tokens.len()).ok() != entry.token_count {
-            corrected.token_count.add(sample);
-            official.token_count.add(sample);
-        }
+        counted += u64::from(entry.token_count.is_some());
+        consistent(&entry, how, &mut corrected, &mut official);
     });
     if let Err(reason) = read {
         return Part::failed(name, text::ACCURACY, &reason);
+    }
+    if entries > 0 && counted == 0 {
+        notes.push(
+            "No answer has a count of tokens: the run must measure them, with \
+             use_token_latencies."
+                .into(),
+        );
     }
     let mut reasons = corrected.reasons();
     reasons.extend(too_few(entries, plan.logged()));
@@ -117,6 +102,41 @@ pub(super) fn consistency(
         official: Verdict::of(official.reasons()),
         figures: vec![Figure { name: "logged answers", value: entries as f64, unit: "" }],
         file: Some(TextFile { path: text::ACCURACY, text }),
+    }
+}
+
+/// What is wrong with an answer; `how` are its elements, the end of a text, and whether
+/// there are first tokens.
+fn consistent(
+    entry: &AccuracyEntry,
+    (element, end, has_first): (Element, f64, bool),
+    corrected: &mut Found,
+    official: &mut Found,
+) {
+    let sample = entry.qsl_idx;
+    let Some(tokens) = elements(&entry.data, element) else {
+        corrected.malformed.add(sample);
+        official.malformed.add(sample);
+        return;
+    };
+    if has_first {
+        let (whole, script) = first_tokens(entry, element);
+        if !whole {
+            corrected.first_token.add(sample);
+        }
+        if !script {
+            official.first_token.add(sample);
+        }
+    }
+    if !ends_once(&tokens, end) {
+        corrected.end_of_text.add(sample);
+    }
+    if trailing(&tokens, end) >= 2 {
+        official.end_of_text.add(sample);
+    }
+    if i64::try_from(tokens.len()).ok() != entry.token_count {
+        corrected.token_count.add(sample);
+        official.token_count.add(sample);
     }
 }
 

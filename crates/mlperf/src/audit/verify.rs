@@ -42,7 +42,8 @@ pub fn verify(plan: &Plan, evidence: &Evidence) -> AuditResult {
             } else {
                 wrong()
             };
-            result.parts.push(tokens::consistency(&log, element, end, plan, wrong));
+            let notes = &mut result.notes;
+            result.parts.push(tokens::consistency(&log, element, end, plan, wrong, notes));
         }
         Test::Test07 => {
             let part = match distinct(audited) {

@@ -12,8 +12,8 @@ const ACCURACY: &str = "verify_accuracy.txt";
 const PERFORMANCE: &str = "verify_performance.txt";
 const OUTPUT_LENGTH: &str = "verify_output_len.txt";
 
-/// Beside an accuracy that is not the same: the first of the two that are to be as good.
-const WAY_OUT: [&str; 2] = ["baseline_accuracy.txt", "accuracy/baseline_accuracy.txt"];
+/// In place of answers that are the same, of TEST01: two accuracies that are as good.
+const WAY_OUT: [&str; 2] = ["accuracy/baseline_accuracy.txt", "accuracy/compliance_accuracy.txt"];
 
 /// What the logs of the runs show.
 pub(super) fn of_runs(round: &Round, found: &Found) -> Vec<String> {
@@ -105,8 +105,10 @@ fn words_of_passing(audit: &str) -> &'static [(&'static str, &'static [&'static 
 
 /// Why an audit does not pass by its own texts, in words.
 fn failed(audit: &AuditFiles) -> Option<String> {
+    let has_way_out =
+        audit.name == "TEST01" && WAY_OUT.iter().all(|path| audit.folder.join(path).is_file());
     let problem = |(file, wanted): &(&str, &[&str])| {
-        if *file == ACCURACY && WAY_OUT.iter().any(|path| audit.folder.join(path).exists()) {
+        if *file == ACCURACY && has_way_out {
             return None;
         }
         let Ok(bytes) = fs::read(audit.folder.join(file)) else {

@@ -64,7 +64,8 @@ pub(super) fn results<'f>(
         let (folder, scenario) = (audit.folder.clone(), audit.scenario);
         return Err(PackageError::AuditWithoutResult { folder, scenario });
     }
-    let wanted = benchmark.suites.get(&asked.suite);
+    let wanted = benchmark.wanted(asked.suite);
+    let wanted = wanted.as_deref();
     if asked.infer == Infer::Missing && asked.suite != Suite::Datacenter {
         infer(wanted, &mut results)?;
     }
@@ -95,7 +96,8 @@ pub(super) fn copies<'f>(
     lower: &Benchmark,
     results: &[Planned<'f>],
 ) -> Vec<Planned<'f>> {
-    let wanted = lower.suites.get(&asked.suite);
+    let wanted = lower.wanted(asked.suite);
+    let wanted = wanted.as_deref();
     let is_open = asked.division == Division::Open;
     let is_wanted =
         |result: &&Planned<'_>| is_open || wanted.is_some_and(|wanted| wanted.has(result.scenario));

@@ -50,35 +50,64 @@ impl fmt::Display for Hash {
 ///
 /// # Errors
 /// What reading or writing says.
-pub fn truncate(mut reader: impl Read, mut writer: impl Write) -> io::Result<Hash> {
-    let mut hasher = Sha256::new();
-    let mut chunk = vec![0; CHUNK_BYTES];
-    let mut head = Vec::with_capacity(KEPT_BYTES);
-    let mut tail = Vec::with_capacity(2 * KEPT_BYTES);
-    let mut total = 0_u64;
-    loop {
-        let bytes = match reader.read(&mut chunk) {
-            Ok(0) => break,
-            Ok(count) => &chunk[..count],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
+pub fn truncate(reader: impl Read, mut writer: impl Write) -> io::Result<Hash> {
+    let mut passing = Passing::new(reader);
+    passing.read_to_the_end()?;
+    let (kept, hash) = passing.finish();
+    writer.write_all(&kept)?;
+    Ok(hash)
+}
+
+/// A log that somebody reads, and of which what a submission has of it stays behind.
+struct Passing<R> {
+    log: R,
+    hasher: Sha256,
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    total: u64,
+}
+
+impl<R: Read> Read for Passing<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.log.read(buffer)?;
+        let bytes = &buffer[..count];
+        self.hasher.update(bytes);
+        self.total += count as u64;
+        let missing = count.min(KEPT_BYTES - self.head.len());
+        self.head.extend_from_slice(&bytes[..missing]);
+        let last = &bytes[count.saturating_sub(KEPT_BYTES)..];
+        self.tail.drain(..(self.tail.len() + last.len()).saturating_sub(KEPT_BYTES));
+        self.tail.extend_from_slice(last);
+        Ok(count)
+    }
+}
+
+impl<R: Read> Passing<R> {
+    fn new(log: R) -> Self {
+        let [head, tail] = [KEPT_BYTES, 2 * KEPT_BYTES].map(Vec::with_capacity);
+        Self { log, hasher: Sha256::new(), head, tail, total: 0 }
+    }
+
+    fn read_to_the_end(&mut self) -> io::Result<()> {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            match self.read(&mut chunk) {
+                Ok(0) => return Ok(()),
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+        }
+    }
+
+    /// What is kept of a log that was read to its end, and the hash of the whole.
+    fn finish(self) -> (Vec<u8>, Hash) {
+        let kept = if self.total < KEPT_BYTES as u64 {
+            self.head
+        } else {
+            [without_part_at_end(&self.head), ELLIPSIS, without_part_at_start(&self.tail)].concat()
         };
-        hasher.update(bytes);
-        total += bytes.len() as u64;
-        let missing = bytes.len().min(KEPT_BYTES - head.len());
-        head.extend_from_slice(&bytes[..missing]);
-        let last = &bytes[bytes.len().saturating_sub(KEPT_BYTES)..];
-        tail.drain(..(tail.len() + last.len()).saturating_sub(KEPT_BYTES));
-        tail.extend_from_slice(last);
+        (kept, Hash(self.hasher.finalize().into()))
     }
-    if total < KEPT_BYTES as u64 {
-        writer.write_all(&head)?;
-    } else {
-        writer.write_all(without_part_at_end(&head))?;
-        writer.write_all(ELLIPSIS)?;
-        writer.write_all(without_part_at_start(&tail))?;
-    }
-    Ok(Hash(hasher.finalize().into()))
 }
 
 /// Without a character that is cut at the end; other bytes that are no text stay.
@@ -184,7 +213,7 @@ pub fn hash_in(text: &str) -> Option<&str> {
 pub fn truncate_folder(folder: &Path) -> Result<Truncation, TruncateError> {
     let (log, text_path) = (folder.join(LOG), folder.join(TEXT));
     let text = fs::read(&text_path).map_err(|error| at(&text_path, &error))?;
-    let short = shorten(&log, text)?;
+    let short = shorten::<TruncateError>(&log, text, |_| Ok(()))?;
     if let Some(text) = &short.text {
         replace(&text_path, text).map_err(|error| at(&text_path, &error))?;
     }
@@ -203,28 +232,33 @@ pub(super) struct Shortened {
     pub done: Truncation,
 }
 
-/// Reads a log; `text` is that of the accuracy script.
-pub(super) fn shorten(log: &Path, mut text: Vec<u8>) -> Result<Shortened, TruncateError> {
+/// Reads a log, once; `text` is that of the accuracy script. `look` reads it, as far as it
+/// likes, unless it was cut before.
+pub(super) fn shorten<E: From<TruncateError>>(
+    log: &Path,
+    mut text: Vec<u8>,
+    look: impl FnOnce(&mut dyn Read) -> Result<(), E>,
+) -> Result<Shortened, E> {
+    let failed = |error: io::Error| at(log, &error);
     let written = hash_in(&String::from_utf8_lossy(&text)).map(str::to_owned);
-    let file = File::open(log).map_err(|error| at(log, &error))?;
-    let from_bytes = file.metadata().map_err(|error| at(log, &error))?.len();
-    // What is whole must have the hash that is told of it.
-    if let Some(hash) = &written
-        && was_cut(log, from_bytes).map_err(|error| at(log, &error))?
-    {
-        let done = Truncation::Already { hash: hash.clone() };
+    let file = File::open(log).map_err(failed)?;
+    let from_bytes = file.metadata().map_err(failed)?.len();
+    if was_cut(log, from_bytes).map_err(failed)? {
+        let hash = written.ok_or_else(|| TruncateError::HashLost { log: log.to_owned() })?;
+        let done = Truncation::Already { hash };
         return Ok(Shortened { kept: None, text: None, done });
     }
-    let mut kept = Vec::new();
-    let hash = truncate(file, &mut kept).map_err(|error| at(log, &error))?;
+    let mut passing = Passing::new(file);
+    look(&mut passing)?;
+    passing.read_to_the_end().map_err(failed)?;
+    let (kept, hash) = passing.finish();
     let text = match written {
+        // What is whole must have the hash that is told of it.
         Some(written) if written != hash.to_string() => {
-            return Err(TruncateError::OtherHash { log: log.to_owned(), written, found: hash });
+            let log = log.to_owned();
+            return Err(TruncateError::OtherHash { log, written, found: hash }.into());
         }
         Some(_) => None,
-        None if was_cut(log, from_bytes).map_err(|error| at(log, &error))? => {
-            return Err(TruncateError::HashLost { log: log.to_owned() });
-        }
         None => {
             if text.last().is_some_and(|&last| last != b'\n') {
                 text.push(b'\n');
@@ -242,12 +276,7 @@ fn at(path: &Path, error: &io::Error) -> TruncateError {
     TruncateError::File { path: path.to_owned(), problem: error.to_string() }
 }
 
-/// Whether a log is one that the rules' tool has cut.
-pub(super) fn is_cut(log: &Path) -> io::Result<bool> {
-    was_cut(log, fs::metadata(log)?.len())
-}
-
-/// Whether a log of this size has the ellipsis in the middle.
+/// Whether a log of this size has the ellipsis in the middle: the rules' tool has cut it.
 fn was_cut(log: &Path, bytes: u64) -> io::Result<bool> {
     if bytes > LIMIT_BYTES {
         return Ok(false);

@@ -2,25 +2,25 @@
 //! anywhere, also right behind an entry or a bracket.
 
 use std::collections::HashSet;
+use std::io::{BufReader, Read};
 use std::path::Path;
 
-use dyno_loadgen::log::read::{Detail, open_accuracy};
+use dyno_loadgen::log::read::{AccuracyReader, Detail};
 
 use super::PackageError;
-use super::truncate::is_cut;
 
-/// Reads every entry of a log to its closing bracket, and counts their samples. What the rules cut
-/// out of a log is not missing.
+/// What is read of a log at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Reads every entry of a log to its closing bracket, and counts their samples; `path` is
+/// where it lies.
 ///
 /// # Errors
-/// It does not read, or has answers to fewer samples than `detail` says that there are samples.
-pub(super) fn check(log: &Path, detail: &Detail) -> Result<(), PackageError> {
-    let failed = |problem: String| PackageError::File { path: log.to_owned(), problem };
-    if is_cut(log).map_err(|error| failed(error.to_string()))? {
-        return Ok(());
-    }
+/// It does not read, or has answers to fewer samples than `detail` says that there are.
+pub(super) fn check(log: &mut dyn Read, path: &Path, detail: &Detail) -> Result<(), PackageError> {
+    let failed = |problem: String| PackageError::File { path: path.to_owned(), problem };
     let mut entries = HashSet::new();
-    for entry in open_accuracy(log).map_err(|error| failed(error.to_string()))? {
+    for entry in AccuracyReader::new(BufReader::with_capacity(CHUNK_BYTES, log)) {
         let entry = entry.map_err(|problem| failed(format!("{problem}: run it again")))?;
         entries.insert(entry.qsl_idx);
     }
@@ -37,19 +37,12 @@ pub(super) fn check(log: &Path, detail: &Detail) -> Result<(), PackageError> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
     fn a_log_that_stops_anywhere_is_not_whole() {
-        let folder = std::env::temp_dir().join(format!("dyno-whole-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let log = folder.join("mlperf_log_accuracy.json");
-        let is_whole = |text: &str| {
-            fs::write(&log, text).unwrap();
-            check(&log, &Detail::default()).is_ok()
-        };
+        let is_whole =
+            |text: &str| check(&mut text.as_bytes(), Path::new("log"), &Detail::default()).is_ok();
         let entry =
             |at: u64| format!("{{ \"seq_id\" : {at}, \"qsl_idx\" : {at}, \"data\" : \"5D\" }}");
         let text = format!("[\n{},\n{},\n{}\n]\n", entry(0), entry(1), entry(2));
@@ -61,6 +54,5 @@ mod tests {
         }
         assert!(is_whole(&text) && is_whole(&text[..text.len() - 1]));
         assert!(!is_whole(&format!("{text}{text}")), "written twice");
-        fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -1,18 +1,18 @@
 //! The files of a submission, in the layout of its round. They are written to a
 //! hidden folder, and take their places by renames when all of them are there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 use super::plan::Planned;
 use super::runs::{Test, name_of};
-use super::truncate::{LIMIT_BYTES, shorten};
-use super::{Asked, PackageError, ToFill, describe, kept, user_conf};
+use super::truncate::{LIMIT_BYTES, Shortened, shorten};
+use super::{Asked, PackageError, ToFill, describe, kept, user_conf, whole};
 use crate::round::Benchmark;
 use crate::submission::entry::Division;
 use crate::submission::layout::{
@@ -41,6 +41,8 @@ struct Tree<'a> {
     /// What is moved as one, in the order in which it is: results last, so that who
     /// finds a result finds what belongs to it.
     pieces: Vec<PathBuf>,
+    /// Accuracy logs that were read, by their paths: several results may have one.
+    shortened: BTreeMap<PathBuf, Shortened>,
     written: Written,
 }
 
@@ -65,8 +67,8 @@ pub(super) fn write(
     let is_new = !out.exists();
     check_layout(asked, layout, out)?;
     let staging = stage(out, is_new)?;
-    let (pieces, written) = (Vec::new(), Written::default());
-    let mut tree = Tree { asked, layout, out, staging, pieces, written };
+    let (pieces, shortened, written) = (Vec::new(), BTreeMap::new(), Written::default());
+    let mut tree = Tree { asked, layout, out, staging, pieces, shortened, written };
     tree.check_free(results)?;
     tree.system()?;
     tree.pages(results)?;
@@ -318,7 +320,7 @@ impl Tree<'_> {
             self.copy_folder(&audit.folder, &to, if is_cut { &log } else { Path::new("") })?;
             if is_cut {
                 let text = fs::read(from.join(ACCURACY_TEXT)).unwrap_or_default();
-                self.accuracy_log(&log, &text, &to.join("accuracy"))?;
+                self.accuracy_log(&log, &text, &to.join("accuracy"), |_| Ok(()))?;
             }
         }
         if !result.audits.is_empty() && self.layout != Layout::Together {
@@ -327,15 +329,27 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Writes what a submission has of an accuracy log, and the text beside it. The log
-    /// is read once: what is kept of it and its hash come of one pass.
-    fn accuracy_log(&self, log: &Path, text: &[u8], to: &Path) -> Result<(), PackageError> {
-        let short = shorten(log, text.to_owned())?;
+    /// Writes what a submission has of an accuracy log, and the text beside it. A log is
+    /// read once, however many results have it: what `look` asks of it, what is kept of it
+    /// and its hash come of one pass.
+    fn accuracy_log(
+        &mut self,
+        log: &Path,
+        text: &[u8],
+        to: &Path,
+        look: impl FnOnce(&mut dyn Read) -> Result<(), PackageError>,
+    ) -> Result<(), PackageError> {
+        let short = match self.shortened.remove(log) {
+            Some(short) => short,
+            None => shorten(log, text.to_owned(), look)?,
+        };
         match &short.kept {
             Some(kept) => self.put(&to.join(ACCURACY_LOG), kept)?,
             None => self.copy(log, &to.join(ACCURACY_LOG))?,
         }
-        self.put(&to.join(ACCURACY_TEXT), short.text.as_deref().unwrap_or(text))
+        self.put(&to.join(ACCURACY_TEXT), short.text.as_deref().unwrap_or(text))?;
+        self.shortened.insert(log.to_owned(), short);
+        Ok(())
     }
 
     fn measurement(&mut self, result: &Planned<'_>) -> Result<(), PackageError> {
@@ -413,7 +427,12 @@ impl Tree<'_> {
         Ok(())
     }
 
-    fn accuracy(&self, benchmark: &Benchmark, test: &Test, to: &Path) -> Result<(), PackageError> {
+    fn accuracy(
+        &mut self,
+        benchmark: &Benchmark,
+        test: &Test,
+        to: &Path,
+    ) -> Result<(), PackageError> {
         for name in [SUMMARY, DETAIL] {
             self.copy(&test.folder.join(name), &to.join(name))?;
         }
@@ -425,8 +444,8 @@ impl Tree<'_> {
             }
         };
         let log = test.folder.join(ACCURACY_LOG);
-        super::whole::check(&log, &test.detail)?;
-        self.accuracy_log(&log, &text, to)?;
+        let look = |read: &mut dyn Read| whole::check(read, &log, &test.detail);
+        self.accuracy_log(&log, &text, to, look)?;
         for folder in benchmark.accuracy_outputs.keys() {
             let from = test.folder.join(folder);
             if from.is_dir() {

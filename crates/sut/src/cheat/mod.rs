@@ -3,11 +3,14 @@
 //! Each has the images and the perceptron of [`crate::digits`], in virtual time:
 //! an honest answer takes a millisecond, what a trick spares takes none. None is
 //! worse than the honest one by its accuracy run, and each would be believed by
-//! its score; [`Trick::caught_by`] names the audit that finds it.
+//! its score; [`Trick::caught_by`] names the audit that finds it. Some answer in texts or
+//! rankings, for audits that ask for these.
 
 mod foresight;
+mod form;
 mod system;
 
+pub use form::{END, Form};
 pub use system::{Cheat, Told};
 
 use dyno_loadgen::settings::nearest;
@@ -41,11 +44,21 @@ pub enum Trick {
     /// sample comes back, does not show it; nor do accuracy scripts on the answers of
     /// an audit, because they look at the first answer to each sample alone.
     Stale,
+    /// Not at all: it writes about every sample in tokens.
+    Writing,
+    /// Where only the time counts it tells more tokens than it writes.
+    Padding,
+    /// Where only the time counts its texts end after a few tokens.
+    Curtailing,
+    /// Not at all: it ranks candidates for every sample.
+    Ranking,
+    /// Where only the time counts it finds each candidate as likely as the next.
+    Guessing,
 }
 
 impl Trick {
     /// All of them, the honest one first.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 12] = [
         Self::Honest,
         Self::Caching,
         Self::Coalescing,
@@ -53,6 +66,11 @@ impl Trick {
         Self::Foreseeing,
         Self::Memorising,
         Self::Stale,
+        Self::Writing,
+        Self::Padding,
+        Self::Curtailing,
+        Self::Ranking,
+        Self::Guessing,
     ];
 
     /// Its name.
@@ -66,6 +84,11 @@ impl Trick {
             Self::Foreseeing => "foreseeing",
             Self::Memorising => "memorising",
             Self::Stale => "stale",
+            Self::Writing => "writing",
+            Self::Padding => "padding",
+            Self::Curtailing => "curtailing",
+            Self::Ranking => "ranking",
+            Self::Guessing => "guessing",
         }
     }
 
@@ -80,6 +103,11 @@ impl Trick {
             Self::Foreseeing => "knows the queries from the published seeds",
             Self::Memorising => "knows the data set by heart",
             Self::Stale => "hands over the answer to the sample before",
+            Self::Writing => "writes about every sample in tokens",
+            Self::Padding => "tells more tokens than it writes when only the time counts",
+            Self::Curtailing => "writes shorter when only the time counts",
+            Self::Ranking => "ranks candidates for every sample",
+            Self::Guessing => "ranks nothing when only the time counts",
         }
     }
 
@@ -87,12 +115,25 @@ impl Trick {
     #[must_use]
     pub fn caught_by(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::Honest => None,
+            Self::Honest | Self::Writing | Self::Ranking => None,
             Self::Caching => Some(("TEST04", "SingleStream")),
             Self::Coalescing => Some(("TEST04", "Offline")),
             Self::Skipping | Self::Stale => Some(("TEST01", "Offline")),
             Self::Foreseeing => Some(("TEST05", "SingleStream")),
             Self::Memorising => Some(("TEST03", "SingleStream")),
+            Self::Padding => Some(("TEST06", "SingleStream")),
+            Self::Curtailing => Some(("TEST09", "SingleStream")),
+            Self::Guessing => Some(("TEST08", "SingleStream")),
+        }
+    }
+
+    /// What its answers are.
+    #[must_use]
+    pub fn form(self) -> Form {
+        match self {
+            Self::Writing | Self::Padding | Self::Curtailing => Form::Text,
+            Self::Ranking | Self::Guessing => Form::Ranking,
+            _ => Form::Class,
         }
     }
 

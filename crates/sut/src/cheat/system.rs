@@ -11,7 +11,7 @@ use dyno_loadgen::settings::TestMode;
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 
 use super::foresight::Foresight;
-use super::{Images, Trick};
+use super::{Form, Images, Trick, form};
 use crate::digits::{self, PIXELS, Perceptron, TEST_COUNT};
 use crate::top1;
 
@@ -19,6 +19,8 @@ use crate::top1;
 const COMPUTED: Nanos = MILLISECOND;
 /// Handing over an answer that is there.
 const SPARED: Nanos = MILLISECOND / 50;
+/// Tokens of a text that are as much work as a sample.
+const TOKENS: Nanos = 16;
 /// Samples that are computed together.
 const BATCH: usize = 32;
 /// Answers that a cache holds: a part of the data set, as real caches do. One that
@@ -56,7 +58,7 @@ pub struct Cheat {
     free_at: Nanos,
     batches: VecDeque<Batch>,
     /// Answers of the batch that was handed over last.
-    handed_over: HashMap<ResponseId, usize>,
+    handed_over: HashMap<ResponseId, Given>,
     flushed: bool,
 }
 
@@ -64,7 +66,16 @@ pub struct Cheat {
 struct Batch {
     end: Nanos,
     first: ResponseId,
-    answers: Vec<usize>,
+    answers: Vec<Given>,
+}
+
+/// An answer.
+struct Given {
+    data: Vec<u8>,
+    /// How many it is told to have; 0 where it is a class.
+    tokens: i64,
+    /// When the first one was there.
+    first_token_at: Option<Nanos>,
 }
 
 impl Cheat {
@@ -100,11 +111,10 @@ impl Cheat {
         let at = index as usize;
         let honest = self.computed.get(at).copied().unwrap_or(0);
         match self.trick {
-            Trick::Honest | Trick::Foreseeing => (honest, true),
             Trick::Caching => (honest, !self.cache.holds(index)),
             Trick::Coalescing => (honest, !batch.contains(&index)),
-            Trick::Skipping if self.is_watched => (honest, true),
-            Trick::Skipping => (0, false),
+            Trick::Skipping if !self.is_watched => (0, false),
+            Trick::Guessing => (honest, self.is_watched),
             Trick::Memorising => match self.known.get(at).copied().flatten() {
                 Some(class) => (class, false),
                 None => (honest, true),
@@ -114,6 +124,33 @@ impl Cheat {
                 (honest, true)
             }
             Trick::Stale => (self.buffer, false),
+            _ => (honest, true),
+        }
+    }
+
+    /// Answers a sample from `from` on; returns when that is done, too.
+    fn give(
+        &mut self,
+        index: SampleIndex,
+        class: usize,
+        took: Nanos,
+        from: Nanos,
+    ) -> (Given, Nanos) {
+        let (of, end) = ((index, class), from + took);
+        let given = |data: Vec<u8>| Given { data, tokens: 0, first_token_at: None };
+        match self.trick.form() {
+            Form::Class => (given(top1::encode(class).to_vec()), end),
+            Form::Ranking => {
+                let values = form::ranking(self.trick, self.is_watched, of);
+                (given(values.iter().flat_map(|value| value.to_le_bytes()).collect()), end)
+            }
+            Form::Text => {
+                let (text, tokens) = form::text(self.trick, self.is_watched, of);
+                let each = took / TOKENS;
+                let data = text.iter().flat_map(|token| token.to_le_bytes()).collect();
+                let first_token_at = Some(from + each);
+                (Given { data, tokens, first_token_at }, from + each * text.len() as Nanos)
+            }
         }
     }
 
@@ -144,9 +181,11 @@ impl SimulatedSystem for Cheat {
             let mut answers = Vec::with_capacity(samples.len());
             for &index in samples {
                 let (answer, is_computed) = self.respond(index, &batch);
-                end += if is_computed && !is_foreseen { self.time() } else { SPARED };
                 batch.insert(index);
-                answers.push(answer);
+                let took = if is_computed && !is_foreseen { self.time() } else { SPARED };
+                let (given, done) = self.give(index, answer, took, end);
+                answers.push(given);
+                end = done;
             }
             self.free_at = end;
             self.batches.push_back(Batch { end, first, answers });
@@ -162,10 +201,11 @@ impl SimulatedSystem for Cheat {
         self.handed_over.clear();
         while self.next_event().is_some_and(|end| end <= now) {
             let batch = self.batches.pop_front().expect("the next event is its end");
-            for (id, answer) in (batch.first.0..).map(ResponseId).zip(batch.answers) {
-                self.handed_over.insert(id, answer);
-                let outcome = Outcome::Ok { tokens: 0 };
-                completions.push(SimulatedCompletion { id, first_token_at: None, outcome });
+            for (id, given) in (batch.first.0..).map(ResponseId).zip(batch.answers) {
+                let outcome = Outcome::Ok { tokens: given.tokens };
+                let first_token_at = given.first_token_at;
+                completions.push(SimulatedCompletion { id, first_token_at, outcome });
+                self.handed_over.insert(id, given);
             }
         }
     }
@@ -175,9 +215,14 @@ impl SimulatedSystem for Cheat {
     }
 
     fn answer(&self, id: ResponseId, data: &mut Vec<u8>) {
-        if let Some(&class) = self.handed_over.get(&id) {
-            data.extend_from_slice(&top1::encode(class));
+        if let Some(given) = self.handed_over.get(&id) {
+            data.extend_from_slice(&given.data);
         }
+    }
+
+    fn first_tokens(&self, id: ResponseId, data: &mut Vec<u8>) {
+        let given = self.handed_over.get(&id).filter(|given| given.tokens > 0);
+        data.extend(given.iter().flat_map(|given| &given.data[..size_of::<i32>()]));
     }
 }
 

@@ -5,7 +5,7 @@ use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::plan::{Library, Plan, Seeds};
 use dyno_loadgen::run::{Keep, Tenant, TestLog, run};
 use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
-use dyno_sut::cheat::{Cheat, Images, Told, Trick};
+use dyno_sut::cheat::{Cheat, END, Form, Images, Told, Trick};
 use dyno_sut::digits;
 
 const SEEDS: Seeds = Seeds { qsl: 11, sample_index: 12, schedule: 13, accuracy_log: 0 };
@@ -62,8 +62,43 @@ fn no_trick_shows_in_an_accuracy_run() {
     let honest = accuracy(Trick::Honest);
     assert_eq!(honest.total, digits::TEST_COUNT);
     assert!(honest.accuracy() > 0.95);
-    for trick in Trick::ALL {
+    for trick in Trick::ALL.into_iter().filter(|trick| trick.form() == Form::Class) {
         assert!(accuracy(trick).accuracy() >= honest.accuracy(), "{trick:?}");
+    }
+    // Of other forms the answers are those of the honest one.
+    let answers = |trick| {
+        let settings = settings(Scenario::SingleStream, TestMode::AccuracyOnly);
+        let log = play(trick, Images::Reference, settings);
+        let run = log.runs().next().unwrap();
+        run.record.responses.iter().map(|response| response.data.to_vec()).collect::<Vec<_>>()
+    };
+    assert_eq!(answers(Trick::Padding), answers(Trick::Writing));
+    assert_eq!(answers(Trick::Curtailing), answers(Trick::Writing));
+    assert_eq!(answers(Trick::Guessing), answers(Trick::Ranking));
+}
+
+/// A text begins with what was told first, and has as many tokens as were counted.
+#[test]
+fn texts_have_first_tokens_counts_and_one_end() {
+    let played = |trick| {
+        let single = settings(Scenario::SingleStream, TestMode::PerformanceOnly);
+        let every = TestSettings { accuracy_log_probability: 1.0, ..single };
+        let settings = TestSettings { use_token_latencies: true, min_duration_ms: 100, ..every };
+        play(trick, Images::Reference, settings)
+    };
+    for (trick, padded) in [(Trick::Writing, 1), (Trick::Padding, 2), (Trick::Curtailing, 1)] {
+        let log = played(trick);
+        let record = &log.runs().last().unwrap().record;
+        assert!(record.responses.len() > 90, "{trick:?}");
+        for response in record.responses.iter() {
+            let (words, rest) = response.data.as_chunks::<4>();
+            assert_eq!((rest.len(), response.first_token), (0, Some(&words[0][..])));
+            assert_eq!(response.tokens, padded * words.len() as i64, "{trick:?}");
+            let ends = words.iter().filter(|word| i32::from_le_bytes(**word) == END);
+            assert_eq!((ends.count(), words.last()), (1, Some(&END.to_le_bytes())));
+        }
+        let first = record.first_token_at.iter().zip(&record.completed_at);
+        assert!(first.clone().all(|(first, end)| *first > 0 && first < end), "{trick:?}");
     }
 }
 
@@ -99,7 +134,8 @@ fn a_batch_of_one_sample_is_computed_once_by_who_coalesces() {
 fn names_of_tricks_read_back() {
     for trick in Trick::ALL {
         assert_eq!(Trick::named(trick.name()), Ok(trick));
-        assert_eq!(trick.caught_by().is_none(), trick == Trick::Honest);
+        let is_honest = matches!(trick, Trick::Honest | Trick::Writing | Trick::Ranking);
+        assert_eq!(trick.caught_by().is_none(), is_honest);
     }
     assert!(Trick::named("cacheing").unwrap_err().ends_with("the nearest is caching"));
 }

@@ -80,6 +80,12 @@ impl VerifyCommand {
         if test == Test::Test04Pair {
             evidence.audited.extend(reference(TestMode::PerformanceOnly)?);
         }
+        let real = |run: &Played| run.folder.canonicalize().ok();
+        let compared = evidence.performance.iter().chain(&evidence.audited);
+        if compared.into_iter().any(|run| real(run).is_some() && real(run) == real(&audited)) {
+            let problem = format!("--reference and --audit are both {}", audited.folder.display());
+            return Err(Failure::usage(problem).hint("an audit compares two runs"));
+        }
         evidence.audited.push(audited);
         if let (Some(into), Some(accuracy)) = (&self.baseline_log, &evidence.accuracy) {
             let audited = evidence.audited[0].accuracy_path();

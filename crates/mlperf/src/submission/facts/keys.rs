@@ -178,7 +178,9 @@ const fn kept(name: &'static str, is: Type) -> Key {
 
 /// In the order of their bytes.
 #[rustfmt::skip]
-pub(super) const KEYS: [Key; 123] = [
+pub(super) const KEYS: [Key; 125] = [
+    kept("dyno_continue_trace", Text),
+    kept("dyno_early_stopping", Text),
     kept("dyno_result_samples_per_query", Whole),
     kept("dyno_result_target_qps", Number),
     Key { name: "early_stopping_latency_ms", is: Whole, asked: &[asked_of(SingleStream, V2_0), asked_of(MultiStream, V2_0)] },

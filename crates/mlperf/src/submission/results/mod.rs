@@ -39,7 +39,7 @@ pub struct Record {
     pub id: String,
     /// Suite, division, submitter, system, and in the open division the model.
     pub unique_id: String,
-    /// `datacenter` or `edge`.
+    /// `datacenter` or `edge`; empty in v0.5, which has no suites.
     pub suite: &'static str,
     /// `closed`, `open` or `network`.
     pub division: String,
@@ -120,10 +120,13 @@ impl Results {
             records.extend(records_of(row, round));
             if records.len() == before {
                 let of = |column| row.get(column);
+                let suite = match of(Column::SystemType) {
+                    "" => "the round".to_owned(),
+                    suite => format!("the suite {suite}"),
+                };
                 told.push(format!(
-                    "{}: the suite {} does not have {} in {}; it is in no table",
+                    "{}: {suite} does not have {} in {}; it is in no table",
                     of(Column::Location),
-                    of(Column::SystemType),
                     of(Column::MlperfModel),
                     of(Column::Scenario)
                 ));
@@ -153,23 +156,30 @@ fn number(records: &mut [Record], round: Version, ids: &mut Ids) {
     }
 }
 
-/// A row once for each suite of its system that has the model in the scenario.
+/// A row once for each suite of its system that has the model in the scenario; once in a
+/// round without suites.
 fn records_of<'a>(row: &'a Row, round: &'a Round) -> impl Iterator<Item = Record> + use<'a> {
     let of = |column| row.get(column).to_owned();
     let scenario = Scenario::named(row.get(Column::Scenario));
     let benchmark = round.benchmark(row.get(Column::MlperfModel));
     let kind = row.get(Column::SystemType).to_lowercase();
-    [Suite::Datacenter, Suite::Edge].into_iter().filter_map(move |suite| {
+    let has_suites = benchmark.is_some_and(|benchmark| !benchmark.suites.is_empty());
+    let suites: &[Suite] = match has_suites {
+        true => &[Suite::Datacenter, Suite::Edge],
+        false => &[Suite::Both],
+    };
+    suites.iter().filter_map(move |&suite| {
         let scenario = scenario?;
-        let wanted = benchmark?.suites.get(&suite)?;
-        let has = wanted.required.contains(&scenario) || wanted.optional.contains(&scenario);
-        if !has || !kind.contains(suite.name()) {
+        let has = benchmark?.wanted(suite)?.has(scenario);
+        let name = if has_suites { suite.name() } else { "" };
+        if !has || !kind.contains(name) {
             return None;
         }
         let division = of(Column::Division);
         let (submitter, platform) = (of(Column::Organization), of(Column::Platform));
         let used_model = of(Column::Model);
-        let mut unique_id = format!("{}/{division}/{submitter}/{platform}", suite.name());
+        let of_suite = if has_suites { format!("{name}/") } else { String::new() };
+        let mut unique_id = format!("{of_suite}{division}/{submitter}/{platform}");
         if division == "open" {
             unique_id = format!("{unique_id}/{used_model}");
         }
@@ -182,7 +192,7 @@ fn records_of<'a>(row: &'a Row, round: &'a Round) -> impl Iterator<Item = Record
         Some(Record {
             id: String::new(),
             unique_id,
-            suite: suite.name(),
+            suite: name,
             // As the first rounds called what can be bought.
             availability: match availability.as_str() {
                 "on-premise" => "available".to_owned(),

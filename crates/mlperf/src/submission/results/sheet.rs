@@ -23,10 +23,10 @@ pub struct Line {
     pub values: Vec<Option<f64>>,
 }
 
-/// The results of a suite in a division.
+/// The results of a division, in one suite where the round has any.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sheet {
-    /// `datacenter` or `edge`.
+    /// `datacenter` or `edge`; empty in v0.5, which has no suites.
     pub suite: &'static str,
     /// `closed`, `open` or `network`.
     pub division: &'static str,
@@ -41,11 +41,13 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// Such as `datacenter - closed`, `edge - open - power`.
+    /// Such as `datacenter - closed`, `edge - open - power`; `closed` in v0.5.
     #[must_use]
     pub fn name(&self) -> String {
-        let power = if self.kind == Kind::Power { " - power" } else { "" };
-        format!("{} - {}{power}", self.suite, self.division)
+        let power = if self.kind == Kind::Power { "power" } else { "" };
+        let parts = [self.suite, self.division, power];
+        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        parts.join(" - ")
     }
 }
 
@@ -89,7 +91,7 @@ const OF_OPEN: [Index; 2] =
 pub(super) fn sheets(records: &[Record], round: &Round, told: &mut Vec<String>) -> Vec<Sheet> {
     let mut sheets = Vec::new();
     for division in ["closed", "open", "network"] {
-        for suite in ["datacenter", "edge"] {
+        for suite in ["datacenter", "edge", ""] {
             for kind in [Kind::Performance, Kind::Power] {
                 let is_of = |record: &&Record| {
                     record.suite == suite

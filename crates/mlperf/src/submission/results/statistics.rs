@@ -86,7 +86,7 @@ pub struct Spread {
     pub model: String,
     /// Scenario.
     pub scenario: Scenario,
-    /// Suite: bounds and systems differ.
+    /// Suite: bounds and systems differ. Empty in v0.5, which has no suites.
     pub suite: &'static str,
     /// Unit of the results.
     pub units: String,
@@ -137,8 +137,8 @@ impl Statistics {
             let model = round.benchmarks.iter().position(|b| b.name == record.model);
             (model, record.scenario)
         };
-        let divisions =
-            results.iter().map(|r| (r.division.clone(), r.suite.to_owned())).collect::<Vec<_>>();
+        let suite = |r: &Record| if r.suite.is_empty() { "no suites" } else { r.suite }.to_owned();
+        let divisions = results.iter().map(|r| (r.division.clone(), suite(r))).collect::<Vec<_>>();
         let mut by_model: Vec<&&Record> = once.iter().collect();
         by_model.sort_by_key(rank);
         let mut scenarios =

@@ -59,6 +59,18 @@ fn the_script_allows_nearly_every_stream_a_fifth() {
     assert_eq!(multi(1_150_000.0, 1_000_000.0), BOTH);
 }
 
+/// A run that was made with the seeds of the audit is as fast as the audit, whatever it knows.
+#[test]
+fn a_submission_with_the_seeds_of_the_audit_proves_nothing() {
+    let plan = plan(Test::Test05, round("v4.1"), None, Scenario::Offline).unwrap();
+    let run = Performance::of(Scenario::Offline, 1000.0);
+    let result = audit(&plan, &run.clone().planned(&plan, 0), &run);
+    let reasons = result.corrected();
+    let [first, _, _] = reasons.reasons() else { panic!("{result:?}") };
+    assert!(first.to_string().ends_with("expected another than that of the audit"), "{first}");
+    assert!(result.official().is_passed());
+}
+
 /// SPEC 2.3: an unescaped parenthesis, so that the script never finds the bound.
 #[test]
 fn another_bound_of_latency_escapes_the_script_on_summaries() {

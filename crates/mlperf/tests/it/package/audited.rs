@@ -87,6 +87,14 @@ fn an_audit_that_does_not_say_that_it_passes_is_told_where_it_counts() {
     // The open division asks for none.
     let (doubts, notes) = told(open(round, &run), "open");
     assert_eq!((doubts.len(), notes.len()), (0, 3), "{doubts:?} {notes:?}");
+    // Answers of TEST01 may differ where both accuracies are there.
+    say("TEST01/verify_accuracy.txt", "TEST FAIL\n");
+    say("TEST01/verify_performance.txt", "TEST PASS\n");
+    say("TEST01/accuracy/baseline_accuracy.txt", "accuracy=1%\n");
+    let infer = || Asked { infer: Infer::Missing, ..asked(round, &run) };
+    assert_eq!(told(infer(), "one").0.len(), 2);
+    say("TEST01/accuracy/compliance_accuracy.txt", "accuracy=1%\n");
+    assert_eq!(told(infer(), "both").0.len(), 1);
 }
 
 #[test]

@@ -466,6 +466,19 @@ fn audits_of_v0_5_lie_below_audit() {
     assert_eq!(audits, ["open/Us/audit/box/own/Offline/TEST04-A/verify_performance.txt"]);
 }
 
+/// In v0.5 any combination of benchmark and scenario could be submitted, and nothing was
+/// inferred.
+#[test]
+fn a_round_without_suites_takes_any_scenario_in_the_closed_division() {
+    let round = Round::named("v0.5").unwrap();
+    let scratch = Folder::new("suites");
+    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+    run_directory(round, &[Played::SingleStream], &run);
+    let asked = Asked { infer: Infer::Missing, ..asked(round, &run) };
+    assert_eq!(package(&asked, &out).unwrap().results, [(Scenario::SingleStream, None)]);
+    assert!(out.join("closed/Us/results/box/resnet/SingleStream/performance/run_1").is_dir());
+}
+
 #[test]
 fn five_server_runs_are_numbered_where_the_round_has_five() {
     let round = Round::named("v0.7").unwrap();

@@ -2,7 +2,7 @@
 
 use dyno_mlperf::round::{Round, Scenario};
 use dyno_mlperf::submission::results::{
-    Ids, Kind, Results, Sheet, five_digits, framework, grouped, processor_type,
+    Ids, Kind, Results, Sheet, Spread, five_digits, framework, grouped, processor_type,
 };
 use dyno_mlperf::submission::table::{Column, Row};
 use proptest::prelude::*;
@@ -55,6 +55,29 @@ fn cells_that_begin_as_formulas_are_text() {
     let row = row("=1+1", "resnet", "Offline", 1.0, "Samples/s");
     let csv = results(&[row]).sheets[0].csv();
     assert!(csv.contains(",'=1+1,"), "{csv}");
+}
+
+/// v0.5 had no suites, and its systems do not name one.
+#[test]
+fn results_of_a_round_without_suites_are_in_one_table() {
+    let of = |submitter, scenario, result, units| {
+        let row = row(submitter, "resnet", scenario, result, units);
+        with(row, &[(Column::SystemType, ""), (Column::Availability, "on-premise")])
+    };
+    let rows = [
+        of("Us", "Offline", 100.0, "Samples/s"),
+        of("Them", "Offline", 400.0, "Samples/s"),
+        of("Us", "MultiStream", 12.0, "Streams"),
+        of("Us", "Interactive", 1.0, "Queries/s"),
+    ];
+    let found = Results::of(&rows, Round::named("v0.5").unwrap(), &mut Ids::new());
+    let [sheet] = &found.sheets[..] else { panic!("{:?}", found.sheets) };
+    assert_eq!((sheet.name().as_str(), sheet.lines.len(), sheet.columns.len()), ("closed", 2, 2));
+    assert_eq!(found.records[0].unique_id, "closed/Them/box");
+    let spreads = &found.statistics.spreads;
+    assert_eq!(spreads.iter().map(Spread::ratio).collect::<Vec<_>>(), [4.0]);
+    let [told] = &found.told[..] else { panic!("{:?}", found.told) };
+    assert!(told.contains("the round does not have resnet in Interactive"), "{told}");
 }
 
 #[test]
