@@ -2,5 +2,8 @@
 //! answers, a figure of quality and its target.
 #![forbid(unsafe_code)]
 
+pub mod cache;
+pub mod card;
 pub mod data;
 pub mod graphs;
+pub mod package;

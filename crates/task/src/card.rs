@@ -1,0 +1,294 @@
+//! Task cards: what a task is, as data. Each is a file below `tasks/`.
+//!
+//! A card says what the rules ask a submitter to know of a benchmark: the
+//! problem, the model, the data with its sets, what is done to samples before
+//! the clock and to outputs while it runs, and how answers are judged. Bounds of
+//! latency and targets of official tasks are not repeated here: they are those
+//! of the benchmark in a round ([`Card::rules`]).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+
+/// What a task's figures stand for. Tiers are never mixed in a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tier {
+    /// Trained weights and labelled data that come in packages of registries, or
+    /// with Dyno.
+    Real,
+    /// The true graph of a benchmark with seeded weights: speed, never quality.
+    Shape,
+    /// A benchmark of MLPerf Inference with the weights and the data that its
+    /// rules name, which the user has.
+    Official,
+}
+
+impl Tier {
+    /// All, in the order of lists.
+    pub const ALL: [Self; 3] = [Self::Real, Self::Shape, Self::Official];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Real => "real",
+            Self::Shape => "shape",
+            Self::Official => "official",
+        }
+    }
+}
+
+/// A task.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Card {
+    /// As commands name it.
+    pub name: String,
+    /// What its figures stand for.
+    pub tier: Tier,
+    /// In a few words, such as `image classification`.
+    pub problem: String,
+    /// The network.
+    pub model: String,
+    /// Where the network was published.
+    pub publication: String,
+    /// The benchmark of the rounds whose bounds and targets are its own.
+    pub rules: Option<String>,
+    /// Weights, if they are not built in.
+    #[serde(default)]
+    pub weights: Vec<Wanted>,
+    /// The samples.
+    pub data: Data,
+    /// How answers are judged; a shape task has none.
+    pub quality: Option<Quality>,
+}
+
+/// The samples of a task.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Data {
+    /// Name of the data set.
+    pub name: String,
+    /// What is fed: each input with its type and the shape of one sample.
+    pub inputs: Vec<Input>,
+    /// Samples that an accuracy run answers.
+    pub accuracy_samples: u64,
+    /// Samples that a performance run holds in memory.
+    pub performance_samples: u64,
+    /// Samples that a quantiser may look at, if any are named.
+    pub calibration: Option<Calibration>,
+    /// Files, if they are not built in.
+    #[serde(default)]
+    pub files: Vec<Wanted>,
+    /// What is done to a sample before it is timed, step by step, for people.
+    #[serde(default)]
+    pub untimed: Vec<String>,
+    /// What is done to outputs while the clock runs, step by step, for people.
+    #[serde(default)]
+    pub timed: Vec<String>,
+}
+
+/// One input of a model.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// Its name in the model, or what it is where models differ in it.
+    pub name: String,
+    /// As NumPy names it.
+    pub element: String,
+    /// Of one sample; 0 is a dimension in which samples differ.
+    pub shape: Vec<usize>,
+}
+
+/// The samples that quantisers may look at.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    /// Which.
+    pub what: String,
+    /// How many.
+    pub samples: u64,
+    /// Of the list that names them, lower-case hexadecimal, where it is one file.
+    pub sha256: Option<String>,
+}
+
+/// A file, or a folder, that the task needs.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    /// As in `--with NAME=FILE`.
+    pub name: String,
+    /// What it is.
+    pub what: String,
+    /// The package and the file within it, as `package:path`, if `dyno fetch`
+    /// gets it.
+    pub package: Option<String>,
+    /// How a user gets it, if no package has it.
+    pub get: Option<String>,
+    /// Lower-case hexadecimal, where it is one file that is always the same.
+    pub sha256: Option<String>,
+}
+
+/// How answers are judged.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quality {
+    /// One of [`dyno_mlperf::accuracy::METHODS`].
+    pub method: String,
+    /// Choices that the method leaves.
+    #[serde(default)]
+    pub choose: BTreeMap<String, String>,
+    /// Which of [`Card::weights`] and [`Data::files`] are its references: its need, the
+    /// name of the file.
+    #[serde(default)]
+    pub with: BTreeMap<String, String>,
+    /// The figure that decides.
+    pub metric: String,
+    /// What the model reaches in full precision, in the unit of the metric.
+    pub reference: Option<f64>,
+    /// What is asked for, where no round says it.
+    pub at_least: Option<f64>,
+}
+
+impl Card {
+    /// The files that it needs, weights first.
+    pub fn wanted(&self) -> impl Iterator<Item = &Wanted> {
+        self.weights.iter().chain(&self.data.files)
+    }
+
+    /// The packages that it needs, each once.
+    #[must_use]
+    pub fn packages(&self) -> Vec<&str> {
+        let mut packages: Vec<&str> = self
+            .wanted()
+            .filter_map(|wanted| Some(wanted.package.as_deref()?.split(':').next()?))
+            .collect();
+        packages.sort_unstable();
+        packages.dedup();
+        packages
+    }
+}
+
+/// Name and text of each card.
+macro_rules! cards {
+    ($($name:literal)*) => {
+        const FILES: &[(&str, &str)] = &[$(($name, include_str!(concat!("../tasks/", $name, ".toml")))),*];
+    };
+}
+
+cards! {
+    "digits" "mnist" "g2p"
+    "resnet50"
+}
+
+/// All tasks, by tier and name.
+pub fn cards() -> &'static [Card] {
+    static CARDS: OnceLock<Vec<Card>> = OnceLock::new();
+    CARDS.get_or_init(|| {
+        let read = |&(name, text): &(&str, &str)| -> Card {
+            toml::from_str(text).unwrap_or_else(|error| panic!("tasks/{name}.toml: {error}"))
+        };
+        let mut cards: Vec<Card> = FILES.iter().map(read).collect();
+        cards.sort_by(|a, b| (a.tier, &a.name).cmp(&(b.tier, &b.name)));
+        cards
+    })
+}
+
+/// The task of that name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static Card> {
+    cards().iter().find(|card| card.name == name)
+}
+
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dimension = |&n: &usize| if n == 0 { "?".to_owned() } else { n.to_string() };
+        let shape: Vec<String> = self.shape.iter().map(dimension).collect();
+        write!(f, "{} {} [{}]", self.name, self.element, shape.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::package::packages;
+    use dyno_mlperf::accuracy::Method;
+    use dyno_mlperf::round::Round;
+
+    #[test]
+    fn each_card_names_what_there_is() {
+        let mut names: Vec<&str> = cards().iter().map(|card| card.name.as_str()).collect();
+        assert_eq!(names.len(), FILES.len());
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), FILES.len(), "a name is given twice");
+        for card in cards() {
+            let name = &card.name;
+            assert!(
+                FILES.iter().any(|(file, _)| file == name),
+                "{name} is in a file of another name"
+            );
+            assert!(card.data.performance_samples <= card.data.accuracy_samples, "{name}");
+            for wanted in card.wanted() {
+                assert_eq!(
+                    usize::from(wanted.package.is_some()) + usize::from(wanted.get.is_some()),
+                    1,
+                    "{name}: {} is got in one way",
+                    wanted.name
+                );
+                if let Some(place) = &wanted.package {
+                    let (package, path) = place.split_once(':').expect("package:path");
+                    let package = packages().iter().find(|found| found.name == package);
+                    let package =
+                        package.unwrap_or_else(|| panic!("{name}: no package of {place}"));
+                    assert!(package.files.iter().any(|file| file.path == path), "{place}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_card_is_judged_by_a_method_with_all_that_it_needs() {
+        for card in cards() {
+            let name = &card.name;
+            let Some(quality) = &card.quality else {
+                assert_eq!(card.tier, Tier::Shape, "{name} has no figure of quality");
+                continue;
+            };
+            assert_ne!(card.tier, Tier::Shape, "{name} shows quality");
+            let method = Method::named(&quality.method);
+            let method = method.unwrap_or_else(|| panic!("{name}: no method {}", quality.method));
+            for (choice, value) in &quality.choose {
+                let found = method.choices.iter().find(|found| found.name == choice);
+                assert!(
+                    found.is_some_and(|found| found.values.contains(&value.as_str())),
+                    "{name}: {choice}"
+                );
+            }
+            for (need, file) in &quality.with {
+                assert!(method.needs.iter().any(|found| found.name == need), "{name}: {need}");
+                assert!(card.wanted().any(|wanted| wanted.name == *file), "{name}: {file}");
+            }
+        }
+    }
+
+    #[test]
+    fn official_cards_are_benchmarks_of_rounds_with_the_same_counts() {
+        let official = cards().iter().filter(|card| card.tier == Tier::Official);
+        for card in official {
+            let name = &card.name;
+            let rules = card.rules.as_deref().unwrap_or_else(|| panic!("{name} is of no round"));
+            let rounds = Round::names().into_iter().rev();
+            let newest = rounds.filter_map(|round| Round::named(round).ok()?.benchmark(rules));
+            let benchmark = newest.take(1).next().unwrap_or_else(|| panic!("{name}: no {rules}"));
+            assert_eq!(benchmark.dataset.samples, card.data.accuracy_samples, "{name}");
+            let metric = &card.quality.as_ref().expect("official tasks are judged").metric;
+            let metrics: Vec<&str> =
+                benchmark.accuracy.iter().map(|of| of.metric.as_str()).collect();
+            assert!(metrics.contains(&metric.as_str()), "{name}: {metric} is none of {metrics:?}");
+        }
+    }
+}
