@@ -164,7 +164,7 @@ impl Card {
     pub fn packages(&self) -> Vec<&str> {
         let mut packages: Vec<&str> = self
             .wanted()
-            .filter_map(|wanted| Some(wanted.package.as_deref()?.split(':').next()?))
+            .filter_map(|wanted| wanted.package.as_deref()?.split(':').next())
             .collect();
         packages.sort_unstable();
         packages.dedup();
