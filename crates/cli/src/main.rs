@@ -4,6 +4,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod audit;
+mod cache;
 mod check;
 mod cmd;
 mod compare;

@@ -212,6 +212,10 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "if it is neither empty nor 0, results are coloured even where they go to no terminal.",
     ),
     (
+        "DYNO_CACHE",
+        "where models and data lie that `dyno fetch` gets, unless --cache names a folder.",
+    ),
+    (
         "DYNO_END_WITH_STDIN",
         "if it is set, the end of standard input ends a run, as Ctrl-C does; dyno sweep holds its \
          points so.",

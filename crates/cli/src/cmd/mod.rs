@@ -5,6 +5,7 @@ mod check;
 mod compare;
 mod completions;
 mod export;
+mod fetch;
 mod info;
 mod init;
 mod man;
@@ -60,6 +61,8 @@ enum Command {
     Export(export::Export),
     /// Tell about the tasks of benchmarks, and score the answers to them
     Task(task::Task),
+    /// Get models and data of packages, for tasks that need them
+    Fetch(fetch::Fetch),
     /// Make a submission tree of run directories
     Package(Box<package::Package>),
     /// Say which results of a submission count, and what is wrong with the others
@@ -92,6 +95,7 @@ impl Dyno {
             Command::Report(report) => report.execute(),
             Command::Export(export) => export.execute(),
             Command::Task(task) => task.execute(),
+            Command::Fetch(fetch) => fetch.execute(),
             Command::Package(package) => package.execute(),
             Command::Check(check) => check.execute(),
             Command::Init(init) => init.execute(),

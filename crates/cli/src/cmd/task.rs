@@ -1,5 +1,6 @@
-//! `dyno task`: what benchmarks are made of; today, how their answers are scored.
+//! `dyno task`: what benchmarks are made of, and how their answers are scored.
 
+mod cards;
 mod methods;
 mod score;
 
@@ -17,6 +18,10 @@ pub struct Task {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// List every task, with its tier and the state of its data
+    List(cards::List),
+    /// Print the card of a task: problem, model, data, steps, quality, what it needs
+    Show(cards::Show),
     /// Score the answers of an accuracy run against what is right
     Score(score::Score),
     /// List the ways to score, with what each needs
@@ -30,6 +35,8 @@ impl Task {
     /// What keeps it from being done.
     pub fn execute(self) -> Result<Exit, Failure> {
         match self.command {
+            Command::List(list) => list.execute(),
+            Command::Show(show) => show.execute(),
             Command::Score(score) => score.execute(),
             Command::Methods(methods) => methods.execute(),
         }

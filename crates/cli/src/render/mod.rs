@@ -8,7 +8,7 @@ mod units;
 pub use box_drawing::{Alignment, Frame, shortened, wrap};
 pub use console::{accuracy, headline, plan, summary};
 pub use details::command;
-pub use units::{count, duration, parse_duration, percentile, rate, utc, utc_compact};
+pub use units::{bytes, count, duration, parse_duration, percentile, rate, utc, utc_compact};
 
 use crate::terminal;
 

@@ -24,6 +24,17 @@ pub fn duration(nanos: i64) -> String {
     format!("{} {name}", three_digits(nanos as f64 / unit))
 }
 
+/// A size: `512 B`, `26.5 kB`, `17.1 MB`, `1.20 GB`.
+pub fn bytes(count: u64) -> String {
+    let size = count as f64;
+    match count {
+        ..1_000 => format!("{count} B"),
+        1_000..1_000_000 => format!("{} kB", three_digits(size / 1e3)),
+        1_000_000..1_000_000_000 => format!("{} MB", three_digits(size / 1e6)),
+        _ => format!("{} GB", three_digits(size / 1e9)),
+    }
+}
+
 fn three_digits(value: f64) -> String {
     let decimals = match value.abs() {
         ..9.995 => 2,

