@@ -4,3 +4,4 @@
 
 pub mod data;
 pub mod graphs;
+pub mod pickle;
