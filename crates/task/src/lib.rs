@@ -4,4 +4,5 @@
 
 pub mod data;
 pub mod graphs;
+pub mod image;
 pub mod pickle;
