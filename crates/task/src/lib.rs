@@ -2,6 +2,7 @@
 //! answers, a figure of quality and its target.
 #![forbid(unsafe_code)]
 
+pub mod answers;
 pub mod data;
 pub mod graphs;
 pub mod image;
