@@ -251,8 +251,7 @@ impl<'a> Machine<'a> {
             b'B' => Object::Bytes(self.blob(4)?),
             0x8e | 0x96 => Object::Bytes(self.blob(8)?),
             b']' | 0x8f => Object::List(Vec::new()),
-            b'l' => Object::List(self.above_mark()?),
-            0x91 => Object::List(self.above_mark()?),
+            b'l' | 0x91 => Object::List(self.above_mark()?),
             b'}' => Object::Dict(Vec::new()),
             b'd' => {
                 let ids = self.above_mark()?;
