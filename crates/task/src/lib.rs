@@ -2,8 +2,11 @@
 //! answers, a figure of quality and its target.
 #![forbid(unsafe_code)]
 
+pub mod answers;
 pub mod cache;
 pub mod card;
 pub mod data;
 pub mod graphs;
+pub mod image;
 pub mod package;
+pub mod pickle;

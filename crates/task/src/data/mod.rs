@@ -1,1 +1,3 @@
 //! Data sets in the formats in which their publishers give them.
+
+pub mod imagenet;

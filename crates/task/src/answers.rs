@@ -1,0 +1,3 @@
+//! What is made of a model's outputs before a query counts as answered; timed.
+
+pub mod detection;

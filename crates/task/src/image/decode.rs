@@ -1,0 +1,128 @@
+//! JPEG and PNG files as pictures of 8 bits.
+//!
+//! PNG equals Pillow's and OpenCV's. JPEG is decoded by `zune-jpeg`, whose inverse
+//! transform and interpolation of colours are not libjpeg's: measured on 24 files of
+//! three qualities and samplings, values differ from Pillow's by 4 of 255 at most and
+//! by 0.17 on average at most.
+
+use std::fmt;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use zune_jpeg::JpegDecoder;
+use zune_jpeg::zune_core::bytestream::ZCursor;
+use zune_jpeg::zune_core::colorspace::ColorSpace;
+use zune_jpeg::zune_core::options::DecoderOptions;
+
+use super::Picture;
+
+/// Pictures of more pixels along an axis are refused: a small file may claim any size.
+const LONGEST: usize = 1 << 14;
+
+/// Why a file is no picture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecodeError {
+    /// The file.
+    pub path: PathBuf,
+    /// What its decoder says.
+    pub why: String,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        write!(f, "{path}: expected a whole JPEG or PNG file, found {}; copy it again", self.why)
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// Reads a file; grey becomes three equal channels, transparency is dropped.
+///
+/// # Errors
+/// [`DecodeError`] if it cannot be read, is truncated or broken, or of another format.
+pub fn open(path: &Path) -> Result<Picture<u8>, DecodeError> {
+    let refused = |why: String| DecodeError { path: path.to_owned(), why };
+    let bytes = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+    picture(&bytes).map_err(refused)
+}
+
+/// The picture that the bytes of a file are.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn picture(bytes: &[u8]) -> Result<Picture<u8>, String> {
+    match bytes {
+        [0xff, 0xd8, ..] => jpeg(bytes),
+        [0x89, b'P', b'N', b'G', ..] => png(bytes),
+        [] => Err("an empty file".to_owned()),
+        _ => Err("another format".to_owned()),
+    }
+}
+
+fn jpeg(bytes: &[u8]) -> Result<Picture<u8>, String> {
+    // A decoder that is not strict fills what is missing with grey.
+    let options = DecoderOptions::default()
+        .set_strict_mode(true)
+        .set_max_width(LONGEST)
+        .set_max_height(LONGEST)
+        .jpeg_set_out_colorspace(ColorSpace::RGB);
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    let values = decoder.decode().map_err(|error| format!("{error:?}"))?;
+    let (width, height) = decoder.dimensions().ok_or("no dimensions")?;
+    whole(width, height, values)
+}
+
+fn png(bytes: &[u8]) -> Result<Picture<u8>, String> {
+    let mut decoder = png::Decoder::new(Cursor::new(bytes));
+    decoder.set_transformations(png::Transformations::normalize_to_color8());
+    let mut reader = decoder.read_info().map_err(|error| error.to_string())?;
+    let (width, height) = (reader.info().width as usize, reader.info().height as usize);
+    if width > LONGEST || height > LONGEST {
+        return Err(format!("{width} x {height} pixels (at most {LONGEST} along an axis)"));
+    }
+    let mut values = vec![0; reader.output_buffer_size().ok_or("too many pixels")?];
+    let info = reader.next_frame(&mut values).map_err(|error| error.to_string())?;
+    values.truncate(info.buffer_size());
+    let grey = |step: usize| values.iter().step_by(step).flat_map(|grey| [*grey; 3]).collect();
+    let values = match info.color_type.samples() {
+        1 => grey(1),
+        2 => grey(2),
+        3 => values,
+        _ => values.chunks_exact(4).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect(),
+    };
+    whole(width, height, values)
+}
+
+fn whole(width: usize, height: usize, values: Vec<u8>) -> Result<Picture<u8>, String> {
+    if width == 0 || height == 0 || values.len() != width * height * 3 {
+        return Err(format!("{} values for {width} x {height} pixels", values.len()));
+    }
+    Ok(Picture { width, height, values })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn broken_files_name_themselves_and_what_is_expected() {
+        let path = std::env::temp_dir().join(format!("dyno-broken-{}.jpg", std::process::id()));
+        std::fs::write(&path, b"\xff\xd8\xff\xe0\0\x10JFIF").unwrap();
+        let error = open(&path).unwrap_err().to_string();
+        assert!(error.contains("dyno-broken-") && error.contains("a whole JPEG or PNG"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(picture(b"GIF89a"), Err("another format".to_owned()));
+    }
+
+    #[test]
+    fn grey_pictures_have_three_equal_channels_and_truncated_ones_are_refused() {
+        let mut file = Vec::new();
+        let mut encoder = png::Encoder::new(&mut file, 2, 1);
+        encoder.set_color(png::ColorType::Grayscale);
+        encoder.write_header().unwrap().write_image_data(&[7, 200]).unwrap();
+        let expected = Picture { width: 2, height: 1, values: vec![7, 7, 7, 200, 200, 200] };
+        assert_eq!(picture(&file), Ok(expected));
+        assert!(picture(&file[..file.len() - 20]).is_err());
+    }
+}

@@ -1,0 +1,303 @@
+//! Resizing as OpenCV and Pillow do it, whose results differ from each other's.
+//!
+//! Sources: `resize.cpp` of OpenCV's imgproc and `Resample.c` of Pillow, for what is
+//! weighted how and rounded where. Measured on three photographs and three pictures of
+//! noise at six sizes: `opencv-area`, `pillow-bilinear` and `pillow-bicubic` equal OpenCV's
+//! and Pillow's bytes; `opencv-linear` differs by 1 in 0.05 % of the bytes, and of floats
+//! up to 255 by 0.00002 from OpenCV's plain code, by 0.006 from its vectorised one.
+//! Pillow 13 goes down before it goes across where a picture grows in width and shrinks
+//! in height; here rows come first in every case, so that one differs.
+
+use serde::Deserialize;
+
+use super::Picture;
+
+/// How a picture is resized.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Filter {
+    /// OpenCV's `INTER_LINEAR`.
+    OpencvLinear,
+    /// OpenCV's `INTER_AREA`.
+    OpencvArea,
+    /// Pillow's `BILINEAR`, with antialiasing.
+    PillowBilinear,
+    /// Pillow's `BICUBIC`, with antialiasing.
+    PillowBicubic,
+}
+
+/// What each value of a row or a column is made of.
+struct Taps<W> {
+    /// First source and weights.
+    of: Vec<(usize, Vec<W>)>,
+}
+
+/// A picture of 8 bits at another size.
+///
+/// # Panics
+/// A size is 0.
+#[must_use]
+pub fn bytes(picture: &Picture<u8>, width: usize, height: usize, by: Filter) -> Picture<u8> {
+    assert!(width > 0 && height > 0, "a picture has pixels");
+    if (width, height) == (picture.width, picture.height) {
+        return picture.clone();
+    }
+    match by {
+        Filter::OpencvLinear => {
+            let taps = |from, to| whole_taps(&linear(from, to));
+            opencv_bytes(picture, &taps(picture.width, width), &taps(picture.height, height))
+        }
+        // An axis that grows makes OpenCV interpolate along both.
+        Filter::OpencvArea if width > picture.width || height > picture.height => {
+            let taps = |from, to| whole_taps(&grown(from, to));
+            opencv_bytes(picture, &taps(picture.width, width), &taps(picture.height, height))
+        }
+        Filter::OpencvArea => {
+            let real = Picture {
+                width: picture.width,
+                height: picture.height,
+                values: picture.values.iter().map(|value| f32::from(*value)).collect(),
+            };
+            let made = weighed(&real, &area(picture.width, width), &area(picture.height, height));
+            let exact = picture.width == 2 * width && picture.height == 2 * height;
+            // Four bytes are summed as whole numbers, and a half rounds up.
+            let round =
+                |value: f32| if exact { (value + 0.5).floor() } else { value.round_ties_even() };
+            let values = made.values.iter().map(|value| round(*value) as u8).collect();
+            Picture { width, height, values }
+        }
+        Filter::PillowBilinear => pillow(picture, width, height, 1.0, |x| (1.0 - x).max(0.0)),
+        Filter::PillowBicubic => pillow(picture, width, height, 2.0, cubic),
+    }
+}
+
+/// A picture of real numbers at another size, with OpenCV's `INTER_LINEAR`.
+///
+/// # Panics
+/// A size is 0.
+#[must_use]
+pub fn reals(picture: &Picture<f32>, width: usize, height: usize) -> Picture<f32> {
+    assert!(width > 0 && height > 0, "a picture has pixels");
+    weighed(picture, &linear(picture.width, width), &linear(picture.height, height))
+}
+
+fn pair(at: f32, from: usize) -> (usize, Vec<f32>) {
+    let first = at.floor();
+    if first < 0.0 {
+        return (0, vec![1.0]);
+    }
+    if first as usize >= from - 1 {
+        return (from - 1, vec![1.0]);
+    }
+    (first as usize, vec![1.0 - (at - first), at - first])
+}
+
+fn linear(from: usize, to: usize) -> Taps<f32> {
+    let scale = from as f64 / to as f64;
+    let of = (0..to).map(|at| pair(((at as f64 + 0.5) * scale - 0.5) as f32, from)).collect();
+    Taps { of }
+}
+
+/// Weights of `INTER_AREA` where a picture grows.
+fn grown(from: usize, to: usize) -> Taps<f32> {
+    let (scale, inverse) = (from as f64 / to as f64, to as f64 / from as f64);
+    let of = (0..to).map(|at| {
+        let first = (at as f64 * scale).floor();
+        let part = ((at as f64 + 1.0) - (first + 1.0) * inverse) as f32;
+        let part = if part <= 0.0 { 0.0 } else { part - part.floor() };
+        let first = first as usize;
+        if first + 1 >= from { (from - 1, vec![1.0]) } else { (first, vec![1.0 - part, part]) }
+    });
+    Taps { of: of.collect() }
+}
+
+/// Shares of the sources that a value covers.
+fn area(from: usize, to: usize) -> Taps<f32> {
+    // Shares of less than this are rounding.
+    const LEAST: f64 = 1e-3;
+    let scale = from as f64 / to as f64;
+    let of = (0..to).map(|at| {
+        let (start, end) = (at as f64 * scale, (at as f64 + 1.0) * scale);
+        let width = scale.min(from as f64 - start);
+        let first = (start.ceil() as usize).min(from - 1);
+        let last = (end.floor() as usize).min(from - 1);
+        let first = first.min(last);
+        let mut weights = Vec::new();
+        let mut begin = first;
+        if first as f64 - start > LEAST {
+            begin = first - 1;
+            weights.push(((first as f64 - start) / width) as f32);
+        }
+        weights.extend((first..last).map(|_| (1.0 / width) as f32));
+        if end - last as f64 > LEAST {
+            weights.push(((end - last as f64).min(1.0).min(width) / width) as f32);
+        }
+        (begin, weights)
+    });
+    Taps { of: of.collect() }
+}
+
+fn weighed(picture: &Picture<f32>, columns: &Taps<f32>, rows: &Taps<f32>) -> Picture<f32> {
+    let (width, height) = (columns.of.len(), rows.of.len());
+    let mut wide: Vec<f32> = Vec::with_capacity(picture.height * width * 3);
+    for row in picture.values.chunks_exact(picture.width * 3) {
+        for (first, weights) in &columns.of {
+            for channel in 0..3 {
+                let sources = row[first * 3 + channel..].iter().step_by(3);
+                wide.push(sources.zip(weights).map(|(value, weight)| value * weight).sum());
+            }
+        }
+    }
+    let mut values = vec![0_f32; width * height * 3];
+    for ((first, weights), made) in rows.of.iter().zip(values.chunks_exact_mut(width * 3)) {
+        for (row, weight) in wide[first * width * 3..].chunks_exact(width * 3).zip(weights) {
+            made.iter_mut().zip(row).for_each(|(made, value)| *made += value * weight);
+        }
+    }
+    Picture { width, height, values }
+}
+
+/// Weights as OpenCV has them for bytes: of 2048.
+fn whole_taps(taps: &Taps<f32>) -> Taps<i32> {
+    let whole = |weight: &f32| (weight * 2048.0).round_ties_even() as i32;
+    let of = taps.of.iter().map(|(first, weights)| (*first, weights.iter().map(whole).collect()));
+    Taps { of: of.collect() }
+}
+
+fn opencv_bytes(picture: &Picture<u8>, columns: &Taps<i32>, rows: &Taps<i32>) -> Picture<u8> {
+    let (width, height) = (columns.of.len(), rows.of.len());
+    let mut wide = Vec::with_capacity(picture.height * width * 3);
+    for row in picture.values.chunks_exact(picture.width * 3) {
+        for (first, weights) in &columns.of {
+            for channel in 0..3 {
+                let sources = row[first * 3 + channel..].iter().step_by(3);
+                wide.push(sources.zip(weights).map(|(v, w)| i32::from(*v) * w).sum::<i32>());
+            }
+        }
+    }
+    let mut values = Vec::with_capacity(width * height * 3);
+    for (first, weights) in &rows.of {
+        for at in 0..width * 3 {
+            let row = |row: usize| wide[(first + row) * width * 3 + at] >> 4;
+            let parts = weights.iter().enumerate().map(|(tap, weight)| (weight * row(tap)) >> 16);
+            values.push(((parts.sum::<i32>() + 2) >> 2).clamp(0, 255) as u8);
+        }
+    }
+    Picture { width, height, values }
+}
+
+/// Keys' cubic with a = -0.5.
+fn cubic(x: f64) -> f64 {
+    const A: f64 = -0.5;
+    match x {
+        x if x < 1.0 => ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0,
+        x if x < 2.0 => (((x - 5.0) * x + 8.0) * x - 4.0) * A,
+        _ => 0.0,
+    }
+}
+
+/// Bits after the point of Pillow's weights.
+const PILLOW_BITS: u32 = 22;
+
+fn pillow_taps(from: usize, to: usize, support: f64, filter: fn(f64) -> f64) -> Taps<i32> {
+    let scale = from as f64 / to as f64;
+    let stretch = scale.max(1.0);
+    let support = support * stretch;
+    let of = (0..to).map(|at| {
+        let centre = (at as f64 + 0.5) * scale;
+        let first = ((centre - support + 0.5) as i64).max(0) as usize;
+        let end = ((centre + support + 0.5) as i64).max(0) as usize;
+        let weights: Vec<f64> = (first..end.min(from))
+            .map(|source| filter(((source as f64 - centre + 0.5) / stretch).abs()))
+            .collect();
+        let sum: f64 = weights.iter().sum();
+        let one = f64::from(1_u32 << PILLOW_BITS);
+        (first, weights.iter().map(|weight| (weight / sum * one).round() as i32).collect())
+    });
+    Taps { of: of.collect() }
+}
+
+fn pillow(
+    picture: &Picture<u8>,
+    width: usize,
+    height: usize,
+    support: f64,
+    filter: fn(f64) -> f64,
+) -> Picture<u8> {
+    const HALF: i32 = 1 << (PILLOW_BITS - 1);
+    let clipped = |sum: i32| (sum >> PILLOW_BITS).clamp(0, 255) as u8;
+    let columns = pillow_taps(picture.width, width, support, filter);
+    let rows = pillow_taps(picture.height, height, support, filter);
+    let mut wide = Vec::with_capacity(picture.height * width * 3);
+    for row in picture.values.chunks_exact(picture.width * 3) {
+        if width == picture.width {
+            wide.extend_from_slice(row);
+            continue;
+        }
+        for (first, weights) in &columns.of {
+            for channel in 0..3 {
+                let sources = row[first * 3 + channel..].iter().step_by(3);
+                let parts = sources.zip(weights).map(|(value, weight)| i32::from(*value) * weight);
+                wide.push(clipped(parts.fold(HALF, i32::wrapping_add)));
+            }
+        }
+    }
+    if height == picture.height {
+        return Picture { width, height, values: wide };
+    }
+    let mut values = Vec::with_capacity(width * height * 3);
+    for (first, weights) in &rows.of {
+        for at in 0..width * 3 {
+            let sources = wide[first * width * 3 + at..].iter().step_by(width * 3);
+            let parts = sources.zip(weights).map(|(value, weight)| i32::from(*value) * weight);
+            values.push(clipped(parts.fold(HALF, i32::wrapping_add)));
+        }
+    }
+    Picture { width, height, values }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_those_of_opencv_and_pillow() {
+        // cv2.resize and PIL.Image.resize of 5 x 4 pixels to 3 x 2, where value i is
+        // (37 i i + 11 i) % 256.
+        let values = (0..60_usize).map(|i| ((i * i * 37 + i * 11) % 256) as u8).collect();
+        let picture = Picture { width: 5, height: 4, values };
+        let cases = [
+            (
+                Filter::OpencvLinear,
+                [
+                    58, 138, 163, 141, 164, 133, 88, 183, 223, 121, 116, 101, 125, 64, 77, 122,
+                    132, 174,
+                ],
+            ),
+            (
+                Filter::OpencvArea,
+                [
+                    65, 143, 166, 121, 169, 164, 85, 181, 224, 120, 113, 104, 130, 95, 108, 126,
+                    139, 174,
+                ],
+            ),
+            (
+                Filter::PillowBilinear,
+                [
+                    79, 137, 160, 129, 167, 160, 95, 172, 218, 115, 125, 111, 132, 114, 116, 125,
+                    138, 179,
+                ],
+            ),
+            (
+                Filter::PillowBicubic,
+                [
+                    78, 138, 162, 134, 175, 164, 91, 173, 222, 117, 123, 105, 135, 111, 113, 129,
+                    136, 177,
+                ],
+            ),
+        ];
+        for (filter, expected) in cases {
+            assert_eq!(bytes(&picture, 3, 2, filter).values, expected, "{filter:?}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Python's pickles as data: numbers, texts, containers, and arrays of NumPy and PyTorch.
+//!
+//! Nothing is executed. A pickle names what it calls; here the names are a closed list,
+//! of which each entry makes an array or a container, and any other is an error. Source:
+//! `pickletools` of Python 3 for the opcodes, protocols 0 to 5 as far as data need them.
+
+mod arrays;
+mod machine;
+mod torch;
+
+use std::fmt;
+use std::sync::Arc;
+
+use dyno_mlperf::accuracy::payload::Element;
+
+pub use torch::weights;
+
+/// What a pickle holds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// `None`.
+    None,
+    /// `True` or `False`.
+    Bool(bool),
+    /// A whole number of 64 bits.
+    Int(i64),
+    /// A whole number of more: little-endian, two's complement.
+    Long(Arc<[u8]>),
+    /// A real number.
+    Float(f64),
+    /// Text.
+    Text(Arc<str>),
+    /// Bytes.
+    Bytes(Arc<[u8]>),
+    /// A list or a set.
+    List(Vec<Value>),
+    /// A tuple.
+    Tuple(Vec<Value>),
+    /// Keys and values, in the order of the file.
+    Dict(Vec<(Value, Value)>),
+    /// Numbers with a shape.
+    Array(Arc<Array>),
+}
+
+impl Value {
+    /// Of a dictionary, the value under a text.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        let Self::Dict(entries) = self else { return None };
+        let is_key = |entry: &&(Self, Self)| matches!(&entry.0, Self::Text(text) if **text == *key);
+        entries.iter().find(is_key).map(|(_, value)| value)
+    }
+
+    /// The values of a list or a tuple.
+    #[must_use]
+    pub fn values(&self) -> Option<&[Self]> {
+        match self {
+            Self::List(values) | Self::Tuple(values) => Some(values),
+            _ => None,
+        }
+    }
+}
+
+/// Numbers with a shape, row by row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Array {
+    /// Dimensions; none for a single number.
+    pub shape: Vec<usize>,
+    /// What it is an array of. Truth values are [`Element::Uint8`].
+    pub element: Element,
+    /// The numbers, little-endian.
+    pub bytes: Vec<u8>,
+}
+
+/// Why bytes are no pickle of data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PickleError {
+    /// Byte of the pickle.
+    pub at: usize,
+    /// What is wrong there.
+    pub problem: Problem,
+}
+
+/// What can be wrong with a pickle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// It ends in the middle.
+    Ended,
+    /// An instruction that data do not need.
+    Opcode(u8),
+    /// It names code outside of the list.
+    Global(String),
+    /// An instruction finds something else than it needs.
+    Expected(&'static str),
+    /// An element type that is not read, as the pickle spells it.
+    Element(String),
+    /// It unfolds to more than a file of its length may hold.
+    TooLarge,
+    /// Containers within containers, or one in itself.
+    TooDeep,
+    /// The archive around it cannot be read.
+    Archive(String),
+}
+
+impl fmt::Display for PickleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "byte {}: ", self.at)?;
+        match &self.problem {
+            Problem::Ended => f.write_str("the pickle ends before its STOP; fetch the file again"),
+            Problem::Opcode(code) => {
+                write!(f, "expected a pickle of data, found opcode {code:#04x}")
+            }
+            Problem::Global(name) => write!(
+                f,
+                "expected numbers, texts, containers and arrays of NumPy or PyTorch, found {name}"
+            ),
+            Problem::Expected(what) => write!(f, "expected {what}, found something else"),
+            Problem::Element(name) => {
+                write!(f, "expected numbers of up to 64 bits, found elements of type {name}")
+            }
+            Problem::TooLarge => f.write_str("the pickle unfolds to far more than its length"),
+            Problem::TooDeep => f.write_str("containers are nested too deeply, or in themselves"),
+            Problem::Archive(why) => {
+                write!(f, "expected a zip archive that torch.save wrote: {why}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PickleError {}
+
+/// What the pickle at the start of `bytes` holds; what follows it is left alone.
+///
+/// # Errors
+/// [`PickleError`] if it is malformed or names code.
+pub fn read(bytes: &[u8]) -> Result<Value, PickleError> {
+    let machine = machine::Machine::run(bytes)?;
+    arrays::unfold(&machine, bytes.len(), &arrays::Storages::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::Text(text.into())
+    }
+
+    #[test]
+    fn containers_of_python_are_read() {
+        // pickle.dumps({"a": [1, -2, 70000, 2.5, None], "b": (True, b"\x00\xff")}, protocol=4),
+        // taken apart with pickletools: a frame, memoised objects, a mark for each container.
+        let bytes =
+            b"\x80\x04\x95\x35\0\0\0\0\0\0\0}\x94(\x8c\x01a\x94]\x94(K\x01J\xfe\xff\xff\xff\
+            J\x70\x11\x01\0G\x40\x04\0\0\0\0\0\0Ne\x8c\x01b\x94\x88C\x02\0\xff\x94\x86\x94u.";
+        let list =
+            vec![Value::Int(1), Value::Int(-2), Value::Int(70_000), Value::Float(2.5), Value::None];
+        let tuple = vec![Value::Bool(true), Value::Bytes([0, 255].into())];
+        let value = read(bytes).unwrap();
+        assert_eq!(value.get("a"), Some(&Value::List(list)));
+        assert_eq!(value.get("b"), Some(&Value::Tuple(tuple)));
+    }
+
+    #[test]
+    fn objects_that_are_named_twice_are_two_values() {
+        // x = "t"; pickle.dumps((x, x), protocol=2)
+        let bytes = b"\x80\x02X\x01\0\0\0tq\0h\0\x86q\x01.";
+        assert_eq!(read(bytes), Ok(Value::Tuple(vec![text("t"), text("t")])));
+    }
+
+    #[test]
+    fn arrays_of_numpy_are_read_as_python_2_and_3_write_them() {
+        // pickle.dumps(numpy.array([[1], [258]], "<i2"), protocol=2) by Python 2: bytes are texts.
+        let bytes =
+            b"\x80\x02cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85U\x01b\x87R\
+            (K\x01K\x02K\x01\x86cnumpy\ndtype\nU\x02i2K\0K\x01\x87R(K\x03U\x01<NNNJ\xff\xff\xff\xff\
+            J\xff\xff\xff\xffK\0tb\x89U\x04\x01\0\x02\x01tb.";
+        let array = Array { shape: vec![2, 1], element: Element::Int16, bytes: vec![1, 0, 2, 1] };
+        assert_eq!(read(bytes), Ok(Value::Array(array.into())));
+        // Python 3 spells its bytes as an encoded text below protocol 3.
+        let bytes = b"\x80\x02c_codecs\nencode\nX\x02\0\0\0\xc3\xbfX\x06\0\0\0latin1\x86R.";
+        assert_eq!(read(bytes), Ok(Value::Bytes([255].into())));
+    }
+
+    #[test]
+    fn code_is_refused_by_its_name() {
+        let error = read(b"\x80\x02cos\nsystem\nX\x02\0\0\0ls\x85R.").unwrap_err();
+        assert_eq!(error.problem, Problem::Global("os.system".to_owned()));
+        assert!(error.to_string().starts_with("byte 2: "), "{error}");
+    }
+
+    #[test]
+    fn malformed_pickles_say_where() {
+        let whole = b"\x80\x02]q\0(K\x01X\x01\0\0\0te.";
+        for end in 0..whole.len() {
+            assert_eq!(read(&whole[..end]).unwrap_err().problem, Problem::Ended, "{end}");
+        }
+        assert_eq!(read(b"\x80\x02]h\x07.").unwrap_err().at, 3);
+        // A length of 4 GiB in a short file.
+        assert_eq!(read(b"\x80\x02X\xff\xff\xff\xff.").unwrap_err().problem, Problem::Ended);
+        // A list in itself, and lists of lists that double.
+        assert_eq!(read(b"\x80\x02]q\0h\0a.").unwrap_err().problem, Problem::TooDeep);
+        let doubling = [&b"\x80\x02)"[..], &b"2\x86".repeat(40), b"."].concat();
+        assert_eq!(read(&doubling).unwrap_err().problem, Problem::TooLarge);
+    }
+}

@@ -1,0 +1,336 @@
+//! What the names of a pickle make, and the values that its objects unfold to.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use dyno_mlperf::accuracy::payload::Element;
+
+use super::machine::{Id, Machine, Object};
+use super::{Array, PickleError, Problem, Value};
+
+/// Containers within containers.
+const DEEPEST: usize = 100;
+
+/// What a pickle may unfold to, as a multiple of its length and at least, in values and
+/// in bytes: objects that are named twice are two values.
+const UNFOLDED: (usize, usize) = (16, 1 << 16);
+
+/// Names that pickles of data use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Global {
+    /// An array to be filled.
+    Reconstruct,
+    /// A single number.
+    Scalar,
+    /// An array over bytes.
+    FromBuffer,
+    NdArray,
+    Dtype,
+    /// A text of Latin-1 as bytes.
+    Encode,
+    /// A dictionary, or a list of its items.
+    OrderedDict,
+    /// A list of values.
+    Set,
+    Tensor,
+    Parameter,
+    Storage(Element),
+}
+
+impl Global {
+    pub fn of(module: &str, name: &str) -> Result<Self, Problem> {
+        Ok(match (module, name) {
+            ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct") => {
+                Self::Reconstruct
+            }
+            ("numpy.core.multiarray" | "numpy._core.multiarray", "scalar") => Self::Scalar,
+            ("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer") => Self::FromBuffer,
+            ("numpy", "ndarray") => Self::NdArray,
+            ("numpy", "dtype") => Self::Dtype,
+            ("_codecs", "encode") => Self::Encode,
+            ("collections", "OrderedDict") => Self::OrderedDict,
+            ("builtins" | "__builtin__", "set" | "frozenset") => Self::Set,
+            ("torch._utils", "_rebuild_tensor_v2") => Self::Tensor,
+            ("torch._utils", "_rebuild_parameter") => Self::Parameter,
+            ("torch", "FloatStorage") => Self::Storage(Element::Float32),
+            ("torch", "DoubleStorage") => Self::Storage(Element::Float64),
+            ("torch", "HalfStorage") => Self::Storage(Element::Float16),
+            ("torch", "LongStorage") => Self::Storage(Element::Int64),
+            ("torch", "IntStorage") => Self::Storage(Element::Int32),
+            ("torch", "ShortStorage") => Self::Storage(Element::Int16),
+            ("torch", "CharStorage") => Self::Storage(Element::Int8),
+            ("torch", "ByteStorage" | "BoolStorage") => Self::Storage(Element::Uint8),
+            _ => return Err(Problem::Global(format!("{module}.{name}"))),
+        })
+    }
+}
+
+fn tuple(objects: &[Object], id: Id) -> Result<&[Id], Problem> {
+    match &objects[id] {
+        Object::Tuple(ids) | Object::List(ids) => Ok(ids),
+        _ => Err(Problem::Expected("a tuple")),
+    }
+}
+
+fn size(objects: &[Object], id: Id) -> Result<usize, Problem> {
+    let Object::Int(number) = objects[id] else { return Err(Problem::Expected("a whole number")) };
+    usize::try_from(number).map_err(|_| Problem::Expected("a length"))
+}
+
+fn sizes(objects: &[Object], id: Id) -> Result<Vec<usize>, Problem> {
+    tuple(objects, id)?.iter().map(|id| size(objects, *id)).collect()
+}
+
+fn bytes(objects: &[Object], id: Id) -> Result<&[u8], Problem> {
+    match &objects[id] {
+        Object::Bytes(bytes) => Ok(bytes),
+        Object::Text(text) => Ok(text.as_bytes()),
+        _ => Err(Problem::Expected("bytes")),
+    }
+}
+
+/// What a call of a name makes.
+pub(super) fn call(objects: &[Object], function: Id, arguments: Id) -> Result<Object, Problem> {
+    let Object::Global(global) = objects[function] else {
+        return Err(Problem::Expected("a name to call"));
+    };
+    let few = Problem::Expected("other arguments");
+    let arguments = tuple(objects, arguments)?;
+    Ok(match (global, arguments) {
+        (Global::Reconstruct, _) => Object::Unfilled,
+        (Global::Dtype, [name, ..]) => dtype(bytes(objects, *name)?)?,
+        (Global::Scalar, [of, contents]) => {
+            array(objects, *of, Vec::new(), bytes(objects, *contents)?)?
+        }
+        (Global::FromBuffer, [contents, of, shape, ..]) => {
+            let shape = sizes(objects, *shape)?;
+            let is_rows = arguments.get(3).is_none_or(
+                |order| matches!(&objects[*order], Object::Text(order) if **order == *"C"),
+            );
+            let made = array(objects, *of, shape, bytes(objects, *contents)?)?;
+            if is_rows { made } else { transposed(made) }
+        }
+        (Global::Encode, [text, ..]) => {
+            let Object::Text(text) = &objects[*text] else { return Err(few) };
+            let bytes: Option<Arc<[u8]>> = text.chars().map(|c| u8::try_from(c).ok()).collect();
+            Object::Bytes(bytes.ok_or(Problem::Expected("text of Latin-1"))?)
+        }
+        (Global::OrderedDict, []) => Object::Dict(Vec::new()),
+        (Global::OrderedDict, [items]) => {
+            let mut entries = Vec::new();
+            for item in tuple(objects, *items)? {
+                let [key, value] = tuple(objects, *item)? else { return Err(few) };
+                entries.extend([*key, *value]);
+            }
+            Object::Dict(entries)
+        }
+        (Global::Set, [values]) => Object::List(tuple(objects, *values)?.to_vec()),
+        (Global::Parameter, [tensor, ..]) => objects[*tensor].clone(),
+        (Global::Tensor, [storage, offset, shape, stride, ..]) => {
+            let (shape, stride) = (sizes(objects, *shape)?, sizes(objects, *stride)?);
+            if shape.len() != stride.len() || !matches!(objects[*storage], Object::Storage { .. }) {
+                return Err(few);
+            }
+            Object::Tensor { storage: *storage, offset: size(objects, *offset)?, shape, stride }
+        }
+        _ => return Err(few),
+    })
+}
+
+fn dtype(name: &[u8]) -> Result<Object, Problem> {
+    let name = std::str::from_utf8(name).map_err(|_| Problem::Expected("a type's name"))?;
+    let element = match name.trim_start_matches(['<', '|', '=', '>']) {
+        "i1" => Element::Int8,
+        "u1" | "b1" => Element::Uint8,
+        "i2" => Element::Int16,
+        "i4" => Element::Int32,
+        "i8" => Element::Int64,
+        "f2" => Element::Float16,
+        "f4" => Element::Float32,
+        "f8" => Element::Float64,
+        _ => return Err(Problem::Element(name.to_owned())),
+    };
+    Ok(Object::Type { element, is_big_endian: name.starts_with('>') })
+}
+
+fn array(
+    objects: &[Object],
+    of: Id,
+    shape: Vec<usize>,
+    contents: &[u8],
+) -> Result<Object, Problem> {
+    let Object::Type { element, is_big_endian } = objects[of] else {
+        return Err(Problem::Expected("a type of elements"));
+    };
+    let length = shape.iter().try_fold(element.size(), |product, n| product.checked_mul(*n));
+    if length != Some(contents.len()) {
+        return Err(Problem::Expected("as many bytes as the shape of an array says"));
+    }
+    let mut bytes = contents.to_vec();
+    if is_big_endian {
+        bytes.chunks_exact_mut(element.size()).for_each(<[u8]>::reverse);
+    }
+    Ok(Object::Array(Arc::new(Array { shape, element, bytes })))
+}
+
+/// An array whose bytes are column by column, row by row.
+fn transposed(made: Object) -> Object {
+    let Object::Array(array) = &made else { return made };
+    let mut stride = 1;
+    let strides: Vec<usize> = array.shape.iter().map(|n| (stride, stride *= n).0).collect();
+    let bytes = shown(&array.bytes, array.element, 0, &array.shape, &strides);
+    let bytes = bytes.expect("the length has been compared with the shape");
+    Object::Array(Arc::new(Array { shape: array.shape.clone(), element: array.element, bytes }))
+}
+
+/// The part of a storage that a tensor shows; `None` if it is not in there.
+fn shown(
+    storage: &[u8],
+    element: Element,
+    offset: usize,
+    shape: &[usize],
+    stride: &[usize],
+) -> Option<Vec<u8>> {
+    let count = shape.iter().try_fold(1_usize, |product, n| product.checked_mul(*n))?;
+    if count == 0 {
+        return Some(Vec::new());
+    }
+    let last = shape
+        .iter()
+        .zip(stride)
+        .try_fold(offset, |at, (n, stride)| at.checked_add((n - 1).checked_mul(*stride)?))?;
+    let elements = storage.len() / element.size();
+    // An expanded tensor shows elements twice, and would unfold to any size.
+    if last >= elements || count > elements {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(count * element.size());
+    let mut index = vec![0; shape.len()];
+    let mut at = offset;
+    for _ in 0..count {
+        bytes.extend_from_slice(&storage[at * element.size()..][..element.size()]);
+        for axis in (0..shape.len()).rev() {
+            index[axis] += 1;
+            at += stride[axis];
+            if index[axis] < shape[axis] {
+                break;
+            }
+            at -= stride[axis] * shape[axis];
+            index[axis] = 0;
+        }
+    }
+    Some(bytes)
+}
+
+/// Gives an object the state that a pickle keeps beside it.
+pub(super) fn fill(objects: &mut [Object], id: Id, state: Id) -> Result<(), Problem> {
+    let made = match &objects[id] {
+        Object::Type { element, .. } => {
+            let order = *tuple(objects, state)?.get(1).ok_or(Problem::Expected("a byte order"))?;
+            let is_big_endian = bytes(objects, order)? == b">";
+            Object::Type { element: *element, is_big_endian }
+        }
+        Object::Unfilled => {
+            let [_, shape, of, is_columns, contents] = *tuple(objects, state)? else {
+                return Err(Problem::Expected("the five parts of an array"));
+            };
+            let shape = sizes(objects, shape)?;
+            let made = array(objects, of, shape, bytes(objects, contents)?)?;
+            if matches!(objects[is_columns], Object::Bool(true)) { transposed(made) } else { made }
+        }
+        // What PyTorch notes at a dictionary of weights: versions of its modules.
+        Object::Dict(_) => return Ok(()),
+        _ => return Err(Problem::Expected("an array, a type or a dictionary")),
+    };
+    objects[id] = made;
+    Ok(())
+}
+
+/// What PyTorch keeps outside of the pickle.
+pub(super) fn storage(objects: &[Object], id: Id) -> Result<Object, Problem> {
+    let expected = Problem::Expected("a storage of PyTorch");
+    let [_, of, key, ..] = *tuple(objects, id)? else { return Err(expected) };
+    match (&objects[of], &objects[key]) {
+        (Object::Global(Global::Storage(element)), Object::Text(key)) => {
+            Ok(Object::Storage { key: key.clone(), element: *element })
+        }
+        _ => Err(expected),
+    }
+}
+
+/// Storages of an archive by key.
+pub(super) type Storages<'a> = HashMap<String, &'a [u8]>;
+
+/// The value that the objects of a pickle are.
+pub(super) fn unfold(
+    machine: &Machine,
+    length: usize,
+    storages: &Storages,
+) -> Result<Value, PickleError> {
+    let left = length.saturating_mul(UNFOLDED.0).max(UNFOLDED.1);
+    let mut unfolding = Unfolding { objects: &machine.objects, storages, left };
+    let value = unfolding.value(machine.result, 0);
+    value.map_err(|problem| PickleError { at: machine.instruction, problem })
+}
+
+struct Unfolding<'a> {
+    objects: &'a [Object],
+    storages: &'a Storages<'a>,
+    /// Values that may still come.
+    left: usize,
+}
+
+impl Unfolding<'_> {
+    fn pay(&mut self, count: usize) -> Result<(), Problem> {
+        self.left = self.left.checked_sub(count).ok_or(Problem::TooLarge)?;
+        Ok(())
+    }
+
+    fn values(&mut self, ids: &[Id], depth: usize) -> Result<Vec<Value>, Problem> {
+        ids.iter().map(|id| self.value(*id, depth + 1)).collect()
+    }
+
+    fn value(&mut self, id: Id, depth: usize) -> Result<Value, Problem> {
+        if depth > DEEPEST {
+            return Err(Problem::TooDeep);
+        }
+        self.pay(1)?;
+        let objects = self.objects;
+        Ok(match &objects[id] {
+            Object::None => Value::None,
+            Object::Bool(value) => Value::Bool(*value),
+            Object::Int(value) => Value::Int(*value),
+            Object::Long(value) => Value::Long(value.clone()),
+            Object::Float(value) => Value::Float(*value),
+            Object::Text(value) => Value::Text(value.clone()),
+            Object::Bytes(value) => Value::Bytes(value.clone()),
+            Object::List(ids) => Value::List(self.values(ids, depth)?),
+            Object::Tuple(ids) => Value::Tuple(self.values(ids, depth)?),
+            Object::Dict(ids) => {
+                let mut entries = Vec::with_capacity(ids.len() / 2);
+                for pair in ids.chunks_exact(2) {
+                    entries
+                        .push((self.value(pair[0], depth + 1)?, self.value(pair[1], depth + 1)?));
+                }
+                Value::Dict(entries)
+            }
+            Object::Array(array) => Value::Array(array.clone()),
+            Object::Tensor { storage, offset, shape, stride } => {
+                let Object::Storage { key, element } = &objects[*storage] else {
+                    return Err(Problem::Expected("a storage of PyTorch"));
+                };
+                let all = self
+                    .storages
+                    .get(&**key)
+                    .ok_or(Problem::Expected("a storage in the archive"))?;
+                let bytes = shown(all, *element, *offset, shape, stride);
+                let bytes = bytes.ok_or(Problem::Expected("a tensor within its storage"))?;
+                self.pay(bytes.len())?;
+                Value::Array(Arc::new(Array { shape: shape.clone(), element: *element, bytes }))
+            }
+            Object::Global(_) | Object::Type { .. } | Object::Unfilled | Object::Storage { .. } => {
+                return Err(Problem::Expected("numbers, texts, containers or arrays"));
+            }
+        })
+    }
+}

@@ -1,0 +1,320 @@
+//! The stack machine of pickles, up to objects that refer to each other.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use dyno_mlperf::accuracy::payload::Element;
+
+use super::arrays::{self, Global};
+use super::{Array, PickleError, Problem};
+
+/// Place of an object in [`Machine::objects`].
+pub(super) type Id = usize;
+
+/// An object while the pickle is read; containers may still grow.
+#[derive(Debug, Clone)]
+pub(super) enum Object {
+    None,
+    Bool(bool),
+    Int(i64),
+    Long(Arc<[u8]>),
+    Float(f64),
+    Text(Arc<str>),
+    Bytes(Arc<[u8]>),
+    List(Vec<Id>),
+    Tuple(Vec<Id>),
+    /// Keys and values in turn.
+    Dict(Vec<Id>),
+    Global(Global),
+    /// A NumPy type of elements, and whether its bytes are swapped.
+    Type {
+        element: Element,
+        is_big_endian: bool,
+    },
+    /// An array whose contents are still to come.
+    Unfilled,
+    Array(Arc<Array>),
+    /// Numbers that a tensor shows a part of, by key.
+    Storage {
+        key: Arc<str>,
+        element: Element,
+    },
+    Tensor {
+        storage: Id,
+        offset: usize,
+        shape: Vec<usize>,
+        stride: Vec<usize>,
+    },
+}
+
+/// What a pickle leaves behind.
+#[derive(Debug)]
+pub(super) struct Machine<'a> {
+    bytes: &'a [u8],
+    /// The next byte.
+    pub at: usize,
+    /// Byte of the instruction that is on.
+    pub instruction: usize,
+    pub objects: Vec<Object>,
+    /// The object that the pickle is.
+    pub result: Id,
+    stack: Vec<Id>,
+    marks: Vec<usize>,
+    memo: HashMap<u64, Id>,
+}
+
+type Done<T = ()> = Result<T, Problem>;
+
+impl<'a> Machine<'a> {
+    /// Runs it up to its STOP.
+    pub fn run(bytes: &'a [u8]) -> Result<Self, PickleError> {
+        let mut machine = Self {
+            bytes,
+            at: 0,
+            instruction: 0,
+            objects: Vec::new(),
+            result: 0,
+            stack: Vec::new(),
+            marks: Vec::new(),
+            memo: HashMap::new(),
+        };
+        loop {
+            machine.instruction = machine.at;
+            let step = machine.step();
+            match step {
+                Ok(true) => return Ok(machine),
+                Ok(false) => {}
+                Err(problem) => return Err(PickleError { at: machine.instruction, problem }),
+            }
+        }
+    }
+
+    fn take(&mut self, count: u64) -> Done<&'a [u8]> {
+        let left = &self.bytes[self.at..];
+        let count = usize::try_from(count).ok().filter(|count| *count <= left.len());
+        let count = count.ok_or(Problem::Ended)?;
+        self.at += count;
+        Ok(&left[..count])
+    }
+
+    fn unsigned(&mut self, size: usize) -> Done<u64> {
+        let bytes = self.take(size as u64)?;
+        Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    fn line(&mut self) -> Done<&'a str> {
+        let left = &self.bytes[self.at..];
+        let end = left.iter().position(|byte| *byte == b'\n').ok_or(Problem::Ended)?;
+        self.at += end + 1;
+        std::str::from_utf8(&left[..end]).map_err(|_| Problem::Expected("a line of text"))
+    }
+
+    fn text(&mut self, size: usize) -> Done<Arc<str>> {
+        let length = self.unsigned(size)?;
+        let text = std::str::from_utf8(self.take(length)?);
+        Ok(text.map_err(|_| Problem::Expected("text in UTF-8"))?.into())
+    }
+
+    fn blob(&mut self, size: usize) -> Done<Arc<[u8]>> {
+        let length = self.unsigned(size)?;
+        Ok(self.take(length)?.into())
+    }
+
+    fn push(&mut self, object: Object) {
+        self.stack.push(self.objects.len());
+        self.objects.push(object);
+    }
+
+    fn pop(&mut self) -> Done<Id> {
+        let floor = self.marks.last().copied().unwrap_or(0);
+        if self.stack.len() <= floor {
+            return Err(Problem::Expected("an object on the stack"));
+        }
+        Ok(self.stack.pop().expect("it is longer than its floor"))
+    }
+
+    fn top(&self) -> Done<Id> {
+        self.stack.last().copied().ok_or(Problem::Expected("an object on the stack"))
+    }
+
+    fn above_mark(&mut self) -> Done<Vec<Id>> {
+        let mark = self.marks.pop().ok_or(Problem::Expected("a mark"))?;
+        Ok(self.stack.split_off(mark))
+    }
+
+    fn last(&mut self, count: usize) -> Done<Vec<Id>> {
+        let mut ids = (0..count).map(|_| self.pop()).collect::<Done<Vec<Id>>>()?;
+        ids.reverse();
+        Ok(ids)
+    }
+
+    fn remember(&mut self, key: u64) -> Done {
+        let id = self.top()?;
+        self.memo.insert(key, id);
+        Ok(())
+    }
+
+    fn recall(&mut self, key: u64) -> Done {
+        let id = self.memo.get(&key).ok_or(Problem::Expected("an object of the memo"))?;
+        self.stack.push(*id);
+        Ok(())
+    }
+
+    /// Adds to the list or dictionary on top.
+    fn extend(&mut self, ids: Vec<Id>) -> Done {
+        let top = self.top()?;
+        match &mut self.objects[top] {
+            Object::List(values) => values.extend(ids),
+            Object::Dict(values) if ids.len().is_multiple_of(2) => values.extend(ids),
+            _ => return Err(Problem::Expected("a list, or a dictionary with keys and values")),
+        }
+        Ok(())
+    }
+
+    /// Runs an instruction; whether it was the last.
+    fn step(&mut self) -> Done<bool> {
+        let code = self.take(1)?[0];
+        match code {
+            b'.' => {
+                self.result = self.pop()?;
+                return Ok(true);
+            }
+            0x80 => drop(self.take(1)?),
+            0x95 => drop(self.take(8)?),
+            b'(' => self.marks.push(self.stack.len()),
+            b'0' => drop(self.pop()?),
+            b'1' => drop(self.above_mark()?),
+            b'2' => self.stack.push(self.top()?),
+            b'q' => self.unsigned(1).and_then(|key| self.remember(key))?,
+            b'r' => self.unsigned(4).and_then(|key| self.remember(key))?,
+            0x94 => self.remember(self.memo.len() as u64)?,
+            b'h' => self.unsigned(1).and_then(|key| self.recall(key))?,
+            b'j' => self.unsigned(4).and_then(|key| self.recall(key))?,
+            b'p' | b'g' => {
+                let key = self.line()?.parse().map_err(|_| Problem::Expected("a number"))?;
+                if code == b'p' { self.remember(key)? } else { self.recall(key)? }
+            }
+            b'a' => self.last(1).and_then(|ids| self.extend(ids))?,
+            b's' => self.last(2).and_then(|ids| self.extend(ids))?,
+            b'e' | b'u' | 0x90 => self.above_mark().and_then(|ids| self.extend(ids))?,
+            b'c' | 0x93 => self.global(code)?,
+            b'R' | 0x81 => {
+                let arguments = self.pop()?;
+                let function = self.pop()?;
+                let made = arrays::call(&self.objects, function, arguments)?;
+                self.push(made);
+            }
+            b'b' => {
+                let state = self.pop()?;
+                let top = self.top()?;
+                arrays::fill(&mut self.objects, top, state)?;
+            }
+            b'Q' => {
+                let id = self.pop()?;
+                let made = arrays::storage(&self.objects, id)?;
+                self.push(made);
+            }
+            _ => {
+                let object = self.literal(code)?;
+                self.push(object);
+            }
+        }
+        Ok(false)
+    }
+
+    /// An object that an instruction spells out.
+    fn literal(&mut self, code: u8) -> Done<Object> {
+        Ok(match code {
+            b'N' => Object::None,
+            0x88 => Object::Bool(true),
+            0x89 => Object::Bool(false),
+            b'K' => Object::Int(self.unsigned(1)?.cast_signed()),
+            b'M' => Object::Int(self.unsigned(2)?.cast_signed()),
+            b'J' => Object::Int(i64::from((self.unsigned(4)? as u32).cast_signed())),
+            0x8a => long(&self.blob(1)?),
+            0x8b => long(&self.blob(4)?),
+            b'I' | b'L' => self.decimal()?,
+            b'F' => {
+                let number = self.line()?.parse();
+                Object::Float(number.map_err(|_| Problem::Expected("a number"))?)
+            }
+            b'G' => {
+                let bits = self.unsigned(8)?.swap_bytes();
+                Object::Float(f64::from_bits(bits))
+            }
+            b'X' => Object::Text(self.text(4)?),
+            0x8c => Object::Text(self.text(1)?),
+            0x8d => Object::Text(self.text(8)?),
+            b'U' => string(&self.blob(1)?),
+            b'T' => string(&self.blob(4)?),
+            b'C' => Object::Bytes(self.blob(1)?),
+            b'B' => Object::Bytes(self.blob(4)?),
+            0x8e | 0x96 => Object::Bytes(self.blob(8)?),
+            b']' | 0x8f => Object::List(Vec::new()),
+            b'l' | 0x91 => Object::List(self.above_mark()?),
+            b'}' => Object::Dict(Vec::new()),
+            b'd' => {
+                let ids = self.above_mark()?;
+                if !ids.len().is_multiple_of(2) {
+                    return Err(Problem::Expected("keys and values"));
+                }
+                Object::Dict(ids)
+            }
+            b')' => Object::Tuple(Vec::new()),
+            b't' => Object::Tuple(self.above_mark()?),
+            0x85 => Object::Tuple(self.last(1)?),
+            0x86 => Object::Tuple(self.last(2)?),
+            0x87 => Object::Tuple(self.last(3)?),
+            other => return Err(Problem::Opcode(other)),
+        })
+    }
+
+    fn decimal(&mut self) -> Done<Object> {
+        let line = self.line()?;
+        Ok(match line {
+            "00" => Object::Bool(false),
+            "01" => Object::Bool(true),
+            number => {
+                let number = number.strip_suffix('L').unwrap_or(number).parse();
+                Object::Int(number.map_err(|_| Problem::Expected("a number of 64 bits"))?)
+            }
+        })
+    }
+
+    fn global(&mut self, code: u8) -> Done {
+        let (module, name): (Arc<str>, Arc<str>) = if code == b'c' {
+            let module = self.line()?;
+            (module.into(), self.line()?.into())
+        } else {
+            let ids = self.last(2)?;
+            let (Object::Text(module), Object::Text(name)) =
+                (&self.objects[ids[0]], &self.objects[ids[1]])
+            else {
+                return Err(Problem::Expected("two names"));
+            };
+            (module.clone(), name.clone())
+        };
+        let global = Global::of(&module, &name)?;
+        self.push(Object::Global(global));
+        Ok(())
+    }
+}
+
+/// A whole number of any length, little-endian, two's complement.
+fn long(bytes: &[u8]) -> Object {
+    if bytes.len() > 8 {
+        return Object::Long(bytes.into());
+    }
+    let fill = if bytes.last().is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
+    let mut all = [fill; 8];
+    all[..bytes.len()].copy_from_slice(bytes);
+    Object::Int(i64::from_le_bytes(all))
+}
+
+/// A string of Python 2, which is text where it can be.
+fn string(bytes: &[u8]) -> Object {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Object::Text(text.into()),
+        Err(_) => Object::Bytes(bytes.into()),
+    }
+}
