@@ -4,6 +4,7 @@ mod cheat;
 mod model;
 mod onnx;
 mod sample;
+pub mod task;
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use cheat::CheatSpec;
 pub use sample::SampleInput;
 
 /// Each system with how it is named and what it is.
-pub const SYSTEMS: [(&str, &str); 6] = [
+pub const SYSTEMS: [(&str, &str); 7] = [
     (
         "digits",
         "UCI handwritten digits and a small perceptron, both built in; real data, real labels",
@@ -53,6 +54,7 @@ pub const SYSTEMS: [(&str, &str); 6] = [
             "an ONNX model in tract; needs a build with --features tract"
         },
     ),
+    ("task:NAME", task::GRAMMAR),
     ("model:SERVICE", model::GRAMMAR),
     ("cheat:TRICK", cheat::GRAMMAR),
 ];
@@ -115,12 +117,20 @@ impl System {
             || Arc::new(Numbers { count: run.samples.map_or(SAMPLES_DEFAULT, NonZero::get) });
         let (mut labels, mut offline_workers) = (None, environment::cores());
         let mut tensors = None;
+        let mut of_card = None;
         let (kind, library): (Kind, Arc<dyn SampleLibrary>) = match name {
             "onnx" | "tract" => {
                 let loaded = onnx::load(name, argument, run)?;
                 labels = loaded.library.labels().map(<[i64]>::to_vec);
                 offline_workers = loaded.offline_workers;
                 tensors = Some(loaded.library.clone());
+                (Kind::Engine(loaded.engine), loaded.library)
+            }
+            "task" => {
+                refuse_files(name, run)?;
+                let loaded = task::load(argument, run)?;
+                offline_workers = loaded.offline_workers;
+                (labels, tensors, of_card) = (Some(loaded.labels), loaded.tensors, loaded.target);
                 (Kind::Engine(loaded.engine), loaded.library)
             }
             "digits" => {
@@ -156,7 +166,7 @@ impl System {
         let reference = is_digits.then_some(SHARE_OF_REFERENCE * DIGITS_REFERENCE_ACCURACY);
         Ok(Self {
             library,
-            accuracy_target: run.accuracy_target.or(reference),
+            accuracy_target: run.accuracy_target.or(of_card).or(reference),
             labels,
             kind,
             repeat: 0,
@@ -191,7 +201,8 @@ impl System {
 
     /// Its name without its arguments.
     pub fn short_name(&self) -> &str {
-        self.spec.split(':').next().unwrap_or(&self.spec)
+        let spec = self.spec.strip_prefix("task:").unwrap_or(&self.spec);
+        spec.split(':').next().unwrap_or(spec)
     }
 
     /// Whether it is measured in virtual time.

@@ -181,7 +181,9 @@ macro_rules! cards {
 
 cards! {
     "digits" "mnist" "g2p"
-    "resnet50"
+    "resnet50" "3d-unet" "bert" "dlrm-v2" "dlrm" "gnmt" "gptj"
+    "llama2-70b" "llama3.1-405b" "mixtral-8x7b" "mobilenet" "retinanet" "rgat"
+    "rnnt" "ssd-mobilenet" "ssd-resnet34" "stable-diffusion-xl"
 }
 
 /// All tasks, by tier and name.

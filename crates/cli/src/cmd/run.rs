@@ -8,7 +8,7 @@ use clap::{ArgAction, Args};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::measure::Watch;
-use crate::options::{CommandLine, GivenKeys};
+use crate::options::{CommandLine, GivenKeys, KEYS};
 use crate::progress::Progress;
 use crate::run::{Measured, Prepared, pretty};
 use crate::{output, render};
@@ -53,6 +53,20 @@ Exit codes: 0 valid, 1 invalid, 2 usage, 3 set-up, 4 aborted, 130 interrupted.
 Results are not official MLPerf results.";
 
 impl Run {
+    /// The same of this system.
+    ///
+    /// # Errors
+    /// Another one is named.
+    pub fn of_system(mut self, spec: &str) -> Result<Self, Failure> {
+        let key = KEYS.iter().find(|key| key.name == "system").expect("a run has a system");
+        if self.keys.0.iter().any(|(given, _)| given.name == key.name) {
+            return Err(Failure::usage("the task is the system, and --system names another")
+                .hint("leave out --system, or use dyno run"));
+        }
+        self.keys.0.push((key, spec.to_owned()));
+        Ok(self)
+    }
+
     /// Runs everything.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 mod cards;
 mod methods;
+mod run;
 mod score;
 
 use clap::{Args, Subcommand};
@@ -22,6 +23,8 @@ enum Command {
     List(cards::List),
     /// Print the card of a task: problem, model, data, steps, quality, what it needs
     Show(cards::Show),
+    /// Run a task: accuracy against its target, then performance
+    Run(Box<run::RunTask>),
     /// Score the answers of an accuracy run against what is right
     Score(score::Score),
     /// List the ways to score, with what each needs
@@ -37,6 +40,7 @@ impl Task {
         match self.command {
             Command::List(list) => list.execute(),
             Command::Show(show) => show.execute(),
+            Command::Run(run) => run.execute(),
             Command::Score(score) => score.execute(),
             Command::Methods(methods) => methods.execute(),
         }

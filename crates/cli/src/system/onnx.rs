@@ -51,6 +51,29 @@ pub fn load(engine: &str, file: &str, run: &RunOptions) -> Result<Loaded, Failur
 /// is enough, which keeps Offline batched and open to Ctrl-C. With several
 /// workers, each has a session of its own and a share of the cores.
 fn load_ort(path: &Path, run: &RunOptions) -> Result<Loaded, Failure> {
+    let samples = |inputs: &[ModelInput]| library(inputs, run);
+    open_ort(path, samples, options(run), run)
+}
+
+/// Loads a model with samples that are there already.
+///
+/// # Errors
+/// A missing engine, or samples that do not fit the model.
+pub fn load_prepared(
+    path: &Path,
+    library: TensorLibrary,
+    answer: Answer,
+    run: &RunOptions,
+) -> Result<Loaded, Failure> {
+    open_ort(path, |_| Ok(library), EngineOptions { answer, ..options(run) }, run)
+}
+
+fn open_ort(
+    path: &Path,
+    samples: impl FnOnce(&[ModelInput]) -> Result<TensorLibrary, Failure>,
+    options: EngineOptions,
+    run: &RunOptions,
+) -> Result<Loaded, Failure> {
     let sessions = run.workers.and_then(NonZero::new).unwrap_or(NonZero::<usize>::MIN);
     let threads = match sessions.get() {
         1 => 0,
@@ -59,9 +82,9 @@ fn load_ort(path: &Path, run: &RunOptions) -> Result<Loaded, Failure> {
     let search = Search::everywhere(run.ort_lib.clone());
     let missing = |error| missing(error, &[], run);
     let model = OrtModel::open(path, &search, OrtOptions { threads, sessions }).map_err(missing)?;
-    let library = Arc::new(library(model.inputs(), run)?);
+    let library = Arc::new(samples(model.inputs())?);
     let inputs = model.inputs().to_vec();
-    let engine = model.engine(&library, options(run));
+    let engine = model.engine(&library, options);
     let engine = engine.map_err(|error| self::missing(error, &inputs, run))?;
     Ok(Loaded { engine: Arc::new(engine), library, offline_workers: 1 })
 }

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::cmd::fetch::packages_of;
 use crate::exit::{Exit, Failure};
 use crate::render::{self, wrap};
+use crate::system::task;
 use crate::{cache, output};
 
 /// Columns of a line.
@@ -72,8 +73,11 @@ fn meaning(tier: Tier) -> &'static str {
     }
 }
 
-/// What is there of its data, and how to get the rest.
+/// Whether it runs, what is there of its data, and how to get the rest.
 fn state(card: &Card, cache: &Cache) -> String {
+    if !task::RUN.contains(&card.name.as_str()) {
+        return "the card alone: this version has no system for it".into();
+    }
     if card.wanted().any(|wanted| wanted.package.is_none()) {
         return format!("your own files; dyno task show {} names them", card.name);
     }
@@ -172,7 +176,7 @@ fn judged(card: &Card, quality: &Quality) -> String {
     let method = Method::named(&quality.method).expect("cards name methods that there are");
     let mut text = format!("{} ({}: {})", quality.metric, method.name, method.title);
     if let Some(reference) = quality.reference {
-        let _ = write!(text, "; in full precision {reference}");
+        let _ = write!(text, "; in full precision {}", figure(reference));
     }
     let newest = newest(card);
     let of_rules = newest.and_then(|(round, benchmark)| {
@@ -181,14 +185,20 @@ fn judged(card: &Card, quality: &Quality) -> String {
     });
     match (quality.at_least, of_rules) {
         (Some(least), _) => {
-            let _ = write!(text, "; at least {least}");
+            let _ = write!(text, "; at least {}", figure(least));
         }
         (None, Some((least, version))) => {
-            let _ = write!(text, "; at least {least} in round {version}");
+            let _ = write!(text, "; at least {} in round {version}", figure(least));
         }
         (None, None) => {}
     }
     text
+}
+
+/// With as many decimals as say something.
+fn figure(value: f64) -> String {
+    let text = format!("{value:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// The newest round that has the benchmark of a card.
