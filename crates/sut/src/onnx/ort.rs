@@ -96,7 +96,6 @@ impl OrtModel {
         };
         let mut engine = OrtEngine {
             name: format!("onnxruntime-{stem}"),
-            inputs: self.inputs,
             sessions: self.sessions.into_iter().map(Mutex::new).collect(),
             feed,
             about,
@@ -148,7 +147,6 @@ fn port(name: &str, value: &ValueType) -> Port {
 /// A model and its samples.
 pub struct OrtEngine {
     name: String,
-    inputs: Vec<ModelInput>,
     /// A session runs one call at a time.
     sessions: Vec<Mutex<Session>>,
     feed: Feed,
@@ -204,12 +202,10 @@ impl Engine for OrtEngine {
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
         let mut session = self.session();
         self.feed.answer(samples, answers, &mut |inputs, samples, take| {
-            let fed = self.inputs.iter().zip(&inputs);
-            let fed = fed.map(|(input, (shape, elements))| {
-                Ok((input.name.as_str(), value(shape, elements).map_err(|e| e.to_string())?))
-            });
-            let fed: Vec<(&str, SessionInputValue<'_>)> = fed.collect::<Result<_, String>>()?;
-            let outputs = session.run(fed).map_err(|error| error.to_string())?;
+            // In the order of the model's inputs, so that no names are looked up.
+            let fed = inputs.iter().map(|(shape, elements)| value(shape, elements));
+            let fed = fed.collect::<ort::Result<Vec<_>>>().map_err(|error| error.to_string())?;
+            let outputs = session.run(&fed[..]).map_err(|error| error.to_string())?;
             let values: Vec<_> = outputs.iter().collect();
             let all = values.iter().map(|(name, value)| output(name, value, samples));
             take(&Outputs::new(all.collect()))
