@@ -118,6 +118,35 @@ impl Answers {
         self.rows.push(Row { id, start, end: self.bytes.len(), tokens, failed: None });
     }
 
+    /// The answer to one sample, which `write` appends to the bytes; it returns the
+    /// count of output tokens.
+    ///
+    /// # Errors
+    /// That of `write`; the sample has no answer then.
+    pub fn push_with<E>(
+        &mut self,
+        id: ResponseId,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<i64, E>,
+    ) -> Result<(), E> {
+        let start = self.bytes.len();
+        let tokens = write(&mut self.bytes)?;
+        let end = self.bytes.len();
+        assert!(start <= end, "an answer is appended; what was there before stays");
+        self.rows.push(Row { id, start, end, tokens, failed: None });
+        Ok(())
+    }
+
+    /// How much there is, for [`Answers::back_to`].
+    pub(crate) fn mark(&self) -> (usize, usize) {
+        (self.bytes.len(), self.rows.len())
+    }
+
+    /// Forgets what came after `mark`.
+    pub(crate) fn back_to(&mut self, (bytes, rows): (usize, usize)) {
+        self.bytes.truncate(bytes);
+        self.rows.truncate(rows);
+    }
+
     /// One sample that could not be answered.
     pub fn fail(&mut self, id: ResponseId, failure: Failure) {
         self.rows.push(Row { id, start: 0, end: 0, tokens: 0, failed: Some(failure) });

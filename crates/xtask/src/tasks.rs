@@ -1,6 +1,8 @@
 //! What `bench/tasks` runs: how long scoring takes beside the Python libraries,
-//! on the same log in the same run. Prints one JSON line a figure.
+//! on the same log in the same run, and what ONNX Runtime loses through Dyno.
+//! Prints one JSON line a figure.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -14,6 +16,9 @@ use crate::peers::target_folder;
 
 const ROUNDS: usize = 3;
 
+/// The first of the figures that the benchmark `ort` of `dyno-sut` prints itself.
+const ORT_OVERHEAD: &str = "tasks.ort_overhead_percent";
+
 /// Prints the figures whose names contain one of the arguments, or all.
 ///
 /// # Errors
@@ -24,6 +29,9 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         Ok(bench) => bench,
         Err(wrong) => return Ok(wrong),
     };
+    if bench.wants(ORT_OVERHEAD) {
+        ort_overhead(&bench, args)?;
+    }
     // The libraries are those of `peers metrics`.
     let libraries = target_folder(root)?.join("peers").join("metrics");
     fs::create_dir_all(&libraries)
@@ -35,8 +43,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
+    let mut build = Command::new(cargo());
     build.args(["build", "--package", "dyno"]).current_dir(root);
     // What is small is no figure anyway, and tests have built that one.
     let profile = if bench.quick { "debug" } else { "release" };
@@ -67,4 +74,20 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         println!("{}", Figure { name: &name, unit: "s", better: Better::Lower }.line(&rounds));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What ONNX Runtime loses through Dyno. The benchmark finds the library by itself,
+/// and says that it is skipped where there is none.
+fn ort_overhead(bench: &Bench<'_>, args: &[&str]) -> Result<()> {
+    let mut command = Command::new(cargo());
+    command.args(["bench", "--quiet", "--package", "dyno-sut", "--bench", "ort", "--"]);
+    command.args(args).current_dir(bench.root);
+    if !command.status().context("cannot start cargo")?.success() {
+        bail!("cargo bench --package dyno-sut --bench ort failed");
+    }
+    Ok(())
+}
+
+fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }

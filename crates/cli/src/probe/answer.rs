@@ -1,6 +1,7 @@
 //! What came out, as far as it can be read.
 
 use dyno_sut::engine::Port;
+use dyno_sut::tensors::ElementType;
 use dyno_sut::top1;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -51,17 +52,7 @@ impl Answer {
 }
 
 fn values(data: &[u8], element: &str) -> Vec<f64> {
-    fn read<const SIZE: usize>(data: &[u8], value: fn([u8; SIZE]) -> f64) -> Vec<f64> {
-        data.as_chunks::<SIZE>().0.iter().map(|bytes| value(*bytes)).collect()
-    }
-    match element {
-        "float32" => read(data, |bytes| f32::from_le_bytes(bytes).into()),
-        "float64" => read(data, f64::from_le_bytes),
-        "int64" => read(data, |bytes| i64::from_le_bytes(bytes) as f64),
-        "int32" => read(data, |bytes| i32::from_le_bytes(bytes).into()),
-        "uint8" => data.iter().map(|&byte| byte.into()).collect(),
-        _ => Vec::new(),
-    }
+    ElementType::named(element).map_or_else(Vec::new, |element| element.read(data).to_f64())
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! What goes into a system with a sample, for people.
 
-use dyno_loadgen::sut::{QuerySample, ResponseId};
 use dyno_sut::digits::{self, Perceptron};
-use dyno_sut::tensors::Elements;
+use dyno_sut::tensors::{Elements, SampleTensor};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -34,11 +33,7 @@ const SHOWN: usize = 8;
 
 impl SampleInput {
     fn new(name: &str, shape: &[usize], elements: &Elements<'_>) -> Self {
-        let all: Vec<f64> = match elements {
-            Elements::F32(all) => all.iter().map(|&x| x.into()).collect(),
-            Elements::I64(all) => all.iter().map(|&x| x as f64).collect(),
-            Elements::U8(all) => all.iter().map(|&x| x.into()).collect(),
-        };
+        let all = elements.to_f64();
         let finite: Vec<f64> = all.iter().copied().filter(|x| x.is_finite()).collect();
         let sum: f64 = finite.iter().sum();
         Self {
@@ -63,11 +58,10 @@ impl System {
             return vec![SampleInput::new("ink", &[digits::PIXELS], &elements)];
         }
         let Some(library) = &self.tensors else { return Vec::new() };
-        let of = [QuerySample { id: ResponseId(1), index: index.into() }];
-        let input = |tensor| {
-            let elements = library.gather(tensor, &of)?;
-            Some(SampleInput::new(&tensor.name, &tensor.sample_shape, &elements))
+        let inputs = library.sample(index).unwrap_or_default();
+        let input = |(name, tensor): &(&str, SampleTensor)| {
+            SampleInput::new(name, &tensor.shape, &tensor.elements)
         };
-        library.tensors().iter().filter_map(input).collect()
+        inputs.iter().map(input).collect()
     }
 }

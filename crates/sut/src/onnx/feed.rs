@@ -1,42 +1,62 @@
 //! How samples enter a model and answers leave it, the same for all engines.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, ResponseId};
 
-use super::{Answer, EngineOptions, OnnxError};
+use super::answer::{Answer, Outputs};
+use super::{EngineOptions, OnnxError};
 use crate::engine::{Answers, Engine};
-use crate::tensors::{Elements, ModelInput, Tensor, TensorLibrary};
-use crate::top1;
+use crate::tensors::{
+    Element, Elements, Loaded, ModelInput, Sample, SampleTensor, Store, TensorLibrary, each_type,
+};
 
 /// A library matched with a model's inputs.
+///
+/// Nothing here is kept from one call to the next but the first trouble: an answer
+/// is made of the outputs of its own call, for every query anew, and there is no
+/// table in which an answer could be found by its sample.
 #[derive(Debug, Clone)]
 pub(super) struct Feed {
     library: Arc<TensorLibrary>,
-    /// Per input of the model: its tensor, and the shape of a call with one
-    /// sample.
-    inputs: Vec<(Tensor, Vec<usize>)>,
-    /// Samples in a call at most; 1 where the model has a place for one only.
-    batch: usize,
+    /// Per input of the model, the position of its tensor in the library.
+    inputs: Vec<(ModelInput, usize)>,
+    /// How samples of the first one's shape are computed.
+    first: Shapes,
+    largest_batch: usize,
     answer: Answer,
     trouble: OnceLock<String>,
 }
 
-/// The first output of a call.
-pub(super) enum Output<'a> {
-    F32(&'a [f32]),
-    F64(&'a [f64]),
-    I64(&'a [i64]),
-    I32(&'a [i32]),
-    U8(&'a [u8]),
+/// How samples of one shape are computed.
+#[derive(Debug, Clone)]
+struct Shapes {
+    /// The shape of each input in a call with one sample.
+    inputs: Vec<Vec<usize>>,
+    /// Samples in a call at most; 1 where the model has a place for one only.
+    batch: usize,
 }
 
-/// One call of a model: the shape and the elements of each input go in, the
-/// first output comes out.
-pub(super) type Call<'c> = dyn FnMut(Vec<(Vec<usize>, Elements<'_>)>, &mut dyn FnMut(Output<'_>)) -> Result<(), String>
+/// One call of a model: the shape and the elements of each input, and the samples in
+/// it, go in; all outputs come out.
+pub(super) type Call<'c> = dyn FnMut(
+        CallInputs<'_>,
+        usize,
+        &mut dyn FnMut(&Outputs<'_>) -> Result<(), String>,
+    ) -> Result<(), String>
     + 'c;
+
+/// Shape and elements of each input of a call.
+pub(super) type CallInputs<'a> = Vec<(Vec<usize>, Elements<'a>)>;
+
+/// Samples of one shape, and their tensors.
+type Group = (Vec<QuerySample>, Vec<Arc<[SampleTensor]>>);
+
+/// Why samples were not answered.
+type Refusal = (Failure, String);
 
 impl Feed {
     /// Matches by name, or by position where both have exactly one.
@@ -45,42 +65,32 @@ impl Feed {
         library: &Arc<TensorLibrary>,
         options: EngineOptions,
     ) -> Result<Self, OnnxError> {
-        let tensors = library.tensors();
+        let available = library.first();
         let mut inputs = Vec::new();
-        let mut batched = true;
         for input in model {
-            let tensor = match (model, tensors) {
-                ([_], [only]) => only,
-                _ => tensors.iter().find(|t| t.name == input.name).ok_or_else(|| {
-                    let available = tensors.iter().map(|tensor| tensor.name.clone()).collect();
-                    OnnxError::InputMissing { name: input.name.clone(), available }
-                })?,
-            };
-            let (expected, found) = (input.element, tensor.elements.element());
-            if expected != found {
-                return Err(OnnxError::ElementType { name: input.name.clone(), expected, found });
-            }
-            let shape = call_shape(&input.shape, &tensor.sample_shape).ok_or_else(|| {
-                let (expected, sample) = (input.shape.clone(), tensor.sample_shape.clone());
-                OnnxError::Shape { name: input.name.clone(), expected, sample }
-            })?;
-            // One input whose first dimension is fixed, or is the sample's own,
-            // and the model takes one sample a call.
-            let grows = input.shape.first() == Some(&None);
-            batched &= grows && shape.len() == tensor.sample_shape.len() + 1;
-            // Only the shape travels with the feed; the elements stay in the library.
-            let elements = match &tensor.elements {
-                Elements::F32(_) => Elements::F32((&[]).into()),
-                Elements::I64(_) => Elements::I64((&[]).into()),
-                Elements::U8(_) => Elements::U8((&[]).into()),
-            };
-            inputs.push((Tensor { elements, ..tensor.clone() }, shape));
+            let at =
+                match (model, &available[..]) {
+                    ([_], [_]) => 0,
+                    _ => available.iter().position(|(name, _)| *name == input.name).ok_or_else(
+                        || OnnxError::InputMissing {
+                            name: input.name.clone(),
+                            available: available
+                                .iter()
+                                .map(|(name, _)| (*name).to_owned())
+                                .collect(),
+                        },
+                    )?,
+                };
+            inputs.push((input.clone(), at));
         }
-        let batch = if batched { options.largest_batch.max(1) } else { 1 };
+        let tensors: Vec<SampleTensor> = available.into_iter().map(|(_, tensor)| tensor).collect();
+        let largest_batch = options.largest_batch.max(1);
+        let first = shapes(&inputs, &tensors, largest_batch)?;
         Ok(Self {
             library: Arc::clone(library),
             inputs,
-            batch,
+            first,
+            largest_batch,
             answer: options.answer,
             trouble: OnceLock::new(),
         })
@@ -89,52 +99,131 @@ impl Feed {
     /// Whether a call may hold several samples.
     #[cfg(feature = "tract")]
     pub(super) fn is_batched(&self) -> bool {
-        self.batch > 1
+        self.first.batch > 1
     }
 
     /// The shape of each input of a call with one sample.
     #[cfg(feature = "tract")]
     pub(super) fn shapes(&self) -> impl Iterator<Item = &[usize]> {
-        self.inputs.iter().map(|(_, shape)| &shape[..])
+        self.first.inputs.iter().map(|shape| &shape[..])
     }
 
-    /// Splits the samples into calls, runs them, and notes what comes of it.
-    ///
-    /// `call` gets each input's shape and elements, and passes the first output
-    /// on to its last argument.
+    /// Splits the samples into calls, runs them, and notes what comes of it. A sample
+    /// that cannot be computed fails, and with it, where the call itself fails, those
+    /// of its call.
     pub(super) fn answer(
         &self,
         samples: &[QuerySample],
         answers: &mut Answers,
         call: &mut Call<'_>,
     ) {
-        for samples in samples.chunks(self.batch) {
-            if let Err((failure, why)) = self.answer_call(samples, answers, call) {
-                for sample in samples {
-                    answers.fail(sample.id, failure);
+        match self.library.store() {
+            Store::Memory(_) => {
+                for samples in samples.chunks(self.first.batch) {
+                    let inputs = self.gathered(samples);
+                    let answered =
+                        inputs.and_then(|inputs| self.answer_call(samples, inputs, answers, call));
+                    self.note(samples, answered, answers);
                 }
-                self.trouble.get_or_init(|| why);
+            }
+            Store::Source(loaded) => self.answer_loaded(loaded, samples, answers, call),
+        }
+    }
+
+    /// Samples whose shapes differ cannot share a call.
+    fn answer_loaded(
+        &self,
+        loaded: &Loaded,
+        samples: &[QuerySample],
+        answers: &mut Answers,
+        call: &mut Call<'_>,
+    ) {
+        let mut groups: Vec<Group> = Vec::new();
+        for sample in samples {
+            let tensors = match self.loaded(loaded, sample) {
+                Ok(tensors) => tensors,
+                Err(why) => {
+                    self.note(&[*sample], Err((Failure::Rejected, why)), answers);
+                    continue;
+                }
+            };
+            match groups.iter_mut().find(|(_, group)| is_alike(&group[0], &tensors)) {
+                Some((samples, group)) => {
+                    samples.push(*sample);
+                    group.push(tensors);
+                }
+                None => groups.push((vec![*sample], vec![tensors])),
             }
         }
+        for (samples, tensors) in groups {
+            let shapes = match shapes(&self.inputs, &tensors[0], self.largest_batch) {
+                Ok(shapes) => shapes,
+                Err(error) => {
+                    let why = format!("sample {}: {error}", samples[0].index);
+                    self.note(&samples, Err((Failure::Rejected, why)), answers);
+                    continue;
+                }
+            };
+            let calls = samples.chunks(shapes.batch).zip(tensors.chunks(shapes.batch));
+            for (samples, tensors) in calls {
+                let input = |(input, (_, at)): (usize, &(ModelInput, usize))| {
+                    (shapes.of_call(input, samples.len()), joined(tensors, *at))
+                };
+                let inputs = self.inputs.iter().enumerate().map(input).collect();
+                let answered = self.answer_call(samples, inputs, answers, call);
+                self.note(samples, answered, answers);
+            }
+        }
+    }
+
+    fn loaded(&self, loaded: &Loaded, sample: &QuerySample) -> Sample {
+        match u32::try_from(sample.index) {
+            Ok(index) => loaded.loaded(index),
+            Err(_) => Err(self.library.no_such_sample(sample.index)),
+        }
+    }
+
+    fn gathered(&self, samples: &[QuerySample]) -> Result<CallInputs<'_>, Refusal> {
+        let missing = || {
+            let is_missing = |sample: &&QuerySample| self.library.gather(0, &[**sample]).is_none();
+            let index = samples.iter().find(is_missing).map_or(0, |sample| sample.index);
+            (Failure::Rejected, self.library.no_such_sample(index))
+        };
+        let input = |(input, (_, at)): (usize, &(ModelInput, usize))| {
+            let shape = self.first.of_call(input, samples.len());
+            Some((shape, self.library.gather(*at, samples)?))
+        };
+        self.inputs.iter().enumerate().map(input).collect::<Option<_>>().ok_or_else(missing)
     }
 
     fn answer_call(
         &self,
         samples: &[QuerySample],
+        inputs: CallInputs<'_>,
         answers: &mut Answers,
         call: &mut Call<'_>,
-    ) -> Result<(), (Failure, String)> {
-        let inputs = self.inputs(samples);
-        let inputs = inputs.ok_or((Failure::Rejected, "a sample is not in the library".into()))?;
-        let mut answered = false;
-        call(inputs, &mut |output| answered = self.note(samples, &output, answers))
-            .map_err(|why| (Failure::Internal, why))?;
-        if answered {
-            return Ok(());
+    ) -> Result<(), Refusal> {
+        let mark = answers.mark();
+        let answered = call(inputs, samples.len(), &mut |outputs| {
+            for (position, sample) in samples.iter().enumerate() {
+                answers
+                    .push_with(sample.id, |bytes| self.answer.write(outputs, position, bytes))?;
+            }
+            Ok(())
+        });
+        answered.map_err(|why| {
+            answers.back_to(mark);
+            (Failure::Internal, why)
+        })
+    }
+
+    /// Fails the samples that were not answered.
+    fn note(&self, samples: &[QuerySample], answered: Result<(), Refusal>, answers: &mut Answers) {
+        let Err((failure, why)) = answered else { return };
+        for sample in samples {
+            answers.fail(sample.id, failure);
         }
-        let n = samples.len();
-        let why = format!("the first output has no equal part for each of {n} samples");
-        Err((Failure::Internal, why))
+        self.trouble.get_or_init(|| why);
     }
 
     /// Why the first sample that failed did so.
@@ -154,65 +243,71 @@ impl Feed {
 
     /// Samples in a call at most.
     pub(super) fn largest_batch(&self) -> usize {
-        self.batch
-    }
-
-    fn inputs(&self, samples: &[QuerySample]) -> Option<Vec<(Vec<usize>, Elements<'_>)>> {
-        let input = |(tensor, shape): &(Tensor, Vec<usize>)| {
-            let mut shape = shape.clone();
-            if self.batch > 1 {
-                shape[0] = samples.len();
-            }
-            Some((shape, self.library.gather(tensor, samples)?))
-        };
-        self.inputs.iter().map(input).collect()
-    }
-
-    /// Whether the output had an equal part for each sample.
-    fn note(&self, samples: &[QuerySample], output: &Output<'_>, answers: &mut Answers) -> bool {
-        match *output {
-            Output::F32(all) => self.parts(samples, all, answers, f32::to_le_bytes, top1::argmax),
-            Output::F64(all) => self.parts(samples, all, answers, f64::to_le_bytes, |part| {
-                top1::argmax(&part.iter().map(|&x| x as f32).collect::<Vec<_>>())
-            }),
-            Output::I64(all) => self.parts(samples, all, answers, i64::to_le_bytes, greatest),
-            Output::I32(all) => self.parts(samples, all, answers, i32::to_le_bytes, greatest),
-            Output::U8(all) => self.parts(samples, all, answers, u8::to_le_bytes, greatest),
-        }
-    }
-
-    fn parts<T: Copy, const SIZE: usize>(
-        &self,
-        samples: &[QuerySample],
-        all: &[T],
-        answers: &mut Answers,
-        bytes: fn(T) -> [u8; SIZE],
-        class: fn(&[T]) -> usize,
-    ) -> bool {
-        let len = all.len() / samples.len();
-        if len == 0 || len * samples.len() != all.len() {
-            return false;
-        }
-        for (sample, part) in samples.iter().zip(all.chunks_exact(len)) {
-            match self.answer {
-                Answer::Argmax => answers.push(sample.id, &top1::encode(class(part))),
-                Answer::Output => {
-                    let part: Vec<u8> = part.iter().flat_map(|&value| bytes(value)).collect();
-                    answers.push(sample.id, &part);
-                }
-            }
-        }
-        true
+        self.first.batch
     }
 }
 
-/// The class that integers tell: a single one is the class itself.
-fn greatest<T: Copy + Into<i64>>(part: &[T]) -> usize {
-    if let [class] = part {
-        return usize::try_from((*class).into()).unwrap_or(usize::MAX);
+impl Shapes {
+    fn of_call(&self, input: usize, samples: usize) -> Vec<usize> {
+        let mut shape = self.inputs[input].clone();
+        if self.batch > 1 {
+            shape[0] = samples;
+        }
+        shape
     }
-    let key = |&at: &usize| (part[at].into(), std::cmp::Reverse(at));
-    (0..part.len()).max_by_key(key).unwrap_or(0)
+}
+
+/// How samples such as this one enter the model.
+fn shapes(
+    inputs: &[(ModelInput, usize)],
+    sample: &[SampleTensor],
+    largest_batch: usize,
+) -> Result<Shapes, OnnxError> {
+    let mut batched = true;
+    let mut shapes = Vec::new();
+    for (input, at) in inputs {
+        let tensor = &sample[*at];
+        let (expected, found) = (input.element, tensor.elements.element());
+        if expected != found {
+            return Err(OnnxError::ElementType { name: input.name.clone(), expected, found });
+        }
+        let shape = call_shape(&input.shape, &tensor.shape).ok_or_else(|| OnnxError::Shape {
+            name: input.name.clone(),
+            expected: input.shape.clone(),
+            sample: tensor.shape.clone(),
+        })?;
+        // One input whose first dimension is fixed, or is the sample's own, and the
+        // model takes one sample a call.
+        let grows = input.shape.first() == Some(&None);
+        batched &= grows && shape.len() == tensor.shape.len() + 1;
+        shapes.push(shape);
+    }
+    Ok(Shapes { inputs: shapes, batch: if batched { largest_batch } else { 1 } })
+}
+
+/// Whether both may share a call.
+fn is_alike(a: &[SampleTensor], b: &[SampleTensor]) -> bool {
+    let alike = |(a, b): (&SampleTensor, &SampleTensor)| {
+        a.shape == b.shape && a.elements.element() == b.elements.element()
+    };
+    a.len() == b.len() && a.iter().zip(b).all(alike)
+}
+
+/// One input of samples of one shape and type, one after the other; that of a single
+/// sample is borrowed.
+fn joined(samples: &[Arc<[SampleTensor]>], input: usize) -> Elements<'_> {
+    fn rest<T: Element>(first: &[T], samples: &[Arc<[SampleTensor]>], input: usize) -> Vec<T> {
+        let mut joined = Vec::with_capacity(first.len() * samples.len());
+        for sample in samples {
+            let elements = sample[input].elements.of::<T>();
+            joined.extend_from_slice(elements.expect("samples of one call are of one type"));
+        }
+        joined
+    }
+    each_type!(&samples[0][input].elements, first => Element::wrap(match samples {
+        [_] => Cow::Borrowed(&first[..]),
+        several => Cow::Owned(rest(first, several, input)),
+    }))
 }
 
 /// The shape of a call with one sample: the sample's own shape if it has all of
@@ -229,7 +324,14 @@ fn call_shape(model: &[Option<usize>], sample: &[usize]) -> Option<Vec<usize>> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZero;
+    use std::sync::Mutex;
+
+    use dyno_loadgen::qsl::SampleLibrary;
+
+    use super::super::answer::Output;
     use super::*;
+    use crate::tensors::{ElementType, Source};
 
     #[test]
     fn samples_enter_with_or_without_a_first_dimension_of_one() {
@@ -241,9 +343,152 @@ mod tests {
         assert_eq!(call_shape(&[Some(2), Some(5)], &[5]), None);
     }
 
+    /// Sample n has n % 2 + 1 numbers n; sample 5 cannot be read.
+    #[derive(Debug)]
+    struct Ragged {
+        inputs: Vec<String>,
+        read: Mutex<Vec<u32>>,
+    }
+
+    impl Source for Ragged {
+        fn name(&self) -> &str {
+            "ragged"
+        }
+
+        fn count(&self) -> usize {
+            8
+        }
+
+        fn inputs(&self) -> &[String] {
+            &self.inputs
+        }
+
+        fn sample(&self, index: u32) -> Result<Vec<SampleTensor>, String> {
+            self.read.lock().unwrap().push(index);
+            if index == 5 {
+                return Err("5.jpg: the image is cut off".into());
+            }
+            let len = index as usize % 2 + 1;
+            let elements = Elements::I32(vec![index as i32; len].into());
+            Ok(vec![SampleTensor { shape: vec![len], elements }])
+        }
+    }
+
+    fn ragged() -> (Arc<Ragged>, Arc<TensorLibrary>) {
+        let source = Arc::new(Ragged { inputs: vec!["x".into()], read: Mutex::default() });
+        let library = TensorLibrary::from_source(source.clone(), NonZero::new(4).unwrap(), None);
+        (source, Arc::new(library.unwrap()))
+    }
+
+    fn feed(library: &Arc<TensorLibrary>, answer: Answer, largest_batch: usize) -> Feed {
+        let (name, element) = ("x".to_owned(), ElementType::I32);
+        let input = ModelInput { name, element, shape: vec![None, None] };
+        Feed::new(&[input], library, EngineOptions { answer, largest_batch }).unwrap()
+    }
+
+    fn query(indices: &[u64]) -> Vec<QuerySample> {
+        let sample = |&index: &u64| QuerySample { id: ResponseId(index + 1), index };
+        indices.iter().map(sample).collect()
+    }
+
+    /// Returns what went in; `same` and, of another shape, `all` come out.
+    fn echo(feed: &Feed, indices: &[u64], answers: &mut Answers) -> Vec<Vec<usize>> {
+        let mut calls = Vec::new();
+        feed.answer(&query(indices), answers, &mut |inputs, samples, take| {
+            let (shape, elements) = &inputs[0];
+            calls.push(shape.clone());
+            let output = |name, shape: &[usize]| Output {
+                name,
+                shape: shape.to_vec(),
+                elements: Ok(elements.slice(0..elements.len())),
+                samples,
+            };
+            let all = [elements.len()];
+            take(&Outputs::new(vec![output("same", shape), output("all", &all)]))
+        });
+        calls
+    }
+
+    fn told(answers: &Answers) -> Vec<(u64, Result<Vec<u8>, Failure>)> {
+        let mut told: Vec<_> =
+            answers.iter().map(|(id, data)| (id.0 - 1, data.map(<[u8]>::to_vec))).collect();
+        told.sort_by_key(|(index, _)| *index);
+        told
+    }
+
+    fn numbers(n: i32, len: usize) -> Result<Vec<u8>, Failure> {
+        Ok(n.to_le_bytes().repeat(len))
+    }
+
     #[test]
-    fn integers_are_a_class_or_scores() {
-        assert_eq!(greatest(&[7_i64]), 7);
-        assert_eq!(greatest(&[1_u8, 9, 9]), 1);
+    fn samples_of_one_shape_share_a_call_and_broken_ones_fail() {
+        let (source, library) = ragged();
+        library.load(&[1, 2, 3, 4, 5, 3]);
+        let feed = feed(&library, Answer::Output, 8);
+        let mut answers = Answers::new();
+        let calls = echo(&feed, &[3, 4, 5, 2, 1, 7], &mut answers);
+        assert_eq!(calls, [[2, 2], [2, 1]]);
+        let expected = [
+            (1, numbers(1, 2)),
+            (2, numbers(2, 1)),
+            (3, numbers(3, 2)),
+            (4, numbers(4, 1)),
+            (5, Err(Failure::Rejected)),
+            (7, Err(Failure::Rejected)),
+        ];
+        assert_eq!(told(&answers), expected);
+        assert_eq!(feed.trouble(), Some("sample 5 of ragged: 5.jpg: the image is cut off"));
+        let mut read = source.read.lock().unwrap().clone();
+        read.sort_unstable();
+        assert_eq!(read, [0, 1, 2, 3, 4, 5], "each once, and sample 0 for the model's sake");
+        assert_eq!((library.total_sample_count(), library.performance_sample_count()), (8, 4));
+    }
+
+    #[test]
+    fn unloaded_samples_are_gone() {
+        let (_, library) = ragged();
+        library.load(&[1, 2]);
+        library.unload(&[1, 2, 2]);
+        let feed = feed(&library, Answer::Output, 8);
+        let mut answers = Answers::new();
+        assert!(echo(&feed, &[1], &mut answers).is_empty());
+        assert_eq!(feed.trouble(), Some("sample 1 of ragged is not loaded"));
+        assert_eq!(told(&answers), [(1, Err(Failure::Rejected))]);
+    }
+
+    #[test]
+    fn answers_are_made_of_all_outputs() {
+        let (_, library) = ragged();
+        library.load(&[1, 3]);
+        // The second output is of another shape than the batch's.
+        let count = |outputs: &Outputs<'_>, position: usize, bytes: &mut Vec<u8>| {
+            let all = outputs.named("all")?.elements()?.len();
+            let part = outputs.named("same")?.part(position)?;
+            bytes.extend([all as u8, part.elements.len() as u8, part.elements.class() as u8]);
+            if part.elements.to_f64()[0] > 2.0 { Err("too great".into()) } else { Ok(7) }
+        };
+        let made = feed(&library, Answer::made(count), 1);
+        let mut answers = Answers::new();
+        echo(&made, &[1, 3], &mut answers);
+        let expected = [(1, Ok(vec![2, 2, 0])), (3, Err(Failure::Internal))];
+        assert_eq!(told(&answers), expected);
+        assert_eq!(made.trouble(), Some("too great"));
+        // In one call, all of it fails: what the first one wrote is taken back.
+        let made = feed(&library, Answer::made(count), 2);
+        let mut answers = Answers::new();
+        echo(&made, &[1, 3], &mut answers);
+        let failed = [(1, Err(Failure::Internal)), (3, Err(Failure::Internal))];
+        assert_eq!(told(&answers), failed);
+    }
+
+    #[test]
+    fn a_first_sample_that_cannot_be_prepared_is_told_when_the_library_is_made() {
+        let source = Ragged { inputs: vec!["x".into(), "y".into()], read: Mutex::default() };
+        let one = NonZero::<usize>::MIN;
+        let error = TensorLibrary::from_source(Arc::new(source), one, None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "sample 0 of ragged cannot be prepared: it has 1 inputs; expected x, y"
+        );
     }
 }

@@ -2,6 +2,7 @@
 //! loaded while the program runs ([`ort`]), or through tract, compiled in
 //! (`tract`, behind the feature of that name).
 
+pub mod answer;
 mod feed;
 pub mod ort;
 pub mod runtime;
@@ -13,21 +14,11 @@ use std::path::PathBuf;
 
 use crate::tensors::ElementType;
 
+pub use answer::{Answer, Outputs};
 pub use runtime::RuntimeMissing;
 
-/// What the answer to a sample is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Answer {
-    /// The sample's part of the first output, as little-endian bytes.
-    #[default]
-    Output,
-    /// The position of the greatest element of that part, or the element itself
-    /// if it is a single integer; as [`crate::top1::encode`] writes classes.
-    Argmax,
-}
-
 /// How an engine answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct EngineOptions {
     /// What the answer is.
     pub answer: Answer,
@@ -101,7 +92,12 @@ impl fmt::Display for OnnxError {
             Self::Model { path, why } => write!(f, "cannot load {}: {why}", path.display()),
             Self::InputType { name, found } => write!(
                 f,
-                "input '{name}' has elements of type {found}; float32, int64 and uint8 can be fed"
+                "input '{name}' has elements of type {found}; {} can be fed",
+                ElementType::ALL
+                    .iter()
+                    .map(|element| element.name())
+                    .collect::<Vec<_>>()
+                    .join(", ")
             ),
             Self::InputMissing { name, available } => write!(
                 f,

@@ -7,13 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use dyno_loadgen::sut::QuerySample;
 use ort::session::{Session, SessionInputValue};
-use ort::value::{DynValue, TensorElementType, TensorRef, ValueType};
+use ort::value::{DynValue, PrimitiveTensorElementType, TensorElementType, TensorRef, ValueType};
 
-use super::feed::{Feed, Output};
+use super::answer::{Output, Outputs};
+use super::feed::Feed;
 use super::runtime::{Search, environment, loaded};
 use super::{EngineOptions, OnnxError};
 use crate::engine::{About, Answers, Engine, Port};
-use crate::tensors::{ElementType, Elements, ModelInput, TensorLibrary};
+use crate::tensors::{
+    Element, ElementType, Elements, ModelInput, TensorLibrary, each_type, with_type,
+};
 
 /// A loaded model whose inputs are known.
 pub struct OrtModel {
@@ -93,7 +96,6 @@ impl OrtModel {
         };
         let mut engine = OrtEngine {
             name: format!("onnxruntime-{stem}"),
-            inputs: self.inputs,
             sessions: self.sessions.into_iter().map(Mutex::new).collect(),
             feed,
             about,
@@ -112,29 +114,32 @@ impl fmt::Debug for OrtModel {
 fn model_input(name: &str, value: &ValueType) -> Result<ModelInput, OnnxError> {
     let unfit = || OnnxError::InputType { name: name.to_owned(), found: value.to_string() };
     let ValueType::Tensor { ty, shape, .. } = value else { return Err(unfit()) };
-    let element = match ty {
-        TensorElementType::Float32 => ElementType::F32,
-        TensorElementType::Int64 => ElementType::I64,
-        TensorElementType::Uint8 => ElementType::U8,
-        _ => return Err(unfit()),
-    };
+    let element = element_type(*ty).ok_or_else(unfit)?;
     // A dynamic dimension is -1.
     let shape = shape.iter().map(|&n| usize::try_from(n).ok()).collect();
     Ok(ModelInput { name: name.to_owned(), element, shape })
+}
+
+fn element_type(element: TensorElementType) -> Option<ElementType> {
+    Some(match element {
+        TensorElementType::Float32 => ElementType::F32,
+        TensorElementType::Float64 => ElementType::F64,
+        TensorElementType::Float16 => ElementType::F16,
+        TensorElementType::Bfloat16 => ElementType::Bf16,
+        TensorElementType::Int64 => ElementType::I64,
+        TensorElementType::Int32 => ElementType::I32,
+        TensorElementType::Int8 => ElementType::I8,
+        TensorElementType::Uint8 => ElementType::U8,
+        TensorElementType::Bool => ElementType::Bool,
+        _ => return None,
+    })
 }
 
 fn port(name: &str, value: &ValueType) -> Port {
     let ValueType::Tensor { ty, shape, .. } = value else {
         return Port { name: name.to_owned(), element: value.to_string(), shape: Vec::new() };
     };
-    let element = match ty {
-        TensorElementType::Float32 => "float32".to_owned(),
-        TensorElementType::Float64 => "float64".to_owned(),
-        TensorElementType::Int64 => "int64".to_owned(),
-        TensorElementType::Int32 => "int32".to_owned(),
-        TensorElementType::Uint8 => "uint8".to_owned(),
-        other => other.to_string(),
-    };
+    let element = element_type(*ty).map_or_else(|| ty.to_string(), |element| element.to_string());
     let shape = shape.iter().map(|&n| usize::try_from(n).ok()).collect();
     Port { name: name.to_owned(), element, shape }
 }
@@ -142,7 +147,6 @@ fn port(name: &str, value: &ValueType) -> Port {
 /// A model and its samples.
 pub struct OrtEngine {
     name: String,
-    inputs: Vec<ModelInput>,
     /// A session runs one call at a time.
     sessions: Vec<Mutex<Session>>,
     feed: Feed,
@@ -163,37 +167,31 @@ impl OrtEngine {
 }
 
 fn value<'a>(shape: &'a [usize], elements: &'a Elements<'_>) -> ort::Result<SessionInputValue<'a>> {
-    Ok(match elements {
-        Elements::F32(all) => TensorRef::from_array_view((shape, &**all))?.into(),
-        Elements::I64(all) => TensorRef::from_array_view((shape, &**all))?.into(),
-        Elements::U8(all) => TensorRef::from_array_view((shape, &**all))?.into(),
-    })
+    each_type!(elements, all => Ok(TensorRef::from_array_view((shape, &**all))?.into()))
 }
 
-fn output(value: &DynValue, take: &mut dyn FnMut(Output<'_>)) -> Result<(), String> {
-    let ValueType::Tensor { ty, .. } = value.dtype() else {
-        return Err(format!("the first output is no tensor but {}", value.dtype()));
-    };
-    let unread = |error: ort::Error| error.to_string();
-    match ty {
-        TensorElementType::Float32 => {
-            take(Output::F32(value.try_extract_tensor().map_err(unread)?.1));
-        }
-        TensorElementType::Float64 => {
-            take(Output::F64(value.try_extract_tensor().map_err(unread)?.1));
-        }
-        TensorElementType::Int64 => {
-            take(Output::I64(value.try_extract_tensor().map_err(unread)?.1));
-        }
-        TensorElementType::Int32 => {
-            take(Output::I32(value.try_extract_tensor().map_err(unread)?.1));
-        }
-        TensorElementType::Uint8 => {
-            take(Output::U8(value.try_extract_tensor().map_err(unread)?.1));
-        }
-        other => return Err(format!("the first output has elements of type {other}")),
+fn output<'a>(name: &'a str, value: &'a DynValue, samples: usize) -> Output<'a> {
+    fn read<T: Element + PrimitiveTensorElementType>(
+        value: &DynValue,
+    ) -> Result<(Vec<usize>, Elements<'_>), String> {
+        let (shape, all) = value.try_extract_tensor::<T>().map_err(|error| error.to_string())?;
+        // A dimension of what has been computed is never negative.
+        let shape = shape.iter().map(|&n| usize::try_from(n).unwrap_or(0)).collect();
+        Ok((shape, T::wrap(all.into())))
     }
-    Ok(())
+    let element = match value.dtype() {
+        ValueType::Tensor { ty, .. } => element_type(*ty),
+        _ => None,
+    };
+    let read = match element {
+        Some(element) => with_type!(element, T => read::<T>(value)),
+        None => Err(format!("is {}, which is not read", value.dtype())),
+    };
+    let (shape, elements) = match read {
+        Ok((shape, elements)) => (shape, Ok(elements)),
+        Err(why) => (Vec::new(), Err(why)),
+    };
+    Output { name, shape, elements, samples }
 }
 
 impl Engine for OrtEngine {
@@ -203,15 +201,14 @@ impl Engine for OrtEngine {
 
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
         let mut session = self.session();
-        self.feed.answer(samples, answers, &mut |inputs, take| {
-            let fed = self.inputs.iter().zip(&inputs);
-            let fed = fed.map(|(input, (shape, elements))| {
-                Ok((input.name.as_str(), value(shape, elements).map_err(|e| e.to_string())?))
-            });
-            let fed: Vec<(&str, SessionInputValue<'_>)> = fed.collect::<Result<_, String>>()?;
-            let outputs = session.run(fed).map_err(|error| error.to_string())?;
-            let (_, first) = outputs.iter().next().ok_or("the model has no outputs")?;
-            output(&first, take)
+        self.feed.answer(samples, answers, &mut |inputs, samples, take| {
+            // In the order of the model's inputs, so that no names are looked up.
+            let fed = inputs.iter().map(|(shape, elements)| value(shape, elements));
+            let fed = fed.collect::<ort::Result<Vec<_>>>().map_err(|error| error.to_string())?;
+            let outputs = session.run(&fed[..]).map_err(|error| error.to_string())?;
+            let values: Vec<_> = outputs.iter().collect();
+            let all = values.iter().map(|(name, value)| output(name, value, samples));
+            take(&Outputs::new(all.collect()))
         });
     }
 

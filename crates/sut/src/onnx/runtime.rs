@@ -176,8 +176,11 @@ fn file_name(path: &Path) -> &str {
 }
 
 /// The process's one environment, made by the first call that succeeds. Later
-/// calls get it whatever they search.
-pub(super) fn environment(search: &Search) -> Result<Environment, RuntimeMissing> {
+/// calls get it whatever they search. For those who drive sessions of their own.
+///
+/// # Errors
+/// [`RuntimeMissing`] tells each place that was looked at.
+pub fn environment(search: &Search) -> Result<Environment, RuntimeMissing> {
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((environment, _)) = &*loaded {
         return Ok(environment.clone());

@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use dyno_loadgen::sut::QuerySample;
 use tract_onnx::prelude::{
-    DatumType, Framework, InferenceFact, InferenceModel, InferenceModelExt, IntoRunnable, TDim,
-    TValue, TVec, Tensor, TractResult, TypedRunnableModel,
+    Datum, DatumType, Framework, InferenceFact, InferenceModel, InferenceModelExt, IntoRunnable,
+    TDim, TValue, TVec, Tensor, TractResult, TypedRunnableModel,
 };
 use tract_onnx::tract_hir::infer::Factoid;
 
-use super::feed::{Feed, Output};
+use super::answer::{Output, Outputs};
+use super::feed::Feed;
 use super::{EngineOptions, OnnxError};
 use crate::engine::{About, Answers, Engine, Port};
-use crate::tensors::{ElementType, Elements, ModelInput, TensorLibrary};
+use crate::tensors::{Element, ElementType, Elements, ModelInput, TensorLibrary};
 
 /// A model that has been read and whose inputs are known.
 #[derive(Debug)]
@@ -62,7 +63,7 @@ impl TractModel {
     ) -> Result<TractEngine, OnnxError> {
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let name = format!("tract-{stem}");
-        let mut feed = Feed::new(&self.inputs, library, options)?;
+        let mut feed = Feed::new(&self.inputs, library, options.clone())?;
         if feed.is_batched() {
             if let Ok(plan) = plan(self.model.clone(), &self.inputs, &feed, true) {
                 let about = about(&self.inputs, &plan, &feed);
@@ -73,7 +74,7 @@ impl TractModel {
                     return Ok(engine);
                 }
             }
-            let one = EngineOptions { largest_batch: 1, ..options };
+            let one = EngineOptions { largest_batch: 1, ..options.clone() };
             feed = Feed::new(&self.inputs, library, one)?;
         }
         let plan = plan(self.model, &self.inputs, &feed, false);
@@ -93,16 +94,31 @@ fn refused(path: &Path, error: &impl fmt::Debug) -> OnnxError {
 
 fn model_input(name: &str, fact: &InferenceFact) -> Result<ModelInput, OnnxError> {
     let unfit = || OnnxError::InputType { name: name.to_owned(), found: format!("{fact:?}") };
-    let element = match fact.datum_type.concretize() {
-        Some(DatumType::F32) => ElementType::F32,
-        Some(DatumType::I64) => ElementType::I64,
-        Some(DatumType::U8) => ElementType::U8,
-        _ => return Err(unfit()),
-    };
+    let element = fact.datum_type.concretize().and_then(element_type).ok_or_else(unfit)?;
     let fixed = |dimension: TDim| dimension.to_i64().ok().and_then(|n| usize::try_from(n).ok());
     let dimensions = fact.shape.dims();
     let shape = dimensions.map(|dimension| dimension.concretize().and_then(fixed)).collect();
     Ok(ModelInput { name: name.to_owned(), element, shape })
+}
+
+/// Types that both know; tract has no bfloat16.
+const TYPES: [(DatumType, ElementType); 8] = [
+    (DatumType::F32, ElementType::F32),
+    (DatumType::F64, ElementType::F64),
+    (DatumType::F16, ElementType::F16),
+    (DatumType::I64, ElementType::I64),
+    (DatumType::I32, ElementType::I32),
+    (DatumType::I8, ElementType::I8),
+    (DatumType::U8, ElementType::U8),
+    (DatumType::Bool, ElementType::Bool),
+];
+
+fn element_type(datum: DatumType) -> Option<ElementType> {
+    TYPES.iter().find(|(theirs, _)| *theirs == datum).map(|(_, ours)| *ours)
+}
+
+fn datum_type(element: ElementType) -> Option<DatumType> {
+    TYPES.iter().find(|(_, ours)| *ours == element).map(|(theirs, _)| *theirs)
 }
 
 fn plan(
@@ -113,11 +129,7 @@ fn plan(
 ) -> TractResult<Arc<TypedRunnableModel>> {
     let batch = model.symbols.new_with_prefix("batch");
     for (number, (input, shape)) in inputs.iter().zip(feed.shapes()).enumerate() {
-        let element = match input.element {
-            ElementType::F32 => DatumType::F32,
-            ElementType::I64 => DatumType::I64,
-            ElementType::U8 => DatumType::U8,
-        };
+        let element = datum_type(input.element).expect("the input was read from the model");
         let mut shape: TVec<TDim> = shape.iter().map(|&n| TDim::from(n)).collect();
         if open_batch {
             shape[0] = batch.clone().into();
@@ -137,14 +149,8 @@ fn about(inputs: &[ModelInput], plan: &TypedRunnableModel, feed: &Feed) -> About
         let fact = model.output_fact(number).ok()?;
         let name = &model.nodes[model.outputs[number].node].name;
         let fixed = |n: &TDim| n.to_i64().ok().and_then(|n| usize::try_from(n).ok());
-        let element = match fact.datum_type {
-            DatumType::F32 => "float32".to_owned(),
-            DatumType::F64 => "float64".to_owned(),
-            DatumType::I64 => "int64".to_owned(),
-            DatumType::I32 => "int32".to_owned(),
-            DatumType::U8 => "uint8".to_owned(),
-            other => format!("{other:?}"),
-        };
+        let named = element_type(fact.datum_type).map(|element| element.to_string());
+        let element = named.unwrap_or_else(|| format!("{:?}", fact.datum_type));
         Some(Port { name: name.clone(), element, shape: fact.shape.iter().map(fixed).collect() })
     };
     About {
@@ -164,25 +170,24 @@ pub struct TractEngine {
     about: About,
 }
 
-fn output(tensor: &Tensor, take: &mut dyn FnMut(Output<'_>)) -> TractResult<()> {
-    let contiguous = "tract's tensors are contiguous";
-    match tensor.datum_type() {
-        DatumType::F32 => {
-            take(Output::F32(tensor.to_plain_array_view()?.as_slice().expect(contiguous)));
-        }
-        DatumType::F64 => {
-            take(Output::F64(tensor.to_plain_array_view()?.as_slice().expect(contiguous)));
-        }
-        DatumType::I64 => {
-            take(Output::I64(tensor.to_plain_array_view()?.as_slice().expect(contiguous)));
-        }
-        DatumType::I32 => {
-            take(Output::I32(tensor.to_plain_array_view()?.as_slice().expect(contiguous)));
-        }
-        // Whatever else cannot be read as bytes is an error that says so.
-        _ => take(Output::U8(tensor.to_plain_array_view()?.as_slice().expect(contiguous))),
+fn output<'a>(name: &'a str, tensor: &'a Tensor, samples: usize) -> Output<'a> {
+    fn read<T: Element + Datum>(tensor: &Tensor) -> Result<Elements<'_>, String> {
+        let view = tensor.to_plain_array_view::<T>().map_err(|error| format!("{error:#}"))?;
+        let all = view.to_slice().expect("tract's tensors are contiguous");
+        Ok(T::wrap(all.into()))
     }
-    Ok(())
+    let elements = match tensor.datum_type() {
+        DatumType::F32 => read::<f32>(tensor),
+        DatumType::F64 => read::<f64>(tensor),
+        DatumType::F16 => read::<half::f16>(tensor),
+        DatumType::I64 => read::<i64>(tensor),
+        DatumType::I32 => read::<i32>(tensor),
+        DatumType::I8 => read::<i8>(tensor),
+        DatumType::U8 => read::<u8>(tensor),
+        DatumType::Bool => read::<bool>(tensor),
+        other => Err(format!("has elements of type {other:?}, which are not read")),
+    };
+    Output { name, shape: tensor.shape().to_vec(), elements, samples }
 }
 
 impl Engine for TractEngine {
@@ -191,19 +196,26 @@ impl Engine for TractEngine {
     }
 
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
-        self.feed.answer(samples, answers, &mut |inputs, take| {
+        self.feed.answer(samples, answers, &mut |inputs, samples, take| {
             let tensor = |(shape, elements): &(Vec<usize>, Elements<'_>)| match elements {
                 Elements::F32(all) => Tensor::from_shape(shape, all),
+                Elements::F64(all) => Tensor::from_shape(shape, all),
+                Elements::F16(all) => Tensor::from_shape(shape, all),
                 Elements::I64(all) => Tensor::from_shape(shape, all),
+                Elements::I32(all) => Tensor::from_shape(shape, all),
+                Elements::I8(all) => Tensor::from_shape(shape, all),
                 Elements::U8(all) => Tensor::from_shape(shape, all),
+                Elements::Bool(all) => Tensor::from_shape(shape, all),
+                Elements::Bf16(_) => unreachable!("no input of tract's is of this type"),
             };
             let call = || -> TractResult<TVec<TValue>> {
                 let fed = inputs.iter().map(|input| Ok(tensor(input)?.into()));
                 self.plan.run(fed.collect::<TractResult<_>>()?)
             };
             let outputs = call().map_err(|error| format!("{error:#}"))?;
-            let first = outputs.first().ok_or("the model has no outputs")?;
-            output(first, take).map_err(|error| format!("{error:#}"))
+            let names = self.about.outputs.iter().map(|port| &port.name[..]);
+            let all = names.zip(&outputs).map(|(name, tensor)| output(name, tensor, samples));
+            take(&Outputs::new(all.collect()))
         });
     }
 

@@ -1,74 +1,30 @@
 //! A sample library of tensors: what an ONNX model is fed with.
+//!
+//! Samples are held in memory as a whole, or come from a [`Source`] that prepares
+//! them when they are loaded. Either way a library knows inputs only: it has no
+//! place for an answer, so that no answer can be looked up by its sample.
 
+mod elements;
+mod loaded;
 mod npy;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::sut::QuerySample;
+use half::{bf16, f16};
 
 use crate::engine::Port;
 
+pub use elements::{Element, ElementType, Elements};
+pub(crate) use elements::{each_type, with_type};
+pub(crate) use loaded::{Loaded, Sample};
 pub use npy::{Npy, NpyProblem};
-
-/// Type of a tensor's elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum ElementType {
-    F32,
-    I64,
-    U8,
-}
-
-impl fmt::Display for ElementType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F32 => "float32",
-            Self::I64 => "int64",
-            Self::U8 => "uint8",
-        })
-    }
-}
-
-/// Elements, row by row: the library's own, or borrowed from it.
-#[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Elements<'a> {
-    F32(Cow<'a, [f32]>),
-    I64(Cow<'a, [i64]>),
-    U8(Cow<'a, [u8]>),
-}
-
-impl Elements<'_> {
-    /// How many.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        match self {
-            Self::F32(values) => values.len(),
-            Self::I64(values) => values.len(),
-            Self::U8(values) => values.len(),
-        }
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Their type.
-    #[must_use]
-    pub fn element(&self) -> ElementType {
-        match self {
-            Self::F32(_) => ElementType::F32,
-            Self::I64(_) => ElementType::I64,
-            Self::U8(_) => ElementType::U8,
-        }
-    }
-}
 
 /// One input of all samples: `[samples, sample_shape...]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,6 +42,12 @@ impl Tensor {
     #[must_use]
     pub fn sample_len(&self) -> usize {
         self.sample_shape.iter().product()
+    }
+
+    fn sample(&self, index: usize) -> SampleTensor {
+        let range = index * self.sample_len()..(index + 1) * self.sample_len();
+        let elements = each_type!(&self.elements, all => Element::wrap(all[range].to_vec().into()));
+        SampleTensor { shape: self.sample_shape.clone(), elements }
     }
 }
 
@@ -132,16 +94,27 @@ impl From<&ModelInput> for Port {
     }
 }
 
-/// Samples held in memory, with labels if there are any.
+/// Samples, with labels if there are any.
 ///
-/// Everything is read when the library is opened, before any run, so loading
-/// and unloading do nothing.
-#[derive(Debug, Clone, PartialEq)]
+/// Those of files and random ones are read when the library is made, so that
+/// loading and unloading do nothing; those of a [`Source`] are prepared when they
+/// are loaded and freed when they are unloaded.
+#[derive(Debug, Clone)]
 pub struct TensorLibrary {
     name: String,
     samples: usize,
-    tensors: Vec<Tensor>,
+    performance_samples: usize,
     labels: Option<Vec<i64>>,
+    store: Store,
+}
+
+/// Where the samples of a library are.
+#[derive(Debug, Clone)]
+pub(crate) enum Store {
+    /// All in memory.
+    Memory(Vec<Tensor>),
+    /// Some in memory, the others in a source.
+    Source(Arc<Loaded>),
 }
 
 /// Why a library cannot be made.
@@ -164,6 +137,13 @@ pub enum TensorError {
     },
     /// No tensors, or no samples.
     Empty,
+    /// The first sample of a source cannot be prepared.
+    FirstSample {
+        /// The data set.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
     /// A tensor does not have as many samples as the first one, or elements that
     /// are no whole number of samples.
     SampleCount {
@@ -191,6 +171,9 @@ impl fmt::Display for TensorError {
             Self::Unreadable { path, why } => write!(f, "cannot read {}: {why}", path.display()),
             Self::Npy { path, problem } => write!(f, "{}: {problem}", path.display()),
             Self::Empty => f.write_str("the sample library has no samples"),
+            Self::FirstSample { name, why } => {
+                write!(f, "sample 0 of {name} cannot be prepared: {why}")
+            }
             Self::SampleCount { name, expected, sample_len, elements } => write!(
                 f,
                 "input '{name}' has {elements} elements where {expected} samples of {sample_len} \
@@ -234,8 +217,43 @@ impl TensorLibrary {
         }
         match labels.as_ref().map(Vec::len) {
             Some(labels) if labels != samples => Err(TensorError::LabelCount { samples, labels }),
-            _ => Ok(Self { name: name.into(), samples, tensors, labels }),
+            _ => Ok(Self {
+                name: name.into(),
+                samples,
+                performance_samples: samples,
+                labels,
+                store: Store::Memory(tensors),
+            }),
         }
+    }
+
+    /// A library of a data set, of which `performance_samples` fit in memory at
+    /// once. Its first sample is prepared now and kept, so that a model can be
+    /// matched with it and tried.
+    ///
+    /// # Errors
+    /// [`TensorError`] if there are no samples, not one label for each, or the first
+    /// one cannot be prepared.
+    pub fn from_source(
+        source: Arc<dyn Source>,
+        performance_samples: NonZero<usize>,
+        labels: Option<Vec<i64>>,
+    ) -> Result<Self, TensorError> {
+        let (name, samples) = (source.name().to_owned(), source.count());
+        if samples == 0 || source.inputs().is_empty() {
+            return Err(TensorError::Empty);
+        }
+        match labels.as_ref().map(Vec::len) {
+            Some(labels) if labels != samples => {
+                return Err(TensorError::LabelCount { samples, labels });
+            }
+            _ => {}
+        }
+        let loaded = Loaded::open(source)
+            .map_err(|why| TensorError::FirstSample { name: name.clone(), why })?;
+        let performance_samples = performance_samples.get().min(samples);
+        let store = Store::Source(Arc::new(loaded));
+        Ok(Self { name, samples, performance_samples, labels, store })
     }
 
     /// Reads each input's `.npy` array `[samples, ...]` and, if given, the labels'.
@@ -255,19 +273,19 @@ impl TensorLibrary {
             Ok(Tensor { name: name.clone(), sample_shape: sample_shape.to_vec(), elements })
         };
         let tensors = inputs.iter().map(tensor).collect::<Result<_, _>>()?;
-        let labels = labels.map(|path| match read(path)?.elements {
-            Elements::I64(labels) => Ok(labels.into_owned()),
-            Elements::U8(labels) => Ok(labels.iter().map(|&label| label.into()).collect()),
-            Elements::F32(_) => {
-                let problem = NpyProblem::Element("<f4 (labels are integers)".into());
-                Err(TensorError::Npy { path: path.to_path_buf(), problem })
-            }
+        let labels = labels.map(|path| {
+            let elements = read(path)?.elements;
+            elements.to_i64().map(Cow::into_owned).ok_or_else(|| {
+                let found = format!("{} (labels are integers)", elements.element());
+                TensorError::Npy { path: path.to_path_buf(), problem: NpyProblem::Element(found) }
+            })
         });
         Self::new(name, tensors, labels.transpose()?)
     }
 
-    /// Random samples for a model: floats uniform in [0, 1), bytes in 0..=255,
-    /// integers 0 or 1, which are valid positions in any table.
+    /// Random samples for a model: floats uniform in [0, 1), integers of eight bits
+    /// in all of their range, other integers 0 or 1, which are valid positions in any
+    /// table, and booleans.
     ///
     /// A dynamic first dimension is the batch's; any other becomes `dynamic`.
     /// Such samples show speed and never accuracy: there are no labels.
@@ -290,12 +308,17 @@ impl TensorLibrary {
             let sample_shape: Vec<usize> = shape.iter().map(fixed).collect();
             let total = samples * sample_shape.iter().product::<usize>();
             let mut below = |n: f64| (rng.canonical() * n).floor();
+            let mut float = || below(16_777_216.0) / 16_777_216.0;
             let elements = match input.element {
-                ElementType::F32 => Elements::F32(
-                    (0..total).map(|_| (below(16_777_216.0) / 16_777_216.0) as f32).collect(),
-                ),
-                ElementType::I64 => Elements::I64((0..total).map(|_| below(2.0) as i64).collect()),
-                ElementType::U8 => Elements::U8((0..total).map(|_| below(256.0) as u8).collect()),
+                ElementType::F32 => filled(total, || float() as f32),
+                ElementType::F64 => filled(total, float),
+                ElementType::F16 => filled(total, || f16::from_f64(float())),
+                ElementType::Bf16 => filled(total, || bf16::from_f64(float())),
+                ElementType::I64 => filled(total, || below(2.0) as i64),
+                ElementType::I32 => filled(total, || below(2.0) as i32),
+                ElementType::I8 => filled(total, || (below(256.0) - 128.0) as i8),
+                ElementType::U8 => filled(total, || below(256.0) as u8),
+                ElementType::Bool => filled(total, || below(2.0) > 0.0),
             };
             Tensor { name: input.name.clone(), sample_shape, elements }
         };
@@ -303,10 +326,9 @@ impl TensorLibrary {
         Self::new("synthetic", tensors, None)
     }
 
-    /// The inputs.
-    #[must_use]
-    pub fn tensors(&self) -> &[Tensor] {
-        &self.tensors
+    /// The names of the inputs, and each input of the first sample.
+    pub(crate) fn first(&self) -> Vec<(&str, SampleTensor)> {
+        self.sample(0).expect("a library has a first sample since it was made")
     }
 
     /// One label per sample, if there are labels.
@@ -315,21 +337,52 @@ impl TensorLibrary {
         self.labels.as_deref()
     }
 
-    /// One input of these samples, one after the other; borrowed when they
-    /// follow each other in the library. `None` if a sample does not exist.
+    /// The inputs of a sample by their names, copied, whether it is loaded or not.
+    ///
+    /// # Errors
+    /// Why it cannot be prepared, or that it does not exist.
+    pub fn sample(&self, index: SampleIndex) -> Result<Vec<(&str, SampleTensor)>, String> {
+        if index as usize >= self.samples {
+            return Err(self.no_such_sample(index.into()));
+        }
+        match &self.store {
+            Store::Memory(tensors) => {
+                let input = |tensor: &'_ Tensor| tensor.sample(index as usize);
+                Ok(tensors.iter().map(|tensor| (tensor.name.as_str(), input(tensor))).collect())
+            }
+            Store::Source(loaded) => {
+                let sample = loaded.sample(index)?;
+                Ok(loaded.names().zip(sample.iter().cloned()).collect())
+            }
+        }
+    }
+
+    /// What is said of a sample that is not there.
+    pub(crate) fn no_such_sample(&self, index: u64) -> String {
+        format!("sample {index} is not in {}, which has {} samples", self.name, self.samples)
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// One input of these samples of a library in memory, one after the other;
+    /// borrowed when they follow each other in it. `None` if a sample does not exist,
+    /// or if samples come from a source.
     #[must_use]
-    pub fn gather(&self, tensor: &Tensor, samples: &[QuerySample]) -> Option<Elements<'_>> {
-        let tensor = self.tensors.iter().find(|own| own.name == tensor.name)?;
+    pub fn gather(&self, input: usize, samples: &[QuerySample]) -> Option<Elements<'_>> {
+        let Store::Memory(tensors) = &self.store else { return None };
+        let tensor = tensors.get(input)?;
         let len = tensor.sample_len();
         if samples.iter().any(|sample| sample.index >= self.samples as u64) {
             return None;
         }
-        Some(match &tensor.elements {
-            Elements::F32(all) => Elements::F32(rows(all, len, samples)),
-            Elements::I64(all) => Elements::I64(rows(all, len, samples)),
-            Elements::U8(all) => Elements::U8(rows(all, len, samples)),
-        })
+        Some(each_type!(&tensor.elements, all => Element::wrap(rows(all, len, samples))))
     }
+}
+
+fn filled<T: Element>(count: usize, mut element: impl FnMut() -> T) -> Elements<'static> {
+    T::wrap((0..count).map(|_| element()).collect())
 }
 
 fn rows<'a, T: Copy>(all: &'a [T], len: usize, samples: &[QuerySample]) -> Cow<'a, [T]> {
@@ -363,10 +416,18 @@ impl SampleLibrary for TensorLibrary {
     }
 
     fn performance_sample_count(&self) -> usize {
-        self.samples
+        self.performance_samples
     }
 
-    fn load(&self, _samples: &[SampleIndex]) {}
+    fn load(&self, samples: &[SampleIndex]) {
+        if let Store::Source(loaded) = &self.store {
+            loaded.load(samples);
+        }
+    }
 
-    fn unload(&self, _samples: &[SampleIndex]) {}
+    fn unload(&self, samples: &[SampleIndex]) {
+        if let Store::Source(loaded) = &self.store {
+            loaded.unload(samples);
+        }
+    }
 }

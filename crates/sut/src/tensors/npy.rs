@@ -3,10 +3,9 @@
 //! Source: "NPY format" of the NumPy reference: six bytes of magic, version,
 //! length of the header, header as a Python dictionary, elements.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use super::Elements;
+use super::{ElementType, Elements};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -49,8 +48,8 @@ impl fmt::Display for NpyProblem {
             ),
             Self::Element(descr) => write!(
                 f,
-                "elements are {descr}; <f4 (float32), <i8 (int64) and |u1 (uint8) are read, so \
-                 save array.astype(...) instead"
+                "elements are {descr}; float16, 32 and 64, bfloat16, int8, 32 and 64, uint8 and \
+                 bool are read, so save array.astype(...) instead"
             ),
             Self::Length { expected, found } => {
                 write!(f, "{found} bytes of elements where the shape says {expected}")
@@ -79,12 +78,25 @@ impl Npy {
         let shape = value("shape").and_then(shape).ok_or(NpyProblem::NotNpy)?;
         let count = shape.iter().try_fold(1_usize, |product, &n| product.checked_mul(n));
         let count = count.ok_or(NpyProblem::NotNpy)?;
-        let elements = match descr {
-            "<f4" => Elements::F32(numbers(body, count, f32::from_le_bytes)?),
-            "<i8" => Elements::I64(numbers(body, count, i64::from_le_bytes)?),
-            "|u1" => Elements::U8(numbers(body, count, u8::from_le_bytes)?),
+        let element = match descr {
+            "<f4" => ElementType::F32,
+            "<f8" => ElementType::F64,
+            "<f2" => ElementType::F16,
+            // NumPy has no bfloat16: `ml_dtypes` saves it as two opaque bytes, and who has
+            // none of that views it as uint16, which nothing else here is.
+            "<V2" | "|V2" | "<u2" => ElementType::Bf16,
+            "<i8" => ElementType::I64,
+            "<i4" => ElementType::I32,
+            "|i1" => ElementType::I8,
+            "|u1" => ElementType::U8,
+            "|b1" => ElementType::Bool,
             other => return Err(NpyProblem::Element(other.to_owned())),
         };
+        let (expected, found) = (count.saturating_mul(element.size()), body.len());
+        if expected != found {
+            return Err(NpyProblem::Length { expected, found });
+        }
+        let elements = element.read(body);
         Ok(Self { shape, elements })
     }
 }
@@ -115,21 +127,10 @@ fn shape(text: &str) -> Option<Vec<usize>> {
     numbers.map(|number| number.parse().ok()).collect()
 }
 
-fn numbers<T: Clone, const SIZE: usize>(
-    body: &[u8],
-    count: usize,
-    read: fn([u8; SIZE]) -> T,
-) -> Result<Cow<'static, [T]>, NpyProblem> {
-    let expected = count.saturating_mul(SIZE);
-    if body.len() != expected {
-        return Err(NpyProblem::Length { expected, found: body.len() });
-    }
-    let (chunks, _) = body.as_chunks::<SIZE>();
-    Ok(chunks.iter().map(|chunk| read(*chunk)).collect())
-}
-
 #[cfg(test)]
 mod tests {
+    use half::{bf16, f16};
+
     use super::*;
 
     fn file(header: &str, body: &[u8]) -> Vec<u8> {
@@ -151,12 +152,28 @@ mod tests {
     }
 
     #[test]
+    fn arrays_of_each_type_of_element() {
+        let read = |descr: &str, body: &[u8]| {
+            let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (1,), }}");
+            Npy::parse(&file(&header, body)).unwrap().elements
+        };
+        assert_eq!(read("<f2", &[0x00, 0x3c]), Elements::F16(vec![f16::ONE].into()));
+        for opaque in ["<V2", "|V2", "<u2"] {
+            assert_eq!(read(opaque, &[0x80, 0x3f]), Elements::Bf16(vec![bf16::ONE].into()));
+        }
+        assert_eq!(read("<f8", &1.5_f64.to_le_bytes()), Elements::F64(vec![1.5].into()));
+        assert_eq!(read("<i4", &(-7_i32).to_le_bytes()), Elements::I32(vec![-7].into()));
+        assert_eq!(read("|i1", &[0xff]), Elements::I8(vec![-1].into()));
+        assert_eq!(read("|b1", &[1]), Elements::Bool(vec![true].into()));
+    }
+
+    #[test]
     fn other_files_are_refused_with_the_reason() {
         let problem = |header: &str| Npy::parse(&file(header, &[0; 4])).unwrap_err();
         assert_eq!(Npy::parse(b"PK\x03\x04"), Err(NpyProblem::NotNpy));
         assert_eq!(problem("{'descr': '<f4'}"), NpyProblem::NotNpy);
-        let half = "{'descr': '<f2', 'fortran_order': False, 'shape': (2,), }";
-        assert_eq!(problem(half), NpyProblem::Element("<f2".into()));
+        let big = "{'descr': '>f2', 'fortran_order': False, 'shape': (2,), }";
+        assert_eq!(problem(big), NpyProblem::Element(">f2".into()));
         let fortran = "{'descr': '<f4', 'fortran_order': True, 'shape': (1,), }";
         assert_eq!(problem(fortran), NpyProblem::FortranOrder);
         let long = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";

@@ -1,5 +1,6 @@
 //! ONNX engines against the project's own evaluation of the same network.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +11,9 @@ use dyno_sut::engine::{Answers, Engine};
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::{RuntimeMissing, Search};
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
-use dyno_sut::tensors::{ElementType, Elements, ModelInput, Tensor, TensorError, TensorLibrary};
+use dyno_sut::tensors::{
+    ElementType, Elements, ModelInput, SampleTensor, Tensor, TensorError, TensorLibrary,
+};
 use dyno_sut::top1;
 
 /// A folder of its own for one test, removed at the end.
@@ -236,11 +239,11 @@ fn libraries_of_npy_files() {
     let inputs = [("pixels".to_owned(), pixels)];
     let library = TensorLibrary::open("tiny", &inputs, Some(&labels)).unwrap();
     assert_eq!(library.labels(), Some(&[7, 8, 9][..]));
-    let picked =
-        |indices: &[u64]| library.gather(&library.tensors()[0], &samples(indices.iter().copied()));
+    let picked = |indices: &[u64]| library.gather(0, &samples(indices.iter().copied()));
     assert_eq!(picked(&[1, 2]), Some(Elements::U8(vec![3, 4, 5, 6].into())));
     assert_eq!(picked(&[2, 0]), Some(Elements::U8(vec![5, 6, 1, 2].into())));
     assert_eq!(picked(&[3]), None);
+    assert!(matches!(picked(&[1, 2]), Some(Elements::U8(Cow::Borrowed(_)))), "no copy is made");
 
     let two = folder.file("two.npy", &[header("|u1", "(2,)"), vec![7, 8]].concat());
     let error = TensorLibrary::open("tiny", &inputs, Some(&two)).unwrap_err();
@@ -259,10 +262,13 @@ fn synthetic_samples_fit_the_model_and_repeat_with_their_seed() {
         input(ElementType::I64, &[Some(1), Some(5)]),
     ];
     let library = TensorLibrary::synthetic(&inputs, 10, 4, 1).unwrap();
-    let shapes: Vec<_> = library.tensors().iter().map(|t| t.sample_shape.clone()).collect();
-    assert_eq!(shapes, [vec![3, 4], vec![5]]);
-    let Elements::F32(floats) = &library.tensors()[0].elements else { panic!("not floats") };
-    assert!(floats.iter().all(|x| (0.0..1.0).contains(x)));
-    assert_eq!(Ok(&library), TensorLibrary::synthetic(&inputs, 10, 4, 1).as_ref());
-    assert_ne!(Ok(&library), TensorLibrary::synthetic(&inputs, 10, 4, 2).as_ref());
+    let last = |library: &TensorLibrary| -> Vec<SampleTensor> {
+        library.sample(9).unwrap().into_iter().map(|(_, tensor)| tensor).collect()
+    };
+    let sample = last(&library);
+    assert_eq!([&sample[0].shape[..], &sample[1].shape], [&[3, 4][..], &[5]]);
+    assert!(sample[0].elements.to_f32().iter().all(|x| (0.0..1.0).contains(x)));
+    let again = |seed| TensorLibrary::synthetic(&inputs, 10, 4, seed).unwrap();
+    assert_eq!(sample, last(&again(1)));
+    assert_ne!(sample, last(&again(2)));
 }
