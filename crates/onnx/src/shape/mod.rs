@@ -161,6 +161,47 @@ pub fn infer(model: &Model, bind: &BTreeMap<String, usize>) -> Inferred {
     found
 }
 
+/// Operators whose output is like their first input.
+const KEEP_SHAPE: &[&str] = &[
+    "Relu",
+    "LeakyRelu",
+    "PRelu",
+    "Clip",
+    "Sigmoid",
+    "Tanh",
+    "Erf",
+    "Exp",
+    "Log",
+    "Sqrt",
+    "Neg",
+    "Abs",
+    "Floor",
+    "Ceil",
+    "Round",
+    "Reciprocal",
+    "Softmax",
+    "LogSoftmax",
+    "BatchNormalization",
+    "InstanceNormalization",
+    "LayerNormalization",
+    "Gelu",
+    "HardSwish",
+    "HardSigmoid",
+    "Softplus",
+    "Elu",
+    "Selu",
+    "Sin",
+    "Cos",
+    "Not",
+    "CumSum",
+    "LpNormalization",
+    "GroupNormalization",
+    "Mish",
+    "LRN",
+    "Dropout",
+    "Sign",
+];
+
 /// What follows for the outputs of one node. An input left out is `None`.
 ///
 /// # Errors
@@ -171,49 +212,10 @@ pub fn of_node(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     }
     let first = || input(inputs, 0);
     match node.op.as_str() {
-        "Relu"
-        | "LeakyRelu"
-        | "PRelu"
-        | "Clip"
-        | "Sigmoid"
-        | "Tanh"
-        | "Erf"
-        | "Exp"
-        | "Log"
-        | "Sqrt"
-        | "Neg"
-        | "Abs"
-        | "Floor"
-        | "Ceil"
-        | "Round"
-        | "Reciprocal"
-        | "Softmax"
-        | "LogSoftmax"
-        | "BatchNormalization"
-        | "InstanceNormalization"
-        | "LayerNormalization"
-        | "Identity"
-        | "Gelu"
-        | "HardSwish"
-        | "HardSigmoid"
-        | "Softplus"
-        | "Elu"
-        | "Selu"
-        | "Sin"
-        | "Cos"
-        | "Not"
-        | "CumSum"
-        | "LpNormalization"
-        | "GroupNormalization"
-        | "Mish"
-        | "LRN"
-        | "Dropout"
-        | "Sign" => {
-            let mut fact = first()?.clone();
-            if node.op != "Identity" {
-                fact.integers = None;
-            }
-            Ok(vec![fact])
+        "Identity" => Ok(vec![first()?.clone()]),
+        op if KEEP_SHAPE.contains(&op) => {
+            let data = first()?;
+            Ok(vec![data.like(data.shape.clone())])
         }
         "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Min" | "Max" | "Mod" | "Sum" => {
             moves::arithmetic(node, inputs)
@@ -245,6 +247,14 @@ pub fn of_node(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
         "Pad" => moves::pad(node, inputs),
         "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceProd" | "ArgMax"
         | "ReduceL2" | "ArgMin" => moves::reduce(node, inputs),
+        _ => of_layer(node, inputs),
+    }
+}
+
+/// Layers that multiply weights, and windows.
+fn of_layer(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
+    let first = || input(inputs, 0);
+    match node.op.as_str() {
         "Resize" | "Upsample" => layers::resize(node, inputs),
         "Conv" => layers::conv(node, first()?, input(inputs, 1)?),
         "ConvTranspose" => layers::conv_transpose(node, first()?, input(inputs, 1)?),
