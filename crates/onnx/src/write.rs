@@ -20,6 +20,9 @@ use crate::tensor::{Tensor, Values, fill};
 /// Above this, weights go to a file beside the model: protocol buffers end at
 /// 2 GiB, and engines copy what is inside them.
 const ONE_FILE: u64 = 1 << 30;
+/// Tensors up to this size stay in the model: ONNX Runtime must read shapes and
+/// axes before it opens the other file.
+const SMALL: u64 = 1024;
 /// Where in the other file a tensor may begin, so that it can be mapped.
 const ALIGNMENT: u64 = 4096;
 /// Bytes of weights in memory at a time.
@@ -63,6 +66,15 @@ impl Model {
     /// # Errors
     /// The file that cannot be written.
     pub fn write(&self, path: &Path) -> Result<Written, WriteError> {
+        self.write_apart_above(path, ONE_FILE)
+    }
+
+    /// As [`Model::write`], with weights apart where all together have more than
+    /// `one_file` bytes.
+    ///
+    /// # Errors
+    /// As [`Model::write`].
+    pub fn write_apart_above(&self, path: &Path, one_file: u64) -> Result<Written, WriteError> {
         let size =
             self.tensors.iter().fold(0_u64, |sum, tensor| sum.saturating_add(tensor.bytes()));
         let mut data = path.as_os_str().to_owned();
@@ -72,7 +84,7 @@ impl Model {
             let path = path.to_owned();
             move |why| WriteError { path, why }
         };
-        let is_apart = size > ONE_FILE;
+        let is_apart = size > one_file;
         let heads = if is_apart {
             self.write_apart(&data).map_err(failed(&data))?
         } else {
@@ -108,6 +120,10 @@ impl Model {
         let mut at = 0_u64;
         let mut heads = Vec::new();
         for tensor in &self.tensors {
+            if is_inside(tensor, true) {
+                heads.push(header(tensor).encode_to_vec());
+                continue;
+            }
             let gap = at.next_multiple_of(ALIGNMENT) - at;
             to.write_all(&vec![0; gap as usize])?;
             at += gap;
@@ -151,7 +167,7 @@ impl Model {
             let raw = key_len(TENSOR_RAW_DATA) as u64
                 + encoded_len_varint(tensor.bytes()) as u64
                 + tensor.bytes();
-            head.len() as u64 + if is_apart { 0 } else { raw }
+            head.len() as u64 + if is_inside(tensor, is_apart) { raw } else { 0 }
         };
         let outer =
             |size: u64| key_len(GRAPH_INITIALIZER) as u64 + encoded_len_varint(size) as u64 + size;
@@ -163,13 +179,18 @@ impl Model {
         for (tensor, head) in tensors() {
             delimited(to, GRAPH_INITIALIZER, inner((tensor, head)))?;
             to.write_all(head)?;
-            if !is_apart {
+            if is_inside(tensor, is_apart) {
                 delimited(to, TENSOR_RAW_DATA, tensor.bytes())?;
                 stream(tensor, to)?;
             }
         }
         Ok(())
     }
+}
+
+/// Whether a tensor's elements are in the model, where most weights may be apart.
+fn is_inside(tensor: &Tensor, is_apart: bool) -> bool {
+    !is_apart || tensor.bytes() <= SMALL
 }
 
 fn delimited(to: &mut dyn Write, field: u32, size: u64) -> io::Result<()> {

@@ -109,3 +109,20 @@ fn weights_beside_a_model_are_named_and_loaded_when_asked_for() {
     assert!(error.ends_with("expected 4 bytes from 2 on, found 2"), "{error}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn weights_written_apart_are_those_written_inside_but_small_ones_stay() {
+    let folder = std::env::temp_dir().join(format!("dyno-onnx-apart-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let model = net(Weights::seeded(1)).unwrap();
+    let inside = Model::from_bytes(&model.to_bytes().unwrap(), Path::new("")).unwrap();
+    let written = model.write_apart_above(&folder.join("net.onnx"), 0).unwrap();
+    assert_eq!(written.weights, Some(folder.join("net.onnx.data")));
+    let mut apart = Model::read(&written.model).unwrap();
+    let is_apart = |tensor: &Tensor| matches!(tensor.values, Values::External { .. });
+    // 432 bytes of the convolution and the shape stay, 1280 of the linear layer go.
+    assert_eq!(apart.tensors.iter().map(is_apart).collect::<Vec<_>>(), [false, false, true]);
+    apart.tensors.iter_mut().for_each(|tensor| tensor.load().unwrap());
+    assert_eq!(apart, inside);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
