@@ -43,6 +43,10 @@ impl<'a> Conv<'a> {
     /// # Errors
     /// The weights given do not fit.
     pub fn add(&self, net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
+        self.with(net, x, &[])
+    }
+
+    fn with(&self, net: &mut Builder, x: &Name, bias: &[&Name]) -> Result<Name, BuildError> {
         let (kernel, stride) = (self.kernel as i64, self.stride as i64);
         let each = channels(net, x) / self.groups;
         let shape = [self.channels, each, self.kernel, self.kernel];
@@ -55,8 +59,17 @@ impl<'a> Conv<'a> {
             ("pads", [before, before, behind, behind].into()),
             ("group", (self.groups as i64).into()),
         ];
-        net.node("Conv", &[x, &weights], &attributes)
+        net.node("Conv", &[&[x, &weights], bias].concat(), &attributes)
     }
+}
+
+/// A convolution with bias.
+///
+/// # Errors
+/// The weights given do not fit.
+pub fn biased(net: &mut Builder, x: &Name, conv: Conv) -> Result<Name, BuildError> {
+    let bias = net.weight(&format!("{}.bias", conv.name), &[conv.channels], Fill::Constant(0.0))?;
+    conv.with(net, x, &[&bias])
 }
 
 /// A batch normalisation with the variance's floor `epsilon`, then an activation.

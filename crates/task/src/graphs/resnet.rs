@@ -18,7 +18,7 @@ const EXPANSION: usize = 4;
 pub fn resnet50(weights: Weights) -> Result<Model, BuildError> {
     let mut net = Builder::new("resnet50", weights);
     let x = images(&mut net, "input", [3, 224, 224]);
-    let mut x = stem(&mut net, &x)?;
+    let mut x = stem(&mut net, &x, ["conv1", "bn1"])?;
     for (stage, (blocks, inner)) in STAGES.into_iter().enumerate() {
         for block in 0..blocks {
             let stride = if stage > 0 && block == 0 { 2 } else { 1 };
@@ -31,9 +31,15 @@ pub fn resnet50(weights: Weights) -> Result<Model, BuildError> {
     Ok(net.finish())
 }
 
-fn stem(net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
-    let x = Conv::new("conv1", 64, 7, 2).add(net, x)?;
-    let x = normalised(net, &x, "bn1", EPSILON, Activation::Relu)?;
+/// The first convolution and window, which quarter an image; names of the
+/// convolution and of its normalisation.
+///
+/// # Errors
+/// Weights given do not fit.
+pub fn stem(net: &mut Builder, x: &Name, names: [&str; 2]) -> Result<Name, BuildError> {
+    let [conv, norm] = names;
+    let x = Conv::new(conv, 64, 7, 2).add(net, x)?;
+    let x = normalised(net, &x, norm, EPSILON, Activation::Relu)?;
     let window = [
         ("kernel_shape", [3, 3].into()),
         ("strides", [2, 2].into()),
