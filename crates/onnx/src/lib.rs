@@ -1,4 +1,38 @@
 //! ONNX graphs: read, built, written, their shapes and what they cost.
 //!
 //! Nothing is executed here; engines are in `dyno-sut`.
+//!
+//! ```
+//! use dyno_onnx::{Builder, Dim, Element, Fill, Weights, count};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut net = Builder::new("scores", Weights::seeded(7));
+//! let ink = net.input("ink", Element::F32, &[Dim::symbol("N"), 64.into()]);
+//! let weights = net.weight("fc.weight", &[64, 10], Fill::he(64))?;
+//! let bias = net.weight("fc.bias", &[10], Fill::Constant(0.0))?;
+//! let scores = net.node("Gemm", &[&ink, &weights, &bias], &[])?;
+//! net.output("scores", &scores)?;
+//! let model = net.finish();
+//! let cost = count(&model);
+//! assert_eq!((cost.parameters, cost.operations()), (650, 1280));
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
+
+mod build;
+mod count;
+mod graph;
+mod messages;
+mod read;
+pub mod shape;
+mod tensor;
+mod write;
+
+pub use build::{BuildError, Builder, Name, Weights};
+pub use count::{Cost, Layer, Uncounted, count};
+pub use graph::{Attribute, Model, Node, Port};
+pub use read::ReadError;
+pub use shape::{Dim, Fact, ShapeError, infer};
+pub use tensor::{Element, Fill, Tensor, Values};
+pub use write::{WriteError, Written};

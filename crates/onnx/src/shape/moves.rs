@@ -1,0 +1,352 @@
+//! Shapes behind operators that move, cut or join values, element by element.
+
+use super::{Dim, Fact, Facts, ShapeError, axis, input, misfit, written};
+use crate::graph::Node;
+use crate::tensor::Element;
+
+pub fn broadcast(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, ShapeError> {
+    let rank = a.len().max(b.len());
+    let at = |shape: &[Dim], i: usize| match (i + shape.len()).checked_sub(rank) {
+        Some(i) => shape[i].clone(),
+        None => Dim::Fixed(1),
+    };
+    let join = |i: usize| match (at(a, i), at(b, i)) {
+        (x, y) if x == y => Ok(x),
+        (Dim::Fixed(1), other) | (other, Dim::Fixed(1)) => Ok(other),
+        _ => misfit(format!("{} beside {}", written(a), written(b))),
+    };
+    (0..rank).map(join).collect()
+}
+
+pub fn broadcast_all(inputs: &[Option<&Fact>]) -> Result<Vec<Dim>, ShapeError> {
+    let mut shape = Vec::new();
+    for at in 0..inputs.len() {
+        shape = broadcast(&shape, &input(inputs, at)?.shape)?;
+    }
+    Ok(shape)
+}
+
+pub fn arithmetic(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
+    let mut fact = input(inputs, 0)?.like(broadcast_all(inputs)?);
+    if let [Some(a), Some(b)] = inputs
+        && let (Some(a), Some(b)) = (&a.integers, &b.integers)
+        && (a.len() == b.len() || a.len() == 1 || b.len() == 1)
+    {
+        let of = |values: &[i64], at: usize| values[if values.len() == 1 { 0 } else { at }];
+        let one = |at: usize| {
+            let (a, b) = (of(a, at), of(b, at));
+            match node.op.as_str() {
+                "Add" => a.checked_add(b),
+                "Sub" => a.checked_sub(b),
+                "Mul" => a.checked_mul(b),
+                "Div" => a.checked_div(b),
+                _ => None,
+            }
+        };
+        let count = if a.is_empty() || b.is_empty() { 0 } else { a.len().max(b.len()) };
+        fact.integers = (0..count).map(one).collect();
+    }
+    Ok(vec![fact])
+}
+
+pub fn cast(node: &Node, data: &Fact) -> Facts {
+    let code = node.int("to", 0);
+    let element = i32::try_from(code).ok().and_then(Element::of);
+    let Some(element) = element else { return misfit(format!("a cast to type {code}")) };
+    let keeps = matches!(element, Element::I64 | Element::I32);
+    let integers = data.integers.clone().filter(|_| keeps);
+    Ok(vec![Fact { element, shape: data.shape.clone(), integers }])
+}
+
+/// A shape that a value holds.
+fn target(shape: &Fact) -> Result<&[i64], ShapeError> {
+    shape.integers.as_deref().ok_or(ShapeError::Unknown(1))
+}
+
+fn dims(sizes: &[i64]) -> Result<Vec<Dim>, ShapeError> {
+    let dim = |&n: &i64| usize::try_from(n).map(Dim::Fixed);
+    sizes.iter().map(dim).collect::<Result<_, _>>().or_else(|_| misfit(format!("shape {sizes:?}")))
+}
+
+pub fn constant_of_shape(node: &Node, shape: &Fact) -> Facts {
+    let element = match node.attribute("value") {
+        Some(crate::graph::Attribute::Tensor(tensor)) => tensor.element,
+        _ => Element::F32,
+    };
+    Ok(vec![Fact::new(element, dims(target(shape)?)?)])
+}
+
+pub fn shape_of(data: &Fact) -> Facts {
+    let sizes = data.shape.iter().map(|dim| dim.fixed().map(|n| n as i64)).collect();
+    let shape = vec![data.shape.len().into()];
+    Ok(vec![Fact { element: Element::I64, shape, integers: sizes }])
+}
+
+pub fn reshape(node: &Node, data: &Fact, shape: &Fact) -> Facts {
+    let wanted = target(shape)?;
+    let wrong = || misfit(format!("{} as {wanted:?}", written(&data.shape)));
+    let mut found = Vec::new();
+    for (at, &size) in wanted.iter().enumerate() {
+        found.push(match size {
+            0 if node.int("allowzero", 0) == 0 => match data.shape.get(at) {
+                Some(dim) => Some(dim.clone()),
+                None => return wrong(),
+            },
+            -1 => None,
+            size if size < 0 => return wrong(),
+            size => Some(Dim::Fixed(size as usize)),
+        });
+    }
+    // Symbols on both sides cancel; what is left must match as a number, or be
+    // one symbol for the dimension that is asked for.
+    let mut symbols: Vec<&Dim> = data.shape.iter().filter(|dim| dim.fixed().is_none()).collect();
+    for dim in found.iter().flatten().filter(|dim| dim.fixed().is_none()) {
+        match symbols.iter().position(|symbol| *symbol == dim) {
+            Some(at) => drop(symbols.remove(at)),
+            None => return wrong(),
+        }
+    }
+    let product = |dims: &mut dyn Iterator<Item = &Dim>| {
+        dims.filter_map(Dim::fixed).try_fold(1_usize, usize::checked_mul)
+    };
+    let all = product(&mut data.shape.iter());
+    let known = product(&mut found.iter().flatten());
+    let (Some(all), Some(known)) = (all, known) else { return wrong() };
+    let missing = found.iter().filter(|dim| dim.is_none()).count();
+    let rest = match (missing, &symbols[..]) {
+        (0, []) if all == known => Dim::Fixed(1),
+        (1, []) if known > 0 && all % known == 0 => Dim::Fixed(all / known),
+        (1, [symbol]) if all == known => (*symbol).clone(),
+        _ => return wrong(),
+    };
+    let shape = found.into_iter().map(|dim| dim.unwrap_or_else(|| rest.clone())).collect();
+    Ok(vec![Fact { integers: data.integers.clone(), ..data.like(shape) }])
+}
+
+pub fn flatten(node: &Node, data: &Fact) -> Facts {
+    let at = axis(node.int("axis", 1), data.shape.len())?;
+    let side = |dims: &[Dim]| {
+        let symbols: Vec<_> = dims.iter().filter(|dim| dim.fixed().is_none()).collect();
+        let number = dims.iter().filter_map(Dim::fixed).try_fold(1_usize, usize::checked_mul);
+        match (&symbols[..], number) {
+            ([], Some(number)) => Ok(Dim::Fixed(number)),
+            ([symbol], Some(1)) => Ok((*symbol).clone()),
+            _ => misfit(format!("{} flattened", written(&data.shape))),
+        }
+    };
+    Ok(vec![data.like(vec![side(&data.shape[..at])?, side(&data.shape[at..])?])])
+}
+
+pub fn transpose(node: &Node, data: &Fact) -> Facts {
+    let rank = data.shape.len();
+    let reverse: Vec<i64> = (0..rank as i64).rev().collect();
+    let order = node.ints("perm").unwrap_or(&reverse);
+    let mut sorted = order.to_vec();
+    sorted.sort_unstable();
+    if !sorted.iter().copied().eq(0..rank as i64) {
+        return misfit(format!("{} in the order {order:?}", written(&data.shape)));
+    }
+    let shape = order.iter().map(|&at| data.shape[at as usize].clone()).collect();
+    Ok(vec![data.like(shape)])
+}
+
+/// Axes as an attribute, as old files have them, or as the second input.
+fn axes(node: &Node, inputs: &[Option<&Fact>]) -> Result<Option<Vec<i64>>, ShapeError> {
+    match (node.ints("axes"), inputs.get(1).copied().flatten()) {
+        (Some(axes), _) => Ok(Some(axes.to_vec())),
+        (None, Some(fact)) => target(fact).map(|axes| Some(axes.to_vec())),
+        (None, None) => Ok(None),
+    }
+}
+
+pub fn squeeze(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
+    let data = input(inputs, 0)?;
+    let axes = axes(node, inputs)?;
+    let mut shape = data.shape.clone();
+    if node.op == "Unsqueeze" {
+        let axes = axes.unwrap_or_default();
+        let rank = shape.len() + axes.len();
+        let at = |&one: &i64| axis(one, rank);
+        let mut at = axes.iter().map(at).collect::<Result<Vec<_>, _>>()?;
+        at.sort_unstable();
+        for at in at {
+            if at > shape.len() {
+                return misfit(format!("axes {axes:?} of {}", written(&data.shape)));
+            }
+            shape.insert(at, 1.into());
+        }
+    } else if let Some(axes) = axes {
+        let at = |&one: &i64| axis(one, data.shape.len());
+        let at = axes.iter().map(at).collect::<Result<Vec<_>, _>>()?;
+        if at.iter().any(|&at| shape.get(at) != Some(&Dim::Fixed(1))) {
+            return misfit(format!("{} without axes {axes:?}", written(&shape)));
+        }
+        let kept = shape.into_iter().enumerate().filter(|(i, _)| !at.contains(i));
+        shape = kept.map(|(_, dim)| dim).collect();
+    } else {
+        shape.retain(|dim| *dim != Dim::Fixed(1));
+    }
+    Ok(vec![Fact { integers: data.integers.clone(), ..data.like(shape) }])
+}
+
+pub fn concat(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
+    let first = input(inputs, 0)?;
+    let at = axis(node.int("axis", 0), first.shape.len())?;
+    let mut shape = first.shape.clone();
+    let mut integers = Some(Vec::new());
+    let mut sum = 0_usize;
+    for i in 0..inputs.len() {
+        let one = input(inputs, i)?;
+        let fits = one.shape.len() == shape.len()
+            && (0..shape.len()).all(|d| d == at || one.shape[d] == shape[d]);
+        let Some(size) = one.shape.get(at).and_then(Dim::fixed).filter(|_| fits) else {
+            return misfit(format!("{} behind {}", written(&one.shape), written(&first.shape)));
+        };
+        sum = sum.saturating_add(size);
+        integers = integers.zip(one.integers.as_ref()).map(|(mut all, more)| {
+            all.extend(more);
+            all
+        });
+    }
+    shape[at] = sum.into();
+    let integers = integers.filter(|_| shape.len() == 1);
+    Ok(vec![Fact { integers, ..first.like(shape) }])
+}
+
+pub fn split(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
+    let data = input(inputs, 0)?;
+    let at = axis(node.int("axis", 0), data.shape.len())?;
+    let parts = node.outputs.len().max(1);
+    let Some(size) = data.shape.get(at).and_then(Dim::fixed) else {
+        return misfit(format!("{} split along axis {at}", written(&data.shape)));
+    };
+    let said = match (node.ints("split"), inputs.get(1).copied().flatten()) {
+        (Some(sizes), _) => Some(sizes),
+        (None, Some(fact)) => Some(target(fact)?),
+        (None, None) => None,
+    };
+    let even = size.div_ceil(parts);
+    let sizes: Vec<usize> = match said {
+        Some(sizes) => sizes.iter().map(|&n| n.max(0) as usize).collect(),
+        None => (0..parts).map(|i| size.saturating_sub(i * even).min(even)).collect(),
+    };
+    if sizes.len() != parts || sizes.iter().sum::<usize>() != size {
+        return misfit(format!("{size} split into {sizes:?}"));
+    }
+    let part = |size: usize| {
+        let mut shape = data.shape.clone();
+        shape[at] = size.into();
+        data.like(shape)
+    };
+    Ok(sizes.into_iter().map(part).collect())
+}
+
+pub fn slice(inputs: &[Option<&Fact>]) -> Facts {
+    let data = input(inputs, 0)?;
+    let (starts, ends) = (target(input(inputs, 1)?)?, target(input(inputs, 2)?)?);
+    let optional = |at: usize, default: Vec<i64>| match inputs.get(at).copied().flatten() {
+        Some(fact) => target(fact).map(<[i64]>::to_vec),
+        None => Ok(default),
+    };
+    let axes = optional(3, (0..starts.len() as i64).collect())?;
+    let steps = optional(4, vec![1; starts.len()])?;
+    if [ends.len(), axes.len(), steps.len()].iter().any(|&n| n != starts.len()) {
+        return misfit("a slice has as many starts, ends, axes and steps");
+    }
+    let mut fact = data.clone();
+    for i in 0..starts.len() {
+        let at = axis(axes[i], data.shape.len())?;
+        let Some(size) = fact.shape.get(at).and_then(Dim::fixed) else {
+            return misfit(format!("a slice of {}", written(&data.shape)));
+        };
+        let size = size as i64;
+        let from_start = |n: i64| if n < 0 { n.saturating_add(size) } else { n };
+        let (start, end) = (from_start(starts[i]), from_start(ends[i]));
+        let count = if steps[i] > 0 {
+            let (start, end) = (start.clamp(0, size), end.clamp(0, size));
+            let kept = (end - start).max(0);
+            fact.integers = fact.integers.filter(|all| all.len() == size as usize).map(|all| {
+                let (skip, step) = (start as usize, steps[i] as usize);
+                all.into_iter().skip(skip).take(kept as usize).step_by(step).collect()
+            });
+            (kept + steps[i] - 1) / steps[i]
+        } else if steps[i] < 0 {
+            fact.integers = None;
+            let end = if ends[i] < -size { -1 } else { end };
+            let (start, end) = (start.clamp(-1, size - 1), end.clamp(-1, size - 1));
+            ((start - end).max(0) - steps[i] - 1) / -steps[i]
+        } else {
+            return misfit("a slice with a step of 0");
+        };
+        fact.shape[at] = Dim::Fixed(count as usize);
+    }
+    if fact.shape.len() != 1 {
+        fact.integers = None;
+    }
+    Ok(vec![fact])
+}
+
+pub fn gather(node: &Node, data: &Fact, index: &Fact) -> Facts {
+    let at = axis(node.int("axis", 0), data.shape.len())?;
+    if at == data.shape.len() {
+        return misfit(format!("gathering along axis {at} of {}", written(&data.shape)));
+    }
+    let mut shape = data.shape[..at].to_vec();
+    shape.extend(index.shape.iter().cloned());
+    shape.extend(data.shape[at + 1..].iter().cloned());
+    let mut fact = data.like(shape);
+    if let (Some(all), Some(which), 1) = (&data.integers, &index.integers, data.shape.len()) {
+        let pick = |&i: &i64| {
+            let i = if i < 0 { i + all.len() as i64 } else { i };
+            usize::try_from(i).ok().and_then(|i| all.get(i).copied())
+        };
+        fact.integers = which.iter().map(pick).collect();
+    }
+    Ok(vec![fact])
+}
+
+pub fn expand(data: &Fact, shape: &Fact) -> Facts {
+    Ok(vec![data.like(broadcast(&data.shape, &dims(target(shape)?)?)?)])
+}
+
+pub fn pad(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
+    let data = input(inputs, 0)?;
+    let pads = match node.ints("pads") {
+        Some(pads) => pads,
+        None => target(input(inputs, 1)?)?,
+    };
+    let rank = data.shape.len();
+    if pads.len() != 2 * rank {
+        return misfit(format!("{} with edges {pads:?}", written(&data.shape)));
+    }
+    let one = |(at, dim): (usize, &Dim)| match (dim, pads[at].saturating_add(pads[at + rank])) {
+        (dim, 0) => Ok(dim.clone()),
+        (Dim::Fixed(n), more) => match usize::try_from((*n as i64).saturating_add(more)) {
+            Ok(n) => Ok(Dim::Fixed(n)),
+            Err(_) => misfit(format!("{} with edges {pads:?}", written(&data.shape))),
+        },
+        (Dim::Symbol(_), _) => misfit(format!("{} with edges", written(&data.shape))),
+    };
+    Ok(vec![data.like(data.shape.iter().enumerate().map(one).collect::<Result<_, _>>()?)])
+}
+
+pub fn reduce(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
+    let data = input(inputs, 0)?;
+    let is_position = node.op.starts_with("Arg");
+    let rank = data.shape.len();
+    let said = if is_position { Some(vec![node.int("axis", 0)]) } else { axes(node, inputs)? };
+    let all = || (0..rank as i64).collect();
+    let at = said
+        .unwrap_or_else(all)
+        .iter()
+        .map(|&one| axis(one, rank))
+        .collect::<Result<Vec<_>, _>>()?;
+    let keeps = node.int("keepdims", 1) == 1;
+    let one = |(i, dim): (usize, &Dim)| match (at.contains(&i), keeps) {
+        (false, _) => Some(dim.clone()),
+        (true, true) => Some(Dim::Fixed(1)),
+        (true, false) => None,
+    };
+    let shape = data.shape.iter().enumerate().filter_map(one).collect();
+    Ok(vec![Fact::new(if is_position { Element::I64 } else { data.element }, shape)])
+}

@@ -1,0 +1,128 @@
+//! Models that are built, written, read and counted.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Tensor, Values, Weights, count};
+
+fn net(weights: Weights) -> Result<Model, BuildError> {
+    let mut net = Builder::new("net", weights);
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), 3.into(), 8.into(), 8.into()]);
+    let w = net.weight("conv.weight", &[4, 3, 3, 3], Fill::he(27))?;
+    let y =
+        net.node("Conv", &[&x, &w], &[("strides", [2, 2].into()), ("pads", [1, 1, 1, 1].into())])?;
+    let shape = net.integers(&[-1, 64]);
+    let flat = net.node("Reshape", &[&y, &shape], &[])?;
+    let fc = net.weight("fc.weight", &[64, 5], Fill::even(64))?;
+    let scores = net.node("MatMul", &[&flat, &fc], &[])?;
+    net.output("scores", &scores)?;
+    Ok(net.finish())
+}
+
+#[test]
+fn a_model_is_read_as_it_was_written() {
+    let model = net(Weights::seeded(1)).unwrap();
+    let read = Model::from_bytes(&model.to_bytes().unwrap(), Path::new("")).unwrap();
+    assert_eq!(
+        (&read.nodes, &read.inputs, &read.outputs),
+        (&model.nodes, &model.inputs, &model.outputs)
+    );
+    assert_eq!(read.outputs[0].shape, Some(vec![Dim::symbol("N"), 5.into()]));
+    let again = Model::from_bytes(&read.to_bytes().unwrap(), Path::new("")).unwrap();
+    assert_eq!(again, read);
+}
+
+#[test]
+fn seeded_weights_depend_on_seed_and_name_alone_and_keep_their_bound() {
+    let weights = |seed| {
+        let model = net(Weights::seeded(seed)).unwrap();
+        let read = Model::from_bytes(&model.to_bytes().unwrap(), Path::new("")).unwrap();
+        read.tensors[0].floats().unwrap()
+    };
+    assert_eq!(weights(1), weights(1));
+    assert_ne!(weights(1), weights(2));
+    let bound = (6.0_f32 / 27.0).sqrt();
+    assert!(weights(1).iter().all(|w| w.abs() <= bound));
+    let mean = weights(1).iter().sum::<f32>() / 108.0;
+    assert!(mean.abs() < bound / 3.0, "{mean}");
+}
+
+#[test]
+fn costs_are_those_of_the_arithmetic() {
+    let cost = count(&net(Weights::seeded(1)).unwrap());
+    assert_eq!(cost.parameters, 4 * 27 + 64 * 5);
+    // 16 positions of 4 channels of 27 products; 64 by 5.
+    assert_eq!(cost.macs(), 16 * 4 * 27 + 64 * 5);
+    assert_eq!(cost.layers[0].weight_bytes, 4 * 108);
+    assert_eq!(cost.layers[0].activation_bytes, 4 * (3 * 64 + 4 * 16));
+    assert_eq!(cost.uncounted, []);
+}
+
+#[test]
+fn given_weights_must_be_there_and_fit() {
+    let conv = Tensor::of_f32("conv.weight", &[4, 3, 3, 3], &[0.5; 108]);
+    let given = |fc: Option<Tensor>| {
+        let tensors = [Some(conv.clone()), fc].into_iter().flatten();
+        net(Weights::given(tensors.map(|t| (t.name.clone(), t)).collect::<BTreeMap<_, _>>()))
+    };
+    let missing = given(None).unwrap_err();
+    assert_eq!(missing.to_string(), "the graph needs weight 'fc.weight', which is not given");
+    let turned = given(Some(Tensor::of_f32("fc.weight", &[5, 64], &[0.0; 320]))).unwrap_err();
+    assert_eq!(turned.to_string(), "weight 'fc.weight' has shape [5, 64]; the graph takes [64, 5]");
+    let model = given(Some(Tensor::of_f32("fc.weight", &[64, 5], &[0.0; 320]))).unwrap();
+    assert_eq!(model.tensors[0].floats().unwrap(), [0.5; 108]);
+}
+
+#[test]
+fn a_file_cut_short_is_an_error_at_every_length() {
+    let bytes = net(Weights::seeded(1)).unwrap().to_bytes().unwrap();
+    for length in 0..bytes.len() {
+        // What is left may be a smaller model; it never is the same one.
+        if let Ok(model) = Model::from_bytes(&bytes[..length], Path::new("")) {
+            assert!(model.tensors.len() < 3, "{length}");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_operator_is_listed_and_not_guessed() {
+    let mut model = net(Weights::seeded(1)).unwrap();
+    model.nodes[2].op = "Fancy".into();
+    let cost = count(&model);
+    assert_eq!(cost.macs(), 16 * 4 * 27);
+    let names: Vec<_> = cost.uncounted.iter().map(|one| one.op.as_str()).collect();
+    assert_eq!(names, ["Fancy", "Identity"]);
+}
+
+#[test]
+fn weights_beside_a_model_are_named_and_loaded_when_asked_for() {
+    let folder = std::env::temp_dir().join(format!("dyno-onnx-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("data");
+    std::fs::write(&path, 7_f32.to_le_bytes()).unwrap();
+    let values = Values::External { path, offset: 0, length: 4 };
+    let mut tensor = Tensor { values, ..Tensor::of_f32("w", &[1], &[]) };
+    tensor.load().unwrap();
+    assert_eq!(tensor.floats().unwrap(), [7.0]);
+    let values = Values::External { path: folder.join("data"), offset: 2, length: 4 };
+    let error = Tensor { values, ..tensor }.load().unwrap_err().to_string();
+    assert!(error.ends_with("expected 4 bytes from 2 on, found 2"), "{error}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn weights_written_apart_are_those_written_inside_but_small_ones_stay() {
+    let folder = std::env::temp_dir().join(format!("dyno-onnx-apart-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let model = net(Weights::seeded(1)).unwrap();
+    let inside = Model::from_bytes(&model.to_bytes().unwrap(), Path::new("")).unwrap();
+    let written = model.write_apart_above(&folder.join("net.onnx"), 0).unwrap();
+    assert_eq!(written.weights, Some(folder.join("net.onnx.data")));
+    let mut apart = Model::read(&written.model).unwrap();
+    let is_apart = |tensor: &Tensor| matches!(tensor.values, Values::External { .. });
+    // 432 bytes of the convolution and the shape stay, 1280 of the linear layer go.
+    assert_eq!(apart.tensors.iter().map(is_apart).collect::<Vec<_>>(), [false, false, true]);
+    apart.tensors.iter_mut().for_each(|tensor| tensor.load().unwrap());
+    assert_eq!(apart, inside);
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -1,0 +1,148 @@
+//! Layers that several graphs share.
+
+use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Name};
+
+/// What follows a convolution and its normalisation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// Nothing.
+    None,
+    /// max(x, 0).
+    Relu,
+    /// min(max(x, 0), 6).
+    Relu6,
+}
+
+/// A convolution of images with a square kernel, without bias.
+#[derive(Debug, Clone, Copy)]
+pub struct Conv<'a> {
+    /// Of its weights, without the ending.
+    pub name: &'a str,
+    /// Channels out.
+    pub channels: usize,
+    /// Width and height of the kernel.
+    pub kernel: usize,
+    /// Of the window, both ways.
+    pub stride: usize,
+    /// Groups of channels.
+    pub groups: usize,
+    /// Rows and columns of zeros before and behind.
+    pub pads: [usize; 2],
+}
+
+impl<'a> Conv<'a> {
+    /// With half a kernel of zeros around and one group.
+    #[must_use]
+    pub fn new(name: &'a str, channels: usize, kernel: usize, stride: usize) -> Self {
+        let pads = [(kernel - 1) / 2; 2];
+        Self { name, channels, kernel, stride, groups: 1, pads }
+    }
+
+    /// Adds it behind `x`.
+    ///
+    /// # Errors
+    /// The weights given do not fit.
+    pub fn add(&self, net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
+        self.with(net, x, &[])
+    }
+
+    fn with(&self, net: &mut Builder, x: &Name, bias: &[&Name]) -> Result<Name, BuildError> {
+        let (kernel, stride) = (self.kernel as i64, self.stride as i64);
+        let each = channels(net, x) / self.groups;
+        let shape = [self.channels, each, self.kernel, self.kernel];
+        let fill = Fill::he(each * self.kernel * self.kernel);
+        let weights = net.weight(&format!("{}.weight", self.name), &shape, fill)?;
+        let [before, behind] = self.pads.map(|pad| pad as i64);
+        let attributes = [
+            ("kernel_shape", [kernel, kernel].into()),
+            ("strides", [stride, stride].into()),
+            ("pads", [before, before, behind, behind].into()),
+            ("group", (self.groups as i64).into()),
+        ];
+        net.node("Conv", &[&[x, &weights], bias].concat(), &attributes)
+    }
+}
+
+/// A convolution with bias.
+///
+/// # Errors
+/// The weights given do not fit.
+pub fn biased(net: &mut Builder, x: &Name, conv: Conv) -> Result<Name, BuildError> {
+    let bias = net.weight(&format!("{}.bias", conv.name), &[conv.channels], Fill::Constant(0.0))?;
+    conv.with(net, x, &[&bias])
+}
+
+/// A batch normalisation with the variance's floor `epsilon`, then an activation.
+///
+/// # Errors
+/// The weights given do not fit.
+pub fn normalised(
+    net: &mut Builder,
+    x: &Name,
+    name: &str,
+    epsilon: f32,
+    then: Activation,
+) -> Result<Name, BuildError> {
+    let channels = channels(net, x);
+    let mut part = |part: &str, value| {
+        net.weight(&format!("{name}.{part}"), &[channels], Fill::Constant(value))
+    };
+    let (scale, shift) = (part("weight", 1.0)?, part("bias", 0.0)?);
+    let (mean, variance) = (part("running_mean", 0.0)?, part("running_var", 1.0)?);
+    let inputs = [x, &scale, &shift, &mean, &variance];
+    let y = net.node("BatchNormalization", &inputs, &[("epsilon", epsilon.into())])?;
+    activated(net, &y, then)
+}
+
+/// An activation behind `x`.
+///
+/// # Errors
+/// None but for a graph that is wrong.
+pub fn activated(net: &mut Builder, x: &Name, then: Activation) -> Result<Name, BuildError> {
+    match then {
+        Activation::None => Ok(x.clone()),
+        Activation::Relu => net.node("Relu", &[x], &[]),
+        Activation::Relu6 => {
+            let (zero, six) = (net.number(0.0), net.number(6.0));
+            net.node("Clip", &[x, &zero, &six], &[])
+        }
+    }
+}
+
+/// The mean of each channel, then a linear layer with bias.
+///
+/// # Errors
+/// The weights given do not fit.
+pub fn classified(
+    net: &mut Builder,
+    x: &Name,
+    name: &str,
+    classes: usize,
+) -> Result<Name, BuildError> {
+    let mean = net.node("GlobalAveragePool", &[x], &[])?;
+    let flat = net.node("Flatten", &[&mean], &[("axis", 1.into())])?;
+    linear(net, &flat, name, classes)
+}
+
+/// A linear layer with bias over rows; its weights lie as PyTorch has them.
+///
+/// # Errors
+/// The weights given do not fit.
+pub fn linear(net: &mut Builder, x: &Name, name: &str, outputs: usize) -> Result<Name, BuildError> {
+    let inputs = channels(net, x);
+    let weights = net.weight(&format!("{name}.weight"), &[outputs, inputs], Fill::even(inputs))?;
+    let bias = net.weight(&format!("{name}.bias"), &[outputs], Fill::Constant(0.0))?;
+    net.node("Gemm", &[x, &weights, &bias], &[("transB", 1.into())])
+}
+
+/// A batch of images as an input.
+pub fn images(net: &mut Builder, name: &str, shape: [usize; 3]) -> Name {
+    let [channels, height, width] = shape.map(Dim::Fixed);
+    net.input(name, Element::F32, &[Dim::symbol("N"), channels, height, width])
+}
+
+/// Size of the second dimension, which layers here need as a number.
+pub fn channels(net: &Builder, x: &Name) -> usize {
+    let size = net.shape(x).get(1).and_then(Dim::fixed);
+    size.expect("graphs here leave no dimension open but the batch")
+}

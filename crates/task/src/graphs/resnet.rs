@@ -1,0 +1,77 @@
+//! ResNet-50 v1.5 (He et al. 2015; the stride of a block that halves is in its
+//! 3x3 convolution). Names are those of torchvision's `resnet50`.
+
+use dyno_onnx::{BuildError, Builder, Model, Name, Weights};
+
+use super::pieces::{Activation, Conv, activated, classified, images, normalised};
+
+const EPSILON: f32 = 1e-5;
+/// Blocks and inner channels of each stage.
+const STAGES: [(usize, usize); 4] = [(3, 64), (4, 128), (6, 256), (3, 512)];
+/// Channels out of a block for each inner one.
+const EXPANSION: usize = 4;
+
+/// Scores of 1000 classes for images of 224x224.
+///
+/// # Errors
+/// Weights given do not fit.
+pub fn resnet50(weights: Weights) -> Result<Model, BuildError> {
+    let mut net = Builder::new("resnet50", weights);
+    let x = images(&mut net, "input", [3, 224, 224]);
+    let mut x = stem(&mut net, &x, ["conv1", "bn1"])?;
+    for (stage, (blocks, inner)) in STAGES.into_iter().enumerate() {
+        for block in 0..blocks {
+            let stride = if stage > 0 && block == 0 { 2 } else { 1 };
+            let name = format!("layer{}.{block}", stage + 1);
+            x = bottleneck(&mut net, &x, &name, inner, stride, block == 0)?;
+        }
+    }
+    let scores = classified(&mut net, &x, "fc", 1000)?;
+    net.output("scores", &scores)?;
+    Ok(net.finish())
+}
+
+/// The first convolution and window, which quarter an image; names of the
+/// convolution and of its normalisation.
+///
+/// # Errors
+/// Weights given do not fit.
+pub fn stem(net: &mut Builder, x: &Name, names: [&str; 2]) -> Result<Name, BuildError> {
+    let [conv, norm] = names;
+    let x = Conv::new(conv, 64, 7, 2).add(net, x)?;
+    let x = normalised(net, &x, norm, EPSILON, Activation::Relu)?;
+    let window = [
+        ("kernel_shape", [3, 3].into()),
+        ("strides", [2, 2].into()),
+        ("pads", [1, 1, 1, 1].into()),
+    ];
+    net.node("MaxPool", &[&x], &window)
+}
+
+/// 1x1, 3x3, 1x1, and what came in added; it is projected in the first block of
+/// a stage.
+fn bottleneck(
+    net: &mut Builder,
+    x: &Name,
+    name: &str,
+    inner: usize,
+    stride: usize,
+    is_first: bool,
+) -> Result<Name, BuildError> {
+    let outer = inner * EXPANSION;
+    let layers = [(inner, 1, 1), (inner, 3, stride), (outer, 1, 1)];
+    let mut y = x.clone();
+    for (at, (channels, kernel, stride)) in (1..).zip(layers) {
+        y = Conv::new(&format!("{name}.conv{at}"), channels, kernel, stride).add(net, &y)?;
+        let then = if at == layers.len() { Activation::None } else { Activation::Relu };
+        y = normalised(net, &y, &format!("{name}.bn{at}"), EPSILON, then)?;
+    }
+    let mut shortcut = x.clone();
+    if is_first {
+        shortcut = Conv::new(&format!("{name}.downsample.0"), outer, 1, stride).add(net, x)?;
+        let name = format!("{name}.downsample.1");
+        shortcut = normalised(net, &shortcut, &name, EPSILON, Activation::None)?;
+    }
+    let sum = net.node("Add", &[&y, &shortcut], &[])?;
+    activated(net, &sum, Activation::Relu)
+}
