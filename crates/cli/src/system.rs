@@ -130,7 +130,7 @@ impl System {
                 refuse_files(name, run)?;
                 let loaded = task::load(argument, run)?;
                 offline_workers = loaded.offline_workers;
-                (labels, tensors, of_card) = (Some(loaded.labels), loaded.tensors, loaded.target);
+                (labels, tensors, of_card) = (loaded.labels, loaded.tensors, loaded.target);
                 (Kind::Engine(loaded.engine), loaded.library)
             }
             "digits" => {
@@ -164,6 +164,7 @@ impl System {
         let is_digits = matches!(name, "digits" | "cheat") && labels.is_some();
         let batch_default = if is_simulated { NonZero::<usize>::MIN } else { BATCH_DEFAULT };
         let reference = is_digits.then_some(SHARE_OF_REFERENCE * DIGITS_REFERENCE_ACCURACY);
+        let is_unlabelled = labels.is_none();
         Ok(Self {
             library,
             accuracy_target: run.accuracy_target.or(of_card).or(reference),
@@ -174,7 +175,8 @@ impl System {
             tensors,
             workers: run.workers,
             offline_workers,
-            is_synthetic: matches!(name, "onnx" | "tract") && run.data.is_empty(),
+            is_synthetic: (matches!(name, "onnx" | "tract") && run.data.is_empty())
+                || (name == "task" && is_unlabelled),
             policy: Policy {
                 max_size: run.batch.unwrap_or(batch_default),
                 max_wait: run.batch_wait.unwrap_or(0),

@@ -12,6 +12,8 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
+use crate::shape;
+
 /// What a task's figures stand for. Tiers are never mixed in a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -193,7 +195,7 @@ pub fn cards() -> &'static [Card] {
         let read = |&(name, text): &(&str, &str)| -> Card {
             toml::from_str(text).unwrap_or_else(|error| panic!("tasks/{name}.toml: {error}"))
         };
-        let mut cards: Vec<Card> = FILES.iter().map(read).collect();
+        let mut cards: Vec<Card> = FILES.iter().map(read).chain(shape::cards()).collect();
         cards.sort_by(|a, b| (a.tier, &a.name).cmp(&(b.tier, &b.name)));
         cards
     })
@@ -216,6 +218,7 @@ impl fmt::Display for Input {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graphs::GRAPHS;
     use crate::package::packages;
     use dyno_mlperf::accuracy::Method;
     use dyno_mlperf::round::Round;
@@ -223,14 +226,15 @@ mod tests {
     #[test]
     fn each_card_names_what_there_is() {
         let mut names: Vec<&str> = cards().iter().map(|card| card.name.as_str()).collect();
-        assert_eq!(names.len(), FILES.len());
+        let count = names.len();
+        assert_eq!(count, FILES.len() + GRAPHS.len());
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), FILES.len(), "a name is given twice");
+        assert_eq!(names.len(), count, "a name is given twice");
         for card in cards() {
             let name = &card.name;
             assert!(
-                FILES.iter().any(|(file, _)| file == name),
+                card.tier == Tier::Shape || FILES.iter().any(|(file, _)| file == name),
                 "{name} is in a file of another name"
             );
             assert!(card.data.performance_samples <= card.data.accuracy_samples, "{name}");

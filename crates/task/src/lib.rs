@@ -10,3 +10,4 @@ pub mod graphs;
 pub mod image;
 pub mod package;
 pub mod pickle;
+pub mod shape;

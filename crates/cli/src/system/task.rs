@@ -1,6 +1,7 @@
 //! The systems `task:NAME`: a task's model with its samples, its labels and its target.
 
 use std::fmt::Write as _;
+use std::num::NonZero;
 use std::sync::Arc;
 
 use dyno_loadgen::qsl::SampleLibrary;
@@ -10,9 +11,9 @@ use dyno_sut::engine::Engine;
 use dyno_sut::onnx::Answer;
 use dyno_sut::tensors::TensorLibrary;
 use dyno_task::cache::{Cache, Held};
-use dyno_task::card::{self, Card};
+use dyno_task::card::{self, Card, Tier};
 use dyno_task::data::mnist;
-use dyno_task::package;
+use dyno_task::{package, shape};
 
 use super::onnx;
 use crate::exit::Failure;
@@ -20,11 +21,16 @@ use crate::options::RunOptions;
 use crate::{cache, environment};
 
 /// For help texts.
-pub const GRAMMAR: &str =
-    "a task with its model, its samples and its target: task:digits, task:mnist (dyno task list)";
+pub const GRAMMAR: &str = "a task with its model, its samples and its target: task:mnist, or task:resnet50-shape with random \
+     samples (dyno task list)";
 
-/// The tasks whose systems this version has; of the others there is the card.
-pub const RUN: [&str; 2] = ["digits", "mnist"];
+/// The real tasks whose systems this version has; of others there is the card.
+const REAL: [&str; 2] = ["digits", "mnist"];
+
+/// Whether this version has a system for a task.
+pub fn runs(card: &Card) -> bool {
+    card.tier == Tier::Shape || REAL.contains(&card.name.as_str())
+}
 
 /// A task that is ready to answer.
 pub struct Loaded {
@@ -32,7 +38,8 @@ pub struct Loaded {
     pub library: Arc<dyn SampleLibrary>,
     /// The samples, if they are tensors.
     pub tensors: Option<Arc<TensorLibrary>>,
-    pub labels: Vec<i64>,
+    /// Class of each sample; a shape task has none.
+    pub labels: Option<Vec<i64>>,
     /// Accuracy that the card asks for, in [0, 1].
     pub target: Option<f64>,
     /// Threads that compute in Offline, where nobody says.
@@ -44,7 +51,7 @@ pub struct Loaded {
 /// # Errors
 /// A name that there is none of, and files that are missing, each named.
 pub fn load(name: &str, run: &RunOptions) -> Result<Loaded, Failure> {
-    let card = card::named(name).filter(|card| RUN.contains(&card.name.as_str()));
+    let card = card::named(name).filter(|card| runs(card));
     let card = card.ok_or_else(|| unknown(name))?;
     let of_percent = |quality: &card::Quality| Some(quality.at_least? / 100.0);
     let target = card.quality.as_ref().and_then(of_percent);
@@ -53,17 +60,31 @@ pub fn load(name: &str, run: &RunOptions) -> Result<Loaded, Failure> {
             engine: Arc::new(DigitsPerceptron::new()),
             library: Arc::new(DigitsLibrary),
             tensors: None,
-            labels: digits::labels(),
+            labels: Some(digits::labels()),
             target,
             offline_workers: environment::cores(),
         });
     }
     let cache = cache::folder(None)?;
+    if let Some(graph) = shape::graph(name) {
+        let path = shape::write(graph, &cache).map_err(Failure::set_up)?;
+        let samples = NonZero::new(shape::samples(graph) as usize).or(run.samples);
+        let run = RunOptions { samples: run.samples.or(samples), ..run.clone() };
+        let loaded = onnx::load("onnx", &path.to_string_lossy(), &run)?;
+        return Ok(Loaded {
+            engine: loaded.engine,
+            library: loaded.library.clone(),
+            tensors: Some(loaded.library),
+            labels: None,
+            target: None,
+            offline_workers: loaded.offline_workers,
+        });
+    }
     held(card, &cache)?;
     let file = |wanted: &str| place(card, &cache, wanted);
     let input = &card.data.inputs[0].name;
     let library = mnist::test_part(&file("images"), input).map_err(Failure::set_up)?;
-    let labels = library.labels().map(<[i64]>::to_vec).unwrap_or_default();
+    let labels = library.labels().map(<[i64]>::to_vec);
     let loaded = onnx::load_prepared(&file("model"), library, Answer::Argmax, run)?;
     Ok(Loaded {
         engine: loaded.engine,
@@ -79,7 +100,7 @@ fn unknown(name: &str) -> Failure {
     if card::named(name).is_some() {
         let problem = format!("this version has the card of task `{name}`, and no system for it");
         return Failure::set_up(problem)
-            .hint(format!("the tasks that run: {}", RUN.join(", ")))
+            .hint(format!("the real tasks that run: {}; and all of tier shape", REAL.join(", ")))
             .hint("a model of your own runs with --system onnx:FILE --data FILE.npy");
     }
     let near = nearest(name, card::cards().iter().map(|card| card.name.as_str()));

@@ -163,10 +163,11 @@ mod tests {
         let library = test_part(&path, "ink").unwrap();
         std::fs::remove_file(&path).unwrap();
         assert_eq!(library.labels(), Some(&[7, 8][..]));
-        let [images] = library.tensors() else { panic!("one input") };
-        assert_eq!((images.name.as_str(), &images.sample_shape[..]), ("ink", &[1, 28, 28][..]));
+        let sample = library.sample(1).unwrap();
+        let [(name, images)] = &sample[..] else { panic!("one input") };
+        assert_eq!((*name, &images.shape[..]), ("ink", &[1, 28, 28][..]));
         let Elements::F32(ink) = &images.elements else { panic!("floats") };
-        assert_eq!((ink.len(), ink[785]), (1568, 785.0));
+        assert_eq!((ink.len(), ink[1]), (784, 785.0));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use dyno_mlperf::accuracy::Method;
 use dyno_mlperf::round::{Benchmark, Round};
 use dyno_task::cache::Cache;
 use dyno_task::card::{self, Card, Quality, Tier, Wanted};
-use dyno_task::package;
+use dyno_task::{package, shape};
 use serde_json::{Value, json};
 
 use crate::cmd::fetch::packages_of;
@@ -75,11 +75,17 @@ fn meaning(tier: Tier) -> &'static str {
 
 /// Whether it runs, what is there of its data, and how to get the rest.
 fn state(card: &Card, cache: &Cache) -> String {
-    if !task::RUN.contains(&card.name.as_str()) {
+    if !task::runs(card) {
         return "the card alone: this version has no system for it".into();
     }
     if card.wanted().any(|wanted| wanted.package.is_none()) {
         return format!("your own files; dyno task show {} names them", card.name);
+    }
+    if let Some(graph) = shape::graph(&card.name) {
+        return match shape::path(graph, cache).is_file() {
+            true => "in the cache".into(),
+            false => "made when it is run first".into(),
+        };
     }
     let packages = packages_of(card);
     let missing = packages.iter().filter(|package| !cache.has(package));
@@ -142,6 +148,10 @@ fn text(card: &Card, cache: &Cache) -> String {
     row("problem", &card.problem);
     row("model", &card.model);
     row("publication", &card.publication);
+    if let Some((parameters, operations)) = size(card) {
+        let (millions, billions) = (parameters as f64 / 1e6, operations as f64 / 1e9);
+        row("size", &format!("{millions:.2} M parameters, {billions:.3} G operations a sample"));
+    }
     let data = &card.data;
     row("data", &data.name);
     for input in &data.inputs {
@@ -169,6 +179,11 @@ fn text(card: &Card, cache: &Cache) -> String {
     }
     row("state", &state(card, cache));
     text
+}
+
+/// Parameters and operations a sample of its graph, if we have the graph.
+fn size(card: &Card) -> Option<(u64, u64)> {
+    shape::size(shape::graph(&card.name)?).ok()
 }
 
 /// How answers are judged, and what is asked for.
@@ -269,6 +284,9 @@ fn document(card: &Card, cache: &Cache) -> Value {
         "reference": card.quality.as_ref().and_then(|quality| quality.reference),
         "at_least": card.quality.as_ref().and_then(|quality| quality.at_least),
         "needs": wanted.collect::<Vec<_>>(),
+        "parameters": size(card).map(|(parameters, _)| parameters),
+        "operations": size(card).map(|(_, operations)| operations),
+        "runs": task::runs(card),
         "state": state(card, cache),
     })
 }

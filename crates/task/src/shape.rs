@@ -1,0 +1,186 @@
+//! Shape tasks: the true graphs of the benchmarks with seeded weights, written
+//! once into the cache. They show speed and never quality.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use dyno_onnx::{BuildError, Weights, WriteError, count};
+
+use crate::cache::Cache;
+use crate::card::{Card, Data, Input, Tier};
+use crate::graphs::{GRAPHS, Graph};
+
+/// What stands behind the name of a graph in that of its task.
+const SUFFIX: &str = "-shape";
+
+/// Of all weights: any will do, as long as it stays the same.
+const SEED: u64 = 1;
+
+/// Samples hold so many bytes at most, if they are random.
+const LARGEST_SET: u64 = 1 << 28;
+
+/// Samples at most.
+const MOST_SAMPLES: u64 = 1024;
+
+/// Why a model is not in the cache.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ShapeError {
+    /// The graph contradicts itself: a defect of this program.
+    Build(BuildError),
+    /// The model cannot be written.
+    Write(WriteError),
+    /// A folder of the cache cannot be made or moved.
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for ShapeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Build(error) => error.fmt(f),
+            Self::Write(error) => error.fmt(f),
+            Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for ShapeError {}
+
+/// The graph behind the name of a shape task.
+#[must_use]
+pub fn graph(task: &str) -> Option<&'static Graph> {
+    let name = task.strip_suffix(SUFFIX)?;
+    GRAPHS.iter().find(|graph| graph.name == name)
+}
+
+/// The card of each graph.
+pub(crate) fn cards() -> impl Iterator<Item = Card> {
+    GRAPHS.iter().map(|graph| {
+        let (model, problem) = graph.title.split_once(", ").unwrap_or((graph.title, "inference"));
+        let input = |&(name, shape): &(&str, &[usize])| Input {
+            name: name.to_owned(),
+            element: "as the model declares it".to_owned(),
+            shape: shape.to_vec(),
+        };
+        let samples = samples(graph);
+        Card {
+            name: format!("{}{SUFFIX}", graph.name),
+            tier: Tier::Shape,
+            problem: problem.to_owned(),
+            model: model.to_owned(),
+            publication: "see the official task of the same model".to_owned(),
+            rules: None,
+            weights: Vec::new(),
+            data: Data {
+                name: "random samples".to_owned(),
+                inputs: graph.inputs.iter().map(input).collect(),
+                accuracy_samples: samples,
+                performance_samples: samples,
+                calibration: None,
+                files: Vec::new(),
+                untimed: Vec::new(),
+                timed: Vec::new(),
+            },
+            quality: None,
+        }
+    })
+}
+
+/// Random samples that a run of this graph holds where nobody says how many.
+#[must_use]
+pub fn samples(graph: &Graph) -> u64 {
+    let elements = |(_, shape): &(&str, &[usize])| shape.iter().product::<usize>() as u64;
+    // The widest elements that are drawn have eight bytes.
+    let bytes: u64 = graph.inputs.iter().map(elements).sum::<u64>().saturating_mul(8);
+    (LARGEST_SET / bytes.max(1)).clamp(1, MOST_SAMPLES)
+}
+
+/// Parameters, and operations per sample (two for each multiply-accumulate), of a
+/// graph, counted from the graph itself.
+///
+/// # Errors
+/// The graph contradicts itself: a defect of this program.
+pub fn size(graph: &Graph) -> Result<(u64, u64), ShapeError> {
+    let model = (graph.build)(Weights::seeded(SEED)).map_err(ShapeError::Build)?;
+    let cost = count(&model);
+    Ok((cost.parameters, cost.operations()))
+}
+
+/// Where the model of a graph lies in a cache, or would.
+#[must_use]
+pub fn path(graph: &Graph, cache: &Cache) -> PathBuf {
+    folder(graph, cache).join(format!("{}.onnx", graph.name))
+}
+
+fn folder(graph: &Graph, cache: &Cache) -> PathBuf {
+    // Another version may build it otherwise.
+    let version = env!("CARGO_PKG_VERSION");
+    cache.root().join("shape").join(format!("{}-{version}-seed{SEED}", graph.name))
+}
+
+/// The model of a graph; written if it is not in the cache yet.
+///
+/// # Errors
+/// Nothing is left of what cannot be written whole.
+pub fn write(graph: &Graph, cache: &Cache) -> Result<PathBuf, ShapeError> {
+    let (path, folder) = (path(graph, cache), folder(graph, cache));
+    if path.is_file() {
+        return Ok(path);
+    }
+    let model = (graph.build)(Weights::seeded(SEED)).map_err(ShapeError::Build)?;
+    let name = format!("shape/.write-{}-{}", graph.name, std::process::id());
+    let part = cache.root().join(name);
+    let io_at = |path: &Path| {
+        let path = path.to_owned();
+        |error| ShapeError::Io { path, error }
+    };
+    fs::create_dir_all(&part).map_err(io_at(&part))?;
+    let written = model
+        .write(&part.join(format!("{}.onnx", graph.name)))
+        .map_err(ShapeError::Write)
+        .and_then(|_| fs::rename(&part, &folder).map_err(io_at(&folder)));
+    if written.is_err() {
+        let _ = fs::remove_dir_all(&part);
+        // Somebody else may have been faster.
+        if path.is_file() {
+            return Ok(path);
+        }
+    }
+    written.map(|()| path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_written_once_and_is_a_model() {
+        let root = std::env::temp_dir().join(format!("dyno-shape-{}", std::process::id()));
+        let cache = Cache::at(&root);
+        let graph = graph("mobilenet-v1-shape").unwrap();
+        let path = write(graph, &cache).unwrap();
+        let model = dyno_onnx::Model::read(&path).unwrap();
+        assert_eq!(count(&model).parameters, size(graph).unwrap().0);
+        let first = fs::metadata(&path).unwrap().modified().unwrap();
+        assert_eq!(write(graph, &cache).unwrap(), path);
+        assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), first);
+        let left = fs::read_dir(root.join("shape")).unwrap().count();
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(left, 1);
+    }
+
+    #[test]
+    fn random_samples_stay_within_memory() {
+        for graph in GRAPHS {
+            assert!((1..=MOST_SAMPLES).contains(&samples(graph)), "{}", graph.name);
+        }
+        assert_eq!(samples(graph("ssd-resnet34-shape").unwrap()), 7);
+    }
+}
