@@ -1,6 +1,5 @@
 //! ONNX engines against the project's own evaluation of the same network.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -239,11 +238,16 @@ fn libraries_of_npy_files() {
     let inputs = [("pixels".to_owned(), pixels)];
     let library = TensorLibrary::open("tiny", &inputs, Some(&labels)).unwrap();
     assert_eq!(library.labels(), Some(&[7, 8, 9][..]));
-    let picked = |indices: &[u64]| library.gather(0, &samples(indices.iter().copied()));
-    assert_eq!(picked(&[1, 2]), Some(Elements::U8(vec![3, 4, 5, 6].into())));
-    assert_eq!(picked(&[2, 0]), Some(Elements::U8(vec![5, 6, 1, 2].into())));
-    assert_eq!(picked(&[3]), None);
-    assert!(matches!(picked(&[1, 2]), Some(Elements::U8(Cow::Borrowed(_)))), "no copy is made");
+    let mut scratch = Elements::F32(Vec::new().into());
+    let mut picked = |indices: &[u64]| {
+        let picked = library.gather(0, &samples(indices.iter().copied()), &mut scratch);
+        let picked = picked.map(|elements| elements.to_f64());
+        (picked, scratch.element())
+    };
+    let untouched = ElementType::F32;
+    assert_eq!(picked(&[1, 2]), (Some(vec![3.0, 4.0, 5.0, 6.0]), untouched), "no copy is made");
+    assert_eq!(picked(&[3]), (None, untouched));
+    assert_eq!(picked(&[2, 0]), (Some(vec![5.0, 6.0, 1.0, 2.0]), ElementType::U8));
 
     let two = folder.file("two.npy", &[header("|u1", "(2,)"), vec![7, 8]].concat());
     let error = TensorLibrary::open("tiny", &inputs, Some(&two)).unwrap_err();
