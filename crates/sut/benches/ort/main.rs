@@ -142,9 +142,9 @@ fn compare(case: &Case, search: &Search, rounds: usize, seconds: f64) {
 }
 
 /// One input of each batch, and its shape.
-type Batch<'a> = Vec<(Vec<usize>, Elements<'a>)>;
+type Batch = Vec<(Vec<usize>, Vec<f32>)>;
 
-fn batches<'a>(library: &'a TensorLibrary, inputs: &[ModelInput], batch: usize) -> Vec<Batch<'a>> {
+fn batches(library: &TensorLibrary, inputs: &[ModelInput], batch: usize) -> Vec<Batch> {
     let first = library.sample(0).unwrap();
     let batch_of = |start: usize| {
         let samples: Vec<_> = (start..start + batch)
@@ -155,7 +155,10 @@ fn batches<'a>(library: &'a TensorLibrary, inputs: &[ModelInput], batch: usize) 
             .collect();
         let input = |(at, _): (usize, &ModelInput)| {
             let shape = [&[batch], &first[at].1.shape[..]].concat();
-            (shape, library.gather(at, &samples).unwrap())
+            let mut unused = Elements::U8(Vec::new().into());
+            let elements = library.gather(at, &samples, &mut unused).unwrap();
+            let elements = elements.of::<f32>().expect("the models take floats").to_vec();
+            (shape, elements)
         };
         inputs.iter().enumerate().map(input).collect()
     };
@@ -163,12 +166,11 @@ fn batches<'a>(library: &'a TensorLibrary, inputs: &[ModelInput], batch: usize) 
 }
 
 /// Samples/s of the session alone: no queue, no copies.
-fn bare(session: &mut Session, batches: &[Batch<'_>], batch: usize, samples: usize) -> f64 {
+fn bare(session: &mut Session, batches: &[Batch], batch: usize, samples: usize) -> f64 {
     let clock = Clock::start();
     for number in 0..samples / batch {
         let inputs = batches[number % batches.len()].iter().map(|(shape, elements)| {
-            let all = elements.of::<f32>().expect("the models take floats");
-            TensorRef::from_array_view((&shape[..], all)).unwrap().into()
+            TensorRef::from_array_view((&shape[..], &elements[..])).unwrap().into()
         });
         let inputs: Vec<SessionInputValue<'_>> = inputs.collect();
         let outputs = session.run(&inputs[..]).unwrap();

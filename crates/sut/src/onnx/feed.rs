@@ -1,9 +1,11 @@
 //! How samples enter a model and answers leave it, the same for all engines.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
 use dyno_loadgen::clock::{Clock, Nanos};
+use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, ResponseId};
 
@@ -54,6 +56,11 @@ pub(super) type CallInputs<'a> = Vec<(Vec<usize>, Elements<'a>)>;
 
 /// Samples of one shape, and their tensors.
 type Group = (Vec<QuerySample>, Vec<Arc<[SampleTensor]>>);
+
+thread_local! {
+    /// Per input, memory to gather samples in.
+    static SCRATCH: RefCell<Vec<Elements<'static>>> = RefCell::default();
+}
 
 /// Why samples were not answered.
 type Refusal = (Failure, String);
@@ -117,17 +124,24 @@ impl Feed {
         answers: &mut Answers,
         call: &mut Call<'_>,
     ) {
+        // A batch is large enough for the allocator to ask the system for its memory,
+        // and to hand it back, in every call.
+        let mut scratch = SCRATCH.take();
+        scratch.resize(self.inputs.len(), Elements::U8(Cow::Borrowed(&[])));
         match self.library.store() {
             Store::Memory(_) => {
                 for samples in samples.chunks(self.first.batch) {
-                    let inputs = self.gathered(samples);
+                    let inputs = self.gathered(samples, &mut scratch);
                     let answered =
                         inputs.and_then(|inputs| self.answer_call(samples, inputs, answers, call));
                     self.note(samples, answered, answers);
                 }
             }
-            Store::Source(loaded) => self.answer_loaded(loaded, samples, answers, call),
+            Store::Source(loaded) => {
+                self.answer_loaded(loaded, samples, &mut scratch, answers, call);
+            }
         }
+        SCRATCH.set(scratch);
     }
 
     /// Samples whose shapes differ cannot share a call.
@@ -135,6 +149,7 @@ impl Feed {
         &self,
         loaded: &Loaded,
         samples: &[QuerySample],
+        scratch: &mut [Elements<'static>],
         answers: &mut Answers,
         call: &mut Call<'_>,
     ) {
@@ -166,10 +181,12 @@ impl Feed {
             };
             let calls = samples.chunks(shapes.batch).zip(tensors.chunks(shapes.batch));
             for (samples, tensors) in calls {
-                let input = |(input, (_, at)): (usize, &(ModelInput, usize))| {
-                    (shapes.of_call(input, samples.len()), joined(tensors, *at))
-                };
-                let inputs = self.inputs.iter().enumerate().map(input).collect();
+                let mut inputs = Vec::with_capacity(self.inputs.len());
+                let fed = self.inputs.iter().zip(scratch.iter_mut());
+                for (input, ((_, at), scratch)) in fed.enumerate() {
+                    let shape = shapes.of_call(input, samples.len());
+                    inputs.push((shape, joined(tensors, *at, scratch)));
+                }
                 let answered = self.answer_call(samples, inputs, answers, call);
                 self.note(samples, answered, answers);
             }
@@ -183,17 +200,22 @@ impl Feed {
         }
     }
 
-    fn gathered(&self, samples: &[QuerySample]) -> Result<CallInputs<'_>, Refusal> {
-        let missing = || {
-            let is_missing = |sample: &&QuerySample| self.library.gather(0, &[**sample]).is_none();
-            let index = samples.iter().find(is_missing).map_or(0, |sample| sample.index);
-            (Failure::Rejected, self.library.no_such_sample(index))
-        };
-        let input = |(input, (_, at)): (usize, &(ModelInput, usize))| {
-            let shape = self.first.of_call(input, samples.len());
-            Some((shape, self.library.gather(*at, samples)?))
-        };
-        self.inputs.iter().enumerate().map(input).collect::<Option<_>>().ok_or_else(missing)
+    fn gathered<'a>(
+        &'a self,
+        samples: &[QuerySample],
+        scratch: &'a mut [Elements<'static>],
+    ) -> Result<CallInputs<'a>, Refusal> {
+        let mut inputs = Vec::with_capacity(self.inputs.len());
+        for (input, ((_, at), scratch)) in self.inputs.iter().zip(scratch).enumerate() {
+            let Some(elements) = self.library.gather(*at, samples, scratch) else {
+                let count = self.library.total_sample_count() as u64;
+                let foreign = samples.iter().find(|sample| sample.index >= count);
+                let index = foreign.map_or(0, |sample| sample.index);
+                return Err((Failure::Rejected, self.library.no_such_sample(index)));
+            };
+            inputs.push((self.first.of_call(input, samples.len()), elements));
+        }
+        Ok(inputs)
     }
 
     fn answer_call(
@@ -293,21 +315,30 @@ fn is_alike(a: &[SampleTensor], b: &[SampleTensor]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(alike)
 }
 
-/// One input of samples of one shape and type, one after the other; that of a single
-/// sample is borrowed.
-fn joined(samples: &[Arc<[SampleTensor]>], input: usize) -> Elements<'_> {
-    fn rest<T: Element>(first: &[T], samples: &[Arc<[SampleTensor]>], input: usize) -> Vec<T> {
-        let mut joined = Vec::with_capacity(first.len() * samples.len());
+/// One input of samples of one shape and type, one after the other: borrowed of a
+/// single sample, else gathered in `scratch`.
+fn joined<'a>(
+    samples: &'a [Arc<[SampleTensor]>],
+    input: usize,
+    scratch: &'a mut Elements<'static>,
+) -> Elements<'a> {
+    fn gathered<'a, T: Element>(
+        _first: &[T],
+        samples: &[Arc<[SampleTensor]>],
+        input: usize,
+        scratch: &'a mut Elements<'static>,
+    ) -> &'a [T] {
+        let joined = scratch.emptied::<T>();
         for sample in samples {
             let elements = sample[input].elements.of::<T>();
             joined.extend_from_slice(elements.expect("samples of one call are of one type"));
         }
         joined
     }
-    each_type!(&samples[0][input].elements, first => Element::wrap(match samples {
-        [_] => Cow::Borrowed(&first[..]),
-        several => Cow::Owned(rest(first, several, input)),
-    }))
+    each_type!(&samples[0][input].elements, first => Element::wrap(Cow::Borrowed(match samples {
+        [_] => &first[..],
+        several => gathered(first, several, input, scratch),
+    })))
 }
 
 /// The shape of a call with one sample: the sample's own shape if it has all of
@@ -326,8 +357,6 @@ fn call_shape(model: &[Option<usize>], sample: &[usize]) -> Option<Vec<usize>> {
 mod tests {
     use std::num::NonZero;
     use std::sync::Mutex;
-
-    use dyno_loadgen::qsl::SampleLibrary;
 
     use super::super::answer::Output;
     use super::*;

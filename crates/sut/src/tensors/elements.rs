@@ -12,6 +12,8 @@ pub trait Element: Copy + PartialOrd + Send + Sync + 'static {
     fn wrap(elements: Cow<'_, [Self]>) -> Elements<'_>;
     /// The elements, if they are of this type.
     fn of<'a>(elements: &'a Elements<'_>) -> Option<&'a [Self]>;
+    /// The same, to be changed.
+    fn of_mut<'a>(elements: &'a mut Elements<'static>) -> Option<&'a mut Vec<Self>>;
     /// The nearest `f64`; 0 or 1 for a boolean.
     fn to_f64(self) -> f64;
     /// The integer that it is; `None` for floating point.
@@ -61,6 +63,13 @@ macro_rules! element_types {
             fn of<'a>(elements: &'a Elements<'_>) -> Option<&'a [Self]> {
                 match elements {
                     Elements::$variant(all) => Some(all),
+                    _ => None,
+                }
+            }
+
+            fn of_mut<'a>(elements: &'a mut Elements<'static>) -> Option<&'a mut Vec<Self>> {
+                match elements {
+                    Elements::$variant(all) => Some(all.to_mut()),
                     _ => None,
                 }
             }
@@ -147,6 +156,19 @@ impl ElementType {
     #[must_use]
     pub fn read(self, bytes: &[u8]) -> Elements<'static> {
         with_type!(self, T => Element::wrap(Cow::Owned(<T as Element>::read(bytes))))
+    }
+}
+
+impl Elements<'static> {
+    /// No elements of this type, with the memory of those that there were if they were
+    /// of this type, too.
+    pub fn emptied<T: Element>(&mut self) -> &mut Vec<T> {
+        if T::of(self).is_none() {
+            *self = T::wrap(Cow::Owned(Vec::new()));
+        }
+        let all = T::of_mut(self).expect("they are of this type now");
+        all.clear();
+        all
     }
 }
 
@@ -291,5 +313,10 @@ mod tests {
         let integers = Elements::I8(vec![-3, 4].into());
         assert_eq!(integers.to_i64().as_deref(), Some(&[-3, 4][..]));
         assert_eq!(integers.slice(1..2).to_f64(), [4.0]);
+        let mut scratch = Elements::U8(Vec::with_capacity(9).into());
+        scratch.emptied::<u8>().push(1);
+        assert!(scratch.emptied::<u8>().capacity() >= 9 && scratch.is_empty());
+        scratch.emptied::<i64>().push(5);
+        assert_eq!(scratch, Elements::I64(vec![5].into()));
     }
 }

@@ -366,18 +366,23 @@ impl TensorLibrary {
         &self.store
     }
 
-    /// One input of these samples of a library in memory, one after the other;
-    /// borrowed when they follow each other in it. `None` if a sample does not exist,
-    /// or if samples come from a source.
+    /// One input of these samples of a library in memory, one after the other: borrowed
+    /// when they follow each other in it, else gathered in `scratch`, whose memory is
+    /// used again. `None` if a sample does not exist, or if samples come from a source.
     #[must_use]
-    pub fn gather(&self, input: usize, samples: &[QuerySample]) -> Option<Elements<'_>> {
+    pub fn gather<'a>(
+        &'a self,
+        input: usize,
+        samples: &[QuerySample],
+        scratch: &'a mut Elements<'static>,
+    ) -> Option<Elements<'a>> {
         let Store::Memory(tensors) = &self.store else { return None };
         let tensor = tensors.get(input)?;
         let len = tensor.sample_len();
         if samples.iter().any(|sample| sample.index >= self.samples as u64) {
             return None;
         }
-        Some(each_type!(&tensor.elements, all => Element::wrap(rows(all, len, samples))))
+        Some(each_type!(&tensor.elements, all => Element::wrap(rows(all, len, samples, scratch))))
     }
 }
 
@@ -385,17 +390,21 @@ fn filled<T: Element>(count: usize, mut element: impl FnMut() -> T) -> Elements<
     T::wrap((0..count).map(|_| element()).collect())
 }
 
-fn rows<'a, T: Copy>(all: &'a [T], len: usize, samples: &[QuerySample]) -> Cow<'a, [T]> {
+fn rows<'a, T: Element>(
+    all: &'a [T],
+    len: usize,
+    samples: &[QuerySample],
+    scratch: &'a mut Elements<'static>,
+) -> Cow<'a, [T]> {
     let start = samples.first().map_or(0, |sample| sample.index as usize * len);
     if samples.windows(2).all(|pair| pair[0].index + 1 == pair[1].index) {
         return Cow::Borrowed(&all[start..][..len * samples.len()]);
     }
-    let row = |sample: &QuerySample| &all[sample.index as usize * len..][..len];
-    let mut gathered = Vec::with_capacity(len * samples.len());
+    let gathered = scratch.emptied();
     for sample in samples {
-        gathered.extend_from_slice(row(sample));
+        gathered.extend_from_slice(&all[sample.index as usize * len..][..len]);
     }
-    Cow::Owned(gathered)
+    Cow::Borrowed(gathered)
 }
 
 fn read(path: &Path) -> Result<Npy, TensorError> {

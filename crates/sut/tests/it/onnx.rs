@@ -1,6 +1,5 @@
 //! ONNX engines against the project's own evaluation of the same network.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -147,6 +146,50 @@ fn onnx_runtime_agrees_with_our_own_evaluation() {
     );
 }
 
+/// A model that returns its input `x` `[N, 2]` of the type with this number in
+/// `TensorProto.DataType`, field by field; all lengths fit a byte.
+fn identity(element: u8) -> Vec<u8> {
+    let field =
+        |number: u8, content: &[u8]| [&[number << 3 | 2, content.len() as u8], content].concat();
+    let shape = [field(1, &field(2, b"N")), field(1, &[8, 2])].concat();
+    let kind = field(1, &[&[8, element][..], &field(2, &shape)].concat());
+    let value = |name: &[u8]| [field(1, name), field(2, &kind)].concat();
+    let node = [field(1, b"x"), field(2, b"y"), field(4, b"Identity")].concat();
+    let graph = [field(1, &node), field(2, b"g"), field(11, &value(b"x")), field(12, &value(b"y"))];
+    [&[8, 8][..], &field(7, &graph.concat()), &field(8, &[16, 17])].concat()
+}
+
+#[test]
+fn onnx_runtime_takes_and_returns_every_type_of_element() {
+    let Some(search) = onnx_runtime() else { return };
+    let folder = Folder::new("types");
+    let numbers = [
+        (ElementType::F32, 1),
+        (ElementType::U8, 2),
+        (ElementType::I8, 3),
+        (ElementType::I32, 6),
+        (ElementType::I64, 7),
+        (ElementType::Bool, 9),
+        (ElementType::F16, 10),
+        (ElementType::F64, 11),
+        (ElementType::Bf16, 16),
+    ];
+    assert_eq!(numbers.len(), ElementType::ALL.len());
+    for (element, number) in numbers {
+        let path = folder.file(&format!("{element}.onnx"), &identity(number));
+        let model = OrtModel::open(&path, &search, OrtOptions::default()).unwrap();
+        let library = TensorLibrary::synthetic(model.inputs(), 8, 1, 1).unwrap();
+        let library = Arc::new(library);
+        let engine = model.engine(&library, EngineOptions::default()).unwrap();
+        let mut answers = Answers::new();
+        engine.answer(&samples([5, 2].into_iter()), &mut answers);
+        for ((_, data), index) in answers.iter().zip([5, 2]) {
+            let (_, sample) = &library.sample(index).unwrap()[0];
+            assert_eq!(element.read(data.unwrap()), sample.elements, "{element}");
+        }
+    }
+}
+
 #[cfg(feature = "tract")]
 #[test]
 fn tract_agrees_with_our_own_evaluation() {
@@ -239,11 +282,16 @@ fn libraries_of_npy_files() {
     let inputs = [("pixels".to_owned(), pixels)];
     let library = TensorLibrary::open("tiny", &inputs, Some(&labels)).unwrap();
     assert_eq!(library.labels(), Some(&[7, 8, 9][..]));
-    let picked = |indices: &[u64]| library.gather(0, &samples(indices.iter().copied()));
-    assert_eq!(picked(&[1, 2]), Some(Elements::U8(vec![3, 4, 5, 6].into())));
-    assert_eq!(picked(&[2, 0]), Some(Elements::U8(vec![5, 6, 1, 2].into())));
-    assert_eq!(picked(&[3]), None);
-    assert!(matches!(picked(&[1, 2]), Some(Elements::U8(Cow::Borrowed(_)))), "no copy is made");
+    let mut scratch = Elements::F32(Vec::new().into());
+    let mut picked = |indices: &[u64]| {
+        let picked = library.gather(0, &samples(indices.iter().copied()), &mut scratch);
+        let picked = picked.map(|elements| elements.to_f64());
+        (picked, scratch.element())
+    };
+    let untouched = ElementType::F32;
+    assert_eq!(picked(&[1, 2]), (Some(vec![3.0, 4.0, 5.0, 6.0]), untouched), "no copy is made");
+    assert_eq!(picked(&[3]), (None, untouched));
+    assert_eq!(picked(&[2, 0]), (Some(vec![5.0, 6.0, 1.0, 2.0]), ElementType::U8));
 
     let two = folder.file("two.npy", &[header("|u1", "(2,)"), vec![7, 8]].concat());
     let error = TensorLibrary::open("tiny", &inputs, Some(&two)).unwrap_err();
