@@ -50,13 +50,11 @@ def main(path, parameters, operations):
     found = 2 * sum(products_of(node, shapes) for node in model.graph.node)
     if found != int(operations):
         sys.exit(f"{path}: {found} operations by the shapes of onnx, Dyno says {operations}")
-    measured = {
-        name
-        for node in model.graph.node
-        if node.op_type == "BatchNormalization"
-        for name in node.input[3:]
-    }
-    held = [tensor for tensor in model.graph.initializer if tensor.name not in measured]
+    no_weights = set()
+    for node in model.graph.node:
+        first = {"BatchNormalization": 3, "Resize": 1}.get(node.op_type, len(node.input))
+        no_weights.update(node.input[first:])
+    held = [tensor for tensor in model.graph.initializer if tensor.name not in no_weights]
     learned = [tensor for tensor in held if tensor.data_type == onnx.TensorProto.FLOAT]
     found = sum(math.prod(tensor.dims) for tensor in learned if tensor.dims)
     if found != int(parameters):

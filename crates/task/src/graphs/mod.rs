@@ -9,6 +9,7 @@ pub mod efficientnet;
 pub mod mobilenet;
 pub mod pieces;
 pub mod resnet;
+pub mod retinanet;
 pub mod ssd_resnet34;
 pub mod unet3d;
 
@@ -76,5 +77,11 @@ pub const GRAPHS: &[Graph] = &[
         title: "DLRM with tables of at most 40,000 rows, recommendation",
         inputs: &[("dense", &[13]), ("sparse", &[26])],
         build: dlrm::dlrm_capped,
+    },
+    Graph {
+        name: "retinanet",
+        title: "RetinaNet over ResNeXt-50, detection of objects in images of 800x800",
+        inputs: &[("images", &[3, 800, 800])],
+        build: retinanet::retinanet,
     },
 ];
