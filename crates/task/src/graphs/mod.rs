@@ -10,6 +10,7 @@ pub mod mobilenet;
 pub mod pieces;
 pub mod resnet;
 pub mod retinanet;
+pub mod ssd_mobilenet;
 pub mod ssd_resnet34;
 pub mod unet3d;
 
@@ -83,5 +84,11 @@ pub const GRAPHS: &[Graph] = &[
         title: "RetinaNet over ResNeXt-50, detection of objects in images of 800x800",
         inputs: &[("images", &[3, 800, 800])],
         build: retinanet::retinanet,
+    },
+    Graph {
+        name: "ssd-mobilenet-v1",
+        title: "SSD-MobileNet-v1, detection of objects in images of 300x300",
+        inputs: &[("image", &[3, 300, 300])],
+        build: ssd_mobilenet::ssd_mobilenet_v1,
     },
 ];

@@ -12,7 +12,8 @@ use crate::release::shell;
 const FILES: &str = "valid, of the operations that are counted, and finite in ONNX Runtime";
 
 /// Those that take less than seconds.
-const QUICK: &[&str] = &["resnet50", "mobilenet-v1", "efficientnet-lite0", "minilm-l6", "dlrm"];
+const QUICK: &[&str] =
+    &["resnet50", "mobilenet-v1", "efficientnet-lite0", "minilm-l6", "dlrm", "ssd-mobilenet-v1"];
 
 pub fn run(bench: &Bench) -> Result<Vec<Named>> {
     let packages = format!("onnx==1.17.0 numpy==2.4.6 {ONNX_RUNTIME}");
