@@ -178,6 +178,12 @@ impl Builder {
         self.add(tensor)
     }
 
+    /// Numbers as a constant of one dimension.
+    pub fn numbers(&mut self, values: &[f32]) -> Name {
+        let tensor = Tensor::of_f32(self.constant(), &[values.len()], values);
+        self.add(tensor)
+    }
+
     /// A number as a constant without dimensions.
     pub fn number(&mut self, value: f32) -> Name {
         let tensor = Tensor::of_f32(self.constant(), &[], &[value]);

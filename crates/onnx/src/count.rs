@@ -11,7 +11,7 @@ use crate::tensor::Element;
 pub struct Cost {
     /// Numbers in its weights: floating-point or quantised tensors of at least
     /// one dimension, without the means and variances of batch normalisations,
-    /// which are measured and not learned.
+    /// which are measured and not learned, and the factors of resizes.
     pub parameters: u64,
     /// Its nodes, in order.
     pub layers: Vec<Layer>,
@@ -77,14 +77,14 @@ pub fn count(model: &Model) -> Cost {
     let found = infer(model, &bind);
     let is_weight = |element: Element| !matches!(element, Element::I64 | Element::Bool);
     let held: HashSet<&str> = model.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
-    let measured: HashSet<&String> = model
-        .nodes
-        .iter()
-        .filter(|node| node.op == "BatchNormalization")
-        .flat_map(|node| node.inputs.iter().skip(3))
-        .collect();
+    let no_weights = model.nodes.iter().flat_map(|node| match node.op.as_str() {
+        "BatchNormalization" => &node.inputs[node.inputs.len().min(3)..],
+        "Resize" | "Upsample" => &node.inputs[node.inputs.len().min(1)..],
+        _ => &[],
+    });
+    let no_weights: HashSet<&String> = no_weights.collect();
     let weights = model.tensors.iter().filter(|one| {
-        is_weight(one.element) && !one.shape.is_empty() && !measured.contains(&one.name)
+        is_weight(one.element) && !one.shape.is_empty() && !no_weights.contains(&one.name)
     });
     let mut cost = Cost {
         parameters: weights.map(crate::tensor::Tensor::elements).sum(),

@@ -155,6 +155,11 @@ impl Tensor {
         match self.element {
             Element::I64 => bytes.chunks_exact(8).map(eight).collect(),
             Element::I32 => bytes.chunks_exact(4).map(four).collect(),
+            // Factors of a resize are such numbers.
+            Element::F32 => {
+                let whole = |value: f32| (value.fract() == 0.0).then_some(value as i64);
+                self.floats()?.into_iter().map(whole).collect()
+            }
             Element::Bool | Element::U8 => Some(bytes.iter().map(|&byte| byte.into()).collect()),
             _ => None,
         }

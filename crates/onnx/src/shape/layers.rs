@@ -179,15 +179,30 @@ pub fn recurrent(node: &Node, data: &Fact, recurrence: &Fact) -> Facts {
     Ok(vec![all, last.clone(), last])
 }
 
-pub fn resize(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
+pub fn resize(inputs: &[Option<&Fact>]) -> Facts {
     let data = super::input(inputs, 0)?;
-    let Some(Some(sizes)) = inputs.get(3) else {
-        return misfit(format!("{} without sizes", node.op));
+    let Some(sizes) = inputs.get(3).copied().flatten() else {
+        return scaled(data, super::input(inputs, if inputs.len() > 2 { 2 } else { 1 })?);
     };
     let Some(sizes) = &sizes.integers else { return Err(ShapeError::Unknown(3)) };
     if sizes.len() != data.shape.len() {
         return misfit(format!("sizes {sizes:?} for {}", written(&data.shape)));
     }
     let shape = sizes.iter().map(|&n| Dim::Fixed(n.max(0) as usize)).collect();
+    Ok(vec![data.like(shape)])
+}
+
+/// By whole factors; those of other kinds are not followed.
+fn scaled(data: &Fact, factors: &Fact) -> Facts {
+    let Some(factors) = &factors.integers else { return Err(ShapeError::Unknown(2)) };
+    if factors.len() != data.shape.len() {
+        return misfit(format!("{} by factors {factors:?}", written(&data.shape)));
+    }
+    let one = |(dim, factor): (&Dim, &i64)| match (dim, usize::try_from(*factor)) {
+        (dim, Ok(1)) => Ok(dim.clone()),
+        (Dim::Fixed(n), Ok(factor)) => Ok(Dim::Fixed(n.saturating_mul(factor))),
+        _ => misfit(format!("{} by factors {factors:?}", written(&data.shape))),
+    };
+    let shape = data.shape.iter().zip(factors).map(one).collect::<Result<_, _>>()?;
     Ok(vec![data.like(shape)])
 }

@@ -255,7 +255,7 @@ pub fn of_node(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
 fn of_layer(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let first = || input(inputs, 0);
     match node.op.as_str() {
-        "Resize" | "Upsample" => layers::resize(node, inputs),
+        "Resize" | "Upsample" => layers::resize(inputs),
         "Conv" => layers::conv(node, first()?, input(inputs, 1)?),
         "ConvTranspose" => layers::conv_transpose(node, first()?, input(inputs, 1)?),
         "MaxPool" | "AveragePool" => layers::pool(node, first()?),

@@ -28,7 +28,9 @@ pub fn broadcast_all(inputs: &[Option<&Fact>]) -> Result<Vec<Dim>, ShapeError> {
 
 pub fn arithmetic(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let mut fact = input(inputs, 0)?.like(broadcast_all(inputs)?);
-    if let [Some(a), Some(b)] = inputs
+    // Quotients of floating-point numbers would be others.
+    if matches!(fact.element, Element::I64 | Element::I32)
+        && let [Some(a), Some(b)] = inputs
         && let (Some(a), Some(b)) = (&a.integers, &b.integers)
         && (a.len() == b.len() || a.len() == 1 || b.len() == 1)
     {

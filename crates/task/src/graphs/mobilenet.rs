@@ -5,9 +5,9 @@ use dyno_onnx::{BuildError, Builder, Model, Name, Weights};
 use super::pieces::{Activation, Conv, classified, images, normalised};
 
 /// Of the TensorFlow model.
-const EPSILON: f32 = 1e-3;
+pub const EPSILON: f32 = 1e-3;
 /// Channels and stride of each pair of a depthwise and a pointwise convolution.
-const PAIRS: [(usize, usize); 13] = [
+pub const PAIRS: [(usize, usize); 13] = [
     (64, 1),
     (128, 2),
     (128, 1),

@@ -9,6 +9,8 @@ pub mod efficientnet;
 pub mod mobilenet;
 pub mod pieces;
 pub mod resnet;
+pub mod retinanet;
+pub mod ssd_mobilenet;
 pub mod ssd_resnet34;
 pub mod unet3d;
 
@@ -76,5 +78,17 @@ pub const GRAPHS: &[Graph] = &[
         title: "DLRM with tables of at most 40,000 rows, recommendation",
         inputs: &[("dense", &[13]), ("sparse", &[26])],
         build: dlrm::dlrm_capped,
+    },
+    Graph {
+        name: "retinanet",
+        title: "RetinaNet over ResNeXt-50, detection of objects in images of 800x800",
+        inputs: &[("images", &[3, 800, 800])],
+        build: retinanet::retinanet,
+    },
+    Graph {
+        name: "ssd-mobilenet-v1",
+        title: "SSD-MobileNet-v1, detection of objects in images of 300x300",
+        inputs: &[("image", &[3, 300, 300])],
+        build: ssd_mobilenet::ssd_mobilenet_v1,
     },
 ];

@@ -47,11 +47,32 @@ impl<'a> Conv<'a> {
     }
 
     fn with(&self, net: &mut Builder, x: &Name, bias: &[&Name]) -> Result<Name, BuildError> {
-        let (kernel, stride) = (self.kernel as i64, self.stride as i64);
-        let each = channels(net, x) / self.groups;
+        let weights = self.weights(net, channels(net, x))?;
+        self.apply(net, x, &[&[&weights], bias].concat())
+    }
+
+    /// Its weights, for so many channels that come in.
+    ///
+    /// # Errors
+    /// The weights given do not fit.
+    pub fn weights(&self, net: &mut Builder, before: usize) -> Result<Name, BuildError> {
+        let each = before / self.groups;
         let shape = [self.channels, each, self.kernel, self.kernel];
         let fill = Fill::he(each * self.kernel * self.kernel);
-        let weights = net.weight(&format!("{}.weight", self.name), &shape, fill)?;
+        net.weight(&format!("{}.weight", self.name), &shape, fill)
+    }
+
+    /// Adds it behind `x` with weights, and a bias or none, that others may share.
+    ///
+    /// # Errors
+    /// The weights do not fit.
+    pub fn apply(
+        &self,
+        net: &mut Builder,
+        x: &Name,
+        weights: &[&Name],
+    ) -> Result<Name, BuildError> {
+        let (kernel, stride) = (self.kernel as i64, self.stride as i64);
         let [before, behind] = self.pads.map(|pad| pad as i64);
         let attributes = [
             ("kernel_shape", [kernel, kernel].into()),
@@ -59,7 +80,7 @@ impl<'a> Conv<'a> {
             ("pads", [before, before, behind, behind].into()),
             ("group", (self.groups as i64).into()),
         ];
-        net.node("Conv", &[&[x, &weights], bias].concat(), &attributes)
+        net.node("Conv", &[&[x], weights].concat(), &attributes)
     }
 }
 

@@ -3,11 +3,11 @@
 
 use dyno_onnx::{BuildError, Builder, Model, Name, Weights};
 
-use super::pieces::{Activation, Conv, activated, classified, images, normalised};
+use super::pieces::{Activation, Conv, activated, channels, classified, images, normalised};
 
 const EPSILON: f32 = 1e-5;
 /// Blocks and inner channels of each stage.
-const STAGES: [(usize, usize); 4] = [(3, 64), (4, 128), (6, 256), (3, 512)];
+pub const STAGES: [(usize, usize); 4] = [(3, 64), (4, 128), (6, 256), (3, 512)];
 /// Channels out of a block for each inner one.
 const EXPANSION: usize = 4;
 
@@ -23,7 +23,8 @@ pub fn resnet50(weights: Weights) -> Result<Model, BuildError> {
         for block in 0..blocks {
             let stride = if stage > 0 && block == 0 { 2 } else { 1 };
             let name = format!("layer{}.{block}", stage + 1);
-            x = bottleneck(&mut net, &x, &name, inner, stride, block == 0)?;
+            let block = Block { name: &name, inner, outer: inner * EXPANSION, stride, groups: 1 };
+            x = block.add(&mut net, &x)?;
         }
     }
     let scores = classified(&mut net, &x, "fc", 1000)?;
@@ -48,30 +49,44 @@ pub fn stem(net: &mut Builder, x: &Name, names: [&str; 2]) -> Result<Name, Build
     net.node("MaxPool", &[&x], &window)
 }
 
-/// 1x1, 3x3, 1x1, and what came in added; it is projected in the first block of
-/// a stage.
-fn bottleneck(
-    net: &mut Builder,
-    x: &Name,
-    name: &str,
-    inner: usize,
-    stride: usize,
-    is_first: bool,
-) -> Result<Name, BuildError> {
-    let outer = inner * EXPANSION;
-    let layers = [(inner, 1, 1), (inner, 3, stride), (outer, 1, 1)];
-    let mut y = x.clone();
-    for (at, (channels, kernel, stride)) in (1..).zip(layers) {
-        y = Conv::new(&format!("{name}.conv{at}"), channels, kernel, stride).add(net, &y)?;
-        let then = if at == layers.len() { Activation::None } else { Activation::Relu };
-        y = normalised(net, &y, &format!("{name}.bn{at}"), EPSILON, then)?;
+/// 1x1, 3x3, 1x1, and what came in added; it is projected where sizes differ.
+#[derive(Debug, Clone, Copy)]
+pub struct Block<'a> {
+    /// Before the names of its weights.
+    pub name: &'a str,
+    /// Channels of the 3x3 convolution.
+    pub inner: usize,
+    /// Channels that come out.
+    pub outer: usize,
+    /// Of the 3x3 convolution.
+    pub stride: usize,
+    /// Of the 3x3 convolution; one in a ResNet, more in a ResNeXt.
+    pub groups: usize,
+}
+
+impl Block<'_> {
+    /// Adds it behind `x`.
+    ///
+    /// # Errors
+    /// Weights given do not fit.
+    pub fn add(&self, net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
+        let Self { name, inner, outer, stride, groups } = *self;
+        let layers = [(inner, 1, 1, 1), (inner, 3, stride, groups), (outer, 1, 1, 1)];
+        let mut y = x.clone();
+        for (at, (channels, kernel, stride, groups)) in (1..).zip(layers) {
+            let conv = format!("{name}.conv{at}");
+            let conv = Conv { groups, ..Conv::new(&conv, channels, kernel, stride) };
+            y = conv.add(net, &y)?;
+            let then = if at == layers.len() { Activation::None } else { Activation::Relu };
+            y = normalised(net, &y, &format!("{name}.bn{at}"), EPSILON, then)?;
+        }
+        let mut shortcut = x.clone();
+        if channels(net, x) != outer {
+            shortcut = Conv::new(&format!("{name}.downsample.0"), outer, 1, stride).add(net, x)?;
+            let name = format!("{name}.downsample.1");
+            shortcut = normalised(net, &shortcut, &name, EPSILON, Activation::None)?;
+        }
+        let sum = net.node("Add", &[&y, &shortcut], &[])?;
+        activated(net, &sum, Activation::Relu)
     }
-    let mut shortcut = x.clone();
-    if is_first {
-        shortcut = Conv::new(&format!("{name}.downsample.0"), outer, 1, stride).add(net, x)?;
-        let name = format!("{name}.downsample.1");
-        shortcut = normalised(net, &shortcut, &name, EPSILON, Activation::None)?;
-    }
-    let sum = net.node("Add", &[&y, &shortcut], &[])?;
-    activated(net, &sum, Activation::Relu)
 }
