@@ -7,6 +7,7 @@ mod book;
 pub mod browser;
 mod examples;
 mod fuzz;
+mod images;
 mod interop;
 mod loadgen;
 pub mod metrics;
@@ -65,6 +66,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("book", book::run),
     ("browser", browser::run),
     ("fuzz", fuzz::run),
+    ("images", images::run),
     ("interop", interop::run),
     ("loadgen", loadgen::run),
     ("metrics", metrics::run),
