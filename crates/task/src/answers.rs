@@ -1,3 +1,5 @@
 //! What is made of a model's outputs before a query counts as answered; timed.
 
+pub mod class;
 pub mod detection;
+pub mod given;

@@ -8,6 +8,7 @@ pub mod browser;
 mod examples;
 mod fuzz;
 mod graphs;
+mod images;
 mod interop;
 mod loadgen;
 pub mod metrics;
@@ -67,6 +68,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("browser", browser::run),
     ("fuzz", fuzz::run),
     ("graphs", graphs::run),
+    ("images", images::run),
     ("interop", interop::run),
     ("loadgen", loadgen::run),
     ("metrics", metrics::run),

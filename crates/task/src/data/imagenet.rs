@@ -4,24 +4,15 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use dyno_loadgen::qsl::SampleIndex;
-use dyno_sut::tensors::{SampleTensor, Source};
+use super::pictures::{Missing, Pictures, Preparation};
 
-use crate::image::decode;
-use crate::image::steps::{Layout, Step, prepare};
-
-/// Missing files that an error names.
-const NAMED: usize = 5;
-
-/// The data set; a picture is in memory only while its sample is loaded.
+/// The data set.
 #[derive(Debug)]
 pub struct ImageNet {
-    folder: PathBuf,
-    names: Vec<String>,
-    labels: Vec<i64>,
-    inputs: Vec<String>,
-    steps: Vec<Step>,
-    layout: Layout,
+    /// Its samples.
+    pub pictures: Pictures,
+    /// The class of each.
+    pub labels: Vec<i64>,
 }
 
 /// Why a folder is not the data set.
@@ -50,16 +41,7 @@ pub enum ImageNetError {
         path: PathBuf,
     },
     /// Files of the list are not in the folder.
-    Missing {
-        /// The folder.
-        folder: PathBuf,
-        /// How many.
-        missing: usize,
-        /// In the list.
-        of: usize,
-        /// The first few.
-        names: Vec<String>,
-    },
+    Missing(Missing),
 }
 
 impl fmt::Display for ImageNetError {
@@ -75,13 +57,7 @@ impl fmt::Display for ImageNetError {
                 write!(f, "{}:{line}: expected {LIST}, found '{found}'", path.display())
             }
             Self::Empty { path } => write!(f, "{}: expected {LIST}, found none", path.display()),
-            Self::Missing { folder, missing, of, names } => write!(
-                f,
-                "{}: {missing} of {of} files are missing, first {}; get ILSVRC2012_img_val.tar \
-                 at image-net.org and unpack it there",
-                folder.display(),
-                names.join(", ")
-            ),
+            Self::Missing(missing) => missing.fmt(f),
         }
     }
 }
@@ -96,9 +72,7 @@ impl ImageNet {
     pub fn open(
         folder: &Path,
         list: Option<&Path>,
-        input: String,
-        steps: Vec<Step>,
-        layout: Layout,
+        preparation: Preparation,
     ) -> Result<Self, ImageNetError> {
         let path = list.map_or_else(|| folder.join("val_map.txt"), Path::to_owned);
         let text = std::fs::read_to_string(&path)
@@ -121,71 +95,39 @@ impl ImageNet {
         if names.is_empty() {
             return Err(ImageNetError::Empty { path });
         }
-        let gone: Vec<&String> = names.iter().filter(|name| !folder.join(name).is_file()).collect();
-        if !gone.is_empty() {
-            let first = gone.iter().take(NAMED).map(|name| (*name).clone()).collect();
-            let (folder, missing, of) = (folder.to_owned(), gone.len(), names.len());
-            return Err(ImageNetError::Missing { folder, missing, of, names: first });
-        }
-        Ok(Self { folder: folder.to_owned(), names, labels, inputs: vec![input], steps, layout })
-    }
-
-    /// The class of each sample.
-    #[must_use]
-    pub fn labels(&self) -> &[i64] {
-        &self.labels
-    }
-}
-
-impl Source for ImageNet {
-    fn name(&self) -> &str {
-        "imagenet"
-    }
-
-    fn count(&self) -> usize {
-        self.names.len()
-    }
-
-    fn inputs(&self) -> &[String] {
-        &self.inputs
-    }
-
-    fn sample(&self, index: SampleIndex) -> Result<Vec<SampleTensor>, String> {
-        let name = usize::try_from(index).ok().and_then(|index| self.names.get(index));
-        let name = name.ok_or_else(|| {
-            format!("expected a sample below {}, found {index}", self.names.len())
-        })?;
-        let path = self.folder.join(name);
-        let picture = decode::open(&path).map_err(|error| error.to_string())?;
-        let sample = prepare(picture, &self.steps, self.layout)
-            .map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(vec![sample])
+        let get = "ILSVRC2012_img_val.tar at image-net.org and unpack it there";
+        let pictures = Pictures::new("imagenet", folder, names, get, preparation)
+            .map_err(ImageNetError::Missing)?;
+        Ok(Self { pictures, labels })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use dyno_sut::tensors::{Elements, Source};
+
     use super::*;
+    use crate::data::pictures::write_grey;
+    use crate::image::steps::Layout;
 
     #[test]
     fn samples_are_in_the_order_of_the_list_and_missing_files_are_named() {
         let folder = std::env::temp_dir().join(format!("dyno-imagenet-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("val_map.txt"), "b.png 65\na.png 970\n").unwrap();
-        let open = || ImageNet::open(&folder, None, "x".to_owned(), vec![], Layout::Nhwc);
+        let preparation =
+            Preparation { input: "x".to_owned(), steps: vec![], layout: Layout::Nhwc };
+        let open = || ImageNet::open(&folder, None, preparation.clone());
         let error = open().unwrap_err().to_string();
         assert!(error.contains("2 of 2 files are missing, first b.png, a.png"), "{error}");
         for (name, grey) in [("a.png", 1), ("b.png", 2)] {
-            let file = std::fs::File::create(folder.join(name)).unwrap();
-            let mut encoder = png::Encoder::new(file, 1, 1);
-            encoder.set_color(png::ColorType::Grayscale);
-            encoder.write_header().unwrap().write_image_data(&[grey]).unwrap();
+            write_grey(&folder.join(name), grey);
         }
         let set = open().unwrap();
-        assert_eq!((set.labels(), set.count()), (&[65, 970][..], 2));
-        let sample = set.sample(0).unwrap().remove(0);
-        assert_eq!(sample.elements, dyno_sut::tensors::Elements::U8(vec![2; 3].into()));
-        assert!(set.sample(2).unwrap_err().contains("below 2"));
+        assert_eq!((&set.labels[..], set.pictures.count()), (&[65, 970][..], 2));
+        let sample = set.pictures.sample(0).unwrap().remove(0);
+        assert_eq!(sample.elements, Elements::U8(vec![2; 3].into()));
+        assert!(set.pictures.sample(2).unwrap_err().contains("below 2"));
         std::fs::write(folder.join("val_map.txt"), "a.png 65\nb.png\n").unwrap();
         let error = open().unwrap_err().to_string();
         assert!(

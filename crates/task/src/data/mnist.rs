@@ -83,9 +83,8 @@ pub fn test_part(path: &Path, input: &str) -> Result<TensorLibrary, MnistError> 
     let content = |expected| MnistError::Content { path: path.to_owned(), expected };
     let pairs = value.values().filter(|pairs| pairs.len() == PAIRS);
     let test = pairs.and_then(|pairs| pairs[PAIRS - 1].values());
-    let (images, labels) = match test {
-        Some([Value::Array(images), Value::Array(labels)]) => (images, labels),
-        _ => return Err(content("three pairs of images and labels")),
+    let Some([Value::Array(images), Value::Array(labels)]) = test else {
+        return Err(content("three pairs of images and labels"));
     };
     let images = floats(images).ok_or_else(|| content("images of 784 float32"))?;
     let labels = integers(labels).ok_or_else(|| content("labels of type int64"))?;

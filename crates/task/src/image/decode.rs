@@ -14,7 +14,7 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use super::Picture;
+use super::{Picture, orientation};
 
 /// Pictures of more pixels along an axis are refused: a small file may claim any size.
 const LONGEST: usize = 1 << 14;
@@ -37,7 +37,8 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// Reads a file; grey becomes three equal channels, transparency is dropped.
+/// Reads a file; grey becomes three equal channels, transparency is dropped, and what
+/// metadata say of its orientation is done, all as OpenCV does by default.
 ///
 /// # Errors
 /// [`DecodeError`] if it cannot be read, is truncated or broken, or of another format.
@@ -70,7 +71,8 @@ fn jpeg(bytes: &[u8]) -> Result<Picture<u8>, String> {
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
     let values = decoder.decode().map_err(|error| format!("{error:?}"))?;
     let (width, height) = decoder.dimensions().ok_or("no dimensions")?;
-    whole(width, height, values)
+    let way = decoder.exif().and_then(|exif| orientation::stated(exif));
+    whole(width, height, values, way)
 }
 
 fn png(bytes: &[u8]) -> Result<Picture<u8>, String> {
@@ -91,14 +93,20 @@ fn png(bytes: &[u8]) -> Result<Picture<u8>, String> {
         3 => values,
         _ => values.chunks_exact(4).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect(),
     };
-    whole(width, height, values)
+    let exif = reader.info().exif_metadata.as_deref();
+    whole(width, height, values, exif.and_then(orientation::stated))
 }
 
-fn whole(width: usize, height: usize, values: Vec<u8>) -> Result<Picture<u8>, String> {
+fn whole(
+    width: usize,
+    height: usize,
+    values: Vec<u8>,
+    way: Option<u16>,
+) -> Result<Picture<u8>, String> {
     if width == 0 || height == 0 || values.len() != width * height * 3 {
         return Err(format!("{} values for {width} x {height} pixels", values.len()));
     }
-    Ok(Picture { width, height, values })
+    Ok(orientation::upright(Picture { width, height, values }, way.unwrap_or(1)))
 }
 
 #[cfg(test)]

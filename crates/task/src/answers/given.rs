@@ -1,0 +1,142 @@
+//! Boxes of detectors that suppress themselves, such as exported SSDs: what they put out
+//! is the answer, in another order.
+//!
+//! Source: the classes `PostProcessCoco...` and `PostProcessOpenImagesRetinanet` of the
+//! reference's vision benchmarks.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use super::detection::Detection;
+
+/// Which edges come first in a box.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Edges {
+    /// Top, left, bottom, right: TensorFlow's.
+    TopLeft,
+    /// Left, top, right, bottom: PyTorch's.
+    LeftTop,
+}
+
+/// How a model puts out boxes.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Given {
+    /// Their order.
+    pub edges: Edges,
+    /// What right edges are divided by: 1 where they are shares of the picture, else the
+    /// input's width.
+    pub width: f32,
+    /// What bottom edges are divided by.
+    pub height: f32,
+    /// Boxes end before the first of a lower score; of the reference 0.5 for ONNX's
+    /// SSD-ResNet34, 0.05 for TensorFlow's.
+    pub least: f32,
+}
+
+/// Outputs of a sample that do not belong together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GivenError {
+    /// What there should be.
+    pub expected: String,
+    /// What there is.
+    pub found: String,
+}
+
+impl fmt::Display for GivenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { expected, found } = self;
+        write!(f, "expected {expected}, found {found}; look at the order of the model's outputs")
+    }
+}
+
+impl std::error::Error for GivenError {}
+
+impl Given {
+    /// The boxes of a sample: `count` where the model says how many are meant, else those
+    /// up to the least score. Fractions of classes are cut off.
+    ///
+    /// # Errors
+    /// [`GivenError`] if there are not four edges and a class for each score, fewer boxes
+    /// than `count`, or a class is no number of one.
+    pub fn detections(
+        &self,
+        boxes: &[f32],
+        scores: &[f32],
+        classes: &[f32],
+        count: Option<usize>,
+    ) -> Result<Vec<Detection>, GivenError> {
+        let refused = |expected: String, found: String| GivenError { expected, found };
+        let (boxes, rest) = boxes.as_chunks::<4>();
+        if !rest.is_empty() || [boxes.len(), classes.len()] != [scores.len(); 2] {
+            return Err(refused(
+                format!("{0} boxes of four edges and {0} classes for {0} scores", scores.len()),
+                format!(
+                    "{} boxes, {} more values and {} classes",
+                    boxes.len(),
+                    rest.len(),
+                    classes.len()
+                ),
+            ));
+        }
+        let meant = match count {
+            Some(count) if count > scores.len() => {
+                return Err(refused(format!("{count} boxes"), scores.len().to_string()));
+            }
+            Some(count) => count,
+            None => scores.iter().position(|score| *score < self.least).unwrap_or(scores.len()),
+        };
+        let found = boxes.iter().zip(scores).zip(classes).take(meant);
+        found
+            .map(|((edges, score), class)| {
+                // Numbers that floats hold exactly.
+                if !(0.0..16_777_216.0).contains(class) {
+                    return Err(refused("classes from 0".to_owned(), class.to_string()));
+                }
+                let (width, height) = (self.width, self.height);
+                let [top, left, bottom, right] = match (self.edges, *edges) {
+                    (Edges::TopLeft, edges) => edges,
+                    (Edges::LeftTop, [left, top, right, bottom]) => [top, left, bottom, right],
+                };
+                let edges = [top / height, left / width, bottom / height, right / width];
+                Ok(Detection { edges, score: *score, class: *class as u32 })
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIXELS: Given = Given { edges: Edges::LeftTop, width: 800.0, height: 400.0, least: 0.5 };
+    const BOXES: [f32; 12] = [80.0, 40.0, 160.0, 200.0, 0.0, 0.0, 8.0, 4.0, 0.0, 0.0, 1.0, 1.0];
+
+    #[test]
+    fn boxes_end_at_the_least_score_or_the_count() {
+        let scores = [0.9, 0.4, 0.8];
+        let found = PIXELS.detections(&BOXES, &scores, &[7.0, 2.9, 1.0], None).unwrap();
+        let first = Detection { edges: [0.1, 0.1, 0.5, 0.2], score: 0.9, class: 7 };
+        assert_eq!(found, [first], "the third comes after one that is too low");
+        let shares = Given { edges: Edges::TopLeft, width: 1.0, height: 1.0, ..PIXELS };
+        let found = shares.detections(&BOXES, &scores, &[7.0, 2.9, 1.0], Some(2)).unwrap();
+        let second = Detection { edges: [0.0, 0.0, 8.0, 4.0], score: 0.4, class: 2 };
+        assert_eq!((found[0].edges, found[1]), ([80.0, 40.0, 160.0, 200.0], second));
+    }
+
+    #[test]
+    fn outputs_that_do_not_belong_together_are_told() {
+        let error = |boxes: &[f32], classes: &[f32], count| {
+            PIXELS.detections(boxes, &[0.9], classes, count).unwrap_err().to_string()
+        };
+        let found = error(&BOXES[..5], &[], None);
+        assert!(found.contains("1 boxes of four edges and 1 classes for 1 scores"), "{found}");
+        assert!(found.contains("found 1 boxes, 1 more values and 0 classes"), "{found}");
+        let found = error(&BOXES[..4], &[1.0], Some(2));
+        assert!(found.starts_with("expected 2 boxes, found 1;"), "{found}");
+        assert!(error(&BOXES[..4], &[-1.0], None).contains("classes from 0, found -1"));
+        assert!(error(&BOXES[..4], &[f32::NAN], None).contains("found NaN"));
+    }
+}

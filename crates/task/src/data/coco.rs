@@ -1,0 +1,251 @@
+//! Pictures that a file of annotations in COCO's format lists: COCO's own and those of
+//! OpenImages that MLPerf chose.
+//!
+//! Source: `coco.py` and `openimages.py` of the reference's vision benchmarks, for where
+//! files lie and in which order they are samples: that of the list of images, with or
+//! without those that have no annotation. The reference leaves out files that it does not
+//! find and numbers the others anew; here they are an error.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::pictures::{Missing, Pictures, Preparation};
+
+/// A data set in this format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Set {
+    /// Validation set of 2017: `annotations/instances_val2017.json`, files in `val2017`.
+    Coco,
+    /// Part of the validation set of version 6: `annotations/openimages-mlperf.json`, whose
+    /// names of files have their folder.
+    OpenImages,
+}
+
+/// Which of the images are samples, as the method `coco-map` has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Images {
+    /// All of the list.
+    #[default]
+    All,
+    /// Those with an annotation.
+    Annotated,
+}
+
+/// Why a folder is not the data set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CocoError {
+    /// The annotations cannot be read.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's message.
+        why: String,
+    },
+    /// The annotations are no JSON of the format.
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// What stands there.
+        found: String,
+    },
+    /// Two images have one id, so that annotations belong to neither.
+    Twice {
+        /// The file.
+        path: PathBuf,
+        /// Of both.
+        id: i64,
+    },
+    /// There is no image, or none with an annotation.
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Files of the list are not in the folder.
+    Missing(Missing),
+}
+
+impl fmt::Display for CocoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const FORMAT: &str = "images and annotations as COCO has them";
+        match self {
+            Self::Unreadable { path, why } => {
+                write!(f, "cannot read {}: {why}; it has {FORMAT}", path.display())
+            }
+            Self::Malformed { path, line, found } => {
+                write!(f, "{}:{line}: expected {FORMAT}, found {found}", path.display())
+            }
+            Self::Twice { path, id } => {
+                write!(f, "{}: expected an id for each image, found {id} twice", path.display())
+            }
+            Self::Empty { path } => write!(f, "{}: expected {FORMAT}, found none", path.display()),
+            Self::Missing(missing) => missing.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CocoError {}
+
+#[derive(Deserialize)]
+struct File {
+    images: Vec<Image>,
+    annotations: Vec<Annotation>,
+}
+
+#[derive(Deserialize)]
+struct Image {
+    id: i64,
+    file_name: String,
+}
+
+#[derive(Deserialize)]
+struct Annotation {
+    image_id: i64,
+}
+
+impl Set {
+    /// Reads the annotations, by default those in the folder `annotations`, and looks for
+    /// the file of every image.
+    ///
+    /// # Errors
+    /// [`CocoError`] if annotations are malformed or files are missing.
+    pub fn open(
+        self,
+        folder: &Path,
+        annotations: Option<&Path>,
+        images: Images,
+        preparation: Preparation,
+    ) -> Result<Pictures, CocoError> {
+        let (name, list, within, get) = match self {
+            Self::Coco => (
+                "coco",
+                "annotations/instances_val2017.json",
+                "val2017",
+                "val2017.zip at cocodataset.org and unpack it in the folder above",
+            ),
+            Self::OpenImages => (
+                "openimages",
+                "annotations/openimages-mlperf.json",
+                "",
+                "them with the script of the reference, openimages_mlperf.sh",
+            ),
+        };
+        let path = annotations.map_or_else(|| folder.join(list), Path::to_owned);
+        let files = files(&path, images)?;
+        let folder = if within.is_empty() { folder.to_owned() } else { folder.join(within) };
+        Pictures::new(name, &folder, files, get, preparation).map_err(CocoError::Missing)
+    }
+}
+
+/// Names of files in the order of the samples.
+fn files(path: &Path, images: Images) -> Result<Vec<String>, CocoError> {
+    let bytes = std::fs::read(path)
+        .map_err(|error| CocoError::Unreadable { path: path.to_owned(), why: error.to_string() })?;
+    let file: File = serde_json::from_slice(&bytes).map_err(|error| CocoError::Malformed {
+        path: path.to_owned(),
+        line: error.line(),
+        found: error.to_string(),
+    })?;
+    let mut seen = HashSet::new();
+    if let Some(twice) = file.images.iter().find(|image| !seen.insert(image.id)) {
+        return Err(CocoError::Twice { path: path.to_owned(), id: twice.id });
+    }
+    let mut listed = file.images;
+    if images == Images::Annotated {
+        let annotated: HashSet<i64> = file.annotations.iter().map(|of| of.image_id).collect();
+        listed.retain(|image| annotated.contains(&image.id));
+    }
+    if listed.is_empty() {
+        return Err(CocoError::Empty { path: path.to_owned() });
+    }
+    Ok(listed.into_iter().map(|image| image.file_name).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_sut::tensors::{Elements, Source};
+
+    use super::*;
+    use crate::data::pictures::write_grey;
+    use crate::image::steps::Layout;
+
+    const LIST: &str = r#"{
+        "images": [{ "id": 9, "file_name": "b.png", "height": 1, "width": 1 },
+            { "id": 3, "file_name": "a.png" }, { "id": 5, "file_name": "c.png" }],
+        "annotations": [{ "image_id": 5, "bbox": [0, 0, 1, 1] }, { "image_id": 9 },
+            { "image_id": 9 }, { "image_id": 77 }],
+        "categories": [{ "id": 1 }]
+    }"#;
+
+    fn made(name: &str, list: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("dyno-coco-{}-{name}", std::process::id()));
+        for within in ["annotations", "val2017"] {
+            std::fs::create_dir_all(folder.join(within)).unwrap();
+        }
+        std::fs::write(folder.join("annotations/instances_val2017.json"), list).unwrap();
+        folder
+    }
+
+    fn open(set: Set, folder: &Path, images: Images) -> Result<Pictures, CocoError> {
+        let preparation =
+            Preparation { input: "image".to_owned(), steps: vec![], layout: Layout::Nhwc };
+        let list = folder.join("annotations/instances_val2017.json");
+        set.open(folder, (set == Set::OpenImages).then_some(&*list), images, preparation)
+    }
+
+    fn greys(pictures: &Pictures) -> Vec<u8> {
+        let grey = |index: usize| match pictures
+            .sample(index.try_into().unwrap())
+            .unwrap()
+            .remove(0)
+            .elements
+        {
+            Elements::U8(values) => values[0],
+            other => panic!("{other:?}"),
+        };
+        (0..pictures.count()).map(grey).collect()
+    }
+
+    #[test]
+    fn samples_are_in_the_order_of_the_images_with_or_without_annotation() {
+        let folder = made("order", LIST);
+        for (name, grey) in [("a.png", 1), ("b.png", 2), ("c.png", 3)] {
+            write_grey(&folder.join("val2017").join(name), grey);
+            write_grey(&folder.join(name), grey + 10);
+        }
+        assert_eq!(greys(&open(Set::Coco, &folder, Images::All).unwrap()), [2, 1, 3]);
+        assert_eq!(greys(&open(Set::Coco, &folder, Images::Annotated).unwrap()), [2, 3]);
+        let found = open(Set::OpenImages, &folder, Images::All).unwrap();
+        assert_eq!((found.name(), greys(&found)), ("openimages", vec![12, 11, 13]));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_missing_or_malformed_is_named() {
+        let error = |folder: &Path| open(Set::Coco, folder, Images::Annotated).unwrap_err();
+        let folder = made("missing", LIST);
+        write_grey(&folder.join("val2017/c.png"), 1);
+        let found = error(&folder).to_string();
+        assert!(found.contains("val2017: 1 of 2 files are missing, first b.png; get"), "{found}");
+        let list = folder.join("annotations/instances_val2017.json");
+        let cases = [
+            ("{\n\"images\": 3}", "instances_val2017.json:2: expected images and annotations"),
+            (r#"{"images": [], "annotations": []}"#, "as COCO has them, found none"),
+            (&LIST.replace("\"id\": 5", "\"id\": 9"), "an id for each image, found 9 twice"),
+        ];
+        for (text, expected) in cases {
+            std::fs::write(&list, text).unwrap();
+            let found = error(&folder).to_string();
+            assert!(found.contains(expected), "{found}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(matches!(error(&folder), CocoError::Unreadable { .. }));
+    }
+}
