@@ -26,6 +26,7 @@ mod shell;
 mod signals;
 mod streams;
 mod sweep;
+mod task;
 mod tenants;
 #[cfg(target_os = "linux")]
 mod terminal;

@@ -37,6 +37,8 @@ impl Folder {
     pub fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dyno"));
         command.args(arguments.split_whitespace()).current_dir(&self.0).stdin(Stdio::null());
+        // What whoever runs the tests has fetched is none of theirs.
+        command.env("DYNO_CACHE", "cache");
         command
     }
 

@@ -1,0 +1,72 @@
+//! Tasks from the command line: their list, their cards, what they need, their runs.
+
+use serde_json::Value;
+
+use crate::program::Folder;
+
+#[test]
+fn every_task_is_listed_with_its_tier_and_its_state() {
+    let folder = Folder::new();
+    let listed = folder.dyno("task list --cache cache").exits(0).stdout;
+    for told in [
+        "real: ",
+        "shape: ",
+        "official: ",
+        "  digits: ",
+        "      built in",
+        "dyno fetch mnist: 17.1 MB",
+    ] {
+        assert!(listed.contains(told), "{told} is not in\n{listed}");
+    }
+    let json = folder.dyno("task list --cache cache --json").exits(0).stdout;
+    let tasks: Vec<Value> = serde_json::from_str(&json).unwrap();
+    for task in &tasks {
+        let is_shape = task["tier"] == "shape";
+        assert_eq!(task["metric"].is_null(), is_shape, "{}", task["name"]);
+        assert_eq!(task["parameters"].is_null(), !is_shape, "{}", task["name"]);
+    }
+}
+
+#[test]
+fn a_card_has_targets_and_bounds_of_the_newest_round() {
+    let shown = Folder::new().dyno("task show resnet50 --cache cache").exits(0).stdout;
+    for told in ["at least 75.6954 in round v6.1", "Server within 15.0 ms", "val_map"] {
+        assert!(shown.contains(told), "{told} is not in\n{shown}");
+    }
+}
+
+#[test]
+fn a_task_runs_as_a_system_and_meets_the_target_of_its_card() {
+    let folder = Folder::new();
+    let run = "task run digits --scenario SingleStream --mode accuracy --json --no-progress";
+    let summary: Value = serde_json::from_str(&folder.dyno(run).exits(0).stdout).unwrap();
+    assert_eq!(summary["system"], "task:digits");
+    assert_eq!(summary["tests"][0]["accuracy"]["target"], 0.9515);
+    let refused = folder.dyno("task run digits --system null").exits(2).stderr;
+    assert!(refused.contains("the task is the system, and --system names another"), "{refused}");
+}
+
+#[test]
+fn what_is_missing_is_named_before_anything_is_measured() {
+    let folder = Folder::new();
+    let missing = folder.dyno("task run mnist").exits(3).stderr;
+    assert!(missing.contains("mnist.pkl.gz (training, validation and test images"), "{missing}");
+    assert!(missing.contains("hint: dyno fetch mnist"), "{missing}");
+    let none = folder.dyno("task run bert").exits(3).stderr;
+    assert!(none.contains("the card of task `bert`, and no system for it"), "{none}");
+    let unknown = folder.dyno("task run mnis").exits(2).stderr;
+    assert!(unknown.contains("did you mean mnist?"), "{unknown}");
+}
+
+#[test]
+fn fetch_says_what_it_cannot_get() {
+    let folder = Folder::new();
+    let missing = folder.dyno("fetch qonnx --from . --cache cache").exits(3).stderr;
+    assert!(missing.contains("there is no wheel of qonnx 1.0.0 in ."), "{missing}");
+    let own = folder.dyno("fetch resnet50 --cache cache").exits(3).stderr;
+    assert!(own.contains("no package has model of task resnet50"), "{own}");
+    let built_in = folder.dyno("fetch digits --cache cache").exits(0).stderr;
+    assert!(built_in.contains("there is nothing to fetch"), "{built_in}");
+    let unknown = folder.dyno("fetch mnit --cache cache").exits(2).stderr;
+    assert!(unknown.contains("did you mean mnist?"), "{unknown}");
+}
