@@ -113,47 +113,8 @@ impl System {
     pub fn load(run: &RunOptions) -> Result<Self, Failure> {
         let spec = run.system.clone().unwrap_or_else(|| "digits".into());
         let (name, argument) = spec.split_once(':').unwrap_or((&spec, ""));
-        let numbers =
-            || Arc::new(Numbers { count: run.samples.map_or(SAMPLES_DEFAULT, NonZero::get) });
-        let (mut labels, mut offline_workers) = (None, environment::cores());
-        let mut tensors = None;
-        let mut of_card = None;
-        let (kind, library): (Kind, Arc<dyn SampleLibrary>) = match name {
-            "onnx" | "tract" => {
-                let loaded = onnx::load(name, argument, run)?;
-                labels = loaded.library.labels().map(<[i64]>::to_vec);
-                offline_workers = loaded.offline_workers;
-                tensors = Some(loaded.library.clone());
-                (Kind::Engine(loaded.engine), loaded.library)
-            }
-            "task" => {
-                refuse_files(name, run)?;
-                let loaded = task::load(argument, run)?;
-                offline_workers = loaded.offline_workers;
-                (labels, tensors, of_card) = (loaded.labels, loaded.tensors, loaded.target);
-                (Kind::Engine(loaded.engine), loaded.library)
-            }
-            "digits" => {
-                refuse_files(name, run)?;
-                labels = Some(digits::labels());
-                (Kind::Engine(Arc::new(DigitsPerceptron::new())), Arc::new(DigitsLibrary))
-            }
-            "null" => {
-                refuse_files(name, run)?;
-                (Kind::Null, numbers())
-            }
-            "model" => {
-                refuse_files(name, run)?;
-                (Kind::Simulated(read_model(&spec, argument, run)?), numbers())
-            }
-            "cheat" => {
-                refuse_files(name, run)?;
-                let cheat = CheatSpec::read(&spec, argument)?;
-                labels = (cheat.form() == Form::Class).then(digits::labels);
-                (Kind::Cheat(cheat), Arc::new(cheat.images))
-            }
-            other => return Err(unknown(other)),
-        };
+        let Parts { kind, library, labels, tensors, target, offline_workers, is_synthetic } =
+            parts(&spec, name, argument, run)?;
         let is_simulated = matches!(kind, Kind::Simulated(_) | Kind::Cheat(_));
         if run.is_virtual && !is_simulated {
             let problem =
@@ -164,10 +125,9 @@ impl System {
         let is_digits = matches!(name, "digits" | "cheat") && labels.is_some();
         let batch_default = if is_simulated { NonZero::<usize>::MIN } else { BATCH_DEFAULT };
         let reference = is_digits.then_some(SHARE_OF_REFERENCE * DIGITS_REFERENCE_ACCURACY);
-        let is_unlabelled = labels.is_none();
         Ok(Self {
             library,
-            accuracy_target: run.accuracy_target.or(of_card).or(reference),
+            accuracy_target: run.accuracy_target.or(target).or(reference),
             labels,
             kind,
             repeat: 0,
@@ -175,8 +135,7 @@ impl System {
             tensors,
             workers: run.workers,
             offline_workers,
-            is_synthetic: (matches!(name, "onnx" | "tract") && run.data.is_empty())
-                || (name == "task" && is_unlabelled),
+            is_synthetic,
             policy: Policy {
                 max_size: run.batch.unwrap_or(batch_default),
                 max_wait: run.batch_wait.unwrap_or(0),
@@ -340,6 +299,76 @@ impl System {
             }
             None => Box::new(system),
         }
+    }
+}
+
+/// What a system is made of, before anybody says how it is driven.
+struct Parts {
+    kind: Kind,
+    library: Arc<dyn SampleLibrary>,
+    labels: Option<Vec<i64>>,
+    tensors: Option<Arc<TensorLibrary>>,
+    /// Accuracy that its task asks for.
+    target: Option<f64>,
+    offline_workers: usize,
+    is_synthetic: bool,
+}
+
+impl Parts {
+    fn new(kind: Kind, library: Arc<dyn SampleLibrary>) -> Self {
+        Self {
+            kind,
+            library,
+            labels: None,
+            tensors: None,
+            target: None,
+            offline_workers: environment::cores(),
+            is_synthetic: false,
+        }
+    }
+}
+
+fn parts(spec: &str, name: &str, argument: &str, run: &RunOptions) -> Result<Parts, Failure> {
+    if matches!(name, "task" | "digits" | "null" | "model" | "cheat") {
+        refuse_files(name, run)?;
+    }
+    let numbers = || Arc::new(Numbers { count: run.samples.map_or(SAMPLES_DEFAULT, NonZero::get) });
+    match name {
+        "onnx" | "tract" => {
+            let loaded = onnx::load(name, argument, run)?;
+            Ok(Parts {
+                labels: loaded.library.labels().map(<[i64]>::to_vec),
+                tensors: Some(loaded.library.clone()),
+                offline_workers: loaded.offline_workers,
+                is_synthetic: run.data.is_empty(),
+                ..Parts::new(Kind::Engine(loaded.engine), loaded.library)
+            })
+        }
+        "task" => {
+            let loaded = task::load(argument, run)?;
+            Ok(Parts {
+                is_synthetic: loaded.labels.is_none(),
+                labels: loaded.labels,
+                tensors: loaded.tensors,
+                target: loaded.target,
+                offline_workers: loaded.offline_workers,
+                ..Parts::new(Kind::Engine(loaded.engine), loaded.library)
+            })
+        }
+        "digits" => {
+            let engine = Kind::Engine(Arc::new(DigitsPerceptron::new()));
+            let parts = Parts::new(engine, Arc::new(DigitsLibrary));
+            Ok(Parts { labels: Some(digits::labels()), ..parts })
+        }
+        "null" => Ok(Parts::new(Kind::Null, numbers())),
+        "model" => Ok(Parts::new(Kind::Simulated(read_model(spec, argument, run)?), numbers())),
+        "cheat" => {
+            let cheat = CheatSpec::read(spec, argument)?;
+            let labels = (cheat.form() == Form::Class).then(digits::labels);
+            let images = Arc::new(cheat.images);
+            Ok(Parts { labels, ..Parts::new(Kind::Cheat(cheat), images) })
+        }
+        other => Err(unknown(other)),
     }
 }
 
