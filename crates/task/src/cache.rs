@@ -225,6 +225,11 @@ impl Cache {
     }
 }
 
+/// The SHA-256 of a file, lower-case hexadecimal.
+pub(crate) fn sha256_of(path: &Path) -> io::Result<String> {
+    hash(&mut File::open(path)?, &mut io::sink())
+}
+
 /// Copies, and hashes what is copied.
 fn hash(from: &mut impl Read, to: &mut impl Write) -> io::Result<String> {
     let mut hasher = Sha256::new();

@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 
 use crate::shape;
+use crate::system::System;
 
 /// What a task's figures stand for. Tiers are never mixed in a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -64,6 +65,8 @@ pub struct Card {
     pub weights: Vec<Wanted>,
     /// The samples.
     pub data: Data,
+    /// How the model is fed and answers; a card without one is not run by this version.
+    pub system: Option<System>,
     /// How answers are judged; a shape task has none.
     pub quality: Option<Quality>,
 }
@@ -149,10 +152,48 @@ pub struct Quality {
     pub with: BTreeMap<String, String>,
     /// The figure that decides.
     pub metric: String,
+    /// Of the metric.
+    #[serde(default)]
+    pub unit: Unit,
+    /// What answers are arrays of, as NumPy names it, where it is not what the method
+    /// says.
+    pub element: Option<String>,
     /// What the model reaches in full precision, in the unit of the metric.
     pub reference: Option<f64>,
     /// What is asked for, where no round says it.
     pub at_least: Option<f64>,
+    /// What is asked for of a metric that is better the lower it is.
+    pub at_most: Option<f64>,
+}
+
+/// The unit of a figure of quality.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// Of a hundred.
+    #[default]
+    Percent,
+    /// Of one.
+    Share,
+    /// What is no part of a whole, such as a distance.
+    Points,
+}
+
+/// What is asked for, in the unit of the metric.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bound {
+    /// No less than this.
+    AtLeast(f64),
+    /// No more than this.
+    AtMost(f64),
+}
+
+impl Quality {
+    /// What the card asks for; of official tasks the rounds do.
+    #[must_use]
+    pub fn bound(&self) -> Option<Bound> {
+        self.at_least.map(Bound::AtLeast).or(self.at_most.map(Bound::AtMost))
+    }
 }
 
 impl Card {
@@ -221,6 +262,7 @@ mod tests {
     use crate::graphs::GRAPHS;
     use crate::package::packages;
     use dyno_mlperf::accuracy::Method;
+    use dyno_mlperf::accuracy::payload::Element;
     use dyno_mlperf::round::Round;
 
     #[test]
@@ -238,6 +280,11 @@ mod tests {
                 "{name} is in a file of another name"
             );
             assert!(card.data.performance_samples <= card.data.accuracy_samples, "{name}");
+            if let Some(quality) = &card.quality {
+                let element = quality.element.as_deref();
+                assert!(element.is_none_or(|name| Element::named(name).is_some()), "{name}");
+                assert!(quality.at_least.is_none() || quality.at_most.is_none(), "{name}");
+            }
             for wanted in card.wanted() {
                 assert_eq!(
                     usize::from(wanted.package.is_some()) + usize::from(wanted.get.is_some()),

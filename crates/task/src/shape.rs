@@ -88,6 +88,7 @@ pub(crate) fn cards() -> impl Iterator<Item = Card> {
                 untimed: Vec::new(),
                 timed: Vec::new(),
             },
+            system: None,
             quality: None,
         }
     })

@@ -51,6 +51,12 @@ impl Element {
         }
     }
 
+    /// The type of this name in NumPy.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|element| element.name() == name)
+    }
+
     /// Bytes.
     #[must_use]
     pub fn size(self) -> usize {

@@ -3,7 +3,19 @@
 //! Source: `PostProcessArgMax` and `PostProcessCommon` of the reference's vision
 //! benchmarks, which add the same number to every class before they answer.
 
+use dyno_sut::onnx::Answer;
 use dyno_sut::top1::argmax;
+
+/// The class that the sample's part of the first output tells, as the labels number it: the
+/// position of the greatest score, or the element itself if it is a single integer.
+#[must_use]
+pub fn answer(offset: i64) -> Answer {
+    Answer::made(move |outputs, position, bytes| {
+        let class = outputs.first()?.part(position)?.elements.class();
+        bytes.extend_from_slice(&payload(numbered(class, offset)));
+        Ok(0)
+    })
+}
 
 /// The class with the greatest score, as the labels number it: `offset` is added to its
 /// position, -1 where the model has a class 0 for the background that labels do not have.

@@ -176,7 +176,7 @@ fn listed(method: &Method) -> String {
 }
 
 fn element(name: &str) -> Result<Element, Failure> {
-    Element::ALL.into_iter().find(|element| element.name() == name).ok_or_else(|| {
+    Element::named(name).ok_or_else(|| {
         let names = Element::ALL.map(Element::name).join(", ");
         Failure::usage(format!("--element {name}: expected one of {names}"))
     })

@@ -1,0 +1,264 @@
+//! The files of a task: what packages brought into the cache, what the user names, and
+//! what is made of them once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::cache::{Cache, FetchError, Held, sha256_of};
+use crate::card::{Card, Wanted};
+use crate::package;
+
+/// Where the files of a task lie.
+#[derive(Debug)]
+pub struct Files<'a> {
+    card: &'a Card,
+    cache: &'a Cache,
+    given: BTreeMap<String, PathBuf>,
+}
+
+/// Why a task has not what it needs.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A file that no package has was not named.
+    NotGiven {
+        /// The file.
+        name: String,
+        /// What it is.
+        what: String,
+        /// How it is got.
+        get: String,
+    },
+    /// A name was given that the card does not have.
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+    /// A file of a package is missing or is another one.
+    Fetch {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: String,
+        /// How it lies there.
+        held: Held,
+    },
+    /// The cache cannot be read.
+    Cache(FetchError),
+    /// A file cannot be read or written.
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The user's file is not the one that the card names.
+    Hash {
+        /// The file.
+        path: PathBuf,
+        /// The hash that is expected.
+        expected: String,
+        /// The hash that it has.
+        found: String,
+    },
+    /// A file does not hold what it should; the message names the file.
+    Content(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl OpenError {
+    /// A file does not hold what it should.
+    pub fn content(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Content(error.into())
+    }
+
+    /// A file cannot be read or written.
+    pub fn io_at(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        |error| Self::Io { path, error }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotGiven { name, what, .. } => write!(f, "needs the file `{name}`: {what}"),
+            Self::Unknown { name, known } if known.is_empty() => {
+                write!(f, "needs no files, and none is called `{name}`")
+            }
+            Self::Unknown { name, known } => {
+                write!(f, "has no file `{name}`; its files are {}", known.join(", "))
+            }
+            Self::Fetch { path, what, held } => {
+                let state = match held {
+                    Held::Missing => "is not there",
+                    _ => "is not the file that was fetched: its SHA-256 is another",
+                };
+                write!(f, "{} ({what}) {state}", path.display())
+            }
+            Self::Cache(error) => error.fmt(f),
+            Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Hash { path, expected, found } => {
+                write!(f, "{}: expected the SHA-256 {expected}, found {found}", path.display())
+            }
+            Self::Content(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl<'a> Files<'a> {
+    /// The files of a task; `given` are the user's own, by their names in the card.
+    ///
+    /// # Errors
+    /// A name that the card does not have.
+    pub fn of(
+        card: &'a Card,
+        cache: &'a Cache,
+        given: BTreeMap<String, PathBuf>,
+    ) -> Result<Self, OpenError> {
+        let is_known = |name: &String| card.wanted().any(|wanted| wanted.name == *name);
+        if let Some(name) = given.keys().find(|name| !is_known(name)) {
+            let known = card.wanted().map(|wanted| wanted.name.clone()).collect();
+            return Err(OpenError::Unknown { name: name.clone(), known });
+        }
+        Ok(Self { card, cache, given })
+    }
+
+    /// The card.
+    #[must_use]
+    pub fn card(&self) -> &'a Card {
+        self.card
+    }
+
+    /// The file of this name in the card: the user's, else the package's; held against
+    /// its hash where one is known.
+    ///
+    /// # Errors
+    /// It is not there, or another one.
+    ///
+    /// # Panics
+    /// If the card has no file of this name.
+    pub fn path(&self, name: &str) -> Result<PathBuf, OpenError> {
+        let wanted = self.card.wanted().find(|wanted| wanted.name == name);
+        let wanted = wanted.unwrap_or_else(|| panic!("{} has no file {name}", self.card.name));
+        match (self.given.get(name), &wanted.package) {
+            (Some(path), _) => own(path, wanted),
+            (None, Some(place)) => self.packaged(place, wanted),
+            (None, None) => Err(OpenError::NotGiven {
+                name: name.to_owned(),
+                what: wanted.what.clone(),
+                get: wanted.get.clone().unwrap_or_default(),
+            }),
+        }
+    }
+
+    fn packaged(&self, place: &str, wanted: &Wanted) -> Result<PathBuf, OpenError> {
+        let (package, path) = place.split_once(':').expect("cards write package:path");
+        let package = package::named(package).expect("cards name packages that there are");
+        let file = package.files.iter().find(|file| file.path == path).expect("and their files");
+        let path = self.cache.path(package, file);
+        match self.cache.held(package, file).map_err(OpenError::Cache)? {
+            Held::Whole => Ok(path),
+            held => Err(OpenError::Fetch { path, what: wanted.what.clone(), held }),
+        }
+    }
+
+    /// A file that is made of others once and kept in the cache. `revision` counts up
+    /// when what `write` makes changes.
+    ///
+    /// # Errors
+    /// That of `write`, or of the file; nothing is left of what is not whole.
+    pub fn made(
+        &self,
+        name: &str,
+        revision: u32,
+        write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
+    ) -> Result<PathBuf, OpenError> {
+        let folder = self.cache.root().join("made").join(format!("{}-{revision}", self.card.name));
+        let path = folder.join(name);
+        if path.is_file() {
+            return Ok(path);
+        }
+        fs::create_dir_all(&folder).map_err(OpenError::io_at(&folder))?;
+        let part = folder.join(format!(".{name}-{}", std::process::id()));
+        let written = File::create(&part).map_err(OpenError::io_at(&part)).and_then(|file| {
+            let mut file = BufWriter::new(file);
+            write(&mut file)?;
+            file.flush().map_err(OpenError::io_at(&part))?;
+            fs::rename(&part, &path).map_err(OpenError::io_at(&path))
+        });
+        if written.is_err() {
+            let _ = fs::remove_file(&part);
+        }
+        written.map(|()| path)
+    }
+}
+
+/// The user's own file or folder.
+fn own(path: &Path, wanted: &Wanted) -> Result<PathBuf, OpenError> {
+    fs::metadata(path).map_err(OpenError::io_at(path))?;
+    if let Some(expected) = wanted.sha256.clone() {
+        let found = sha256_of(path).map_err(OpenError::io_at(path))?;
+        if found != expected {
+            return Err(OpenError::Hash { path: path.to_owned(), expected, found });
+        }
+    }
+    Ok(path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::card;
+
+    fn scratch(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("dyno-files-{name}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let cache = Cache::at(scratch("missing"));
+        let of = |name, given: &[(&str, &str)]| {
+            let given = given.iter().map(|(name, path)| ((*name).into(), (*path).into()));
+            Files::of(card::named(name).unwrap(), &cache, given.collect())
+        };
+        let error = of("resnet50", &[("modle", "x")]).unwrap_err().to_string();
+        assert_eq!(error, "has no file `modle`; its files are model, images, val_map");
+        let error = of("resnet50", &[]).unwrap().path("model").unwrap_err();
+        assert!(matches!(&error, OpenError::NotGiven { get, .. } if get.contains("zenodo")));
+        let error = of("resnet50", &[("model", "no/such.onnx")]).unwrap().path("model");
+        assert!(error.unwrap_err().to_string().starts_with("no/such.onnx: "));
+        let error = of("mnist", &[]).unwrap().path("model").unwrap_err().to_string();
+        assert!(error.ends_with("model.onnx (the network) is not there"), "{error}");
+    }
+
+    #[test]
+    fn a_file_is_made_once_and_whole_or_not_at_all() {
+        let cache = Cache::at(scratch("made"));
+        let files = Files::of(card::named("mnist").unwrap(), &cache, BTreeMap::new()).unwrap();
+        let failed = files.made("list", 1, |file| {
+            file.write_all(b"half").unwrap();
+            Err(OpenError::content("no more"))
+        });
+        assert_eq!(failed.unwrap_err().to_string(), "no more");
+        let write = |text: &'static str| {
+            let made = files.made("list", 1, |file| {
+                file.write_all(text.as_bytes()).unwrap();
+                Ok(())
+            });
+            fs::read_to_string(made.unwrap()).unwrap()
+        };
+        assert_eq!([write("first"), write("second")], ["first", "first"]);
+        let left = fs::read_dir(cache.root().join("made/mnist-1")).unwrap().count();
+        fs::remove_dir_all(cache.root()).unwrap();
+        assert_eq!(left, 1);
+    }
+}
