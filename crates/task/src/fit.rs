@@ -86,26 +86,25 @@ impl Declared {
     /// # Errors
     /// There is none of them among several.
     pub fn output(&self, names: &[String]) -> Result<&Port, FitError> {
-        let bare = |name: &str| name.strip_suffix(":0").unwrap_or(name).to_owned();
-        let named = |name: &String| self.outputs.iter().find(|port| bare(&port.name) == bare(name));
-        match (names.iter().find_map(named), &self.outputs[..]) {
+        match (names.iter().find_map(|name| self.named(name)), &self.outputs[..]) {
             (Some(port), _) => Ok(port),
             (None, [only]) => Ok(only),
             _ => Err(self.refused(format!("the output {}", names.join(" or ")), &self.outputs)),
         }
     }
 
-    /// The scores that an output has for a sample, where it says so.
+    fn named(&self, name: &str) -> Option<&Port> {
+        let bare = |name: &str| name.strip_suffix(":0").unwrap_or(name).to_owned();
+        self.outputs.iter().find(|port| bare(&port.name) == bare(name))
+    }
+
+    /// The scores that the model has for a sample, where one of these outputs or its only
+    /// one says so.
     #[must_use]
-    pub fn scores(port: &Port) -> Option<usize> {
-        let is_real = matches!(
-            port.element,
-            Some(Element::F32 | Element::F16 | Element::BF16 | Element::F64)
-        );
-        match port.shape.as_deref() {
-            Some([_, .., last]) if is_real => last.fixed(),
-            _ => None,
-        }
+    pub fn scores(&self, names: &[String]) -> Option<(usize, &Port)> {
+        let only = (self.outputs.len() == 1).then(|| self.outputs.first()).flatten();
+        let ports = names.iter().filter_map(|name| self.named(name)).chain(only);
+        ports.filter_map(|port| Some((scores(port)?, port))).next()
     }
 
     /// What is told of an output with another number of scores.
@@ -118,6 +117,15 @@ impl Declared {
         let found: Vec<String> = ports.iter().map(shown).collect();
         let found = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
         FitError { path: self.path.clone(), expected, found }
+    }
+}
+
+/// Reals of a known number, of one sample each.
+fn scores(port: &Port) -> Option<usize> {
+    let reals = [Element::F32, Element::F16, Element::BF16, Element::F64];
+    match port.shape.as_deref() {
+        Some([_, .., last]) if port.element.is_some_and(|of| reals.contains(&of)) => last.fixed(),
+        _ => None,
     }
 }
 
@@ -246,8 +254,9 @@ mod tests {
         let other = port("features", Element::F32, &[None, Some(2048)]);
         let found = declared(vec![], vec![other.clone(), scores.clone()]);
         assert_eq!(found.output(&names), Ok(&scores));
-        assert_eq!(Declared::scores(&scores), Some(1001));
-        assert_eq!(Declared::scores(&port("ArgMax:0", Element::I64, &[None])), None);
+        assert_eq!(found.scores(&names), Some((1001, &scores)));
+        let class = port("ArgMax:0", Element::I64, &[None]);
+        assert_eq!(declared(vec![], vec![class]).scores(&names), None);
         let only = declared(vec![], vec![other.clone()]);
         assert_eq!(only.output(&names), Ok(&other));
         let error = declared(vec![], vec![other.clone(), other]).output(&names).unwrap_err();

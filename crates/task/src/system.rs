@@ -272,12 +272,11 @@ fn answer(
             None => class::answer(*offset, outputs.first().cloned()),
             Some(declared) => {
                 let port = declared.output(outputs).map_err(OpenError::content)?;
-                let offset = match (of, Declared::scores(port)) {
-                    (Some(of), Some(found)) if found != *of => {
-                        let labels = of.checked_add_signed(*offset as isize);
-                        if labels != Some(found) {
+                let offset = match (of, declared.scores(outputs)) {
+                    (Some(of), Some((found, scores))) if found != *of => {
+                        if of.checked_add_signed(*offset as isize) != Some(found) {
                             let expected = format!("{of} scores");
-                            return Err(OpenError::content(declared.unfit(expected, port)));
+                            return Err(OpenError::content(declared.unfit(expected, scores)));
                         }
                         remarks.push(format!(
                             "the model has {found} scores where the reference's has {of}: the \

@@ -149,7 +149,8 @@ impl Set {
 /// files or not.
 fn lying(folder: &Path, within: &str, files: Vec<String>) -> (PathBuf, Vec<String>) {
     let inner = folder.join(within);
-    let folder = if inner.is_dir() { inner } else { folder.to_owned() };
+    let is_above = !within.is_empty() && inner.is_dir();
+    let folder = if is_above { inner } else { folder.to_owned() };
     let own = |file: &String| file.rsplit('/').next().unwrap_or_default().to_owned();
     let is_bare = |file: &String| !folder.join(file).is_file() && folder.join(own(file)).is_file();
     let files =
