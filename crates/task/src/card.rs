@@ -135,6 +135,10 @@ pub struct Wanted {
     pub get: Option<String>,
     /// Lower-case hexadecimal, where it is one file that is always the same.
     pub sha256: Option<String>,
+    /// What the reference publishes instead, one for each version of the file. Data must
+    /// be one of them; weights may be others, which is told.
+    #[serde(default)]
+    pub md5: Vec<String>,
 }
 
 /// How answers are judged.

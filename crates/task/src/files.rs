@@ -8,7 +8,10 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::cache::{Cache, FetchError, Held, sha256_of};
+use md5::Md5;
+use sha2::Sha256;
+
+use crate::cache::{Cache, FetchError, Held, digest_of};
 use crate::card::{Card, Wanted};
 use crate::package;
 
@@ -66,6 +69,8 @@ pub enum OpenError {
     Hash {
         /// The file.
         path: PathBuf,
+        /// Which hash.
+        kind: &'static str,
         /// The hash that is expected.
         expected: String,
         /// The hash that it has.
@@ -111,8 +116,8 @@ impl fmt::Display for OpenError {
             }
             Self::Cache(error) => error.fmt(f),
             Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Hash { path, expected, found } => {
-                write!(f, "{}: expected the SHA-256 {expected}, found {found}", path.display())
+            Self::Hash { path, kind, expected, found } => {
+                write!(f, "{}: expected the {kind} {expected}, found {found}", path.display())
             }
             Self::Content(error) => error.fmt(f),
         }
@@ -174,7 +179,16 @@ impl<'a> Files<'a> {
             return Ok(path.clone());
         }
         let path = match (self.given.get(name), &wanted.package) {
-            (Some(path), _) => own(path, wanted)?,
+            (Some(path), _) => {
+                own(path, wanted)?;
+                if self.card.data.files.iter().any(|file| file.name == name)
+                    && let Some((expected, found)) = Self::other(path, wanted)?
+                {
+                    let path = path.clone();
+                    return Err(OpenError::Hash { path, kind: "MD5", expected, found });
+                }
+                path.clone()
+            }
             (None, Some(place)) => self.packaged(place, wanted)?,
             (None, None) => {
                 return Err(OpenError::NotGiven {
@@ -186,6 +200,35 @@ impl<'a> Files<'a> {
         };
         self.found.borrow_mut().insert(name.to_owned(), path.clone());
         Ok(path)
+    }
+
+    /// What is told of weights of the user's that are not the reference's, if it says what
+    /// those are.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn changed_weights(&self) -> Result<Option<String>, OpenError> {
+        for wanted in &self.card.weights {
+            let Some(path) = self.given.get(&wanted.name) else { continue };
+            if let Some((expected, found)) = Self::other(path, wanted)? {
+                return Ok(Some(format!(
+                    "{} has the MD5 {found}, and the reference's model {expected}: a result needs \
+                     a statement of what was changed",
+                    path.display()
+                )));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The MD5 that a file should have and the one that it has, if they differ.
+    fn other(path: &Path, wanted: &Wanted) -> Result<Option<(String, String)>, OpenError> {
+        if wanted.md5.is_empty() {
+            return Ok(None);
+        }
+        let found = digest_of::<Md5>(path).map_err(OpenError::io_at(path))?;
+        let is_known = wanted.md5.contains(&found);
+        Ok((!is_known).then(|| (wanted.md5.join(" or "), found)))
     }
 
     fn packaged(&self, place: &str, wanted: &Wanted) -> Result<PathBuf, OpenError> {
@@ -231,15 +274,16 @@ impl<'a> Files<'a> {
 }
 
 /// The user's own file or folder.
-fn own(path: &Path, wanted: &Wanted) -> Result<PathBuf, OpenError> {
+fn own(path: &Path, wanted: &Wanted) -> Result<(), OpenError> {
     fs::metadata(path).map_err(OpenError::io_at(path))?;
     if let Some(expected) = wanted.sha256.clone() {
-        let found = sha256_of(path).map_err(OpenError::io_at(path))?;
+        let found = digest_of::<Sha256>(path).map_err(OpenError::io_at(path))?;
         if found != expected {
-            return Err(OpenError::Hash { path: path.to_owned(), expected, found });
+            let (path, kind) = (path.to_owned(), "SHA-256");
+            return Err(OpenError::Hash { path, kind, expected, found });
         }
     }
-    Ok(path.to_owned())
+    Ok(())
 }
 
 #[cfg(test)]

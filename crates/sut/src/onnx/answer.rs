@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use dyno_loadgen::sut::QuerySample;
+
 use crate::tensors::Elements;
 
 /// What the answer to a sample is.
@@ -81,6 +83,7 @@ impl fmt::Debug for Answer {
 #[derive(Debug)]
 pub struct Outputs<'a> {
     all: Vec<Output<'a>>,
+    samples: &'a [QuerySample],
 }
 
 /// One output of a call, for all of its samples.
@@ -109,7 +112,27 @@ impl<'a> Outputs<'a> {
     /// The outputs of a call, in the order of the model.
     #[must_use]
     pub fn new(all: Vec<Output<'a>>) -> Self {
-        Self { all }
+        Self { all, samples: &[] }
+    }
+
+    /// The same, of a call with these samples.
+    #[must_use]
+    pub fn of(self, samples: &'a [QuerySample]) -> Self {
+        Self { samples, ..self }
+    }
+
+    /// The place in the data set of the sample at this position of the call, for answers
+    /// that name it, as those of detectors do.
+    ///
+    /// It is a number to be written, and opens no way to an answer that was not computed:
+    /// outputs are those of this call alone, a library holds inputs only, and whoever
+    /// makes answers is made before the samples are known.
+    ///
+    /// # Errors
+    /// If the call has no sample there.
+    pub fn index(&self, position: usize) -> Result<u64, String> {
+        let sample = self.samples.get(position).map(|sample| sample.index);
+        sample.ok_or_else(|| format!("the call has {} samples", self.samples.len()))
     }
 
     /// All of them, in the order of the model.

@@ -46,7 +46,7 @@ struct Shapes {
 /// it, go in; all outputs come out.
 pub(super) type Call<'c> = dyn FnMut(
         CallInputs<'_>,
-        usize,
+        &[QuerySample],
         &mut dyn FnMut(&Outputs<'_>) -> Result<(), String>,
     ) -> Result<(), String>
     + 'c;
@@ -226,7 +226,7 @@ impl Feed {
         call: &mut Call<'_>,
     ) -> Result<(), Refusal> {
         let mark = answers.mark();
-        let answered = call(inputs, samples.len(), &mut |outputs| {
+        let answered = call(inputs, samples, &mut |outputs| {
             for (position, sample) in samples.iter().enumerate() {
                 answers
                     .push_with(sample.id, |bytes| self.answer.write(outputs, position, bytes))?;
@@ -430,10 +430,10 @@ mod tests {
                 name,
                 shape: shape.to_vec(),
                 elements: Ok(elements.slice(0..elements.len())),
-                samples,
+                samples: samples.len(),
             };
             let all = [elements.len()];
-            take(&Outputs::new(vec![output("same", shape), output("all", &all)]))
+            take(&Outputs::new(vec![output("same", shape), output("all", &all)]).of(samples))
         });
         calls
     }
@@ -508,6 +508,22 @@ mod tests {
         echo(&made, &[1, 3], &mut answers);
         let failed = [(1, Err(Failure::Internal)), (3, Err(Failure::Internal))];
         assert_eq!(told(&answers), failed);
+    }
+
+    #[test]
+    fn answers_know_the_place_of_their_sample_in_the_data_set() {
+        let (_, library) = ragged();
+        library.load(&[1, 2, 3]);
+        let index = |outputs: &Outputs<'_>, position: usize, bytes: &mut Vec<u8>| {
+            bytes.push(outputs.index(position)? as u8);
+            outputs.index(9).map_or(Ok(0), |index| Err(format!("sample {index} from nowhere")))
+        };
+        let made = feed(&library, Answer::made(index), 8);
+        let mut answers = Answers::new();
+        // 3 and 1 are of one shape and share a call, 2 has its own.
+        echo(&made, &[3, 2, 1], &mut answers);
+        let expected = [1, 2, 3].map(|index: u8| (u64::from(index), Ok(vec![index])));
+        assert_eq!(told(&answers), expected);
     }
 
     #[test]

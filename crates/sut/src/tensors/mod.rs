@@ -357,6 +357,17 @@ impl TensorLibrary {
         }
     }
 
+    /// What is wrong with samples that were loaded and could not be prepared, a sentence
+    /// each, in the order of their indices: for those who load before the clock starts.
+    /// Queries that ask for them fail.
+    #[must_use]
+    pub fn broken(&self) -> Vec<String> {
+        match &self.store {
+            Store::Memory(_) => Vec::new(),
+            Store::Source(loaded) => loaded.broken(),
+        }
+    }
+
     /// What is said of a sample that is not there.
     pub(crate) fn no_such_sample(&self, index: u64) -> String {
         format!("sample {index} is not in {}, which has {} samples", self.name, self.samples)
