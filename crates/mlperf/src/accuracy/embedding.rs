@@ -87,12 +87,12 @@ impl Agreement {
             }
         }
         let starts = (0..samples).step_by(ROWS);
-        starts.map(|start| agreed_from(start, by_reference.view(), by_answer.view())).sum()
+        starts.map(|start| agreed_from(start, &by_reference, &by_answer)).sum()
     }
 }
 
 /// Of the rows from `start` on, as many as are looked at at once.
-fn agreed_from(start: usize, references: ArrayView2<f64>, answers: ArrayView2<f64>) -> u64 {
+fn agreed_from(start: usize, references: &Array2<f64>, answers: &Array2<f64>) -> u64 {
     let behind = (start + ROWS).min(references.nrows());
     let cosines = |all: ArrayView2<f64>| {
         let mut cosines = all.slice_axis(Axis(0), Slice::from(start..behind)).dot(&all.t());
