@@ -6,6 +6,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cache::{Cache, FetchError, Held, sha256_of};
 use crate::card::{Card, Wanted};
@@ -186,7 +187,10 @@ impl<'a> Files<'a> {
             return Ok(path);
         }
         fs::create_dir_all(&folder).map_err(OpenError::io_at(&folder))?;
-        let part = folder.join(format!(".{name}-{}", std::process::id()));
+        // Two threads may make it at once, each a part of its own.
+        static PARTS: AtomicU64 = AtomicU64::new(0);
+        let count = PARTS.fetch_add(1, Ordering::Relaxed);
+        let part = folder.join(format!(".{name}-{}-{count}", std::process::id()));
         let written = File::create(&part).map_err(OpenError::io_at(&part)).and_then(|file| {
             let mut file = BufWriter::new(file);
             write(&mut file)?;
@@ -197,6 +201,28 @@ impl<'a> Files<'a> {
             let _ = fs::remove_file(&part);
         }
         written.map(|()| path)
+    }
+
+    /// As [`Files::made`], of these files: of others of the user's own, another file is
+    /// made.
+    ///
+    /// # Errors
+    /// As [`Files::made`], and a source cannot be read.
+    pub fn made_of(
+        &self,
+        sources: &[&Path],
+        name: &str,
+        revision: u32,
+        write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
+    ) -> Result<PathBuf, OpenError> {
+        let mut marked = String::new();
+        for source in sources {
+            let hash = sha256_of(source).map_err(OpenError::io_at(source))?;
+            marked.push_str(&hash[..12]);
+            marked.push('-');
+        }
+        marked.push_str(name);
+        self.made(&marked, revision, write)
     }
 }
 
@@ -257,6 +283,27 @@ mod tests {
             fs::read_to_string(made.unwrap()).unwrap()
         };
         assert_eq!([write("first"), write("second")], ["first", "first"]);
+        let of = |text: &'static str| {
+            let source = cache.root().join("source");
+            fs::write(&source, text).unwrap();
+            let made = files.made_of(&[&source], "copy", 2, |file| {
+                file.write_all(text.as_bytes()).unwrap();
+                Ok(())
+            });
+            fs::read_to_string(made.unwrap()).unwrap()
+        };
+        assert_eq!([of("first"), of("second")], ["first", "second"]);
+        let both = std::thread::scope(|scope| {
+            let at_once = |text: &'static [u8]| {
+                let files = &files;
+                scope.spawn(move || {
+                    files
+                        .made("at once", 3, |file| file.write_all(text).map_err(OpenError::content))
+                })
+            };
+            [at_once(b"same"), at_once(b"same")].map(|thread| thread.join().unwrap().unwrap())
+        });
+        assert_eq!(both.map(|path| fs::read(path).unwrap()), [b"same", b"same"]);
         let left = fs::read_dir(cache.root().join("made/mnist-1")).unwrap().count();
         fs::remove_dir_all(cache.root()).unwrap();
         assert_eq!(left, 1);

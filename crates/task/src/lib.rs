@@ -9,6 +9,7 @@ pub mod data;
 pub mod files;
 pub mod graphs;
 pub mod image;
+pub mod npz;
 pub mod package;
 pub mod pickle;
 pub mod shape;

@@ -13,13 +13,15 @@ use dyno_sut::onnx::Answer;
 use dyno_sut::tensors::{Source, TensorLibrary};
 use serde::Deserialize;
 
-use crate::answers::class;
+use crate::answers::{class, phonemes};
 use crate::card::{Bound, Card, Quality, Unit};
 use crate::data::coco::{Images, Set};
 use crate::data::imagenet::ImageNet;
 use crate::data::mnist;
 use crate::data::pictures::Preparation;
+use crate::data::{speech, words};
 use crate::files::{Files, OpenError};
+use crate::graphs::g2p;
 use crate::image::steps::{Layout, Step};
 
 /// How a card's model is fed and answers. Each field names a kind that a module has; a new
@@ -49,6 +51,8 @@ pub enum Network {
     /// The file `model` of the card.
     #[default]
     File,
+    /// Built of the file `weights`: arrays of g2p-en.
+    G2p,
 }
 
 /// What is read as samples.
@@ -63,6 +67,11 @@ pub enum Samples {
     Coco,
     /// The folder `images` and the file `annotations`.
     Openimages,
+    /// Steps of the file `recording`, spoken by the file `turns`, with the states that the
+    /// file `weights` makes of them.
+    SpeechSteps,
+    /// Words of the file `dictionary`.
+    Words,
 }
 
 /// What is made of the outputs of a call while the clock runs.
@@ -78,6 +87,8 @@ pub enum AnswerKind {
         /// Added to the position.
         offset: i64,
     },
+    /// The phonemes whose numbers the first output has.
+    Phonemes,
 }
 
 /// A task whose files are there.
@@ -143,6 +154,7 @@ pub fn open(files: &Files<'_>) -> Result<Ready, OpenError> {
     let system = card.system.as_ref().expect("asked of cards with a system");
     let model = match system.network {
         Network::File => files.path("model")?,
+        Network::G2p => g2p::file(files)?,
     };
     let Read { samples, references } = read(system, files)?;
     let answer = answer(&system.answer);
@@ -179,6 +191,17 @@ fn read(system: &System, files: &Files<'_>) -> Result<Read, OpenError> {
             let set = set.open(&folder, Some(&annotations), Images::All, preparation());
             library(card, set.map_err(OpenError::content)?).map(Read::of)
         }
+        Samples::SpeechSteps => speech::read(files),
+        Samples::Words => {
+            let dictionary = files.path("dictionary")?;
+            let count = usize::try_from(card.data.accuracy_samples).unwrap_or(usize::MAX);
+            let drawn = words::draw(&dictionary, count).map_err(OpenError::content)?;
+            let samples = words::samples(&drawn, &input).map_err(OpenError::content)?;
+            let list = files.made_of(&[&dictionary], "words", 1, |file| {
+                file.write_all(drawn.join("\n").as_bytes()).map_err(OpenError::content)
+            })?;
+            Ok(Read { samples, references: BTreeMap::from([("words".to_owned(), list)]) })
+        }
     }
 }
 
@@ -208,6 +231,7 @@ fn answer(kind: &AnswerKind) -> Answer {
         AnswerKind::Output => Answer::Output,
         AnswerKind::Argmax => Answer::Argmax,
         AnswerKind::Class { offset } => class::answer(offset),
+        AnswerKind::Phonemes => phonemes::answer(),
     }
 }
 
