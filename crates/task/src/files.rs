@@ -1,6 +1,7 @@
 //! The files of a task: what packages brought into the cache, what the user names, and
 //! what is made of them once.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
@@ -18,6 +19,8 @@ pub struct Files<'a> {
     card: &'a Card,
     cache: &'a Cache,
     given: BTreeMap<String, PathBuf>,
+    /// Held against their hashes already.
+    found: RefCell<BTreeMap<String, PathBuf>>,
 }
 
 /// Why a task has not what it needs.
@@ -33,6 +36,8 @@ pub enum OpenError {
         /// How it is got.
         get: String,
     },
+    /// More than one file is missing or wrong.
+    Several(Vec<OpenError>),
     /// A name was given that the card does not have.
     Unknown {
         /// The name.
@@ -88,6 +93,10 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotGiven { name, what, .. } => write!(f, "needs the file `{name}`: {what}"),
+            Self::Several(errors) => {
+                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                f.write_str(&errors.join("; "))
+            }
             Self::Unknown { name, known } if known.is_empty() => {
                 write!(f, "needs no files, and none is called `{name}`")
             }
@@ -128,13 +137,27 @@ impl<'a> Files<'a> {
             let known = card.wanted().map(|wanted| wanted.name.clone()).collect();
             return Err(OpenError::Unknown { name: name.clone(), known });
         }
-        Ok(Self { card, cache, given })
+        Ok(Self { card, cache, given, found: RefCell::default() })
     }
 
     /// The card.
     #[must_use]
     pub fn card(&self) -> &'a Card {
         self.card
+    }
+
+    /// Looks for every file of the card, so that all that are missing are told at once.
+    ///
+    /// # Errors
+    /// Those that are not there, or other ones.
+    pub fn check(&self) -> Result<(), OpenError> {
+        let names = self.card.wanted().map(|wanted| &wanted.name);
+        let mut errors: Vec<OpenError> = names.filter_map(|name| self.path(name).err()).collect();
+        match errors.len() {
+            0 => Ok(()),
+            1 => Err(errors.remove(0)),
+            _ => Err(OpenError::Several(errors)),
+        }
     }
 
     /// The file of this name in the card: the user's, else the package's; held against
@@ -148,15 +171,22 @@ impl<'a> Files<'a> {
     pub fn path(&self, name: &str) -> Result<PathBuf, OpenError> {
         let wanted = self.card.wanted().find(|wanted| wanted.name == name);
         let wanted = wanted.unwrap_or_else(|| panic!("{} has no file {name}", self.card.name));
-        match (self.given.get(name), &wanted.package) {
-            (Some(path), _) => own(path, wanted),
-            (None, Some(place)) => self.packaged(place, wanted),
-            (None, None) => Err(OpenError::NotGiven {
-                name: name.to_owned(),
-                what: wanted.what.clone(),
-                get: wanted.get.clone().unwrap_or_default(),
-            }),
+        if let Some(path) = self.found.borrow().get(name) {
+            return Ok(path.clone());
         }
+        let path = match (self.given.get(name), &wanted.package) {
+            (Some(path), _) => own(path, wanted)?,
+            (None, Some(place)) => self.packaged(place, wanted)?,
+            (None, None) => {
+                return Err(OpenError::NotGiven {
+                    name: name.to_owned(),
+                    what: wanted.what.clone(),
+                    get: wanted.get.clone().unwrap_or_default(),
+                });
+            }
+        };
+        self.found.borrow_mut().insert(name.to_owned(), path.clone());
+        Ok(path)
     }
 
     fn packaged(&self, place: &str, wanted: &Wanted) -> Result<PathBuf, OpenError> {

@@ -101,6 +101,8 @@ pub struct Ready {
     pub answer: Answer,
     /// How its answers are judged.
     pub judge: Option<Judge>,
+    /// What whoever reads the result must know of the files, a sentence each.
+    pub remarks: Vec<String>,
 }
 
 /// How answers are judged.
@@ -114,8 +116,8 @@ pub struct Judge {
     pub metric: String,
     /// Of the figure.
     pub unit: Unit,
-    /// What is asked for.
-    pub bound: Option<Bound>,
+    /// What is asked for, of each figure; that of the metric first.
+    pub bounds: Vec<(String, Bound)>,
 }
 
 impl Judge {
@@ -133,11 +135,13 @@ pub(crate) struct Read {
     pub samples: TensorLibrary,
     /// References by the name of the method's need.
     pub references: BTreeMap<String, PathBuf>,
+    /// As [`Ready::remarks`].
+    pub remarks: Vec<String>,
 }
 
 impl Read {
     fn of(samples: TensorLibrary) -> Self {
-        Self { samples, references: BTreeMap::new() }
+        Self { samples, references: BTreeMap::new(), remarks: Vec::new() }
     }
 }
 
@@ -152,18 +156,19 @@ impl Read {
 pub fn open(files: &Files<'_>) -> Result<Ready, OpenError> {
     let card = files.card();
     let system = card.system.as_ref().expect("asked of cards with a system");
+    files.check()?;
     let model = match system.network {
         Network::File => files.path("model")?,
         Network::G2p => g2p::file(files)?,
     };
-    let Read { samples, references } = read(system, files)?;
+    let Read { samples, references, remarks } = read(system, files)?;
     let answer = answer(&system.answer);
     let judge =
         card.quality.as_ref().map(|quality| judge(quality, files, references)).transpose()?;
     if let Some(judge) = &judge {
         judge.scorer().map_err(OpenError::content)?;
     }
-    Ok(Ready { model, samples, answer, judge })
+    Ok(Ready { model, samples, answer, judge, remarks })
 }
 
 fn read(system: &System, files: &Files<'_>) -> Result<Read, OpenError> {
@@ -213,7 +218,8 @@ pub(crate) fn labelled(samples: TensorLibrary, files: &Files<'_>) -> Result<Read
         }
         Ok(())
     })?;
-    Ok(Read { samples, references: BTreeMap::from([("labels".to_owned(), labels)]) })
+    let references = BTreeMap::from([("labels".to_owned(), labels)]);
+    Ok(Read { references, ..Read::of(samples) })
 }
 
 /// Samples of a source, of which the card says how many fit in memory.
@@ -253,6 +259,6 @@ fn judge(
         inputs: Inputs { files: references, element, chosen: quality.choose.clone() },
         metric: quality.metric.clone(),
         unit: quality.unit,
-        bound: quality.bound(),
+        bounds: quality.bound().map(|bound| (quality.metric.clone(), bound)).into_iter().collect(),
     })
 }
