@@ -3,3 +3,4 @@
 pub mod class;
 pub mod detection;
 pub mod given;
+pub mod phonemes;

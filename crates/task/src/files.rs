@@ -1,12 +1,13 @@
 //! The files of a task: what packages brought into the cache, what the user names, and
 //! what is made of them once.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use md5::Md5;
 use sha2::Sha256;
@@ -22,7 +23,7 @@ pub struct Files<'a> {
     cache: &'a Cache,
     given: BTreeMap<String, PathBuf>,
     /// Held against their hashes already.
-    found: RefCell<BTreeMap<String, PathBuf>>,
+    found: Mutex<BTreeMap<String, PathBuf>>,
 }
 
 /// Why a task has not what it needs.
@@ -141,7 +142,7 @@ impl<'a> Files<'a> {
             let known = card.wanted().map(|wanted| wanted.name.clone()).collect();
             return Err(OpenError::Unknown { name: name.clone(), known });
         }
-        Ok(Self { card, cache, given, found: RefCell::default() })
+        Ok(Self { card, cache, given, found: Mutex::default() })
     }
 
     /// The card.
@@ -175,8 +176,8 @@ impl<'a> Files<'a> {
     pub fn path(&self, name: &str) -> Result<PathBuf, OpenError> {
         let wanted = self.card.wanted().find(|wanted| wanted.name == name);
         let wanted = wanted.unwrap_or_else(|| panic!("{} has no file {name}", self.card.name));
-        if let Some(path) = self.found.borrow().get(name) {
-            return Ok(path.clone());
+        if let Some(path) = self.found().get(name).cloned() {
+            return Ok(path);
         }
         let path = match (self.given.get(name), &wanted.package) {
             (Some(path), _) => {
@@ -198,8 +199,12 @@ impl<'a> Files<'a> {
                 });
             }
         };
-        self.found.borrow_mut().insert(name.to_owned(), path.clone());
+        self.found().insert(name.to_owned(), path.clone());
         Ok(path)
+    }
+
+    fn found(&self) -> MutexGuard<'_, BTreeMap<String, PathBuf>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is told of weights of the user's that are not the reference's, if it says what
@@ -259,7 +264,10 @@ impl<'a> Files<'a> {
             return Ok(path);
         }
         fs::create_dir_all(&folder).map_err(OpenError::io_at(&folder))?;
-        let part = folder.join(format!(".{name}-{}", std::process::id()));
+        // Two threads may make it at once, each a part of its own.
+        static PARTS: AtomicU64 = AtomicU64::new(0);
+        let count = PARTS.fetch_add(1, Ordering::Relaxed);
+        let part = folder.join(format!(".{name}-{}-{count}", std::process::id()));
         let written = File::create(&part).map_err(OpenError::io_at(&part)).and_then(|file| {
             let mut file = BufWriter::new(file);
             write(&mut file)?;
@@ -270,6 +278,28 @@ impl<'a> Files<'a> {
             let _ = fs::remove_file(&part);
         }
         written.map(|()| path)
+    }
+
+    /// As [`Files::made`], of these files: of others of the user's own, another file is
+    /// made.
+    ///
+    /// # Errors
+    /// As [`Files::made`], and a source cannot be read.
+    pub fn made_of(
+        &self,
+        sources: &[&Path],
+        name: &str,
+        revision: u32,
+        write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
+    ) -> Result<PathBuf, OpenError> {
+        let mut marked = String::new();
+        for source in sources {
+            let hash = digest_of::<Sha256>(source).map_err(OpenError::io_at(source))?;
+            marked.push_str(&hash[..12]);
+            marked.push('-');
+        }
+        marked.push_str(name);
+        self.made(&marked, revision, write)
     }
 }
 
@@ -331,6 +361,27 @@ mod tests {
             fs::read_to_string(made.unwrap()).unwrap()
         };
         assert_eq!([write("first"), write("second")], ["first", "first"]);
+        let of = |text: &'static str| {
+            let source = cache.root().join("source");
+            fs::write(&source, text).unwrap();
+            let made = files.made_of(&[&source], "copy", 2, |file| {
+                file.write_all(text.as_bytes()).unwrap();
+                Ok(())
+            });
+            fs::read_to_string(made.unwrap()).unwrap()
+        };
+        assert_eq!([of("first"), of("second")], ["first", "second"]);
+        let both = std::thread::scope(|scope| {
+            let at_once = |text: &'static [u8]| {
+                let files = &files;
+                scope.spawn(move || {
+                    files
+                        .made("at once", 3, |file| file.write_all(text).map_err(OpenError::content))
+                })
+            };
+            [at_once(b"same"), at_once(b"same")].map(|thread| thread.join().unwrap().unwrap())
+        });
+        assert_eq!(both.map(|path| fs::read(path).unwrap()), [b"same", b"same"]);
         let left = fs::read_dir(cache.root().join("made/mnist-1")).unwrap().count();
         fs::remove_dir_all(cache.root()).unwrap();
         assert_eq!(left, 1);

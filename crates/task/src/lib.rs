@@ -10,6 +10,7 @@ pub mod files;
 pub mod fit;
 pub mod graphs;
 pub mod image;
+pub mod npz;
 pub mod package;
 pub mod pickle;
 pub mod shape;

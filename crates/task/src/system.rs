@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dyno_loadgen::qsl::SampleLibrary as _;
@@ -14,14 +14,16 @@ use dyno_sut::onnx::Answer;
 use dyno_sut::tensors::{Source, TensorLibrary};
 use serde::Deserialize;
 
-use crate::answers::{class, given};
+use crate::answers::{class, given, phonemes};
 use crate::card::{Bound, Card, Quality, Tier, Unit};
 use crate::data::coco::{Images, Set};
 use crate::data::imagenet::ImageNet;
 use crate::data::mnist;
 use crate::data::pictures::Preparation;
+use crate::data::{speech, words};
 use crate::files::{Files, OpenError};
 use crate::fit::Declared;
+use crate::graphs::g2p;
 use crate::image::steps::{Layout, Step};
 
 /// How a card's model is fed and answers. Each field names a kind that a module has; a new
@@ -53,6 +55,8 @@ pub enum Network {
     /// The file `model` of the card.
     #[default]
     File,
+    /// Built of the file `weights`: arrays of g2p-en.
+    G2p,
 }
 
 /// What is read as samples.
@@ -67,6 +71,11 @@ pub enum Samples {
     Coco,
     /// The folder `images` and the file `annotations`.
     Openimages,
+    /// Steps of the file `recording`, spoken by the file `turns`, with the states that the
+    /// file `weights` makes of them.
+    SpeechSteps,
+    /// Words of the file `dictionary`.
+    Words,
 }
 
 /// What is made of the outputs of a call while the clock runs.
@@ -95,6 +104,8 @@ pub enum AnswerKind {
         /// What the outputs are called.
         outputs: given::Names,
     },
+    /// The phonemes whose numbers the first output has.
+    Phonemes,
 }
 
 /// A task whose files are there.
@@ -149,7 +160,7 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    fn of(samples: TensorLibrary) -> Self {
+    pub(crate) fn of(samples: TensorLibrary) -> Self {
         Self { samples, references: BTreeMap::new(), remarks: Vec::new() }
     }
 }
@@ -169,6 +180,7 @@ pub fn open(files: &Files<'_>) -> Result<Ready, OpenError> {
     files.check()?;
     let model = match system.network {
         Network::File => files.path("model")?,
+        Network::G2p => g2p::file(files)?,
     };
     // Other tiers have the models that their cards were written for.
     let declared = match card.tier {
@@ -222,8 +234,9 @@ fn read(system: &System, files: &Files<'_>, layout: Layout) -> Result<Read, Open
     let preparation = || Preparation { input: input.clone(), steps: system.steps.clone(), layout };
     match system.samples {
         Samples::Mnist => {
-            let samples = mnist::test_part(&files.path("images")?, &input);
-            labelled(samples.map_err(OpenError::content)?, files)
+            let images = files.path("images")?;
+            let samples = mnist::test_part(&images, &input).map_err(OpenError::content)?;
+            labelled(samples, &[&images], files)
         }
         Samples::Imagenet => {
             let (folder, list) = (files.path("images")?, files.path("val_map")?);
@@ -240,12 +253,28 @@ fn read(system: &System, files: &Files<'_>, layout: Layout) -> Result<Read, Open
             let set = set.open(&folder, Some(&annotations), Images::All, preparation());
             library(card, set.map_err(OpenError::content)?).map(Read::of)
         }
+        Samples::SpeechSteps => speech::read(files),
+        Samples::Words => {
+            let dictionary = files.path("dictionary")?;
+            let count = usize::try_from(card.data.accuracy_samples).unwrap_or(usize::MAX);
+            let drawn = words::draw(&dictionary, count).map_err(OpenError::content)?;
+            let samples = words::samples(&drawn, &input).map_err(OpenError::content)?;
+            let list = files.made_of(&[&dictionary], "words", 1, |file| {
+                file.write_all(drawn.join("\n").as_bytes()).map_err(OpenError::content)
+            })?;
+            let references = BTreeMap::from([("words".to_owned(), list)]);
+            Ok(Read { references, ..Read::of(samples) })
+        }
     }
 }
 
-/// Samples whose classes are known, as the method `top1` takes them.
-pub(crate) fn labelled(samples: TensorLibrary, files: &Files<'_>) -> Result<Read, OpenError> {
-    let labels = files.made("labels", 1, |file| {
+/// Samples of these files whose classes are known, as the method `top1` takes them.
+pub(crate) fn labelled(
+    samples: TensorLibrary,
+    of: &[&Path],
+    files: &Files<'_>,
+) -> Result<Read, OpenError> {
+    let labels = files.made_of(of, "labels", 1, |file| {
         for (index, label) in samples.labels().unwrap_or_default().iter().enumerate() {
             writeln!(file, "{index} {label}").map_err(OpenError::content)?;
         }
@@ -309,6 +338,7 @@ fn answer(
             };
             given::answer(*given, names)
         }
+        AnswerKind::Phonemes => phonemes::answer(),
     })
 }
 

@@ -4,3 +4,5 @@ pub mod coco;
 pub mod imagenet;
 pub mod mnist;
 pub mod pictures;
+pub mod speech;
+pub mod words;

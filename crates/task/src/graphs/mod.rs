@@ -6,6 +6,7 @@
 pub mod bert;
 pub mod dlrm;
 pub mod efficientnet;
+pub mod g2p;
 pub mod mobilenet;
 pub mod pieces;
 pub mod resnet;
