@@ -17,6 +17,7 @@ use serde::Deserialize;
 use crate::answers::{class, given};
 use crate::card::{Bound, Card, Quality, Tier, Unit};
 use crate::data::coco::{Images, Set};
+use crate::data::criteo;
 use crate::data::imagenet::ImageNet;
 use crate::data::mnist;
 use crate::data::pictures::Preparation;
@@ -67,6 +68,10 @@ pub enum Samples {
     Coco,
     /// The folder `images` and the file `annotations`.
     Openimages,
+    /// The files `pairs` and `trace`.
+    Criteo,
+    /// The files `dense`, `sparse` and `trace`.
+    CriteoMultihot,
 }
 
 /// What is made of the outputs of a call while the clock runs.
@@ -173,7 +178,7 @@ pub fn open(files: &Files<'_>) -> Result<Ready, OpenError> {
         Tier::Real | Tier::Shape => None,
     };
     let layout = layout(system, card, declared.as_ref())?;
-    let mut remarks = Vec::from_iter(files.changed_weights()?);
+    let mut remarks = files.replaced()?;
     let answer = answer(&system.answer, declared.as_ref(), &mut remarks)?;
     let Read { samples, references } = read(system, files, layout)?;
     remarks.extend(subset(card, &samples)?);
@@ -235,6 +240,10 @@ fn read(system: &System, files: &Files<'_>, layout: Layout) -> Result<Read, Open
             let (folder, annotations) = (files.path("images")?, files.path("annotations")?);
             let set = set.open(&folder, Some(&annotations), Images::All, preparation());
             library(card, set.map_err(OpenError::content)?).map(Read::of)
+        }
+        Samples::Criteo | Samples::CriteoMultihot => {
+            let (pairs, references) = criteo::read(files, system.samples)?;
+            Ok(Read { samples: library(card, pairs)?, references })
         }
     }
 }
