@@ -2,6 +2,8 @@
 //! records. The load generator's record is dropped, because it may hold
 //! millions of samples.
 
+mod quality;
+
 use std::collections::BTreeMap;
 
 use dyno_loadgen::compare::alone;
@@ -13,11 +15,10 @@ use dyno_loadgen::run::TestLog;
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Origin, Repetition, Setting as _, Settings, TestMode};
 use dyno_loadgen::verdict::{Verdict, Violation};
-use dyno_sut::top1;
 
 use crate::measure::{Test, mode_name};
 use crate::records::{Keep, Records};
-use crate::summary::{Accuracy, Data, Headline, Interval, Metrics, Plan, Setting, State};
+use crate::summary::{Data, Headline, Interval, Metrics, Plan, Setting, State};
 use crate::system::System;
 use crate::{render, series, summary};
 
@@ -74,7 +75,7 @@ impl Outcome {
             records: None,
         };
         match (test.mode, reports.last()) {
-            (TestMode::AccuracyOnly, _) => judge_accuracy(&mut kept.summary, log, system),
+            (TestMode::AccuracyOnly, _) => quality::judge(&mut kept.summary, log, system),
             (_, Some(report)) => {
                 let share = Share::of(test, tenant);
                 judge_performance(&mut kept.summary, log, report, (test.mode, share));
@@ -97,50 +98,6 @@ impl Outcome {
         }
         summary.verdict = state.verdict(summary.reasons.is_empty()).into();
         kept
-    }
-}
-
-fn judge_accuracy(test: &mut summary::Test, log: &TestLog, system: &System) {
-    let (mut answered, mut failed, mut missing) = (0, 0, 0);
-    let mut entries = Vec::new();
-    for run in log.runs().filter(|run| run.accuracy) {
-        missing += run.record.missing();
-        failed += run.record.failed.len();
-        answered += run.record.completed_at.iter().filter(|&&at| at != 0).count();
-        entries.extend(run.record.responses.iter().filter_map(|response| {
-            let at = usize::try_from(response.sequence).ok()?;
-            Some((*run.record.indices.get(at)?, response.data))
-        }));
-    }
-    let labels = system.labels.as_deref();
-    let score = labels.map(|labels| top1::score(entries, labels));
-    let target = score.and(system.accuracy_target);
-    test.accuracy = Some(Accuracy {
-        metric: score.map(|_| "top-1".into()),
-        value: score.map(|score| score.accuracy()),
-        target,
-        correct: score.map(|score| score.correct as u64),
-        scored: score.map(|score| score.total as u64),
-        malformed: score.map(|score| score.malformed as u64),
-        answered: (answered - failed) as u64,
-    });
-    let mut reason = |text: String| test.reasons.push(text);
-    if missing > 0 && log.complete {
-        reason(format!("{missing} samples were never answered; accuracy needs every sample."));
-    }
-    if failed > 0 {
-        reason(format!("{failed} samples failed; accuracy needs every sample."));
-    }
-    if let (Some(score), Some(target)) = (score, target)
-        && score.accuracy() < target
-        && log.complete
-    {
-        reason(format!(
-            "The accuracy of {:.2} % is below the target of {:.2} %; check that the samples are \
-             prepared as in training.",
-            score.accuracy() * 100.0,
-            target * 100.0
-        ));
     }
 }
 

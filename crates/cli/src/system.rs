@@ -21,6 +21,7 @@ use dyno_sut::model::{Model, ServiceModel};
 use dyno_sut::null::Null;
 use dyno_sut::onnx::runtime::CAN_LOAD;
 use dyno_sut::tensors::TensorLibrary;
+use dyno_task::system::Judge;
 
 use crate::environment;
 use crate::exit::Failure;
@@ -81,6 +82,10 @@ pub struct System {
     pub labels: Option<Vec<i64>>,
     /// Accuracy that is asked for, in [0, 1].
     pub accuracy_target: Option<f64>,
+    /// How answers are judged where there are no labels.
+    pub judge: Option<Judge>,
+    /// What is to be told of its files.
+    pub remarks: Vec<String>,
     kind: Kind,
     /// What its samples are, if they are tensors of a file.
     tensors: Option<Arc<TensorLibrary>>,
@@ -113,8 +118,9 @@ impl System {
     pub fn load(run: &RunOptions) -> Result<Self, Failure> {
         let spec = run.system.clone().unwrap_or_else(|| "digits".into());
         let (name, argument) = spec.split_once(':').unwrap_or((&spec, ""));
-        let Parts { kind, library, labels, tensors, target, offline_workers, is_synthetic } =
-            parts(&spec, name, argument, run)?;
+        let parts = parts(&spec, name, argument, run)?;
+        let Parts { kind, library, labels, tensors, target, .. } = parts;
+        let (offline_workers, is_synthetic) = (parts.offline_workers, parts.is_synthetic);
         let is_simulated = matches!(kind, Kind::Simulated(_) | Kind::Cheat(_));
         if run.is_virtual && !is_simulated {
             let problem =
@@ -129,6 +135,8 @@ impl System {
             library,
             accuracy_target: run.accuracy_target.or(target).or(reference),
             labels,
+            judge: parts.judge,
+            remarks: parts.remarks,
             kind,
             repeat: 0,
             seed: run.seed.unwrap_or(0),
@@ -310,6 +318,8 @@ struct Parts {
     tensors: Option<Arc<TensorLibrary>>,
     /// Accuracy that its task asks for.
     target: Option<f64>,
+    judge: Option<Judge>,
+    remarks: Vec<String>,
     offline_workers: usize,
     is_synthetic: bool,
 }
@@ -322,6 +332,8 @@ impl Parts {
             labels: None,
             tensors: None,
             target: None,
+            judge: None,
+            remarks: Vec::new(),
             offline_workers: environment::cores(),
             is_synthetic: false,
         }
@@ -329,9 +341,7 @@ impl Parts {
 }
 
 fn parts(spec: &str, name: &str, argument: &str, run: &RunOptions) -> Result<Parts, Failure> {
-    if matches!(name, "task" | "digits" | "null" | "model" | "cheat") {
-        refuse_files(name, run)?;
-    }
+    refuse_files(name, run)?;
     let numbers = || Arc::new(Numbers { count: run.samples.map_or(SAMPLES_DEFAULT, NonZero::get) });
     match name {
         "onnx" | "tract" => {
@@ -347,8 +357,10 @@ fn parts(spec: &str, name: &str, argument: &str, run: &RunOptions) -> Result<Par
         "task" => {
             let loaded = task::load(argument, run)?;
             Ok(Parts {
-                is_synthetic: loaded.labels.is_none(),
+                is_synthetic: loaded.is_synthetic,
                 labels: loaded.labels,
+                judge: loaded.judge,
+                remarks: loaded.remarks,
                 tensors: loaded.tensors,
                 target: loaded.target,
                 offline_workers: loaded.offline_workers,
@@ -392,12 +404,22 @@ fn unknown(name: &str) -> Failure {
 
 /// Refuses what another system would need.
 fn refuse_files(name: &str, run: &RunOptions) -> Result<(), Failure> {
+    if !SYSTEMS.iter().any(|(system, _)| system.split(':').next() == Some(name)) {
+        // It is told that there is no such system.
+        return Ok(());
+    }
+    let takes_files = matches!(name, "onnx" | "tract");
     let given = [
         ("--model", run.model.is_some()),
         ("--data", !run.data.is_empty()),
         ("--labels", run.labels.is_some()),
     ];
-    match given.iter().find(|(_, is_given)| *is_given) {
+    let given = given.iter().find(|(_, is_given)| *is_given && !takes_files);
+    if given.is_none() && name != "task" && !run.with.is_empty() {
+        return Err(Failure::usage(format!("--with means nothing to system `{name}`"))
+            .hint("it names a file of --system task:NAME"));
+    }
+    match given {
         Some((flag, _)) => Err(Failure::usage(format!("{flag} means nothing to system `{name}`"))
             .hint("it belongs to --system onnx:FILE and tract:FILE")),
         None => Ok(()),

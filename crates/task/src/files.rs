@@ -1,6 +1,7 @@
 //! The files of a task: what packages brought into the cache, what the user names, and
 //! what is made of them once.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
@@ -20,6 +21,8 @@ pub struct Files<'a> {
     card: &'a Card,
     cache: &'a Cache,
     given: BTreeMap<String, PathBuf>,
+    /// Held against their hashes already.
+    found: RefCell<BTreeMap<String, PathBuf>>,
 }
 
 /// Why a task has not what it needs.
@@ -35,6 +38,8 @@ pub enum OpenError {
         /// How it is got.
         get: String,
     },
+    /// More than one file is missing or wrong.
+    Several(Vec<OpenError>),
     /// A name was given that the card does not have.
     Unknown {
         /// The name.
@@ -92,6 +97,10 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotGiven { name, what, .. } => write!(f, "needs the file `{name}`: {what}"),
+            Self::Several(errors) => {
+                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                f.write_str(&errors.join("; "))
+            }
             Self::Unknown { name, known } if known.is_empty() => {
                 write!(f, "needs no files, and none is called `{name}`")
             }
@@ -132,13 +141,27 @@ impl<'a> Files<'a> {
             let known = card.wanted().map(|wanted| wanted.name.clone()).collect();
             return Err(OpenError::Unknown { name: name.clone(), known });
         }
-        Ok(Self { card, cache, given })
+        Ok(Self { card, cache, given, found: RefCell::default() })
     }
 
     /// The card.
     #[must_use]
     pub fn card(&self) -> &'a Card {
         self.card
+    }
+
+    /// Looks for every file of the card, so that all that are missing are told at once.
+    ///
+    /// # Errors
+    /// Those that are not there, or other ones.
+    pub fn check(&self) -> Result<(), OpenError> {
+        let names = self.card.wanted().map(|wanted| &wanted.name);
+        let mut errors: Vec<OpenError> = names.filter_map(|name| self.path(name).err()).collect();
+        match errors.len() {
+            0 => Ok(()),
+            1 => Err(errors.remove(0)),
+            _ => Err(OpenError::Several(errors)),
+        }
     }
 
     /// The file of this name in the card: the user's, else the package's; held against
@@ -152,7 +175,10 @@ impl<'a> Files<'a> {
     pub fn path(&self, name: &str) -> Result<PathBuf, OpenError> {
         let wanted = self.card.wanted().find(|wanted| wanted.name == name);
         let wanted = wanted.unwrap_or_else(|| panic!("{} has no file {name}", self.card.name));
-        match (self.given.get(name), &wanted.package) {
+        if let Some(path) = self.found.borrow().get(name) {
+            return Ok(path.clone());
+        }
+        let path = match (self.given.get(name), &wanted.package) {
             (Some(path), _) => {
                 own(path, wanted)?;
                 let is_fixed = |file: &Wanted| file.name == name && !file.is_replaceable;
@@ -162,15 +188,19 @@ impl<'a> Files<'a> {
                     let path = path.clone();
                     return Err(OpenError::Hash { path, kind: "MD5", expected, found });
                 }
-                Ok(path.clone())
+                path.clone()
             }
-            (None, Some(place)) => self.packaged(place, wanted),
-            (None, None) => Err(OpenError::NotGiven {
-                name: name.to_owned(),
-                what: wanted.what.clone(),
-                get: wanted.get.clone().unwrap_or_default(),
-            }),
-        }
+            (None, Some(place)) => self.packaged(place, wanted)?,
+            (None, None) => {
+                return Err(OpenError::NotGiven {
+                    name: name.to_owned(),
+                    what: wanted.what.clone(),
+                    get: wanted.get.clone().unwrap_or_default(),
+                });
+            }
+        };
+        self.found.borrow_mut().insert(name.to_owned(), path.clone());
+        Ok(path)
     }
 
     /// What is told of files of the user's that may be others than the reference's, and are:

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::series::{self, Histogram};
 use crate::summary::metrics::Distribution;
-use crate::summary::{Metrics, Run, State, Test};
+use crate::summary::{Accuracy, Metrics, Run, State, Test};
 
 /// The snapshot.
 pub fn text(run: &Run, series: &series::Run) -> String {
@@ -106,14 +106,14 @@ fn of_tests(text: &mut Text, run: &Run) {
 }
 
 fn of_accuracy(text: &mut Text, run: &Run) {
-    let shares = |of: fn(&crate::summary::Accuracy) -> Option<f64>| {
+    let shares = |of: fn(&Accuracy) -> Option<f64>| {
         let tests = run.tests.iter();
         tests.filter_map(move |test| Some((labels(run, test), of(test.accuracy.as_ref()?)?)))
     };
     let help = "Share of correct answers.";
-    text.gauge("dyno_accuracy_ratio", help, shares(|accuracy| accuracy.value));
+    text.gauge("dyno_accuracy_ratio", help, shares(Accuracy::share));
     let help = "Share of correct answers that is asked for.";
-    text.gauge("dyno_accuracy_target_ratio", help, shares(|accuracy| accuracy.target));
+    text.gauge("dyno_accuracy_target_ratio", help, shares(Accuracy::target_share));
 }
 
 fn measured(run: &Run) -> impl Iterator<Item = (&Test, &Metrics)> {

@@ -57,6 +57,7 @@ pub struct RunOptions {
     pub model: Option<PathBuf>,
     pub data: Vec<(Option<String>, PathBuf)>,
     pub labels: Option<PathBuf>,
+    pub with: Vec<(String, PathBuf)>,
     pub ort_lib: Option<PathBuf>,
     pub samples: Option<NonZero<usize>>,
     pub workers: Option<usize>,
@@ -129,6 +130,8 @@ keys! {
         |o, v, base| { o.data.push(input_file(v, base)); Ok(()) };
     "labels" "FILE.npy" "Class of each sample, to score accuracy" "none: accuracy is not scored"
         |o, v, base| { o.labels = Some(base.join(v)); Ok(()) };
+    "with" "NAME=FILE" "A file of a task, by its name in dyno task show; once for each" "those that dyno fetch got"
+        |o, v, base| { o.with.push(named_file(v, base)?); Ok(()) };
     "ort-lib" "FILE" "ONNX Runtime's shared library" "found through Python's onnxruntime"
         |o, v, base| { o.ort_lib = Some(base.join(v)); Ok(()) };
     "samples" "N" "Size of the data set of the systems null and model" "1024"
@@ -278,6 +281,12 @@ fn input_file(text: &str, base: &Path) -> (Option<String>, PathBuf) {
         Some((input, file)) => (Some(input.to_string()), base.join(file)),
         None => (None, base.join(text)),
     }
+}
+
+fn named_file(text: &str, base: &Path) -> Result<(String, PathBuf), String> {
+    let (name, file) =
+        text.split_once('=').ok_or_else(|| format!("expected NAME=FILE, found `{text}`"))?;
+    Ok((name.to_string(), base.join(file)))
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {

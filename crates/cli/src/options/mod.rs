@@ -453,6 +453,9 @@ fn read_flags(
     if is_given("data") {
         run.data.clear();
     }
+    if is_given("with") {
+        run.with.clear();
+    }
     let mut assignments = Vec::new();
     for (key, value) in &command_line.keys.0 {
         let flag = format!("--{}", key.name);

@@ -119,8 +119,11 @@ pub fn headline(result: &Headline) -> String {
 /// The result of an accuracy test in words, such as `top-1 96.11 % (519 of 540)`.
 pub fn accuracy(accuracy: &Accuracy) -> Option<String> {
     let (value, name) = (accuracy.value?, accuracy.metric.as_ref()?);
-    let (correct, scored) = (accuracy.correct?, accuracy.scored?);
-    Some(format!("{name} {:.2} % ({correct} of {scored})", value * 100.0))
+    let of = match (accuracy.correct, accuracy.scored?) {
+        (Some(correct), scored) => format!("{correct} of {scored}"),
+        (None, scored) => format!("{scored} samples"),
+    };
+    Some(format!("{name} {} ({of})", accuracy.shown(value)))
 }
 
 /// One line, if all scenarios agree, as they do for a deterministic model.
@@ -130,7 +133,9 @@ fn accuracy_lines(frame: &mut Frame, tests: &[&summary::Test], is_colored: bool)
         let result = accuracy(found).unwrap_or_else(|| {
             format!("{} samples answered, not scored: no labels", found.answered)
         });
-        let target = found.target.map(|target| format!(", target {:.2} %", target * 100.0));
+        let at_most = if found.lower_is_better { "at most " } else { "" };
+        let target =
+            found.target.map(|target| format!(", target {at_most}{}", found.shown(target)));
         format!("{result}{}  {}", target.unwrap_or_default(), verdict(test, is_colored))
     };
     let first = line(tests[0]);

@@ -85,12 +85,15 @@ fn system_rows(run: &RunOptions) -> String {
             None => quoted(&path(file)),
         })
         .collect();
+    let with: Vec<String> =
+        run.with.iter().map(|(name, file)| quoted(&format!("{name}={}", path(file)))).collect();
     let file = |of: &Option<PathBuf>| of.as_deref().map(|file| quoted(&path(file)));
     let rows = [
         ("mode", run.mode.map(|mode| quoted(mode.name()))),
         ("model", file(&run.model)),
         ("data", (!data.is_empty()).then(|| format!("[{}]", data.join(", ")))),
         ("labels", file(&run.labels)),
+        ("with", (!with.is_empty()).then(|| format!("[{}]", with.join(", ")))),
         ("ort_lib", file(&run.ort_lib)),
         ("samples", run.samples.map(|samples| samples.to_string())),
         ("workers", run.workers.map(|workers| workers.to_string())),

@@ -166,7 +166,7 @@ impl Several {
                     continue;
                 }
                 let metrics = test.metrics.as_ref();
-                let accuracy = same().find_map(|other| other.accuracy.as_ref()?.value);
+                let accuracy = same().find_map(|other| other.accuracy.as_ref()?.share());
                 let series = member.found.series.tests.iter().find(|s| s.folder == test.folder);
                 rows.push(Row { member, test, metrics, accuracy, series });
             }

@@ -210,9 +210,9 @@ fn accuracy_overview(html: &mut String, run: &Run) {
         let value = match (accuracy.value, &accuracy.metric) {
             (Some(value), Some(metric)) => format!(
                 "<b>{}</b> <small>{}</small>{}",
-                words::share(value),
+                words::quality(accuracy, value),
                 escaped(metric),
-                meter(value, accuracy.target)
+                accuracy.share().map_or_else(String::new, |value| meter(value, accuracy.target))
             ),
             _ => {
                 let answered = words::counted(accuracy.answered, "sample", "samples");
@@ -228,7 +228,9 @@ fn accuracy_overview(html: &mut String, run: &Run) {
             (Some(correct), Some(scored)) => format!("{} of {}", count(correct), count(scored)),
             _ => "–".into(),
         };
-        let target = accuracy.target.map_or_else(|| "none".into(), words::share);
+        let at_most = if accuracy.lower_is_better { "at most " } else { "" };
+        let shown = |target| format!("{at_most}{}", words::quality(accuracy, target));
+        let target = accuracy.target.map_or_else(|| "none".into(), shown);
         let _ = writeln!(
             html,
             "<tr><th scope=\"row\">{}</th><td data-label=\"accuracy\"><span>{value}</span></td>\

@@ -192,13 +192,8 @@ fn reasons(detail: &Detail) -> Vec<String> {
 fn accuracy(folder: &Path) -> Accuracy {
     let log = open_accuracy(&folder.join("mlperf_log_accuracy.json"));
     Accuracy {
-        metric: None,
-        value: None,
-        target: None,
-        correct: None,
-        scored: None,
-        malformed: None,
         answered: log.map_or(0, |log| log.filter(Result::is_ok).count() as u64),
+        ..Accuracy::default()
     }
 }
 

@@ -4,6 +4,7 @@
 use std::path::{Component, Path};
 
 use crate::render;
+use crate::summary::{Accuracy, QualityUnit};
 
 /// Between a number and its unit: narrow, and no line is broken there.
 const NARROW: char = '\u{202f}';
@@ -98,6 +99,14 @@ pub fn round_number(value: f64) -> String {
         ..999.5e6 => format!("{}M", trimmed(value / 1e6, 1)),
         ..999.5e9 => format!("{}G", trimmed(value / 1e9, 1)),
         _ => format!("{}T", trimmed(value / 1e12, 1)),
+    }
+}
+
+/// A figure of quality in its unit.
+pub fn quality(accuracy: &Accuracy, figure: f64) -> String {
+    match accuracy.unit {
+        QualityUnit::Share => share(figure),
+        QualityUnit::Points => trimmed(figure, 4),
     }
 }
 

@@ -373,6 +373,7 @@ fn remarks(options: &Options, system: &System) -> Vec<String> {
     let said = [of_profile, system.remark()];
     let mut remarks: Vec<String> = said.into_iter().flatten().map(str::to_string).collect();
     remarks.extend(options.rules_remarks());
+    remarks.extend(system.remarks.iter().cloned());
     if system.is_simulated() {
         return remarks;
     }

@@ -167,14 +167,21 @@ pub struct Interval {
 }
 
 /// The result of an accuracy test.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Accuracy {
-    /// `top-1`; null without labels, as are the next five
+    /// `top-1`, or the figure of the task; null if nothing is scored, as are the next
+    /// five
     pub metric: Option<String>,
-    /// share of correct answers
+    /// in the unit
     pub value: Option<f64>,
-    /// what is asked for; null if nothing is
+    /// what is asked for, in the unit; null if nothing is
     pub target: Option<f64>,
+    /// of value and target
+    #[serde(default)]
+    pub unit: QualityUnit,
+    /// the target is the most that counts, not the least
+    #[serde(default)]
+    pub lower_is_better: bool,
     /// samples whose answer is their label
     pub correct: Option<u64>,
     /// samples in the accuracy log
@@ -183,6 +190,45 @@ pub struct Accuracy {
     pub malformed: Option<u64>,
     /// samples answered
     pub answered: u64,
+}
+
+/// The unit of a figure of quality.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum QualityUnit {
+    /// part of one, which people read as percent
+    #[default]
+    Share,
+    /// a number that is no part of a whole
+    Points,
+}
+
+impl Accuracy {
+    /// The figure where it is a share that is better the higher it is, which plots and
+    /// tables of several runs compare.
+    pub fn share(&self) -> Option<f64> {
+        let is_comparable = self.unit == QualityUnit::Share && !self.lower_is_better;
+        self.value.filter(|_| is_comparable)
+    }
+
+    /// The target of [`Self::share`].
+    pub fn target_share(&self) -> Option<f64> {
+        self.share().and(self.target)
+    }
+
+    /// A figure in its unit, as people read it.
+    pub fn shown(&self, figure: f64) -> String {
+        match self.unit {
+            QualityUnit::Share => format!("{:.2} %", figure * 100.0),
+            QualityUnit::Points => format!("{figure:.4}"),
+        }
+    }
+
+    /// Whether the figure is as good as what is asked for; `None` if one is not there.
+    pub fn is_reached(&self) -> Option<bool> {
+        let (value, target) = (self.value?, self.target?);
+        Some(if self.lower_is_better { value <= target } else { value >= target })
+    }
 }
 
 /// The data set of a test.

@@ -230,7 +230,9 @@ impl Check {
         let paths = paths.into_iter().flatten().cloned();
         let paths = paths.chain(model.map(|(_, file)| PathBuf::from(file)));
         let data = run.data.iter().map(|(_, path)| path.clone());
-        for path in paths.chain(data).chain(run.conf.iter().cloned()) {
+        // A task's folder of data is no file that a hash could tell.
+        let with = run.with.iter().map(|(_, path)| path.clone()).filter(|path| path.is_file());
+        for path in paths.chain(data).chain(with).chain(run.conf.iter().cloned()) {
             if self.files.iter().all(|file| file.path != path) {
                 self.files.extend(look_at(&path, Path::new("")));
             }

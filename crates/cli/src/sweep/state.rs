@@ -226,7 +226,7 @@ pub fn results(run: &summary::Run) -> Vec<PointResult> {
             result.verdict.clone_from(&test.verdict);
         }
         if let Some(accuracy) = &test.accuracy {
-            result.accuracy = accuracy.value;
+            result.accuracy = accuracy.share();
         }
         if let Some(metrics) = &test.metrics {
             let timed = metrics.answered();

@@ -1,19 +1,21 @@
 //! The systems `task:NAME`: a task's model with its samples, its labels and its target.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::Arc;
 
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::settings::nearest;
+use dyno_mlperf::round::{Benchmark, Round};
 use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
 use dyno_sut::engine::Engine;
-use dyno_sut::onnx::Answer;
 use dyno_sut::tensors::TensorLibrary;
-use dyno_task::cache::{Cache, Held};
-use dyno_task::card::{self, Card, Tier};
-use dyno_task::data::mnist;
-use dyno_task::{package, shape};
+use dyno_task::cache::Cache;
+use dyno_task::card::{self, Bound, Card, Tier, Unit};
+use dyno_task::files::{Files, OpenError};
+use dyno_task::graphs::Graph;
+use dyno_task::shape;
+use dyno_task::system::{self, Judge};
 
 use super::onnx;
 use crate::exit::Failure;
@@ -24,13 +26,13 @@ use crate::{cache, environment};
 pub const GRAMMAR: &str = "a task with its model, its samples and its target: task:mnist, or task:resnet50-shape with random \
      samples (dyno task list)";
 
-/// The real tasks whose systems this version has; of others there is the card.
-const REAL: [&str; 2] = ["digits", "mnist"];
-
 /// Whether this version has a system for a task.
 pub fn runs(card: &Card) -> bool {
-    card.tier == Tier::Shape || REAL.contains(&card.name.as_str())
+    card.tier == Tier::Shape || card.system.is_some() || card.name == DIGITS
 }
+
+/// Its system is built in.
+const DIGITS: &str = "digits";
 
 /// A task that is ready to answer.
 pub struct Loaded {
@@ -40,8 +42,14 @@ pub struct Loaded {
     pub tensors: Option<Arc<TensorLibrary>>,
     /// Class of each sample; a shape task has none.
     pub labels: Option<Vec<i64>>,
-    /// Accuracy that the card asks for, in [0, 1].
+    /// Accuracy that the card asks for, in [0, 1], where there are labels.
     pub target: Option<f64>,
+    /// How answers are judged.
+    pub judge: Option<Judge>,
+    /// Its samples are random numbers.
+    pub is_synthetic: bool,
+    /// What is to be told of its files.
+    pub remarks: Vec<String>,
     /// Threads that compute in Offline, where nobody says.
     pub offline_workers: usize,
 }
@@ -53,54 +61,123 @@ pub struct Loaded {
 pub fn load(name: &str, run: &RunOptions) -> Result<Loaded, Failure> {
     let card = card::named(name).filter(|card| runs(card));
     let card = card.ok_or_else(|| unknown(name))?;
-    let of_percent = |quality: &card::Quality| Some(quality.at_least? / 100.0);
-    let target = card.quality.as_ref().and_then(of_percent);
-    if card.name == "digits" {
+    if card.name == DIGITS {
+        no_files(card, run)?;
+        let of_percent = |quality: &card::Quality| Some(quality.at_least? / 100.0);
         return Ok(Loaded {
             engine: Arc::new(DigitsPerceptron::new()),
             library: Arc::new(DigitsLibrary),
             tensors: None,
             labels: Some(digits::labels()),
-            target,
+            target: card.quality.as_ref().and_then(of_percent),
+            judge: None,
+            is_synthetic: false,
+            remarks: Vec::new(),
             offline_workers: environment::cores(),
         });
     }
     let cache = cache::folder(None)?;
-    if let Some(graph) = shape::graph(name) {
-        let path = shape::write(graph, &cache).map_err(Failure::set_up)?;
-        let samples = NonZero::new(shape::samples(graph) as usize).or(run.samples);
-        let run = RunOptions { samples: run.samples.or(samples), ..run.clone() };
-        let loaded = onnx::load("onnx", &path.to_string_lossy(), &run)?;
-        return Ok(Loaded {
-            engine: loaded.engine,
-            library: loaded.library.clone(),
-            tensors: Some(loaded.library),
-            labels: None,
-            target: None,
-            offline_workers: loaded.offline_workers,
-        });
+    match shape::graph(name) {
+        Some(graph) => {
+            no_files(card, run)?;
+            shaped(graph, &cache, run)
+        }
+        None => opened(card, &cache, run),
     }
-    held(card, &cache)?;
-    let file = |wanted: &str| place(card, &cache, wanted);
-    let input = &card.data.inputs[0].name;
-    let library = mnist::test_part(&file("images"), input).map_err(Failure::set_up)?;
-    let labels = library.labels().map(<[i64]>::to_vec);
-    let loaded = onnx::load_prepared(&file("model"), library, Answer::Argmax, run)?;
+}
+
+/// A shape task: its graph with random samples.
+fn shaped(graph: &Graph, cache: &Cache, run: &RunOptions) -> Result<Loaded, Failure> {
+    let path = shape::write(graph, cache).map_err(Failure::set_up)?;
+    let samples = NonZero::new(shape::samples(graph) as usize);
+    let run = RunOptions { samples: run.samples.or(samples), ..run.clone() };
+    let loaded = onnx::load("onnx", &path.to_string_lossy(), &run)?;
     Ok(Loaded {
         engine: loaded.engine,
         library: loaded.library.clone(),
         tensors: Some(loaded.library),
-        labels,
-        target,
+        labels: None,
+        target: None,
+        judge: None,
+        is_synthetic: true,
+        remarks: Vec::new(),
         offline_workers: loaded.offline_workers,
     })
+}
+
+/// A task with files: the user's, or those that were fetched.
+fn opened(card: &Card, cache: &Cache, run: &RunOptions) -> Result<Loaded, Failure> {
+    let mut given = BTreeMap::new();
+    for (name, path) in &run.with {
+        if given.insert(name.clone(), path.clone()).is_some() {
+            return Err(Failure::usage(format!("--with {name}=... is given twice")));
+        }
+    }
+    let failed = |error| failed(card, &error);
+    let files = Files::of(card, cache, given).map_err(failed)?;
+    let ready = system::open(&files).map_err(failed)?;
+    let labels = ready.samples.labels().map(<[i64]>::to_vec);
+    let loaded = onnx::load_prepared(&ready.model, ready.samples, ready.answer, run)?;
+    let judge = ready.judge.map(|judge| of_round(judge, card, run));
+    let least = judge.as_ref().and_then(|judge| match (judge.unit, judge.bounds.first()?) {
+        (Unit::Percent, (_, Bound::AtLeast(least))) => Some(least / 100.0),
+        (Unit::Share, (_, Bound::AtLeast(least))) => Some(*least),
+        _ => None,
+    });
+    Ok(Loaded {
+        engine: loaded.engine,
+        library: loaded.library.clone(),
+        tensors: Some(loaded.library),
+        target: labels.as_ref().and(least),
+        labels,
+        judge,
+        is_synthetic: false,
+        remarks: ready.remarks,
+        offline_workers: loaded.offline_workers,
+    })
+}
+
+/// An official task asks for what its benchmark does in the round of the run, else in the
+/// newest one, the figure of the card first.
+fn of_round(mut judge: Judge, card: &Card, run: &RunOptions) -> Judge {
+    let asked = run.round.as_deref().and_then(|round| Round::named(round).ok());
+    let asked =
+        asked.and_then(|round| round.benchmark(run.benchmark.as_ref().or(card.rules.as_ref())?));
+    let benchmark = asked.or(newest(card).map(|(_, benchmark)| benchmark));
+    if let (true, Some(benchmark)) = (judge.bounds.is_empty(), benchmark) {
+        for target in &benchmark.accuracy {
+            let bounds = [target.at_least.map(Bound::AtLeast), target.at_most.map(Bound::AtMost)];
+            judge.bounds.extend(bounds.into_iter().flatten().map(|of| (target.metric.clone(), of)));
+        }
+        judge.bounds.sort_by_key(|(metric, _)| *metric != judge.metric);
+    }
+    judge
+}
+
+/// The newest round that has the benchmark of a card.
+pub fn newest(card: &Card) -> Option<(&'static Round, &'static Benchmark)> {
+    let rules = card.rules.as_deref()?;
+    let rounds = Round::names().into_iter().rev();
+    rounds
+        .filter_map(|name| Round::named(name).ok())
+        .find_map(|round| Some((round, round.benchmark(rules)?)))
+}
+
+fn no_files(card: &Card, run: &RunOptions) -> Result<(), Failure> {
+    match run.with.first() {
+        None => Ok(()),
+        Some((name, _)) => Err(Failure::usage(format!(
+            "task {} needs no files, and none called `{name}`",
+            card.name
+        ))),
+    }
 }
 
 fn unknown(name: &str) -> Failure {
     if card::named(name).is_some() {
         let problem = format!("this version has the card of task `{name}`, and no system for it");
         return Failure::set_up(problem)
-            .hint(format!("the real tasks that run: {}; and all of tier shape", REAL.join(", ")))
+            .hint("dyno task list says which run")
             .hint("a model of your own runs with --system onnx:FILE --data FILE.npy");
     }
     let near = nearest(name, card::cards().iter().map(|card| card.name.as_str()));
@@ -108,37 +185,25 @@ fn unknown(name: &str) -> Failure {
         .hint(format!("did you mean {}? dyno task list has all", near.unwrap_or("digits")))
 }
 
-/// Every file is held against its hash before anything is timed.
-fn held(card: &Card, cache: &Cache) -> Result<(), Failure> {
-    let mut wrong = String::new();
-    for wanted in card.wanted() {
-        let Some((package, path)) = wanted.package.as_deref().and_then(|at| at.split_once(':'))
-        else {
-            continue;
-        };
-        let package = package::named(package).expect("cards name packages that there are");
-        let file = package.files.iter().find(|file| file.path == path).expect("and their files");
-        let shown = cache.path(package, file);
-        let state = match cache.held(package, file).map_err(Failure::set_up)? {
-            Held::Whole => continue,
-            Held::Missing => "is not there",
-            Held::Altered => "is not the file that was fetched: its SHA-256 is another",
-        };
-        let and = if wrong.is_empty() { "" } else { "; " };
-        let _ = write!(wrong, "{and}{} ({}) {state}", shown.display(), wanted.what);
-    }
-    if wrong.is_empty() {
-        return Ok(());
-    }
+/// What to do about files that are missing or others.
+fn failed(card: &Card, error: &OpenError) -> Failure {
     let name = &card.name;
-    Err(Failure::set_up(format!("task {name}: {wrong}")).hint(format!("dyno fetch {name}")))
-}
-
-fn place(card: &Card, cache: &Cache, name: &str) -> std::path::PathBuf {
-    let wanted = card.wanted().find(|wanted| wanted.name == name);
-    let at = wanted.and_then(|wanted| wanted.package.as_deref()?.split_once(':'));
-    let (package, path) = at.expect("the card has the file, and a package has it");
-    let package = package::named(package).expect("cards name packages that there are");
-    let file = package.files.iter().find(|file| file.path == path).expect("and their files");
-    cache.path(package, file)
+    let first = match error {
+        OpenError::Several(errors) => &errors[0],
+        error => error,
+    };
+    let hint = match first {
+        OpenError::NotGiven { name: file, get, .. } => {
+            format!("dyno task run {name} --with {file}=FILE; it is got so: {get}")
+        }
+        OpenError::Fetch { .. } => format!("dyno fetch {name}"),
+        OpenError::Unknown { .. } => format!("dyno task show {name}"),
+        _ => format!("what the task needs: dyno task show {name}"),
+    };
+    let failure = format!("task {name}: {error}");
+    match error {
+        OpenError::Unknown { .. } => Failure::usage(failure),
+        _ => Failure::set_up(failure),
+    }
+    .hint(hint)
 }

@@ -52,8 +52,12 @@ fn what_is_missing_is_named_before_anything_is_measured() {
     let missing = folder.dyno("task run mnist").exits(3).stderr;
     assert!(missing.contains("mnist.pkl.gz (training, validation and test images"), "{missing}");
     assert!(missing.contains("hint: dyno fetch mnist"), "{missing}");
+    let other = folder.dyno("task run mnist --with modle=x").exits(2).stderr;
+    assert!(other.contains("no file `modle`; its files are model, images"), "{other}");
     let none = folder.dyno("task run bert").exits(3).stderr;
     assert!(none.contains("the card of task `bert`, and no system for it"), "{none}");
+    let refused = folder.dyno("run --system null --with model=x").exits(2).stderr;
+    assert!(refused.contains("--with means nothing to system `null`"), "{refused}");
     let unknown = folder.dyno("task run mnis").exits(2).stderr;
     assert!(unknown.contains("did you mean mnist?"), "{unknown}");
 }

@@ -192,29 +192,61 @@ pub fn score<R: BufRead>(
     log: AccuracyReader<R>,
     scorer: &mut dyn Scorer,
 ) -> Result<Scored, LogReadProblem> {
-    let references = scorer.references();
-    let knows_wrong = scorer.knows_wrong();
-    let mut scored = Scored { references, knows_wrong, ..Scored::default() };
-    let (repeats, mut seen) = (scorer.repeats(), Seen::default());
+    let mut scoring = Scoring::new(scorer);
     for entry in log {
         let entry = entry?;
+        scoring.take(entry.line, entry.qsl_idx, &entry.data);
+    }
+    Ok(scoring.end())
+}
+
+/// Gives a scorer answers that are in memory: the sample of each, and its bytes.
+pub fn score_answers<'a>(
+    answers: impl IntoIterator<Item = (u64, &'a [u8])>,
+    scorer: &mut dyn Scorer,
+) -> Scored {
+    let mut scoring = Scoring::new(scorer);
+    for (line, (index, data)) in (1..).zip(answers) {
+        scoring.take(line, index, data);
+    }
+    scoring.end()
+}
+
+struct Scoring<'a> {
+    scorer: &'a mut dyn Scorer,
+    repeats: Repeats,
+    seen: Seen,
+    scored: Scored,
+}
+
+impl<'a> Scoring<'a> {
+    fn new(scorer: &'a mut dyn Scorer) -> Self {
+        let references = scorer.references();
+        let knows_wrong = scorer.knows_wrong();
+        let scored = Scored { references, knows_wrong, ..Scored::default() };
+        Self { repeats: scorer.repeats(), scorer, seen: Seen::default(), scored }
+    }
+
+    fn take(&mut self, line: usize, index: u64, data: &[u8]) {
+        let scored = &mut self.scored;
         scored.entries += 1;
-        let is_new = seen.insert(entry.qsl_idx);
-        let is_known = references.is_none_or(|references| entry.qsl_idx < references);
+        let is_new = self.seen.insert(index);
+        let is_known = scored.references.is_none_or(|references| index < references);
         scored.samples += u64::from(is_new && is_known);
-        if !is_new && repeats == Repeats::First {
-            continue;
+        if !is_new && self.repeats == Repeats::First {
+            return;
         }
-        if let Err(problem) = scorer.take(entry.qsl_idx, &entry.data) {
+        if let Err(problem) = self.scorer.take(index, data) {
             scored.malformed += 1;
             if scored.malformed_told.len() < MALFORMED_TOLD {
-                let (line, index) = (entry.line, entry.qsl_idx);
                 scored.malformed_told.push(Malformed { line, index, problem });
             }
         }
     }
-    scored.scores = scorer.scores();
-    Ok(scored)
+
+    fn end(self) -> Scored {
+        Scored { scores: self.scorer.scores(), ..self.scored }
+    }
 }
 
 /// What the checker of a round reads of a text: every figure that it judges, as the

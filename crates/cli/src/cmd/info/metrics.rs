@@ -144,10 +144,20 @@ pub const METRICS: [Metric; 20] = [
                Judged once after the run; further queries it would take are told.",
     },
     Metric {
-        name: "accuracy (top-1)",
-        keys: &["accuracy", "metric", "correct", "scored", "malformed", "answered"],
-        what: "share of samples whose answer is their label, over every sample of the \
-               library.",
+        name: "accuracy",
+        keys: &[
+            "accuracy",
+            "metric",
+            "correct",
+            "scored",
+            "malformed",
+            "answered",
+            "lower_is_better",
+        ],
+        what: "of labelled samples top-1, the share whose answer is their label, over every \
+               sample of the library; of a task the figure of its card, as `dyno task methods` \
+               defines it. Percentages are told as shares. An error rate is better the lower \
+               it is.",
     },
     Metric {
         name: "counts and length",

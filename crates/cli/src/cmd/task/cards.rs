@@ -7,9 +7,8 @@ use clap::Args;
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::nearest;
 use dyno_mlperf::accuracy::Method;
-use dyno_mlperf::round::{Benchmark, Round};
 use dyno_task::cache::Cache;
-use dyno_task::card::{self, Card, Quality, Tier, Wanted};
+use dyno_task::card::{self, Bound, Card, Quality, Tier, Wanted};
 use dyno_task::{package, shape};
 use serde_json::{Value, json};
 
@@ -193,14 +192,17 @@ fn judged(card: &Card, quality: &Quality) -> String {
     if let Some(reference) = quality.reference {
         let _ = write!(text, "; in full precision {}", figure(reference));
     }
-    let newest = newest(card);
+    let newest = task::newest(card);
     let of_rules = newest.and_then(|(round, benchmark)| {
         let target = benchmark.accuracy.iter().find(|target| target.metric == quality.metric)?;
         Some((target.at_least?, round.version))
     });
-    match (quality.at_least, of_rules) {
-        (Some(least), _) => {
+    match (quality.bound(), of_rules) {
+        (Some(Bound::AtLeast(least)), _) => {
             let _ = write!(text, "; at least {}", figure(least));
+        }
+        (Some(Bound::AtMost(most)), _) => {
+            let _ = write!(text, "; at most {}", figure(most));
         }
         (None, Some((least, version))) => {
             let _ = write!(text, "; at least {} in round {version}", figure(least));
@@ -216,18 +218,9 @@ fn figure(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The newest round that has the benchmark of a card.
-fn newest(card: &Card) -> Option<(&'static Round, &'static Benchmark)> {
-    let rules = card.rules.as_deref()?;
-    let rounds = Round::names().into_iter().rev();
-    rounds
-        .filter_map(|name| Round::named(name).ok())
-        .find_map(|round| Some((round, round.benchmark(rules)?)))
-}
-
 /// Bounds of latency, of the newest round that has the benchmark.
 fn bounds(card: &Card) -> Vec<String> {
-    let Some((round, benchmark)) = newest(card) else { return Vec::new() };
+    let Some((round, benchmark)) = task::newest(card) else { return Vec::new() };
     let shown = |nanos: Nanos| render::duration(i64::try_from(nanos).unwrap_or(i64::MAX));
     let whole = benchmark.latency.iter().map(|(scenario, &bound)| {
         format!("{} within {} in round {}", scenario.name(), shown(bound), round.version)

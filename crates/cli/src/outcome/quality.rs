@@ -1,0 +1,209 @@
+//! How good the answers of an accuracy test are.
+
+use dyno_loadgen::run::TestLog;
+use dyno_mlperf::accuracy::{Scored, score_answers};
+use dyno_sut::top1;
+use dyno_task::card::{Bound, Unit};
+use dyno_task::system::Judge;
+
+use crate::summary::{self, Accuracy, QualityUnit};
+use crate::system::System;
+
+/// Scores the answers of a test, and says what keeps them from being good enough.
+pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System) {
+    let (mut answered, mut failed, mut missing) = (0, 0, 0);
+    let mut answers = Vec::new();
+    for run in log.runs().filter(|run| run.accuracy) {
+        missing += run.record.missing();
+        failed += run.record.failed.len();
+        answered += run.record.completed_at.iter().filter(|&&at| at != 0).count();
+        answers.extend(run.record.responses.iter().filter_map(|response| {
+            let at = usize::try_from(response.sequence).ok()?;
+            Some((*run.record.indices.get(at)?, response.data))
+        }));
+    }
+    let mut accuracy = Accuracy { answered: (answered - failed) as u64, ..Accuracy::default() };
+    let mut reasons = Vec::new();
+    if missing > 0 && log.complete {
+        reasons
+            .push(format!("{missing} samples were never answered; accuracy needs every sample."));
+    }
+    if failed > 0 {
+        reasons.push(format!("{failed} samples failed; accuracy needs every sample."));
+    }
+    if let Some(labels) = system.labels.as_deref() {
+        let score = top1::score(answers, labels);
+        accuracy.metric = Some("top-1".into());
+        accuracy.value = Some(score.accuracy());
+        accuracy.target = system.accuracy_target;
+        accuracy.correct = Some(score.correct as u64);
+        accuracy.scored = Some(score.total as u64);
+        accuracy.malformed = Some(score.malformed as u64);
+    } else if let Some(judge) = &system.judge {
+        match judge.scorer() {
+            Ok(mut scorer) => {
+                let wide = answers.into_iter().map(|(index, data)| (index.into(), data));
+                let scored = score_answers(wide, scorer.as_mut());
+                let target = system.accuracy_target;
+                reasons.extend(by_method(&mut accuracy, judge, &scored, target));
+            }
+            // The answers are in the log, and can be scored later.
+            Err(error) => reasons.push(format!("The answers were not scored: {error}.")),
+        }
+    }
+    if accuracy.is_reached() == Some(false) && log.complete {
+        reasons.push(short_of(&accuracy));
+    }
+    test.accuracy = Some(accuracy);
+    test.reasons.extend(reasons);
+}
+
+/// Fills in what a method found; returns what is wrong with the answers, and figures
+/// beside the one that decides that are not good enough.
+fn by_method(
+    accuracy: &mut Accuracy,
+    judge: &Judge,
+    scored: &Scored,
+    asked: Option<f64>,
+) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let per_one = if judge.unit == Unit::Percent { 100.0 } else { 1.0 };
+    accuracy.unit = match judge.unit {
+        Unit::Percent | Unit::Share => QualityUnit::Share,
+        Unit::Points => QualityUnit::Points,
+    };
+    let own = judge.bounds.iter().find(|(metric, _)| *metric == judge.metric);
+    accuracy.lower_is_better = matches!(own, Some((_, Bound::AtMost(_))));
+    let bound = own.map(|(_, bound)| match *bound {
+        Bound::AtLeast(bound) | Bound::AtMost(bound) => bound / per_one,
+    });
+    accuracy.metric = Some(judge.metric.clone());
+    accuracy.target = asked.or(bound);
+    accuracy.scored = Some(scored.samples);
+    accuracy.malformed = Some(scored.malformed);
+    // Where answers that are none do not count as wrong, figures leave them out.
+    let counts = scored.malformed == 0 || scored.knows_wrong;
+    let figure = scored.scores.figure(&judge.metric).filter(|value| value.is_finite());
+    accuracy.value = figure.filter(|_| counts).map(|value| value / per_one);
+    if let (Some(first), true) = (scored.malformed_told.first(), scored.malformed > 0) {
+        reasons.push(format!(
+            "{} answers are none of the task, first that to sample {}: {}.",
+            scored.malformed, first.index, first.problem
+        ));
+    }
+    if let Some(missing) =
+        scored.references.map(|all| all.saturating_sub(scored.samples)).filter(|n| *n > 0)
+    {
+        reasons.push(format!("{missing} samples of the references have no answer."));
+    }
+    if accuracy.value.is_none() {
+        reasons.push(format!("No {} comes of these answers.", judge.metric));
+    }
+    for (metric, bound) in judge.bounds.iter().filter(|(metric, _)| *metric != judge.metric) {
+        let Some(value) = scored.scores.figure(metric) else {
+            reasons.push(format!("No {metric} comes of these answers."));
+            continue;
+        };
+        let missed = match *bound {
+            Bound::AtLeast(least) if value < least => Some(("below the least that counts", least)),
+            Bound::AtMost(most) if value > most => Some(("above the most that counts", most)),
+            _ => None,
+        };
+        if let Some((side, bound)) = missed {
+            reasons.push(format!("{metric} of {value:.4} is {side}, {bound:.4}."));
+        }
+    }
+    reasons
+}
+
+fn short_of(accuracy: &Accuracy) -> String {
+    let (value, target) = (accuracy.value.unwrap_or(0.0), accuracy.target.unwrap_or(0.0));
+    let side = if accuracy.lower_is_better { "above" } else { "below" };
+    let name = match accuracy.metric.as_deref() {
+        None | Some("top-1") => "accuracy",
+        Some(metric) => metric,
+    };
+    format!(
+        "The {name} of {} is {side} the target of {}; check that the samples are prepared as in \
+         training.",
+        accuracy.shown(value),
+        accuracy.shown(target)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_mlperf::accuracy::{AnswerError, Figure, Inputs, Malformed, Method, Scores};
+
+    use super::*;
+
+    fn judged(
+        (metric, unit): (&str, Unit),
+        bounds: &[(&str, Bound)],
+        scored: &Scored,
+    ) -> (Accuracy, Vec<String>) {
+        let bounds = bounds.iter().map(|(metric, bound)| ((*metric).to_owned(), *bound));
+        let judge = Judge {
+            method: Method::named("top1").unwrap(),
+            inputs: Inputs::default(),
+            metric: metric.into(),
+            unit,
+            bounds: bounds.collect(),
+        };
+        let mut accuracy = Accuracy { answered: 4, ..Accuracy::default() };
+        let reasons = by_method(&mut accuracy, &judge, scored, None);
+        (accuracy, reasons)
+    }
+
+    fn found(figures: &[(&'static str, f64)]) -> Scored {
+        let figures = figures.iter().map(|&(metric, value)| Figure { metric, value }).collect();
+        let scores = Scores { figures, ..Scores::default() };
+        Scored { scores, samples: 4, references: Some(4), knows_wrong: true, ..Scored::default() }
+    }
+
+    #[test]
+    fn percentages_become_shares_and_errors_are_better_the_lower_they_are() {
+        let per = ("per", Unit::Percent);
+        let (accuracy, reasons) =
+            judged(per, &[("per", Bound::AtMost(10.0))], &found(&[("per", 9.5)]));
+        assert_eq!((accuracy.value, accuracy.target), (Some(0.095), Some(0.1)));
+        assert_eq!((accuracy.is_reached(), accuracy.share()), (Some(true), None));
+        assert!(reasons.is_empty(), "{reasons:?}");
+        let (accuracy, _) = judged(per, &[("per", Bound::AtMost(9.0))], &found(&[("per", 9.5)]));
+        assert_eq!(accuracy.is_reached(), Some(false));
+        assert!(short_of(&accuracy).starts_with("The per of 9.50 % is above the target of 9.00 %"));
+    }
+
+    #[test]
+    fn every_bound_of_a_benchmark_is_held() {
+        let clip = ("CLIP", Unit::Points);
+        let bounds = [("CLIP", Bound::AtLeast(31.0)), ("FID", Bound::AtMost(24.0))];
+        let (accuracy, reasons) = judged(clip, &bounds, &found(&[("CLIP", 31.5), ("FID", 25.0)]));
+        assert_eq!((accuracy.value, accuracy.unit), (Some(31.5), QualityUnit::Points));
+        assert_eq!(reasons, ["FID of 25.0000 is above the most that counts, 24.0000."]);
+        let (_, reasons) = judged(clip, &bounds, &found(&[("CLIP", 31.5)]));
+        assert_eq!(reasons, ["No FID comes of these answers."]);
+    }
+
+    #[test]
+    fn figures_that_leave_answers_out_count_for_nothing() {
+        let problem = AnswerError::Length { expected: "8".into(), found: 3 };
+        let scored = Scored {
+            malformed: 1,
+            malformed_told: vec![Malformed { line: 1, index: 7, problem }],
+            knows_wrong: false,
+            samples: 3,
+            ..found(&[("acc", 80.0)])
+        };
+        let (accuracy, reasons) = judged(("acc", Unit::Percent), &[], &scored);
+        assert_eq!((accuracy.value, accuracy.malformed), (None, Some(1)));
+        assert_eq!(
+            reasons,
+            [
+                "1 answers are none of the task, first that to sample 7: expected 8 bytes, found 3.",
+                "1 samples of the references have no answer.",
+                "No acc comes of these answers."
+            ]
+        );
+    }
+}
