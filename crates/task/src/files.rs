@@ -182,7 +182,8 @@ impl<'a> Files<'a> {
         let path = match (self.given.get(name), &wanted.package) {
             (Some(path), _) => {
                 own(path, wanted)?;
-                if self.card.data.files.iter().any(|file| file.name == name)
+                let is_fixed = |file: &Wanted| file.name == name && !file.is_replaceable;
+                if self.card.data.files.iter().any(is_fixed)
                     && let Some((expected, found)) = Self::other(path, wanted)?
                 {
                     let path = path.clone();
@@ -207,23 +208,25 @@ impl<'a> Files<'a> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is told of weights of the user's that are not the reference's, if it says what
-    /// those are.
+    /// What is told of files of the user's that may be others than the reference's, and are:
+    /// weights, and data that are replaceable.
     ///
     /// # Errors
     /// They cannot be read.
-    pub fn changed_weights(&self) -> Result<Option<String>, OpenError> {
-        for wanted in &self.card.weights {
+    pub fn replaced(&self) -> Result<Vec<String>, OpenError> {
+        let data = self.card.data.files.iter().filter(|wanted| wanted.is_replaceable);
+        let mut replaced = Vec::new();
+        for wanted in self.card.weights.iter().chain(data) {
             let Some(path) = self.given.get(&wanted.name) else { continue };
             if let Some((expected, found)) = Self::other(path, wanted)? {
-                return Ok(Some(format!(
-                    "{} has the MD5 {found}, and the reference's model {expected}: a result needs \
-                     a statement of what was changed",
-                    path.display()
-                )));
+                let (path, name) = (path.display(), &wanted.name);
+                replaced.push(format!(
+                    "{path} has the MD5 {found}, and the `{name}` of the reference {expected}: a \
+                     result must state what was changed"
+                ));
             }
         }
-        Ok(None)
+        Ok(replaced)
     }
 
     /// The MD5 that a file should have and the one that it has, if they differ.

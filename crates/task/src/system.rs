@@ -17,6 +17,7 @@ use serde::Deserialize;
 use crate::answers::{class, given, phonemes};
 use crate::card::{Bound, Card, Quality, Tier, Unit};
 use crate::data::coco::{Images, Set};
+use crate::data::criteo;
 use crate::data::imagenet::ImageNet;
 use crate::data::mnist;
 use crate::data::pictures::Preparation;
@@ -76,6 +77,10 @@ pub enum Samples {
     SpeechSteps,
     /// Words of the file `dictionary`.
     Words,
+    /// The files `pairs` and `trace`.
+    Criteo,
+    /// The files `dense`, `sparse` and `trace`.
+    CriteoMultihot,
 }
 
 /// What is made of the outputs of a call while the clock runs.
@@ -120,8 +125,7 @@ pub struct Ready {
     pub judge: Option<Judge>,
     /// Samples in a call at most, where outputs have no dimension for them.
     pub largest_batch: Option<NonZero<usize>>,
-    /// What is to be told of it before it runs, a sentence each: why its results are not
-    /// those of the benchmark.
+    /// What whoever reads the result must know of the files, a sentence each.
     pub remarks: Vec<String>,
 }
 
@@ -188,11 +192,11 @@ pub fn open(files: &Files<'_>) -> Result<Ready, OpenError> {
         Tier::Real | Tier::Shape => None,
     };
     let layout = layout(system, card, declared.as_ref())?;
-    let mut remarks = Vec::from_iter(files.changed_weights()?);
+    let mut remarks = files.replaced()?;
     let answer = answer(&system.answer, declared.as_ref(), &mut remarks)?;
     let Read { samples, references, remarks: of_samples } = read(system, files, layout)?;
     remarks.extend(of_samples);
-    remarks.extend(subset(card, &samples)?);
+    remarks.extend(subset(card, system, &samples)?);
     let judge =
         card.quality.as_ref().map(|quality| judge(quality, files, references)).transpose()?;
     if let Some(judge) = &judge {
@@ -212,12 +216,21 @@ fn layout(system: &System, card: &Card, declared: Option<&Declared>) -> Result<L
 }
 
 /// What is told of a part of the data set of a benchmark.
-fn subset(card: &Card, samples: &TensorLibrary) -> Result<Option<String>, OpenError> {
+fn subset(
+    card: &Card,
+    system: &System,
+    samples: &TensorLibrary,
+) -> Result<Option<String>, OpenError> {
     let (expected, found) = (card.data.accuracy_samples, samples.total_sample_count() as u64);
     if card.tier != Tier::Official || found == expected {
         return Ok(None);
     }
     let (name, set) = (&card.name, &card.data.name);
+    let is_aggregated = matches!(system.samples, Samples::Criteo | Samples::CriteoMultihot);
+    if found > expected && is_aggregated {
+        // Of smaller samples there are more; that the trace is another is told.
+        return Ok(None);
+    }
     if found > expected {
         let error = format!("{name}: expected the {expected} samples of {set}, found {found}");
         return Err(OpenError::content(error));
@@ -264,6 +277,10 @@ fn read(system: &System, files: &Files<'_>, layout: Layout) -> Result<Read, Open
             })?;
             let references = BTreeMap::from([("words".to_owned(), list)]);
             Ok(Read { references, ..Read::of(samples) })
+        }
+        Samples::Criteo | Samples::CriteoMultihot => {
+            let (pairs, references) = criteo::read(files, system.samples)?;
+            Ok(Read { references, ..Read::of(library(card, pairs)?) })
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use dyno_loadgen::sut::QuerySample;
 
+use super::windows::Windows;
 use crate::tensors::Elements;
 
 /// What the answer to a sample is.
@@ -21,6 +22,8 @@ pub enum Answer {
     Argmax,
     /// What a function makes of all outputs of the call.
     Made(Arc<AnswerFn>),
+    /// A label a voxel of a volume that the model sees in windows, several calls a sample.
+    Windows(Windows),
 }
 
 /// Appends the answer to the sample at this position of the call to the bytes, and
@@ -64,6 +67,7 @@ impl Answer {
                 bytes.extend_from_slice(&class.to_le_bytes());
             }
             Self::Made(make) => return make(outputs, position, bytes),
+            Self::Windows(_) => unreachable!("an answer of several calls is of none of them"),
         }
         Ok(0)
     }
@@ -75,6 +79,7 @@ impl fmt::Debug for Answer {
             Self::Output => "Output",
             Self::Argmax => "Argmax",
             Self::Made(_) => "Made",
+            Self::Windows(_) => "Windows",
         })
     }
 }

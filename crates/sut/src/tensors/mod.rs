@@ -24,7 +24,7 @@ use crate::engine::Port;
 pub use elements::{Element, ElementType, Elements};
 pub(crate) use elements::{each_type, with_type};
 pub(crate) use loaded::{Loaded, Sample};
-pub use npy::{Npy, NpyProblem};
+pub use npy::{Npy, NpyHead, NpyProblem};
 
 /// One input of all samples: `[samples, sample_shape...]`.
 #[derive(Debug, Clone, PartialEq)]
