@@ -1,6 +1,8 @@
 //! Writes graphs of the benchmarks with seeded weights as ONNX files.
 //!
-//!     cargo run -p dyno-task --example write_graphs FOLDER [NAME ...]
+//!     cargo run -p dyno-task --example write_graphs FOLDER NAME ...
+//!
+//! Without a name it prints the names that there are.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,10 +18,14 @@ fn main() -> ExitCode {
         eprintln!("expected FOLDER [NAME ...]");
         return ExitCode::FAILURE;
     };
-    for graph in GRAPHS {
-        if !names.is_empty() && !names.iter().any(|name| name == graph.name) {
-            continue;
-        }
+    if names.is_empty() {
+        GRAPHS.iter().for_each(|graph| println!("{}", graph.name));
+    }
+    for name in names {
+        let Some(graph) = GRAPHS.iter().find(|graph| graph.name == name) else {
+            eprintln!("expected a name of a graph, found '{name}'");
+            return ExitCode::FAILURE;
+        };
         let model = (graph.build)(Weights::seeded(SEED)).expect("seeded weights fit");
         let path = Path::new(folder).join(format!("{}.onnx", graph.name));
         if let Err(error) = model.write(&path) {
