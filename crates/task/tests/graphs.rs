@@ -99,6 +99,9 @@ const WHOLE: &[(&str, u64, u64)] = &[
     ("llama3.1-405b-token", 405_853_388_800, Decoder::LLAMA31.macs(126, 1, 1024)),
     // As the hub counts those of `Mixtral-8x7B-Instruct-v0.1`; a token takes 12.9 billion.
     ("mixtral-8x7b-token", 46_702_792_704, Decoder::MIXTRAL.macs(32, 1, 1024)),
+    // As the hub counts those of `stable-diffusion-xl-base-1.0`. The operations are those
+    // that follow from the shapes which the `onnx` package infers.
+    ("sdxl-unet", 2_567_463_684, 3_380_618_199_040),
 ];
 
 #[test]

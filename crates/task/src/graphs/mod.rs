@@ -14,6 +14,7 @@ pub mod pieces;
 pub mod resnet;
 pub mod retinanet;
 pub mod rnnt;
+pub mod sdxl;
 pub mod ssd_mobilenet;
 pub mod ssd_resnet34;
 pub mod unet3d;
@@ -248,5 +249,10 @@ pub const COUNTED: &[Counted] = &[
         name: "mixtral-8x7b-token",
         title: "Mixtral 8x7B, one token behind 1024",
         build: |weights| MIXTRAL_8X7B.build(weights, TOKEN),
+    },
+    Counted {
+        name: "sdxl-unet",
+        title: "Denoiser of Stable Diffusion XL, one step of an image of 1024x1024",
+        build: sdxl::sdxl_unet,
     },
 ];
