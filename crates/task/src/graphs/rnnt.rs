@@ -1,7 +1,7 @@
 //! RNN-T of the benchmark on LibriSpeech: the encoder, two LSTM layers, two frames
 //! joined, three more, and one step of the greedy search, which asks the prediction and
 //! the joint network. How many steps an utterance takes depends on what is said, so they
-//! are two graphs. Names are those of the public model.
+//! are two graphs. Names are those of the public model; gates lie in the order of ONNX.
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Weights};
 
