@@ -6,6 +6,7 @@ pub mod answers;
 pub mod cache;
 pub mod card;
 pub mod data;
+pub mod equivalence;
 pub mod files;
 pub mod fit;
 pub mod graphs;
