@@ -140,7 +140,7 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    fn of(samples: TensorLibrary) -> Self {
+    pub fn of(samples: TensorLibrary) -> Self {
         Self { samples, references: BTreeMap::new(), remarks: Vec::new() }
     }
 }
@@ -205,7 +205,8 @@ fn read(system: &System, files: &Files<'_>) -> Result<Read, OpenError> {
             let list = files.made_of(&[&dictionary], "words", 1, |file| {
                 file.write_all(drawn.join("\n").as_bytes()).map_err(OpenError::content)
             })?;
-            Ok(Read { samples, references: BTreeMap::from([("words".to_owned(), list)]) })
+            let references = BTreeMap::from([("words".to_owned(), list)]);
+            Ok(Read { references, ..Read::of(samples) })
         }
     }
 }

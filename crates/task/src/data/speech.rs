@@ -163,7 +163,7 @@ pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
     let steps = steps(&recording(&wave).map_err(OpenError::content)?);
     let states = files.made_of(&[&wave, &weights], "states.f32", 1, |file| {
         let network = Network::read(&weights).map_err(OpenError::content)?;
-        let bytes = network.states(&steps).into_iter().flat_map(|value| value.to_le_bytes());
+        let bytes = network.states(&steps).into_iter().flat_map(f32::to_le_bytes);
         file.write_all(&bytes.collect::<Vec<u8>>()).map_err(OpenError::content)
     })?;
     let states = fs::read(&states).map_err(OpenError::io_at(&states))?;
@@ -182,7 +182,7 @@ pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
     })?;
     let references = [("day_23", labels), ("trace", counts)];
     let references = references.map(|(need, path)| (need.to_owned(), path)).into();
-    Ok(Read { samples, references })
+    Ok(Read { references, ..Read::of(samples) })
 }
 
 /// Steps as samples of the packaged model: `input`, `sr`, and the state before each as
