@@ -135,6 +135,13 @@ pub struct Wanted {
     pub get: Option<String>,
     /// Lower-case hexadecimal, where it is one file that is always the same.
     pub sha256: Option<String>,
+    /// What the reference publishes instead, one for each version of the file. Data must
+    /// be one of them; weights may be others, which is told.
+    #[serde(default)]
+    pub md5: Vec<String>,
+    /// Whether others of the data may be given as well, which is told.
+    #[serde(default)]
+    pub is_replaceable: bool,
 }
 
 /// How answers are judged.

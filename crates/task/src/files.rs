@@ -1,15 +1,18 @@
 //! The files of a task: what packages brought into the cache, what the user names, and
 //! what is made of them once.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::cache::{Cache, FetchError, Held, sha256_of};
+use md5::Md5;
+use sha2::Sha256;
+
+use crate::cache::{Cache, FetchError, Held, digest_of};
 use crate::card::{Card, Wanted};
 use crate::package;
 
@@ -20,7 +23,7 @@ pub struct Files<'a> {
     cache: &'a Cache,
     given: BTreeMap<String, PathBuf>,
     /// Held against their hashes already.
-    found: RefCell<BTreeMap<String, PathBuf>>,
+    found: Mutex<BTreeMap<String, PathBuf>>,
 }
 
 /// Why a task has not what it needs.
@@ -67,6 +70,8 @@ pub enum OpenError {
     Hash {
         /// The file.
         path: PathBuf,
+        /// Which hash.
+        kind: &'static str,
         /// The hash that is expected.
         expected: String,
         /// The hash that it has.
@@ -112,8 +117,8 @@ impl fmt::Display for OpenError {
             }
             Self::Cache(error) => error.fmt(f),
             Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Hash { path, expected, found } => {
-                write!(f, "{}: expected the SHA-256 {expected}, found {found}", path.display())
+            Self::Hash { path, kind, expected, found } => {
+                write!(f, "{}: expected the {kind} {expected}, found {found}", path.display())
             }
             Self::Content(error) => error.fmt(f),
         }
@@ -137,7 +142,7 @@ impl<'a> Files<'a> {
             let known = card.wanted().map(|wanted| wanted.name.clone()).collect();
             return Err(OpenError::Unknown { name: name.clone(), known });
         }
-        Ok(Self { card, cache, given, found: RefCell::default() })
+        Ok(Self { card, cache, given, found: Mutex::default() })
     }
 
     /// The card.
@@ -171,11 +176,21 @@ impl<'a> Files<'a> {
     pub fn path(&self, name: &str) -> Result<PathBuf, OpenError> {
         let wanted = self.card.wanted().find(|wanted| wanted.name == name);
         let wanted = wanted.unwrap_or_else(|| panic!("{} has no file {name}", self.card.name));
-        if let Some(path) = self.found.borrow().get(name) {
-            return Ok(path.clone());
+        if let Some(path) = self.found().get(name).cloned() {
+            return Ok(path);
         }
         let path = match (self.given.get(name), &wanted.package) {
-            (Some(path), _) => own(path, wanted)?,
+            (Some(path), _) => {
+                own(path, wanted)?;
+                let is_fixed = |file: &Wanted| file.name == name && !file.is_replaceable;
+                if self.card.data.files.iter().any(is_fixed)
+                    && let Some((expected, found)) = Self::other(path, wanted)?
+                {
+                    let path = path.clone();
+                    return Err(OpenError::Hash { path, kind: "MD5", expected, found });
+                }
+                path.clone()
+            }
             (None, Some(place)) => self.packaged(place, wanted)?,
             (None, None) => {
                 return Err(OpenError::NotGiven {
@@ -185,8 +200,43 @@ impl<'a> Files<'a> {
                 });
             }
         };
-        self.found.borrow_mut().insert(name.to_owned(), path.clone());
+        self.found().insert(name.to_owned(), path.clone());
         Ok(path)
+    }
+
+    fn found(&self) -> MutexGuard<'_, BTreeMap<String, PathBuf>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is told of files of the user's that may be others than the reference's, and are:
+    /// weights, and data that are replaceable.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn replaced(&self) -> Result<Vec<String>, OpenError> {
+        let data = self.card.data.files.iter().filter(|wanted| wanted.is_replaceable);
+        let mut replaced = Vec::new();
+        for wanted in self.card.weights.iter().chain(data) {
+            let Some(path) = self.given.get(&wanted.name) else { continue };
+            if let Some((expected, found)) = Self::other(path, wanted)? {
+                let (path, name) = (path.display(), &wanted.name);
+                replaced.push(format!(
+                    "{path} has the MD5 {found}, and the `{name}` of the reference {expected}: a \
+                     result must state what was changed"
+                ));
+            }
+        }
+        Ok(replaced)
+    }
+
+    /// The MD5 that a file should have and the one that it has, if they differ.
+    fn other(path: &Path, wanted: &Wanted) -> Result<Option<(String, String)>, OpenError> {
+        if wanted.md5.is_empty() {
+            return Ok(None);
+        }
+        let found = digest_of::<Md5>(path).map_err(OpenError::io_at(path))?;
+        let is_known = wanted.md5.contains(&found);
+        Ok((!is_known).then(|| (wanted.md5.join(" or "), found)))
     }
 
     fn packaged(&self, place: &str, wanted: &Wanted) -> Result<PathBuf, OpenError> {
@@ -247,7 +297,7 @@ impl<'a> Files<'a> {
     ) -> Result<PathBuf, OpenError> {
         let mut marked = String::new();
         for source in sources {
-            let hash = sha256_of(source).map_err(OpenError::io_at(source))?;
+            let hash = digest_of::<Sha256>(source).map_err(OpenError::io_at(source))?;
             marked.push_str(&hash[..12]);
             marked.push('-');
         }
@@ -257,15 +307,16 @@ impl<'a> Files<'a> {
 }
 
 /// The user's own file or folder.
-fn own(path: &Path, wanted: &Wanted) -> Result<PathBuf, OpenError> {
+fn own(path: &Path, wanted: &Wanted) -> Result<(), OpenError> {
     fs::metadata(path).map_err(OpenError::io_at(path))?;
     if let Some(expected) = wanted.sha256.clone() {
-        let found = sha256_of(path).map_err(OpenError::io_at(path))?;
+        let found = digest_of::<Sha256>(path).map_err(OpenError::io_at(path))?;
         if found != expected {
-            return Err(OpenError::Hash { path: path.to_owned(), expected, found });
+            let (path, kind) = (path.to_owned(), "SHA-256");
+            return Err(OpenError::Hash { path, kind, expected, found });
         }
     }
-    Ok(path.to_owned())
+    Ok(())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub mod cache;
 pub mod card;
 pub mod data;
 pub mod files;
+pub mod fit;
 pub mod graphs;
 pub mod image;
 pub mod npz;

@@ -4,23 +4,26 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dyno_loadgen::qsl::SampleLibrary as _;
 use dyno_mlperf::accuracy::payload::Element;
 use dyno_mlperf::accuracy::{DataError, Inputs, Method, Scorer};
 use dyno_sut::onnx::Answer;
 use dyno_sut::tensors::{Source, TensorLibrary};
 use serde::Deserialize;
 
-use crate::answers::{class, phonemes};
-use crate::card::{Bound, Card, Quality, Unit};
+use crate::answers::{class, given, phonemes};
+use crate::card::{Bound, Card, Quality, Tier, Unit};
 use crate::data::coco::{Images, Set};
+use crate::data::criteo;
 use crate::data::imagenet::ImageNet;
 use crate::data::mnist;
 use crate::data::pictures::Preparation;
 use crate::data::{speech, words};
 use crate::files::{Files, OpenError};
+use crate::fit::Declared;
 use crate::graphs::g2p;
 use crate::image::steps::{Layout, Step};
 
@@ -42,6 +45,8 @@ pub struct System {
     /// Where the channels of pictures stand.
     #[serde(default)]
     pub layout: Layout,
+    /// Samples in a call at most, where outputs have no dimension for them.
+    pub largest_batch: Option<NonZero<usize>>,
 }
 
 /// Where the model of a task comes from.
@@ -72,6 +77,10 @@ pub enum Samples {
     SpeechSteps,
     /// Words of the file `dictionary`.
     Words,
+    /// The files `pairs` and `trace`.
+    Criteo,
+    /// The files `dense`, `sparse` and `trace`.
+    CriteoMultihot,
 }
 
 /// What is made of the outputs of a call while the clock runs.
@@ -86,6 +95,19 @@ pub enum AnswerKind {
     Class {
         /// Added to the position.
         offset: i64,
+        /// Scores of a model of which this is so; of a user's model that has as many as
+        /// there are labels, the position is the class.
+        of: Option<usize>,
+        /// Names that the output has, the first that there is; else the first output.
+        #[serde(default)]
+        outputs: Vec<String>,
+    },
+    /// The boxes of a model that suppresses them itself.
+    Boxes {
+        /// How it puts them out.
+        given: given::Given,
+        /// What the outputs are called.
+        outputs: given::Names,
     },
     /// The phonemes whose numbers the first output has.
     Phonemes,
@@ -101,6 +123,8 @@ pub struct Ready {
     pub answer: Answer,
     /// How its answers are judged.
     pub judge: Option<Judge>,
+    /// Samples in a call at most, where outputs have no dimension for them.
+    pub largest_batch: Option<NonZero<usize>>,
     /// What whoever reads the result must know of the files, a sentence each.
     pub remarks: Vec<String>,
 }
@@ -140,13 +164,14 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    pub fn of(samples: TensorLibrary) -> Self {
+    pub(crate) fn of(samples: TensorLibrary) -> Self {
         Self { samples, references: BTreeMap::new(), remarks: Vec::new() }
     }
 }
 
-/// Makes a task ready to be measured: every file is held against its hash, the first sample
-/// is prepared, references are read.
+/// Makes a task ready to be measured: every file is held against its hash, a model of the
+/// user's against what the card feeds and reads, the first sample is prepared, references
+/// are read.
 ///
 /// # Errors
 /// What is missing or wrong, and where.
@@ -161,25 +186,70 @@ pub fn open(files: &Files<'_>) -> Result<Ready, OpenError> {
         Network::File => files.path("model")?,
         Network::G2p => g2p::file(files)?,
     };
-    let Read { samples, references, remarks } = read(system, files)?;
-    let answer = answer(&system.answer);
+    // Other tiers have the models that their cards were written for.
+    let declared = match card.tier {
+        Tier::Official => Some(Declared::read(&model)?),
+        Tier::Real | Tier::Shape => None,
+    };
+    let layout = layout(system, card, declared.as_ref())?;
+    let mut remarks = files.replaced()?;
+    let answer = answer(&system.answer, declared.as_ref(), &mut remarks)?;
+    let Read { samples, references, remarks: of_samples } = read(system, files, layout)?;
+    remarks.extend(of_samples);
+    remarks.extend(subset(card, system, &samples)?);
     let judge =
         card.quality.as_ref().map(|quality| judge(quality, files, references)).transpose()?;
     if let Some(judge) = &judge {
         judge.scorer().map_err(OpenError::content)?;
     }
-    Ok(Ready { model, samples, answer, judge, remarks })
+    let largest_batch = system.largest_batch;
+    Ok(Ready { model, samples, answer, judge, largest_batch, remarks })
 }
 
-fn read(system: &System, files: &Files<'_>) -> Result<Read, OpenError> {
+/// Where the model takes the channels of pictures.
+fn layout(system: &System, card: &Card, declared: Option<&Declared>) -> Result<Layout, OpenError> {
+    let is_picture =
+        matches!(system.samples, Samples::Imagenet | Samples::Coco | Samples::Openimages);
+    let Some(declared) = declared else { return Ok(system.layout) };
+    let fed = declared.fed(&card.data.inputs, is_picture.then_some(system.layout));
+    fed.map_err(OpenError::content)
+}
+
+/// What is told of a part of the data set of a benchmark.
+fn subset(
+    card: &Card,
+    system: &System,
+    samples: &TensorLibrary,
+) -> Result<Option<String>, OpenError> {
+    let (expected, found) = (card.data.accuracy_samples, samples.total_sample_count() as u64);
+    if card.tier != Tier::Official || found == expected {
+        return Ok(None);
+    }
+    let (name, set) = (&card.name, &card.data.name);
+    let is_aggregated = matches!(system.samples, Samples::Criteo | Samples::CriteoMultihot);
+    if found > expected && is_aggregated {
+        // Of smaller samples there are more; that the trace is another is told.
+        return Ok(None);
+    }
+    if found > expected {
+        let error = format!("{name}: expected the {expected} samples of {set}, found {found}");
+        return Err(OpenError::content(error));
+    }
+    Ok(Some(format!(
+        "{found} of the {expected} samples of {set}: a part of the data set, whose results cannot \
+         be submitted"
+    )))
+}
+
+fn read(system: &System, files: &Files<'_>, layout: Layout) -> Result<Read, OpenError> {
     let card = files.card();
     let input = card.data.inputs[0].name.clone();
-    let preparation =
-        || Preparation { input: input.clone(), steps: system.steps.clone(), layout: system.layout };
+    let preparation = || Preparation { input: input.clone(), steps: system.steps.clone(), layout };
     match system.samples {
         Samples::Mnist => {
-            let samples = mnist::test_part(&files.path("images")?, &input);
-            labelled(samples.map_err(OpenError::content)?, files)
+            let images = files.path("images")?;
+            let samples = mnist::test_part(&images, &input).map_err(OpenError::content)?;
+            labelled(samples, &[&images], files)
         }
         Samples::Imagenet => {
             let (folder, list) = (files.path("images")?, files.path("val_map")?);
@@ -208,12 +278,20 @@ fn read(system: &System, files: &Files<'_>) -> Result<Read, OpenError> {
             let references = BTreeMap::from([("words".to_owned(), list)]);
             Ok(Read { references, ..Read::of(samples) })
         }
+        Samples::Criteo | Samples::CriteoMultihot => {
+            let (pairs, references) = criteo::read(files, system.samples)?;
+            Ok(Read { references, ..Read::of(library(card, pairs)?) })
+        }
     }
 }
 
-/// Samples whose classes are known, as the method `top1` takes them.
-pub(crate) fn labelled(samples: TensorLibrary, files: &Files<'_>) -> Result<Read, OpenError> {
-    let labels = files.made("labels", 1, |file| {
+/// Samples of these files whose classes are known, as the method `top1` takes them.
+pub(crate) fn labelled(
+    samples: TensorLibrary,
+    of: &[&Path],
+    files: &Files<'_>,
+) -> Result<Read, OpenError> {
+    let labels = files.made_of(of, "labels", 1, |file| {
         for (index, label) in samples.labels().unwrap_or_default().iter().enumerate() {
             writeln!(file, "{index} {label}").map_err(OpenError::content)?;
         }
@@ -233,13 +311,52 @@ pub(crate) fn library(
     TensorLibrary::from_source(Arc::new(source), held, None).map_err(OpenError::content)
 }
 
-fn answer(kind: &AnswerKind) -> Answer {
-    match *kind {
+fn answer(
+    kind: &AnswerKind,
+    declared: Option<&Declared>,
+    remarks: &mut Vec<String>,
+) -> Result<Answer, OpenError> {
+    Ok(match kind {
         AnswerKind::Output => Answer::Output,
         AnswerKind::Argmax => Answer::Argmax,
-        AnswerKind::Class { offset } => class::answer(offset),
+        AnswerKind::Class { offset, of, outputs } => match declared {
+            None => class::answer(*offset, outputs.first().cloned()),
+            Some(declared) => {
+                let port = declared.output(outputs).map_err(OpenError::content)?;
+                let offset = match (of, declared.scores(outputs)) {
+                    (Some(of), Some((found, scores))) if found != *of => {
+                        if of.checked_add_signed(*offset as isize) != Some(found) {
+                            let expected = format!("{of} scores");
+                            return Err(OpenError::content(declared.unfit(expected, scores)));
+                        }
+                        remarks.push(format!(
+                            "the model has {found} scores where the reference's has {of}: the \
+                             position of the greatest is the class"
+                        ));
+                        0
+                    }
+                    _ => *offset,
+                };
+                class::answer(offset, Some(port.name.clone()))
+            }
+        },
+        AnswerKind::Boxes { given, outputs } => {
+            let named = |name: &String| match declared {
+                None => Ok(name.clone()),
+                Some(declared) => {
+                    declared.output(std::slice::from_ref(name)).map(|port| port.name.clone())
+                }
+            };
+            let names = given::Names {
+                boxes: named(&outputs.boxes).map_err(OpenError::content)?,
+                scores: named(&outputs.scores).map_err(OpenError::content)?,
+                classes: named(&outputs.classes).map_err(OpenError::content)?,
+                count: outputs.count.as_ref().map(named).transpose().map_err(OpenError::content)?,
+            };
+            given::answer(*given, names)
+        }
         AnswerKind::Phonemes => phonemes::answer(),
-    }
+    })
 }
 
 fn judge(
@@ -249,7 +366,10 @@ fn judge(
 ) -> Result<Judge, OpenError> {
     let method = Method::named(&quality.method).expect("cards name methods that there are");
     for (need, file) in &quality.with {
-        references.insert(need.clone(), files.path(file)?);
+        // What a reader made of the file stands for it.
+        if !references.contains_key(need) {
+            references.insert(need.clone(), files.path(file)?);
+        }
     }
     let element = quality
         .element

@@ -207,8 +207,8 @@ impl Engine for OrtEngine {
             let fed = fed.collect::<ort::Result<Vec<_>>>().map_err(|error| error.to_string())?;
             let outputs = session.run(&fed[..]).map_err(|error| error.to_string())?;
             let values: Vec<_> = outputs.iter().collect();
-            let all = values.iter().map(|(name, value)| output(name, value, samples));
-            take(&Outputs::new(all.collect()))
+            let all = values.iter().map(|(name, value)| output(name, value, samples.len()));
+            take(&Outputs::new(all.collect()).of(samples))
         });
     }
 

@@ -1,6 +1,8 @@
 //! Data sets in the formats in which their publishers give them.
 
+pub mod aggregation;
 pub mod coco;
+pub mod criteo;
 pub mod imagenet;
 pub mod mnist;
 pub mod pictures;
