@@ -92,6 +92,21 @@ fn edges_that_are_computed_from_constants_are_known() {
 }
 
 #[test]
+fn weights_in_nodes_are_weights() {
+    let mut net = Builder::new("constants", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[1.into(), 3.into()]);
+    let weights = Tensor::of_f32("", &[3, 2], &[0.5; 6]);
+    let w = net.node("Constant", &[], &[("value", weights.into())]).unwrap();
+    let y = net.node("MatMul", &[&x, &w], &[]).unwrap();
+    net.output("y", &y).unwrap();
+    let cost = count(&net.finish());
+    assert_eq!((cost.parameters, cost.macs()), (6, 6));
+    let bytes: Vec<_> = cost.layers.iter().map(|one| (one.weight_bytes, one.bytes())).collect();
+    // The constant itself, the product, and its name.
+    assert_eq!(bytes, [(0, 0), (24, 24 + 12 + 8), (0, 16)]);
+}
+
+#[test]
 fn a_step_of_silero_costs_what_its_layers_multiply() {
     let Some(model) = silero("silero_vad_16k_sequence.onnx") else { return };
     let cost = count(&model);
@@ -112,6 +127,13 @@ fn what_stands_in_a_branch_is_said_to_be_uncounted() {
     let Some(model) = silero("silero_vad.onnx") else { return };
     let cost = count(&model);
     let uncounted: Vec<&str> = cost.uncounted.iter().map(|node| node.op.as_str()).collect();
-    // The whole network is in one of two branches, of 16 kHz and of 8 kHz.
-    assert_eq!((cost.macs(), &uncounted[..1]), (0, &["If"][..]));
+    // The whole network is in one of two branches, of 16 kHz and of 8 kHz; which of them
+    // runs depends on an input. The weights of both are there.
+    assert_eq!((cost.macs(), &uncounted[..]), (0, &["If"][..]));
+    let of = |bins: u64| {
+        let convolutions = 3 * (bins * 128 + 128 * 64 + 64 * 64 + 64 * 128);
+        let lstm = 4 * 128 * (128 + 128) + 8 * 128;
+        2 * bins * 2 * (bins - 1) + convolutions + (128 + 64 + 64 + 128) + lstm + 129
+    };
+    assert_eq!(cost.parameters, of(129) + of(65));
 }
