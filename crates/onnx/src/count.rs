@@ -4,7 +4,7 @@ mod macs;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::graph::{Model, Node};
+use crate::graph::{Attribute, Model, Node};
 use crate::shape::bodies::{inside, runs};
 use crate::shape::{Dim, Fact, Inferred, ShapeError, infer};
 use crate::tensor::{Element, Tensor};
@@ -120,9 +120,24 @@ pub fn count_with(model: &Model, bind: &BTreeMap<String, usize>) -> Cost {
     let (nodes, tensors) = (model.nodes.as_slice(), model.tensors.as_slice());
     let mut cost =
         Cost { parameters: parameters(nodes, tensors), layers: vec![], uncounted: vec![] };
-    let held = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+    let held = held(nodes, tensors).map(|(name, _)| name).collect();
     cost.add(nodes, &found, &Place { path: "", times: 1, held });
     cost
+}
+
+/// Weights and other constants by their names: a file may hold them in nodes as well.
+fn held<'a>(
+    nodes: &'a [Node],
+    tensors: &'a [Tensor],
+) -> impl Iterator<Item = (&'a str, &'a Tensor)> {
+    let of_node = |node: &'a Node| match (node.op.as_str(), node.attribute("value")) {
+        ("Constant", Some(Attribute::Tensor(tensor))) => {
+            node.outputs.first().map(|name| (name.as_str(), tensor))
+        }
+        _ => None,
+    };
+    let named = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor));
+    named.chain(nodes.iter().filter_map(of_node))
 }
 
 fn parameters(nodes: &[Node], tensors: &[Tensor]) -> u64 {
@@ -132,13 +147,13 @@ fn parameters(nodes: &[Node], tensors: &[Tensor]) -> u64 {
         "Resize" | "Upsample" => &node.inputs[node.inputs.len().min(1)..],
         _ => &[],
     });
-    let no_weights: HashSet<&String> = no_weights.collect();
-    let weights = tensors.iter().filter(|one| {
-        is_weight(one.element) && !one.shape.is_empty() && !no_weights.contains(&one.name)
+    let no_weights: HashSet<&str> = no_weights.map(String::as_str).collect();
+    let weights = held(nodes, tensors).filter(|(name, one)| {
+        is_weight(one.element) && !one.shape.is_empty() && !no_weights.contains(name)
     });
     let bodies = nodes.iter().flat_map(Node::bodies);
     let inner = bodies.map(|(_, body)| parameters(&body.nodes, &body.tensors));
-    weights.map(Tensor::elements).chain(inner).fold(0, u64::saturating_add)
+    weights.map(|(_, one)| one.elements()).chain(inner).fold(0, u64::saturating_add)
 }
 
 /// Where nodes are.
@@ -204,7 +219,7 @@ impl Cost {
                 };
                 let body = inside(runs.body, &runs.handed, &found.facts);
                 let path = format!("{}/", named(node, place));
-                let inner = runs.body.tensors.iter().map(|tensor| tensor.name.as_str());
+                let inner = self::held(&runs.body.nodes, &runs.body.tensors).map(|(name, _)| name);
                 let held = place.held.iter().copied().chain(inner).collect();
                 self.add(&runs.body.nodes, &body, &Place { path: &path, times, held });
                 if let Some(why) = gap {
@@ -240,7 +255,9 @@ fn layer(
     let (weights, fed): (Vec<_>, Vec<_>) =
         known.partition(|(name, _)| place.held.contains(name.as_str()));
     let outputs: Vec<&Fact> = outputs.iter().flatten().collect();
-    let output_bytes = outputs.iter().map(|fact| size(fact)).fold(0, u64::saturating_add);
+    // A constant is computed by nobody.
+    let computed = if node.op == "Constant" { &[][..] } else { &outputs[..] };
+    let output_bytes = computed.iter().map(|fact| size(fact)).fold(0, u64::saturating_add);
     let picks = matches!(node.op.as_str(), "Gather" | "GatherND" | "GatherElements");
     let read = |(name, fact): &(&String, &Fact)| match node.inputs.first() {
         Some(table) if picks && table == *name => size(fact).min(output_bytes),

@@ -374,19 +374,22 @@ mod tests {
             fs::read_to_string(made.unwrap()).unwrap()
         };
         assert_eq!([of("first"), of("second")], ["first", "second"]);
+        let (card, cache) = (files.card(), &cache);
         let both = std::thread::scope(|scope| {
-            let at_once = |text: &'static [u8]| {
-                let files = &files;
-                scope.spawn(move || {
-                    files
-                        .made("at once", 3, |file| file.write_all(text).map_err(OpenError::content))
-                })
+            let at_once = || {
+                let files = Files::of(card, cache, BTreeMap::new()).unwrap();
+                let write = |file: &mut BufWriter<File>| {
+                    file.write_all(b"same").map_err(OpenError::content)
+                };
+                files.made("at once", 3, write).unwrap()
             };
-            [at_once(b"same"), at_once(b"same")].map(|thread| thread.join().unwrap().unwrap())
+            [scope.spawn(at_once), scope.spawn(at_once)].map(|thread| thread.join().unwrap())
         });
         assert_eq!(both.map(|path| fs::read(path).unwrap()), [b"same", b"same"]);
-        let left = fs::read_dir(cache.root().join("made/mnist-1")).unwrap().count();
+        let folders =
+            ["mnist-1", "mnist-2", "mnist-3"].map(|name| cache.root().join("made").join(name));
+        let left = folders.map(|folder| fs::read_dir(folder).unwrap().count());
         fs::remove_dir_all(cache.root()).unwrap();
-        assert_eq!(left, 1);
+        assert_eq!(left, [1, 2, 1]);
     }
 }
