@@ -2,4 +2,5 @@
 
 pub mod class;
 pub mod detection;
+pub mod embedding;
 pub mod given;

@@ -8,6 +8,8 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest as _, Sha256};
+
 use crate::cache::{Cache, FetchError, Held, sha256_of};
 use crate::card::{Card, Wanted};
 use crate::package;
@@ -191,16 +193,23 @@ impl<'a> Files<'a> {
     fn packaged(&self, place: &str, wanted: &Wanted) -> Result<PathBuf, OpenError> {
         let (package, path) = place.split_once(':').expect("cards write package:path");
         let package = package::named(package).expect("cards name packages that there are");
-        let file = package.files.iter().find(|file| file.path == path).expect("and their files");
-        let path = self.cache.path(package, file);
-        match self.cache.held(package, file).map_err(OpenError::Cache)? {
-            Held::Whole => Ok(path),
-            held => Err(OpenError::Fetch { path, what: wanted.what.clone(), held }),
+        let mut found = None;
+        for file in package.files_at(path) {
+            let path = self.cache.path(package, file);
+            match self.cache.held(package, file).map_err(OpenError::Cache)? {
+                Held::Whole => found = Some(path),
+                held => return Err(OpenError::Fetch { path, what: wanted.what.clone(), held }),
+            }
         }
+        let mut found = found.expect("cards name files that packages have");
+        if path.ends_with('/') {
+            found.pop();
+        }
+        Ok(found)
     }
 
     /// A file that is made of others once and kept in the cache. `revision` counts up
-    /// when what `write` makes changes.
+    /// when what `write` makes changes. Of other files of the user it is made anew.
     ///
     /// # Errors
     /// That of `write`, or of the file; nothing is left of what is not whole.
@@ -210,7 +219,24 @@ impl<'a> Files<'a> {
         revision: u32,
         write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
     ) -> Result<PathBuf, OpenError> {
-        let folder = self.cache.root().join("made").join(format!("{}-{revision}", self.card.name));
+        let all: Vec<&str> = self.given.keys().map(String::as_str).collect();
+        self.made_of(name, revision, &all, write)
+    }
+
+    /// Likewise, where it is made of these files of the card alone: others of the user's
+    /// do not make it anew, which matters where it takes long.
+    ///
+    /// # Errors
+    /// As [`Files::made`].
+    pub fn made_of(
+        &self,
+        name: &str,
+        revision: u32,
+        of: &[&str],
+        write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
+    ) -> Result<PathBuf, OpenError> {
+        let folder = format!("{}-{revision}{}", self.card.name, self.own_of(of)?);
+        let folder = self.cache.root().join("made").join(folder);
         let path = folder.join(name);
         if path.is_file() {
             return Ok(path);
@@ -227,6 +253,23 @@ impl<'a> Files<'a> {
             let _ = fs::remove_file(&part);
         }
         written.map(|()| path)
+    }
+
+    /// Tells sets of the user's own files among `of` apart; empty where there are none.
+    fn own_of(&self, of: &[&str]) -> Result<String, OpenError> {
+        let mut own = Sha256::new();
+        let given = self.given.iter().filter(|(name, _)| of.contains(&name.as_str()));
+        let mut is_any = false;
+        for (name, path) in given {
+            let whole = fs::canonicalize(path).map_err(OpenError::io_at(path))?;
+            let facts = fs::metadata(path).map_err(OpenError::io_at(path))?;
+            let changed = facts.modified().ok();
+            own.update(format!("{name} {whole:?} {} {changed:?}\n", facts.len()));
+            is_any = true;
+        }
+        let hash: String =
+            own.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Ok(if is_any { format!("-{hash}") } else { String::new() })
     }
 }
 
@@ -268,6 +311,24 @@ mod tests {
         assert!(error.unwrap_err().to_string().starts_with("no/such.onnx: "));
         let error = of("mnist", &[]).unwrap().path("model").unwrap_err().to_string();
         assert!(error.ends_with("model.onnx (the network) is not there"), "{error}");
+    }
+
+    #[test]
+    fn what_is_made_of_a_file_of_the_user_is_kept_apart() {
+        let cache = Cache::at(scratch("own"));
+        fs::create_dir_all(cache.root()).unwrap();
+        let own = cache.root().join("own.gz");
+        let made = |text: &str, of: &[&str]| {
+            fs::write(&own, text).unwrap();
+            let given = BTreeMap::from([("images".to_owned(), own.clone())]);
+            let files = Files::of(card::named("mnist").unwrap(), &cache, given).unwrap();
+            files.made_of("list", 1, of, |_| Ok(())).unwrap()
+        };
+        let (first, again, other) =
+            (made("a", &["images"]), made("a", &["model"]), made("bc", &["images"]));
+        assert_eq!(again, cache.root().join("made/mnist-1/list"));
+        assert!(first != again && first != other && other != again);
+        fs::remove_dir_all(cache.root()).unwrap();
     }
 
     #[test]

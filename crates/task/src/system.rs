@@ -13,14 +13,16 @@ use dyno_sut::onnx::Answer;
 use dyno_sut::tensors::{Source, TensorLibrary};
 use serde::Deserialize;
 
-use crate::answers::class;
+use crate::answers::{class, embedding};
 use crate::card::{Bound, Card, Quality, Unit};
 use crate::data::coco::{Images, Set};
 use crate::data::imagenet::ImageNet;
 use crate::data::mnist;
+use crate::data::named::Named;
 use crate::data::pictures::Preparation;
 use crate::files::{Files, OpenError};
 use crate::image::steps::{Layout, Step};
+use crate::{networks, sentences};
 
 /// How a card's model is fed and answers. Each field names a kind that a module has; a new
 /// task of known kinds is a new file below `tasks/`.
@@ -49,6 +51,11 @@ pub enum Network {
     /// The file `model` of the card.
     #[default]
     File,
+    /// The file `model`: weights of EfficientNet-Lite0 as `torch.save` wrote them, from which
+    /// the network is built, or an ONNX file.
+    EfficientnetLite0,
+    /// MiniLM-L6 in full precision, of the archive `reference`.
+    MinilmL6,
 }
 
 /// What is read as samples.
@@ -63,6 +70,11 @@ pub enum Samples {
     Coco,
     /// The folder `images` and the file `annotations`.
     Openimages,
+    /// The folder `images`, whose pictures have their class in their names.
+    NamedPictures,
+    /// The table or list `texts`, cut by the tokenizer of the archive `reference`, whose
+    /// network says which vectors are right.
+    Texts,
 }
 
 /// What is made of the outputs of a call while the clock runs.
@@ -78,6 +90,8 @@ pub enum AnswerKind {
         /// Added to the position.
         offset: i64,
     },
+    /// The mean of the vectors of tokens, of length 1.
+    Embedding,
 }
 
 /// A task whose files are there.
@@ -129,7 +143,7 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    fn of(samples: TensorLibrary) -> Self {
+    pub(crate) fn of(samples: TensorLibrary) -> Self {
         Self { samples, references: BTreeMap::new(), remarks: Vec::new() }
     }
 }
@@ -148,6 +162,8 @@ pub fn open(files: &Files<'_>) -> Result<Ready, OpenError> {
     files.check()?;
     let model = match system.network {
         Network::File => files.path("model")?,
+        Network::EfficientnetLite0 => networks::efficientnet_lite0(files)?,
+        Network::MinilmL6 => networks::minilm_l6(files)?,
     };
     let Read { samples, references, remarks } = read(system, files)?;
     let answer = answer(&system.answer);
@@ -184,19 +200,30 @@ fn read(system: &System, files: &Files<'_>) -> Result<Read, OpenError> {
             let set = set.open(&folder, Some(&annotations), Images::All, preparation());
             library(card, set.map_err(OpenError::content)?).map(Read::of)
         }
+        Samples::NamedPictures => {
+            let set = Named::open(&files.path("images")?, preparation());
+            let Named { pictures, labels } = set.map_err(OpenError::content)?;
+            let references = classes(&labels, files)?;
+            Ok(Read { references, ..Read::of(library(card, pictures)?) })
+        }
+        Samples::Texts => sentences::read(files),
     }
 }
 
 /// Samples whose classes are known, as the method `top1` takes them.
 pub(crate) fn labelled(samples: TensorLibrary, files: &Files<'_>) -> Result<Read, OpenError> {
+    let references = classes(samples.labels().unwrap_or_default(), files)?;
+    Ok(Read { references, ..Read::of(samples) })
+}
+
+fn classes(labels: &[i64], files: &Files<'_>) -> Result<BTreeMap<String, PathBuf>, OpenError> {
     let labels = files.made("labels", 1, |file| {
-        for (index, label) in samples.labels().unwrap_or_default().iter().enumerate() {
+        for (index, label) in labels.iter().enumerate() {
             writeln!(file, "{index} {label}").map_err(OpenError::content)?;
         }
         Ok(())
     })?;
-    let references = BTreeMap::from([("labels".to_owned(), labels)]);
-    Ok(Read { references, ..Read::of(samples) })
+    Ok(BTreeMap::from([("labels".to_owned(), labels)]))
 }
 
 /// Samples of a source, of which the card says how many fit in memory.
@@ -214,6 +241,7 @@ fn answer(kind: &AnswerKind) -> Answer {
         AnswerKind::Output => Answer::Output,
         AnswerKind::Argmax => Answer::Argmax,
         AnswerKind::Class { offset } => class::answer(offset),
+        AnswerKind::Embedding => embedding::answer(),
     }
 }
 

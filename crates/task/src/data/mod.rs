@@ -3,4 +3,6 @@
 pub mod coco;
 pub mod imagenet;
 pub mod mnist;
+pub mod named;
 pub mod pictures;
+pub mod texts;
