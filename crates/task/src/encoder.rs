@@ -234,10 +234,10 @@ impl Encoder {
         }
         self.norm.apply(x.view_mut());
         for layer in &self.layers {
-            x = layer.apply(x, &lengths, self.heads);
+            x = layer.apply(&x, &lengths, self.heads);
         }
         let of_text = parts(&lengths);
-        of_text.map(|part| mean_of_length_1(x.slice_axis(Axis(0), part))).collect()
+        of_text.map(|part| mean_of_length_1(&x.slice_axis(Axis(0), part))).collect()
     }
 }
 
@@ -250,7 +250,7 @@ fn parts(lengths: &[usize]) -> impl Iterator<Item = Slice> {
     })
 }
 
-fn mean_of_length_1(tokens: ArrayView2<f32>) -> Vec<f32> {
+fn mean_of_length_1(tokens: &ArrayView2<f32>) -> Vec<f32> {
     let mut mean = tokens.sum_axis(Axis(0));
     let length = mean.iter().map(|value| value * value).sum::<f32>().sqrt();
     mean /= length;
@@ -294,9 +294,9 @@ impl Layer {
         })
     }
 
-    fn apply(&self, x: Array2<f32>, lengths: &[usize], heads: usize) -> Array2<f32> {
-        let attention = self.attention(&x, lengths, heads);
-        let mut x = self.attended.apply(&attention) + &x;
+    fn apply(&self, x: &Array2<f32>, lengths: &[usize], heads: usize) -> Array2<f32> {
+        let attention = self.attention(x, lengths, heads);
+        let mut x = self.attended.apply(&attention) + x;
         self.attention_norm.apply(x.view_mut());
         let mut inner = self.inner.apply(&x);
         inner.mapv_inplace(gelu);

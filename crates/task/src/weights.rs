@@ -75,6 +75,6 @@ mod tests {
     fn what_is_no_table_of_weights_is_refused() {
         // `pickle.dumps([1])` in an older file of PyTorch is none, nor are other bytes.
         assert!(matches!(torch(b"\x80\x02]K\x01a."), Err(TorchError::Pickle(_))));
-        assert_eq!(torch(b"").unwrap_err().to_string().is_empty(), false);
+        assert!(!torch(b"").unwrap_err().to_string().is_empty());
     }
 }

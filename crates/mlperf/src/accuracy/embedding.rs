@@ -9,7 +9,7 @@
 //! Source: none of the benchmarks has it; `cargo xtask peers metrics` compares it with the
 //! definition in NumPy.
 
-use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Slice};
+use ndarray::{Array2, ArrayView1, Axis, Slice};
 
 use super::arrays::npy::{Matrix, Npy};
 use super::payload::{self, Element};
@@ -87,14 +87,14 @@ impl Agreement {
             }
         }
         let starts = (0..samples).step_by(ROWS);
-        starts.map(|start| agreed_from(start, by_reference.view(), by_answer.view())).sum()
+        starts.map(|start| agreed_from(start, &by_reference, &by_answer)).sum()
     }
 }
 
 /// Of the rows from `start` on, as many as are looked at at once.
-fn agreed_from(start: usize, references: ArrayView2<f64>, answers: ArrayView2<f64>) -> u64 {
+fn agreed_from(start: usize, references: &Array2<f64>, answers: &Array2<f64>) -> u64 {
     let behind = (start + ROWS).min(references.nrows());
-    let cosines = |all: ArrayView2<f64>| {
+    let cosines = |all: &Array2<f64>| {
         let mut cosines = all.slice_axis(Axis(0), Slice::from(start..behind)).dot(&all.t());
         // No text is its own neighbour.
         for (row, mut of_row) in cosines.axis_iter_mut(Axis(0)).enumerate() {
