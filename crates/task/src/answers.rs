@@ -4,3 +4,4 @@ pub mod class;
 pub mod detection;
 pub mod embedding;
 pub mod given;
+pub mod pairs;

@@ -9,7 +9,7 @@ use crate::data::texts::{self, Texts, Tokenizer};
 use crate::encoder::Encoder;
 use crate::files::{Files, OpenError};
 use crate::networks::minilm_weights;
-use crate::system::{Read, library};
+use crate::system::{Read, inputs, library};
 
 /// Of the references: counts up when what is computed changes.
 const REVISION: u32 = 1;
@@ -30,11 +30,7 @@ pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
         out.write_all(&array).map_err(OpenError::content)
     })?;
     let card = files.card();
-    let [tokens_of, counted, segment] = &card.data.inputs[..] else {
-        panic!("{} feeds tokens, which of them count, and their segments", card.name);
-    };
-    let inputs = [tokens_of, counted, segment].map(|input| input.name.clone());
-    let samples = library(card, Texts::new(inputs, tokens))?;
+    let samples = library(card, Texts::new(inputs(card), tokens))?;
     let references = BTreeMap::from([("vectors".to_owned(), vectors)]);
     Ok(Read { references, ..Read::of(samples) })
 }

@@ -13,13 +13,14 @@ use dyno_sut::onnx::Answer;
 use dyno_sut::tensors::{Source, TensorLibrary};
 use serde::Deserialize;
 
-use crate::answers::{class, embedding};
+use crate::answers::{class, embedding, pairs};
 use crate::card::{Bound, Card, Quality, Unit};
 use crate::data::coco::{Images, Set};
 use crate::data::imagenet::ImageNet;
 use crate::data::mnist;
 use crate::data::named::Named;
 use crate::data::pictures::Preparation;
+use crate::data::squad::Squad;
 use crate::files::{Files, OpenError};
 use crate::image::steps::{Layout, Step};
 use crate::{networks, sentences};
@@ -72,6 +73,8 @@ pub enum Samples {
     Openimages,
     /// The folder `images`, whose pictures have their class in their names.
     NamedPictures,
+    /// The file `dataset` of SQuAD v1.1 and the file `vocabulary`.
+    Squad,
     /// The table or list `texts`, cut by the tokenizer of the archive `reference`, whose
     /// network says which vectors are right.
     Texts,
@@ -92,6 +95,8 @@ pub enum AnswerKind {
     },
     /// The mean of the vectors of tokens, of length 1.
     Embedding,
+    /// The elements of the first two outputs in turn.
+    Pairs,
 }
 
 /// A task whose files are there.
@@ -206,6 +211,11 @@ fn read(system: &System, files: &Files<'_>) -> Result<Read, OpenError> {
             let references = classes(&labels, files)?;
             Ok(Read { references, ..Read::of(library(card, pictures)?) })
         }
+        Samples::Squad => {
+            let (dataset, vocabulary) = (files.path("dataset")?, files.path("vocabulary")?);
+            let set = Squad::open(&dataset, &vocabulary, inputs(card));
+            library(card, set.map_err(OpenError::content)?).map(Read::of)
+        }
         Samples::Texts => sentences::read(files),
     }
 }
@@ -226,6 +236,15 @@ fn classes(labels: &[i64], files: &Files<'_>) -> Result<BTreeMap<String, PathBuf
     Ok(BTreeMap::from([("labels".to_owned(), labels)]))
 }
 
+/// The names of the inputs of a card that feeds so many.
+///
+/// # Panics
+/// If it feeds others.
+pub(crate) fn inputs<const N: usize>(card: &Card) -> [String; N] {
+    let names: Vec<String> = card.data.inputs.iter().map(|input| input.name.clone()).collect();
+    names.try_into().unwrap_or_else(|_| panic!("{} feeds {N} inputs", card.name))
+}
+
 /// Samples of a source, of which the card says how many fit in memory.
 pub(crate) fn library(
     card: &Card,
@@ -242,6 +261,7 @@ fn answer(kind: &AnswerKind) -> Answer {
         AnswerKind::Argmax => Answer::Argmax,
         AnswerKind::Class { offset } => class::answer(offset),
         AnswerKind::Embedding => embedding::answer(),
+        AnswerKind::Pairs => pairs::answer(),
     }
 }
 

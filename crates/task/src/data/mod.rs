@@ -5,4 +5,5 @@ pub mod imagenet;
 pub mod mnist;
 pub mod named;
 pub mod pictures;
+pub mod squad;
 pub mod texts;
