@@ -1,5 +1,6 @@
 //! Real tasks from their files to their figures, where `DYNO_CACHE` has what they need and
 //! ONNX Runtime is installed: `dyno fetch minilm minilm-fp32 efficientnet-lite0`.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -76,7 +76,7 @@ impl Named {
         let mut names = Vec::new();
         for entry in fs::read_dir(folder).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();
-            let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
+            let ending = path.extension().map(std::ffi::OsStr::to_ascii_lowercase);
             if !ending.is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known)) {
                 continue;
             }
