@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use md5::Md5;
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
 use crate::cache::{Cache, FetchError, Held, digest_of};
 use crate::card::{Card, Wanted};
@@ -243,6 +243,22 @@ impl<'a> Files<'a> {
             Held::Whole => Ok(path),
             held => Err(OpenError::Fetch { path, what: wanted.what.clone(), held }),
         }
+    }
+
+    /// As [`Files::made`], of what may differ from run to run, which `of` tells apart.
+    ///
+    /// # Errors
+    /// As [`Files::made`].
+    pub fn made_of(
+        &self,
+        of: &[u8],
+        name: &str,
+        revision: u32,
+        write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
+    ) -> Result<PathBuf, OpenError> {
+        let key = Sha256::digest(of);
+        let key: String = key[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        self.made(&format!("{name}-{key}"), revision, write)
     }
 
     /// A file that is made of others once and kept in the cache. `revision` counts up

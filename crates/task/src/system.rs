@@ -11,6 +11,7 @@ use dyno_loadgen::qsl::SampleLibrary as _;
 use dyno_mlperf::accuracy::payload::Element;
 use dyno_mlperf::accuracy::{DataError, Inputs, Method, Scorer};
 use dyno_sut::onnx::Answer;
+use dyno_sut::onnx::windows::Windows;
 use dyno_sut::tensors::{Source, TensorLibrary};
 use serde::Deserialize;
 
@@ -19,6 +20,7 @@ use crate::card::{Bound, Card, Quality, Tier, Unit};
 use crate::data::coco::{Images, Set};
 use crate::data::criteo;
 use crate::data::imagenet::ImageNet;
+use crate::data::kits19::Kits19;
 use crate::data::mnist;
 use crate::data::pictures::Preparation;
 use crate::files::{Files, OpenError};
@@ -72,6 +74,8 @@ pub enum Samples {
     Criteo,
     /// The files `dense`, `sparse` and `trace`.
     CriteoMultihot,
+    /// The folder `images`.
+    Kits19,
 }
 
 /// What is made of the outputs of a call while the clock runs.
@@ -99,6 +103,15 @@ pub enum AnswerKind {
         given: given::Given,
         /// What the outputs are called.
         outputs: given::Names,
+    },
+    /// A label a voxel, of scores in cubic windows that overlap.
+    Windows {
+        /// Voxels along an axis.
+        side: NonZero<usize>,
+        /// Voxels from one to the next.
+        step: NonZero<usize>,
+        /// Standard deviation of the weights, in voxels.
+        spread: f64,
     },
 }
 
@@ -257,6 +270,15 @@ fn read(system: &System, files: &Files<'_>, layout: Layout) -> Result<Read, Open
             let (pairs, references) = criteo::read(files, system.samples)?;
             Ok(Read { references, ..Read::of(library(card, pairs)?) })
         }
+        Samples::Kits19 => {
+            let cases = Kits19::open(&files.path("images")?, &input).map_err(OpenError::content)?;
+            let list = format!("{}\n", cases.cases().join("\n"));
+            let made = files.made_of(list.as_bytes(), "cases", 1, |file| {
+                file.write_all(list.as_bytes()).map_err(OpenError::content)
+            })?;
+            let references = BTreeMap::from([("cases".to_owned(), made)]);
+            Ok(Read { references, ..Read::of(library(card, cases)?) })
+        }
     }
 }
 
@@ -325,6 +347,9 @@ fn answer(
                 count: outputs.count.as_ref().map(named).transpose().map_err(OpenError::content)?,
             };
             given::answer(*given, names)
+        }
+        AnswerKind::Windows { side, step, spread } => {
+            Answer::Windows(Windows::gaussian(side.get(), step.get(), *spread))
         }
     })
 }

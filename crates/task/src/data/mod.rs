@@ -4,5 +4,6 @@ pub mod aggregation;
 pub mod coco;
 pub mod criteo;
 pub mod imagenet;
+pub mod kits19;
 pub mod mnist;
 pub mod pictures;

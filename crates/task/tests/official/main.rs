@@ -4,5 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod criteo;
+mod kits;
 mod made;
 mod vision;
