@@ -119,9 +119,8 @@ impl Source for Kits19 {
         let path = self.path(case);
         let value = unpickled(&path, VOLUME).map_err(|error| error.to_string())?;
         let refused = |found: String| KitsError { path: path.clone(), expected: VOLUME, found };
-        let volume = match value.values().and_then(<[Value]>::first) {
-            Some(Value::Array(volume)) => volume,
-            _ => return Err(refused("no array at first".to_owned()).to_string()),
+        let Some(Value::Array(volume)) = value.values().and_then(<[Value]>::first) else {
+            return Err(refused("no array at first".to_owned()).to_string());
         };
         let Array { shape, element, bytes } = &**volume;
         if *element != Element::Float32 || !matches!(shape[..], [1, _, _, _]) {

@@ -6,4 +6,5 @@
 mod criteo;
 mod kits;
 mod made;
+mod page;
 mod vision;
