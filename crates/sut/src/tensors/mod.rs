@@ -111,7 +111,9 @@ pub struct TensorLibrary {
 
 /// Who is told of samples that could not be prepared.
 #[derive(Clone)]
-struct Tell(Arc<dyn Fn(&[String]) + Send + Sync>);
+struct Tell(Arc<TellFn>);
+
+type TellFn = dyn Fn(&[String]) + Send + Sync;
 
 impl fmt::Debug for Tell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
