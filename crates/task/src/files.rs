@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use md5::Md5;
-use sha2::{Digest as _, Sha256};
+use sha2::{Digest, Sha256};
 
 use crate::cache::{Cache, FetchError, Held, digest_of};
 use crate::card::{Card, Wanted};
@@ -255,6 +255,22 @@ impl<'a> Files<'a> {
             found.pop();
         }
         Ok(found)
+    }
+
+    /// As [`Files::made`], of what may differ from run to run, which `of` tells apart.
+    ///
+    /// # Errors
+    /// As [`Files::made`].
+    pub fn made_by(
+        &self,
+        of: &[u8],
+        name: &str,
+        revision: u32,
+        write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
+    ) -> Result<PathBuf, OpenError> {
+        let key = Sha256::digest(of);
+        let key: String = key[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        self.made(&format!("{name}-{key}"), revision, write)
     }
 
     /// A file that is made of others once and kept in the cache. `revision` counts up

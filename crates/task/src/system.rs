@@ -11,6 +11,7 @@ use dyno_loadgen::qsl::SampleLibrary as _;
 use dyno_mlperf::accuracy::payload::Element;
 use dyno_mlperf::accuracy::{DataError, Inputs, Method, Scorer};
 use dyno_sut::onnx::Answer;
+use dyno_sut::onnx::windows::Windows;
 use dyno_sut::tensors::{Source, TensorLibrary};
 use serde::Deserialize;
 
@@ -19,6 +20,7 @@ use crate::card::{Bound, Card, Quality, Tier, Unit};
 use crate::data::coco::{Images, Set};
 use crate::data::criteo;
 use crate::data::imagenet::ImageNet;
+use crate::data::kits19::Kits19;
 use crate::data::mnist;
 use crate::data::named::Named;
 use crate::data::pictures::Preparation;
@@ -96,6 +98,8 @@ pub enum Samples {
     /// The table or list `texts`, cut by the tokenizer of the archive `reference`, whose
     /// network says which vectors are right.
     Texts,
+    /// The folder `images`.
+    Kits19,
 }
 
 /// What is made of the outputs of a call while the clock runs.
@@ -130,6 +134,15 @@ pub enum AnswerKind {
     Embedding,
     /// The elements of the first two outputs in turn.
     Pairs,
+    /// A label a voxel, of scores in cubic windows that overlap.
+    Windows {
+        /// Voxels along an axis.
+        side: NonZero<usize>,
+        /// Voxels from one to the next.
+        step: NonZero<usize>,
+        /// Standard deviation of the weights, in voxels.
+        spread: f64,
+    },
 }
 
 /// A task whose files are there.
@@ -315,6 +328,15 @@ fn read(system: &System, files: &Files<'_>, layout: Layout) -> Result<Read, Open
             library(card, set.map_err(OpenError::content)?).map(Read::of)
         }
         Samples::Texts => sentences::read(files),
+        Samples::Kits19 => {
+            let cases = Kits19::open(&files.path("images")?, &input).map_err(OpenError::content)?;
+            let list = format!("{}\n", cases.cases().join("\n"));
+            let made = files.made_by(list.as_bytes(), "cases", 1, |file| {
+                file.write_all(list.as_bytes()).map_err(OpenError::content)
+            })?;
+            let references = BTreeMap::from([("cases".to_owned(), made)]);
+            Ok(Read { references, ..Read::of(library(card, cases)?) })
+        }
     }
 }
 
@@ -408,6 +430,9 @@ fn answer(
         AnswerKind::Phonemes => phonemes::answer(),
         AnswerKind::Embedding => embedding::answer(),
         AnswerKind::Pairs => pairs::answer(),
+        AnswerKind::Windows { side, step, spread } => {
+            Answer::Windows(Windows::gaussian(side.get(), step.get(), *spread))
+        }
     })
 }
 

@@ -65,7 +65,8 @@ impl Windows {
     /// of all windows that hold it, as a byte.
     ///
     /// `call` is called with at most `batch` windows of the shape `window`, the first of
-    /// its dimensions counting them, and its first output has the scores of each.
+    /// its dimensions counting them, and its first output has the scores of each. After so
+    /// many `calls` the rest of the volume is left as it is.
     ///
     /// # Errors
     /// That of a call, or an output that has no score for each voxel.
@@ -74,6 +75,7 @@ impl Windows {
         (shape, elements): (&[usize], &Elements<'_>),
         (window, batch): (&[usize], usize),
         sample: QuerySample,
+        calls: usize,
         call: &mut Call<'_>,
         labels: &mut Vec<u8>,
     ) -> Result<(), String> {
@@ -81,7 +83,7 @@ impl Windows {
             shape[shape.len() - 3..].try_into().expect("three axes were looked at");
         let mut sums = Sums::of(axes);
         let corners = self.corners(axes);
-        for corners in corners.chunks(batch.max(1)) {
+        for corners in corners.chunks(batch.max(1)).take(calls) {
             let cut = self.cut(shape, elements, corners);
             let mut of_call = window.to_vec();
             if batch > 1 {
@@ -225,6 +227,7 @@ mod tests {
             (&shape, &Elements::F32(voxels.into())),
             (&window, batch),
             SAMPLE,
+            usize::MAX,
             &mut |inputs, samples, take| {
                 let (shape, elements) = &inputs[0];
                 calls.push(shape[0]);
@@ -290,10 +293,28 @@ mod tests {
             take(&Outputs::new(vec![output]))
         };
         let volume = Elements::F32(vec![0.0; 96].into());
-        windows.label((&shape, &volume), (&[1, 1, 4, 4, 4], 1), SAMPLE, call, &mut labels).unwrap();
+        windows
+            .label((&shape, &volume), (&[1, 1, 4, 4, 4], 1), SAMPLE, usize::MAX, call, &mut labels)
+            .unwrap();
         // Along the last axis both hold the third and fourth voxel: the middle of the first
         // window's end and of the second's beginning.
         assert_eq!(labels[..6], [0, 0, 0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_trial_needs_no_more_than_its_calls() {
+        let windows = Windows::gaussian(4, 2, 0.5);
+        let mut count = 0;
+        let call: &mut Call<'_> = &mut |_, samples, take| {
+            count += 1;
+            let elements = Ok(Elements::F32(vec![1.0; 128].into()));
+            let shape = vec![1, 2, 4, 4, 4];
+            take(&Outputs::new(vec![Output { name: "y", shape, elements, samples: samples.len() }]))
+        };
+        let (shape, volume) = ([1, 8, 8, 8], Elements::F32(vec![0.0; 512].into()));
+        let (window, mut labels) = ([1, 1, 4, 4, 4], Vec::new());
+        windows.label((&shape, &volume), (&window, 1), SAMPLE, 1, call, &mut labels).unwrap();
+        assert_eq!((count, labels.len()), (1, 512));
     }
 
     #[test]
@@ -310,6 +331,7 @@ mod tests {
             (&[1, 2, 2, 2], &volume),
             (&window.0, window.1),
             SAMPLE,
+            usize::MAX,
             call,
             &mut Vec::new(),
         );

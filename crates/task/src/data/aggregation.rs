@@ -63,14 +63,26 @@ impl Aggregation {
     /// # Errors
     /// It is none of these, or the lines of a trace do not follow each other.
     pub fn read(path: &Path) -> Result<Self, AggregationError> {
+        let text = std::fs::read_to_string(path).map_err(|error| AggregationError {
+            path: path.to_owned(),
+            line: None,
+            expected: "a trace or sizes".to_owned(),
+            found: error.to_string(),
+        })?;
+        Self::parse(path, &text)
+    }
+
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// As [`Aggregation::read`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, AggregationError> {
         let refused = |line, expected: &str, found: &str| AggregationError {
             path: path.to_owned(),
-            line,
+            line: Some(line),
             expected: expected.to_owned(),
             found: format!("'{}'", found.chars().take(60).collect::<String>()),
         };
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| refused(None, "a trace or sizes", &error.to_string()))?;
         const SIZES: &str = "`fixed PAIRS`, `uniform LEAST MOST` with sizes from 1, quantiles, or \
                              a trace";
         let is_size = |size: &usize| (1..=MOST).contains(size);
@@ -82,18 +94,18 @@ impl Aggregation {
         match words[..] {
             ["fixed", ref rest @ ..] => match sizes(rest).as_deref() {
                 Some(&[pairs]) => return Ok(Self::Fixed(pairs)),
-                _ => return Err(refused(Some(1), SIZES, first)),
+                _ => return Err(refused(1, SIZES, first)),
             },
             ["uniform", ref rest @ ..] => match sizes(rest).as_deref() {
                 Some(&[least, most]) if least <= most => return Ok(Self::Uniform(least, most)),
-                _ => return Err(refused(Some(1), SIZES, first)),
+                _ => return Err(refused(1, SIZES, first)),
             },
             _ => {}
         }
         let numbers: Vec<&str> = split(first).collect();
         if numbers.len() != 3 {
             let quantiles = sizes(&numbers).filter(|sizes| !sizes.is_empty());
-            return quantiles.map(Self::Quantiles).ok_or_else(|| refused(Some(1), SIZES, first));
+            return quantiles.map(Self::Quantiles).ok_or_else(|| refused(1, SIZES, first));
         }
         let mut ends = Vec::new();
         let mut begin = 0;
@@ -108,7 +120,7 @@ impl Aggregation {
                 _ => None,
             };
             let expected = || format!("`{begin}, END, PAIRS` with 1 to {MOST} pairs");
-            begin = end.ok_or_else(|| refused(Some(number), &expected(), line))?;
+            begin = end.ok_or_else(|| refused(number, &expected(), line))?;
             ends.push(begin);
         }
         Ok(Self::Trace(ends))

@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_sut::tensors::{ElementType, Elements, NpyHead, SampleTensor, Source};
-use sha2::{Digest, Sha256};
 use zip::{CompressionMethod, ZipArchive};
 
 use super::aggregation::{Aggregation, write_trace};
@@ -108,10 +107,8 @@ pub(crate) fn read(
     })?;
     let mut references = BTreeMap::new();
     if !matches!(aggregation, Aggregation::Trace(_)) {
-        // Another file for each choice and each count of pairs.
-        let key = Sha256::digest(format!("{aggregation:?} {pairs}"));
-        let key: String = key[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-        let made = files.made(&format!("trace-{key}"), 1, |file| {
+        let of = format!("{aggregation:?} {pairs}");
+        let made = files.made_by(of.as_bytes(), "trace", 1, |file| {
             write_trace(&starts, file).map_err(OpenError::content)
         })?;
         references.insert("trace".to_owned(), made);

@@ -4,6 +4,7 @@ pub mod aggregation;
 pub mod coco;
 pub mod criteo;
 pub mod imagenet;
+pub mod kits19;
 pub mod mnist;
 pub mod named;
 pub mod pictures;

@@ -4,5 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod criteo;
+mod kits;
 mod made;
+mod page;
 mod vision;

@@ -1,5 +1,7 @@
 //! Classifiers and detectors.
 
+use std::sync::mpsc;
+
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Failure;
 use dyno_onnx::{Builder, Dim, Element, Model, Weights};
@@ -145,9 +147,11 @@ fn a_picture_that_is_cut_off_fails_its_own_queries_and_is_named() {
     folder.write("images/green.png", &whole[..whole.len() / 2]);
     folder.write("val_map.txt", "red.png 0\ngreen.png 1\nblue.png 2\n");
     folder.model(&classifier([3, 224, 224], 1001));
-    let ready = folder.open(&made::card("resnet50"), &CLASSES).unwrap();
+    let mut ready = folder.open(&made::card("resnet50"), &CLASSES).unwrap();
+    let (send, told) = mpsc::channel();
+    ready.samples = ready.samples.telling(move |broken| send.send(broken.to_vec()).unwrap());
     ready.samples.load(&[0, 1, 2]);
-    let [broken] = &ready.samples.broken()[..] else { panic!("one is broken") };
+    let [broken] = &told.recv().unwrap()[..] else { panic!("one is broken") };
     for part in ["sample 1 of imagenet", "green.png: expected a whole JPEG or PNG file"] {
         assert!(broken.contains(part), "{broken}");
     }
