@@ -161,7 +161,8 @@ const PRINTED: f64 = 0.02;
 /// OpenVINO's model zoo counts in millions, and our count in the same way: it folds
 /// normalisations into biases, which takes one number off each of so many channels, and
 /// counts six numbers of each anchor of SSD-ResNet34, which are constants of its file.
-/// The files have 80.1 and 27.3 MB, which is room for 20.0 and 6.8 million floats.
+/// The files, as Kalray publishes them, have 80.1 and 27.3 MB: room for 20.0 and 6.8
+/// million floats.
 const MISPRINTED: &[(&str, f64, i64)] =
     &[("SSD-ResNet34", 20.058, 6 * 15_130 - 4928), ("SSD-MobileNet-v1", 6.807, -12_672)];
 
@@ -219,4 +220,29 @@ fn texts_of_any_length_have_a_vector_for_each_token() {
     assert_eq!(model.outputs[0].shape, expected);
     let cost = count(&model);
     assert_eq!(cost.parameters, 22_713_216 - 384 * 385, "as of the graph for 128 tokens");
+}
+
+/// Each graph's line of `docs/reference/graphs.md` begins with its counts.
+#[test]
+fn the_page_of_graphs_has_their_counts() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/graphs.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let runs = GRAPHS.iter().map(|graph| (graph.name, graph.build));
+    let counted = COUNTED.iter().map(|graph| (graph.name, graph.build));
+    for (part, graphs) in ["## Counted, not run\n", "## Not there"]
+        .into_iter()
+        .zip([runs.collect::<Vec<_>>(), counted.collect()])
+    {
+        let text = page.split(part).next().unwrap();
+        let text = text.rsplit("\n## ").next().unwrap();
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("| `")).collect();
+        assert_eq!(lines.len(), graphs.len(), "before '{part}'");
+        for (line, (name, build)) in lines.into_iter().zip(graphs) {
+            let cost = count(&build(Weights::seeded(1)).unwrap());
+            let (parameters, operations) =
+                (cost.parameters as f64 / 1e6, cost.operations() as f64 / 1e9);
+            let expected = format!("| `{name}` | {parameters:.2} | {operations:.3} |");
+            assert!(line.starts_with(&expected), "expected '{expected}', found '{line}'");
+        }
+    }
 }
