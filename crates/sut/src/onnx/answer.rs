@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::tensors::Elements;
 
 /// What the answer to a sample is.
@@ -48,6 +50,14 @@ impl Answer {
         Self::Made(Arc::new(make))
     }
 
+    /// How many outputs of a call it looks at, from the first one on.
+    pub(super) fn outputs(&self) -> usize {
+        match self {
+            Self::Output | Self::Argmax => 1,
+            Self::Made(_) => usize::MAX,
+        }
+    }
+
     /// Appends the answer to the sample at `position`; returns its count of tokens.
     pub(super) fn write(
         &self,
@@ -80,7 +90,7 @@ impl fmt::Debug for Answer {
 /// All outputs of a call.
 #[derive(Debug)]
 pub struct Outputs<'a> {
-    all: Vec<Output<'a>>,
+    all: SmallVec<[Output<'a>; 2]>,
 }
 
 /// One output of a call, for all of its samples.
@@ -108,8 +118,8 @@ pub struct Part<'a> {
 impl<'a> Outputs<'a> {
     /// The outputs of a call, in the order of the model.
     #[must_use]
-    pub fn new(all: Vec<Output<'a>>) -> Self {
-        Self { all }
+    pub fn new(all: impl IntoIterator<Item = Output<'a>>) -> Self {
+        Self { all: all.into_iter().collect() }
     }
 
     /// All of them, in the order of the model.
