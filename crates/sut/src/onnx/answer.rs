@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use dyno_loadgen::sut::QuerySample;
+use smallvec::SmallVec;
 
 use super::windows::Windows;
 use crate::tensors::Elements;
@@ -53,6 +54,14 @@ impl Answer {
         Self::Made(Arc::new(make))
     }
 
+    /// How many outputs of a call it looks at, from the first one on.
+    pub(super) fn outputs(&self) -> usize {
+        match self {
+            Self::Output | Self::Argmax | Self::Windows(_) => 1,
+            Self::Made(_) => usize::MAX,
+        }
+    }
+
     /// Appends the answer to the sample at `position`; returns its count of tokens.
     pub(super) fn write(
         &self,
@@ -87,7 +96,7 @@ impl fmt::Debug for Answer {
 /// All outputs of a call.
 #[derive(Debug)]
 pub struct Outputs<'a> {
-    all: Vec<Output<'a>>,
+    all: SmallVec<[Output<'a>; 2]>,
     samples: &'a [QuerySample],
 }
 
@@ -116,8 +125,8 @@ pub struct Part<'a> {
 impl<'a> Outputs<'a> {
     /// The outputs of a call, in the order of the model.
     #[must_use]
-    pub fn new(all: Vec<Output<'a>>) -> Self {
-        Self { all, samples: &[] }
+    pub fn new(all: impl IntoIterator<Item = Output<'a>>) -> Self {
+        Self { all: all.into_iter().collect(), samples: &[] }
     }
 
     /// The same, of a call with these samples.

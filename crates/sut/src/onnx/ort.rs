@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use dyno_loadgen::sut::{QuerySample, ResponseId};
 use ort::session::{Session, SessionInputValue};
 use ort::value::{DynValue, PrimitiveTensorElementType, TensorElementType, TensorRef, ValueType};
+use smallvec::SmallVec;
 
 use super::answer::{Output, Outputs};
 use super::feed::Feed;
@@ -169,11 +170,14 @@ impl OrtEngine {
         self.feed.answer(samples, answers, &mut |inputs, samples, take| {
             // In the order of the model's inputs, so that no names are looked up.
             let fed = inputs.iter().map(|(shape, elements)| value(shape, elements));
-            let fed = fed.collect::<ort::Result<Vec<_>>>().map_err(|error| error.to_string())?;
+            let fed = fed.collect::<ort::Result<SmallVec<[_; 4]>>>();
+            let fed = fed.map_err(|error| error.to_string())?;
             let outputs = session.run(&fed[..]).map_err(|error| error.to_string())?;
-            let values: Vec<_> = outputs.iter().collect();
-            let all = values.iter().map(|(name, value)| output(name, value, samples.len()));
-            take(&Outputs::new(all.collect()).of(samples))
+            // A model may return more than its answers are made of, each to be asked for.
+            let ports = self.about.outputs.iter().enumerate().take(self.feed.outputs());
+            let all =
+                ports.map(|(number, port)| output(&port.name, &outputs[number], samples.len()));
+            take(&Outputs::new(all).of(samples))
         });
     }
 }

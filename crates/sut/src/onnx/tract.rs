@@ -12,7 +12,7 @@ use tract_onnx::prelude::{
 use tract_onnx::tract_hir::infer::Factoid;
 
 use super::answer::{Output, Outputs};
-use super::feed::Feed;
+use super::feed::{CallInput, Feed};
 use super::{EngineOptions, OnnxError};
 use crate::engine::{About, Answers, Engine, Port};
 use crate::tensors::{Element, ElementType, Elements, ModelInput, TensorLibrary};
@@ -197,7 +197,7 @@ impl Engine for TractEngine {
 
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
         self.feed.answer(samples, answers, &mut |inputs, samples, take| {
-            let tensor = |(shape, elements): &(Vec<usize>, Elements<'_>)| match elements {
+            let tensor = |(shape, elements): &CallInput<'_>| match elements {
                 Elements::F32(all) => Tensor::from_shape(shape, all),
                 Elements::F64(all) => Tensor::from_shape(shape, all),
                 Elements::F16(all) => Tensor::from_shape(shape, all),
@@ -216,7 +216,7 @@ impl Engine for TractEngine {
             let names = self.about.outputs.iter().map(|port| &port.name[..]);
             let all = names.zip(&outputs);
             let all = all.map(|(name, tensor)| output(name, tensor, samples.len()));
-            take(&Outputs::new(all.collect()).of(samples))
+            take(&Outputs::new(all).of(samples))
         });
     }
 

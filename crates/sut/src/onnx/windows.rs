@@ -4,10 +4,12 @@
 //! Source: `inference_utils.py` and `base_SUT.py` of the reference's benchmark 3D-UNet on
 //! KiTS19: float32 throughout, windows in the order of the axes.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use dyno_loadgen::sut::QuerySample;
+use smallvec::smallvec;
 
 use super::answer::Outputs;
 use super::feed::Call;
@@ -90,9 +92,8 @@ impl Windows {
                 of_call[0] = corners.len();
             }
             let samples = vec![sample; corners.len()];
-            call(vec![(of_call, cut)], &samples, &mut |outputs| {
-                self.add(outputs, corners, &mut sums)
-            })?;
+            let inputs = smallvec![(Cow::Owned(of_call), cut)];
+            call(inputs, &samples, &mut |outputs| self.add(outputs, corners, &mut sums))?;
         }
         sums.labels(labels);
         Ok(())

@@ -18,8 +18,8 @@ pub trait Element: Copy + PartialOrd + Send + Sync + 'static {
     fn to_f64(self) -> f64;
     /// The integer that it is; `None` for floating point.
     fn to_integer(self) -> Option<i64>;
-    /// Appends it in little-endian order.
-    fn write(self, bytes: &mut Vec<u8>);
+    /// Appends elements in little-endian order.
+    fn write(all: &[Self], bytes: &mut Vec<u8>);
     /// Reads elements in little-endian order; bytes that are no whole one are left.
     fn read(bytes: &[u8]) -> Vec<Self>;
 }
@@ -84,9 +84,15 @@ macro_rules! element_types {
                 integer(self)
             }
 
-            fn write(self, bytes: &mut Vec<u8>) {
-                let write: fn($type, &mut Vec<u8>) = $write;
-                write(self, bytes);
+            fn write(all: &[Self], bytes: &mut Vec<u8>) {
+                let write: fn($type) -> [u8; size_of::<$type>()] = $write;
+                let start = bytes.len();
+                bytes.resize(start + size_of_val(all), 0);
+                // One loop without a check of room for each element becomes a copy.
+                let (whole, _) = bytes[start..].as_chunks_mut::<{ size_of::<$type>() }>();
+                for (to, element) in whole.iter_mut().zip(all) {
+                    *to = write(*element);
+                }
             }
 
             fn read(bytes: &[u8]) -> Vec<Self> {
@@ -120,15 +126,15 @@ macro_rules! element_types {
 }
 
 element_types! {
-    F32: f32, "float32", |_| None, |x, to| to.extend_from_slice(&x.to_le_bytes()), f32::from_le_bytes;
-    F64: f64, "float64", |_| None, |x, to| to.extend_from_slice(&x.to_le_bytes()), f64::from_le_bytes;
-    F16: half::f16, "float16", |_| None, |x, to| to.extend_from_slice(&x.to_le_bytes()), half::f16::from_le_bytes;
-    Bf16: half::bf16, "bfloat16", |_| None, |x, to| to.extend_from_slice(&x.to_le_bytes()), half::bf16::from_le_bytes;
-    I64: i64, "int64", Some, |x, to| to.extend_from_slice(&x.to_le_bytes()), i64::from_le_bytes;
-    I32: i32, "int32", |x| Some(x.into()), |x, to| to.extend_from_slice(&x.to_le_bytes()), i32::from_le_bytes;
-    I8: i8, "int8", |x| Some(x.into()), |x, to| to.extend_from_slice(&x.to_le_bytes()), i8::from_le_bytes;
-    U8: u8, "uint8", |x| Some(x.into()), |x, to| to.push(x), u8::from_le_bytes;
-    Bool: bool, "bool", |x| Some(x.into()), |x, to| to.push(x.into()), |[byte]| byte != 0;
+    F32: f32, "float32", |_| None, |x| x.to_le_bytes(), f32::from_le_bytes;
+    F64: f64, "float64", |_| None, |x| x.to_le_bytes(), f64::from_le_bytes;
+    F16: half::f16, "float16", |_| None, |x| x.to_le_bytes(), half::f16::from_le_bytes;
+    Bf16: half::bf16, "bfloat16", |_| None, |x| x.to_le_bytes(), half::bf16::from_le_bytes;
+    I64: i64, "int64", Some, |x| x.to_le_bytes(), i64::from_le_bytes;
+    I32: i32, "int32", |x| Some(x.into()), |x| x.to_le_bytes(), i32::from_le_bytes;
+    I8: i8, "int8", |x| Some(x.into()), |x| x.to_le_bytes(), i8::from_le_bytes;
+    U8: u8, "uint8", |x| Some(x.into()), |x| [x], u8::from_le_bytes;
+    Bool: bool, "bool", |x| Some(x.into()), |x| [x.into()], |[byte]| byte != 0;
 }
 
 pub(crate) use {each_type, with_type};
@@ -235,13 +241,7 @@ impl Elements<'_> {
 
     /// Appends them in little-endian order.
     pub fn write(&self, bytes: &mut Vec<u8>) {
-        fn write<T: Element>(all: &[T], bytes: &mut Vec<u8>) {
-            bytes.reserve(size_of_val(all));
-            for element in all {
-                element.write(bytes);
-            }
-        }
-        each_type!(self, all => write(all, bytes));
+        each_type!(self, all => Element::write(all, bytes));
     }
 
     /// The class that they tell: a single integer is the class itself; of several
