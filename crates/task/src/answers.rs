@@ -1,5 +1,7 @@
 //! What is made of a model's outputs before a query counts as answered; timed.
 
+pub mod anchors;
 pub mod class;
 pub mod detection;
 pub mod given;
+pub mod labels;

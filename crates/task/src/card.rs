@@ -223,7 +223,7 @@ macro_rules! cards {
 }
 
 cards! {
-    "digits" "mnist" "g2p"
+    "digits" "mnist" "g2p" "movielens" "karate" "digits-boxes" "shapes-3d"
     "resnet50" "3d-unet" "bert" "dlrm-v2" "dlrm" "gnmt" "gptj"
     "llama2-70b" "llama3.1-405b" "mixtral-8x7b" "mobilenet" "retinanet" "rgat"
     "rnnt" "ssd-mobilenet" "ssd-resnet34" "stable-diffusion-xl"

@@ -13,3 +13,4 @@ pub mod package;
 pub mod pickle;
 pub mod shape;
 pub mod system;
+pub mod trained;

@@ -13,14 +13,15 @@ use dyno_sut::onnx::Answer;
 use dyno_sut::tensors::{Source, TensorLibrary};
 use serde::Deserialize;
 
-use crate::answers::class;
+use crate::answers::{class, labels};
 use crate::card::{Bound, Card, Quality, Unit};
 use crate::data::coco::{Images, Set};
 use crate::data::imagenet::ImageNet;
-use crate::data::mnist;
 use crate::data::pictures::Preparation;
+use crate::data::{digit_boxes, karate, mnist, movielens, shapes3d};
 use crate::files::{Files, OpenError};
 use crate::image::steps::{Layout, Step};
+use crate::trained;
 
 /// How a card's model is fed and answers. Each field names a kind that a module has; a new
 /// task of known kinds is a new file below `tasks/`.
@@ -49,6 +50,15 @@ pub enum Network {
     /// The file `model` of the card.
     #[default]
     File,
+    /// Trained on the file `ratings` when it is first asked for.
+    Movielens,
+    /// Trained when it is first asked for.
+    Karate,
+    /// The detector of digits, whose weights come with Dyno.
+    DigitsBoxes,
+    /// The small 3D-UNet, whose weights come with Dyno.
+    #[serde(rename = "shapes-3d")]
+    Shapes3d,
 }
 
 /// What is read as samples.
@@ -63,6 +73,15 @@ pub enum Samples {
     Coco,
     /// The folder `images` and the file `annotations`.
     Openimages,
+    /// The part of the file `ratings` that no model is trained with.
+    Movielens,
+    /// The members of the karate club.
+    Karate,
+    /// Digits on noise, made of seeds.
+    DigitsBoxes,
+    /// Ellipsoids in noise, made of seeds.
+    #[serde(rename = "shapes-3d")]
+    Shapes3d,
 }
 
 /// What is made of the outputs of a call while the clock runs.
@@ -78,6 +97,10 @@ pub enum AnswerKind {
         /// Added to the position.
         offset: i64,
     },
+    /// Of each place of the first output the class of the greatest score, as a byte.
+    Labels,
+    /// Boxes of the detector of digits.
+    DigitsBoxes,
 }
 
 /// A task whose files are there.
@@ -129,7 +152,7 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    fn of(samples: TensorLibrary) -> Self {
+    pub(crate) fn of(samples: TensorLibrary) -> Self {
         Self { samples, references: BTreeMap::new(), remarks: Vec::new() }
     }
 }
@@ -148,6 +171,10 @@ pub fn open(files: &Files<'_>) -> Result<Ready, OpenError> {
     files.check()?;
     let model = match system.network {
         Network::File => files.path("model")?,
+        Network::Movielens => trained::movielens::model(files)?,
+        Network::Karate => trained::karate::model(files)?,
+        Network::DigitsBoxes => trained::digit_boxes::model(files)?,
+        Network::Shapes3d => trained::shapes3d::model(files)?,
     };
     let Read { samples, references, remarks } = read(system, files)?;
     let answer = answer(&system.answer);
@@ -184,6 +211,10 @@ fn read(system: &System, files: &Files<'_>) -> Result<Read, OpenError> {
             let set = set.open(&folder, Some(&annotations), Images::All, preparation());
             library(card, set.map_err(OpenError::content)?).map(Read::of)
         }
+        Samples::Movielens => movielens::open(files),
+        Samples::Karate => karate::open(files),
+        Samples::DigitsBoxes => digit_boxes::open(files),
+        Samples::Shapes3d => shapes3d::open(files),
     }
 }
 
@@ -214,6 +245,8 @@ fn answer(kind: &AnswerKind) -> Answer {
         AnswerKind::Output => Answer::Output,
         AnswerKind::Argmax => Answer::Argmax,
         AnswerKind::Class { offset } => class::answer(offset),
+        AnswerKind::Labels => labels::answer(),
+        AnswerKind::DigitsBoxes => trained::digit_boxes::answer(),
     }
 }
 
