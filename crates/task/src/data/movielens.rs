@@ -99,6 +99,14 @@ impl Ratings {
             path: path.to_owned(),
             why: error.to_string(),
         })?;
+        Self::parse(path, &text)
+    }
+
+    /// Likewise of the text of a file, whose path is told where it is wrong.
+    ///
+    /// # Errors
+    /// [`MovielensError`] if the text is not of the form.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, MovielensError> {
         let wrong = |at: usize, expected, found: &str| MovielensError::Line {
             path: path.to_owned(),
             line: at + 1,

@@ -32,11 +32,12 @@ fn read_labels(inputs: &Inputs) -> Result<(usize, Vec<u8>), DataError> {
     let path = inputs.file(&LABELS)?;
     let labels = Npy::open(path)?;
     let shape = labels.shape.clone();
-    let places = shape.iter().skip(1).product::<usize>();
-    if shape.len() < 2 || places == 0 {
+    // Of no sample, there can be more places than numbers count.
+    let places = shape.iter().skip(1).try_fold(1_usize, |product, n| product.checked_mul(*n));
+    let Some(places) = places.filter(|places| *places > 0 && shape.len() > 1) else {
         let expected = "samples, and places of each";
         return Err(DataError::malformed(path, None, expected, format!("{shape:?}")));
-    }
+    };
     let labels = labels.bytes()?;
     if labels.iter().all(|label| *label == 0) {
         return Err(DataError::malformed(path, None, "a class from 1 on", "none"));
@@ -168,6 +169,8 @@ mod tests {
 
     #[test]
     fn labels_are_of_samples_and_places() {
+        let vast = scorer("dice-vast.npy", &[], "(0, 1099511627776, 1099511627776)");
+        assert!(vast.is_err_and(|error| error.to_string().contains("and places of each")));
         let error = |name, shape| scorer(name, &[0, 1], shape).map(drop).unwrap_err().to_string();
         assert!(error("dice-flat.npy", "(2,)").ends_with("places of each, found [2]"));
         let nothing = scorer("dice-zero.npy", &[0, 0], "(1, 2)").map(drop).unwrap_err();
