@@ -20,4 +20,5 @@ pub mod pickle;
 mod sentences;
 pub mod shape;
 pub mod system;
+pub mod trained;
 pub mod weights;

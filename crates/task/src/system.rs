@@ -15,22 +15,21 @@ use dyno_sut::onnx::windows::Windows;
 use dyno_sut::tensors::{Source, TensorLibrary};
 use serde::Deserialize;
 
-use crate::answers::{class, embedding, given, pairs, phonemes};
+use crate::answers::{class, embedding, given, labels, pairs, phonemes};
 use crate::card::{Bound, Card, Quality, Tier, Unit};
 use crate::data::coco::{Images, Set};
 use crate::data::criteo;
 use crate::data::imagenet::ImageNet;
 use crate::data::kits19::Kits19;
-use crate::data::mnist;
 use crate::data::named::Named;
 use crate::data::pictures::Preparation;
 use crate::data::squad::Squad;
-use crate::data::{speech, words};
+use crate::data::{digit_boxes, karate, mnist, movielens, shapes3d, speech, words};
 use crate::files::{Files, OpenError};
 use crate::fit::Declared;
 use crate::graphs::g2p;
 use crate::image::steps::{Layout, Step};
-use crate::{networks, sentences};
+use crate::{networks, sentences, trained};
 
 /// How a card's model is fed and answers. Each field names a kind that a module has; a new
 /// task of known kinds is a new file below `tasks/`.
@@ -68,6 +67,15 @@ pub enum Network {
     EfficientnetLite0,
     /// MiniLM-L6 in full precision, of the archive `reference`.
     MinilmL6,
+    /// Trained on the file `ratings` when it is first asked for.
+    Movielens,
+    /// Trained when it is first asked for.
+    Karate,
+    /// The detector of digits, whose weights come with Dyno.
+    DigitsBoxes,
+    /// The small 3D-UNet, whose weights come with Dyno.
+    #[serde(rename = "shapes-3d")]
+    Shapes3d,
 }
 
 /// What is read as samples.
@@ -100,6 +108,15 @@ pub enum Samples {
     Texts,
     /// The folder `images`.
     Kits19,
+    /// The part of the file `ratings` that no model is trained with.
+    Movielens,
+    /// The members of the karate club.
+    Karate,
+    /// Digits on noise, made of seeds.
+    DigitsBoxes,
+    /// Ellipsoids in noise, made of seeds.
+    #[serde(rename = "shapes-3d")]
+    Shapes3d,
 }
 
 /// What is made of the outputs of a call while the clock runs.
@@ -143,6 +160,10 @@ pub enum AnswerKind {
         /// Standard deviation of the weights, in voxels.
         spread: f64,
     },
+    /// Of each place of the first output the class of the greatest score, as a byte.
+    Labels,
+    /// Boxes of the detector of digits.
+    DigitsBoxes,
 }
 
 /// A task whose files are there.
@@ -219,6 +240,10 @@ pub fn open(files: &Files<'_>) -> Result<Ready, OpenError> {
         Network::G2p => g2p::file(files)?,
         Network::EfficientnetLite0 => networks::efficientnet_lite0(files)?,
         Network::MinilmL6 => networks::minilm_l6(files)?,
+        Network::Movielens => trained::movielens::model(files)?,
+        Network::Karate => trained::karate::model(files)?,
+        Network::DigitsBoxes => trained::digit_boxes::model(files)?,
+        Network::Shapes3d => trained::shapes3d::model(files)?,
     };
     // Other tiers have the models that their cards were written for.
     let declared = match card.tier {
@@ -337,6 +362,10 @@ fn read(system: &System, files: &Files<'_>, layout: Layout) -> Result<Read, Open
             let references = BTreeMap::from([("cases".to_owned(), made)]);
             Ok(Read { references, ..Read::of(library(card, cases)?) })
         }
+        Samples::Movielens => movielens::open(files),
+        Samples::Karate => karate::open(files),
+        Samples::DigitsBoxes => digit_boxes::open(files),
+        Samples::Shapes3d => shapes3d::open(files),
     }
 }
 
@@ -427,6 +456,8 @@ fn answer(
             };
             given::answer(*given, names)
         }
+        AnswerKind::Labels => labels::answer(),
+        AnswerKind::DigitsBoxes => trained::digit_boxes::answer(),
         AnswerKind::Phonemes => phonemes::answer(),
         AnswerKind::Embedding => embedding::answer(),
         AnswerKind::Pairs => pairs::answer(),

@@ -29,6 +29,7 @@ pub const METHODS: &[&Method] = &[
     &graph::NODE_ACCURACY,
     &segmentation::MEAN_DICE,
     &segmentation::brats::BRATS_DICE,
+    &segmentation::labels::DICE,
     &generation::FID_CLIP,
     &embedding::EMBEDDING_AGREEMENT,
 ];

@@ -5,6 +5,7 @@
 //! decimals of the mean and four of each class.
 
 pub mod brats;
+pub mod labels;
 mod truth;
 
 use std::borrow::Cow;

@@ -5,42 +5,78 @@ use dyno_onnx::{Attribute, BuildError, Builder, Dim, Element, Fill, Model, Name,
 
 use super::pieces::channels;
 
-const FILTERS: [usize; 5] = [32, 64, 128, 256, 320];
-/// Background, kidney, tumour.
-const CLASSES: usize = 3;
-/// Of the window that slides over a volume.
-const SIDE: usize = 128;
 const EPSILON: f32 = 1e-5;
+
+/// A 3D-UNet for volumes of one channel.
+#[derive(Debug, Clone, Copy)]
+pub struct Unet3d<'a> {
+    /// Of the graph.
+    pub name: &'a str,
+    /// Of its input.
+    pub input: &'a str,
+    /// Voxels along each axis.
+    pub side: usize,
+    /// Of each level, the finest first; each has half the voxels of the one before along
+    /// each axis.
+    pub filters: &'a [usize],
+    /// Filters below the last level.
+    pub bottleneck: usize,
+    /// Of a voxel.
+    pub classes: usize,
+}
+
+/// The benchmark's: a window of a volume; background, kidney, tumour.
+const KITS19: Unet3d<'_> = Unet3d {
+    name: "3d-unet-kits19",
+    input: "input",
+    side: 128,
+    filters: &[32, 64, 128, 256, 320],
+    bottleneck: 320,
+    classes: 3,
+};
 
 /// Scores of three classes for each place of a window of 128x128x128.
 ///
 /// # Errors
 /// Weights given do not fit.
 pub fn unet3d_kits19(weights: Weights) -> Result<Model, BuildError> {
-    let mut net = Builder::new("3d-unet-kits19", weights);
-    let side = Dim::Fixed(SIDE);
-    let shape = [Dim::symbol("N"), 1.into(), side.clone(), side.clone(), side];
-    let x = net.input("input", Element::F32, &shape);
-    let mut x = pair(&mut net, &x, "input_block", FILTERS[0], 1)?;
-    let mut levels = vec![x.clone()];
-    for (at, &filters) in FILTERS[1..].iter().enumerate() {
-        x = pair(&mut net, &x, &format!("downsample.{at}"), filters, 2)?;
-        levels.push(x.clone());
+    KITS19.built(weights)
+}
+
+impl Unet3d<'_> {
+    /// Scores of the classes for each voxel.
+    ///
+    /// # Errors
+    /// Weights given do not fit.
+    pub fn built(&self, weights: Weights) -> Result<Model, BuildError> {
+        let mut net = Builder::new(self.name, weights);
+        let side = Dim::Fixed(self.side);
+        let shape = [Dim::symbol("N"), 1.into(), side.clone(), side.clone(), side];
+        let mut x = net.input(self.input, Element::F32, &shape);
+        let mut levels = Vec::new();
+        for (at, &filters) in self.filters.iter().enumerate() {
+            x = match at {
+                0 => pair(&mut net, &x, "input_block", filters, 1)?,
+                _ => pair(&mut net, &x, &format!("downsample.{}", at - 1), filters, 2)?,
+            };
+            levels.push(x.clone());
+        }
+        x = pair(&mut net, &x, "bottleneck", self.bottleneck, 2)?;
+        for (at, skip) in levels.iter().rev().enumerate() {
+            let name = format!("upsample.{at}");
+            let filters = channels(&net, skip);
+            let wide = doubled(&mut net, &x, &format!("{name}.upsample_conv.0"), filters)?;
+            let both = net.node("Concat", &[&wide, skip], &[("axis", 1.into())])?;
+            x = pair(&mut net, &both, &name, filters, 1)?;
+        }
+        let before = channels(&net, &x);
+        let shape = [self.classes, before, 1, 1, 1];
+        let weights = net.weight("output.conv.0.weight", &shape, Fill::even(before))?;
+        let bias = net.weight("output.conv.0.bias", &[self.classes], Fill::Constant(0.0))?;
+        let scores = net.node("Conv", &[&x, &weights, &bias], &cube("kernel_shape", 1))?;
+        net.output("output", &scores)?;
+        Ok(net.finish())
     }
-    x = pair(&mut net, &x, "bottleneck", FILTERS[4], 2)?;
-    for (at, skip) in levels.iter().rev().enumerate() {
-        let name = format!("upsample.{at}");
-        let filters = channels(&net, skip);
-        let wide = doubled(&mut net, &x, &format!("{name}.upsample_conv.0"), filters)?;
-        let both = net.node("Concat", &[&wide, skip], &[("axis", 1.into())])?;
-        x = pair(&mut net, &both, &name, filters, 1)?;
-    }
-    let weights =
-        net.weight("output.conv.0.weight", &[CLASSES, FILTERS[0], 1, 1, 1], Fill::even(32))?;
-    let bias = net.weight("output.conv.0.bias", &[CLASSES], Fill::Constant(0.0))?;
-    let scores = net.node("Conv", &[&x, &weights, &bias], &cube("kernel_shape", 1))?;
-    net.output("output", &scores)?;
-    Ok(net.finish())
 }
 
 fn cube(name: &'static str, size: i64) -> [(&'static str, Attribute); 1] {

@@ -149,6 +149,35 @@ impl Npy {
         Ok(Matrix { columns, values })
     }
 
+    /// The numbers of an array of any dimensions as classes, row by row.
+    ///
+    /// # Errors
+    /// Columns come one after the other, there are other numbers than 0 to 255, or it
+    /// cannot be read.
+    pub fn bytes(mut self) -> Result<Vec<u8>, DataError> {
+        let element = self.element;
+        if self.is_fortran {
+            let expected = "rows one after the other: numpy.ascontiguousarray(array)";
+            return Err(DataError::malformed(&self.path, None, expected, "columns"));
+        }
+        let (mut values, mut other) = (Vec::new(), None);
+        self.each(|bytes| {
+            let whole = whole(element, bytes);
+            let class = u8::try_from(whole);
+            if class.is_err() {
+                other.get_or_insert(whole);
+            }
+            values.extend(class);
+        })?;
+        match other {
+            None => Ok(values),
+            Some(other) => {
+                let (expected, found) = ("classes from 0 to 255", other.to_string());
+                Err(DataError::malformed(&self.path, None, expected, found))
+            }
+        }
+    }
+
     /// Elements of an array of one dimension.
     fn count(&self) -> Result<usize, DataError> {
         // A column or a row will do.

@@ -1,0 +1,183 @@
+//! Mean Dice of any classes: of each, twice the places that answer and reference have in
+//! common, of the places of both. It is of no benchmark's script.
+
+use super::super::arrays::npy::Npy;
+use super::super::payload::Element;
+use super::super::{AnswerError, DataError, Figure, Inputs, Method, Need, Scorer, Scores};
+
+const LABELS: Need = Need {
+    name: "labels",
+    what: "the class of each place of each sample as numpy.save writes it, from 0, which does not \
+           count, to 255; the first dimension counts the samples",
+    is_required: true,
+};
+
+/// Of no benchmark.
+pub const DICE: Method = Method {
+    name: "dice",
+    title: "mean Dice of all classes but 0, from 0 to 1",
+    answer: "the class of each place, in the order of the labels",
+    element: Some(Element::Uint8),
+    needs: &[LABELS],
+    choices: &[],
+    open: |inputs| {
+        let (places, labels) = read_labels(inputs)?;
+        let element = inputs.element.unwrap_or(Element::Uint8);
+        Ok(Box::new(Dice::new(places, labels, element)))
+    },
+};
+
+/// Places of a sample, and the labels of all samples.
+fn read_labels(inputs: &Inputs) -> Result<(usize, Vec<u8>), DataError> {
+    let path = inputs.file(&LABELS)?;
+    let labels = Npy::open(path)?;
+    let shape = labels.shape.clone();
+    // Of no sample, there can be more places than numbers count.
+    let places = shape.iter().skip(1).try_fold(1_usize, |product, n| product.checked_mul(*n));
+    let Some(places) = places.filter(|places| *places > 0 && shape.len() > 1) else {
+        let expected = "samples, and places of each";
+        return Err(DataError::malformed(path, None, expected, format!("{shape:?}")));
+    };
+    let labels = labels.bytes()?;
+    if labels.iter().all(|label| *label == 0) {
+        return Err(DataError::malformed(path, None, "a class from 1 on", "none"));
+    }
+    Ok((places, labels))
+}
+
+/// Scores labels of places against those of the references.
+#[derive(Debug)]
+pub struct Dice {
+    places: usize,
+    labels: Vec<u8>,
+    element: Element,
+    /// By class from 1, over all answers.
+    sums: Vec<f64>,
+    entries: u64,
+}
+
+impl Dice {
+    /// Labels of all samples, each of so many places; the greatest is the last class.
+    ///
+    /// # Panics
+    /// If `places` is 0.
+    #[must_use]
+    pub fn new(places: usize, labels: Vec<u8>, element: Element) -> Self {
+        assert!(places > 0, "a sample has places");
+        let greatest = labels.iter().max().copied().unwrap_or(0);
+        Self { places, labels, element, sums: vec![0.0; greatest.into()], entries: 0 }
+    }
+
+    fn samples(&self) -> usize {
+        self.labels.len() / self.places
+    }
+}
+
+/// Dice of each class from 1; 1 where neither has a place of it.
+fn dice(truth: &[u8], found: &[u8], classes: usize) -> Vec<f64> {
+    let (mut common, mut either) = (vec![0_u64; classes + 1], vec![0_u64; classes + 1]);
+    for (truth, found) in truth.iter().zip(found) {
+        common[usize::from(*truth)] += u64::from(truth == found);
+        either[usize::from(*truth)] += 1;
+        either[usize::from(*found)] += 1;
+    }
+    let share = |(common, either): (&u64, &u64)| match *either {
+        0 => 1.0,
+        either => (2 * common) as f64 / either as f64,
+    };
+    common.iter().zip(&either).skip(1).map(share).collect()
+}
+
+impl Scorer for Dice {
+    fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
+        self.entries += 1;
+        let references = self.samples() as u64;
+        if index >= references {
+            return Err(AnswerError::Sample { references });
+        }
+        let truth = &self.labels[index as usize * self.places..][..self.places];
+        let bytes = self.places * self.element.size();
+        if answer.len() != bytes {
+            let expected = format!("{bytes} ({} of {})", self.places, self.element.name());
+            return Err(AnswerError::Length { expected, found: answer.len() });
+        }
+        let found = super::labels(self.element, answer)?;
+        let classes = self.sums.len();
+        if let Some(other) = found.iter().find(|label| usize::from(**label) > classes) {
+            let expected = format!("classes from 0 to {classes}");
+            return Err(AnswerError::Content { expected, found: other.to_string() });
+        }
+        let shares = dice(truth, &found, classes);
+        self.sums.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share);
+        Ok(())
+    }
+
+    fn references(&self) -> Option<u64> {
+        Some(self.samples() as u64)
+    }
+
+    fn scores(&mut self) -> Scores {
+        let means: Vec<f64> =
+            self.sums.iter().map(|sum| sum / self.entries.max(1) as f64).collect();
+        let value = means.iter().sum::<f64>() / means.len() as f64;
+        let each = means.iter().zip(1..).map(|(mean, class)| format!(", {class} = {mean:.4}"));
+        Scores {
+            figures: vec![Figure { metric: "DICE", value }],
+            text: format!("Accuracy: mean = {value:.5}{}\n", each.collect::<String>()),
+            ..Scores::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::super::arrays::npy::tests::{file, written};
+    use super::*;
+
+    fn scorer(name: &str, labels: &[u8], shape: &str) -> Result<Box<dyn Scorer>, DataError> {
+        let labels = written(name, &file("|u1", shape, labels));
+        let files = BTreeMap::from([("labels".to_owned(), labels)]);
+        (DICE.open)(&Inputs { files, ..Inputs::default() })
+    }
+
+    #[test]
+    fn each_class_counts_the_same_and_what_neither_has_is_found() {
+        let labels = [[0, 1, 1, 1, 0, 2], [0, 0, 0, 1, 1, 0]];
+        let mut scorer = scorer("dice.npy", labels.as_flattened(), "(2, 2, 3)").unwrap();
+        // Class 1: two of three found and one that is none, 4/6; class 2: not found.
+        assert_eq!(scorer.take(0, &[1, 1, 1, 0, 0, 0]), Ok(()));
+        // Class 1: all found; class 2: neither has it.
+        assert_eq!(scorer.take(1, &labels[1]), Ok(()));
+        let scores = scorer.scores();
+        assert_eq!(scores.text, "Accuracy: mean = 0.66667, 1 = 0.8333, 2 = 0.5000\n");
+        assert!((scores.figure("DICE").unwrap() - 2.0 / 3.0).abs() < 1e-15);
+    }
+
+    #[test]
+    fn what_is_no_list_of_classes_has_a_score_of_zero() {
+        let mut scorer = scorer("dice-none.npy", &[0, 1, 0, 1], "(2, 2)").unwrap();
+        assert_eq!(scorer.take(0, &[0, 1]), Ok(()));
+        let error = scorer.take(1, &[0; 3]).unwrap_err();
+        assert_eq!(error.to_string(), "expected 2 (2 of uint8) bytes, found 3");
+        assert_eq!(scorer.take(2, &[0, 1]), Err(AnswerError::Sample { references: 2 }));
+        let error = scorer.take(1, &[2, 1]).unwrap_err();
+        assert_eq!(error.to_string(), "expected classes from 0 to 1, found 2");
+        assert_eq!(scorer.scores().figure("DICE"), Some(0.25));
+    }
+
+    #[test]
+    fn labels_are_of_samples_and_places() {
+        let vast = scorer("dice-vast.npy", &[], "(0, 1099511627776, 1099511627776)");
+        assert!(vast.is_err_and(|error| error.to_string().contains("and places of each")));
+        let error = |name, shape| scorer(name, &[0, 1], shape).map(drop).unwrap_err().to_string();
+        assert!(error("dice-flat.npy", "(2,)").ends_with("places of each, found [2]"));
+        let nothing = scorer("dice-zero.npy", &[0, 0], "(1, 2)").map(drop).unwrap_err();
+        assert!(nothing.to_string().ends_with("expected a class from 1 on, found none"));
+        let floats = written("dice-float.npy", &file("<f8", "(1, 1)", &300_f64.to_le_bytes()));
+        let files = BTreeMap::from([("labels".to_owned(), floats)]);
+        let error = (DICE.open)(&Inputs { files, ..Inputs::default() }).map(drop).unwrap_err();
+        assert!(error.to_string().ends_with("classes from 0 to 255, found 300"), "{error}");
+    }
+}

@@ -1,0 +1,123 @@
+//! Boxes of detectors that put out offsets from anchors: decoded and suppressed while the
+//! clock runs.
+//!
+//! Source: Liu et al.: SSD: Single Shot MultiBox Detector, ECCV 2016, for what offsets
+//! mean.
+
+use dyno_sut::onnx::Answer;
+
+use super::detection::{Detection, payload, suppressed};
+
+/// A box to start from, in shares of the picture.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Anchor {
+    /// From the left and from the top.
+    pub centre: [f32; 2],
+    /// Width and height.
+    pub size: [f32; 2],
+}
+
+/// What boxes are made of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Anchors {
+    /// In the order of the outputs.
+    pub all: Vec<Anchor>,
+    /// What offsets of centres and logarithms of sizes are multiplied with.
+    pub variances: [f32; 2],
+    /// Boxes of a lower score are dropped.
+    pub least: f32,
+    /// Overlap above which a box hides those of its class with lower scores.
+    pub overlap: f32,
+    /// Boxes that are answered, at most.
+    pub keep: usize,
+}
+
+impl Anchor {
+    /// Top, left, bottom and right of the box with these offsets: those of its centre to
+    /// the right and down, and logarithms of how much wider and higher it is.
+    fn moved(&self, [right, down, wider, higher]: [f32; 4], variances: [f32; 2]) -> [f32; 4] {
+        let [of_centre, of_size] = variances;
+        let [width, height] = self.size;
+        let x = self.centre[0] + right * of_centre * width;
+        let y = self.centre[1] + down * of_centre * height;
+        let (width, height) = (width * (wider * of_size).exp(), height * (higher * of_size).exp());
+        [y - height / 2.0, x - width / 2.0, y + height / 2.0, x + width / 2.0]
+            .map(|edge| edge.clamp(0.0, 1.0))
+    }
+}
+
+impl Anchors {
+    /// The boxes of a picture: a class is the position of its score.
+    ///
+    /// # Errors
+    /// There are not four offsets, and as many scores as for the others, for each anchor.
+    pub fn detections(&self, scores: &[f32], offsets: &[f32]) -> Result<Vec<Detection>, String> {
+        let count = self.all.len();
+        let classes = scores.len() / count.max(1);
+        let (offsets, rest) = offsets.as_chunks::<4>();
+        if offsets.len() != count || !rest.is_empty() || classes * count != scores.len() {
+            let (found, values) = (scores.len(), 4 * offsets.len() + rest.len());
+            return Err(format!(
+                "expected scores and four offsets for {count} anchors, found {found} scores and \
+                 {values} offsets"
+            ));
+        }
+        let mut found = Vec::new();
+        let each = self.all.iter().zip(offsets).zip(scores.chunks_exact(classes.max(1)));
+        for ((anchor, offsets), scores) in each {
+            for (class, &score) in (0..).zip(scores) {
+                if score >= self.least {
+                    let edges = anchor.moved(*offsets, self.variances);
+                    found.push(Detection { edges, score, class });
+                }
+            }
+        }
+        Ok(suppressed(found, self.overlap, self.keep))
+    }
+
+    /// The boxes of a picture as answer, of outputs of these names.
+    #[must_use]
+    pub fn answer(self, scores: &'static str, offsets: &'static str) -> Answer {
+        Answer::made(move |outputs, position, bytes| {
+            let scores = outputs.named(scores)?.part(position)?.elements;
+            let offsets = outputs.named(offsets)?.part(position)?.elements;
+            let found = self.detections(&scores.to_f32(), &offsets.to_f32())?;
+            bytes.extend_from_slice(&payload(0, &found));
+            Ok(0)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two() -> Anchors {
+        let anchor = |x| Anchor { centre: [x, 0.5], size: [0.2, 0.4] };
+        let all = vec![anchor(0.3), anchor(0.7)];
+        Anchors { all, variances: [0.1, 0.2], least: 0.1, overlap: 0.5, keep: 10 }
+    }
+
+    #[test]
+    fn offsets_move_anchors_and_stretch_them() {
+        // A fifth of 0.2 to the right, half of 0.4 up; twice as wide.
+        let offsets = [2.0, -5.0, 2.0_f32.ln() / 0.2, 0.0, 0.0, 0.0, 0.0, 0.0];
+        let found = two().detections(&[0.9, 0.05, 0.05, 0.8], &offsets).unwrap();
+        let near = |a: [f32; 4], b: [f32; 4]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-6);
+        assert_eq!(found.len(), 2);
+        assert!(near(found[0].edges, [0.1, 0.14, 0.5, 0.54]), "{found:?}");
+        assert!(near(found[1].edges, [0.3, 0.6, 0.7, 0.8]), "{found:?}");
+        assert_eq!((found[0].class, found[1].class, found[1].score), (0, 1, 0.8));
+    }
+
+    #[test]
+    fn outputs_of_other_anchors_are_told() {
+        let anchors = two();
+        for (scores, offsets) in [(3, 8), (4, 7), (4, 12), (4, 0)] {
+            let error = anchors.detections(&vec![0.5; scores], &vec![0.0; offsets]).unwrap_err();
+            let found = format!("for 2 anchors, found {scores} scores and {offsets} offsets");
+            assert!(error.ends_with(&found), "{error}");
+        }
+        assert_eq!(anchors.detections(&[], &[0.0; 8]), Ok(vec![]), "no classes, no boxes");
+    }
+}

@@ -1,0 +1,81 @@
+//! Small networks of our own: trained here when a task is first opened, or before by the
+//! scripts in `training/`, whose weights come with Dyno.
+//!
+//! What is trained here has the same bits on every machine: every sum has one order, and
+//! every function is computed of additions, multiplications, divisions and roots, which
+//! IEEE 754 fixes.
+
+pub mod digit_boxes;
+pub mod karate;
+pub mod movielens;
+pub mod shapes3d;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+
+use dyno_loadgen::rng::Mt19937;
+use dyno_onnx::{BuildError, Model, Tensor, Weights};
+use half::f16;
+use serde::Deserialize;
+
+use crate::files::OpenError;
+
+/// Writes a network into the file that is kept of it.
+fn write(graph: Result<Model, BuildError>, file: &mut BufWriter<File>) -> Result<(), OpenError> {
+    let bytes = graph.map_err(OpenError::content)?.to_bytes().map_err(OpenError::content)?;
+    file.write_all(&bytes).map_err(OpenError::content)
+}
+
+/// Weights of a script of `training/`: float16 in a file of the format safetensors, which
+/// is a length, that many bytes of JSON, and the numbers.
+fn weights(file: &'static [u8]) -> Weights {
+    #[derive(Deserialize)]
+    struct Entry {
+        shape: Vec<usize>,
+        data_offsets: [usize; 2],
+    }
+    const FORMAT: &str = "the scripts write this format, and a test reads each file";
+    let (length, rest) = file.split_first_chunk().expect(FORMAT);
+    let (head, numbers) = rest.split_at(u64::from_le_bytes(*length) as usize);
+    let entries: BTreeMap<String, Entry> = serde_json::from_slice(head).expect(FORMAT);
+    let tensor = |(name, entry): (String, Entry)| {
+        let [from, to] = entry.data_offsets;
+        let halves = numbers[from..to].as_chunks().0;
+        let values: Vec<f32> = halves.iter().map(|half| f16::from_le_bytes(*half).into()).collect();
+        let tensor = Tensor::of_f32(name.clone(), &entry.shape, &values);
+        (name, tensor)
+    };
+    Weights::given(entries.into_iter().map(tensor).collect())
+}
+
+/// Numbers evenly between minus and plus `bound`.
+fn drawn(random: &mut Mt19937, count: usize, bound: f32) -> Vec<f32> {
+    (0..count).map(|_| (2.0 * random.canonical() as f32 - 1.0) * bound).collect()
+}
+
+/// Partial sums of [`dot`]; a machine may compute them at once, but no other ones.
+const LANES: usize = 8;
+
+/// Sum of the products of two rows, of a whole number of [`LANES`].
+fn dot(one: &[f32], other: &[f32]) -> f32 {
+    let (one, other) = (one.as_chunks::<LANES>().0, other.as_chunks::<LANES>().0);
+    let mut sums = [0.0_f32; LANES];
+    for (a, b) in one.iter().zip(other) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    let [a, b, c, d, e, f, g, h] = sums;
+    ((a + b) + (c + d)) + ((e + f) + (g + h))
+}
+
+/// Adds a multiple of a row to another one.
+fn scaled_add(to: &mut [f32], factor: f32, row: &[f32]) {
+    to.iter_mut().zip(row).for_each(|(to, value)| *to += factor * value);
+}
+
+/// 1 / (1 + e^-x).
+fn logistic(x: f32) -> f32 {
+    1.0 / (1.0 + libm::expf(-x))
+}

@@ -1,0 +1,153 @@
+//! A small single-shot detector (Liu et al. 2016) with separable convolutions, trained by
+//! `training/digit_boxes.py`: two maps of places, four anchors at each.
+
+use std::path::PathBuf;
+
+use dyno_onnx::{BuildError, Builder, Model, Name, Weights};
+use dyno_sut::onnx::Answer;
+
+use super::{weights, write};
+use crate::answers::anchors::{Anchor, Anchors};
+use crate::data::digit_boxes::SIDE;
+use crate::files::{Files, OpenError};
+use crate::graphs::pieces::{Activation, Conv, activated, biased, channels, images};
+
+/// Counts up when graph or weights become other ones.
+const REVISION: u32 = 1;
+const WEIGHTS: &[u8] = include_bytes!("../../weights/digit_boxes.safetensors");
+
+/// The digits.
+const CLASSES: usize = 10;
+/// Pixels between the places of each map.
+const STRIDES: [usize; 2] = [8, 16];
+/// Width and height of the anchors of each map, in pixels.
+const SIZES: [[(f32, f32); 4]; 2] = [
+    [(7.0, 18.0), (13.0, 18.0), (9.0, 24.0), (18.0, 24.0)],
+    [(12.0, 31.0), (23.0, 31.0), (14.0, 38.0), (28.0, 38.0)],
+];
+/// Of offsets of centres, and of logarithms of sizes.
+const VARIANCES: [f32; 2] = [0.1, 0.2];
+
+/// Boxes of a lower score are none.
+const LEAST: f32 = 0.05;
+/// Boxes of a digit overlap by no more.
+const OVERLAP: f32 = 0.5;
+/// Boxes on a picture, at most.
+const KEEP: usize = 100;
+
+/// Scores of the digits and offsets for each anchor of a picture.
+///
+/// # Errors
+/// Weights given do not fit.
+pub fn graph(weights: Weights, input: &str) -> Result<Model, BuildError> {
+    let mut net = Builder::new("digits-boxes", weights);
+    let mut x = images(&mut net, input, [1, SIDE, SIDE]);
+    // Channels, width of the kernel and stride; without channels one kernel for each.
+    let fine = [(16, 3, 2), (32, 3, 2), (32, 3, 1), (48, 3, 2)];
+    let separable = |channels: usize, stride: usize| [(0, 3, stride), (channels, 1, 1)];
+    let fine = fine.into_iter().chain(separable(64, 1)).chain(separable(64, 1));
+    let coarse = separable(96, 2).into_iter().chain(separable(96, 1));
+    let (mut scores, mut offsets) = (Vec::new(), Vec::new());
+    let maps: [(&str, Vec<_>); 2] = [("fine", fine.collect()), ("coarse", coarse.collect())];
+    for (at, (name, layers)) in maps.into_iter().enumerate() {
+        for (layer, choices) in layers.into_iter().enumerate() {
+            x = convolved(&mut net, &x, &format!("{name}.{layer}"), choices)?;
+        }
+        let [score, offset] = head(&mut net, &x, at)?;
+        scores.push(score);
+        offsets.push(offset);
+    }
+    let mut joined = |parts: &[Name]| {
+        let parts: Vec<&Name> = parts.iter().collect();
+        net.node("Concat", &parts, &[("axis", 1.into())])
+    };
+    let (scores, offsets) = (joined(&scores)?, joined(&offsets)?);
+    let scores = net.node("Sigmoid", &[&scores], &[])?;
+    net.output("scores", &scores)?;
+    net.output("offsets", &offsets)?;
+    Ok(net.finish())
+}
+
+fn convolved(
+    net: &mut Builder,
+    x: &Name,
+    name: &str,
+    (filters, kernel, stride): (usize, usize, usize),
+) -> Result<Name, BuildError> {
+    let before = channels(net, x);
+    let conv = match filters {
+        0 => Conv { groups: before, ..Conv::new(name, before, kernel, stride) },
+        filters => Conv::new(name, filters, kernel, stride),
+    };
+    let y = biased(net, x, conv)?;
+    activated(net, &y, Activation::Relu)
+}
+
+/// Scores and offsets of the anchors of a map, in the order of [`anchors`].
+fn head(net: &mut Builder, x: &Name, at: usize) -> Result<[Name; 2], BuildError> {
+    let each = SIZES[at].len();
+    let x = convolved(net, x, &format!("head.{at}.0"), (0, 3, 1))?;
+    let name = format!("head.{at}.1");
+    let x = biased(net, &x, Conv::new(&name, each * (CLASSES + 4), 1, 1))?;
+    let parts = net.integers(&[(each * CLASSES) as i64, (each * 4) as i64]);
+    let parts: [Name; 2] = net.nodes("Split", &[&x, &parts], &[("axis", 1.into())])?;
+    let count = (SIDE / STRIDES[at]).pow(2) * each;
+    let [scores, offsets] = parts;
+    let mut listed = |x: &Name, values: usize| {
+        let last = net.node("Transpose", &[x], &[("perm", [0, 2, 3, 1].into())])?;
+        let shape = net.integers(&[0, count as i64, values as i64]);
+        net.node("Reshape", &[&last, &shape], &[])
+    };
+    Ok([listed(&scores, CLASSES)?, listed(&offsets, 4)?])
+}
+
+/// The anchors in the order of the outputs, as shares of the picture.
+#[must_use]
+pub fn anchors() -> Anchors {
+    let mut all = Vec::new();
+    for (stride, sizes) in STRIDES.into_iter().zip(SIZES) {
+        let places = SIDE / stride;
+        for (row, column) in (0..places * places).map(|at| (at / places, at % places)) {
+            let centre = |at: usize| (at as f32 + 0.5) * stride as f32 / SIDE as f32;
+            let share = |length: f32| length / SIDE as f32;
+            let anchor = |(width, height)| Anchor {
+                centre: [centre(column), centre(row)],
+                size: [share(width), share(height)],
+            };
+            all.extend(sizes.map(anchor));
+        }
+    }
+    Anchors { all, variances: VARIANCES, least: LEAST, overlap: OVERLAP, keep: KEEP }
+}
+
+/// The boxes of a picture.
+pub(crate) fn answer() -> Answer {
+    anchors().answer("scores", "offsets")
+}
+
+/// The network, written unless that was done before.
+pub(crate) fn model(files: &Files<'_>) -> Result<PathBuf, OpenError> {
+    let input = &files.card().data.inputs[0].name;
+    files.made("detector.onnx", REVISION, |file| write(graph(weights(WEIGHTS), input), file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dyno_onnx::count;
+
+    #[test]
+    fn weights_fit_the_graph_and_anchors_its_outputs() {
+        let model = graph(weights(WEIGHTS), "image").unwrap();
+        // The 65,040 that the script tells, less one of the two numbers that it has for each
+        // of the 880 channels that are normalised.
+        assert_eq!(count(&model).parameters, 65_040 - 880);
+        let shape = |at: usize| model.outputs[at].shape.clone().unwrap()[1].fixed();
+        let anchors = anchors().all;
+        assert_eq!([shape(0), shape(1)], [Some(anchors.len()); 2]);
+        // The first place of the first map, and the last of the second.
+        assert_eq!(anchors[0].centre, [4.0 / 96.0; 2]);
+        assert_eq!(anchors[719].centre, [88.0 / 96.0; 2]);
+        assert_eq!(anchors[719].size, [28.0 / 96.0, 38.0 / 96.0]);
+    }
+}

@@ -1,0 +1,163 @@
+//! A graph convolutional network of two layers (Kipf, Welling 2017) that learns the sides
+//! of a karate club from two members, those who led them.
+
+use std::path::PathBuf;
+
+use dyno_loadgen::rng::Mt19937;
+use dyno_onnx::{BuildError, Builder, Dim, Element, Model, Tensor, Weights};
+
+use super::{drawn, logistic, scaled_add, write};
+use crate::data::karate::{INSTRUCTOR, MEMBERS, PRESIDENT, pairs};
+use crate::files::{Files, OpenError};
+
+/// Of what is known of a member between the layers.
+pub const HIDDEN: usize = 16;
+/// The sides.
+pub const SIDES: usize = 2;
+
+/// Counts up when the weights become other ones.
+const REVISION: u32 = 1;
+const SEED: u64 = 1977;
+const STEPS: usize = 200;
+const RATE: f32 = 0.5;
+
+/// The network's numbers, row by row. Members are told apart by their numbers alone, so
+/// the first layer has a row for each.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Convolutions {
+    /// A row of [`HIDDEN`] for each member.
+    pub first: Vec<f32>,
+    /// A row of [`SIDES`] for each of [`HIDDEN`].
+    pub second: Vec<f32>,
+}
+
+/// How much of each member reaches each: one over the root of the product of the numbers of
+/// those whom both met, themselves among them.
+#[must_use]
+pub fn reach() -> Vec<f32> {
+    let mut met = vec![0.0_f32; MEMBERS * MEMBERS];
+    for member in 0..MEMBERS {
+        met[member * MEMBERS + member] = 1.0;
+    }
+    for (one, other) in pairs() {
+        met[one * MEMBERS + other] = 1.0;
+        met[other * MEMBERS + one] = 1.0;
+    }
+    let counts: Vec<f32> = met.chunks_exact(MEMBERS).map(|row| row.iter().sum()).collect();
+    let share = |at: usize| met[at] / (counts[at / MEMBERS] * counts[at % MEMBERS]).sqrt();
+    (0..MEMBERS * MEMBERS).map(share).collect()
+}
+
+impl Convolutions {
+    /// Trains the network by descending the cross entropy of the two who are known.
+    #[must_use]
+    pub fn trained() -> Self {
+        let mut random = Mt19937::new(SEED);
+        let bound = |inputs: usize, outputs: usize| (6.0 / (inputs + outputs) as f32).sqrt();
+        let mut net = Self {
+            first: drawn(&mut random, MEMBERS * HIDDEN, bound(MEMBERS, HIDDEN)),
+            second: drawn(&mut random, HIDDEN * SIDES, bound(HIDDEN, SIDES)),
+        };
+        let reach = reach();
+        (0..STEPS).for_each(|_| net.step(&reach));
+        net
+    }
+
+    fn step(&mut self, reach: &[f32]) {
+        let (hidden, scores) = self.forward(reach);
+        let mut of_scores = vec![0.0; MEMBERS * SIDES];
+        for (side, member) in [INSTRUCTOR, PRESIDENT].into_iter().enumerate() {
+            let [own, other] = [side, 1 - side].map(|side| scores[member * SIDES + side]);
+            // Of two classes the softmax is a logistic function of their difference.
+            let missing = logistic(other - own) / SIDES as f32;
+            of_scores[member * SIDES + side] = -missing;
+            of_scores[member * SIDES + 1 - side] = missing;
+        }
+        // What is reached reaches back: the matrix is symmetric.
+        let of_mixed = product(reach, &of_scores, MEMBERS);
+        let turned = transposed(&self.second, SIDES);
+        let of_second = product(&transposed(&hidden, HIDDEN), &of_mixed, MEMBERS);
+        let mut of_hidden = product(&of_mixed, &turned, SIDES);
+        for (gradient, value) in of_hidden.iter_mut().zip(&hidden) {
+            *gradient = if *value > 0.0 { *gradient } else { 0.0 };
+        }
+        let of_first = product(reach, &of_hidden, MEMBERS);
+        scaled_add(&mut self.first, -RATE, &of_first);
+        scaled_add(&mut self.second, -RATE, &of_second);
+    }
+
+    /// What is between the layers, and the scores of the sides of each member.
+    fn forward(&self, reach: &[f32]) -> (Vec<f32>, Vec<f32>) {
+        let mut hidden = product(reach, &self.first, MEMBERS);
+        hidden.iter_mut().for_each(|value| *value = value.max(0.0));
+        let scores = product(reach, &product(&hidden, &self.second, HIDDEN), MEMBERS);
+        (hidden, scores)
+    }
+
+    /// The network as a graph that computes all members and answers for those who are asked
+    /// for.
+    ///
+    /// # Errors
+    /// None but for a graph that is wrong.
+    pub fn graph(&self, member: &str) -> Result<Model, BuildError> {
+        let mut net = Builder::new("karate", Weights::given([].into()));
+        let member = net.input(member, Element::I64, &[Dim::symbol("N")]);
+        let mut given = |name: &str, shape: [usize; 2], values: &[f32]| {
+            net.tensor(Tensor::of_f32(name, &shape, values))
+        };
+        let reach = given("reach", [MEMBERS, MEMBERS], &reach())?;
+        let first = given("first.weight", [MEMBERS, HIDDEN], &self.first)?;
+        let second = given("second.weight", [HIDDEN, SIDES], &self.second)?;
+        let hidden = net.node("MatMul", &[&reach, &first], &[])?;
+        let hidden = net.node("Relu", &[&hidden], &[])?;
+        let mixed = net.node("MatMul", &[&hidden, &second], &[])?;
+        let scores = net.node("MatMul", &[&reach, &mixed], &[])?;
+        let asked = net.node("Gather", &[&scores, &member], &[])?;
+        net.output("scores", &asked)?;
+        Ok(net.finish())
+    }
+
+    /// The side that each member is taken to be on.
+    #[must_use]
+    pub fn sides(&self) -> Vec<i64> {
+        let (_, scores) = self.forward(&reach());
+        scores.chunks_exact(SIDES).map(|of| i64::from(of[1] > of[0])).collect()
+    }
+}
+
+/// The network, trained unless that was done before.
+pub(crate) fn model(files: &Files<'_>) -> Result<PathBuf, OpenError> {
+    let input = &files.card().data.inputs[0].name;
+    files.made("convolutions.onnx", REVISION, |file| {
+        write(Convolutions::trained().graph(input), file)
+    })
+}
+
+/// The product of two matrices, `inner` the columns of the first and the rows of the second.
+fn product(one: &[f32], other: &[f32], inner: usize) -> Vec<f32> {
+    let columns = other.len() / inner;
+    let mut out = vec![0.0; one.len() / inner * columns];
+    for (row, to) in one.chunks_exact(inner).zip(out.chunks_exact_mut(columns)) {
+        for (value, from) in row.iter().zip(other.chunks_exact(columns)) {
+            scaled_add(to, *value, from);
+        }
+    }
+    out
+}
+
+fn transposed(matrix: &[f32], columns: usize) -> Vec<f32> {
+    (0..columns).flat_map(|at| matrix.iter().skip(at).step_by(columns)).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::karate::sides;
+
+    #[test]
+    fn two_known_members_tell_the_sides_of_nearly_all() {
+        let found = Convolutions::trained().sides();
+        let right = found.iter().zip(sides()).filter(|(found, side)| **found == *side).count();
+        assert_eq!(right, 33, "{found:?}");
+    }
+}

@@ -1,0 +1,113 @@
+//! Tasks whose models were trained here, from a clean cache to the figure that decides.
+//! What computes needs ONNX Runtime and is skipped without.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dyno_loadgen::qsl::SampleLibrary;
+use dyno_loadgen::sut::{QuerySample, ResponseId};
+use dyno_sut::engine::{Answers, Engine};
+use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
+use dyno_sut::onnx::runtime::Search;
+use dyno_sut::onnx::{EngineOptions, OnnxError};
+use dyno_task::cache::Cache;
+use dyno_task::card::{self, Bound};
+use dyno_task::files::Files;
+use dyno_task::system::{self, Ready};
+
+/// An empty folder for a cache.
+fn scratch(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("dyno-trained-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// The figure of a task that answers all of its samples, three in a call; nothing without
+/// ONNX Runtime.
+fn figure(ready: Ready) -> Option<f64> {
+    const BATCH: usize = 3;
+    let model = match OrtModel::open(&ready.model, &Search::everywhere(None), OrtOptions::default())
+    {
+        Err(OnnxError::Runtime(missing)) => {
+            println!("skipped: {missing}");
+            return None;
+        }
+        model => model.unwrap(),
+    };
+    let library = Arc::new(ready.samples);
+    let options = EngineOptions { answer: ready.answer, largest_batch: BATCH };
+    let engine = model.engine(&library, options).unwrap();
+    let all: Vec<u32> = (0..library.total_sample_count() as u32).collect();
+    library.load(&all);
+    let judge = ready.judge.unwrap();
+    let mut scorer = judge.scorer().unwrap();
+    assert_eq!(scorer.references(), Some(all.len() as u64));
+    let sample = |&index: &u32| QuerySample { id: ResponseId(index.into()), index: index.into() };
+    let mut answers = Answers::new();
+    engine.answer(&all.iter().map(sample).collect::<Vec<_>>(), &mut answers);
+    for (id, answer) in answers.iter() {
+        scorer.take(id.0, answer.unwrap()).unwrap();
+    }
+    scorer.scores().figure(&judge.metric)
+}
+
+/// Tasks that need no files reach what their cards say of them.
+#[test]
+fn trained_tasks_reach_the_figures_of_their_cards() {
+    for name in ["karate", "digits-boxes", "shapes-3d"] {
+        let folder = scratch(name);
+        let (card, cache) = (card::named(name).unwrap(), Cache::at(folder.clone()));
+        let files = Files::of(card, &cache, BTreeMap::new()).unwrap();
+        let ready = system::open(&files).unwrap();
+        let bounds = ready.judge.as_ref().unwrap().bounds.clone();
+        let found = figure(ready);
+        fs::remove_dir_all(&folder).unwrap();
+        let Some(found) = found else { return };
+        let quality = card.quality.as_ref().unwrap();
+        let reference = quality.reference.unwrap();
+        println!("{name}: {found}, the card has {reference}");
+        // The kernels of an engine may round in another order.
+        assert!((found / reference - 1.0).abs() < 2e-3, "{name}: {found}, not {reference}");
+        let [(_, Bound::AtLeast(bound))] = bounds[..] else { panic!("{bounds:?}") };
+        assert!((bound / reference - 0.99).abs() < 1e-3, "{name}: {bound} of {reference}");
+    }
+}
+
+/// The user's own ratings, in the form of the package's: who likes what is told by the
+/// last digit.
+#[test]
+fn a_recommender_is_trained_on_the_ratings_that_there_are() {
+    let folder = scratch("movielens");
+    let mut text = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n".to_owned();
+    for (user, item) in (0..80 * 80).map(|at| (at / 80, at % 80)) {
+        let rating = if (user + item) % 2 == 0 { 5 } else { 2 };
+        writeln!(text, "{user}\t{item}\t{rating}\t0").unwrap();
+    }
+    let ratings = folder.join("own.inter");
+    fs::write(&ratings, &text).unwrap();
+    let mut card = card::named("movielens").unwrap().clone();
+    let cache = Cache::at(folder.join("cache"));
+    let open = |card| {
+        let given = BTreeMap::from([("ratings".to_owned(), ratings.clone())]);
+        system::open(&Files::of(card, &cache, given).unwrap())
+    };
+    card.data.accuracy_samples = 640;
+    let ready = open(&card).unwrap();
+    let model = ready.model.clone();
+    assert_eq!(ready.samples.total_sample_count(), 640);
+    if let Some(found) = figure(ready) {
+        assert!(found > 99.0, "{found}");
+    }
+    // Other ratings have a model of their own.
+    fs::write(&ratings, text.replace("\t5\t", "\t1\t").replace("\t2\t0", "\t4\t0")).unwrap();
+    assert_ne!(open(&card).unwrap().model, model);
+    fs::write(&ratings, text.replacen("\t5\t", "\tfive\t", 1)).unwrap();
+    let error = open(&card).map(drop).unwrap_err().to_string();
+    assert!(error.contains("own.inter:2: expected user, item, rating"), "{error}");
+    fs::remove_dir_all(&folder).unwrap();
+}
