@@ -139,6 +139,9 @@ pub struct Wanted {
     /// be one of them; weights may be others, which is told.
     #[serde(default)]
     pub md5: Vec<String>,
+    /// Of a folder, what the reference publishes of files in it; not all need be there.
+    #[serde(default)]
+    pub md5_of: BTreeMap<String, String>,
     /// Whether others of the data may be given as well, which is told.
     #[serde(default)]
     pub is_replaceable: bool,

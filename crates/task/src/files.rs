@@ -182,12 +182,8 @@ impl<'a> Files<'a> {
         let path = match (self.given.get(name), &wanted.package) {
             (Some(path), _) => {
                 own(path, wanted)?;
-                let is_fixed = |file: &Wanted| file.name == name && !file.is_replaceable;
-                if self.card.data.files.iter().any(is_fixed)
-                    && let Some((expected, found)) = Self::other(path, wanted)?
-                {
-                    let path = path.clone();
-                    return Err(OpenError::Hash { path, kind: "MD5", expected, found });
+                if self.card.data.files.iter().any(|file| file.name == name) {
+                    same(path, wanted)?;
                 }
                 path.clone()
             }
@@ -339,6 +335,30 @@ impl<'a> Files<'a> {
             own.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         Ok(if is_any { format!("-{hash}") } else { String::new() })
     }
+}
+
+/// The user's own data are those of which the reference publishes checksums.
+fn same(path: &Path, wanted: &Wanted) -> Result<(), OpenError> {
+    let differs = |path: &Path, expected, found| {
+        let (path, kind) = (path.to_owned(), "MD5");
+        Err(OpenError::Hash { path, kind, expected, found })
+    };
+    if !wanted.is_replaceable
+        && let Some((expected, found)) = Files::other(path, wanted)?
+    {
+        return differs(path, expected, found);
+    }
+    for (name, expected) in &wanted.md5_of {
+        let path = path.join(name);
+        if !path.is_file() {
+            continue;
+        }
+        let found = digest_of::<Md5>(&path).map_err(OpenError::io_at(&path))?;
+        if found != *expected {
+            return differs(&path, expected.clone(), found);
+        }
+    }
+    Ok(())
 }
 
 /// The user's own file or folder.

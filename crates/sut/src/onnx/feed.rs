@@ -353,17 +353,18 @@ fn shapes(
         if expected != found {
             return Err(OnnxError::ElementType { name: input.name.clone(), expected, found });
         }
-        let unfit = |expected: Vec<Option<usize>>| {
-            let (name, sample) = (input.name.clone(), tensor.shape.clone());
+        let unfit = |expected: Vec<Option<usize>>, sample: &[usize]| {
+            let (name, sample) = (input.name.clone(), sample.to_vec());
             OnnxError::Shape { name, expected, sample }
         };
         let seen = match windows {
             None => tensor.shape.clone(),
-            Some(windows) => {
-                windows.shape(&tensor.shape).ok_or_else(|| unfit(windows.expected()))?
-            }
+            Some(windows) => windows
+                .shape(&tensor.shape)
+                .ok_or_else(|| unfit(windows.expected(), &tensor.shape))?,
         };
-        let shape = call_shape(&input.shape, &seen).ok_or_else(|| unfit(input.shape.clone()))?;
+        let shape = call_shape(&input.shape, &seen);
+        let shape = shape.ok_or_else(|| unfit(input.shape.clone(), &seen))?;
         // One input whose first dimension is fixed, or is the sample's own, and the
         // model takes one sample a call.
         let grows = input.shape.first() == Some(&None);

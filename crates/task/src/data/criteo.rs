@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
-use std::io::{Read as _, Seek, SeekFrom};
+use std::io::{BufRead as _, BufReader, Read as _, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::SampleIndex;
@@ -31,6 +31,9 @@ const VALUES: usize = 1 + DENSE + SPARSE;
 const BYTES: u64 = 4;
 /// Categories count up to the largest table: `--max-ind-range` of the official model.
 const LARGEST_TABLE: i32 = 40_000_000;
+/// Pairs whose labels are compared. One in thirty is clicked, so that those of another day
+/// differ in hundreds of them.
+const LABELS: u64 = 1 << 12;
 /// Headers of arrays are shorter.
 const LONGEST_HEAD: u64 = 1 << 12;
 
@@ -99,6 +102,9 @@ pub(crate) fn read(
         _ => binary(files.path("pairs")?),
     }
     .map_err(OpenError::content)?;
+    if let Format::Binary(path) = &format {
+        same_labels(path, pairs, &files.path("day_23")?).map_err(OpenError::content)?;
+    }
     let path = files.path("trace")?;
     let aggregation = Aggregation::read(&path).map_err(OpenError::content)?;
     let starts = aggregation.starts(pairs).map_err(|end| {
@@ -131,6 +137,34 @@ fn binary(path: PathBuf) -> Result<(Format, u64), CriteoError> {
         return Err(CriteoError { path, expected, found: format!("{bytes} bytes") });
     }
     Ok((Format::Binary(path), bytes / pair))
+}
+
+/// Holds the labels of the first pairs against those of the click logs, which the judge
+/// takes: logs of another day would be a figure of nothing.
+fn same_labels(path: &Path, pairs: u64, day: &Path) -> Result<(), CriteoError> {
+    let count = pairs.min(LABELS) as usize;
+    let rows = Rows { path: path.to_owned(), start: 0, width: VALUES };
+    let bytes = rows.read(0, count)?;
+    // Lines of the day are shorter than 64 KiB.
+    let day_23 = File::open(day).map_err(unreadable(day))?.take(LABELS << 16);
+    let lines = BufReader::new(day_23).split(b'\n');
+    for ((pair, line), values) in (0..).zip(lines).zip(bytes.chunks_exact(VALUES * BYTES as usize))
+    {
+        let line = line.map_err(unreadable(day))?;
+        // What is no label is told with its line by whoever reads all of them.
+        let found = line.first().filter(|label| matches!(label, b'0' | b'1'));
+        let of_pair = integers(values).next().unwrap_or_default();
+        if let Some(found) = found.map(|label| i32::from(label - b'0'))
+            && found != of_pair
+        {
+            return Err(CriteoError {
+                path: day.to_owned(),
+                expected: format!("the label {of_pair} of pair {pair} of {}", path.display()),
+                found: found.to_string(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The arrays with their count of pairs: the first half of the day is measured.

@@ -195,10 +195,14 @@ fn what_is_wrong_with_click_logs_is_told_with_the_file() {
     folder.write("trace.txt", "0, 1, 1\n2, 4, 2\n");
     assert!(refusal().starts_with("trace.txt:2: expected `1, END, PAIRS`"), "{}", refusal());
     folder.write("trace.txt", "fixed 2\n");
-    folder.write("day_23", "0\t1\n1\t2\n");
+    folder.write("day_23", "0\t1\n0\t2\n");
     assert!(refusal().starts_with("day_23: expected 4 lines, found 2"), "{}", refusal());
-    folder.write("day_23", "0\t1\n1\t2\n5\t1\n0\t1\n");
+    folder.write("day_23", "0\t1\n0\t2\n5\t1\n1\t1\n");
     assert!(refusal().starts_with("day_23:3: expected 0 or 1 and a tab"), "{}", refusal());
+    folder.write("day_23", "0\t1\n1\t2\n1\t1\n1\t1\n");
+    let found = refusal();
+    assert!(found.starts_with("day_23: expected the label 0 of pair 1 of "), "{found}");
+    assert!(found.ends_with("pairs.bin, found 1"), "{found}");
     folder.write("pairs.bin", &binary(&PAIRS)[..159]);
     assert_eq!(refusal(), "pairs.bin: expected 160 bytes for each pair, found 159 bytes");
     folder.write("pairs.bin", binary(&[(-2, 0)]));

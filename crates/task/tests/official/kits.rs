@@ -126,6 +126,16 @@ fn volumes_are_labelled_in_windows_and_judged_case_by_case() {
 }
 
 #[test]
+fn a_case_that_is_not_the_references_is_told_before_it_is_read() {
+    let folder = made_folder();
+    let card = dyno_task::card::named("3d-unet").unwrap();
+    let found = folder.refusal(card, &FILES);
+    let expected =
+        "images/case_00000.pkl: expected the MD5 470ec60377be417a9c271ffd81c1d610, found ";
+    assert!(found.starts_with(expected), "{found}");
+}
+
+#[test]
 fn what_is_wrong_with_cases_is_told_with_the_file() {
     let folder = made_folder();
     let card = card();

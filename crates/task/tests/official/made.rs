@@ -84,6 +84,7 @@ pub fn card(name: &str) -> Card {
     let mut card = card::named(name).unwrap().clone();
     for wanted in card.weights.iter_mut().chain(&mut card.data.files) {
         wanted.md5.clear();
+        wanted.md5_of.clear();
     }
     card
 }

@@ -14,11 +14,12 @@ fn table() -> String {
     let runs = |card: &&Card| card.tier == Tier::Official && card.system.is_some();
     for card in cards().iter().filter(runs) {
         for (first, wanted) in (0..).zip(card.wanted()) {
-            let Wanted { name, what, sha256, md5, .. } = wanted;
+            let Wanted { name, what, sha256, md5, md5_of, .. } = wanted;
             let task = if first == 0 { format!("`{}`", card.name) } else { String::new() };
             let is_data = card.data.files.iter().any(|file| file == wanted);
             let held = match (sha256, md5.is_empty(), is_data && !wanted.is_replaceable) {
                 (Some(_), _, _) => "SHA-256",
+                _ if !md5_of.is_empty() => "MD5 of each",
                 (None, true, _) => "",
                 (None, false, true) => "MD5",
                 (None, false, false) => "MD5; others are told",

@@ -56,30 +56,28 @@ fn colours(folder: &Folder) {
 #[test]
 fn classifiers_answer_classes_as_the_labels_number_them() {
     // Three of four are right: of 1001 scores the first is the background's.
+    let (first, last) = ([3, 224, 224], [224, 224, 3]);
     let cases = [
-        ("resnet50", 1001, [0, 1, 2]),
-        ("mobilenet", 1001, [0, 1, 2]),
-        ("resnet50", 1000, [1, 2, 3]),
+        ("resnet50", 1001, first, [0, 1, 2]),
+        ("mobilenet", 1001, last, [0, 1, 2]),
+        ("resnet50", 1000, last, [1, 2, 3]),
     ];
-    for (task, scores, [red, green, blue]) in cases {
-        for shape in [[3, 224, 224], [224, 224, 3]] {
-            let folder = Folder::new();
-            colours(&folder);
-            folder.model(&match task {
-                "resnet50" => classifier(shape, scores),
-                _ => colour_net(shape, scores, &["its only output"]),
-            });
-            let list = format!("red.png {red}\ngreen.png {green}\nblue.png {blue}\nred.png 7\n");
-            folder.write("val_map.txt", list);
-            let ready = folder.open(&made::card(task), &CLASSES).unwrap();
-            let is_told =
-                |start: &str| ready.remarks.iter().any(|remark| remark.starts_with(start));
-            assert!(is_told("4 of the 50000 samples of ImageNet 2012"), "{:?}", ready.remarks);
-            let fewer = is_told("the model has 1000 scores where the reference's has 1001");
-            assert_eq!(fewer, scores == 1000, "{:?}", ready.remarks);
-            let Some(told) = answered(ready) else { return };
-            assert_eq!((told.failed.len(), told.figure), (0, 75.0), "{task} {shape:?} {scores}");
-        }
+    for (task, scores, shape, [red, green, blue]) in cases {
+        let folder = Folder::new();
+        colours(&folder);
+        folder.model(&match task {
+            "resnet50" => classifier(shape, scores),
+            _ => colour_net(shape, scores, &["its only output"]),
+        });
+        let list = format!("red.png {red}\ngreen.png {green}\nblue.png {blue}\nred.png 7\n");
+        folder.write("val_map.txt", list);
+        let ready = folder.open(&made::card(task), &CLASSES).unwrap();
+        let is_told = |start: &str| ready.remarks.iter().any(|remark| remark.starts_with(start));
+        assert!(is_told("4 of the 50000 samples of ImageNet 2012"), "{:?}", ready.remarks);
+        let fewer = is_told("the model has 1000 scores where the reference's has 1001");
+        assert_eq!(fewer, scores == 1000, "{:?}", ready.remarks);
+        let Some(told) = answered(ready) else { return };
+        assert_eq!((told.failed.len(), told.figure), (0, 75.0), "{task} {shape:?} {scores}");
     }
 }
 
