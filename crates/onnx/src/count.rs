@@ -34,13 +34,15 @@ pub struct Layer {
     pub inputs: Vec<Vec<Dim>>,
     /// Of what comes out.
     pub outputs: Vec<Vec<Dim>>,
-    /// How often it runs for one input: more than once in a loop.
+    /// How often it runs for one input: more than once in a loop, and never where all
+    /// that it reads is constant: an engine does that once when it loads the model.
     pub times: u64,
     /// Multiplications of which each result is added to another, each time; those
     /// of operators that work element by element are none.
     pub macs: u64,
-    /// Of the weights that it reads each time; a weight that two nodes share is in both.
-    /// Of a table, the rows that are picked.
+    /// Of the weights that it reads each time, as they lie in the file, also where a node
+    /// before turned or widened them; a weight that two nodes share is in both. Of a
+    /// table, the rows that are picked.
     pub weight_bytes: u64,
     /// Of what goes in each time, without weights.
     pub input_bytes: u64,
@@ -120,8 +122,8 @@ pub fn count_with(model: &Model, bind: &BTreeMap<String, usize>) -> Cost {
     let (nodes, tensors) = (model.nodes.as_slice(), model.tensors.as_slice());
     let mut cost =
         Cost { parameters: parameters(nodes, tensors), layers: vec![], uncounted: vec![] };
-    let held = held(nodes, tensors).map(|(name, _)| name).collect();
-    cost.add(nodes, &found, &Place { path: "", times: 1, held });
+    let held = held(nodes, tensors).map(|(name, tensor)| (name, tensor.bytes())).collect();
+    cost.add(nodes, &found, Place { path: "", times: 1, held });
     cost
 }
 
@@ -162,18 +164,38 @@ struct Place<'a> {
     path: &'a str,
     /// How often they run.
     times: u64,
-    /// Weights by their names.
-    held: HashSet<&'a str>,
+    /// Bytes of weights, and of what follows from them alone, by their names.
+    held: HashMap<&'a str, u64>,
+}
+
+impl<'a> Place<'a> {
+    /// Bytes of the file behind a node that reads nothing else, or `None`.
+    fn constant(&self, node: &Node) -> Option<u64> {
+        let is_random = node.op.starts_with("Random") || node.op == "Multinomial";
+        if is_random || node.inputs.iter().all(String::is_empty) {
+            return match node.attribute("value") {
+                Some(Attribute::Tensor(tensor)) if node.op == "Constant" => Some(tensor.bytes()),
+                _ => None,
+            };
+        }
+        let given = node.inputs.iter().filter(|name| !name.is_empty());
+        given.map(|name| self.held.get(name.as_str()).copied()).sum()
+    }
 }
 
 impl Cost {
-    fn add(&mut self, nodes: &[Node], found: &Inferred, place: &Place<'_>) {
+    fn add<'a>(&mut self, nodes: &'a [Node], found: &Inferred, mut place: Place<'a>) {
         let mut gaps: HashMap<usize, ShapeError> = found.gaps.iter().cloned().collect();
         for (at, node) in nodes.iter().enumerate() {
             let gap = gaps.remove(&at);
             if node.bodies().next().is_some() {
-                self.add_bodies(node, found, place, gap);
+                self.add_bodies(node, found, &place, gap);
                 continue;
+            }
+            let constant = place.constant(node);
+            if let Some(bytes) = constant {
+                let outputs = node.outputs.iter().filter(|name| !name.is_empty());
+                place.held.extend(outputs.map(|name| (name.as_str(), bytes)));
             }
             let facts = |names: &[String]| -> Vec<Option<Fact>> {
                 names.iter().map(|name| found.facts.get(name).cloned()).collect()
@@ -184,8 +206,14 @@ impl Cost {
                 None => macs::of(node, &inputs, &outputs),
             };
             match counted {
-                Ok(macs) => self.layers.push(layer(node, place, &inputs, &outputs, macs)),
-                Err(why) => self.leave_out(node, place, why),
+                Ok(macs) => {
+                    let mut layer = layer(node, &place, &inputs, &outputs, macs);
+                    if constant.is_some() {
+                        layer.times = 0;
+                    }
+                    self.layers.push(layer);
+                }
+                Err(why) => self.leave_out(node, &place, why),
             }
         }
     }
@@ -219,9 +247,11 @@ impl Cost {
                 };
                 let body = inside(runs.body, &runs.handed, &found.facts);
                 let path = format!("{}/", named(node, place));
-                let inner = self::held(&runs.body.nodes, &runs.body.tensors).map(|(name, _)| name);
-                let held = place.held.iter().copied().chain(inner).collect();
-                self.add(&runs.body.nodes, &body, &Place { path: &path, times, held });
+                let inner = self::held(&runs.body.nodes, &runs.body.tensors);
+                let inner = inner.map(|(name, tensor)| (name, tensor.bytes()));
+                let outer = place.held.iter().map(|(name, bytes)| (*name, *bytes));
+                let held = outer.chain(inner).collect();
+                self.add(&runs.body.nodes, &body, Place { path: &path, times, held });
                 if let Some(why) = gap {
                     self.leave_out(node, place, why);
                 }
@@ -253,15 +283,18 @@ fn layer(
     let known =
         node.inputs.iter().zip(inputs).filter_map(|(name, one)| Some((name, one.as_ref()?)));
     let (weights, fed): (Vec<_>, Vec<_>) =
-        known.partition(|(name, _)| place.held.contains(name.as_str()));
+        known.partition(|(name, _)| place.held.contains_key(name.as_str()));
     let outputs: Vec<&Fact> = outputs.iter().flatten().collect();
     // A constant is computed by nobody.
     let computed = if node.op == "Constant" { &[][..] } else { &outputs[..] };
     let output_bytes = computed.iter().map(|fact| size(fact)).fold(0, u64::saturating_add);
     let picks = matches!(node.op.as_str(), "Gather" | "GatherND" | "GatherElements");
-    let read = |(name, fact): &(&String, &Fact)| match node.inputs.first() {
-        Some(table) if picks && table == *name => size(fact).min(output_bytes),
-        _ => size(fact),
+    let read = |(name, _): &(&String, &Fact)| {
+        let all = place.held[name.as_str()];
+        match node.inputs.first() {
+            Some(table) if picks && table == *name => all.min(output_bytes),
+            _ => all,
+        }
     };
     Layer {
         name: named(node, place),

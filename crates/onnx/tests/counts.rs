@@ -228,3 +228,30 @@ fn a_table_is_read_by_the_rows_that_are_picked() {
     assert_eq!((layer.weight_bytes, layer.input_bytes, layer.output_bytes), (96, 24, 96));
     assert_eq!((layer.bytes(), layer.operations_per_byte()), (216, 0.0));
 }
+
+#[test]
+fn weights_that_a_node_turns_or_widens_stay_weights_of_the_size_in_the_file() {
+    let bytes = Tensor { element: Element::I8, ..Tensor::of_i64("w", &[7, 6], &[]) };
+    let scale = Tensor::of_f32("scale", &[], &[0.5]);
+    let mut model =
+        one(node("DequantizeLinear", "", &["w", "scale"], &[]), &[], vec![bytes, scale]);
+    let renamed = |op: &str, inputs: &[&str], output: &str| {
+        let mut node = node(op, "", inputs, &[]);
+        node.outputs = vec![output.into()];
+        node
+    };
+    model.nodes.push(renamed("Transpose", &["y"], "turned"));
+    model.nodes.push(renamed("MatMul", &["x", "turned"], "out"));
+    model.inputs.push(Port {
+        name: "x".into(),
+        element: Some(F),
+        shape: Some(vec![5.into(), 6.into()]),
+    });
+    let cost = count(&model);
+    let rows: Vec<_> = cost.layers.iter().map(|one| (&*one.op, one.times)).collect();
+    assert_eq!(rows, [("DequantizeLinear", 0), ("Transpose", 0), ("MatMul", 1)]);
+    let product = &cost.layers[2];
+    let bytes = (product.weight_bytes, product.input_bytes, product.output_bytes);
+    assert_eq!(bytes, (7 * 6 + 4, 4 * 5 * 6, 4 * 5 * 7));
+    assert_eq!(cost.macs(), 5 * 6 * 7);
+}
