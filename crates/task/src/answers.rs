@@ -2,5 +2,7 @@
 
 pub mod class;
 pub mod detection;
+pub mod embedding;
 pub mod given;
+pub mod pairs;
 pub mod phonemes;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use md5::Md5;
-use sha2::Sha256;
+use sha2::{Digest as _, Sha256};
 
 use crate::cache::{Cache, FetchError, Held, digest_of};
 use crate::card::{Card, Wanted};
@@ -242,16 +242,23 @@ impl<'a> Files<'a> {
     fn packaged(&self, place: &str, wanted: &Wanted) -> Result<PathBuf, OpenError> {
         let (package, path) = place.split_once(':').expect("cards write package:path");
         let package = package::named(package).expect("cards name packages that there are");
-        let file = package.files.iter().find(|file| file.path == path).expect("and their files");
-        let path = self.cache.path(package, file);
-        match self.cache.held(package, file).map_err(OpenError::Cache)? {
-            Held::Whole => Ok(path),
-            held => Err(OpenError::Fetch { path, what: wanted.what.clone(), held }),
+        let mut found = None;
+        for file in package.files_at(path) {
+            let path = self.cache.path(package, file);
+            match self.cache.held(package, file).map_err(OpenError::Cache)? {
+                Held::Whole => found = Some(path),
+                held => return Err(OpenError::Fetch { path, what: wanted.what.clone(), held }),
+            }
         }
+        let mut found = found.expect("cards name files that packages have");
+        if path.ends_with('/') {
+            found.pop();
+        }
+        Ok(found)
     }
 
     /// A file that is made of others once and kept in the cache. `revision` counts up
-    /// when what `write` makes changes.
+    /// when what `write` makes changes. Of other files of the user it is made anew.
     ///
     /// # Errors
     /// That of `write`, or of the file; nothing is left of what is not whole.
@@ -261,7 +268,24 @@ impl<'a> Files<'a> {
         revision: u32,
         write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
     ) -> Result<PathBuf, OpenError> {
-        let folder = self.cache.root().join("made").join(format!("{}-{revision}", self.card.name));
+        let all: Vec<&str> = self.given.keys().map(String::as_str).collect();
+        self.made_of(name, revision, &all, write)
+    }
+
+    /// Likewise, where it is made of these files of the card alone: others of the user's
+    /// do not make it anew, which matters where it takes long.
+    ///
+    /// # Errors
+    /// As [`Files::made`].
+    pub fn made_of(
+        &self,
+        name: &str,
+        revision: u32,
+        of: &[&str],
+        write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
+    ) -> Result<PathBuf, OpenError> {
+        let folder = format!("{}-{revision}{}", self.card.name, self.own_of(of)?);
+        let folder = self.cache.root().join("made").join(folder);
         let path = folder.join(name);
         if path.is_file() {
             return Ok(path);
@@ -283,26 +307,21 @@ impl<'a> Files<'a> {
         written.map(|()| path)
     }
 
-    /// As [`Files::made`], of these files: of others of the user's own, another file is
-    /// made.
-    ///
-    /// # Errors
-    /// As [`Files::made`], and a source cannot be read.
-    pub fn made_of(
-        &self,
-        sources: &[&Path],
-        name: &str,
-        revision: u32,
-        write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
-    ) -> Result<PathBuf, OpenError> {
-        let mut marked = String::new();
-        for source in sources {
-            let hash = digest_of::<Sha256>(source).map_err(OpenError::io_at(source))?;
-            marked.push_str(&hash[..12]);
-            marked.push('-');
+    /// Tells sets of the user's own files among `of` apart; empty where there are none.
+    fn own_of(&self, of: &[&str]) -> Result<String, OpenError> {
+        let mut own = Sha256::new();
+        let given = self.given.iter().filter(|(name, _)| of.contains(&name.as_str()));
+        let mut is_any = false;
+        for (name, path) in given {
+            let whole = fs::canonicalize(path).map_err(OpenError::io_at(path))?;
+            let facts = fs::metadata(path).map_err(OpenError::io_at(path))?;
+            let changed = facts.modified().ok();
+            own.update(format!("{name} {whole:?} {} {changed:?}\n", facts.len()));
+            is_any = true;
         }
-        marked.push_str(name);
-        self.made(&marked, revision, write)
+        let hash: String =
+            own.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Ok(if is_any { format!("-{hash}") } else { String::new() })
     }
 }
 
@@ -348,6 +367,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_made_of_a_file_of_the_user_is_kept_apart() {
+        let cache = Cache::at(scratch("own"));
+        fs::create_dir_all(cache.root()).unwrap();
+        let own = cache.root().join("own.gz");
+        let made = |text: &str, of: &[&str]| {
+            fs::write(&own, text).unwrap();
+            let given = BTreeMap::from([("images".to_owned(), own.clone())]);
+            let files = Files::of(card::named("mnist").unwrap(), &cache, given).unwrap();
+            files.made_of("list", 1, of, |_| Ok(())).unwrap()
+        };
+        let (first, again, other) =
+            (made("a", &["images"]), made("a", &["model"]), made("bc", &["images"]));
+        assert_eq!(again, cache.root().join("made/mnist-1/list"));
+        assert!(first != again && first != other && other != again);
+        fs::remove_dir_all(cache.root()).unwrap();
+    }
+
+    #[test]
     fn a_file_is_made_once_and_whole_or_not_at_all() {
         let cache = Cache::at(scratch("made"));
         let files = Files::of(card::named("mnist").unwrap(), &cache, BTreeMap::new()).unwrap();
@@ -364,16 +401,6 @@ mod tests {
             fs::read_to_string(made.unwrap()).unwrap()
         };
         assert_eq!([write("first"), write("second")], ["first", "first"]);
-        let of = |text: &'static str| {
-            let source = cache.root().join("source");
-            fs::write(&source, text).unwrap();
-            let made = files.made_of(&[&source], "copy", 2, |file| {
-                file.write_all(text.as_bytes()).unwrap();
-                Ok(())
-            });
-            fs::read_to_string(made.unwrap()).unwrap()
-        };
-        assert_eq!([of("first"), of("second")], ["first", "second"]);
         let (card, cache) = (files.card(), &cache);
         let both = std::thread::scope(|scope| {
             let at_once = || {

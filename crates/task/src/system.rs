@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use dyno_loadgen::qsl::SampleLibrary as _;
@@ -14,18 +14,21 @@ use dyno_sut::onnx::Answer;
 use dyno_sut::tensors::{Source, TensorLibrary};
 use serde::Deserialize;
 
-use crate::answers::{class, given, phonemes};
+use crate::answers::{class, embedding, given, pairs, phonemes};
 use crate::card::{Bound, Card, Quality, Tier, Unit};
 use crate::data::coco::{Images, Set};
 use crate::data::criteo;
 use crate::data::imagenet::ImageNet;
 use crate::data::mnist;
+use crate::data::named::Named;
 use crate::data::pictures::Preparation;
+use crate::data::squad::Squad;
 use crate::data::{speech, words};
 use crate::files::{Files, OpenError};
 use crate::fit::Declared;
 use crate::graphs::g2p;
 use crate::image::steps::{Layout, Step};
+use crate::{networks, sentences};
 
 /// How a card's model is fed and answers. Each field names a kind that a module has; a new
 /// task of known kinds is a new file below `tasks/`.
@@ -58,6 +61,11 @@ pub enum Network {
     File,
     /// Built of the file `weights`: arrays of g2p-en.
     G2p,
+    /// The file `model`: weights of EfficientNet-Lite0 as `torch.save` wrote them, from which
+    /// the network is built, or an ONNX file.
+    EfficientnetLite0,
+    /// MiniLM-L6 in full precision, of the archive `reference`.
+    MinilmL6,
 }
 
 /// What is read as samples.
@@ -81,6 +89,13 @@ pub enum Samples {
     Criteo,
     /// The files `dense`, `sparse` and `trace`.
     CriteoMultihot,
+    /// The folder `images`, whose pictures have their class in their names.
+    NamedPictures,
+    /// The file `dataset` of SQuAD v1.1 and the file `vocabulary`.
+    Squad,
+    /// The table or list `texts`, cut by the tokenizer of the archive `reference`, whose
+    /// network says which vectors are right.
+    Texts,
 }
 
 /// What is made of the outputs of a call while the clock runs.
@@ -111,6 +126,10 @@ pub enum AnswerKind {
     },
     /// The phonemes whose numbers the first output has.
     Phonemes,
+    /// The mean of the vectors of tokens, of length 1.
+    Embedding,
+    /// The elements of the first two outputs in turn.
+    Pairs,
 }
 
 /// A task whose files are there.
@@ -185,6 +204,8 @@ pub fn open(files: &Files<'_>) -> Result<Ready, OpenError> {
     let model = match system.network {
         Network::File => files.path("model")?,
         Network::G2p => g2p::file(files)?,
+        Network::EfficientnetLite0 => networks::efficientnet_lite0(files)?,
+        Network::MinilmL6 => networks::minilm_l6(files)?,
     };
     // Other tiers have the models that their cards were written for.
     let declared = match card.tier {
@@ -249,7 +270,7 @@ fn read(system: &System, files: &Files<'_>, layout: Layout) -> Result<Read, Open
         Samples::Mnist => {
             let images = files.path("images")?;
             let samples = mnist::test_part(&images, &input).map_err(OpenError::content)?;
-            labelled(samples, &[&images], files)
+            labelled(samples, &["images"], files)
         }
         Samples::Imagenet => {
             let (folder, list) = (files.path("images")?, files.path("val_map")?);
@@ -272,7 +293,7 @@ fn read(system: &System, files: &Files<'_>, layout: Layout) -> Result<Read, Open
             let count = usize::try_from(card.data.accuracy_samples).unwrap_or(usize::MAX);
             let drawn = words::draw(&dictionary, count).map_err(OpenError::content)?;
             let samples = words::samples(&drawn, &input).map_err(OpenError::content)?;
-            let list = files.made_of(&[&dictionary], "words", 1, |file| {
+            let list = files.made_of("words", 1, &["dictionary"], |file| {
                 file.write_all(drawn.join("\n").as_bytes()).map_err(OpenError::content)
             })?;
             let references = BTreeMap::from([("words".to_owned(), list)]);
@@ -282,23 +303,52 @@ fn read(system: &System, files: &Files<'_>, layout: Layout) -> Result<Read, Open
             let (pairs, references) = criteo::read(files, system.samples)?;
             Ok(Read { references, ..Read::of(library(card, pairs)?) })
         }
+        Samples::NamedPictures => {
+            let set = Named::open(&files.path("images")?, preparation());
+            let Named { pictures, labels } = set.map_err(OpenError::content)?;
+            let references = classes(&labels, &["images"], files)?;
+            Ok(Read { references, ..Read::of(library(card, pictures)?) })
+        }
+        Samples::Squad => {
+            let (dataset, vocabulary) = (files.path("dataset")?, files.path("vocabulary")?);
+            let set = Squad::open(&dataset, &vocabulary, inputs(card));
+            library(card, set.map_err(OpenError::content)?).map(Read::of)
+        }
+        Samples::Texts => sentences::read(files),
     }
 }
 
 /// Samples of these files whose classes are known, as the method `top1` takes them.
 pub(crate) fn labelled(
     samples: TensorLibrary,
-    of: &[&Path],
+    of: &[&str],
     files: &Files<'_>,
 ) -> Result<Read, OpenError> {
-    let labels = files.made_of(of, "labels", 1, |file| {
-        for (index, label) in samples.labels().unwrap_or_default().iter().enumerate() {
+    let references = classes(samples.labels().unwrap_or_default(), of, files)?;
+    Ok(Read { references, ..Read::of(samples) })
+}
+
+fn classes(
+    labels: &[i64],
+    of: &[&str],
+    files: &Files<'_>,
+) -> Result<BTreeMap<String, PathBuf>, OpenError> {
+    let labels = files.made_of("labels", 1, of, |file| {
+        for (index, label) in labels.iter().enumerate() {
             writeln!(file, "{index} {label}").map_err(OpenError::content)?;
         }
         Ok(())
     })?;
-    let references = BTreeMap::from([("labels".to_owned(), labels)]);
-    Ok(Read { references, ..Read::of(samples) })
+    Ok(BTreeMap::from([("labels".to_owned(), labels)]))
+}
+
+/// The names of the inputs of a card that feeds so many.
+///
+/// # Panics
+/// If it feeds others.
+pub(crate) fn inputs<const N: usize>(card: &Card) -> [String; N] {
+    let names: Vec<String> = card.data.inputs.iter().map(|input| input.name.clone()).collect();
+    names.try_into().unwrap_or_else(|_| panic!("{} feeds {N} inputs", card.name))
 }
 
 /// Samples of a source, of which the card says how many fit in memory.
@@ -356,6 +406,8 @@ fn answer(
             given::answer(*given, names)
         }
         AnswerKind::Phonemes => phonemes::answer(),
+        AnswerKind::Embedding => embedding::answer(),
+        AnswerKind::Pairs => pairs::answer(),
     })
 }
 

@@ -1,7 +1,8 @@
 //! Graphs against the counts that the paper prints (Reddi et al. 2020, Table 1)
 //! and those of public implementations.
 
-use dyno_onnx::{Weights, count};
+use dyno_onnx::{Dim, Weights, count};
+use dyno_task::graphs::bert::minilm_l6_of_any_length;
 use dyno_task::graphs::{COUNTED, GRAPHS};
 
 mod formulas;
@@ -208,4 +209,14 @@ fn inputs_are_those_that_graphs_say() {
             graph.inputs.iter().map(|(name, shape)| (*name, shape.to_vec())).collect();
         assert_eq!(found, said, "{}", graph.name);
     }
+}
+
+#[test]
+fn texts_of_any_length_have_a_vector_for_each_token() {
+    let model = minilm_l6_of_any_length(Weights::seeded(1)).unwrap();
+    let shape = |dims: [Dim; 3]| Some(dims.to_vec());
+    let expected = shape([Dim::symbol("N"), Dim::symbol("T"), 384.into()]);
+    assert_eq!(model.outputs[0].shape, expected);
+    let cost = count(&model);
+    assert_eq!(cost.parameters, 22_713_216 - 384 * 385, "as of the graph for 128 tokens");
 }

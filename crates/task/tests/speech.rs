@@ -64,15 +64,15 @@ fn answers(
     let mut answers = Answers::new();
     engine.answer(&query, &mut answers);
     assert_eq!(engine.trouble(), None);
-    Some(answers.iter().map(|(id, data)| (id.0, data.unwrap().to_vec())).collect())
+    Some(answers.iter().map(|(id, data)| (id.0, data.expect("it was answered").to_vec())).collect())
 }
 
 /// The metric of a task, its answers given, within what its card asks for.
 fn judged(ready: &Ready, answers: &BTreeMap<u64, Vec<u8>>) -> f64 {
     let judge = ready.judge.as_ref().expect("the task is judged");
-    let mut scorer = judge.scorer().unwrap();
+    let mut scorer = judge.scorer().expect("its references read");
     for (index, answer) in answers {
-        scorer.take(*index, answer).unwrap();
+        scorer.take(*index, answer).expect("it is an answer of the task");
     }
     let scores = scorer.scores();
     let figure = scores.figures.iter().find(|figure| figure.metric == judge.metric);

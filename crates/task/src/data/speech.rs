@@ -161,7 +161,7 @@ pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
     let [wave, turns, weights] = ["recording", "turns", "weights"].map(|name| files.path(name));
     let (wave, turns, weights) = (wave?, turns?, weights?);
     let steps = steps(&recording(&wave).map_err(OpenError::content)?);
-    let states = files.made_of(&[&wave, &weights], "states.f32", 1, |file| {
+    let states = files.made_of("states.f32", 1, &["recording", "weights"], |file| {
         let network = Network::read(&weights).map_err(OpenError::content)?;
         let bytes = network.states(&steps).into_iter().flat_map(f32::to_le_bytes);
         file.write_all(&bytes.collect::<Vec<u8>>()).map_err(OpenError::content)
@@ -171,12 +171,12 @@ pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
     let samples = samples(&steps, states).map_err(OpenError::content)?;
     let spoken = spoken(&turns, steps.len()).map_err(OpenError::content)?;
     // The method takes many predictions to a sample; here each has one.
-    let labels = files.made_of(&[&wave, &turns], "labels", 1, |file| {
+    let labels = files.made_of("labels", 1, &["recording", "turns"], |file| {
         let line = |is_speech: &bool| if *is_speech { "1\n" } else { "0\n" };
         let text: String = spoken.iter().map(line).collect();
         file.write_all(text.as_bytes()).map_err(OpenError::content)
     })?;
-    let counts = files.made_of(&[&wave], "counts", 1, |file| {
+    let counts = files.made_of("counts", 1, &["recording"], |file| {
         let text: String = (0..steps.len()).map(|at| format!("{at},{},1\n", at + 1)).collect();
         file.write_all(text.as_bytes()).map_err(OpenError::content)
     })?;

@@ -68,7 +68,7 @@ impl std::error::Error for G2pError {}
 /// The file is not there or another one.
 pub fn file(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     let archive = files.path("weights")?;
-    files.made_of(&[&archive], "g2p.onnx", 1, |file| {
+    files.made_of("g2p.onnx", 1, &["weights"], |file| {
         let given = weights(&archive).map_err(OpenError::content)?;
         let model = g2p(given).map_err(OpenError::content)?;
         let bytes = model.to_bytes().map_err(OpenError::content)?;
