@@ -5,3 +5,4 @@ pub mod detection;
 pub mod embedding;
 pub mod given;
 pub mod pairs;
+pub mod phonemes;

@@ -135,6 +135,13 @@ pub struct Wanted {
     pub get: Option<String>,
     /// Lower-case hexadecimal, where it is one file that is always the same.
     pub sha256: Option<String>,
+    /// What the reference publishes instead, one for each version of the file. Data must
+    /// be one of them; weights may be others, which is told.
+    #[serde(default)]
+    pub md5: Vec<String>,
+    /// Whether others of the data may be given as well, which is told.
+    #[serde(default)]
+    pub is_replaceable: bool,
 }
 
 /// How answers are judged.
@@ -223,7 +230,7 @@ macro_rules! cards {
 }
 
 cards! {
-    "digits" "mnist" "g2p" "minilm" "minilm-fp32" "efficientnet-lite0"
+    "digits" "mnist" "g2p" "silero-vad" "minilm" "minilm-fp32" "efficientnet-lite0"
     "resnet50" "3d-unet" "bert" "dlrm-v2" "dlrm" "gnmt" "gptj"
     "llama2-70b" "llama3.1-405b" "mixtral-8x7b" "mobilenet" "retinanet" "rgat"
     "rnnt" "ssd-mobilenet" "ssd-resnet34" "stable-diffusion-xl"

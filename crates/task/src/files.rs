@@ -1,16 +1,18 @@
 //! The files of a task: what packages brought into the cache, what the user names, and
 //! what is made of them once.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use md5::Md5;
 use sha2::{Digest as _, Sha256};
 
-use crate::cache::{Cache, FetchError, Held, sha256_of};
+use crate::cache::{Cache, FetchError, Held, digest_of};
 use crate::card::{Card, Wanted};
 use crate::package;
 
@@ -21,7 +23,7 @@ pub struct Files<'a> {
     cache: &'a Cache,
     given: BTreeMap<String, PathBuf>,
     /// Held against their hashes already.
-    found: RefCell<BTreeMap<String, PathBuf>>,
+    found: Mutex<BTreeMap<String, PathBuf>>,
 }
 
 /// Why a task has not what it needs.
@@ -68,6 +70,8 @@ pub enum OpenError {
     Hash {
         /// The file.
         path: PathBuf,
+        /// Which hash.
+        kind: &'static str,
         /// The hash that is expected.
         expected: String,
         /// The hash that it has.
@@ -113,8 +117,8 @@ impl fmt::Display for OpenError {
             }
             Self::Cache(error) => error.fmt(f),
             Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Hash { path, expected, found } => {
-                write!(f, "{}: expected the SHA-256 {expected}, found {found}", path.display())
+            Self::Hash { path, kind, expected, found } => {
+                write!(f, "{}: expected the {kind} {expected}, found {found}", path.display())
             }
             Self::Content(error) => error.fmt(f),
         }
@@ -138,7 +142,7 @@ impl<'a> Files<'a> {
             let known = card.wanted().map(|wanted| wanted.name.clone()).collect();
             return Err(OpenError::Unknown { name: name.clone(), known });
         }
-        Ok(Self { card, cache, given, found: RefCell::default() })
+        Ok(Self { card, cache, given, found: Mutex::default() })
     }
 
     /// The card.
@@ -172,11 +176,21 @@ impl<'a> Files<'a> {
     pub fn path(&self, name: &str) -> Result<PathBuf, OpenError> {
         let wanted = self.card.wanted().find(|wanted| wanted.name == name);
         let wanted = wanted.unwrap_or_else(|| panic!("{} has no file {name}", self.card.name));
-        if let Some(path) = self.found.borrow().get(name) {
-            return Ok(path.clone());
+        if let Some(path) = self.found().get(name).cloned() {
+            return Ok(path);
         }
         let path = match (self.given.get(name), &wanted.package) {
-            (Some(path), _) => own(path, wanted)?,
+            (Some(path), _) => {
+                own(path, wanted)?;
+                let is_fixed = |file: &Wanted| file.name == name && !file.is_replaceable;
+                if self.card.data.files.iter().any(is_fixed)
+                    && let Some((expected, found)) = Self::other(path, wanted)?
+                {
+                    let path = path.clone();
+                    return Err(OpenError::Hash { path, kind: "MD5", expected, found });
+                }
+                path.clone()
+            }
             (None, Some(place)) => self.packaged(place, wanted)?,
             (None, None) => {
                 return Err(OpenError::NotGiven {
@@ -186,8 +200,43 @@ impl<'a> Files<'a> {
                 });
             }
         };
-        self.found.borrow_mut().insert(name.to_owned(), path.clone());
+        self.found().insert(name.to_owned(), path.clone());
         Ok(path)
+    }
+
+    fn found(&self) -> MutexGuard<'_, BTreeMap<String, PathBuf>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is told of files of the user's that may be others than the reference's, and are:
+    /// weights, and data that are replaceable.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn replaced(&self) -> Result<Vec<String>, OpenError> {
+        let data = self.card.data.files.iter().filter(|wanted| wanted.is_replaceable);
+        let mut replaced = Vec::new();
+        for wanted in self.card.weights.iter().chain(data) {
+            let Some(path) = self.given.get(&wanted.name) else { continue };
+            if let Some((expected, found)) = Self::other(path, wanted)? {
+                let (path, name) = (path.display(), &wanted.name);
+                replaced.push(format!(
+                    "{path} has the MD5 {found}, and the `{name}` of the reference {expected}: a \
+                     result must state what was changed"
+                ));
+            }
+        }
+        Ok(replaced)
+    }
+
+    /// The MD5 that a file should have and the one that it has, if they differ.
+    fn other(path: &Path, wanted: &Wanted) -> Result<Option<(String, String)>, OpenError> {
+        if wanted.md5.is_empty() {
+            return Ok(None);
+        }
+        let found = digest_of::<Md5>(path).map_err(OpenError::io_at(path))?;
+        let is_known = wanted.md5.contains(&found);
+        Ok((!is_known).then(|| (wanted.md5.join(" or "), found)))
     }
 
     fn packaged(&self, place: &str, wanted: &Wanted) -> Result<PathBuf, OpenError> {
@@ -242,7 +291,10 @@ impl<'a> Files<'a> {
             return Ok(path);
         }
         fs::create_dir_all(&folder).map_err(OpenError::io_at(&folder))?;
-        let part = folder.join(format!(".{name}-{}", std::process::id()));
+        // Two threads may make it at once, each a part of its own.
+        static PARTS: AtomicU64 = AtomicU64::new(0);
+        let count = PARTS.fetch_add(1, Ordering::Relaxed);
+        let part = folder.join(format!(".{name}-{}-{count}", std::process::id()));
         let written = File::create(&part).map_err(OpenError::io_at(&part)).and_then(|file| {
             let mut file = BufWriter::new(file);
             write(&mut file)?;
@@ -274,15 +326,16 @@ impl<'a> Files<'a> {
 }
 
 /// The user's own file or folder.
-fn own(path: &Path, wanted: &Wanted) -> Result<PathBuf, OpenError> {
+fn own(path: &Path, wanted: &Wanted) -> Result<(), OpenError> {
     fs::metadata(path).map_err(OpenError::io_at(path))?;
     if let Some(expected) = wanted.sha256.clone() {
-        let found = sha256_of(path).map_err(OpenError::io_at(path))?;
+        let found = digest_of::<Sha256>(path).map_err(OpenError::io_at(path))?;
         if found != expected {
-            return Err(OpenError::Hash { path: path.to_owned(), expected, found });
+            let (path, kind) = (path.to_owned(), "SHA-256");
+            return Err(OpenError::Hash { path, kind, expected, found });
         }
     }
-    Ok(path.to_owned())
+    Ok(())
 }
 
 #[cfg(test)]
@@ -348,8 +401,22 @@ mod tests {
             fs::read_to_string(made.unwrap()).unwrap()
         };
         assert_eq!([write("first"), write("second")], ["first", "first"]);
-        let left = fs::read_dir(cache.root().join("made/mnist-1")).unwrap().count();
+        let (card, cache) = (files.card(), &cache);
+        let both = std::thread::scope(|scope| {
+            let at_once = || {
+                let files = Files::of(card, cache, BTreeMap::new()).unwrap();
+                let write = |file: &mut BufWriter<File>| {
+                    file.write_all(b"same").map_err(OpenError::content)
+                };
+                files.made("at once", 3, write).unwrap()
+            };
+            [scope.spawn(at_once), scope.spawn(at_once)].map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(both.map(|path| fs::read(path).unwrap()), [b"same", b"same"]);
+        let folders =
+            ["mnist-1", "mnist-2", "mnist-3"].map(|name| cache.root().join("made").join(name));
+        let left = folders.map(|folder| fs::read_dir(folder).unwrap().count());
         fs::remove_dir_all(cache.root()).unwrap();
-        assert_eq!(left, 1);
+        assert_eq!(left, [1, 2, 1]);
     }
 }

@@ -24,7 +24,7 @@ use crate::engine::Port;
 pub use elements::{Element, ElementType, Elements};
 pub(crate) use elements::{each_type, with_type};
 pub(crate) use loaded::{Loaded, Sample};
-pub use npy::{Npy, NpyProblem};
+pub use npy::{Npy, NpyHead, NpyProblem};
 
 /// One input of all samples: `[samples, sample_shape...]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -354,6 +354,17 @@ impl TensorLibrary {
                 let sample = loaded.sample(index)?;
                 Ok(loaded.names().zip(sample.iter().cloned()).collect())
             }
+        }
+    }
+
+    /// What is wrong with samples that were loaded and could not be prepared, a sentence
+    /// each, in the order of their indices: for those who load before the clock starts.
+    /// Queries that ask for them fail.
+    #[must_use]
+    pub fn broken(&self) -> Vec<String> {
+        match &self.store {
+            Store::Memory(_) => Vec::new(),
+            Store::Source(loaded) => loaded.broken(),
         }
     }
 

@@ -3,6 +3,8 @@
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Weights};
 
+use super::pieces::gelu;
+
 /// Words that the tokenizer of uncased English models knows.
 const VOCABULARY: usize = 30_522;
 const POSITIONS: usize = 512;
@@ -221,14 +223,4 @@ fn linear(
     let turned = net.node("Transpose", &[&weights], &[("perm", [1, 0].into())])?;
     let y = net.node("MatMul", &[x, &turned], &[])?;
     net.node("Add", &[&y, &bias], &[])
-}
-
-/// x times the chance that a normal number is below x.
-fn gelu(net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
-    let (root, one, half) = (net.number(2_f32.sqrt()), net.number(1.0), net.number(0.5));
-    let y = net.node("Div", &[x, &root], &[])?;
-    let y = net.node("Erf", &[&y], &[])?;
-    let y = net.node("Add", &[&y, &one], &[])?;
-    let y = net.node("Mul", &[x, &y], &[])?;
-    net.node("Mul", &[&y, &half], &[])
 }
