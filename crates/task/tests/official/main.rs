@@ -5,4 +5,5 @@
 
 mod criteo;
 mod made;
+mod squad;
 mod vision;
