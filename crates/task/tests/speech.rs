@@ -32,7 +32,7 @@ fn ready(task: &str) -> Option<Ready> {
     let files = Files::of(card, &cache, BTreeMap::new()).expect("no files are given");
     match system::open(&files) {
         Ok(ready) => Some(ready),
-        Err(error @ OpenError::Fetch { .. }) => {
+        Err(error @ (OpenError::Fetch { .. } | OpenError::Several(_))) => {
             println!("skipped: {error}");
             None
         }

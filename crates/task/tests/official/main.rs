@@ -7,4 +7,5 @@ mod criteo;
 mod kits;
 mod made;
 mod page;
+mod squad;
 mod vision;
