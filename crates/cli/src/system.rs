@@ -3,6 +3,7 @@
 mod cheat;
 mod model;
 mod onnx;
+mod policy;
 mod sample;
 pub mod task;
 
@@ -13,7 +14,7 @@ use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::settings::{Scenario, nearest};
 use dyno_loadgen::sut::{QuerySample, SimulatedSystem, SystemUnderTest};
-use dyno_sut::batch::{self, Policy};
+use dyno_sut::batch;
 use dyno_sut::cheat::Form;
 use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
 use dyno_sut::engine::{About, Answers, Engine, Inline};
@@ -27,6 +28,7 @@ use crate::environment;
 use crate::exit::Failure;
 use crate::options::RunOptions;
 use cheat::CheatSpec;
+use policy::Policies;
 pub use sample::SampleInput;
 
 /// Each system with how it is named and what it is.
@@ -98,7 +100,7 @@ pub struct System {
     workers: Option<usize>,
     /// Where nobody says.
     offline_workers: usize,
-    policy: Policy,
+    policies: Policies,
     /// Of the batches that it computed since somebody asked.
     pub batch_sizes: batch::Sizes,
 }
@@ -129,7 +131,7 @@ impl System {
                 .hint("leave out --virtual, or simulate: --system model:exponential=2ms"));
         }
         let is_digits = matches!(name, "digits" | "cheat") && labels.is_some();
-        let batch_default = if is_simulated { NonZero::<usize>::MIN } else { BATCH_DEFAULT };
+        let policies = Policies::new(&kind, &spec, run)?;
         let reference = is_digits.then_some(SHARE_OF_REFERENCE * DIGITS_REFERENCE_ACCURACY);
         Ok(Self {
             library,
@@ -142,12 +144,12 @@ impl System {
             seed: run.seed.unwrap_or(0),
             tensors,
             workers: run.workers,
-            offline_workers,
-            is_synthetic,
-            policy: Policy {
-                max_size: run.batch.unwrap_or(batch_default),
-                max_wait: run.batch_wait.unwrap_or(0),
+            offline_workers: match policies.cores() {
+                Some(cores) => cores.get().min(offline_workers),
+                None => offline_workers,
             },
+            is_synthetic,
+            policies,
             batch_sizes: batch::Sizes::default(),
             spec,
         })
@@ -192,7 +194,7 @@ impl System {
     /// What its engine tells of itself.
     pub fn about(&self) -> About {
         match &self.kind {
-            Kind::Engine(engine) => engine.about(),
+            Kind::Engine(engine) => About { warm_up: self.policies.warm_up(), ..engine.about() },
             Kind::Null | Kind::Simulated(_) | Kind::Cheat(_) => About::default(),
         }
     }
@@ -241,7 +243,7 @@ impl System {
                 model.servers.get()
             }
             (Kind::Engine(_), Scenario::Offline) => self.offline_workers,
-            _ => 0,
+            _ => self.policies.least_workers(),
         })
     }
 
@@ -263,10 +265,18 @@ impl System {
             Kind::Engine(engine) => Shared(engine.clone()),
             Kind::Simulated(_) | Kind::Cheat(_) => panic!("a simulated system has no real time"),
         };
-        let Some(workers) = NonZero::new(self.workers(scenario)) else {
-            return Ok(Arc::new(Inline::new(engine)));
+        let workers = NonZero::new(self.workers(scenario));
+        let policy = self.policies.batching(scenario);
+        // Workers that are started meanwhile are bound as well.
+        let _bound = self.policies.bound()?;
+        self.policies.warm(&engine, scenario, workers.is_some());
+        let Some(workers) = workers else {
+            return Ok(Arc::new(match self.policies.said(scenario) {
+                Some(most) => Inline::new(engine).at_most(most),
+                None => Inline::new(engine),
+            }));
         };
-        let pool = batch::RealTime::start(engine, self.policy, workers);
+        let pool = batch::RealTime::start(engine, policy, workers);
         let pool = pool.map_err(|error| {
             Failure::set_up(format!("cannot start {workers} workers: {error}"))
                 .hint("lower --workers")
@@ -302,7 +312,8 @@ impl System {
         let system = ServiceModel::new(seeded).expect("the model was built when it was read");
         match NonZero::new(self.workers(scenario)) {
             Some(workers) => {
-                let batched = batch::Simulated::new(system, self.policy, workers);
+                let policy = self.policies.batching(scenario);
+                let batched = batch::Simulated::new(system, policy, workers);
                 Box::new(batched.counting(self.batch_sizes.clone()))
             }
             None => Box::new(system),
@@ -436,6 +447,10 @@ impl Engine for Shared {
 
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
         self.0.answer(samples, answers);
+    }
+
+    fn warm_up(&self, calls: usize, samples: NonZero<usize>) {
+        self.0.warm_up(calls, samples);
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
-use crate::graph::{Attribute, Model, Node, Port};
+use crate::graph::{Attribute, Body, Model, Node, Port};
 use crate::shape::{Dim, Fact, ShapeError, of_node};
 use crate::tensor::{Element, Fill, Tensor, Values, seed_of};
 
@@ -98,6 +98,9 @@ pub struct Builder {
     /// Weights that were asked for.
     taken: HashSet<String>,
     constants: usize,
+    /// Before the names of nodes and constants; those of a body differ from those
+    /// around it.
+    prefix: String,
 }
 
 impl Builder {
@@ -116,7 +119,24 @@ impl Builder {
             tensors: Vec::new(),
         };
         let (facts, taken) = (HashMap::new(), HashSet::new());
-        Self { model, weights, facts, taken, constants: 0 }
+        Self { model, weights, facts, taken, constants: 0, prefix: String::new() }
+    }
+
+    /// An empty graph for a node of this one, such as the body of a loop. It may read
+    /// all values that there are so far, and has no weights of its own.
+    #[must_use]
+    pub fn body(&self, name: &str) -> Self {
+        let mut body = Self::new(name, Weights::given(BTreeMap::new()));
+        body.facts.clone_from(&self.facts);
+        body.prefix = format!("{}{name}_", self.prefix);
+        body
+    }
+
+    /// The graph as a node takes it.
+    #[must_use]
+    pub fn finish_body(self) -> Body {
+        let Model { name, inputs, outputs, between, nodes, tensors, .. } = self.model;
+        Body { name, inputs, outputs, between, nodes, tensors }
     }
 
     /// Adds an input.
@@ -192,7 +212,7 @@ impl Builder {
 
     fn constant(&mut self) -> String {
         self.constants += 1;
-        format!("constant_{}", self.constants)
+        format!("{}constant_{}", self.prefix, self.constants)
     }
 
     fn add(&mut self, tensor: Tensor) -> Name {
@@ -223,7 +243,7 @@ impl Builder {
         inputs: &[&Name],
         attributes: &[(&str, Attribute)],
     ) -> Result<[Name; N], BuildError> {
-        let name = format!("{op}_{}", self.model.nodes.len());
+        let name = format!("{}{op}_{}", self.prefix, self.model.nodes.len());
         let output = |i| if N == 1 { name.clone() } else { format!("{name}_{i}") };
         let outputs: [String; N] = std::array::from_fn(output);
         let node = Node {
@@ -235,7 +255,8 @@ impl Builder {
             attributes: attributes.iter().map(|(k, v)| ((*k).into(), v.clone())).collect(),
         };
         let facts: Vec<_> = inputs.iter().map(|input| self.facts.get(&input.0)).collect();
-        let found = of_node(&node, &facts).map_err(|why| BuildError::Shape { node: name, why })?;
+        let found = of_node(&node, &facts, &self.facts)
+            .map_err(|why| BuildError::Shape { node: name, why })?;
         for (output, fact) in outputs.iter().zip(found) {
             self.facts.insert(output.clone(), fact);
         }

@@ -71,11 +71,38 @@ pub enum Attribute {
     Texts(Vec<String>),
     /// A tensor.
     Tensor(Tensor),
-    /// Anything else, such as the body of a loop; it is not kept.
+    /// The body of a loop, or a branch.
+    Body(Box<Body>),
+    /// Anything else, such as several bodies or a sparse tensor; it is not kept.
     Other,
 }
 
+/// A graph inside a node. Its nodes read values of the graphs around it by name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Body {
+    /// Of the graph.
+    pub name: String,
+    /// What the node hands in.
+    pub inputs: Vec<Port>,
+    /// What the node gets back.
+    pub outputs: Vec<Port>,
+    /// What a file says of values in between.
+    pub between: Vec<Port>,
+    /// In an order in which they can be executed.
+    pub nodes: Vec<Node>,
+    /// Weights and other constants.
+    pub tensors: Vec<Tensor>,
+}
+
 impl Node {
+    /// Graphs that the node holds, with the names of the attributes that they are.
+    pub fn bodies(&self) -> impl Iterator<Item = (&str, &Body)> {
+        self.attributes.iter().filter_map(|(name, value)| match value {
+            Attribute::Body(body) => Some((name.as_str(), &**body)),
+            _ => None,
+        })
+    }
+
     /// A whole number, or `default` where it is not said.
     #[must_use]
     pub fn int(&self, name: &str, default: i64) -> i64 {
@@ -119,6 +146,12 @@ macro_rules! from {
         })*
     };
 }
+impl From<Body> for Attribute {
+    fn from(body: Body) -> Self {
+        Self::Body(Box::new(body))
+    }
+}
+
 from!(i64 => Int, f32 => Float, &str => Text, Vec<i64> => Ints, &[i64] => Ints, Tensor => Tensor);
 
 impl<const N: usize> From<[i64; N]> for Attribute {

@@ -30,8 +30,8 @@ mod tensor;
 mod write;
 
 pub use build::{BuildError, Builder, Name, Weights};
-pub use count::{Cost, Layer, Uncounted, count};
-pub use graph::{Attribute, Model, Node, Port};
+pub use count::{Cost, Layer, Uncounted, count, count_with};
+pub use graph::{Attribute, Body, Model, Node, Port};
 pub use read::ReadError;
 pub use shape::{Dim, Fact, ShapeError, infer};
 pub use tensor::{Element, Fill, Tensor, Values};

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 
-use crate::graph::{Attribute, Model, Node, Port};
-use crate::messages::{AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfo};
+use crate::graph::{Attribute, Body, Model, Node, Port};
+use crate::messages::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfo};
 use crate::shape::Dim;
 use crate::tensor::{Element, Tensor, Values};
 
@@ -62,14 +62,9 @@ impl Model {
     pub fn from_bytes(bytes: &[u8], folder: &Path) -> Result<Self, ReadError> {
         let proto = ModelProto::decode(bytes).map_err(|why| ReadError::Format(why.to_string()))?;
         let graph = proto.graph.ok_or_else(|| ReadError::Format("there is no graph".into()))?;
-        let tensors = graph.initializer.into_iter().map(|one| tensor(one, folder));
-        let tensors: Vec<Tensor> = tensors.collect::<Result<_, _>>()?;
-        let nodes = graph.node.into_iter().map(|one| node(one, folder));
-        let held: std::collections::HashSet<&str> =
-            tensors.iter().map(|tensor| tensor.name.as_str()).collect();
-        let is_fed = |port: &ValueInfo| !held.contains(port.name.as_str());
+        let Body { name, inputs, outputs, between, nodes, tensors } = body(graph, folder)?;
         Ok(Self {
-            name: graph.name,
+            name,
             producer: proto.producer_name,
             ir_version: proto.ir_version,
             operator_sets: proto
@@ -77,10 +72,10 @@ impl Model {
                 .into_iter()
                 .map(|set| (set.domain, set.version))
                 .collect(),
-            inputs: graph.input.into_iter().filter(is_fed).map(port).collect(),
-            outputs: graph.output.into_iter().map(port).collect(),
-            between: graph.value_info.into_iter().map(port).collect(),
-            nodes: nodes.collect::<Result<_, _>>()?,
+            inputs,
+            outputs,
+            between,
+            nodes,
             tensors,
         })
     }
@@ -109,6 +104,23 @@ impl Tensor {
         self.values = Values::Bytes(bytes);
         Ok(())
     }
+}
+
+fn body(graph: GraphProto, folder: &Path) -> Result<Body, ReadError> {
+    let tensors = graph.initializer.into_iter().map(|one| tensor(one, folder));
+    let tensors: Vec<Tensor> = tensors.collect::<Result<_, _>>()?;
+    let nodes = graph.node.into_iter().map(|one| node(one, folder));
+    let held: std::collections::HashSet<&str> =
+        tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+    let is_fed = |port: &ValueInfo| !held.contains(port.name.as_str());
+    Ok(Body {
+        name: graph.name,
+        inputs: graph.input.into_iter().filter(is_fed).map(port).collect(),
+        outputs: graph.output.into_iter().map(port).collect(),
+        between: graph.value_info.into_iter().map(port).collect(),
+        nodes: nodes.collect::<Result<_, _>>()?,
+        tensors,
+    })
 }
 
 fn port(info: ValueInfo) -> Port {
@@ -145,6 +157,7 @@ fn attribute(proto: AttributeProto, folder: &Path) -> Result<Attribute, ReadErro
         2 => Attribute::Int(proto.i.unwrap_or_default()),
         3 => Attribute::Text(text(proto.s.unwrap_or_default())),
         4 => Attribute::Tensor(tensor(proto.t.unwrap_or_default(), folder)?),
+        5 => Attribute::from(body(proto.g.unwrap_or_default(), folder)?),
         6 => Attribute::Floats(proto.floats),
         7 => Attribute::Ints(proto.ints),
         8 => Attribute::Texts(proto.strings.into_iter().map(text).collect()),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
-use crate::graph::{Attribute, Model, Node, Port};
+use crate::graph::{Attribute, Body, Model, Node, Port};
 use crate::messages::{
     AttributeProto, Dimension, Entry, GraphProto, ModelProto, NodeProto, OperatorSet, ShapeProto,
     TensorProto, TensorType, TypeProto, ValueInfo,
@@ -268,6 +268,24 @@ fn node(node: &Node) -> io::Result<NodeProto> {
     })
 }
 
+fn body(body: &Body) -> io::Result<GraphProto> {
+    Ok(GraphProto {
+        node: body.nodes.iter().map(node).collect::<io::Result<_>>()?,
+        name: body.name.clone(),
+        initializer: body.tensors.iter().map(whole).collect::<io::Result<_>>()?,
+        input: body.inputs.iter().map(port).collect(),
+        output: body.outputs.iter().map(port).collect(),
+        value_info: body.between.iter().map(port).collect(),
+    })
+}
+
+/// A tensor with its elements.
+fn whole(tensor: &Tensor) -> io::Result<TensorProto> {
+    let mut bytes = Vec::new();
+    stream(tensor, &mut bytes)?;
+    Ok(TensorProto { raw_data: Some(bytes), ..header(tensor) })
+}
+
 fn attribute((name, value): &(String, Attribute)) -> io::Result<AttributeProto> {
     let mut proto = AttributeProto { name: name.clone(), ..AttributeProto::default() };
     proto.r#type = match value {
@@ -284,12 +302,12 @@ fn attribute((name, value): &(String, Attribute)) -> io::Result<AttributeProto> 
             3
         }
         Attribute::Tensor(tensor) => {
-            let mut head = header(tensor);
-            let mut bytes = Vec::new();
-            stream(tensor, &mut bytes)?;
-            head.raw_data = Some(bytes);
-            proto.t = Some(head);
+            proto.t = Some(whole(tensor)?);
             4
+        }
+        Attribute::Body(inner) => {
+            proto.g = Some(body(inner)?);
+            5
         }
         Attribute::Floats(values) => {
             proto.floats.clone_from(values);

@@ -54,7 +54,8 @@ fn costs_are_those_of_the_arithmetic() {
     // 16 positions of 4 channels of 27 products; 64 by 5.
     assert_eq!(cost.macs(), 16 * 4 * 27 + 64 * 5);
     assert_eq!(cost.layers[0].weight_bytes, 4 * 108);
-    assert_eq!(cost.layers[0].activation_bytes, 4 * (3 * 64 + 4 * 16));
+    let first = &cost.layers[0];
+    assert_eq!((first.input_bytes, first.output_bytes), (4 * 3 * 64, 4 * 4 * 16));
     assert_eq!(cost.uncounted, []);
 }
 

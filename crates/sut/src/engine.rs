@@ -1,6 +1,7 @@
 //! What computes answers, and the system that runs it on the issuing thread.
 
 use std::cell::RefCell;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -28,6 +29,16 @@ pub trait Engine: Send + Sync {
     fn about(&self) -> About {
         About::default()
     }
+    /// Computes the first sample so many times, with so many copies of it in a call,
+    /// and throws the answers away: what is slow only at first is over then.
+    fn warm_up(&self, calls: usize, samples: NonZero<usize>) {
+        let first = QuerySample { id: ResponseId(1), index: 0 };
+        let (samples, mut answers) = (vec![first; samples.get()], Answers::new());
+        for _ in 0..calls {
+            answers.clear();
+            self.answer(&samples, &mut answers);
+        }
+    }
 }
 
 /// What an engine tells of itself, for people.
@@ -45,6 +56,9 @@ pub struct About {
     pub outputs: Vec<Port>,
     /// Samples in a call at most; 0 where it does not matter.
     pub largest_batch: usize,
+    /// Calls before the clock of each test; the one while the engine was loaded is
+    /// none of them.
+    pub warm_up: usize,
     /// How long the very first call took, while the engine was loaded.
     pub first_call: Option<Nanos>,
 }
@@ -76,6 +90,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn about(&self) -> About {
         (**self).about()
+    }
+
+    fn warm_up(&self, calls: usize, samples: NonZero<usize>) {
+        (**self).warm_up(calls, samples);
     }
 }
 
@@ -192,18 +210,25 @@ impl Answers {
 #[derive(Debug)]
 pub struct Inline<E> {
     engine: E,
+    at_once: NonZero<usize>,
 }
 
 impl<E: Engine> Inline<E> {
     /// A system that consists of `engine` alone.
     pub fn new(engine: E) -> Self {
-        Self { engine }
+        Self { engine, at_once: SAMPLES_AT_ONCE }
+    }
+
+    /// Gives the engine at most so many samples in a call.
+    #[must_use]
+    pub fn at_most(self, samples: NonZero<usize>) -> Self {
+        Self { at_once: samples.min(SAMPLES_AT_ONCE), ..self }
     }
 }
 
 /// Samples that an engine gets in one call: a query of millions (Offline) must
 /// not hold millions of answers back, nor the memory for them.
-const SAMPLES_AT_ONCE: usize = 1024;
+const SAMPLES_AT_ONCE: NonZero<usize> = NonZero::new(1024).expect("1024 is not 0");
 
 thread_local! {
     // Several threads may issue at once, each with buffers of its own.
@@ -217,7 +242,7 @@ impl<E: Engine> SystemUnderTest for Inline<E> {
 
     fn issue(&self, samples: &[QuerySample], responder: &Responder) {
         ANSWERS.with_borrow_mut(|answers| {
-            for part in samples.chunks(SAMPLES_AT_ONCE) {
+            for part in samples.chunks(self.at_once.get()) {
                 answers.clear();
                 self.engine.answer(part, answers);
                 answers.deliver(responder);

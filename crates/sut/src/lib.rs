@@ -16,6 +16,7 @@
 
 pub mod batch;
 pub mod cheat;
+pub mod cores;
 pub mod digits;
 pub mod engine;
 pub mod model;

@@ -1,14 +1,21 @@
-//! Writes graphs of the benchmarks with seeded weights as ONNX files.
+//! Writes graphs of the benchmarks with seeded weights as ONNX files, and those that are
+//! too large to be run with their weights as inputs.
 //!
-//!     cargo run -p dyno-task --example write_graphs FOLDER [NAME ...]
+//!     cargo run -p dyno-task --example write_graphs FOLDER NAME ...
+//!
+//! Without a name it prints the names that there are. Of each file it prints the path,
+//! parameters, operations and, of a graph that is too large, how many inputs are none of
+//! its weights.
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use dyno_onnx::{Weights, count};
-use dyno_task::graphs::GRAPHS;
+use dyno_onnx::{Dim, Model, Port, Tensor, Values, Weights, count};
+use dyno_task::graphs::{COUNTED, GRAPHS};
 
 const SEED: u64 = 1;
+/// Before the names of graphs that are too large to be run.
+const WHOLE: &str = "whole:";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -16,18 +23,44 @@ fn main() -> ExitCode {
         eprintln!("expected FOLDER [NAME ...]");
         return ExitCode::FAILURE;
     };
-    for graph in GRAPHS {
-        if !names.is_empty() && !names.iter().any(|name| name == graph.name) {
-            continue;
+    if names.is_empty() {
+        GRAPHS.iter().for_each(|graph| println!("{}", graph.name));
+        COUNTED.iter().for_each(|graph| println!("{WHOLE}{}", graph.name));
+    }
+    for name in names {
+        let (build, is_whole) = match name.strip_prefix(WHOLE) {
+            Some(name) => (COUNTED.iter().find(|one| one.name == name).map(|one| one.build), true),
+            None => (GRAPHS.iter().find(|one| one.name == name).map(|one| one.build), false),
+        };
+        let Some(build) = build else {
+            eprintln!("expected a name of a graph, found '{name}'");
+            return ExitCode::FAILURE;
+        };
+        let mut model = build(Weights::seeded(SEED)).expect("seeded weights fit");
+        let cost = count(&model);
+        let (parameters, operations) = (cost.parameters, cost.operations());
+        let fed = if is_whole { format!(" {}", model.inputs.len()) } else { String::new() };
+        if is_whole {
+            feed_weights(&mut model);
         }
-        let model = (graph.build)(Weights::seeded(SEED)).expect("seeded weights fit");
-        let path = Path::new(folder).join(format!("{}.onnx", graph.name));
+        let path = Path::new(folder).join(format!("{}.onnx", name.replace(':', "-")));
         if let Err(error) = model.write(&path) {
             eprintln!("{error}");
             return ExitCode::FAILURE;
         }
-        let cost = count(&model);
-        println!("{} {} {}", path.display(), cost.parameters, cost.operations());
+        println!("{} {parameters} {operations}{fed}", path.display());
     }
     ExitCode::SUCCESS
+}
+
+/// Makes inputs of weights, so that a file holds a graph alone.
+fn feed_weights(model: &mut Model) {
+    let is_weight = |tensor: &Tensor| matches!(tensor.values, Values::Filled(..));
+    let (weights, kept): (Vec<_>, Vec<_>) = model.tensors.drain(..).partition(is_weight);
+    model.tensors = kept;
+    model.inputs.extend(weights.into_iter().map(|weight| Port {
+        name: weight.name,
+        element: Some(weight.element),
+        shape: Some(weight.shape.into_iter().map(Dim::Fixed).collect()),
+    }));
 }

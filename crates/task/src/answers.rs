@@ -3,5 +3,8 @@
 pub mod anchors;
 pub mod class;
 pub mod detection;
+pub mod embedding;
 pub mod given;
 pub mod labels;
+pub mod pairs;
+pub mod phonemes;

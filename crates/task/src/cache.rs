@@ -145,7 +145,7 @@ impl Cache {
         let found = match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Held::Missing),
             Err(error) => return Err(io_at(&path)(error)),
-            Ok(mut open) => hash(&mut open, &mut io::sink()).map_err(io_at(&path))?,
+            Ok(mut open) => hash::<Sha256>(&mut open, &mut io::sink()).map_err(io_at(&path))?,
         };
         Ok(if found == file.sha256 { Held::Whole } else { Held::Altered })
     }
@@ -210,7 +210,8 @@ impl Cache {
             let mut written = File::create(&part).map_err(io_at(&part))?;
             // No more than what is expected: a hostile archive may unpack to anything.
             let mut bounded = (&mut entry).take(file.bytes + 1);
-            let found = hash(&mut bounded, &mut written).map_err(|e| unread(e.to_string()))?;
+            let found =
+                hash::<Sha256>(&mut bounded, &mut written).map_err(|e| unread(e.to_string()))?;
             written.sync_all().map_err(io_at(&part))?;
             if found != file.sha256 {
                 let (file, expected) = (file.path.clone(), file.sha256.clone());
@@ -225,14 +226,14 @@ impl Cache {
     }
 }
 
-/// The SHA-256 of a file, lower-case hexadecimal.
-pub(crate) fn sha256_of(path: &Path) -> io::Result<String> {
-    hash(&mut File::open(path)?, &mut io::sink())
+/// The digest of a file, lower-case hexadecimal.
+pub(crate) fn digest_of<D: Digest>(path: &Path) -> io::Result<String> {
+    hash::<D>(&mut File::open(path)?, &mut io::sink())
 }
 
 /// Copies, and hashes what is copied.
-fn hash(from: &mut impl Read, to: &mut impl Write) -> io::Result<String> {
-    let mut hasher = Sha256::new();
+fn hash<D: Digest>(from: &mut impl Read, to: &mut impl Write) -> io::Result<String> {
+    let mut hasher = D::new();
     let mut buffer = vec![0; 1 << 16];
     loop {
         match from.read(&mut buffer)? {

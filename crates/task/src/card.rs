@@ -129,12 +129,19 @@ pub struct Wanted {
     /// What it is.
     pub what: String,
     /// The package and the file within it, as `package:path`, if `dyno fetch`
-    /// gets it.
+    /// gets it; of a folder the path ends in `/`.
     pub package: Option<String>,
     /// How a user gets it, if no package has it.
     pub get: Option<String>,
     /// Lower-case hexadecimal, where it is one file that is always the same.
     pub sha256: Option<String>,
+    /// What the reference publishes instead, one for each version of the file. Data must
+    /// be one of them; weights may be others, which is told.
+    #[serde(default)]
+    pub md5: Vec<String>,
+    /// Whether others of the data may be given as well, which is told.
+    #[serde(default)]
+    pub is_replaceable: bool,
 }
 
 /// How answers are judged.
@@ -223,7 +230,8 @@ macro_rules! cards {
 }
 
 cards! {
-    "digits" "mnist" "g2p" "movielens" "karate" "digits-boxes" "shapes-3d"
+    "digits" "mnist" "g2p" "silero-vad" "minilm" "minilm-fp32" "efficientnet-lite0"
+    "movielens" "karate" "digits-boxes" "shapes-3d"
     "resnet50" "3d-unet" "bert" "dlrm-v2" "dlrm" "gnmt" "gptj"
     "llama2-70b" "llama3.1-405b" "mixtral-8x7b" "mobilenet" "retinanet" "rgat"
     "rnnt" "ssd-mobilenet" "ssd-resnet34" "stable-diffusion-xl"
@@ -297,7 +305,7 @@ mod tests {
                     let package = packages().iter().find(|found| found.name == package);
                     let package =
                         package.unwrap_or_else(|| panic!("{name}: no package of {place}"));
-                    assert!(package.files.iter().any(|file| file.path == path), "{place}");
+                    assert!(package.files_at(path).next().is_some(), "{place}");
                 }
             }
         }

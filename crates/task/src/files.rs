@@ -1,14 +1,18 @@
 //! The files of a task: what packages brought into the cache, what the user names, and
 //! what is made of them once.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::cache::{Cache, FetchError, Held, sha256_of};
+use md5::Md5;
+use sha2::{Digest, Sha256};
+
+use crate::cache::{Cache, FetchError, Held, digest_of};
 use crate::card::{Card, Wanted};
 use crate::package;
 
@@ -19,7 +23,7 @@ pub struct Files<'a> {
     cache: &'a Cache,
     given: BTreeMap<String, PathBuf>,
     /// Held against their hashes already.
-    found: RefCell<BTreeMap<String, PathBuf>>,
+    found: Mutex<BTreeMap<String, PathBuf>>,
 }
 
 /// Why a task has not what it needs.
@@ -66,6 +70,8 @@ pub enum OpenError {
     Hash {
         /// The file.
         path: PathBuf,
+        /// Which hash.
+        kind: &'static str,
         /// The hash that is expected.
         expected: String,
         /// The hash that it has.
@@ -111,8 +117,8 @@ impl fmt::Display for OpenError {
             }
             Self::Cache(error) => error.fmt(f),
             Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Hash { path, expected, found } => {
-                write!(f, "{}: expected the SHA-256 {expected}, found {found}", path.display())
+            Self::Hash { path, kind, expected, found } => {
+                write!(f, "{}: expected the {kind} {expected}, found {found}", path.display())
             }
             Self::Content(error) => error.fmt(f),
         }
@@ -136,7 +142,7 @@ impl<'a> Files<'a> {
             let known = card.wanted().map(|wanted| wanted.name.clone()).collect();
             return Err(OpenError::Unknown { name: name.clone(), known });
         }
-        Ok(Self { card, cache, given, found: RefCell::default() })
+        Ok(Self { card, cache, given, found: Mutex::default() })
     }
 
     /// The card.
@@ -170,11 +176,21 @@ impl<'a> Files<'a> {
     pub fn path(&self, name: &str) -> Result<PathBuf, OpenError> {
         let wanted = self.card.wanted().find(|wanted| wanted.name == name);
         let wanted = wanted.unwrap_or_else(|| panic!("{} has no file {name}", self.card.name));
-        if let Some(path) = self.found.borrow().get(name) {
-            return Ok(path.clone());
+        if let Some(path) = self.found().get(name).cloned() {
+            return Ok(path);
         }
         let path = match (self.given.get(name), &wanted.package) {
-            (Some(path), _) => own(path, wanted)?,
+            (Some(path), _) => {
+                own(path, wanted)?;
+                let is_fixed = |file: &Wanted| file.name == name && !file.is_replaceable;
+                if self.card.data.files.iter().any(is_fixed)
+                    && let Some((expected, found)) = Self::other(path, wanted)?
+                {
+                    let path = path.clone();
+                    return Err(OpenError::Hash { path, kind: "MD5", expected, found });
+                }
+                path.clone()
+            }
             (None, Some(place)) => self.packaged(place, wanted)?,
             (None, None) => {
                 return Err(OpenError::NotGiven {
@@ -184,23 +200,81 @@ impl<'a> Files<'a> {
                 });
             }
         };
-        self.found.borrow_mut().insert(name.to_owned(), path.clone());
+        self.found().insert(name.to_owned(), path.clone());
         Ok(path)
+    }
+
+    fn found(&self) -> MutexGuard<'_, BTreeMap<String, PathBuf>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is told of files of the user's that may be others than the reference's, and are:
+    /// weights, and data that are replaceable.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn replaced(&self) -> Result<Vec<String>, OpenError> {
+        let data = self.card.data.files.iter().filter(|wanted| wanted.is_replaceable);
+        let mut replaced = Vec::new();
+        for wanted in self.card.weights.iter().chain(data) {
+            let Some(path) = self.given.get(&wanted.name) else { continue };
+            if let Some((expected, found)) = Self::other(path, wanted)? {
+                let (path, name) = (path.display(), &wanted.name);
+                replaced.push(format!(
+                    "{path} has the MD5 {found}, and the `{name}` of the reference {expected}: a \
+                     result must state what was changed"
+                ));
+            }
+        }
+        Ok(replaced)
+    }
+
+    /// The MD5 that a file should have and the one that it has, if they differ.
+    fn other(path: &Path, wanted: &Wanted) -> Result<Option<(String, String)>, OpenError> {
+        if wanted.md5.is_empty() {
+            return Ok(None);
+        }
+        let found = digest_of::<Md5>(path).map_err(OpenError::io_at(path))?;
+        let is_known = wanted.md5.contains(&found);
+        Ok((!is_known).then(|| (wanted.md5.join(" or "), found)))
     }
 
     fn packaged(&self, place: &str, wanted: &Wanted) -> Result<PathBuf, OpenError> {
         let (package, path) = place.split_once(':').expect("cards write package:path");
         let package = package::named(package).expect("cards name packages that there are");
-        let file = package.files.iter().find(|file| file.path == path).expect("and their files");
-        let path = self.cache.path(package, file);
-        match self.cache.held(package, file).map_err(OpenError::Cache)? {
-            Held::Whole => Ok(path),
-            held => Err(OpenError::Fetch { path, what: wanted.what.clone(), held }),
+        let mut found = None;
+        for file in package.files_at(path) {
+            let path = self.cache.path(package, file);
+            match self.cache.held(package, file).map_err(OpenError::Cache)? {
+                Held::Whole => found = Some(path),
+                held => return Err(OpenError::Fetch { path, what: wanted.what.clone(), held }),
+            }
         }
+        let mut found = found.expect("cards name files that packages have");
+        if path.ends_with('/') {
+            found.pop();
+        }
+        Ok(found)
+    }
+
+    /// As [`Files::made`], of what may differ from run to run, which `of` tells apart.
+    ///
+    /// # Errors
+    /// As [`Files::made`].
+    pub fn made_by(
+        &self,
+        of: &[u8],
+        name: &str,
+        revision: u32,
+        write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
+    ) -> Result<PathBuf, OpenError> {
+        let key = Sha256::digest(of);
+        let key: String = key[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        self.made(&format!("{name}-{key}"), revision, write)
     }
 
     /// A file that is made of others once and kept in the cache. `revision` counts up
-    /// when what `write` makes changes.
+    /// when what `write` makes changes. Of other files of the user it is made anew.
     ///
     /// # Errors
     /// That of `write`, or of the file; nothing is left of what is not whole.
@@ -210,13 +284,33 @@ impl<'a> Files<'a> {
         revision: u32,
         write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
     ) -> Result<PathBuf, OpenError> {
-        let folder = self.cache.root().join("made").join(format!("{}-{revision}", self.card.name));
+        let all: Vec<&str> = self.given.keys().map(String::as_str).collect();
+        self.made_of(name, revision, &all, write)
+    }
+
+    /// Likewise, where it is made of these files of the card alone: others of the user's
+    /// do not make it anew, which matters where it takes long.
+    ///
+    /// # Errors
+    /// As [`Files::made`].
+    pub fn made_of(
+        &self,
+        name: &str,
+        revision: u32,
+        of: &[&str],
+        write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
+    ) -> Result<PathBuf, OpenError> {
+        let folder = format!("{}-{revision}{}", self.card.name, self.own_of(of)?);
+        let folder = self.cache.root().join("made").join(folder);
         let path = folder.join(name);
         if path.is_file() {
             return Ok(path);
         }
         fs::create_dir_all(&folder).map_err(OpenError::io_at(&folder))?;
-        let part = folder.join(format!(".{name}-{}", std::process::id()));
+        // Two threads may make it at once, each a part of its own.
+        static PARTS: AtomicU64 = AtomicU64::new(0);
+        let count = PARTS.fetch_add(1, Ordering::Relaxed);
+        let part = folder.join(format!(".{name}-{}-{count}", std::process::id()));
         let written = File::create(&part).map_err(OpenError::io_at(&part)).and_then(|file| {
             let mut file = BufWriter::new(file);
             write(&mut file)?;
@@ -228,18 +322,36 @@ impl<'a> Files<'a> {
         }
         written.map(|()| path)
     }
+
+    /// Tells sets of the user's own files among `of` apart; empty where there are none.
+    fn own_of(&self, of: &[&str]) -> Result<String, OpenError> {
+        let mut own = Sha256::new();
+        let given = self.given.iter().filter(|(name, _)| of.contains(&name.as_str()));
+        let mut is_any = false;
+        for (name, path) in given {
+            let whole = fs::canonicalize(path).map_err(OpenError::io_at(path))?;
+            let facts = fs::metadata(path).map_err(OpenError::io_at(path))?;
+            let changed = facts.modified().ok();
+            own.update(format!("{name} {whole:?} {} {changed:?}\n", facts.len()));
+            is_any = true;
+        }
+        let hash: String =
+            own.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Ok(if is_any { format!("-{hash}") } else { String::new() })
+    }
 }
 
 /// The user's own file or folder.
-fn own(path: &Path, wanted: &Wanted) -> Result<PathBuf, OpenError> {
+fn own(path: &Path, wanted: &Wanted) -> Result<(), OpenError> {
     fs::metadata(path).map_err(OpenError::io_at(path))?;
     if let Some(expected) = wanted.sha256.clone() {
-        let found = sha256_of(path).map_err(OpenError::io_at(path))?;
+        let found = digest_of::<Sha256>(path).map_err(OpenError::io_at(path))?;
         if found != expected {
-            return Err(OpenError::Hash { path: path.to_owned(), expected, found });
+            let (path, kind) = (path.to_owned(), "SHA-256");
+            return Err(OpenError::Hash { path, kind, expected, found });
         }
     }
-    Ok(path.to_owned())
+    Ok(())
 }
 
 #[cfg(test)]
@@ -271,6 +383,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_made_of_a_file_of_the_user_is_kept_apart() {
+        let cache = Cache::at(scratch("own"));
+        fs::create_dir_all(cache.root()).unwrap();
+        let own = cache.root().join("own.gz");
+        let made = |text: &str, of: &[&str]| {
+            fs::write(&own, text).unwrap();
+            let given = BTreeMap::from([("images".to_owned(), own.clone())]);
+            let files = Files::of(card::named("mnist").unwrap(), &cache, given).unwrap();
+            files.made_of("list", 1, of, |_| Ok(())).unwrap()
+        };
+        let (first, again, other) =
+            (made("a", &["images"]), made("a", &["model"]), made("bc", &["images"]));
+        assert_eq!(again, cache.root().join("made/mnist-1/list"));
+        assert!(first != again && first != other && other != again);
+        fs::remove_dir_all(cache.root()).unwrap();
+    }
+
+    #[test]
     fn a_file_is_made_once_and_whole_or_not_at_all() {
         let cache = Cache::at(scratch("made"));
         let files = Files::of(card::named("mnist").unwrap(), &cache, BTreeMap::new()).unwrap();
@@ -287,8 +417,22 @@ mod tests {
             fs::read_to_string(made.unwrap()).unwrap()
         };
         assert_eq!([write("first"), write("second")], ["first", "first"]);
-        let left = fs::read_dir(cache.root().join("made/mnist-1")).unwrap().count();
+        let (card, cache) = (files.card(), &cache);
+        let both = std::thread::scope(|scope| {
+            let at_once = || {
+                let files = Files::of(card, cache, BTreeMap::new()).unwrap();
+                let write = |file: &mut BufWriter<File>| {
+                    file.write_all(b"same").map_err(OpenError::content)
+                };
+                files.made("at once", 3, write).unwrap()
+            };
+            [scope.spawn(at_once), scope.spawn(at_once)].map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(both.map(|path| fs::read(path).unwrap()), [b"same", b"same"]);
+        let folders =
+            ["mnist-1", "mnist-2", "mnist-3"].map(|name| cache.root().join("made").join(name));
+        let left = folders.map(|folder| fs::read_dir(folder).unwrap().count());
         fs::remove_dir_all(cache.root()).unwrap();
-        assert_eq!(left, 1);
+        assert_eq!(left, [1, 2, 1]);
     }
 }

@@ -3,14 +3,22 @@
 #![forbid(unsafe_code)]
 
 pub mod answers;
+pub mod archive;
 pub mod cache;
 pub mod card;
 pub mod data;
+pub mod encoder;
+pub mod equivalence;
 pub mod files;
+pub mod fit;
 pub mod graphs;
 pub mod image;
+mod networks;
+pub mod npz;
 pub mod package;
 pub mod pickle;
+mod sentences;
 pub mod shape;
 pub mod system;
 pub mod trained;
+pub mod weights;

@@ -31,6 +31,17 @@ pub struct PackageFile {
 }
 
 impl Package {
+    /// The file at this path, or those right below it where it ends in `/`.
+    pub fn files_at<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a PackageFile> {
+        self.files.iter().filter(move |file| {
+            let below = file.path.strip_prefix(path);
+            below.is_some_and(|rest| match path.ends_with('/') {
+                true => !rest.is_empty() && !rest.contains('/'),
+                false => rest.is_empty(),
+            })
+        })
+    }
+
     /// Bytes that are kept of it.
     #[must_use]
     pub fn bytes(&self) -> u64 {

@@ -1,5 +1,5 @@
 //! Chores of the repository: `cargo xtask tidy`, `book`, `peers`, `screenshots`,
-//! `install-c`, `wheel`, `release`, `fuzz`, `report`, `tasks` and `dropin`.
+//! `install-c`, `wheel`, `release`, `fuzz`, `report`, `tasks`, `task-table` and `dropin`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
@@ -14,6 +14,7 @@ mod peers;
 mod release;
 mod report;
 mod screenshots;
+mod task_table;
 mod tasks;
 mod tidy;
 mod wheel;
@@ -29,8 +30,8 @@ usage: cargo xtask COMMAND
                            from crates.io once)
   peers [GROUP] [--quick] [--strict]
                            compares with peers from other registries (needs python3 and PyPI)
-                           groups: book, browser, fuzz, interop, loadgen,
-                           metrics, onnx, release; all when none is named
+                           groups: book, browser, fuzz, graphs, images, interop, loadgen,
+                           metrics, onnx, release, tasks; all when none is named
                            --quick: a part of the cases; --strict: what is skipped fails, too
   screenshots [PART]...    writes pictures: report, those of the book and those that
                            `peers browser` compares with (needs chromium, python3 and PyPI);
@@ -52,6 +53,9 @@ usage: cargo xtask COMMAND
                            what `bench/report` runs: search, comparison, installation, report
   tasks [--quick] [PART OF A NAME]...
                            what `bench/tasks` runs: accuracy logs scored beside Python's libraries
+  task-table [--write] [TASK]...
+                           runs every task that needs no file of the user in its scenarios (needs
+                           python3 and PyPI); --write: into docs/reference/task-results.md
   dropin [--quick] [PART OF A NAME]...
                            what `bench/dropin` runs: costs of the drop-in, one JSON line a figure
 ";
@@ -69,6 +73,7 @@ fn main() -> anyhow::Result<ExitCode> {
         ["fuzz", rest @ ..] => fuzz::run(&root(), rest),
         ["report", rest @ ..] => report::run(&root(), rest),
         ["tasks", rest @ ..] => tasks::run(&root(), rest),
+        ["task-table", rest @ ..] => task_table::run(&root(), rest),
         ["dropin", rest @ ..] => dropin::run(&root(), rest),
         [] | ["help" | "-h" | "--help"] => {
             print!("{USAGE}");

@@ -14,6 +14,7 @@ mod loadgen;
 pub mod metrics;
 mod onnx;
 mod release;
+pub mod tasks;
 pub mod venv;
 
 use std::fmt;
@@ -59,6 +60,13 @@ pub struct Bench<'a> {
     quick: bool,
 }
 
+impl<'a> Bench<'a> {
+    /// For what sets up as groups do, and compares nothing.
+    pub fn at(root: &'a Path, folder: PathBuf) -> Self {
+        Self { root, folder, quick: false }
+    }
+}
+
 /// A comparison and how it came out.
 pub type Named = (&'static str, Outcome);
 type Group = fn(&Bench) -> Result<Vec<Named>>;
@@ -74,6 +82,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("metrics", metrics::run),
     ("onnx", onnx::run),
     ("release", release::run),
+    ("tasks", tasks::run),
 ];
 
 /// Runs the named group, or all; fails when a comparison failed, and with

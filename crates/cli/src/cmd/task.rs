@@ -1,6 +1,7 @@
 //! `dyno task`: what benchmarks are made of, and how their answers are scored.
 
 mod cards;
+mod equivalence;
 mod methods;
 mod run;
 mod score;
@@ -27,6 +28,8 @@ enum Command {
     Run(Box<run::RunTask>),
     /// Score the answers of an accuracy run against what is right
     Score(score::Score),
+    /// Compare a model's weights with the reference's: closed, open, or restricted retraining
+    Equivalence(equivalence::CompareWeights),
     /// List the ways to score, with what each needs
     Methods(methods::Methods),
 }
@@ -42,6 +45,7 @@ impl Task {
             Command::Show(show) => show.execute(),
             Command::Run(run) => run.execute(),
             Command::Score(score) => score.execute(),
+            Command::Equivalence(compare) => compare.execute(),
             Command::Methods(methods) => methods.execute(),
         }
     }

@@ -10,7 +10,9 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::{Scenario, nearest};
 use dyno_mlperf::round::Round;
+use dyno_sut::cores::{Cores, CoresError};
 
+use super::batch::BatchSizes;
 use super::profile::Profile;
 use crate::records::Keep;
 use crate::render;
@@ -61,7 +63,10 @@ pub struct RunOptions {
     pub ort_lib: Option<PathBuf>,
     pub samples: Option<NonZero<usize>>,
     pub workers: Option<usize>,
-    pub batch: Option<NonZero<usize>>,
+    pub threads: Option<NonZero<usize>>,
+    pub cores: Option<Cores>,
+    pub warm_up: Option<usize>,
+    pub batch: Option<BatchSizes>,
     pub batch_wait: Option<Nanos>,
     pub accuracy_target: Option<f64>,
     pub is_virtual: bool,
@@ -138,8 +143,14 @@ keys! {
         |o, v, _| { o.samples = Some(at_least_one(v)?); Ok(()) };
     "workers" "N" "Threads that compute behind the batcher; 0 computes on the issuing thread" "0, but one a core for Offline"
         |o, v, _| { o.workers = Some(number(v)?); Ok(()) };
-    "batch" "N" "Samples in a batch at most, if there are workers" "32, for models 1"
-        |o, v, _| { o.batch = Some(at_least_one(v)?); Ok(()) };
+    "threads" "N" "Threads of ONNX Runtime that work on one call" "its processors, shared by the workers"
+        |o, v, _| { o.threads = Some(at_least_one(v)?); Ok(()) };
+    "cores" "LIST" "Processors for the threads of the system, such as 0-3,6; the issuing thread stays free (Linux)" "all"
+        |o, v, _| { o.cores = Some(v.parse().map_err(|error: CoresError| error.to_string())?); Ok(()) };
+    "warm-up" "N" "Calls of the system before the clock of each test; a model is tried once when it is loaded" "0"
+        |o, v, _| { o.warm_up = Some(number(v)?); Ok(()) };
+    "batch" "N|SCENARIO=N,.." "Samples in a batch at most, if there are workers, in all scenarios or in each; 32,Server=8 is 8 in Server and 32 elsewhere" "32, for models 1"
+        |o, v, _| { o.batch = Some(BatchSizes::parse(v)?); Ok(()) };
     "batch-wait" "TIME" "How long the oldest sample of a batch waits for others" "0ns"
         |o, v, _| { o.batch_wait = Some(render::parse_duration(v)?); Ok(()) };
     "accuracy-target" "SHARE" "Accuracy that is asked for, from 0 to 1" "99 % of the reference for digits, else none"
@@ -293,7 +304,11 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.replace('_', "").parse().map_err(|_| format!("expected a number, found `{text}`"))
 }
 
-fn at_least_one(text: &str) -> Result<NonZero<usize>, String> {
+/// A number that is not 0.
+///
+/// # Errors
+/// A sentence fragment that begins with "expected".
+pub fn at_least_one(text: &str) -> Result<NonZero<usize>, String> {
     NonZero::new(number(text)?).ok_or_else(|| "expected a number of at least 1, found `0`".into())
 }
 

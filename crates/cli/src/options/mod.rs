@@ -3,6 +3,7 @@
 
 pub mod arguments;
 mod assignment;
+mod batch;
 mod file;
 mod keys;
 mod profile;
@@ -19,6 +20,7 @@ use dyno_loadgen::run::{Message, Severity};
 use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestMode, nearest_field};
 
 use assignment::{Assignment, apply};
+pub use batch::BatchSizes;
 pub use file::{Annotation, SWEEP_KEYS, SweepTable, TenantTable, VERSION as FILE_VERSION, meaning};
 pub use keys::{GivenKeys, KEYS, Mode, RunOptions, scenario};
 pub use profile::Profile;

@@ -69,6 +69,8 @@ pub struct Engine {
     pub provider: Option<String>,
     /// samples in a call at most; 0 where it does not matter
     pub largest_batch: usize,
+    /// calls before the clock, after the first one
+    pub warm_up: usize,
     /// the very first call, which is part of loading
     pub first_call_ns: Option<Nanos>,
     /// what the model takes
@@ -174,6 +176,7 @@ impl Probe {
                 inputs: about.inputs.iter().map(Tensor::from).collect(),
                 outputs: about.outputs.iter().map(Tensor::from).collect(),
                 largest_batch: about.largest_batch,
+                warm_up: about.warm_up,
                 first_call_ns: about.first_call,
                 runtime: about.runtime,
                 provider: about.provider,

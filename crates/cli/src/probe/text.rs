@@ -73,6 +73,11 @@ fn engine(lines: &mut Lines, probe: &Probe) {
         let first = engine.first_call_ns.map(|ns| format!(", its first call {} of it", time(ns)));
         lines.say("loaded in", format!("{}{}", time(load), first.unwrap_or_default()));
     }
+    match engine.warm_up {
+        0 => {}
+        1 => lines.say("warmed up", "by 1 call"),
+        calls => lines.say("warmed up", format!("by {calls} calls")),
+    }
     for input in &engine.inputs {
         lines.say("input", tensor(input));
     }

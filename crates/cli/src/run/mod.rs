@@ -65,9 +65,11 @@ impl Prepared {
 
     fn batches_in_vain(&self) -> bool {
         let run = &self.options.run;
-        let is_asked = run.batch.is_some_and(|most| most.get() > 1) || run.batch_wait.is_some();
-        let mut scenarios = self.options.scenarios().into_iter();
-        is_asked && !scenarios.any(|scenario| self.system.is_batched(scenario))
+        let batch = run.batch.clone().unwrap_or_default();
+        let is_large = |scenario| batch.of(scenario).is_some_and(|most| most.get() > 1);
+        let mut asked = self.options.scenarios();
+        asked.retain(|scenario| is_large(*scenario) || run.batch_wait.is_some());
+        !asked.is_empty() && !asked.iter().any(|scenario| self.system.is_batched(*scenario))
     }
 
     /// As [`Prepared::new`], without a word about what is odd.

@@ -4,14 +4,14 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::{Scenario, nearest};
 use dyno_sut::engine::Engine;
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::Search;
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
 use dyno_sut::tensors::{ModelInput, TensorLibrary};
 
-use super::{BATCH_DEFAULT, SAMPLES_DEFAULT};
+use super::{BATCH_DEFAULT, SAMPLES_DEFAULT, policy};
 use crate::environment;
 use crate::exit::Failure;
 use crate::options::RunOptions;
@@ -55,17 +55,20 @@ fn load_ort(path: &Path, run: &RunOptions) -> Result<Loaded, Failure> {
     open_ort(path, samples, options(run), run)
 }
 
-/// Loads a model with samples that are there already.
+/// Loads a model with samples that are there already, an answer, and how many samples a
+/// call takes at most whatever the options say.
 ///
 /// # Errors
 /// A missing engine, or samples that do not fit the model.
 pub fn load_prepared(
     path: &Path,
     library: TensorLibrary,
-    answer: Answer,
+    (answer, largest): (Answer, Option<NonZero<usize>>),
     run: &RunOptions,
 ) -> Result<Loaded, Failure> {
-    open_ort(path, |_| Ok(library), EngineOptions { answer, ..options(run) }, run)
+    let asked = largest_batch(run).get();
+    let largest_batch = largest.map_or(asked, |largest| asked.min(largest.get()));
+    open_ort(path, |_| Ok(library), EngineOptions { answer, largest_batch }, run)
 }
 
 fn open_ort(
@@ -75,10 +78,14 @@ fn open_ort(
     run: &RunOptions,
 ) -> Result<Loaded, Failure> {
     let sessions = run.workers.and_then(NonZero::new).unwrap_or(NonZero::<usize>::MIN);
-    let threads = match sessions.get() {
-        1 => 0,
-        several => (environment::cores() / several).max(1),
+    // Threads that ONNX Runtime starts by itself bind themselves, wherever it likes.
+    let cores = run.cores.as_ref().map(|cores| cores.len().get());
+    let threads = match (run.threads, cores, sessions.get()) {
+        (Some(threads), ..) => threads.get(),
+        (None, None, 1) => 0,
+        (None, cores, several) => (cores.unwrap_or_else(environment::cores) / several).max(1),
     };
+    let _bound = policy::bound(run.cores.as_ref())?;
     let search = Search::everywhere(run.ort_lib.clone());
     let missing = |error| missing(error, &[], run);
     let model = OrtModel::open(path, &search, OrtOptions { threads, sessions }).map_err(missing)?;
@@ -170,8 +177,15 @@ fn dimension(dimension: &Option<usize>) -> String {
 fn options(run: &RunOptions) -> EngineOptions {
     EngineOptions {
         answer: if run.labels.is_some() { Answer::Argmax } else { Answer::Output },
-        largest_batch: run.batch.unwrap_or(BATCH_DEFAULT).get(),
+        largest_batch: largest_batch(run).get(),
     }
+}
+
+/// Samples in a call at most, in whatever scenario.
+fn largest_batch(run: &RunOptions) -> NonZero<usize> {
+    let batch = run.batch.clone().unwrap_or_default();
+    let of = |scenario: &Scenario| batch.of(*scenario).unwrap_or(BATCH_DEFAULT);
+    Scenario::ALL.iter().map(of).max().unwrap_or(BATCH_DEFAULT)
 }
 
 /// What a dynamic dimension, other than the batch's, becomes in random samples.

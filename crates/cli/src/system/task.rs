@@ -117,7 +117,8 @@ fn opened(card: &Card, cache: &Cache, run: &RunOptions) -> Result<Loaded, Failur
     let files = Files::of(card, cache, given).map_err(failed)?;
     let ready = system::open(&files).map_err(failed)?;
     let labels = ready.samples.labels().map(<[i64]>::to_vec);
-    let loaded = onnx::load_prepared(&ready.model, ready.samples, ready.answer, run)?;
+    let largest = ready.largest_batch;
+    let loaded = onnx::load_prepared(&ready.model, ready.samples, (ready.answer, largest), run)?;
     let judge = ready.judge.map(|judge| of_round(judge, card, run));
     let least = judge.as_ref().and_then(|judge| match (judge.unit, judge.bounds.first()?) {
         (Unit::Percent, (_, Bound::AtLeast(least))) => Some(least / 100.0),

@@ -104,6 +104,28 @@ fn npy(kind: &str, shape: &str, bytes: &[u8]) -> Vec<u8> {
     file
 }
 
+#[test]
+fn policies_of_an_engine_are_told_or_refused() {
+    let folder = Folder::new();
+    let ran = folder.dyno("probe --warm-up 3 --batch 4,Server=2").exits(0);
+    check(&ran, &["warmed up     by 3 calls\n"]);
+    let refused = |arguments: &str, expected: &str| {
+        let ran = folder.dyno(&format!("probe {arguments}")).exits(2);
+        assert!(ran.stderr.contains(expected), "{arguments}: {}", ran.stderr);
+    };
+    refused("--threads 2", "--threads means nothing to system `digits`");
+    refused("--system null --warm-up 1", "--warm-up means nothing to system `null`");
+    refused("--system model:fixed=1ms --cores 0", "--cores means nothing to system");
+    refused("--cores 3-1", "expected numbers of processors such as 0-3,6");
+    refused("--cores 0 --workers 0", "which --cores does not bind");
+    refused("--batch Sever=2", "the nearest is Server");
+    if cfg!(target_os = "linux") {
+        refused("--cores 1023", "processor 1023 is not there, or not for this process");
+    } else {
+        refused("--cores 0", "threads are bound to processors on Linux only");
+    }
+}
+
 /// A folder with the perceptron as an ONNX model; `None` without ONNX Runtime.
 fn with_model() -> Option<Folder> {
     let search = Search { system: false, ..Search::everywhere(None) };
@@ -145,6 +167,8 @@ fn an_onnx_model_tells_its_inputs_outputs_and_scores() {
             "the greatest of 10 is number",
         ],
     );
+    let driven = "probe --system onnx:digits.onnx --threads 1 --warm-up 1 --scenario offline";
+    check(&folder.dyno(driven).exits(0), &["warmed up     by 1 call\n"]);
     let labelled = "probe --system onnx:digits.onnx --data ink.npy --labels labels.npy --json";
     let json = folder.dyno(labelled).exits(0).json();
     assert_eq!(json["engine"]["outputs"][0]["shape"], serde_json::json!([null, 10]));
@@ -173,7 +197,7 @@ fn what_does_not_fit_a_model_is_told_with_what_would() {
         &["takes [?, 64], which samples of shape [32] do not fit", takes, "[samples, 64] fits"],
     );
     refused("digits.onnx --data ikn=ink.npy", 2, &["no input `ikn`; the nearest is `ink`", takes]);
-    refused("digits.onnx --data doubles.npy", 3, &["elements are <f8", "array.astype"]);
+    refused("digits.onnx --data doubles.npy", 3, &["the samples are float64", "astype('float32')"]);
     refused("digits.onnx --data missing.npy", 3, &["cannot read missing.npy"]);
     refused("missing.onnx", 3, &["there is no model missing.onnx"]);
     refused("broken.onnx", 3, &["cannot load broken.onnx", "is the file an ONNX model?"]);

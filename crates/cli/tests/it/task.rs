@@ -1,5 +1,6 @@
 //! Tasks from the command line: their list, their cards, what they need, their runs.
 
+use dyno_sut::digits::Perceptron;
 use serde_json::Value;
 
 use crate::program::Folder;
@@ -73,4 +74,34 @@ fn fetch_says_what_it_cannot_get() {
     assert!(built_in.contains("there is nothing to fetch"), "{built_in}");
     let unknown = folder.dyno("fetch mnit --cache cache").exits(2).stderr;
     assert!(unknown.contains("did you mean mnist?"), "{unknown}");
+}
+
+#[test]
+fn a_model_is_the_reference_or_is_told_why_not() {
+    let folder = Folder::new();
+    let reference = Perceptron::trained().to_onnx();
+    let mut pruned = reference.clone();
+    // In the midst of the first layer's weights.
+    let middle = pruned.len() / 2;
+    pruned[middle..middle + 400].fill(0);
+    for (name, bytes) in [("reference.onnx", &reference), ("pruned.onnx", &pruned)] {
+        std::fs::write(folder.0.join(name), bytes).unwrap();
+    }
+    let compare = |arguments: &str| {
+        folder.dyno(&format!("task equivalence {arguments} --reference reference.onnx"))
+    };
+    let same = compare("reference.onnx").exits(0).stdout;
+    assert!(same.starts_with("verdict       closed\nbecause       all 4 weights"), "{same}");
+    let found: Value =
+        serde_json::from_str(&compare("pruned.onnx --json").exits(1).stdout).unwrap();
+    assert_eq!(found["verdict"], "restricted-retraining");
+    assert!(found["tensors"][0]["away"]["pruned"].as_u64().unwrap() > 90, "{found}");
+    let text = compare("pruned.onnx --beams 4 --reference-beams 10").exits(1).stdout;
+    assert!(text.contains("4 beams in a search, 10 in the reference"), "{text}");
+    assert!(text.contains("including pruning"), "{text}");
+    std::fs::write(folder.0.join("cut.onnx"), &reference[..100]).unwrap();
+    let cut = compare("cut.onnx").exits(3).stderr;
+    assert!(cut.contains("the weights of the model cannot be compared"), "{cut}");
+    let absent = compare("nowhere.onnx").exits(3).stderr;
+    assert!(absent.contains("there is no model nowhere.onnx"), "{absent}");
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::payload::Element;
 use super::{DataError, DataProblem, Scorer};
 use super::{
-    classification, detection, generation, graph, hierarchy, questions, recommendation,
+    classification, detection, embedding, generation, graph, hierarchy, questions, recommendation,
     segmentation, speech, squad, summarization, translation,
 };
 
@@ -31,6 +31,7 @@ pub const METHODS: &[&Method] = &[
     &segmentation::brats::BRATS_DICE,
     &segmentation::labels::DICE,
     &generation::FID_CLIP,
+    &embedding::EMBEDDING_AGREEMENT,
 ];
 
 /// A way to score answers: what the accuracy script of a benchmark does. Each

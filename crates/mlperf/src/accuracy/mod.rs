@@ -13,6 +13,7 @@ pub mod arrays;
 pub mod classification;
 mod data;
 pub mod detection;
+pub mod embedding;
 pub mod generation;
 pub mod graph;
 pub mod hierarchy;

@@ -1,7 +1,11 @@
 //! Shapes of all values of a graph, from those of its inputs.
 
+pub(crate) mod bodies;
+pub(crate) mod einsum;
 mod layers;
 mod moves;
+mod picks;
+pub(crate) mod quantised;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -139,14 +143,18 @@ pub fn infer(model: &Model, bind: &BTreeMap<String, usize>) -> Inferred {
         Some((port.name.clone(), Fact::new(port.element?, shape)))
     };
     let tensors = model.tensors.iter().map(|tensor| (tensor.name.clone(), Fact::of(tensor)));
-    let mut found = Inferred::default();
-    found.facts.extend(model.inputs.iter().filter_map(declared).chain(tensors));
-    // What the file says helps where nothing can be inferred.
-    let said: HashMap<_, _> =
-        model.between.iter().chain(&model.outputs).filter_map(declared).collect();
-    for (at, node) in model.nodes.iter().enumerate() {
+    let facts = model.inputs.iter().filter_map(declared).chain(tensors).collect();
+    let said = model.between.iter().chain(&model.outputs).filter_map(declared).collect();
+    run_of(&model.nodes, facts, &said)
+}
+
+/// What follows for all values of some nodes from what is known before them. What the
+/// file has `said` helps where nothing can be inferred.
+fn run_of(nodes: &[Node], facts: HashMap<String, Fact>, said: &HashMap<String, Fact>) -> Inferred {
+    let mut found = Inferred { facts, gaps: Vec::new() };
+    for (at, node) in nodes.iter().enumerate() {
         let inputs: Vec<_> = node.inputs.iter().map(|name| found.facts.get(name)).collect();
-        match of_node(node, &inputs) {
+        match of_node(node, &inputs, &found.facts) {
             Ok(facts) => {
                 let named = node.outputs.iter().cloned().zip(facts);
                 found.facts.extend(named.filter(|(name, _)| !name.is_empty()));
@@ -200,16 +208,30 @@ const KEEP_SHAPE: &[&str] = &[
     "LRN",
     "Dropout",
     "Sign",
+    "Softsign",
+    "Celu",
+    "Trilu",
+    "ScatterND",
+    "ScatterElements",
 ];
 
-/// What follows for the outputs of one node. An input left out is `None`.
+/// What follows for the outputs of one node. An input left out is `None`; graphs inside
+/// the node read values of `outer` as well.
 ///
 /// # Errors
 /// The operator is not known, or does not take the inputs.
-pub fn of_node(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
-    if !node.domain.is_empty() {
-        return Err(ShapeError::Operator(format!("{}.{}", node.domain, node.op)));
+pub fn of_node(node: &Node, inputs: &[Option<&Fact>], outer: &HashMap<String, Fact>) -> Facts {
+    match (node.domain.as_str(), node.op.as_str()) {
+        ("", "Loop" | "Scan") => bodies::looped(node, inputs, outer),
+        ("", "If") => bodies::branched(node, outer),
+        ("", _) => of_standard(node, inputs),
+        ("com.microsoft", _) => quantised::of_runtime(node, inputs),
+        (domain, op) => Err(ShapeError::Operator(format!("{domain}.{op}"))),
     }
+}
+
+/// Standard operators without graphs of their own.
+fn of_standard(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let first = || input(inputs, 0);
     match node.op.as_str() {
         "Identity" => Ok(vec![first()?.clone()]),
@@ -246,8 +268,10 @@ pub fn of_node(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
         "Expand" => moves::expand(first()?, input(inputs, 1)?),
         "Pad" => moves::pad(node, inputs),
         "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceProd" | "ArgMax"
-        | "ReduceL2" | "ArgMin" => moves::reduce(node, inputs),
-        _ => of_layer(node, inputs),
+        | "ReduceL1" | "ReduceL2" | "ReduceLogSumExp" | "ReduceSumSquare" | "ArgMin" => {
+            moves::reduce(node, inputs)
+        }
+        _ => picks::of(node, inputs).unwrap_or_else(|| of_layer(node, inputs)),
     }
 }
 
@@ -267,7 +291,11 @@ fn of_layer(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
         "Gemm" => layers::gemm(node, inputs),
         "MatMul" => layers::matmul(first()?, input(inputs, 1)?),
         "LSTM" | "GRU" | "RNN" => layers::recurrent(node, first()?, input(inputs, 2)?),
-        other => Err(ShapeError::Operator(other.into())),
+        "Einsum" => einsum::einsum(node, inputs),
+        other => {
+            let unknown = || Err(ShapeError::Operator(other.into()));
+            quantised::standard(node, inputs).unwrap_or_else(unknown)
+        }
     }
 }
 

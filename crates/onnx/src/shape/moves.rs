@@ -1,8 +1,11 @@
 //! Shapes behind operators that move, cut or join values, element by element.
 
 use super::{Dim, Fact, Facts, ShapeError, axis, input, misfit, written};
-use crate::graph::Node;
-use crate::tensor::Element;
+use crate::graph::{Attribute, Node};
+use crate::tensor::{Element, Tensor};
+
+/// Elements that are followed at most.
+const FEW: usize = 4096;
 
 pub fn broadcast(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, ShapeError> {
     let rank = a.len().max(b.len());
@@ -71,11 +74,40 @@ fn dims(sizes: &[i64]) -> Result<Vec<Dim>, ShapeError> {
 }
 
 pub fn constant_of_shape(node: &Node, shape: &Fact) -> Facts {
-    let element = match node.attribute("value") {
-        Some(crate::graph::Attribute::Tensor(tensor)) => tensor.element,
-        _ => Element::F32,
+    let tensor = match node.attribute("value") {
+        Some(Attribute::Tensor(tensor)) => Some(tensor),
+        _ => None,
     };
-    Ok(vec![Fact::new(element, dims(target(shape)?)?)])
+    let element = tensor.map_or(Element::F32, |tensor| tensor.element);
+    let mut fact = Fact::new(element, dims(target(shape)?)?);
+    let value = tensor.and_then(Tensor::integers).and_then(|values| values.first().copied());
+    let count = fact.elements().and_then(|count| usize::try_from(count).ok());
+    if let (Some(value), Some(count @ 0..=FEW)) = (value, count) {
+        fact.integers = Some(vec![value; count]);
+    }
+    Ok(vec![fact])
+}
+
+/// Elements at these positions of an axis, of rows of this shape.
+fn along(
+    values: &[i64],
+    shape: &[Dim],
+    at: usize,
+    positions: &(impl Iterator<Item = usize> + Clone),
+) -> Option<Vec<i64>> {
+    let sizes: Vec<usize> = shape.iter().map(Dim::fixed).collect::<Option<_>>()?;
+    let inner: usize = sizes[at + 1..].iter().product();
+    let each = sizes[at] * inner;
+    if each == 0 || values.len() != sizes.iter().product() {
+        return None;
+    }
+    let mut found = Vec::new();
+    for part in values.chunks(each) {
+        for position in positions.clone() {
+            found.extend_from_slice(part.get(position * inner..(position + 1) * inner)?);
+        }
+    }
+    Some(found)
 }
 
 pub fn shape_of(data: &Fact) -> Facts {
@@ -148,8 +180,24 @@ pub fn transpose(node: &Node, data: &Fact) -> Facts {
     if !sorted.iter().copied().eq(0..rank as i64) {
         return misfit(format!("{} in the order {order:?}", written(&data.shape)));
     }
-    let shape = order.iter().map(|&at| data.shape[at as usize].clone()).collect();
-    Ok(vec![data.like(shape)])
+    let shape: Vec<Dim> = order.iter().map(|&at| data.shape[at as usize].clone()).collect();
+    let integers = data.integers.as_deref().and_then(|all| transposed(all, &data.shape, order));
+    Ok(vec![Fact { integers, ..data.like(shape) }])
+}
+
+/// Elements in another order of the axes.
+fn transposed(values: &[i64], shape: &[Dim], order: &[i64]) -> Option<Vec<i64>> {
+    let sizes: Vec<usize> = shape.iter().map(Dim::fixed).collect::<Option<_>>()?;
+    let stride = |axis: &i64| sizes[*axis as usize + 1..].iter().product::<usize>();
+    let axes: Vec<(usize, usize)> =
+        order.iter().map(|axis| (sizes[*axis as usize], stride(axis))).collect();
+    let place = |at: usize| {
+        let step = |(left, place): (usize, usize), (size, stride): &(usize, usize)| {
+            (left / size, place + left % size * stride)
+        };
+        axes.iter().rev().fold((at, 0), step).1
+    };
+    (0..values.len()).map(|at| values.get(place(at)).copied()).collect()
 }
 
 /// Axes as an attribute, as old files have them, or as the second input.
@@ -264,26 +312,20 @@ pub fn slice(inputs: &[Option<&Fact>]) -> Facts {
         let size = size as i64;
         let from_start = |n: i64| if n < 0 { n.saturating_add(size) } else { n };
         let (start, end) = (from_start(starts[i]), from_start(ends[i]));
-        let count = if steps[i] > 0 {
+        let (start, count) = if steps[i] > 0 {
             let (start, end) = (start.clamp(0, size), end.clamp(0, size));
             let kept = (end - start).max(0);
-            fact.integers = fact.integers.filter(|all| all.len() == size as usize).map(|all| {
-                let (skip, step) = (start as usize, steps[i] as usize);
-                all.into_iter().skip(skip).take(kept as usize).step_by(step).collect()
-            });
-            (kept + steps[i] - 1) / steps[i]
+            (start, (kept as u64).div_ceil(steps[i].unsigned_abs()))
         } else if steps[i] < 0 {
-            fact.integers = None;
             let end = if ends[i] < -size { -1 } else { end };
             let (start, end) = (start.clamp(-1, size - 1), end.clamp(-1, size - 1));
-            ((start - end).max(0) - steps[i] - 1) / -steps[i]
+            (start, ((start - end).max(0) as u64).div_ceil(steps[i].unsigned_abs()))
         } else {
             return misfit("a slice with a step of 0");
         };
+        let positions = (0..count).map(|n| (start + n as i64 * steps[i]) as usize);
+        fact.integers = fact.integers.and_then(|all| along(&all, &fact.shape, at, &positions));
         fact.shape[at] = Dim::Fixed(count as usize);
-    }
-    if fact.shape.len() != 1 {
-        fact.integers = None;
     }
     Ok(vec![fact])
 }

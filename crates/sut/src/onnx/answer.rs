@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use dyno_loadgen::sut::QuerySample;
+
+use super::windows::Windows;
 use crate::tensors::Elements;
 
 /// What the answer to a sample is.
@@ -19,6 +22,8 @@ pub enum Answer {
     Argmax,
     /// What a function makes of all outputs of the call.
     Made(Arc<AnswerFn>),
+    /// A label a voxel of a volume that the model sees in windows, several calls a sample.
+    Windows(Windows),
 }
 
 /// Appends the answer to the sample at this position of the call to the bytes, and
@@ -62,6 +67,7 @@ impl Answer {
                 bytes.extend_from_slice(&class.to_le_bytes());
             }
             Self::Made(make) => return make(outputs, position, bytes),
+            Self::Windows(_) => unreachable!("an answer of several calls is of none of them"),
         }
         Ok(0)
     }
@@ -73,6 +79,7 @@ impl fmt::Debug for Answer {
             Self::Output => "Output",
             Self::Argmax => "Argmax",
             Self::Made(_) => "Made",
+            Self::Windows(_) => "Windows",
         })
     }
 }
@@ -81,6 +88,7 @@ impl fmt::Debug for Answer {
 #[derive(Debug)]
 pub struct Outputs<'a> {
     all: Vec<Output<'a>>,
+    samples: &'a [QuerySample],
 }
 
 /// One output of a call, for all of its samples.
@@ -109,7 +117,27 @@ impl<'a> Outputs<'a> {
     /// The outputs of a call, in the order of the model.
     #[must_use]
     pub fn new(all: Vec<Output<'a>>) -> Self {
-        Self { all }
+        Self { all, samples: &[] }
+    }
+
+    /// The same, of a call with these samples.
+    #[must_use]
+    pub fn of(self, samples: &'a [QuerySample]) -> Self {
+        Self { samples, ..self }
+    }
+
+    /// The place in the data set of the sample at this position of the call, for answers
+    /// that name it, as those of detectors do.
+    ///
+    /// It is a number to be written, and opens no way to an answer that was not computed:
+    /// outputs are those of this call alone, a library holds inputs only, and whoever
+    /// makes answers is made before the samples are known.
+    ///
+    /// # Errors
+    /// If the call has no sample there.
+    pub fn index(&self, position: usize) -> Result<u64, String> {
+        let sample = self.samples.get(position).map(|sample| sample.index);
+        sample.ok_or_else(|| format!("the call has {} samples", self.samples.len()))
     }
 
     /// All of them, in the order of the model.

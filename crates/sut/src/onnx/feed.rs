@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use dyno_loadgen::clock::{Clock, Nanos};
@@ -10,6 +11,7 @@ use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, ResponseId};
 
 use super::answer::{Answer, Outputs};
+use super::windows::Windows;
 use super::{EngineOptions, OnnxError};
 use crate::engine::{Answers, Engine};
 use crate::tensors::{
@@ -28,8 +30,12 @@ pub(super) struct Feed {
     inputs: Vec<(ModelInput, usize)>,
     /// How samples of the first one's shape are computed.
     first: Shapes,
+    /// What the first sample has for each input.
+    first_sample: Vec<Vec<usize>>,
     largest_batch: usize,
     answer: Answer,
+    /// While a sample is tried, one call shows that the model runs.
+    is_tried: Arc<AtomicBool>,
     trouble: OnceLock<String>,
 }
 
@@ -46,7 +52,7 @@ struct Shapes {
 /// it, go in; all outputs come out.
 pub(super) type Call<'c> = dyn FnMut(
         CallInputs<'_>,
-        usize,
+        &[QuerySample],
         &mut dyn FnMut(&Outputs<'_>) -> Result<(), String>,
     ) -> Result<(), String>
     + 'c;
@@ -92,13 +98,16 @@ impl Feed {
         }
         let tensors: Vec<SampleTensor> = available.into_iter().map(|(_, tensor)| tensor).collect();
         let largest_batch = options.largest_batch.max(1);
-        let first = shapes(&inputs, &tensors, largest_batch)?;
+        let first = shapes(&inputs, &tensors, largest_batch, windows(&options.answer))?;
+        let first_sample = inputs.iter().map(|(_, at)| tensors[*at].shape.clone()).collect();
         Ok(Self {
             library: Arc::clone(library),
             inputs,
             first,
+            first_sample,
             largest_batch,
             answer: options.answer,
+            is_tried: Arc::default(),
             trouble: OnceLock::new(),
         })
     }
@@ -130,10 +139,11 @@ impl Feed {
         scratch.resize(self.inputs.len(), Elements::U8(Cow::Borrowed(&[])));
         match self.library.store() {
             Store::Memory(_) => {
-                for samples in samples.chunks(self.first.batch) {
+                for samples in samples.chunks(self.at_once(&self.first)) {
                     let inputs = self.gathered(samples, &mut scratch);
-                    let answered =
-                        inputs.and_then(|inputs| self.answer_call(samples, inputs, answers, call));
+                    let answered = inputs.and_then(|inputs| {
+                        self.answer_call(samples, inputs, &self.first, answers, call)
+                    });
                     self.note(samples, answered, answers);
                 }
             }
@@ -171,7 +181,8 @@ impl Feed {
             }
         }
         for (samples, tensors) in groups {
-            let shapes = match shapes(&self.inputs, &tensors[0], self.largest_batch) {
+            let windows = windows(&self.answer);
+            let shapes = match shapes(&self.inputs, &tensors[0], self.largest_batch, windows) {
                 Ok(shapes) => shapes,
                 Err(error) => {
                     let why = format!("sample {}: {error}", samples[0].index);
@@ -179,15 +190,19 @@ impl Feed {
                     continue;
                 }
             };
-            let calls = samples.chunks(shapes.batch).zip(tensors.chunks(shapes.batch));
+            let at_once = self.at_once(&shapes);
+            let calls = samples.chunks(at_once).zip(tensors.chunks(at_once));
             for (samples, tensors) in calls {
                 let mut inputs = Vec::with_capacity(self.inputs.len());
                 let fed = self.inputs.iter().zip(scratch.iter_mut());
                 for (input, ((_, at), scratch)) in fed.enumerate() {
-                    let shape = shapes.of_call(input, samples.len());
+                    let shape = match windows {
+                        Some(_) => tensors[0][*at].shape.clone(),
+                        None => shapes.of_call(input, samples.len()),
+                    };
                     inputs.push((shape, joined(tensors, *at, scratch)));
                 }
-                let answered = self.answer_call(samples, inputs, answers, call);
+                let answered = self.answer_call(samples, inputs, &shapes, answers, call);
                 self.note(samples, answered, answers);
             }
         }
@@ -213,20 +228,42 @@ impl Feed {
                 let index = foreign.map_or(0, |sample| sample.index);
                 return Err((Failure::Rejected, self.library.no_such_sample(index)));
             };
-            inputs.push((self.first.of_call(input, samples.len()), elements));
+            let shape = match windows(&self.answer) {
+                Some(_) => self.first_sample[input].clone(),
+                None => self.first.of_call(input, samples.len()),
+            };
+            inputs.push((shape, elements));
         }
         Ok(inputs)
+    }
+
+    /// Samples that share a call; none do where one takes several.
+    fn at_once(&self, shapes: &Shapes) -> usize {
+        windows(&self.answer).map_or(shapes.batch, |_| 1)
     }
 
     fn answer_call(
         &self,
         samples: &[QuerySample],
         inputs: CallInputs<'_>,
+        shapes: &Shapes,
         answers: &mut Answers,
         call: &mut Call<'_>,
     ) -> Result<(), Refusal> {
         let mark = answers.mark();
-        let answered = call(inputs, samples.len(), &mut |outputs| {
+        if let Some(windows) = windows(&self.answer) {
+            let (shape, elements) = &inputs[0];
+            let (volume, window) = ((&shape[..], elements), (&shapes.inputs[0][..], shapes.batch));
+            let calls = if self.is_tried.load(Ordering::Relaxed) { 1 } else { usize::MAX };
+            let answered = answers.push_with(samples[0].id, |bytes| {
+                windows.label(volume, window, samples[0], calls, call, bytes).map(|()| 0)
+            });
+            return answered.map_err(|why| {
+                answers.back_to(mark);
+                (Failure::Internal, why)
+            });
+        }
+        let answered = call(inputs, samples, &mut |outputs| {
             for (position, sample) in samples.iter().enumerate() {
                 answers
                     .push_with(sample.id, |bytes| self.answer.write(outputs, position, bytes))?;
@@ -258,7 +295,9 @@ impl Feed {
     pub(super) fn trial(&self, engine: &dyn Engine) -> Result<Nanos, OnnxError> {
         let first = QuerySample { id: ResponseId(1), index: 0 };
         let clock = Clock::start();
+        self.is_tried.store(true, Ordering::Relaxed);
         engine.answer(&[first], &mut Answers::new());
+        self.is_tried.store(false, Ordering::Relaxed);
         let took = clock.now();
         self.trouble().map_or(Ok(took), |why| Err(OnnxError::Trial { why: why.to_owned() }))
     }
@@ -279,11 +318,20 @@ impl Shapes {
     }
 }
 
-/// How samples such as this one enter the model.
+/// The windows in which the model sees samples, if it does not see them whole.
+fn windows(answer: &Answer) -> Option<&Windows> {
+    match answer {
+        Answer::Windows(windows) => Some(windows),
+        Answer::Output | Answer::Argmax | Answer::Made(_) => None,
+    }
+}
+
+/// How samples such as this one, or windows of it, enter the model.
 fn shapes(
     inputs: &[(ModelInput, usize)],
     sample: &[SampleTensor],
     largest_batch: usize,
+    windows: Option<&Windows>,
 ) -> Result<Shapes, OnnxError> {
     let mut batched = true;
     let mut shapes = Vec::new();
@@ -293,15 +341,21 @@ fn shapes(
         if expected != found {
             return Err(OnnxError::ElementType { name: input.name.clone(), expected, found });
         }
-        let shape = call_shape(&input.shape, &tensor.shape).ok_or_else(|| OnnxError::Shape {
-            name: input.name.clone(),
-            expected: input.shape.clone(),
-            sample: tensor.shape.clone(),
-        })?;
+        let unfit = |expected: Vec<Option<usize>>| {
+            let (name, sample) = (input.name.clone(), tensor.shape.clone());
+            OnnxError::Shape { name, expected, sample }
+        };
+        let seen = match windows {
+            None => tensor.shape.clone(),
+            Some(windows) => {
+                windows.shape(&tensor.shape).ok_or_else(|| unfit(windows.expected()))?
+            }
+        };
+        let shape = call_shape(&input.shape, &seen).ok_or_else(|| unfit(input.shape.clone()))?;
         // One input whose first dimension is fixed, or is the sample's own, and the
         // model takes one sample a call.
         let grows = input.shape.first() == Some(&None);
-        batched &= grows && shape.len() == tensor.shape.len() + 1;
+        batched &= grows && shape.len() == seen.len() + 1;
         shapes.push(shape);
     }
     Ok(Shapes { inputs: shapes, batch: if batched { largest_batch } else { 1 } })
@@ -430,10 +484,10 @@ mod tests {
                 name,
                 shape: shape.to_vec(),
                 elements: Ok(elements.slice(0..elements.len())),
-                samples,
+                samples: samples.len(),
             };
             let all = [elements.len()];
-            take(&Outputs::new(vec![output("same", shape), output("all", &all)]))
+            take(&Outputs::new(vec![output("same", shape), output("all", &all)]).of(samples))
         });
         calls
     }
@@ -508,6 +562,22 @@ mod tests {
         echo(&made, &[1, 3], &mut answers);
         let failed = [(1, Err(Failure::Internal)), (3, Err(Failure::Internal))];
         assert_eq!(told(&answers), failed);
+    }
+
+    #[test]
+    fn answers_know_the_place_of_their_sample_in_the_data_set() {
+        let (_, library) = ragged();
+        library.load(&[1, 2, 3]);
+        let index = |outputs: &Outputs<'_>, position: usize, bytes: &mut Vec<u8>| {
+            bytes.push(outputs.index(position)? as u8);
+            outputs.index(9).map_or(Ok(0), |index| Err(format!("sample {index} from nowhere")))
+        };
+        let made = feed(&library, Answer::made(index), 8);
+        let mut answers = Answers::new();
+        // 3 and 1 are of one shape and share a call, 2 has its own.
+        echo(&made, &[3, 2, 1], &mut answers);
+        let expected = [1, 2, 3].map(|index: u8| (u64::from(index), Ok(vec![index])));
+        assert_eq!(told(&answers), expected);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use dyno_loadgen::sut::QuerySample;
+use dyno_loadgen::sut::{QuerySample, ResponseId};
 use ort::session::{Session, SessionInputValue};
 use ort::value::{DynValue, PrimitiveTensorElementType, TensorElementType, TensorRef, ValueType};
 
@@ -92,7 +92,7 @@ impl OrtModel {
             inputs: self.inputs.iter().map(Port::from).collect(),
             outputs: outputs.map(|output| port(output.name(), output.dtype())).collect(),
             largest_batch: feed.largest_batch(),
-            first_call: None,
+            ..About::default()
         };
         let mut engine = OrtEngine {
             name: format!("onnxruntime-{stem}"),
@@ -164,6 +164,18 @@ impl OrtEngine {
         }
         self.sessions[0].lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn compute(&self, session: &mut Session, samples: &[QuerySample], answers: &mut Answers) {
+        self.feed.answer(samples, answers, &mut |inputs, samples, take| {
+            // In the order of the model's inputs, so that no names are looked up.
+            let fed = inputs.iter().map(|(shape, elements)| value(shape, elements));
+            let fed = fed.collect::<ort::Result<Vec<_>>>().map_err(|error| error.to_string())?;
+            let outputs = session.run(&fed[..]).map_err(|error| error.to_string())?;
+            let values: Vec<_> = outputs.iter().collect();
+            let all = values.iter().map(|(name, value)| output(name, value, samples.len()));
+            take(&Outputs::new(all.collect()).of(samples))
+        });
+    }
 }
 
 fn value<'a>(shape: &'a [usize], elements: &'a Elements<'_>) -> ort::Result<SessionInputValue<'a>> {
@@ -200,16 +212,20 @@ impl Engine for OrtEngine {
     }
 
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
-        let mut session = self.session();
-        self.feed.answer(samples, answers, &mut |inputs, samples, take| {
-            // In the order of the model's inputs, so that no names are looked up.
-            let fed = inputs.iter().map(|(shape, elements)| value(shape, elements));
-            let fed = fed.collect::<ort::Result<Vec<_>>>().map_err(|error| error.to_string())?;
-            let outputs = session.run(&fed[..]).map_err(|error| error.to_string())?;
-            let values: Vec<_> = outputs.iter().collect();
-            let all = values.iter().map(|(name, value)| output(name, value, samples));
-            take(&Outputs::new(all.collect()))
-        });
+        self.compute(&mut self.session(), samples, answers);
+    }
+
+    /// Each session on its own: what is slow at first is slow in each.
+    fn warm_up(&self, calls: usize, samples: NonZero<usize>) {
+        let first = QuerySample { id: ResponseId(1), index: 0 };
+        let (samples, mut answers) = (vec![first; samples.get()], Answers::new());
+        for session in &self.sessions {
+            let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
+            for _ in 0..calls {
+                answers.clear();
+                self.compute(&mut session, &samples, &mut answers);
+            }
+        }
     }
 
     fn trouble(&self) -> Option<&str> {

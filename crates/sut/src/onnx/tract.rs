@@ -214,8 +214,9 @@ impl Engine for TractEngine {
             };
             let outputs = call().map_err(|error| format!("{error:#}"))?;
             let names = self.about.outputs.iter().map(|port| &port.name[..]);
-            let all = names.zip(&outputs).map(|(name, tensor)| output(name, tensor, samples));
-            take(&Outputs::new(all.collect()))
+            let all = names.zip(&outputs);
+            let all = all.map(|(name, tensor)| output(name, tensor, samples.len()));
+            take(&Outputs::new(all.collect()).of(samples))
         });
     }
 

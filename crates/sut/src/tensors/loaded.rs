@@ -87,6 +87,15 @@ impl Loaded {
         }
     }
 
+    /// Why those that are loaded could not be prepared, by their indices.
+    pub(crate) fn broken(&self) -> Vec<String> {
+        let table = self.samples.read().unwrap_or_else(PoisonError::into_inner);
+        let why = |(index, sample): (&SampleIndex, &Sample)| Some((*index, sample.clone().err()?));
+        let mut broken: Vec<(SampleIndex, String)> = table.iter().filter_map(why).collect();
+        broken.sort_unstable();
+        broken.into_iter().map(|(_, why)| why).collect()
+    }
+
     /// The sample, prepared now if it is not loaded.
     pub(crate) fn sample(&self, index: SampleIndex) -> Sample {
         self.loaded(index).or_else(|_| prepare(&*self.source, index))

@@ -24,7 +24,7 @@ use crate::engine::Port;
 pub use elements::{Element, ElementType, Elements};
 pub(crate) use elements::{each_type, with_type};
 pub(crate) use loaded::{Loaded, Sample};
-pub use npy::{Npy, NpyProblem};
+pub use npy::{Npy, NpyHead, NpyProblem};
 
 /// One input of all samples: `[samples, sample_shape...]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,6 +106,19 @@ pub struct TensorLibrary {
     performance_samples: usize,
     labels: Option<Vec<i64>>,
     store: Store,
+    tell: Option<Tell>,
+}
+
+/// Who is told of samples that could not be prepared.
+#[derive(Clone)]
+struct Tell(Arc<TellFn>);
+
+type TellFn = dyn Fn(&[String]) + Send + Sync;
+
+impl fmt::Debug for Tell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tell")
+    }
 }
 
 /// Where the samples of a library are.
@@ -223,6 +236,7 @@ impl TensorLibrary {
                 performance_samples: samples,
                 labels,
                 store: Store::Memory(tensors),
+                tell: None,
             }),
         }
     }
@@ -253,7 +267,7 @@ impl TensorLibrary {
             .map_err(|why| TensorError::FirstSample { name: name.clone(), why })?;
         let performance_samples = performance_samples.get().min(samples);
         let store = Store::Source(Arc::new(loaded));
-        Ok(Self { name, samples, performance_samples, labels, store })
+        Ok(Self { name, samples, performance_samples, labels, store, tell: None })
     }
 
     /// Reads each input's `.npy` array `[samples, ...]` and, if given, the labels'.
@@ -357,6 +371,14 @@ impl TensorLibrary {
         }
     }
 
+    /// The same, which tells what is wrong with samples that could not be prepared, a
+    /// sentence each, as soon as they are loaded: before any query asks for them, and
+    /// fails. Those that are loaded are told in the order of their indices.
+    #[must_use]
+    pub fn telling(self, tell: impl Fn(&[String]) + Send + Sync + 'static) -> Self {
+        Self { tell: Some(Tell(Arc::new(tell))), ..self }
+    }
+
     /// What is said of a sample that is not there.
     pub(crate) fn no_such_sample(&self, index: u64) -> String {
         format!("sample {index} is not in {}, which has {} samples", self.name, self.samples)
@@ -431,6 +453,10 @@ impl SampleLibrary for TensorLibrary {
     fn load(&self, samples: &[SampleIndex]) {
         if let Store::Source(loaded) = &self.store {
             loaded.load(samples);
+            let broken = self.tell.as_ref().map(|tell| (tell, loaded.broken()));
+            if let Some((Tell(tell), broken)) = broken.filter(|(_, broken)| !broken.is_empty()) {
+                tell(&broken);
+            }
         }
     }
 

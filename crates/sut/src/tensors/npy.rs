@@ -18,6 +18,17 @@ pub struct Npy {
     pub elements: Elements<'static>,
 }
 
+/// What stands before the elements of an array.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NpyHead {
+    /// Dimensions.
+    pub shape: Vec<usize>,
+    /// Type of the elements.
+    pub element: ElementType,
+    /// Bytes before the first element.
+    pub start: usize,
+}
+
 /// Why bytes are not an array that is understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -59,13 +70,13 @@ impl fmt::Display for NpyProblem {
     }
 }
 
-impl Npy {
-    /// Parses the content of a file.
+impl NpyHead {
+    /// Parses the first bytes of a file, which may be all of it.
     ///
     /// # Errors
     /// [`NpyProblem`].
     pub fn parse(bytes: &[u8]) -> Result<Self, NpyProblem> {
-        let (header, body) = split(bytes).ok_or(NpyProblem::NotNpy)?;
+        let (header, start) = header(bytes).ok_or(NpyProblem::NotNpy)?;
         let value = |key: &str| {
             let at = header.find(&format!("'{key}':"))? + key.len() + 3;
             Some(header[at..].trim_start())
@@ -76,8 +87,6 @@ impl Npy {
             return Err(NpyProblem::FortranOrder);
         }
         let shape = value("shape").and_then(shape).ok_or(NpyProblem::NotNpy)?;
-        let count = shape.iter().try_fold(1_usize, |product, &n| product.checked_mul(n));
-        let count = count.ok_or(NpyProblem::NotNpy)?;
         let element = match descr {
             "<f4" => ElementType::F32,
             "<f8" => ElementType::F64,
@@ -92,6 +101,20 @@ impl Npy {
             "|b1" => ElementType::Bool,
             other => return Err(NpyProblem::Element(other.to_owned())),
         };
+        Ok(Self { shape, element, start })
+    }
+}
+
+impl Npy {
+    /// Parses the content of a file.
+    ///
+    /// # Errors
+    /// [`NpyProblem`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, NpyProblem> {
+        let NpyHead { shape, element, start } = NpyHead::parse(bytes)?;
+        let body = &bytes[start..];
+        let count = shape.iter().try_fold(1_usize, |product, &n| product.checked_mul(n));
+        let count = count.ok_or(NpyProblem::NotNpy)?;
         let (expected, found) = (count.saturating_mul(element.size()), body.len());
         if expected != found {
             return Err(NpyProblem::Length { expected, found });
@@ -101,8 +124,8 @@ impl Npy {
     }
 }
 
-/// Header and elements.
-fn split(bytes: &[u8]) -> Option<(&str, &[u8])> {
+/// The header, and where it ends.
+fn header(bytes: &[u8]) -> Option<(&str, usize)> {
     let rest = bytes.strip_prefix(MAGIC)?;
     let (version, rest) = rest.split_first_chunk::<2>()?;
     let (len, rest) = match version[0] {
@@ -117,7 +140,7 @@ fn split(bytes: &[u8]) -> Option<(&str, &[u8])> {
         _ => return None,
     };
     let (header, body) = rest.split_at_checked(len)?;
-    Some((std::str::from_utf8(header).ok()?, body))
+    Some((std::str::from_utf8(header).ok()?, bytes.len() - body.len()))
 }
 
 /// A tuple such as `(540, 64)`, `(540,)` or `()`.

@@ -188,3 +188,32 @@ fn a_replayed_run_takes_what_it_took() {
     assert_eq!(recorded.completed_at, replayed.completed_at);
     assert_eq!(recorded.failed.len(), replayed.failed.len());
 }
+
+/// Notes how many samples each call has.
+struct CallSizes(Arc<Mutex<Vec<usize>>>);
+
+impl Engine for CallSizes {
+    fn name(&self) -> &str {
+        "sizes of calls"
+    }
+
+    fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
+        self.0.lock().unwrap().push(samples.len());
+        for sample in samples {
+            answers.push(sample.id, &[]);
+        }
+    }
+}
+
+#[test]
+fn an_inline_engine_is_warmed_up_and_gets_no_more_than_was_asked_for() {
+    let sizes = Arc::new(Mutex::new(Vec::new()));
+    let engine = CallSizes(sizes.clone());
+    engine.warm_up(2, NonZero::new(3).unwrap());
+    assert_eq!(std::mem::take(&mut *sizes.lock().unwrap()), [3, 3]);
+    let system = Inline::new(engine).at_most(NonZero::new(5).unwrap());
+    let record =
+        in_real_time(system, settings(Scenario::MultiStream, TestMode::PerformanceOnly, 2));
+    assert_eq!(record.missing(), 0);
+    assert_eq!(*sizes.lock().unwrap(), [5, 3, 5, 3]);
+}

@@ -6,12 +6,14 @@
 use dyno_sut::onnx::Answer;
 use dyno_sut::top1::argmax;
 
-/// The class that the sample's part of the first output tells, as the labels number it: the
-/// position of the greatest score, or the element itself if it is a single integer.
+/// The class that the sample's part of an output, by default the first, tells, as the labels
+/// number it: the position of the greatest score, or the element itself if it is a single
+/// integer.
 #[must_use]
-pub fn answer(offset: i64) -> Answer {
+pub fn answer(offset: i64, output: Option<String>) -> Answer {
     Answer::made(move |outputs, position, bytes| {
-        let class = outputs.first()?.part(position)?.elements.class();
+        let output = output.as_deref().map_or_else(|| outputs.first(), |name| outputs.named(name));
+        let class = output?.part(position)?.elements.class();
         bytes.extend_from_slice(&payload(numbered(class, offset)));
         Ok(0)
     })

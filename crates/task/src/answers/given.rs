@@ -6,9 +6,10 @@
 
 use std::fmt;
 
+use dyno_sut::onnx::{Answer, Outputs};
 use serde::Deserialize;
 
-use super::detection::Detection;
+use super::detection::{self, Detection};
 
 /// Which edges come first in a box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -36,6 +37,20 @@ pub struct Given {
     pub least: f32,
 }
 
+/// What the outputs of such a model are called.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Names {
+    /// Four edges a box.
+    pub boxes: String,
+    /// One a box, the greatest first.
+    pub scores: String,
+    /// One a box.
+    pub classes: String,
+    /// How many boxes are meant, where the model says so.
+    pub count: Option<String>,
+}
+
 /// Outputs of a sample that do not belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GivenError {
@@ -53,6 +68,36 @@ impl fmt::Display for GivenError {
 }
 
 impl std::error::Error for GivenError {}
+
+/// The boxes that a model puts out for a sample, with the place of the sample in the data
+/// set, as [`detection::payload`] writes them.
+#[must_use]
+pub fn answer(given: Given, names: Names) -> Answer {
+    Answer::made(move |outputs, position, bytes| {
+        let found = found(&given, &names, outputs, position)?;
+        bytes.extend_from_slice(&detection::payload(outputs.index(position)?, &found));
+        Ok(0)
+    })
+}
+
+fn found(
+    given: &Given,
+    names: &Names,
+    outputs: &Outputs<'_>,
+    position: usize,
+) -> Result<Vec<Detection>, String> {
+    let part = |name: &str| outputs.named(name)?.part(position);
+    let (boxes, scores) = (part(&names.boxes)?, part(&names.scores)?);
+    let classes = part(&names.classes)?;
+    let count = match &names.count {
+        None => None,
+        // Floats hold it, and a cast takes the nearest whole number of boxes.
+        Some(name) => part(name)?.elements.to_f32().first().map(|count| *count as usize),
+    };
+    let (boxes, scores) = (boxes.elements.to_f32(), scores.elements.to_f32());
+    let found = given.detections(&boxes, &scores, &classes.elements.to_f32(), count);
+    found.map_err(|error| error.to_string())
+}
 
 impl Given {
     /// The boxes of a sample: `count` where the model says how many are meant, else those

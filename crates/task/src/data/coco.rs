@@ -139,9 +139,23 @@ impl Set {
         };
         let path = annotations.map_or_else(|| folder.join(list), Path::to_owned);
         let files = files(&path, images)?;
-        let folder = if within.is_empty() { folder.to_owned() } else { folder.join(within) };
+        let (folder, files) = lying(folder, within, files);
         Pictures::new(name, &folder, files, get, preparation).map_err(CocoError::Missing)
     }
+}
+
+/// The folder in which the files lie, and what they are called there: users name the one
+/// above `val2017` or that itself, and lists of OpenImages have the folder in the names of
+/// files or not.
+fn lying(folder: &Path, within: &str, files: Vec<String>) -> (PathBuf, Vec<String>) {
+    let inner = folder.join(within);
+    let is_above = !within.is_empty() && inner.is_dir();
+    let folder = if is_above { inner } else { folder.to_owned() };
+    let own = |file: &String| file.rsplit('/').next().unwrap_or_default().to_owned();
+    let is_bare = |file: &String| !folder.join(file).is_file() && folder.join(own(file)).is_file();
+    let files =
+        if files.first().is_some_and(is_bare) { files.iter().map(own).collect() } else { files };
+    (folder, files)
 }
 
 /// Names of files in the order of the samples.
@@ -224,6 +238,16 @@ mod tests {
         assert_eq!(greys(&open(Set::Coco, &folder, Images::Annotated).unwrap()), [2, 3]);
         let found = open(Set::OpenImages, &folder, Images::All).unwrap();
         assert_eq!((found.name(), greys(&found)), ("openimages", vec![12, 11, 13]));
+        // The folder of the pictures itself, whatever stands before their names.
+        let list = folder.join("annotations/instances_val2017.json");
+        std::fs::write(&list, LIST.replace("\"b.png\"", "\"validation/data/b.png\"")).unwrap();
+        let preparation =
+            Preparation { input: "image".to_owned(), steps: vec![], layout: Layout::Nhwc };
+        for set in [Set::Coco, Set::OpenImages] {
+            let inner = folder.join("val2017");
+            let found = set.open(&inner, Some(&list), Images::All, preparation.clone()).unwrap();
+            assert_eq!(greys(&found), [2, 1, 3]);
+        }
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

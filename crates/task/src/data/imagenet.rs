@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::pictures::{Missing, Pictures, Preparation};
 
+/// Classes of 2012, from 0.
+const CLASSES: i64 = 1000;
+
 /// The data set.
 #[derive(Debug)]
 pub struct ImageNet {
@@ -46,7 +49,7 @@ pub enum ImageNetError {
 
 impl fmt::Display for ImageNetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const LIST: &str = "a name and a class a line";
+        const LIST: &str = "a name and a class from 0 to 999 a line";
         match self {
             Self::List { path, why } => write!(
                 f,
@@ -82,7 +85,10 @@ impl ImageNet {
             let words: Vec<&str> = line.split_whitespace().collect();
             let entry = match words[..] {
                 [] => continue,
-                [name, class] => class.parse().ok().map(|class: i64| (name, class)),
+                [name, class] => {
+                    let class = class.parse().ok().filter(|class| (0..CLASSES).contains(class));
+                    class.map(|class: i64| (name, class))
+                }
                 _ => None,
             };
             let Some((name, class)) = entry else {
@@ -131,8 +137,14 @@ mod tests {
         std::fs::write(folder.join("val_map.txt"), "a.png 65\nb.png\n").unwrap();
         let error = open().unwrap_err().to_string();
         assert!(
-            error.ends_with("val_map.txt:2: expected a name and a class a line, found 'b.png'")
+            error.ends_with(
+                "val_map.txt:2: expected a name and a class from 0 to 999 a line, found 'b.png'"
+            ),
+            "{error}"
         );
+        std::fs::write(folder.join("val_map.txt"), "a.png 1000\nb.png 0\n").unwrap();
+        let error = open().unwrap_err().to_string();
+        assert!(error.ends_with("val_map.txt:1: expected a name and a class from 0 to 999 a line, found 'a.png 1000'"), "{error}");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::rng::Mt19937;
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
 
-use crate::cache::sha256_of;
 use crate::files::{Files, OpenError};
 use crate::system::Read;
 use crate::trained::movielens::Opinion;
@@ -159,16 +158,6 @@ fn opinion(line: &str) -> Option<Opinion> {
     is_whole.then_some(Opinion { user, item, is_liked: rating >= LIKED })
 }
 
-/// The name under which what is made of these ratings is kept: other ratings, such as the
-/// user's own, have another one.
-///
-/// # Errors
-/// The file cannot be read.
-pub(crate) fn made_of(path: &Path, name: &str) -> Result<String, OpenError> {
-    let digest = sha256_of(path).map_err(OpenError::io_at(path))?;
-    Ok(format!("{}-{name}", &digest[..8]))
-}
-
 /// The samples of the task, and their labels as the method `roc-auc` takes them: a line a
 /// rating, and a sample a rating.
 pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
@@ -178,7 +167,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
     let samples = ratings.samples(&inputs[0].name, &inputs[1].name);
     let samples = samples.map_err(|error| OpenError::content(MovielensError::Samples(error)))?;
     let list = |name: &str, line: fn(usize, &Opinion) -> String| {
-        files.made(&made_of(&path, name)?, 1, |file| {
+        files.made(name, 1, |file| {
             for (at, opinion) in ratings.test.iter().enumerate() {
                 writeln!(file, "{}", line(at, opinion)).map_err(OpenError::content)?;
             }

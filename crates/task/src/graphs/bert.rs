@@ -3,6 +3,8 @@
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Weights};
 
+use super::pieces::gelu;
+
 /// Words that the tokenizer of uncased English models knows.
 const VOCABULARY: usize = 30_522;
 const POSITIONS: usize = 512;
@@ -20,8 +22,8 @@ struct Encoder {
     hidden: usize,
     heads: usize,
     inner: usize,
-    /// Tokens of a sample.
-    tokens: usize,
+    /// Tokens of a sample; as many as a call has where it is not said.
+    tokens: Option<usize>,
     /// Names of the tokens, of which tokens are no padding, and of their segments.
     inputs: [&'static str; 3],
 }
@@ -32,7 +34,7 @@ const LARGE: Encoder = Encoder {
     hidden: 1024,
     heads: 16,
     inner: 4096,
-    tokens: 384,
+    tokens: Some(384),
     inputs: ["input_ids", "input_mask", "segment_ids"],
 };
 
@@ -42,7 +44,7 @@ const MINILM: Encoder = Encoder {
     hidden: 384,
     heads: 12,
     inner: 1536,
-    tokens: 128,
+    tokens: Some(128),
     inputs: ["input_ids", "attention_mask", "token_type_ids"],
 };
 
@@ -74,9 +76,21 @@ pub fn minilm_l6(weights: Weights) -> Result<Model, BuildError> {
     Ok(net.finish())
 }
 
+/// The same for texts of any length, with the weights of the public model.
+///
+/// # Errors
+/// Weights given do not fit.
+pub fn minilm_l6_of_any_length(weights: Weights) -> Result<Model, BuildError> {
+    let mut net = Builder::new("minilm-l6", weights);
+    let hidden = Encoder { tokens: None, ..MINILM }.add(&mut net)?;
+    net.output("last_hidden_state", &hidden)?;
+    Ok(net.finish())
+}
+
 impl Encoder {
     fn add(&self, net: &mut Builder) -> Result<Name, BuildError> {
-        let shape = [Dim::symbol("N"), self.tokens.into()];
+        let tokens = self.tokens.map_or_else(|| Dim::symbol("T"), Dim::Fixed);
+        let shape = [Dim::symbol("N"), tokens];
         let [tokens, mask, segments] =
             self.inputs.map(|name| net.input(name, Element::I64, &shape));
         let mask = attended(net, &mask)?;
@@ -102,8 +116,16 @@ impl Encoder {
         let positions = table("position_embeddings", POSITIONS)?;
         let words = net.node("Gather", &[&words, tokens], &[])?;
         let kinds = net.node("Gather", &[&kinds, segments], &[])?;
-        let (first, behind) = (net.integers(&[0]), net.integers(&[self.tokens as i64]));
-        let positions = net.node("Slice", &[&positions, &first, &behind], &[])?;
+        let positions = match self.tokens {
+            Some(count) => {
+                let (first, behind) = (net.integers(&[0]), net.integers(&[count as i64]));
+                net.node("Slice", &[&positions, &first, &behind], &[])?
+            }
+            None => {
+                let places = places(net, tokens)?;
+                net.node("Gather", &[&positions, &places], &[])?
+            }
+        };
         let sum = net.node("Add", &[&words, &kinds], &[])?;
         let sum = net.node("Add", &[&sum, &positions], &[])?;
         self.normalised(net, &sum, &name("LayerNorm"))
@@ -166,6 +188,15 @@ impl Encoder {
     }
 }
 
+/// The place of each token in its text, from 0: a running sum of ones, whose shape follows
+/// from that of the tokens.
+fn places(net: &mut Builder, tokens: &Name) -> Result<Name, BuildError> {
+    let (one, axis) = (net.integers(&[1]), net.integers(&[1]));
+    let ones = net.node("Sub", &[tokens, tokens], &[])?;
+    let ones = net.node("Add", &[&ones, &one], &[])?;
+    net.node("CumSum", &[&ones, &axis], &[("exclusive", 1.into())])
+}
+
 /// What is added to scores of attention: 0 for tokens, much less for padding.
 fn attended(net: &mut Builder, mask: &Name) -> Result<Name, BuildError> {
     let axes = net.integers(&[1, 2]);
@@ -192,14 +223,4 @@ fn linear(
     let turned = net.node("Transpose", &[&weights], &[("perm", [1, 0].into())])?;
     let y = net.node("MatMul", &[x, &turned], &[])?;
     net.node("Add", &[&y, &bias], &[])
-}
-
-/// x times the chance that a normal number is below x.
-fn gelu(net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
-    let (root, one, half) = (net.number(2_f32.sqrt()), net.number(1.0), net.number(0.5));
-    let y = net.node("Div", &[x, &root], &[])?;
-    let y = net.node("Erf", &[&y], &[])?;
-    let y = net.node("Add", &[&y, &one], &[])?;
-    let y = net.node("Mul", &[x, &y], &[])?;
-    net.node("Mul", &[&y, &half], &[])
 }

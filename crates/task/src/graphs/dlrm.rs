@@ -70,7 +70,10 @@ fn interactions(net: &mut Builder, vectors: &Name, count: usize) -> Result<Name,
 }
 
 /// Linear layers, each with a ReLU but the last, which has `last`.
-fn layers(
+///
+/// # Errors
+/// Weights given do not fit.
+pub fn layers(
     net: &mut Builder,
     x: &Name,
     name: &str,

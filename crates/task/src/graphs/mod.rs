@@ -4,17 +4,30 @@
 //! that a graph takes given weights as well as seeded ones.
 
 pub mod bert;
+pub mod decoder;
 pub mod dlrm;
+pub mod dlrm_v2;
 pub mod efficientnet;
+pub mod g2p;
+pub mod gnmt;
 pub mod mobilenet;
 pub mod pieces;
 pub mod resnet;
 pub mod retinanet;
+pub mod rnnt;
+pub mod sdxl;
 pub mod ssd_mobilenet;
 pub mod ssd_resnet34;
 pub mod unet3d;
+pub mod unet3d_brats;
 
 use dyno_onnx::{BuildError, Model, Weights};
+
+use decoder::{GPT_J, LLAMA2_70B, LLAMA31_405B, MIXTRAL_8X7B, Phase};
+
+/// What the cuts of large decoders do.
+const PROMPT: Phase = Phase::Prompt(128);
+const TOKEN: Phase = Phase::Token(1024);
 
 /// A graph that can be built.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +42,18 @@ pub struct Graph {
     pub build: fn(Weights) -> Result<Model, BuildError>,
 }
 
-/// All of them.
+/// A graph that is too large to be run here.
+#[derive(Debug, Clone, Copy)]
+pub struct Counted {
+    /// What tables call it.
+    pub name: &'static str,
+    /// What it is.
+    pub title: &'static str,
+    /// Builds it with seeded weights, none of which is made.
+    pub build: fn(Weights) -> Result<Model, BuildError>,
+}
+
+/// Those that can be run.
 pub const GRAPHS: &[Graph] = &[
     Graph {
         name: "resnet50",
@@ -90,5 +114,146 @@ pub const GRAPHS: &[Graph] = &[
         title: "SSD-MobileNet-v1, detection of objects in images of 300x300",
         inputs: &[("image", &[3, 300, 300])],
         build: ssd_mobilenet::ssd_mobilenet_v1,
+    },
+    Graph {
+        name: "3d-unet-brats",
+        title: "3D-UNet of v0.7, segmentation of volumes of BraTS",
+        inputs: &[("input", &[4, 224, 224, 160])],
+        build: unet3d_brats::unet3d_brats,
+    },
+    Graph {
+        name: "gnmt",
+        title: "GNMT of 4 layers, translation of sentences of 32 pieces by the best piece each",
+        inputs: &[("pieces", &[32])],
+        build: gnmt::gnmt,
+    },
+    Graph {
+        name: "rnnt-encoder",
+        title: "RNN-T without its search, what is heard in 15 s of speech",
+        inputs: &[("frames", &[500, 240])],
+        build: rnnt::encoder,
+    },
+    Graph {
+        name: "rnnt-step",
+        title: "RNN-T without its encoder, one step of its search",
+        inputs: &[
+            ("heard", &[1024]),
+            ("character", &[1]),
+            ("output.0", &[1, 320]),
+            ("cell.0", &[1, 320]),
+            ("output.1", &[1, 320]),
+            ("cell.1", &[1, 320]),
+        ],
+        build: rnnt::step,
+    },
+    Graph {
+        name: "dlrm-v2",
+        title: "DLRM-DCNv2 with tables of at most 40,000 rows, recommendation",
+        inputs: &[("dense_features", &[13]), ("sparse_features", &[214])],
+        build: dlrm_v2::dlrm_v2_capped,
+    },
+    Graph {
+        name: "gptj-2l-prompt",
+        title: "2 of 28 layers of GPT-J 6B, a prompt of 128 tokens",
+        inputs: &[("input_ids", &[128]), ("attention_mask", &[128])],
+        build: |weights| GPT_J.cut(2).build(weights, PROMPT),
+    },
+    Graph {
+        name: "gptj-2l-token",
+        title: "2 of 28 layers of GPT-J 6B, one token behind 1024",
+        inputs: &[
+            ("input_ids", &[1]),
+            ("attention_mask", &[1025]),
+            ("past_key.0", &[16, 1024, 256]),
+            ("past_value.0", &[16, 1024, 256]),
+            ("past_key.1", &[16, 1024, 256]),
+            ("past_value.1", &[16, 1024, 256]),
+        ],
+        build: |weights| GPT_J.cut(2).build(weights, TOKEN),
+    },
+    Graph {
+        name: "llama2-70b-2l-prompt",
+        title: "2 of 80 layers of Llama 2 70B, a prompt of 128 tokens",
+        inputs: &[("input_ids", &[128]), ("attention_mask", &[128])],
+        build: |weights| LLAMA2_70B.cut(2).build(weights, PROMPT),
+    },
+    Graph {
+        name: "llama2-70b-2l-token",
+        title: "2 of 80 layers of Llama 2 70B, one token behind 1024",
+        inputs: &[
+            ("input_ids", &[1]),
+            ("attention_mask", &[1025]),
+            ("past_key.0", &[8, 1024, 128]),
+            ("past_value.0", &[8, 1024, 128]),
+            ("past_key.1", &[8, 1024, 128]),
+            ("past_value.1", &[8, 1024, 128]),
+        ],
+        build: |weights| LLAMA2_70B.cut(2).build(weights, TOKEN),
+    },
+    Graph {
+        name: "mixtral-8x7b-1l-token",
+        title: "1 of 32 layers of Mixtral 8x7B, one token behind 1024",
+        inputs: &[
+            ("input_ids", &[1]),
+            ("attention_mask", &[1025]),
+            ("past_key.0", &[8, 1024, 128]),
+            ("past_value.0", &[8, 1024, 128]),
+        ],
+        build: |weights| MIXTRAL_8X7B.cut(1).build(weights, TOKEN),
+    },
+];
+
+/// Whole graphs that no machine of a developer holds: they are built and counted,
+/// without their weights, and never written or run.
+pub const COUNTED: &[Counted] = &[
+    Counted {
+        name: "dlrm",
+        title: "DLRM with all rows of its tables",
+        build: |weights| dlrm::dlrm(weights, usize::MAX),
+    },
+    Counted {
+        name: "dlrm-v2",
+        title: "DLRM-DCNv2 with all rows of its tables",
+        build: |weights| dlrm_v2::dlrm_v2(weights, usize::MAX),
+    },
+    Counted {
+        name: "gptj-prompt",
+        title: "GPT-J 6B, a prompt of 1024 tokens",
+        build: |weights| GPT_J.build(weights, Phase::Prompt(1024)),
+    },
+    Counted {
+        name: "gptj-token",
+        title: "GPT-J 6B, one token behind 1024",
+        build: |weights| GPT_J.build(weights, TOKEN),
+    },
+    Counted {
+        name: "llama2-70b-prompt",
+        title: "Llama 2 70B, a prompt of 1024 tokens",
+        build: |weights| LLAMA2_70B.build(weights, Phase::Prompt(1024)),
+    },
+    Counted {
+        name: "llama2-70b-token",
+        title: "Llama 2 70B, one token behind 1024",
+        build: |weights| LLAMA2_70B.build(weights, TOKEN),
+    },
+    Counted {
+        name: "llama3.1-405b-prompt",
+        title: "Llama 3.1 405B, a prompt of 1024 tokens",
+        build: |weights| LLAMA31_405B.build(weights, Phase::Prompt(1024)),
+    },
+    Counted {
+        name: "llama3.1-405b-token",
+        title: "Llama 3.1 405B, one token behind 1024",
+        build: |weights| LLAMA31_405B.build(weights, TOKEN),
+    },
+    Counted {
+        name: "mixtral-8x7b-token",
+        title: "Mixtral 8x7B, one token behind 1024",
+        build: |weights| MIXTRAL_8X7B.build(weights, TOKEN),
+    },
+    Counted {
+        name: "sdxl-unet",
+        title: "Denoiser of Stable Diffusion XL, one step of an image of 1024x1024",
+        build: sdxl::sdxl_unet,
     },
 ];

@@ -130,6 +130,19 @@ pub fn activated(net: &mut Builder, x: &Name, then: Activation) -> Result<Name, 
     }
 }
 
+/// x times the chance that a normal number is below x.
+///
+/// # Errors
+/// None but for a graph that is wrong.
+pub fn gelu(net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
+    let (root, one, half) = (net.number(2_f32.sqrt()), net.number(1.0), net.number(0.5));
+    let y = net.node("Div", &[x, &root], &[])?;
+    let y = net.node("Erf", &[&y], &[])?;
+    let y = net.node("Add", &[&y, &one], &[])?;
+    let y = net.node("Mul", &[x, &y], &[])?;
+    net.node("Mul", &[&y, &half], &[])
+}
+
 /// The mean of each channel, then a linear layer with bias.
 ///
 /// # Errors

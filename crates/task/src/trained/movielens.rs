@@ -10,7 +10,7 @@ use dyno_loadgen::rng::Mt19937;
 use dyno_onnx::{BuildError, Builder, Dim, Element, Model, Tensor, Weights};
 
 use super::{dot, drawn, logistic, scaled_add, write};
-use crate::data::movielens::{Ratings, made_of};
+use crate::data::movielens::Ratings;
 use crate::files::{Files, OpenError};
 
 /// Of the vector of a user or an item.
@@ -168,7 +168,7 @@ impl Towers {
 /// The network, trained on the file `ratings` unless that was done before.
 pub(crate) fn model(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     let path = files.path("ratings")?;
-    files.made(&made_of(&path, "towers.onnx")?, REVISION, |file| {
+    files.made("towers.onnx", REVISION, |file| {
         let ratings = Ratings::read(&path).map_err(OpenError::content)?;
         let towers = Towers::trained(&ratings.training, ratings.users, ratings.items);
         let inputs = &files.card().data.inputs;

@@ -18,12 +18,20 @@ print([path for name in names for path in sorted(capi.glob(name))][0])
 ";
 
 pub fn run(bench: &Bench) -> Result<Vec<Named>> {
-    let library = runtime(bench).and_then(|venv| venv.ask(FIND_LIBRARY));
-    let outcome = match library {
-        Ok(library) => cargo_test(bench.root, "onnx", &[("ORT_DYLIB_PATH", Path::new(&library))])?,
+    let outcome = match library(bench) {
+        Ok((_, library)) => {
+            cargo_test(bench.root, "onnx", &[("ORT_DYLIB_PATH", Path::new(&library))])?
+        }
         Err(missing) => Outcome::Skipped(missing),
     };
     Ok(vec![(TESTS, outcome)])
+}
+
+/// The environment of [`runtime`], and the shared library within it.
+pub fn library(bench: &Bench) -> Result<(Venv, String), String> {
+    let venv = runtime(bench)?;
+    let library = venv.ask(FIND_LIBRARY)?;
+    Ok((venv, library))
 }
 
 /// An environment with ONNX Runtime, which groups share: it weighs most of what

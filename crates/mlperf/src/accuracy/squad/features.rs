@@ -20,6 +20,10 @@ const LONGEST_QUESTION: usize = 64;
 const STRIDE: usize = 128;
 /// What stands around question and context.
 const MARKS: usize = 3;
+/// The first mark.
+pub const BEGIN: &str = "[CLS]";
+/// What stands behind the question and behind the context.
+pub const END: &str = "[SEP]";
 
 /// A data set as `dev-v1.1.json` has it.
 #[derive(Debug, Deserialize)]
@@ -66,6 +70,8 @@ pub struct Context {
 pub struct Question {
     /// Its name in the data set.
     pub id: String,
+    /// Its pieces, without those that are cut off.
+    pub pieces: Vec<String>,
     /// What is right.
     pub answers: Vec<String>,
     /// Where it is answered.
@@ -130,7 +136,9 @@ impl Questions {
     }
 
     fn add(&mut self, asked: Asked, context: &Arc<Context>, pieces: &WordPieces) {
-        let length = pieces.of(&asked.question).len().min(LONGEST_QUESTION);
+        let mut pieces = pieces.of(&asked.question);
+        pieces.truncate(LONGEST_QUESTION);
+        let length = pieces.len();
         let parts = parts(context.pieces.len(), LONGEST - MARKS - length);
         let first = self.features.len();
         for (at, (start, length_here)) in parts.iter().copied().enumerate() {
@@ -146,7 +154,18 @@ impl Questions {
         }
         let answers = asked.answers.into_iter().map(|answer| answer.text).collect();
         let features = first..self.features.len();
-        self.all.push(Question { id: asked.id, answers, context: Arc::clone(context), features });
+        let (id, context) = (asked.id, Arc::clone(context));
+        self.all.push(Question { id, pieces, answers, context, features });
+    }
+
+    /// The tokens of a feature, without padding: a mark, [`Feature::before`] in all with the
+    /// question and the mark behind it, then the context and a mark.
+    pub fn tokens(&self, feature: &Feature) -> impl Iterator<Item = &str> {
+        let question = &self.all[feature.question];
+        let context = &question.context.pieces[feature.start..][..feature.length];
+        let first = [BEGIN].into_iter().chain(question.pieces.iter().map(String::as_str));
+        let context = context.iter().map(String::as_str);
+        first.chain([END]).chain(context).chain([END])
     }
 }
 
@@ -201,6 +220,26 @@ fn best_part(parts: &[(usize, usize)], piece: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tokens_of_a_feature_are_question_and_context_between_marks() {
+        let vocabulary = ["[UNK]", "[CLS]", "[SEP]", "who", "?", "bb", "##b"];
+        let pieces = WordPieces::new(vocabulary.into_iter());
+        let mut questions = Questions::default();
+        let asked = |question: &str| Asked {
+            id: question.to_owned(),
+            question: question.to_owned(),
+            answers: Vec::new(),
+        };
+        let context = Arc::new(Context::new("Bbb who, bb", &pieces));
+        questions.add(asked("Who?"), &context, &pieces);
+        questions.add(asked(&"who ".repeat(65)), &context, &pieces);
+        let tokens =
+            |at: usize| -> Vec<&str> { questions.tokens(&questions.features[at]).collect() };
+        let found = tokens(0).join(" ");
+        assert_eq!(found, "[CLS] who ? [SEP] bb ##b who [UNK] bb [SEP]");
+        assert_eq!((questions.features[0].before, tokens(1).len()), (4, 64 + 5 + 3));
+    }
 
     #[test]
     fn parts_overlap_and_each_piece_is_central_in_one() {

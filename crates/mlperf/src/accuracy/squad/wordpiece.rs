@@ -3,7 +3,7 @@
 //! Source: `BertTokenizer` of the package transformers, which the accuracy script
 //! uses for questions, contexts and answers alike.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::path::Path;
 
 use unicode_normalization::UnicodeNormalization;
@@ -26,7 +26,8 @@ const LONGEST_WORD: usize = 100;
 /// Cuts texts into pieces.
 #[derive(Debug)]
 pub struct WordPieces {
-    vocabulary: HashSet<String>,
+    /// The id of each piece.
+    vocabulary: HashMap<String, u32>,
     /// Bytes of the longest piece.
     longest: usize,
 }
@@ -40,19 +41,31 @@ impl WordPieces {
         let text = read_text(path)?;
         let pieces =
             Self::new(text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)));
-        if pieces.vocabulary.contains(UNKNOWN) {
+        if pieces.id(UNKNOWN).is_some() {
             return Ok(pieces);
         }
         let lines = format!("{} lines without it", pieces.vocabulary.len());
         Err(DataError::malformed(path, None, "a piece a line, with [UNK] among them", lines))
     }
 
-    /// Of these pieces; those that go on a word begin with `##`.
+    /// Of these pieces, whose ids are their positions; those that go on a word begin with
+    /// `##`.
     pub fn new<'a>(pieces: impl Iterator<Item = &'a str>) -> Self {
-        let vocabulary: HashSet<String> =
-            pieces.filter(|piece| !piece.is_empty()).map(str::to_owned).collect();
-        let longest = vocabulary.iter().map(String::len).max().unwrap_or_default();
+        Self::numbered(pieces.map(str::to_owned).zip(0..))
+    }
+
+    /// Of these pieces and their ids.
+    pub fn numbered(pieces: impl Iterator<Item = (String, u32)>) -> Self {
+        let vocabulary: HashMap<String, u32> =
+            pieces.filter(|(piece, _)| !piece.is_empty()).collect();
+        let longest = vocabulary.keys().map(String::len).max().unwrap_or_default();
         Self { vocabulary, longest }
+    }
+
+    /// The id of a piece, as models take it.
+    #[must_use]
+    pub fn id(&self, piece: &str) -> Option<u32> {
+        self.vocabulary.get(piece).copied()
     }
 
     /// The pieces of a text.
@@ -89,7 +102,7 @@ impl WordPieces {
             piece.extend(
                 rest.char_indices().take_while(|(at, _)| *at < self.longest).map(|(_, c)| c),
             );
-            while piece.len() > start && !self.vocabulary.contains(&piece) {
+            while piece.len() > start && !self.vocabulary.contains_key(&piece) {
                 piece.pop();
             }
             if piece.len() == start {
@@ -192,5 +205,9 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(pieces.of(text), expected, "{text}");
         }
+        assert_eq!(
+            ["[UNK]", "##able", "un##"].map(|piece| pieces.id(piece)),
+            [Some(0), Some(3), None]
+        );
     }
 }

@@ -1,0 +1,125 @@
+//! How a system is driven: what computes together, on which processors, and what it
+//! computes before the clock.
+
+use std::num::NonZero;
+
+use dyno_loadgen::settings::Scenario;
+use dyno_sut::batch::Policy;
+use dyno_sut::cores::{Bound, Cores, CoresError};
+use dyno_sut::engine::Engine;
+
+use super::{BATCH_DEFAULT, Kind};
+use crate::exit::Failure;
+use crate::options::{BatchSizes, RunOptions};
+
+/// What the options say of it.
+#[derive(Debug)]
+pub struct Policies {
+    batch: BatchSizes,
+    batch_default: NonZero<usize>,
+    max_wait: u64,
+    warm_up: usize,
+    cores: Option<Cores>,
+}
+
+impl Policies {
+    /// What the options say to a system of this kind.
+    ///
+    /// # Errors
+    /// A flag that means nothing to it.
+    pub fn new(kind: &Kind, spec: &str, run: &RunOptions) -> Result<Self, Failure> {
+        let nothing =
+            |flag: &str| Failure::usage(format!("{flag} means nothing to system `{spec}`"));
+        if let Kind::Engine(engine) = kind {
+            let runtime = engine.about().runtime.unwrap_or_default();
+            if run.threads.is_some() && !runtime.starts_with("ONNX Runtime") {
+                return Err(nothing("--threads")
+                    .hint("it computes a call on one thread; --workers N makes N calls at once"));
+            }
+            if run.cores.is_some() && run.workers == Some(0) {
+                return Err(Failure::usage(
+                    "with --workers 0 the system computes on the issuing thread, which --cores \
+                     does not bind",
+                )
+                .hint("leave out --workers 0: a scenario without workers then gets one"));
+            }
+        } else {
+            let given = [
+                ("--threads", run.threads.is_some()),
+                ("--cores", run.cores.is_some()),
+                ("--warm-up", run.warm_up.is_some()),
+            ];
+            if let Some((flag, _)) = given.iter().find(|(_, is_given)| *is_given) {
+                return Err(nothing(flag).hint("it belongs to systems that compute"));
+            }
+        }
+        let is_simulated = matches!(kind, Kind::Simulated(_) | Kind::Cheat(_));
+        Ok(Self {
+            batch: run.batch.clone().unwrap_or_default(),
+            batch_default: if is_simulated { NonZero::<usize>::MIN } else { BATCH_DEFAULT },
+            max_wait: run.batch_wait.unwrap_or(0),
+            warm_up: run.warm_up.unwrap_or(0),
+            cores: run.cores.clone(),
+        })
+    }
+
+    /// What is computed together in a scenario.
+    pub fn batching(&self, scenario: Scenario) -> Policy {
+        let max_size = self.batch.of(scenario).unwrap_or(self.batch_default);
+        Policy { max_size, max_wait: self.max_wait }
+    }
+
+    /// Samples in a call at most, where somebody said so.
+    pub fn said(&self, scenario: Scenario) -> Option<NonZero<usize>> {
+        self.batch.of(scenario)
+    }
+
+    /// Calls before the clock of each test.
+    pub fn warm_up(&self) -> usize {
+        self.warm_up
+    }
+
+    /// Has an engine compute its calls before the clock, in calls as large as those of
+    /// the scenario.
+    pub fn warm(&self, engine: &dyn Engine, scenario: Scenario, is_batched: bool) {
+        let samples = match is_batched {
+            true => self.batching(scenario).max_size,
+            false => NonZero::<usize>::MIN,
+        };
+        engine.warm_up(self.warm_up, samples);
+    }
+
+    /// Threads of its own that a system needs at least: the issuing thread is the
+    /// instrument's, and is never bound.
+    pub fn least_workers(&self) -> usize {
+        usize::from(self.cores.is_some())
+    }
+
+    /// Processors that it may use.
+    pub fn cores(&self) -> Option<NonZero<usize>> {
+        self.cores.as_ref().map(Cores::len)
+    }
+
+    /// Binds this thread, and the threads that it starts meanwhile.
+    ///
+    /// # Errors
+    /// Processors that this process must not use.
+    pub fn bound(&self) -> Result<Option<Bound>, Failure> {
+        bound(self.cores.as_ref())
+    }
+}
+
+/// Binds this thread, and the threads that it starts meanwhile, to the processors that
+/// are given.
+///
+/// # Errors
+/// Processors that this process must not use, or a system that binds no threads.
+pub fn bound(cores: Option<&Cores>) -> Result<Option<Bound>, Failure> {
+    cores.map(Cores::bind).transpose().map_err(|error| {
+        let failure = Failure::usage(format!("--cores: {error}"));
+        match error {
+            CoresError::Unsupported => failure.hint("leave it out; --threads and --workers remain"),
+            _ => failure.hint("nproc and taskset -p $$ tell what a process may use"),
+        }
+    })
+}

@@ -1,0 +1,63 @@
+//! Sums of products whose dimensions have letters.
+
+use std::collections::BTreeMap;
+
+use super::{Dim, Fact, Facts, ShapeError, misfit, written};
+use crate::graph::Node;
+
+/// An equation with the dimensions that its letters stand for.
+pub struct Einsum {
+    /// Of each letter.
+    pub dims: BTreeMap<char, Dim>,
+    /// Letters of the output.
+    pub output: Vec<char>,
+    /// Operands.
+    pub operands: usize,
+}
+
+/// Reads the equation of a node; ellipses are not followed.
+///
+/// # Errors
+/// The equation does not fit the inputs.
+pub fn equation(node: &Node, inputs: &[Option<&Fact>]) -> Result<Einsum, ShapeError> {
+    let text: String = node.text("equation").chars().filter(|c| !c.is_whitespace()).collect();
+    let (left, right) = match text.split_once("->") {
+        Some((left, right)) => (left, Some(right)),
+        None => (text.as_str(), None),
+    };
+    let terms: Vec<&str> = left.split(',').collect();
+    let is_plain = |term: &str| term.chars().all(|c| c.is_ascii_alphabetic());
+    if !terms.iter().chain(&right).all(|term| is_plain(term)) || terms.len() != inputs.len() {
+        return misfit(format!("equation '{text}' of {} inputs", inputs.len()));
+    }
+    let mut dims = BTreeMap::new();
+    for (at, term) in terms.iter().enumerate() {
+        let fact = super::input(inputs, at)?;
+        if fact.shape.len() != term.len() {
+            return misfit(format!("{} as '{term}'", written(&fact.shape)));
+        }
+        for (letter, dim) in term.chars().zip(&fact.shape) {
+            let known = dims.entry(letter).or_insert_with(|| dim.clone());
+            if *known == Dim::Fixed(1) {
+                *known = dim.clone();
+            } else if known != dim && *dim != Dim::Fixed(1) {
+                return misfit(format!("'{letter}' of '{text}' is {known} and {dim}"));
+            }
+        }
+    }
+    let output: Vec<char> = match right {
+        Some(right) => right.chars().collect(),
+        // Those that are there once, in the order of the alphabet.
+        None => dims.keys().copied().filter(|&c| left.matches(c).count() == 1).collect(),
+    };
+    if let Some(stray) = output.iter().find(|letter| !dims.contains_key(letter)) {
+        return misfit(format!("'{stray}' of '{text}' is in no input"));
+    }
+    Ok(Einsum { dims, output, operands: terms.len() })
+}
+
+pub fn einsum(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
+    let Einsum { dims, output, .. } = equation(node, inputs)?;
+    let shape = output.iter().map(|letter| dims[letter].clone()).collect();
+    Ok(vec![super::input(inputs, 0)?.like(shape)])
+}

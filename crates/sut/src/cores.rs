@@ -1,0 +1,229 @@
+//! Which processors the threads of a system run on.
+//!
+//! A thread inherits the processors of the one that starts it. So whoever starts
+//! the threads of a system (a pool, an engine with threads of its own) is bound
+//! meanwhile, and goes back to where it was.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Some processors, by the numbers that the operating system gives them.
+///
+/// ```
+/// use dyno_sut::cores::Cores;
+/// let cores: Cores = "6,0-3,2".parse()?;
+/// assert_eq!((cores.len().get(), cores.to_string()), (5, "0-3,6".into()));
+/// # Ok::<(), dyno_sut::cores::CoresError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cores(
+    /// In ascending order, each once; there is at least one.
+    Vec<usize>,
+);
+
+/// Why threads cannot be bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CoresError {
+    /// It is no list of numbers.
+    Text(String),
+    /// A number is beyond what the operating system can be told.
+    TooLarge {
+        /// The number.
+        core: usize,
+        /// The greatest one.
+        most: usize,
+    },
+    /// This process must not use it, or there is none of this number.
+    NotAllowed {
+        /// The number.
+        core: usize,
+        /// Those that it may use.
+        allowed: Cores,
+    },
+    /// Threads are not bound on this operating system.
+    Unsupported,
+    /// The operating system's message.
+    Refused(String),
+}
+
+impl fmt::Display for CoresError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => {
+                write!(f, "expected numbers of processors such as 0-3,6, found `{text}`")
+            }
+            Self::TooLarge { core, most } => {
+                write!(f, "expected numbers of processors up to {most}, found {core}")
+            }
+            Self::NotAllowed { core, allowed } => write!(
+                f,
+                "processor {core} is not there, or not for this process, which may use {allowed}"
+            ),
+            Self::Unsupported => write!(
+                f,
+                "threads are bound to processors on Linux only, this is {}",
+                std::env::consts::OS
+            ),
+            Self::Refused(why) => write!(f, "the system does not bind a thread: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for CoresError {}
+
+/// The greatest number that Linux is told of.
+const MOST: usize = 1023;
+
+impl Cores {
+    fn new(mut cores: Vec<usize>) -> Option<Self> {
+        cores.sort_unstable();
+        cores.dedup();
+        (!cores.is_empty()).then_some(Self(cores))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> std::num::NonZero<usize> {
+        std::num::NonZero::new(self.0.len()).expect("there is at least one")
+    }
+}
+
+impl FromStr for Cores {
+    type Err = CoresError;
+
+    fn from_str(text: &str) -> Result<Self, CoresError> {
+        let wrong = || CoresError::Text(text.to_owned());
+        let number = |text: &str| text.trim().parse::<usize>().map_err(|_| wrong());
+        let mut cores = Vec::new();
+        for part in text.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (number(first)?, number(last)?);
+            if last > MOST {
+                return Err(CoresError::TooLarge { core: last, most: MOST });
+            }
+            if first > last {
+                return Err(wrong());
+            }
+            cores.extend(first..=last);
+        }
+        Self::new(cores).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Cores {
+    /// With a range for those that follow each other.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ranges = self.0.chunk_by(|one, next| one + 1 == *next);
+        for (number, range) in ranges.enumerate() {
+            let comma = if number > 0 { "," } else { "" };
+            match range {
+                [first, .., last] => write!(f, "{comma}{first}-{last}")?,
+                all => write!(f, "{comma}{}", all[0])?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The calling thread is bound; it is as before when this is dropped.
+#[derive(Debug)]
+#[must_use = "what is started while it lives is bound"]
+pub struct Bound {
+    #[cfg(target_os = "linux")]
+    before: rustix::thread::CpuSet,
+    /// Another thread must not drop it.
+    _here: std::marker::PhantomData<*const ()>,
+}
+
+#[cfg(target_os = "linux")]
+impl Cores {
+    /// Binds the calling thread, and with it each thread that it starts until what is
+    /// returned is dropped.
+    ///
+    /// # Errors
+    /// [`CoresError`] tells which processors there are, or that no thread can be bound.
+    pub fn bind(&self) -> Result<Bound, CoresError> {
+        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+        let refused = |why: rustix::io::Errno| CoresError::Refused(why.to_string());
+        let before = sched_getaffinity(None).map_err(refused)?;
+        let mut set = CpuSet::new();
+        for &core in &self.0 {
+            // The system would leave out those that are not allowed, without a word.
+            if !before.is_set(core) {
+                let allowed = (0..CpuSet::MAX_CPU).filter(|&core| before.is_set(core));
+                let allowed = Self::new(allowed.collect()).expect("a thread runs somewhere");
+                return Err(CoresError::NotAllowed { core, allowed });
+            }
+            set.set(core);
+        }
+        sched_setaffinity(None, &set).map_err(refused)?;
+        Ok(Bound { before, _here: std::marker::PhantomData })
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Cores {
+    /// Binds nothing: only Linux can be asked.
+    ///
+    /// # Errors
+    /// [`CoresError::Unsupported`].
+    pub fn bind(&self) -> Result<Bound, CoresError> {
+        Err(CoresError::Unsupported)
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        #[cfg(target_os = "linux")]
+        // These were allowed a moment ago. If they no longer are, the thread stays where
+        // it is, which is allowed.
+        let _ = rustix::thread::sched_setaffinity(None, &self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_read_in_any_order_and_print_as_ranges() {
+        let printed = |text: &str| text.parse::<Cores>().map(|cores| cores.to_string());
+        assert_eq!(printed("3"), Ok("3".into()));
+        assert_eq!(printed("7, 0-2,1,4-5"), Ok("0-2,4-5,7".into()));
+        for wrong in ["", ",", "1,", "3-1", "a", "-1", "0-", "1..3"] {
+            assert_eq!(printed(wrong), Err(CoresError::Text(wrong.into())));
+        }
+        let large = Err(CoresError::TooLarge { core: 1024, most: 1023 });
+        assert_eq!(printed("0-1024"), large);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn threads_started_while_bound_stay_there_and_the_thread_itself_goes_back() {
+        use rustix::thread::{CpuSet, sched_getaffinity};
+
+        let here = || {
+            let set = sched_getaffinity(None).unwrap();
+            Cores::new((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect()).unwrap()
+        };
+        let before = here();
+        let last = Cores(before.0[before.0.len() - 1..].to_vec());
+        let bound = last.bind().unwrap();
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let started = std::thread::spawn(move || {
+            let _ = wait.recv();
+            here()
+        });
+        drop(bound);
+        assert_eq!(here(), before);
+        go.send(()).unwrap();
+        assert_eq!(started.join().unwrap(), last);
+
+        let absent = Cores(vec![before.0[0], MOST]);
+        let error = absent.bind().unwrap_err();
+        assert_eq!(error, CoresError::NotAllowed { core: MOST, allowed: before.clone() });
+        assert_eq!(here(), before, "nothing is bound by what is refused");
+    }
+}

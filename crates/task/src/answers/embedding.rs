@@ -1,0 +1,63 @@
+//! Vectors of texts as answers.
+//!
+//! Source: `1_Pooling` and `2_Normalize` of the model all-MiniLM-L6-v2, as its package
+//! describes them.
+
+use dyno_sut::onnx::Answer;
+use dyno_sut::onnx::answer::Part;
+
+/// The mean of the vectors of a text's tokens, of length 1, as float32. A model whose first
+/// output is one vector a text gives that one, of length 1.
+#[must_use]
+pub fn answer() -> Answer {
+    Answer::made(|outputs, position, bytes| {
+        let vector = vector(&outputs.first()?.part(position)?)?;
+        bytes.extend(vector.into_iter().flat_map(f32::to_le_bytes));
+        Ok(0)
+    })
+}
+
+/// All rows count: texts are not padded.
+fn vector(part: &Part<'_>) -> Result<Vec<f32>, String> {
+    let values = part.elements.to_f32();
+    let columns = match *part.shape {
+        [columns] | [_, columns] if columns > 0 && !values.is_empty() => columns,
+        _ => {
+            let shape = part.shape;
+            return Err(format!("expected a vector for each token or text, found shape {shape:?}"));
+        }
+    };
+    let mut sum = vec![0.0_f64; columns];
+    for row in values.chunks_exact(columns) {
+        sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += f64::from(*value));
+    }
+    let length = sum.iter().map(|value| value * value).sum::<f64>().sqrt();
+    Ok(sum.into_iter().map(|value| (value / length) as f32).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_sut::tensors::Elements;
+
+    use super::*;
+
+    fn of(shape: &[usize], values: &[f32]) -> Result<Vec<f32>, String> {
+        vector(&Part { shape, elements: Elements::F32(values.to_vec().into()) })
+    }
+
+    #[test]
+    fn the_mean_of_tokens_has_length_1() {
+        assert_eq!(of(&[2, 2], &[1.0, 2.0, 5.0, 6.0]).unwrap(), [0.6, 0.8]);
+        assert_eq!(of(&[2], &[-3.0, 4.0]).unwrap(), [-0.6, 0.8]);
+        // A vector without direction is none, which the metric says.
+        assert!(of(&[1, 2], &[0.0, 0.0]).unwrap()[0].is_nan());
+    }
+
+    #[test]
+    fn what_is_no_vector_fails() {
+        let error = of(&[1, 2, 2], &[0.0; 4]).unwrap_err();
+        assert_eq!(error, "expected a vector for each token or text, found shape [1, 2, 2]");
+        assert!(of(&[], &[1.0]).is_err());
+        assert!(of(&[0, 384], &[]).is_err());
+    }
+}

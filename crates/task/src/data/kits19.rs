@@ -1,0 +1,134 @@
+//! KiTS 2019 as the reference prepares it: a folder with a pickle of each case, and one
+//! that lists the cases in the order of the samples.
+//!
+//! Source: `preprocess.py` and `kits_QSL.py` of the reference's benchmark 3D-UNet: a case
+//! is the first array of its pickle, of one channel and three axes.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::qsl::SampleIndex;
+use dyno_mlperf::accuracy::payload::Element;
+use dyno_sut::tensors::{Elements, SampleTensor, Source};
+
+use crate::pickle::{self, Array, Value};
+
+/// The list of the folder.
+const LIST: &str = "preprocessed_files.pkl";
+
+/// The cases.
+#[derive(Debug)]
+pub struct Kits19 {
+    folder: PathBuf,
+    cases: Vec<String>,
+    inputs: [String; 1],
+}
+
+/// Why a file of the folder is not what it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KitsError {
+    /// The file.
+    pub path: PathBuf,
+    /// What there should be.
+    pub expected: &'static str,
+    /// What there is.
+    pub found: String,
+}
+
+impl fmt::Display for KitsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, expected, found } = self;
+        write!(f, "{}: expected {expected}, found {found}", path.display())
+    }
+}
+
+impl std::error::Error for KitsError {}
+
+impl Kits19 {
+    /// Reads the list, and looks for the file of every case.
+    ///
+    /// # Errors
+    /// [`KitsError`] if the list is malformed, empty, or names a case that has no file.
+    pub fn open(folder: &Path, input: &str) -> Result<Self, KitsError> {
+        const NAMES: &str = "a dictionary with the names of the cases as file_list";
+        let path = folder.join(LIST);
+        let list = unpickled(&path, NAMES)?;
+        let refused = |found: &str| KitsError {
+            path: path.clone(),
+            expected: NAMES,
+            found: found.to_owned(),
+        };
+        let names = list.get("file_list").and_then(Value::values);
+        let name = |value: &Value| match value {
+            Value::Text(name) if !name.is_empty() => Some(name.to_string()),
+            _ => None,
+        };
+        let names = names.ok_or_else(|| refused("no such list"))?;
+        let cases: Option<Vec<String>> = names.iter().map(name).collect();
+        let cases = cases.ok_or_else(|| refused("something else than a name"))?;
+        if cases.is_empty() {
+            return Err(refused("none"));
+        }
+        let set = Self { folder: folder.to_owned(), cases, inputs: [input.to_owned()] };
+        match set.cases.iter().map(|case| set.path(case)).find(|path| !path.is_file()) {
+            Some(path) => {
+                let (expected, found) = ("the file of a case of the list", "none".to_owned());
+                Err(KitsError { path, expected, found })
+            }
+            None => Ok(set),
+        }
+    }
+
+    /// Names of the cases, in the order of the samples.
+    #[must_use]
+    pub fn cases(&self) -> &[String] {
+        &self.cases
+    }
+
+    fn path(&self, case: &str) -> PathBuf {
+        self.folder.join(format!("{case}.pkl"))
+    }
+}
+
+fn unpickled(path: &Path, expected: &'static str) -> Result<Value, KitsError> {
+    let refused = |found: String| KitsError { path: path.to_owned(), expected, found };
+    let bytes = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+    pickle::read(&bytes).map_err(|error| refused(error.to_string()))
+}
+
+impl Source for Kits19 {
+    fn name(&self) -> &str {
+        "kits19"
+    }
+
+    fn count(&self) -> usize {
+        self.cases.len()
+    }
+
+    fn inputs(&self) -> &[String] {
+        &self.inputs
+    }
+
+    fn sample(&self, index: SampleIndex) -> Result<Vec<SampleTensor>, String> {
+        const VOLUME: &str = "a volume of float32 with one channel, and what belongs to it";
+        let case = usize::try_from(index).ok().and_then(|index| self.cases.get(index));
+        let case = case.ok_or_else(|| {
+            format!("expected a sample below {}, found {index}", self.cases.len())
+        })?;
+        let path = self.path(case);
+        let value = unpickled(&path, VOLUME).map_err(|error| error.to_string())?;
+        let refused = |found: String| KitsError { path: path.clone(), expected: VOLUME, found };
+        let Some(Value::Array(volume)) = value.values().and_then(<[Value]>::first) else {
+            return Err(refused("no array at first".to_owned()).to_string());
+        };
+        let Array { shape, element, bytes } = &**volume;
+        if *element != Element::Float32 || !matches!(shape[..], [1, _, _, _]) {
+            return Err(refused(format!("{} {shape:?}", element.name())).to_string());
+        }
+        let voxels: Vec<f32> =
+            bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        let elements = Elements::F32(Cow::Owned(voxels));
+        Ok(vec![SampleTensor { shape: shape.clone(), elements }])
+    }
+}

@@ -1,0 +1,138 @@
+//! Pictures of a folder whose names end in their class, such as `cat_285.jpg`.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::pictures::{Missing, Pictures, Preparation};
+
+/// Endings of pictures, in lower case.
+const ENDINGS: [&str; 3] = ["jpg", "jpeg", "png"];
+
+/// The pictures.
+#[derive(Debug)]
+pub struct Named {
+    /// Its samples, in the order of their names.
+    pub pictures: Pictures,
+    /// The class of each.
+    pub labels: Vec<i64>,
+}
+
+/// Why a folder has no such pictures.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum NamedError {
+    /// It cannot be read.
+    Io {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It has none.
+    Empty {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A picture has another name.
+    Name {
+        /// The file.
+        path: PathBuf,
+    },
+    /// One went away meanwhile.
+    Missing(Missing),
+}
+
+impl fmt::Display for NamedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Empty { path } => write!(
+                f,
+                "{}: expected pictures ({}), found none",
+                path.display(),
+                ENDINGS.join(", ")
+            ),
+            Self::Name { path } => write!(
+                f,
+                "{}: expected a name that ends in _ and the class, such as cat_285.jpg",
+                path.display()
+            ),
+            Self::Missing(missing) => missing.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NamedError {}
+
+impl Named {
+    /// Looks for the pictures of a folder; other files are left alone.
+    ///
+    /// # Errors
+    /// There are none, or one without a class.
+    pub fn open(folder: &Path, preparation: Preparation) -> Result<Self, NamedError> {
+        let unreadable = |error| NamedError::Io { path: folder.to_owned(), error };
+        let mut names = Vec::new();
+        for entry in fs::read_dir(folder).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            let ending = path.extension().map(std::ffi::OsStr::to_ascii_lowercase);
+            if !ending.is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known)) {
+                continue;
+            }
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+                return Err(NamedError::Name { path });
+            };
+            names.push(name.to_owned());
+        }
+        if names.is_empty() {
+            return Err(NamedError::Empty { path: folder.to_owned() });
+        }
+        names.sort_unstable();
+        let label =
+            |name: &String| class(name).ok_or_else(|| NamedError::Name { path: folder.join(name) });
+        let labels = names.iter().map(label).collect::<Result<_, _>>()?;
+        let get = "the folder again";
+        let pictures = Pictures::new("pictures", folder, names, get, preparation);
+        Ok(Self { pictures: pictures.map_err(NamedError::Missing)?, labels })
+    }
+}
+
+fn class(name: &str) -> Option<i64> {
+    let (stem, _) = name.rsplit_once('.')?;
+    let (_, class) = stem.rsplit_once('_')?;
+    class.bytes().all(|byte| byte.is_ascii_digit()).then(|| class.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_sut::tensors::Source;
+
+    use super::*;
+    use crate::data::pictures::write_grey;
+    use crate::image::steps::Layout;
+
+    #[test]
+    fn classes_stand_in_the_names_and_samples_in_their_order() {
+        let folder = std::env::temp_dir().join(format!("dyno-named-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let preparation = Preparation { input: "x".into(), steps: vec![], layout: Layout::Nhwc };
+        let open = || Named::open(&folder, preparation.clone());
+        fs::write(folder.join("readme_1.txt"), "").unwrap();
+        assert!(open().unwrap_err().to_string().ends_with("(jpg, jpeg, png), found none"));
+        for (name, grey) in [("b_cat_285.png", 2), ("a_7.PNG", 1)] {
+            write_grey(&folder.join(name), grey);
+        }
+        let named = open().unwrap();
+        assert_eq!((&named.labels[..], named.pictures.count()), (&[7, 285][..], 2));
+        assert_eq!(named.pictures.sample(1).unwrap()[0].elements.to_f64(), [2.0; 3]);
+        for other in ["cat.png", "cat_.png", "cat_-1.png"] {
+            write_grey(&folder.join(other), 0);
+            let error = open().unwrap_err().to_string();
+            assert!(error.contains(other) && error.contains("such as cat_285.jpg"), "{error}");
+            fs::remove_file(folder.join(other)).unwrap();
+        }
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(matches!(open(), Err(NamedError::Io { .. })));
+    }
+}

@@ -1,0 +1,270 @@
+//! A recording with the turns of its speakers, for detectors of speech that are asked
+//! every 32 ms: what such a detector is fed at each step, and whether there was speech.
+
+pub mod states;
+
+use std::fmt;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
+use hound::{SampleFormat, WavReader, WavSpec};
+
+use crate::files::{Files, OpenError};
+use crate::system::Read;
+
+use states::Network;
+
+/// Of the recording, in hertz.
+pub const RATE: u32 = 16_000;
+/// New values of a step.
+pub const STEP: usize = 512;
+/// Values of the step before that stand in front of them.
+pub const CONTEXT: usize = 64;
+/// Numbers of a state: outputs and cells of the LSTM.
+pub const STATE: usize = 2 * WIDE;
+/// Width of the LSTM.
+const WIDE: usize = 128;
+
+/// Why a recording or its turns cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SpeechError {
+    /// It cannot be read, or is no WAVE file.
+    Recording {
+        /// The file.
+        path: PathBuf,
+        /// The message of whoever reads.
+        why: String,
+    },
+    /// It is of another kind.
+    Kind {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: String,
+    },
+    /// The turns cannot be read.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: std::io::Error,
+    },
+    /// A line is no turn.
+    Turn {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// What it says.
+        found: String,
+    },
+    /// The recording is shorter than a step.
+    Samples(TensorError),
+}
+
+impl fmt::Display for SpeechError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Recording { path, why } => {
+                write!(f, "{}: expected a WAVE file: {why}", path.display())
+            }
+            Self::Kind { path, found } => write!(
+                f,
+                "{}: expected one channel of {RATE} Hz and 16 bits, found {found}",
+                path.display()
+            ),
+            Self::Unreadable { path, why } => write!(f, "{}: {why}", path.display()),
+            Self::Turn { path, line, found } => write!(
+                f,
+                "{}:{line}: expected SPEAKER, a name, a channel, begin and duration in seconds, \
+                 found {found}",
+                path.display()
+            ),
+            Self::Samples(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SpeechError {}
+
+/// The values of a WAVE file in [-1, 1).
+///
+/// # Errors
+/// [`SpeechError`] if it is another kind of file.
+pub fn recording(path: &Path) -> Result<Vec<f32>, SpeechError> {
+    let unread =
+        |error: hound::Error| SpeechError::Recording { path: path.into(), why: error.to_string() };
+    let mut reader = WavReader::open(path).map_err(unread)?;
+    let WavSpec { channels, sample_rate, bits_per_sample, sample_format } = reader.spec();
+    if (channels, sample_rate, bits_per_sample, sample_format) != (1, RATE, 16, SampleFormat::Int) {
+        let found = format!("{channels} of {sample_rate} Hz and {bits_per_sample} bits");
+        return Err(SpeechError::Kind { path: path.into(), found });
+    }
+    let value = |value: Result<i16, _>| value.map(|value| f32::from(value) / 32_768.0);
+    reader.samples().map(value).collect::<Result<_, _>>().map_err(unread)
+}
+
+/// What each step is fed: the end of the step before, zeros before the first, and its own
+/// values. What is left at the end is no step.
+#[must_use]
+pub fn steps(recording: &[f32]) -> Vec<[f32; CONTEXT + STEP]> {
+    let mut context = [0.0; CONTEXT];
+    let (steps, _) = recording.as_chunks::<STEP>();
+    let step = |new: &[f32; STEP]| {
+        let mut step = [0.0; CONTEXT + STEP];
+        step[..CONTEXT].copy_from_slice(&context);
+        step[CONTEXT..].copy_from_slice(new);
+        context.copy_from_slice(&new[STEP - CONTEXT..]);
+        step
+    };
+    steps.iter().map(step).collect()
+}
+
+/// Whether somebody speaks during at least half of each of so many steps, by a file of
+/// turns in the form RTTM of NIST's evaluations.
+///
+/// # Errors
+/// [`SpeechError`] if it is another kind of file.
+pub fn spoken(path: &Path, steps: usize) -> Result<Vec<bool>, SpeechError> {
+    let text = fs::read_to_string(path)
+        .map_err(|why| SpeechError::Unreadable { path: path.to_owned(), why })?;
+    let mut is_speech = vec![false; steps * STEP];
+    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let turn = turn(line).ok_or_else(|| SpeechError::Turn {
+            path: path.to_owned(),
+            line: at + 1,
+            found: line.chars().take(80).collect(),
+        })?;
+        let position =
+            |seconds: f64| ((seconds * f64::from(RATE)).round() as usize).min(steps * STEP);
+        is_speech[position(turn.0)..position(turn.0 + turn.1)].fill(true);
+    }
+    let (each, _) = is_speech.as_chunks::<STEP>();
+    Ok(each.iter().map(|step| 2 * step.iter().filter(|one| **one).count() >= STEP).collect())
+}
+
+/// Begin and duration of a turn, in seconds.
+fn turn(line: &str) -> Option<(f64, f64)> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let ["SPEAKER", _, _, begin, duration, ..] = fields[..] else { return None };
+    let seconds =
+        |text: &str| text.parse().ok().filter(|seconds: &f64| (0.0..1e9).contains(seconds));
+    Some((seconds(begin)?, seconds(duration)?))
+}
+
+/// The samples of a card with the files `recording`, `turns` and `weights`, and their labels
+/// as the method `roc-auc` takes them.
+pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
+    let [wave, turns, weights] = ["recording", "turns", "weights"].map(|name| files.path(name));
+    let (wave, turns, weights) = (wave?, turns?, weights?);
+    let steps = steps(&recording(&wave).map_err(OpenError::content)?);
+    let states = files.made_of("states.f32", 1, &["recording", "weights"], |file| {
+        let network = Network::read(&weights).map_err(OpenError::content)?;
+        let bytes = network.states(&steps).into_iter().flat_map(f32::to_le_bytes);
+        file.write_all(&bytes.collect::<Vec<u8>>()).map_err(OpenError::content)
+    })?;
+    let states = fs::read(&states).map_err(OpenError::io_at(&states))?;
+    let states = states.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let samples = samples(&steps, states).map_err(OpenError::content)?;
+    let spoken = spoken(&turns, steps.len()).map_err(OpenError::content)?;
+    // The method takes many predictions to a sample; here each has one.
+    let labels = files.made_of("labels", 1, &["recording", "turns"], |file| {
+        let line = |is_speech: &bool| if *is_speech { "1\n" } else { "0\n" };
+        let text: String = spoken.iter().map(line).collect();
+        file.write_all(text.as_bytes()).map_err(OpenError::content)
+    })?;
+    let counts = files.made_of("counts", 1, &["recording"], |file| {
+        let text: String = (0..steps.len()).map(|at| format!("{at},{},1\n", at + 1)).collect();
+        file.write_all(text.as_bytes()).map_err(OpenError::content)
+    })?;
+    let references = [("day_23", labels), ("trace", counts)];
+    let references = references.map(|(need, path)| (need.to_owned(), path)).into();
+    Ok(Read { references, ..Read::of(samples) })
+}
+
+/// Steps as samples of the packaged model: `input`, `sr`, and the state before each as
+/// `state`.
+///
+/// # Errors
+/// [`SpeechError::Samples`] if there are no steps, or not a state for each.
+pub fn samples(
+    steps: &[[f32; CONTEXT + STEP]],
+    states: Vec<f32>,
+) -> Result<TensorLibrary, SpeechError> {
+    let tensor = |name: &str, sample_shape: &[usize], elements| Tensor {
+        name: name.to_owned(),
+        sample_shape: sample_shape.to_vec(),
+        elements,
+    };
+    let tensors = vec![
+        tensor("input", &[CONTEXT + STEP], Elements::F32(steps.as_flattened().to_vec().into())),
+        tensor("state", &[2, 1, WIDE], Elements::F32(states.into())),
+        tensor("sr", &[], Elements::I64(vec![i64::from(RATE); steps.len()].into())),
+    ];
+    TensorLibrary::new("speech-steps", tensors, None).map_err(SpeechError::Samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("dyno-speech-{}-{name}", std::process::id()))
+    }
+
+    fn wave(path: &Path, sample_rate: u32, values: &[i16]) {
+        let spec = WavSpec {
+            channels: 1,
+            sample_rate,
+            bits_per_sample: 16,
+            sample_format: SampleFormat::Int,
+        };
+        let mut to = hound::WavWriter::create(path, spec).unwrap();
+        values.iter().for_each(|value| to.write_sample(*value).unwrap());
+        to.finalize().unwrap();
+    }
+
+    #[test]
+    fn a_step_begins_with_the_end_of_the_one_before() {
+        let path = scratch("steps.wav");
+        let values: Vec<i16> = (0..1500).collect();
+        wave(&path, RATE, &values);
+        let values = recording(&path).unwrap();
+        assert_eq!((values[0], values[1499]), (0.0, 1499.0 / 32_768.0));
+        let steps = steps(&values);
+        assert_eq!((steps.len(), steps[0][..CONTEXT].to_vec()), (2, vec![0.0; CONTEXT]));
+        assert_eq!(steps[0][CONTEXT..], values[..STEP]);
+        assert_eq!(steps[1][..], values[STEP - CONTEXT..2 * STEP]);
+        let library = samples(&steps, vec![0.5; 2 * STATE]).unwrap();
+        let sample = library.sample(1).unwrap();
+        let shapes: Vec<_> = sample.iter().map(|(name, one)| (*name, one.shape.clone())).collect();
+        assert_eq!(shapes, [("input", vec![576]), ("state", vec![2, 1, 128]), ("sr", vec![])]);
+        assert!(samples(&steps, vec![0.5; STATE]).is_err());
+        wave(&path, 8000, &[0; 9]);
+        let error = recording(&path).unwrap_err().to_string();
+        assert!(error.ends_with("found 1 of 8000 Hz and 16 bits"), "{error}");
+        fs::write(&path, b"RIFF").unwrap();
+        assert!(matches!(recording(&path), Err(SpeechError::Recording { .. })));
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_step_is_speech_if_half_of_it_is_in_a_turn() {
+        let path = scratch("turns.rttm");
+        // Of the four steps of 32 ms: half of the first, the second in two turns, a
+        // little of the third, and what is behind the end.
+        let turns = "SPEAKER s 1 0.016 0.026 <NA> <NA> a <NA> <NA>\n\n\
+                     SPEAKER s 1 0.040 0.030 <NA> <NA> b <NA> <NA>\n\
+                     SPEAKER s 1 9.0 1.0 <NA> <NA> b <NA> <NA>\n";
+        fs::write(&path, turns).unwrap();
+        assert_eq!(spoken(&path, 4).unwrap(), [true, true, false, false]);
+        fs::write(&path, "SPEAKER s 1 0.016 0.026\nSPEAKER s 1 -1 2\n").unwrap();
+        let error = spoken(&path, 4).unwrap_err().to_string();
+        assert!(error.ends_with("duration in seconds, found SPEAKER s 1 -1 2"), "{error}");
+        assert!(error.contains("turns.rttm:2: "), "{error}");
+        fs::remove_file(&path).unwrap();
+    }
+}

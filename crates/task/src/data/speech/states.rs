@@ -1,0 +1,217 @@
+//! The states of silero-vad along a recording, in plain float32: what a step of a stream
+//! finds when the steps before it are done.
+//!
+//! A stream feeds each step with the state that the one before left. Samples of a run come
+//! in any order and several times, so that each brings its state along, computed here once
+//! from the same weights: magnitudes of a short-time Fourier transform, four convolutions,
+//! an LSTM.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use dyno_onnx::{Model, ReadError, Tensor};
+
+use super::{CONTEXT, STATE, STEP, WIDE};
+
+/// Values of a transform, and between two of them.
+const WINDOW: usize = 256;
+const HOP: usize = 128;
+/// Zero frequency to half the rate.
+const BINS: usize = WINDOW / 2 + 1;
+/// What is mirrored behind a step.
+const MIRRORED: usize = 64;
+const FRAMES: usize = (CONTEXT + STEP + MIRRORED - WINDOW) / HOP + 1;
+
+/// Channels in, channels out and stride of each convolution, of kernels of 3.
+const LAYERS: [(usize, usize, usize); 4] =
+    [(BINS, 128, 1), (128, 64, 2), (64, 64, 2), (64, WIDE, 1)];
+
+/// Why a file has not the weights.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StatesError {
+    /// It is no ONNX file.
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: ReadError,
+    },
+    /// A tensor is missing or another one.
+    Weight {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// Its dimensions, as the network needs them.
+        expected: Vec<usize>,
+    },
+}
+
+impl fmt::Display for StatesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Weight { path, name, expected } => write!(
+                f,
+                "{}: expected the weights {name} of shape {expected:?} and type float32",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for StatesError {}
+
+/// The network as far as its state.
+#[derive(Debug)]
+pub struct Network {
+    basis: Vec<f32>,
+    layers: [Layer; 4],
+    /// Of what comes in and of what was put out; gates input, output, forget, cell.
+    inputs: Vec<f32>,
+    outputs: Vec<f32>,
+    bias: Vec<f32>,
+}
+
+#[derive(Debug)]
+struct Layer {
+    weights: Vec<f32>,
+    bias: Vec<f32>,
+}
+
+impl Network {
+    /// Reads `silero_vad_16k_sequence.onnx` of the package, which has the weights of
+    /// `silero_vad.onnx` where they can be read by name.
+    ///
+    /// # Errors
+    /// [`StatesError`] if it is another file.
+    pub fn read(path: &Path) -> Result<Self, StatesError> {
+        let model = Model::read(path)
+            .map_err(|error| StatesError::Read { path: path.to_owned(), error })?;
+        let weight = |name: &str, shape: &[usize]| {
+            let found = model.tensors.iter().find(|tensor| tensor.name == name);
+            let found = found.filter(|tensor| tensor.shape == shape).and_then(Tensor::floats);
+            let (path, name, expected) = (path.to_owned(), name.to_owned(), shape.to_vec());
+            found.ok_or(StatesError::Weight { path, name, expected })
+        };
+        let layer = |at: usize| {
+            let (channels, width, _) = LAYERS[at];
+            let weights = weight(&format!("encoder.{at}.weight"), &[width, channels, 3])?;
+            Ok(Layer { weights, bias: weight(&format!("encoder.{at}.bias"), &[width])? })
+        };
+        let bias = weight("onnx::LSTM_211", &[1, 8 * WIDE])?;
+        let (first, second) = bias.split_at(4 * WIDE);
+        Ok(Self {
+            basis: weight("stft.forward_basis_buffer", &[2 * BINS, 1, WINDOW])?,
+            layers: [layer(0)?, layer(1)?, layer(2)?, layer(3)?],
+            inputs: weight("onnx::LSTM_209", &[1, 4 * WIDE, WIDE])?,
+            outputs: weight("onnx::LSTM_210", &[1, 4 * WIDE, WIDE])?,
+            bias: first.iter().zip(second).map(|(a, b)| a + b).collect(),
+        })
+    }
+
+    /// The state before each step, from zeros on.
+    #[must_use]
+    pub fn states(&self, steps: &[[f32; CONTEXT + STEP]]) -> Vec<f32> {
+        let mut state = [0.0; STATE];
+        let mut all = Vec::with_capacity(steps.len() * STATE);
+        for step in steps {
+            all.extend_from_slice(&state);
+            self.advance(&self.features(step), &mut state);
+        }
+        all
+    }
+
+    /// What the LSTM is fed.
+    fn features(&self, step: &[f32; CONTEXT + STEP]) -> Vec<f32> {
+        let mut padded = step.to_vec();
+        padded.extend((1..=MIRRORED).map(|back| step[step.len() - 1 - back]));
+        let part = |row: usize, frame: usize| {
+            dot(&self.basis[row * WINDOW..][..WINDOW], &padded[frame * HOP..][..WINDOW])
+        };
+        // Of each channel all frames, as convolutions have them.
+        let mut x: Vec<f32> = (0..BINS * FRAMES)
+            .map(|at| (at / FRAMES, at % FRAMES))
+            .map(|(bin, frame)| part(bin, frame).powi(2) + part(BINS + bin, frame).powi(2))
+            .map(f32::sqrt)
+            .collect();
+        for (layer, (channels, _, stride)) in self.layers.iter().zip(LAYERS) {
+            x = layer.convolved(&x, channels, stride);
+        }
+        x
+    }
+
+    /// The LSTM's outputs and cells after one step.
+    fn advance(&self, x: &[f32], state: &mut [f32; STATE]) {
+        let (h, c) = state.split_at_mut(WIDE);
+        let gates: Vec<f32> = (0..4 * WIDE)
+            .map(|row| {
+                let sum = |of: &[f32], with: &[f32]| dot(&of[row * WIDE..][..WIDE], with);
+                sum(&self.inputs, x) + sum(&self.outputs, h) + self.bias[row]
+            })
+            .collect();
+        let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
+        for at in 0..WIDE {
+            let [input, output, forget, cell] = [0, 1, 2, 3].map(|gate| gates[gate * WIDE + at]);
+            c[at] = sigmoid(forget) * c[at] + sigmoid(input) * cell.tanh();
+            h[at] = sigmoid(output) * c[at].tanh();
+        }
+    }
+}
+
+impl Layer {
+    /// A convolution with a zero on each side, and what is above zero of it.
+    fn convolved(&self, x: &[f32], channels: usize, stride: usize) -> Vec<f32> {
+        let frames = x.len() / channels;
+        let put_out = (frames - 1) / stride + 1;
+        let mut y = Vec::with_capacity(self.bias.len() * put_out);
+        for (width, bias) in self.bias.iter().enumerate() {
+            for frame in 0..put_out {
+                let mut sum = *bias;
+                for channel in 0..channels {
+                    let weights = &self.weights[(width * channels + channel) * 3..][..3];
+                    let row = &x[channel * frames..][..frames];
+                    // Position -1 and the one behind the last are zeros.
+                    for (tap, weight) in weights.iter().enumerate() {
+                        let at = (frame * stride + tap).checked_sub(1);
+                        sum += weight * at.and_then(|at| row.get(at)).unwrap_or(&0.0);
+                    }
+                }
+                y.push(sum.max(0.0));
+            }
+        }
+        y
+    }
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_convolution_has_zeros_at_its_edges_and_nothing_below_zero() {
+        // One channel in, two out: the sum of three neighbours, and its opposite.
+        let layer = Layer { weights: vec![1.0, 1.0, 1.0, -1.0, -1.0, -1.0], bias: vec![0.5, 7.0] };
+        let x = [1.0, 2.0, 3.0, 4.0];
+        assert_eq!(layer.convolved(&x, 1, 1), [3.5, 6.5, 9.5, 7.5, 4.0, 1.0, 0.0, 0.0]);
+        assert_eq!(layer.convolved(&x, 1, 2), [3.5, 9.5, 4.0, 0.0]);
+    }
+
+    #[test]
+    fn a_file_without_the_weights_is_told() {
+        let path = std::env::temp_dir().join(format!("dyno-states-{}.onnx", std::process::id()));
+        std::fs::write(&path, b"no model").unwrap();
+        assert!(matches!(Network::read(&path), Err(StatesError::Read { .. })));
+        let empty = dyno_onnx::Builder::new("empty", dyno_onnx::Weights::seeded(1)).finish();
+        empty.write(&path).unwrap();
+        let error = Network::read(&path).unwrap_err().to_string();
+        let expected = "expected the weights onnx::LSTM_211 of shape [1, 1024] and type float32";
+        assert!(error.ends_with(expected), "{error}");
+        std::fs::remove_file(&path).unwrap();
+    }
+}

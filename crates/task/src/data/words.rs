@@ -1,0 +1,146 @@
+//! Words of the CMU Pronouncing Dictionary as letters, drawn with a seed.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::rng::Mt19937;
+use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
+
+/// Of the draw.
+const SEED: u64 = 20_061_021;
+
+/// What stands behind a word that is shorter than others.
+const PADDING: i64 = 0;
+/// What a word ends with.
+const END: i64 = 2;
+/// The number of `a`; the others follow.
+const FIRST: i64 = 3;
+
+/// Why there are no words.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum WordsError {
+    /// The dictionary cannot be read.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: std::io::Error,
+    },
+    /// It has not as many words as are asked for.
+    Few {
+        /// The file.
+        path: PathBuf,
+        /// As the card has it.
+        expected: usize,
+        /// Words of letters alone.
+        found: usize,
+    },
+    /// No words were asked for.
+    Samples(TensorError),
+}
+
+impl fmt::Display for WordsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, why } => write!(f, "{}: {why}", path.display()),
+            Self::Few { path, expected, found } => write!(
+                f,
+                "{}: expected {expected} words of letters alone, found {found}",
+                path.display()
+            ),
+            Self::Samples(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for WordsError {}
+
+/// So many words of a dictionary: of those that consist of the letters a to z, in the
+/// order of the file, shuffled as `std::shuffle` does with `std::mt19937`, the first.
+///
+/// # Errors
+/// [`WordsError`] if the dictionary is not there or has not as many.
+pub fn draw(dictionary: &Path, count: usize) -> Result<Vec<String>, WordsError> {
+    let path = || dictionary.to_owned();
+    let text = fs::read_to_string(dictionary)
+        .map_err(|why| WordsError::Unreadable { path: path(), why })?;
+    let mut words: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        // Further pronunciations are of `word(2)`.
+        .filter(|word| word.bytes().all(|letter| letter.is_ascii_lowercase()))
+        .collect();
+    // They stand side by side in a sorted file.
+    words.dedup();
+    if words.len() < count {
+        return Err(WordsError::Few { path: path(), expected: count, found: words.len() });
+    }
+    Mt19937::new(SEED).shuffle(&mut words);
+    Ok(words[..count].iter().map(|word| (*word).to_owned()).collect())
+}
+
+/// The letters of each word with an end behind, as numbers, padded to the longest.
+///
+/// # Errors
+/// [`WordsError::Samples`] if there are no words.
+///
+/// # Panics
+/// If a word has other letters than a to z.
+pub fn samples(words: &[String], input: &str) -> Result<TensorLibrary, WordsError> {
+    let longest = words.iter().map(String::len).max().unwrap_or(0) + 1;
+    let mut numbers = Vec::with_capacity(words.len() * longest);
+    for word in words {
+        let number = |letter: u8| {
+            assert!(letter.is_ascii_lowercase(), "words are of letters alone");
+            FIRST + i64::from(letter - b'a')
+        };
+        numbers.extend(word.bytes().map(number));
+        numbers.push(END);
+        numbers.resize(numbers.len() + longest - word.len() - 1, PADDING);
+    }
+    let tensor = Tensor {
+        name: input.to_owned(),
+        sample_shape: vec![longest],
+        elements: Elements::I64(numbers.into()),
+    };
+    TensorLibrary::new("words", vec![tensor], None).map_err(WordsError::Samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dictionary(name: &str, text: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("dyno-words-{}-{name}", std::process::id()));
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn words_are_drawn_once_and_of_letters_alone() {
+        let path =
+            dictionary("few", "'bout B\na AH0\na(2) EY1\na's EY1 Z\nbe B IY1\ncat K # pet\n");
+        let mut words = draw(&path, 3).unwrap();
+        assert_eq!(draw(&path, 2).unwrap(), words[..2]);
+        words.sort();
+        assert_eq!(words, ["a", "be", "cat"]);
+        let error = draw(&path, 4).unwrap_err().to_string();
+        assert!(error.ends_with("few: expected 4 words of letters alone, found 3"), "{error}");
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(draw(&path, 1), Err(WordsError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn words_are_numbers_with_an_end_and_padding() {
+        let words = ["cab".to_owned(), "z".to_owned()];
+        let library = samples(&words, "letters").unwrap();
+        let sample = library.sample(1).unwrap();
+        let [(name, letters)] = &sample[..] else { panic!("one input") };
+        assert_eq!((*name, &letters.shape[..]), ("letters", &[4][..]));
+        assert_eq!(letters.elements, Elements::I64(vec![28, 2, 0, 0].into()));
+        let sample = library.sample(0).unwrap();
+        assert_eq!(sample[0].1.elements, Elements::I64(vec![5, 3, 4, 2].into()));
+    }
+}

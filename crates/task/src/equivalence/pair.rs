@@ -1,0 +1,234 @@
+//! Which weight of a model is which of the reference.
+
+use std::collections::HashMap;
+
+use dyno_onnx::ReadError;
+
+use super::Pairing;
+use super::grain::Decoded;
+use super::weights::{Weight, Weights};
+
+/// A weight of the reference and its counterpart.
+pub struct Pair {
+    /// Position in the reference.
+    pub reference: usize,
+    /// Position in the model.
+    pub own: usize,
+    pub by: Pairing,
+    /// Dimension `axes[i]` of the reference is dimension i of the model.
+    pub axes: Vec<usize>,
+    /// Classes that the model leaves out at the start of a dimension: 1 of 1001.
+    pub dropped: Option<usize>,
+}
+
+/// Elements that are looked at to tell weights apart.
+const SAMPLED: usize = 512;
+
+/// Relative distance below which two weights are the same one, rounded.
+const CLOSE: f64 = 0.2;
+
+/// Most pairs of one shape whose numbers are looked at; beyond it, places decide.
+const MOST_LOOKS: usize = 100_000;
+
+/// Pairs by name, then by shape and numbers, then by shape and place in the graph.
+///
+/// # Errors
+/// Weights that cannot be read.
+pub fn pairs(reference: &Weights<'_>, own: &Weights<'_>) -> Result<Vec<Pair>, ReadError> {
+    let names: HashMap<&str, usize> =
+        own.all.iter().enumerate().map(|(at, weight)| (weight.name.as_str(), at)).collect();
+    let mut is_taken = vec![false; own.all.len()];
+    let (mut pairs, mut left) = (Vec::new(), Vec::new());
+    for (at, weight) in reference.all.iter().enumerate() {
+        let named = names.get(weight.name.as_str()).filter(|&&own| !is_taken[own]);
+        let Some(&found) = named else {
+            left.push(at);
+            continue;
+        };
+        let (axes, dropped) = arrangement(reference, weight, own, &own.all[found])?;
+        is_taken[found] = true;
+        pairs.push(Pair { reference: at, own: found, by: Pairing::Name, axes, dropped });
+    }
+    let mut groups: HashMap<Vec<usize>, Vec<usize>> = HashMap::new();
+    for at in left {
+        groups.entry(sorted(&reference.all[at].shape)).or_default().push(at);
+    }
+    for (shape, theirs) in groups {
+        let free = |&at: &usize| !is_taken[at] && sorted(&own.all[at].shape) == shape;
+        let ours: Vec<usize> = (0..own.all.len()).filter(free).collect();
+        for pair in of_shape(reference, own, theirs, ours)? {
+            is_taken[pair.own] = true;
+            pairs.push(pair);
+        }
+    }
+    let mut left: Vec<usize> = (0..reference.all.len()).collect();
+    left.retain(|at| pairs.iter().all(|pair| pair.reference != *at));
+    for at in left {
+        // 1001 classes of which one is not used.
+        let shape = &reference.all[at].shape;
+        let fits = |&own_at: &usize| {
+            !is_taken[own_at] && dropped_class(shape, &own.all[own_at].shape).is_some()
+        };
+        let Some(found) = (0..own.all.len()).find(fits) else { continue };
+        let (axes, dropped) = arrangement(reference, &reference.all[at], own, &own.all[found])?;
+        is_taken[found] = true;
+        pairs.push(Pair { reference: at, own: found, by: Pairing::Place, axes, dropped });
+    }
+    Ok(pairs)
+}
+
+/// Pairs weights whose shapes are the same but for the order of dimensions.
+fn of_shape(
+    reference: &Weights<'_>,
+    own: &Weights<'_>,
+    mut theirs: Vec<usize>,
+    mut ours: Vec<usize>,
+) -> Result<Vec<Pair>, ReadError> {
+    let mut pairs = Vec::new();
+    if theirs.len().saturating_mul(ours.len()) <= MOST_LOOKS {
+        let own_numbers: Vec<Decoded> =
+            ours.iter().map(|&at| own.decode(&own.all[at])).collect::<Result<_, _>>()?;
+        let mut is_used = vec![false; ours.len()];
+        let mut left = Vec::new();
+        for at in theirs {
+            let numbers = reference.decode(&reference.all[at])?;
+            let mut best = (CLOSE, None);
+            for (number, candidate) in own_numbers.iter().enumerate() {
+                if is_used[number] {
+                    continue;
+                }
+                for axes in orders(&numbers.shape, &candidate.shape) {
+                    let away = apart(&numbers, &axes, candidate);
+                    if away < best.0 {
+                        best = (away, Some((number, axes)));
+                    }
+                }
+            }
+            match best.1 {
+                Some((number, axes)) => {
+                    is_used[number] = true;
+                    let by = Pairing::Numbers;
+                    pairs.push(Pair { reference: at, own: ours[number], by, axes, dropped: None });
+                }
+                None => left.push(at),
+            }
+        }
+        theirs = left;
+        let mut is_used = is_used.into_iter();
+        ours.retain(|_| !is_used.next().unwrap_or(false));
+    }
+    theirs.sort_by_key(|&at| (&reference.all[at].slot, reference.all[at].place));
+    ours.sort_by_key(|&at| (&own.all[at].slot, own.all[at].place));
+    for at in theirs {
+        let (shape, slot) = (&reference.all[at].shape, &reference.all[at].slot);
+        let fits = |&own_at: &usize| own.all[own_at].slot == *slot;
+        let Some(number) = ours.iter().position(fits) else { continue };
+        let found = ours.remove(number);
+        let axes = orders(shape, &own.all[found].shape).into_iter().next();
+        let axes = axes.expect("the shapes are the same but for their order");
+        pairs.push(Pair { reference: at, own: found, by: Pairing::Place, axes, dropped: None });
+    }
+    Ok(pairs)
+}
+
+/// How the numbers of a weight lie in another, the likeliest way; an empty order is one
+/// of another shape.
+fn arrangement(
+    reference: &Weights<'_>,
+    theirs: &Weight,
+    own: &Weights<'_>,
+    ours: &Weight,
+) -> Result<(Vec<usize>, Option<usize>), ReadError> {
+    if let Some(axis) = dropped_class(&theirs.shape, &ours.shape) {
+        return Ok(((0..ours.shape.len()).collect(), Some(axis)));
+    }
+    let mut orders = orders(&theirs.shape, &ours.shape);
+    if orders.len() <= 1 {
+        return Ok((orders.pop().unwrap_or_default(), None));
+    }
+    let (numbers, candidate) = (reference.decode(theirs)?, own.decode(ours)?);
+    let away = |axes: &Vec<usize>| apart(&numbers, axes, &candidate);
+    let best = orders.iter().min_by(|a, b| away(a).total_cmp(&away(b)));
+    Ok((best.cloned().unwrap_or_default(), None))
+}
+
+/// Orders of the dimensions of one shape that give the other, as it is first.
+fn orders(from: &[usize], to: &[usize]) -> Vec<Vec<usize>> {
+    fn extend(from: &[usize], to: &[usize], order: &mut Vec<usize>, all: &mut Vec<Vec<usize>>) {
+        let Some(&wanted) = to.get(order.len()) else {
+            all.push(order.clone());
+            return;
+        };
+        for axis in 0..from.len() {
+            // Dimensions of 1 have no order.
+            let is_first =
+                wanted != 1 || (0..axis).all(|before| from[before] != 1 || order.contains(&before));
+            if from[axis] == wanted && !order.contains(&axis) && is_first {
+                order.push(axis);
+                extend(from, to, order, all);
+                order.pop();
+            }
+        }
+    }
+    let mut all = Vec::new();
+    // More dimensions than kernels of volumes have are never turned.
+    if from == to && from.len() > 5 {
+        return vec![(0..from.len()).collect()];
+    }
+    if from.len() == to.len() && from.len() <= 5 {
+        extend(from, to, &mut Vec::new(), &mut all);
+    }
+    all
+}
+
+/// The relative distance of two weights, by some of their elements.
+fn apart(numbers: &Decoded, axes: &[usize], other: &Decoded) -> f64 {
+    let count = other.values.len();
+    let mut strides = vec![1; numbers.shape.len()];
+    for at in (0..numbers.shape.len().saturating_sub(1)).rev() {
+        strides[at] = strides[at + 1] * numbers.shape[at + 1];
+    }
+    let (mut distance, mut squares) = (0.0, f64::MIN_POSITIVE);
+    // A step that has no factor in common with dimensions, which are even numbers mostly.
+    let step = (count / SAMPLED).max(1) | 1;
+    for index in (0..count).step_by(step) {
+        let (mut rest, mut from) = (index, 0);
+        for (axis, len) in axes.iter().zip(&other.shape).rev() {
+            from += rest % len * strides[*axis];
+            rest /= len;
+        }
+        let (theirs, ours) = (f64::from(numbers.values[from]), f64::from(other.values[index]));
+        distance += (theirs - ours) * (theirs - ours);
+        squares += theirs * theirs;
+    }
+    (distance / squares).sqrt()
+}
+
+/// The dimension in which one of 1001 classes is left out.
+fn dropped_class(from: &[usize], to: &[usize]) -> Option<usize> {
+    let is_other = |&axis: &usize| from[axis] != to[axis];
+    let mut other = (0..from.len()).filter(|axis| from.len() == to.len() && is_other(axis));
+    let axis = other.next()?;
+    (from[axis] == 1001 && to[axis] == 1000 && other.next().is_none()).then_some(axis)
+}
+
+fn sorted(shape: &[usize]) -> Vec<usize> {
+    let mut shape = shape.to_vec();
+    shape.sort_unstable();
+    shape
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_of_dimensions_are_those_that_fit() {
+        assert_eq!(orders(&[2, 3], &[3, 2]), [[1, 0]]);
+        assert_eq!(orders(&[4, 4], &[4, 4]), [[0, 1], [1, 0]]);
+        assert_eq!(orders(&[8, 3, 1, 1], &[8, 1, 1, 3]), [[0, 2, 3, 1]]);
+        assert!(orders(&[2, 3], &[6]).is_empty());
+        assert_eq!(dropped_class(&[1001, 8], &[1000, 8]), Some(0));
+        assert_eq!(dropped_class(&[1001, 1001], &[1000, 1000]), None);
+    }
+}

@@ -1,0 +1,265 @@
+//! Whether a user's model fits its task: names, types and shapes of what it declares
+//! against what the card feeds, told before anything is measured.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use dyno_onnx::{Dim, Element, Model, Port};
+
+use crate::card::Input;
+use crate::files::OpenError;
+use crate::image::steps::Layout;
+
+/// What a model declares.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Declared {
+    path: PathBuf,
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
+}
+
+/// A model that does not fit its task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FitError {
+    /// The model.
+    pub path: PathBuf,
+    /// What the task feeds or reads.
+    pub expected: String,
+    /// What the model has.
+    pub found: String,
+}
+
+impl fmt::Display for FitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, expected, found } = self;
+        let path = path.display();
+        write!(f, "{path}: expected {expected}, found {found}; export the model for this task")
+    }
+}
+
+impl std::error::Error for FitError {}
+
+impl Declared {
+    /// Reads what a file declares; weights beside it stay there.
+    ///
+    /// # Errors
+    /// It is no ONNX file.
+    pub fn read(path: &Path) -> Result<Self, OpenError> {
+        let model = Model::read(path)
+            .map_err(|error| OpenError::content(format!("{}: {error}", path.display())))?;
+        Ok(Self { path: path.to_owned(), inputs: model.inputs, outputs: model.outputs })
+    }
+
+    /// Holds the inputs against those of the card: by their names, or where both have one,
+    /// by their place. Returns how channels of pictures stand: as the card says, or, where
+    /// the model has them at the other end, as the model does.
+    ///
+    /// # Errors
+    /// The first input that does not fit.
+    pub fn fed(&self, inputs: &[Input], layout: Option<Layout>) -> Result<Layout, FitError> {
+        let mut stand = layout.unwrap_or_default();
+        for input in inputs {
+            let port = match (inputs, &self.inputs[..]) {
+                ([_], [only]) => Some(only),
+                _ => self.inputs.iter().find(|port| port.name == input.name),
+            };
+            let swapped = layout.and_then(|layout| swapped(&input.shape, layout));
+            stand = match (port, swapped) {
+                (Some(port), _) if takes(port, input, &input.shape) => stand,
+                (Some(port), Some((shape, other))) if takes(port, input, &shape) => other,
+                _ => return Err(self.refused(format!("the input {input}"), &self.inputs)),
+            };
+        }
+        // What the model takes and nobody feeds.
+        if self.inputs.len() > inputs.len() {
+            let expected: Vec<String> = inputs.iter().map(ToString::to_string).collect();
+            return Err(
+                self.refused(format!("no more inputs than {}", expected.join(", ")), &self.inputs)
+            );
+        }
+        Ok(stand)
+    }
+
+    /// The first of these outputs that the model has, with or without the `:0` of
+    /// TensorFlow; or its only one, whatever it is called.
+    ///
+    /// # Errors
+    /// There is none of them among several.
+    pub fn output(&self, names: &[String]) -> Result<&Port, FitError> {
+        match (names.iter().find_map(|name| self.named(name)), &self.outputs[..]) {
+            (Some(port), _) => Ok(port),
+            (None, [only]) => Ok(only),
+            _ => Err(self.refused(format!("the output {}", names.join(" or ")), &self.outputs)),
+        }
+    }
+
+    fn named(&self, name: &str) -> Option<&Port> {
+        let bare = |name: &str| name.strip_suffix(":0").unwrap_or(name).to_owned();
+        self.outputs.iter().find(|port| bare(&port.name) == bare(name))
+    }
+
+    /// The scores that the model has for a sample, where one of these outputs or its only
+    /// one says so.
+    #[must_use]
+    pub fn scores(&self, names: &[String]) -> Option<(usize, &Port)> {
+        let only = (self.outputs.len() == 1).then(|| self.outputs.first()).flatten();
+        let ports = names.iter().filter_map(|name| self.named(name)).chain(only);
+        ports.filter_map(|port| Some((scores(port)?, port))).next()
+    }
+
+    /// What is told of an output with another number of scores.
+    #[must_use]
+    pub fn unfit(&self, expected: String, port: &Port) -> FitError {
+        self.refused(expected, std::slice::from_ref(port))
+    }
+
+    fn refused(&self, expected: String, ports: &[Port]) -> FitError {
+        let found: Vec<String> = ports.iter().map(shown).collect();
+        let found = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
+        FitError { path: self.path.clone(), expected, found }
+    }
+}
+
+/// Reals of a known number, of one sample each.
+fn scores(port: &Port) -> Option<usize> {
+    let reals = [Element::F32, Element::F16, Element::BF16, Element::F64];
+    match port.shape.as_deref() {
+        Some([_, .., last]) if port.element.is_some_and(|of| reals.contains(&of)) => last.fixed(),
+        _ => None,
+    }
+}
+
+/// Whether a port takes samples of this input's type and of this shape, with or without a
+/// first dimension for the batch.
+fn takes(port: &Port, input: &Input, shape: &[usize]) -> bool {
+    let fits = |dims: &[Dim]| {
+        let pairs = || dims.iter().zip(shape);
+        dims.len() == shape.len()
+            && pairs().all(|(dim, n)| dim.fixed().is_none_or(|dim| dim == *n || *n == 0))
+    };
+    let is_of_type = port.element.map(numpy) == Some(input.element.as_str());
+    is_of_type
+        && match port.shape.as_deref() {
+            None => true,
+            Some(dims) => fits(dims) || dims.split_first().is_some_and(|(_, rest)| fits(rest)),
+        }
+}
+
+/// The shape of a picture with its channels at the other end.
+fn swapped(shape: &[usize], layout: Layout) -> Option<(Vec<usize>, Layout)> {
+    match (shape, layout) {
+        (&[channels, height, width], Layout::Nchw) => {
+            Some((vec![height, width, channels], Layout::Nhwc))
+        }
+        (&[height, width, channels], Layout::Nhwc) => {
+            Some((vec![channels, height, width], Layout::Nchw))
+        }
+        _ => None,
+    }
+}
+
+fn shown(port: &Port) -> String {
+    let element = port.element.map_or("of a type that is not read", numpy);
+    let dims = port.shape.iter().flatten();
+    let dims: Vec<String> =
+        dims.map(|dim| dim.fixed().map_or("?".to_owned(), |n| n.to_string())).collect();
+    format!("{} {element} [{}]", port.name, dims.join(", "))
+}
+
+fn numpy(element: Element) -> &'static str {
+    match element {
+        Element::F32 => "float32",
+        Element::U8 => "uint8",
+        Element::I8 => "int8",
+        Element::U16 => "uint16",
+        Element::I16 => "int16",
+        Element::I32 => "int32",
+        Element::I64 => "int64",
+        Element::Bool => "bool",
+        Element::F16 => "float16",
+        Element::F64 => "float64",
+        Element::U32 => "uint32",
+        Element::U64 => "uint64",
+        Element::BF16 => "bfloat16",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::card;
+
+    fn port(name: &str, element: Element, shape: &[Option<usize>]) -> Port {
+        let dim = |n: &Option<usize>| n.map_or(Dim::symbol("n"), Dim::Fixed);
+        let shape = Some(shape.iter().map(dim).collect());
+        Port { name: name.to_owned(), element: Some(element), shape }
+    }
+
+    fn declared(inputs: Vec<Port>, outputs: Vec<Port>) -> Declared {
+        Declared { path: "mine.onnx".into(), inputs, outputs }
+    }
+
+    fn fed(task: &str, inputs: Vec<Port>) -> Result<Layout, String> {
+        let card = card::named(task).unwrap();
+        let layout = card.data.inputs.len() == 1 && card.data.inputs[0].shape.len() == 3;
+        let declared = declared(inputs, vec![]);
+        let fed = declared.fed(&card.data.inputs, layout.then_some(Layout::Nchw));
+        fed.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn pictures_enter_under_any_name_and_with_channels_at_either_end() {
+        let any = None;
+        let first = [any, Some(3), Some(224), Some(224)];
+        assert_eq!(fed("resnet50", vec![port("x", Element::F32, &first)]), Ok(Layout::Nchw));
+        let last = [Some(1), Some(224), Some(224), Some(3)];
+        assert_eq!(fed("resnet50", vec![port("x", Element::F32, &last)]), Ok(Layout::Nhwc));
+        assert_eq!(fed("resnet50", vec![port("x", Element::F32, &[any; 4])]), Ok(Layout::Nchw));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_with_what_the_card_feeds() {
+        let wrong = [None, Some(3), Some(299), Some(299)];
+        let error = fed("resnet50", vec![port("x", Element::F32, &wrong)]).unwrap_err();
+        assert_eq!(
+            error,
+            "mine.onnx: expected the input input_tensor:0 float32 [3, 224, 224], found x float32 \
+             [?, 3, 299, 299]; export the model for this task"
+        );
+        let right = [None, Some(3), Some(224), Some(224)];
+        let error = fed("resnet50", vec![port("x", Element::F16, &right)]).unwrap_err();
+        assert!(error.contains("found x float16 [?, 3, 224, 224]"), "{error}");
+        assert!(fed("resnet50", vec![]).unwrap_err().contains("found none"));
+        let two =
+            vec![port("input_tensor:0", Element::F32, &right), port("more", Element::F32, &[])];
+        assert!(fed("resnet50", two).unwrap_err().contains("no more inputs than input_tensor:0"));
+    }
+
+    #[test]
+    fn several_inputs_are_known_by_their_names() {
+        let ids = |name| port(name, Element::I64, &[None, Some(384)]);
+        let names = ["segment_ids", "input_ids", "input_mask"];
+        assert!(fed("bert", names.map(ids).to_vec()).is_ok());
+        let error = fed("bert", vec![ids("a"), ids("b"), ids("c")]).unwrap_err();
+        assert!(
+            error.contains("expected the input input_ids int64 [384], found a int64"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn outputs_are_known_by_one_of_their_names_or_by_being_alone() {
+        let names = ["ArgMax:0".to_owned(), "softmax_tensor:0".to_owned()];
+        let scores = port("softmax_tensor", Element::F32, &[None, Some(1001)]);
+        let other = port("features", Element::F32, &[None, Some(2048)]);
+        let found = declared(vec![], vec![other.clone(), scores.clone()]);
+        assert_eq!(found.output(&names), Ok(&scores));
+        assert_eq!(found.scores(&names), Some((1001, &scores)));
+        let class = port("ArgMax:0", Element::I64, &[None]);
+        assert_eq!(declared(vec![], vec![class]).scores(&names), None);
+        let only = declared(vec![], vec![other.clone()]);
+        assert_eq!(only.output(&names), Ok(&other));
+        let error = declared(vec![], vec![other.clone(), other]).output(&names).unwrap_err();
+        assert_eq!(error.expected, "the output ArgMax:0 or softmax_tensor:0");
+    }
+}

@@ -1,0 +1,216 @@
+//! The network of g2p-en (Park and Kim 2019): letters to phonemes by an encoder and a
+//! decoder of one GRU layer each, greedy.
+//!
+//! Words of different length share a call: their letters are padded, the graph counts
+//! them, and the encoder ends where its word does. The decoder is unrolled to all of its
+//! steps; what comes behind the end of a word is cut off by whoever reads the answer.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Tensor, Weights};
+use dyno_sut::tensors::{Elements, Npy};
+
+use crate::files::{Files, OpenError};
+use crate::npz::{self, NpzError};
+
+/// Letters and what stands for no letter; see `dyno_task::data::words`.
+const LETTERS: usize = 29;
+/// Phonemes and what stands for none; see `dyno_task::answers::phonemes`.
+const PHONEMES: usize = 74;
+/// Width of embeddings and states.
+const WIDE: usize = 256;
+/// Of the decoder, as the package has it.
+pub const STEPS: usize = 20;
+/// The number that the decoder begins with.
+const BEGIN: i64 = 2;
+
+/// Why a file has not the weights.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum G2pError {
+    /// It is no archive of arrays.
+    File(NpzError),
+    /// An array is missing or another one.
+    Array {
+        /// The file.
+        path: PathBuf,
+        /// The array.
+        name: String,
+        /// Its dimensions, as the network needs them.
+        expected: Vec<usize>,
+        /// What there is.
+        found: String,
+    },
+}
+
+impl fmt::Display for G2pError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(error) => error.fmt(f),
+            Self::Array { path, name, expected, found } => write!(
+                f,
+                "{}: expected the array {name} of shape {expected:?} and type float32, found \
+                 {found}",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for G2pError {}
+
+/// The network of the card's file `weights`, made when it is asked for first.
+///
+/// # Errors
+/// The file is not there or another one.
+pub fn file(files: &Files<'_>) -> Result<PathBuf, OpenError> {
+    let archive = files.path("weights")?;
+    files.made_of("g2p.onnx", 1, &["weights"], |file| {
+        let given = weights(&archive).map_err(OpenError::content)?;
+        let model = g2p(given).map_err(OpenError::content)?;
+        let bytes = model.to_bytes().map_err(OpenError::content)?;
+        file.write_all(&bytes).map_err(OpenError::content)
+    })
+}
+
+/// The weights of the package's archive, as the graph takes them.
+///
+/// Gates stand there in the order reset, update, new; ONNX has the update first.
+///
+/// # Errors
+/// [`G2pError`] if the file is another one.
+pub fn weights(path: &Path) -> Result<Weights, G2pError> {
+    let arrays = npz::read(path).map_err(G2pError::File)?;
+    let floats = |name: &str, expected: &[usize]| {
+        let other = |found: String| {
+            let (path, name, expected) = (path.to_owned(), name.to_owned(), expected.to_vec());
+            G2pError::Array { path, name, expected, found }
+        };
+        match arrays.get(name) {
+            Some(Npy { shape, elements: Elements::F32(values) }) if shape == expected => {
+                Ok(values.as_ref())
+            }
+            Some(Npy { shape, elements }) => {
+                Err(other(format!("{shape:?} of {}", elements.element())))
+            }
+            None => Err(other("none of that name".into())),
+        }
+    };
+    let mut given = BTreeMap::new();
+    let mut give = |name: &str, shape: &[usize], values: &[f32]| {
+        given.insert(name.to_owned(), Tensor::of_f32(name, shape, values));
+    };
+    for (part, rows) in [("enc", LETTERS), ("dec", PHONEMES)] {
+        let named = |what: &str| format!("{part}_{what}");
+        give(&named("emb"), &[rows, WIDE], floats(&named("emb"), &[rows, WIDE])?);
+        for what in ["w_ih", "w_hh"] {
+            let gates = floats(&named(what), &[3 * WIDE, WIDE])?;
+            give(&named(what), &[1, 3 * WIDE, WIDE], &update_first(gates));
+        }
+        let bias = |what: &str| floats(&named(what), &[3 * WIDE]).map(update_first);
+        give(&named("b"), &[1, 6 * WIDE], &[bias("b_ih")?, bias("b_hh")?].concat());
+    }
+    let dense = floats("fc_w", &[PHONEMES, WIDE])?;
+    let turned: Vec<f32> =
+        (0..WIDE * PHONEMES).map(|at| dense[at % PHONEMES * WIDE + at / PHONEMES]).collect();
+    give("fc_w", &[WIDE, PHONEMES], &turned);
+    give("fc_b", &[PHONEMES], floats("fc_b", &[PHONEMES])?);
+    Ok(Weights::given(given))
+}
+
+fn update_first(gates: &[f32]) -> Vec<f32> {
+    let gate = gates.len() / 3;
+    [&gates[gate..2 * gate], &gates[..gate], &gates[2 * gate..]].concat()
+}
+
+/// The numbers of phonemes `[N, 20]` of padded letters `[N, letters]`.
+///
+/// # Errors
+/// Weights given do not fit.
+pub fn g2p(weights: Weights) -> Result<Model, BuildError> {
+    let mut net = Builder::new("g2p", weights);
+    let shape = [Dim::symbol("N"), Dim::symbol("letters")];
+    let letters = net.input("letters", Element::I64, &shape);
+    let lengths = lengths(&mut net, &letters)?;
+    let embedding = net.weight("enc_emb", &[LETTERS, WIDE], Fill::even(1))?;
+    let x = net.node("Gather", &[&embedding, &letters], &[])?;
+    let x = net.node("Transpose", &[&x], &[("perm", [1, 0, 2].into())])?;
+    let mut state = Gru::new(&mut net, "enc")?.last(&mut net, &x, &lengths, &Name::NONE)?;
+
+    let embedding = net.weight("dec_emb", &[PHONEMES, WIDE], Fill::even(1))?;
+    let decoder = Gru::new(&mut net, "dec")?;
+    let dense = net.weight("fc_w", &[WIDE, PHONEMES], Fill::even(WIDE))?;
+    let bias = net.weight("fc_b", &[PHONEMES], Fill::Constant(0.0))?;
+    let mut said = begin(&mut net, &lengths)?;
+    let mut steps = Vec::new();
+    for _ in 0..STEPS {
+        let x = net.node("Gather", &[&embedding, &said], &[])?;
+        state = decoder.last(&mut net, &x, &Name::NONE, &state)?;
+        let scores = net.node("MatMul", &[&state, &dense], &[])?;
+        let scores = net.node("Add", &[&scores, &bias], &[])?;
+        let greatest = [("axis", 2.into()), ("keepdims", 0.into())];
+        said = net.node("ArgMax", &[&scores], &greatest)?;
+        steps.push(said.clone());
+    }
+    let steps: Vec<&Name> = steps.iter().collect();
+    let steps = net.node("Concat", &steps, &[("axis", 0.into())])?;
+    let phonemes = net.node("Transpose", &[&steps], &[("perm", [1, 0].into())])?;
+    net.output("phonemes", &phonemes)?;
+    Ok(net.finish())
+}
+
+/// Letters of each word: those whose number is not 0.
+fn lengths(net: &mut Builder, letters: &Name) -> Result<Name, BuildError> {
+    let padding = net.tensor(Tensor::of_i64("padding", &[], &[0]))?;
+    let is_letter = net.node("Greater", &[letters, &padding], &[])?;
+    let counted = net.node("Cast", &[&is_letter], &[("to", (Element::I32 as i64).into())])?;
+    let axes = net.integers(&[1]);
+    net.node("ReduceSum", &[&counted, &axes], &[("keepdims", 0.into())])
+}
+
+/// The number that the decoder begins with, for each word: `[1, N]`.
+fn begin(net: &mut Builder, lengths: &Name) -> Result<Name, BuildError> {
+    let whole = net.node("Cast", &[lengths], &[("to", (Element::I64 as i64).into())])?;
+    let none = net.integers(&[0]);
+    let zero = net.node("Mul", &[&whole, &none], &[])?;
+    let begin = net.integers(&[BEGIN]);
+    let begin = net.node("Add", &[&zero, &begin], &[])?;
+    let axes = net.integers(&[0]);
+    net.node("Unsqueeze", &[&begin, &axes], &[])
+}
+
+/// The weights of a GRU layer.
+struct Gru {
+    inputs: Name,
+    states: Name,
+    bias: Name,
+}
+
+impl Gru {
+    fn new(net: &mut Builder, part: &str) -> Result<Self, BuildError> {
+        let (gates, fill) = ([1, 3 * WIDE, WIDE], Fill::even(WIDE));
+        Ok(Self {
+            inputs: net.weight(&format!("{part}_w_ih"), &gates, fill)?,
+            states: net.weight(&format!("{part}_w_hh"), &gates, fill)?,
+            bias: net.weight(&format!("{part}_b"), &[1, 6 * WIDE], Fill::Constant(0.0))?,
+        })
+    }
+
+    /// The state `[1, N, 256]` after the last step of `x`.
+    fn last(
+        &self,
+        net: &mut Builder,
+        x: &Name,
+        lengths: &Name,
+        first: &Name,
+    ) -> Result<Name, BuildError> {
+        let inputs = [x, &self.inputs, &self.states, &self.bias, lengths, first];
+        // The bias of the states is within the reset, as PyTorch has it.
+        let choices = [("hidden_size", (WIDE as i64).into()), ("linear_before_reset", 1.into())];
+        let [_, last] = net.nodes("GRU", &inputs, &choices)?;
+        Ok(last)
+    }
+}

@@ -1,0 +1,80 @@
+//! Trained weights of files that other frameworks wrote, as tensors of graphs here.
+
+pub mod safetensors;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use dyno_mlperf::accuracy::payload::Element as Payload;
+use dyno_onnx::{Element, Tensor, Values};
+
+use crate::pickle::{self, PickleError, Value};
+
+/// Why the bytes of `torch.save` are no weights.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TorchError {
+    /// They are no pickle of data.
+    Pickle(PickleError),
+    /// They are one of something else.
+    Content,
+}
+
+impl fmt::Display for TorchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pickle(error) => error.fmt(f),
+            Self::Content => f.write_str("expected weights by their names, found other data"),
+        }
+    }
+}
+
+impl std::error::Error for TorchError {}
+
+/// The weights by their names that `torch.save(model.state_dict())` wrote.
+///
+/// # Errors
+/// [`TorchError`] if the bytes hold something else.
+pub fn torch(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, TorchError> {
+    let Value::Dict(entries) = pickle::weights(bytes).map_err(TorchError::Pickle)? else {
+        return Err(TorchError::Content);
+    };
+    let weight = |(name, value): (Value, Value)| {
+        let (Value::Text(name), Value::Array(array)) = (name, value) else {
+            return Err(TorchError::Content);
+        };
+        let tensor = Tensor {
+            name: name.to_string(),
+            element: element(array.element),
+            shape: array.shape.clone(),
+            values: Values::Bytes(array.bytes.clone()),
+        };
+        Ok((tensor.name.clone(), tensor))
+    };
+    entries.into_iter().map(weight).collect()
+}
+
+fn element(of: Payload) -> Element {
+    match of {
+        Payload::Int8 => Element::I8,
+        Payload::Uint8 => Element::U8,
+        Payload::Int16 => Element::I16,
+        Payload::Int32 => Element::I32,
+        Payload::Int64 => Element::I64,
+        Payload::Float16 => Element::F16,
+        Payload::Float32 => Element::F32,
+        Payload::Float64 => Element::F64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_table_of_weights_is_refused() {
+        // `pickle.dumps([1])` in an older file of PyTorch is none, nor are other bytes.
+        assert!(matches!(torch(b"\x80\x02]K\x01a."), Err(TorchError::Pickle(_))));
+        assert!(!torch(b"").unwrap_err().to_string().is_empty());
+    }
+}

@@ -1,0 +1,132 @@
+//! Parameters and multiply-accumulates of models as sums by hand, from what is published
+//! of their layers.
+
+/// Parameters, and multiply-accumulates.
+type Counts = (u64, u64);
+
+/// Four gates of so many units: weights of inputs and of outputs, without biases.
+const fn gates(inputs: u64, units: u64) -> u64 {
+    4 * units * (inputs + units)
+}
+
+const PIECES: u64 = 36_548;
+/// Two ways, then one over both, then two; four over what comes in and what attention
+/// found. Biases once; v and b of the attention.
+const GNMT_ENCODER: u64 = 2 * gates(1024, 1024) + gates(2048, 1024) + 2 * gates(1024, 1024);
+const GNMT_DECODER: u64 = 4 * gates(2048, 1024);
+/// Of 32 pieces into 32: keys of the attention once, in each step the query, 32
+/// comparisons and sums, and scores of all pieces.
+pub const GNMT: Counts = (
+    3 * PIECES * 1024 + GNMT_ENCODER + GNMT_DECODER + 9 * 4096 + 2 * 1024 * 1024 + 2 * 1024,
+    32 * (GNMT_ENCODER + 1024 * 1024)
+        + 32 * (GNMT_DECODER + 1024 * 1024 + 2 * 32 * 1024 + PIECES * 1024),
+);
+
+/// Of 500 frames and of 250 pairs; two biases each.
+pub const RNNT_ENCODER: Counts = (
+    gates(240, 1024) + 3 * gates(1024, 1024) + gates(2048, 1024) + 5 * 8192,
+    500 * (gates(240, 1024) + gates(1024, 1024))
+        + 250 * (gates(2048, 1024) + 2 * gates(1024, 1024)),
+);
+/// 28 characters, two layers, and two more over what was heard and what was said.
+pub const RNNT_STEP: Counts = (
+    28 * 320 + 2 * (gates(320, 320) + 8 * 320) + (1344 * 512 + 512) + (512 * 29 + 29),
+    2 * gates(320, 320) + 1344 * 512 + 512 * 29,
+);
+
+/// Layers of DLRM-DCNv2 without its tables.
+pub const DLRM_V2: Counts = {
+    let cross = 2 * 3456 * 512;
+    let products = (13 * 512 + 512 * 256 + 256 * 128)
+        + 3 * cross
+        + (3456 * 1024 + 1024 * 1024 + 1024 * 512 + 512 * 256 + 256);
+    let biases = (512 + 256 + 128) + 3 * 3456 + (1024 + 1024 + 512 + 256 + 1);
+    (products + biases, products)
+};
+
+/// Rows of tables of at most `cap` rows each.
+pub const fn sum(rows: &[usize], cap: usize) -> u64 {
+    let (mut sum, mut at) = (0, 0);
+    while at < rows.len() {
+        sum += if rows[at] < cap { rows[at] } else { cap } as u64;
+        at += 1;
+    }
+    sum
+}
+
+/// 3D-UNet of BraTS: two convolutions of 27 places on each of six levels, each with bias,
+/// scale and shift; on the way back eight places up, and two over twice the channels.
+pub const fn brats() -> Counts {
+    const FILTERS: [u64; 6] = [30, 60, 120, 240, 320, 320];
+    let (mut parameters, mut macs) = (4 * 30, 4 * 30 * 224 * 224 * 160);
+    let (mut level, mut places, mut before) = (0, 224 * 224 * 160, 4);
+    while level < 6 {
+        let filters = FILTERS[level];
+        let mut products = 27 * filters * (before + filters);
+        parameters += products + 6 * filters;
+        if level < 5 {
+            let back = 27 * filters * (2 * filters + filters);
+            // Of each place of the level below, which has an eighth of them.
+            let up = 8 * FILTERS[level + 1] * filters;
+            parameters += back + 6 * filters + up;
+            products += back + up / 8;
+        }
+        macs += products * places;
+        (before, places) = (filters, places / 8);
+        level += 1;
+    }
+    (parameters, macs)
+}
+
+/// What is published of a decoder.
+pub struct Decoder {
+    vocabulary: u64,
+    hidden: u64,
+    /// Numbers of all queries of a token, and of all keys.
+    queries: u64,
+    keys: u64,
+    /// Products of the layers behind the attention, of all and of those that are taken.
+    feed: [u64; 2],
+    /// Biases and scales of a layer, behind the last one, and of the scores.
+    small: [u64; 3],
+}
+
+impl Decoder {
+    pub const GPT_J: Self = Self {
+        vocabulary: 50_400,
+        hidden: 4096,
+        queries: 4096,
+        keys: 4096,
+        feed: [2 * 4096 * 16_384; 2],
+        small: [2 * 4096 + 16_384 + 4096, 2 * 4096, 50_400],
+    };
+    pub const LLAMA2: Self = Self::llama([32_000, 8192, 1024], 3 * 28_672 * 8192);
+    pub const LLAMA31: Self = Self::llama([128_256, 16_384, 1024], 3 * 53_248 * 16_384);
+    pub const MIXTRAL: Self = {
+        let (expert, gate) = (3 * 14_336 * 4096, 8 * 4096);
+        let feed = [8 * expert + gate, 2 * expert + gate];
+        Self { feed, ..Self::llama([32_000, 4096, 1024], 0) }
+    };
+
+    const fn llama([vocabulary, hidden, keys]: [u64; 3], feed: u64) -> Self {
+        let small = [2 * hidden, hidden, 0];
+        Self { vocabulary, hidden, queries: hidden, keys, feed: [feed; 2], small }
+    }
+
+    /// Products of a token with queries, keys, values, and back.
+    const fn attention(&self) -> u64 {
+        2 * self.hidden * (self.queries + self.keys)
+    }
+
+    pub const fn parameters(&self, layers: u64) -> u64 {
+        let ends = 2 * self.vocabulary * self.hidden + self.small[1] + self.small[2];
+        layers * (self.attention() + self.feed[0] + self.small[0]) + ends
+    }
+
+    /// Of so many tokens behind so many; scores are those of the last alone.
+    pub const fn macs(&self, layers: u64, tokens: u64, before: u64) -> u64 {
+        let pairs = tokens * (before + tokens);
+        let layer = tokens * (self.attention() + self.feed[1]) + 2 * self.queries * pairs;
+        layers * layer + self.vocabulary * self.hidden
+    }
+}

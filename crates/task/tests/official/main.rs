@@ -1,0 +1,10 @@
+//! Official tasks with models and data made here, in the formats of the reference: from
+//! the user's files to the figure that decides. What computes needs ONNX Runtime and is
+//! skipped without; what is wrong with files is told in any case.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod criteo;
+mod kits;
+mod made;
+mod page;
+mod vision;

@@ -1,0 +1,157 @@
+//! Tasks of speech with the files of their packages, where `DYNO_CACHE` has them, and with
+//! ONNX Runtime, where there is one.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dyno_loadgen::qsl::SampleLibrary as _;
+use dyno_loadgen::sut::{QuerySample, ResponseId};
+use dyno_onnx::{Weights, count};
+use dyno_sut::engine::{Answers, Engine};
+use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
+use dyno_sut::onnx::runtime::Search;
+use dyno_sut::onnx::{Answer, EngineOptions};
+use dyno_sut::tensors::TensorLibrary;
+use dyno_task::answers::phonemes;
+use dyno_task::cache::Cache;
+use dyno_task::card::{self, Bound};
+use dyno_task::data::words;
+use dyno_task::files::{Files, OpenError};
+use dyno_task::graphs::g2p;
+use dyno_task::system::{self, Ready};
+
+/// A task whose files are there, or `None` after saying that a test is skipped.
+fn ready(task: &str) -> Option<Ready> {
+    let Some(root) = std::env::var_os("DYNO_CACHE").filter(|root| !root.is_empty()) else {
+        println!("skipped: DYNO_CACHE is not set");
+        return None;
+    };
+    let card = card::named(task).expect("the task is ours");
+    let cache = Cache::at(PathBuf::from(root));
+    let files = Files::of(card, &cache, BTreeMap::new()).expect("no files are given");
+    match system::open(&files) {
+        Ok(ready) => Some(ready),
+        Err(error @ OpenError::Fetch { .. }) => {
+            println!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The answers of a model to samples, this many in a call at most; `None` after saying that
+/// there is no ONNX Runtime.
+fn answers(
+    model: &Path,
+    samples: &Arc<TensorLibrary>,
+    answer: Answer,
+    largest_batch: usize,
+) -> Option<BTreeMap<u64, Vec<u8>>> {
+    let mut search = Search::everywhere(None);
+    // Without a file that is known to be there a test would fail, not skip.
+    search.system = false;
+    if let Err(missing) = search.find() {
+        println!("skipped: {missing}");
+        return None;
+    }
+    let model = OrtModel::open(model, &search, OrtOptions::default()).expect("it is a model");
+    let engine = model.engine(samples, EngineOptions { answer, largest_batch });
+    let engine = engine.expect("it fits its samples");
+    let count = samples.total_sample_count() as u64;
+    let query: Vec<QuerySample> =
+        (0..count).map(|index| QuerySample { id: ResponseId(index), index }).collect();
+    let mut answers = Answers::new();
+    engine.answer(&query, &mut answers);
+    assert_eq!(engine.trouble(), None);
+    Some(answers.iter().map(|(id, data)| (id.0, data.expect("it was answered").to_vec())).collect())
+}
+
+/// The metric of a task, its answers given, within what its card asks for.
+fn judged(ready: &Ready, answers: &BTreeMap<u64, Vec<u8>>) -> f64 {
+    let judge = ready.judge.as_ref().expect("the task is judged");
+    let mut scorer = judge.scorer().expect("its references read");
+    for (index, answer) in answers {
+        scorer.take(*index, answer).expect("it is an answer of the task");
+    }
+    let scores = scorer.scores();
+    let figure = scores.figures.iter().find(|figure| figure.metric == judge.metric);
+    let value = figure.expect("cards name metrics that there are").value;
+    match judge.bounds.first().map(|(_, bound)| *bound) {
+        Some(Bound::AtMost(most)) => assert!(value <= most, "{value} > {most}"),
+        Some(Bound::AtLeast(least)) => assert!(value >= least, "{value} < {least}"),
+        None => panic!("the card asks for something"),
+    }
+    value
+}
+
+#[test]
+fn words_of_different_length_share_a_call_and_are_said_as_alone() {
+    let words = ["a", "abracadabra", "zoo", "onomatopoeia", "it"].map(str::to_owned);
+    let samples = Arc::new(words::samples(&words, "letters").unwrap());
+    let model = g2p::g2p(Weights::seeded(3)).unwrap();
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("g2p-seeded.onnx");
+    model.write(&path).unwrap();
+    let Some(alone) = answers(&path, &samples, Answer::Output, 1) else { return };
+    assert_eq!(answers(&path, &samples, Answer::Output, 5).unwrap(), alone);
+    // Seeded weights tell words apart, so that a mix-up would show.
+    let mut different: Vec<&Vec<u8>> = alone.values().collect();
+    different.sort();
+    different.dedup();
+    assert!(different.len() > 3, "{different:?}");
+    // More padding changes nothing.
+    let short = Arc::new(words::samples(&words[2..3], "letters").unwrap());
+    assert_eq!(answers(&path, &short, Answer::Output, 1).unwrap()[&0], alone[&2]);
+}
+
+#[test]
+fn the_graph_costs_what_its_layers_multiply() {
+    let cost = count(&g2p::g2p(Weights::seeded(1)).unwrap());
+    let gru = 2 * 3 * 256 * 256;
+    assert_eq!(cost.uncounted, []);
+    assert_eq!(cost.parameters, (29 + 74) * 256 + 2 * (gru + 2 * 3 * 256) + 74 * 256 + 74);
+    // One letter, and twenty steps of the decoder.
+    assert_eq!(cost.macs(), gru + 20 * (gru + 256 * 74));
+}
+
+#[test]
+fn thousand_words_are_said_as_their_card_has_it() {
+    let Some(ready) = ready("g2p") else { return };
+    let samples = Arc::new(ready.samples.clone());
+    let Some(alone) = answers(&ready.model, &samples, phonemes::answer(), 1) else { return };
+    let batched = answers(&ready.model, &samples, ready.answer.clone(), 64).unwrap();
+    assert_eq!(batched, alone);
+    let rate = judged(&ready, &batched);
+    let reference = card::named("g2p").unwrap().quality.as_ref().unwrap().reference.unwrap();
+    assert!((rate - reference).abs() < 1e-9, "{rate}");
+}
+
+#[test]
+fn speech_is_told_from_silence_as_the_card_has_it() {
+    let Some(ready) = ready("silero-vad") else { return };
+    let samples = Arc::new(ready.samples.clone());
+    let found = answers(&ready.model, &samples, ready.answer.clone(), 64);
+    let Some(found) = found else { return };
+    let area = judged(&ready, &found);
+    let reference = card::named("silero-vad").unwrap().quality.as_ref().unwrap().reference;
+    // Two pairs of steps out of 164,970 that states of another rounding may turn.
+    assert!((area - reference.unwrap()).abs() < 0.002, "{area}");
+
+    // A step leaves the state that the next one brings along.
+    let state = Answer::made(|outputs, position, bytes| {
+        let next = outputs.named("stateN")?.part(position)?;
+        next.elements.to_f32().iter().for_each(|value| bytes.extend(value.to_le_bytes()));
+        Ok(0)
+    });
+    let left = answers(&ready.model, &samples, state, 1).unwrap();
+    let mut worst = 0.0_f32;
+    for (index, left) in left.iter().take(936) {
+        let next = samples.sample(*index as u32 + 1).unwrap();
+        let (_, brought) = next.iter().find(|(name, _)| *name == "state").unwrap();
+        let left = left.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+        let pairs = left.zip(brought.elements.to_f32().into_owned());
+        worst = pairs.fold(worst, |worst, (a, b)| worst.max((a - b).abs()));
+    }
+    // Of numbers up to about 10 in float32.
+    assert!(worst < 1e-4, "{worst}");
+}

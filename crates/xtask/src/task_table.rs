@@ -1,0 +1,245 @@
+//! What `cargo xtask task-table` writes: every task that runs without files of the user,
+//! in its scenarios, as `docs/reference/task-results.md`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::peers::tasks::{Profile, Program, Task};
+use crate::peers::{Bench, target_folder};
+
+/// Where the table stands.
+const PAGE: &str = "docs/reference/task-results.md";
+
+const SCENARIOS: [&str; 4] = ["SingleStream", "MultiStream", "Server", "Offline"];
+
+/// What the page says before its tables.
+const HEAD: &str = "\
+# Results of tasks
+
+This page is what `cargo xtask task-table --write` left: it fetches each real task and makes each shape task in a
+cache of its own, and runs it with `dyno task run` in its scenarios, in a release build. Real tasks have labels and a
+target; shape tasks have the true graph of a benchmark with seeded weights and random samples, and therefore figures
+of speed alone. Nothing here is an official MLPerf result. An INVALID figure is set in italics: most are those of
+large graphs on few cores, which answer too few queries in the time of a test.
+";
+
+/// Runs the tasks whose names are given, or all, and prints the table; with `--write` into
+/// the book.
+///
+/// # Errors
+/// Dyno does not build, or a run breaks.
+pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
+    let (flags, names): (Vec<&str>, Vec<&str>) =
+        args.iter().copied().partition(|arg| arg.starts_with("--"));
+    if let Some(unknown) = flags.iter().find(|flag| **flag != "--write") {
+        eprintln!("there is no flag '{unknown}'; there is --write");
+        return Ok(ExitCode::from(2));
+    }
+    let folder = target_folder(root)?.join("peers").join("tasks");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let cache = folder.join("table-cache");
+    let bench = Bench::at(root, folder);
+    let program = match Program::build(&bench, Profile::Release, cache) {
+        Ok(program) => program,
+        Err(missing) => {
+            eprintln!("skipped: {missing}");
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    let mut rows = Vec::new();
+    for task in program.tasks()? {
+        if task.tier == "official" || !(names.is_empty() || names.contains(&task.name.as_str())) {
+            continue;
+        }
+        eprintln!("{}", task.name);
+        let found = found(&program, &task);
+        rows.push(Row { task, found });
+    }
+    let page = page(&rows);
+    print!("{page}");
+    if flags.contains(&"--write") {
+        fs::write(root.join(PAGE), page).with_context(|| format!("cannot write {PAGE}"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Row {
+    task: Task,
+    /// The summary of its run, or why there is none.
+    found: Result<Value, String>,
+}
+
+fn found(program: &Program, task: &Task) -> Result<Value, String> {
+    if !task.fits() {
+        return Err("its weights do not fit".into());
+    }
+    let mut args = vec!["--duration", "5s"];
+    if task.tier == "real" {
+        program.fetch(task)?;
+    } else {
+        args.extend(["--mode", "performance"]);
+    }
+    program.summary(task, &args).map_err(|error| format!("{error:#}"))
+}
+
+fn page(rows: &[Row]) -> String {
+    let mut page = HEAD.to_owned();
+    if let Some(summary) = rows.iter().find_map(|row| row.found.as_ref().ok()) {
+        let of = &summary["environment"];
+        let date = summary["started_at"].as_str().unwrap_or_default();
+        let _ = writeln!(
+            page,
+            "\n{}, {} cores, {} {}; {}; dyno {}.",
+            of["processor"].as_str().unwrap_or_default(),
+            of["cores"],
+            of["os"].as_str().unwrap_or_default(),
+            of["kernel"].as_str().unwrap_or_default(),
+            date.split('T').next().unwrap_or_default(),
+            of["dyno_version"].as_str().unwrap_or_default(),
+        );
+    }
+    let of_tier = |tier: &'static str| rows.iter().filter(move |row| row.task.tier == tier);
+    page.push_str("\n## Real tasks\n\n| task | quality | target | verdict |");
+    for scenario in SCENARIOS {
+        let _ = write!(page, " {scenario} |");
+    }
+    page.push_str("\n| --- | --- | --- | --- |");
+    page.push_str(&" ---: |".repeat(SCENARIOS.len()));
+    page.push('\n');
+    for row in of_tier("real") {
+        let _ = write!(page, "| {} |", row.task.name);
+        match &row.found {
+            Ok(summary) => {
+                page.push_str(&quality(summary));
+                for scenario in SCENARIOS {
+                    let _ = write!(page, " {} |", headline(summary, scenario));
+                }
+                page.push('\n');
+            }
+            Err(why) => {
+                let _ = writeln!(page, " {why} | | | | | | |");
+            }
+        }
+    }
+    page.push_str("\n## Shape tasks\n\n| task | parameters | operations a sample |");
+    for scenario in SCENARIOS {
+        let _ = write!(page, " {scenario} |");
+    }
+    page.push_str(" operations/s, Offline |\n| --- | ---: | ---: |");
+    page.push_str(&" ---: |".repeat(SCENARIOS.len() + 1));
+    page.push('\n');
+    for row in of_tier("shape") {
+        let count = |of: Option<u64>| of.map_or("–".into(), |of| scaled(of as f64));
+        let (parameters, operations) = (count(row.task.parameters), count(row.task.operations));
+        let _ = write!(page, "| {} | {parameters} | {operations} |", row.task.name);
+        match &row.found {
+            Ok(summary) => {
+                for scenario in SCENARIOS {
+                    let _ = write!(page, " {} |", headline(summary, scenario));
+                }
+                let rate = test(summary, "Offline", "performance")
+                    .and_then(|test| test["result"]["value"].as_f64());
+                let done = rate.zip(row.task.operations).map(|(rate, of)| rate * of as f64);
+                let _ = writeln!(page, " {} |", done.map_or("–".into(), scaled));
+            }
+            Err(why) => {
+                let _ = writeln!(page, " {why} | | | | |");
+            }
+        }
+    }
+    page
+}
+
+fn test<'a>(summary: &'a Value, scenario: &str, mode: &str) -> Option<&'a Value> {
+    let tests = summary["tests"].as_array()?;
+    tests.iter().find(|test| test["scenario"] == scenario && test["mode"] == mode)
+}
+
+/// Figure, target and verdict of the accuracy tests: the worst of the scenarios.
+fn quality(summary: &Value) -> String {
+    let tests = summary["tests"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut of_accuracy: Vec<&Value> =
+        tests.iter().filter(|test| test["accuracy"]["value"].is_number()).collect();
+    of_accuracy.sort_by_key(|test| test["verdict"] == "VALID");
+    let Some(test) = of_accuracy.first() else { return " – | – | – |".into() };
+    let accuracy = &test["accuracy"];
+    let shown = |key: &str| match accuracy[key].as_f64() {
+        Some(value) if accuracy["unit"] == "share" => format!("{:.2} %", value * 100.0),
+        Some(value) => format!("{value:.4}"),
+        None => "–".into(),
+    };
+    let side = if accuracy["lower_is_better"] == true { "at most" } else { "at least" };
+    format!(
+        " {} {} | {side} {} | {} |",
+        accuracy["metric"].as_str().unwrap_or_default(),
+        shown("value"),
+        shown("target"),
+        test["verdict"].as_str().unwrap_or_default(),
+    )
+}
+
+/// The result of a performance test, in italics unless it is VALID.
+fn headline(summary: &Value, scenario: &str) -> String {
+    let Some(test) = test(summary, scenario, "performance") else { return "–".into() };
+    let result = &test["result"];
+    let Some(value) = result["value"].as_f64() else { return "*none*".into() };
+    let shown = match result["unit"].as_str() {
+        Some("ns") => duration(value),
+        Some(unit) => format!("{} {unit}", scaled(value)),
+        None => scaled(value),
+    };
+    if test["verdict"] == "VALID" { shown } else { format!("*{shown}*") }
+}
+
+fn duration(ns: f64) -> String {
+    match ns {
+        ns if ns < 1e3 => format!("{ns:.0} ns"),
+        ns if ns < 1e6 => format!("{:.3} us", ns / 1e3),
+        ns if ns < 1e9 => format!("{:.3} ms", ns / 1e6),
+        ns => format!("{:.3} s", ns / 1e9),
+    }
+}
+
+/// Four figures with the prefix of their size.
+fn scaled(value: f64) -> String {
+    const PREFIXES: [(f64, &str); 4] = [(1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")];
+    match PREFIXES.into_iter().find(|(from, _)| value >= *from) {
+        Some((from, prefix)) => format!("{:.2}{prefix}", value / from),
+        None if value >= 10.0 => format!("{value:.1}"),
+        None => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_row_has_the_worst_accuracy_and_marks_what_is_not_valid() {
+        let accuracy = |value: f64, verdict: &str| {
+            json!({"scenario": "Offline", "mode": "accuracy", "verdict": verdict, "accuracy": {
+                "metric": "per", "value": value, "target": 0.1, "unit": "share",
+                "lower_is_better": true}})
+        };
+        let speed = |scenario: &str, verdict: &str, value: f64, unit: &str| {
+            json!({"scenario": scenario, "mode": "performance", "verdict": verdict,
+                "result": {"value": value, "unit": unit}})
+        };
+        let summary = json!({"tests": [
+            accuracy(0.09, "VALID"),
+            accuracy(0.11, "INVALID"),
+            speed("SingleStream", "INVALID", 2_500_000.0, "ns"),
+            speed("Offline", "VALID", 12_345.6, "samples/s"),
+        ]});
+        assert_eq!(quality(&summary), " per 11.00 % | at most 10.00 % | INVALID |");
+        let shown = SCENARIOS.map(|scenario| headline(&summary, scenario));
+        assert_eq!(shown, ["*2.500 ms*", "–", "–", "12.35 k samples/s"]);
+    }
+}
