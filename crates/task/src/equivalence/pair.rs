@@ -75,12 +75,11 @@ pub fn pairs(reference: &Weights<'_>, own: &Weights<'_>) -> Result<Vec<Pair>, Re
     left.retain(|at| pairs.iter().all(|pair| pair.reference != *at));
     for at in left {
         let weight = &reference.all[at];
-        for found in 0..own.all.len() {
-            let is_fit = !is_taken[found] && may_be(weight, &own.all[found]);
-            if !is_fit {
+        for (found, ours) in own.all.iter().enumerate() {
+            if is_taken[found] || !may_be(weight, ours) {
                 continue;
             }
-            let arrangement = arrangement(reference, weight, own, &own.all[found])?;
+            let arrangement = arrangement(reference, weight, own, ours)?;
             let by = match arrangement {
                 Arrangement::Flat => Pairing::Numbers,
                 Arrangement::WithoutFirst(_) => Pairing::Place,
