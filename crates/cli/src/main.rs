@@ -8,6 +8,7 @@ mod cache;
 mod check;
 mod cmd;
 mod compare;
+mod division;
 mod environment;
 mod exit;
 mod export;

@@ -186,8 +186,16 @@ impl Answers {
 
     /// Hands everything to the instrument, in order and without allocating.
     pub fn deliver(&self, responder: &Responder) {
-        for rows in self.rows.chunks(RESPONSES_AT_ONCE) {
-            let mut responses = [Response::empty(ResponseId(0)); RESPONSES_AT_ONCE];
+        // A query of one sample is not worth an array for many.
+        match self.rows.len() {
+            1 => self.deliver_at_once::<1>(responder),
+            _ => self.deliver_at_once::<RESPONSES_AT_ONCE>(responder),
+        }
+    }
+
+    fn deliver_at_once<const MOST: usize>(&self, responder: &Responder) {
+        for rows in self.rows.chunks(MOST) {
+            let mut responses = [Response::empty(ResponseId(0)); MOST];
             let mut n = 0;
             for row in rows {
                 if let Some(failure) = row.failed {

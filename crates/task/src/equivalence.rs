@@ -21,7 +21,7 @@ use std::path::Path;
 use dyno_onnx::{Element, Model, ReadError};
 
 use difference::{Difference, difference, is_reordered, scaled_along};
-use pair::Pair;
+use pair::{Arrangement, Pair};
 use weights::{Weight, Weights};
 
 pub use verdict::{Reason, Verdict};
@@ -293,12 +293,11 @@ fn compared(
         finding: Finding::Reshaped { shape: counterpart.shape.clone() },
         away: None,
     };
-    if pair.axes.len() != numbers.shape.len() {
-        return Ok((compared, counts));
-    }
-    let aligned = match pair.dropped {
-        Some(axis) => without_first(&reference.values, &weight.shape, axis),
-        None => reference.arranged(&pair.axes),
+    let aligned = match &pair.arrangement {
+        Arrangement::Axes(axes) => reference.arranged(axes),
+        Arrangement::Flat => reference.values.clone(),
+        Arrangement::WithoutFirst(axis) => without_first(&reference.values, &weight.shape, *axis),
+        Arrangement::Other => return Ok((compared, counts)),
     };
     if aligned.len() != numbers.values.len() {
         return Ok((compared, counts));

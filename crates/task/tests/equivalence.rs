@@ -413,6 +413,26 @@ fn dynamic_and_packed_quantisation_is_read() {
 }
 
 #[test]
+fn weights_that_an_optimiser_reshaped_or_added_quantised_are_found() {
+    // A bias of a convolution that was a tensor to add, and a classifier made of volumes.
+    let mut made = Made::reference();
+    for (name, called, shape) in [("fc", "fc_reshaped", [2, 4, 40]), ("bias1", "sum", [8, 1, 1])] {
+        made.rename(name, called);
+        let tensor = made.model.tensors.iter_mut().find(|tensor| tensor.name == called).unwrap();
+        tensor.shape = shape.to_vec();
+    }
+    check(&made, Verdict::Closed, &[("fc", Finding::Same), ("bias1", Finding::Same)]);
+
+    let mut made = Made::reference();
+    made.quantise("bias1", Per::Tensor, f32::round);
+    made.model.nodes.retain(|node| node.op != "DequantizeLinear");
+    made.model.nodes[0].inputs.pop();
+    let sum = ["a", "a_scale", "", "bias1_quantized", "bias1_scale", "", "y_scale", ""];
+    made.model.nodes.push(node("QLinearAdd", &sum, "more"));
+    check(&made, Verdict::Closed, &[("bias1", Finding::Rounded)]);
+}
+
+#[test]
 fn what_is_cut_short_is_named() {
     let mut made = Made::reference();
     let fc = made.model.tensors.iter_mut().find(|tensor| tensor.name == "fc").unwrap();

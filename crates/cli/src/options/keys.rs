@@ -69,6 +69,7 @@ pub struct RunOptions {
     pub batch: Option<BatchSizes>,
     pub batch_wait: Option<Nanos>,
     pub accuracy_target: Option<f64>,
+    pub equivalence: Option<PathBuf>,
     pub is_virtual: bool,
     pub conf: Vec<PathBuf>,
     pub conf_model: Option<String>,
@@ -155,6 +156,8 @@ keys! {
         |o, v, _| { o.batch_wait = Some(render::parse_duration(v)?); Ok(()) };
     "accuracy-target" "SHARE" "Accuracy that is asked for, from 0 to 1" "99 % of the reference for digits, else none"
         |o, v, _| { o.accuracy_target = Some(share(v)?); Ok(()) };
+    "equivalence" "FILE" "What dyno task equivalence --json said of the model, for the statement of the division" "none"
+        |o, v, base| { o.equivalence = Some(base.join(v)); Ok(()) };
     "virtual" "" "Play the test in virtual time; only simulated systems can" "model: yes, others: no"
         |o, v, _| { o.is_virtual = switch(v)?; Ok(()) };
     "conf" "FILE" "A user.conf in LoadGen's grammar; may be given several times" "none"

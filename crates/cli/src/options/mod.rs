@@ -313,7 +313,14 @@ impl Options {
         if self.profile() == Profile::Quick {
             remarks.push("Profile quick shortens nothing that the round sets.".into());
         }
-        remarks.extend(self.departures.iter().cloned());
+        remarks.extend(self.departures_from_round());
+        remarks
+    }
+
+    /// What the round of the run asks for and the run does not do.
+    pub fn departures_from_round(&self) -> Vec<String> {
+        let Some(rules) = &self.rules else { return Vec::new() };
+        let mut remarks = self.departures.clone();
         let is_searched = self.modes().contains(&TestMode::FindPeakPerformance)
             || self.set_by_command.contains(&STREAMS);
         let tenants: Vec<_> = match &self.tenants[..] {

@@ -23,7 +23,7 @@ pub enum Swept {
 const OF_THE_SWEEP: [&str; 2] = ["out", "name"];
 
 /// Keys whose values are files.
-const FILES: [&str; 5] = ["model", "labels", "ort-lib", "conf", "audit"];
+const FILES: [&str; 6] = ["model", "labels", "ort-lib", "conf", "audit", "equivalence"];
 
 impl Swept {
     /// What a name means: `batch`, `run.batch` or `settings.min_query_count`.

@@ -55,6 +55,13 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
         said.iter().for_each(|line| frame.line(line, 2));
         frame.rule();
     }
+    // Of a run that is for no round, the summary and the report tell it.
+    if let (Some(division), true) = (&run.division, run.rules.is_some()) {
+        frame.line(&report::division(division), 2);
+        let provided = division.provided.iter().map(|item| format!("  provided: {item}"));
+        provided.for_each(|line| frame.line(&line, 4));
+        frame.rule();
+    }
     if !run.is_virtual() {
         frame.line(&details::machine(&run.environment), 2);
     }

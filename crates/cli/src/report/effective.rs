@@ -105,6 +105,7 @@ fn system_rows(run: &RunOptions) -> String {
         ("records", (run.records != Keep::default()).then(|| quoted(run.records.name()))),
         ("trace_log", run.trace_log.then(|| "true".to_string())),
         ("virtual", run.is_virtual.then(|| "true".to_string())),
+        ("equivalence", file(&run.equivalence)),
         ("accuracy_target", run.accuracy_target.map(|target| target.to_string())),
     ];
     let rows = rows.into_iter().filter_map(|(key, value)| Some(format!("{key} = {}\n", value?)));

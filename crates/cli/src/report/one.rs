@@ -133,7 +133,25 @@ fn verdict(html: &mut String, run: &Run) {
         }
         html.push_str("</ul></div>");
     }
+    if let Some(division) = &run.division {
+        html.push_str(&division_of(division));
+    }
     html.push_str("</section>\n");
+}
+
+/// What division it could be submitted to.
+fn division_of(division: &summary::Division) -> String {
+    let mut html = String::from("<div><h3>Division</h3>");
+    let _ = write!(html, "<p>{}</p>", typeset(&words::division(division)));
+    let lists = [("Why no better one", &division.reasons), ("Provided that", &division.provided)];
+    for (title, items) in lists.into_iter().filter(|(_, items)| !items.is_empty()) {
+        let _ = write!(html, "<p>{title}:</p><ul>");
+        for item in items {
+            let _ = write!(html, "<li>{}</li>", typeset(&sentence(item)));
+        }
+        html.push_str("</ul>");
+    }
+    html + "</div>"
 }
 
 /// As a sentence: the load generator's reasons begin small and end open.

@@ -44,6 +44,7 @@ pub fn empty(path: &Path) -> Run {
         duration_ns: 0,
         command: Vec::new(),
         remarks: Vec::new(),
+        division: None,
         tests: Vec::new(),
         environment: summary::Environment {
             processor: None,

@@ -4,7 +4,7 @@
 use std::path::{Component, Path};
 
 use crate::render;
-use crate::summary::{Accuracy, QualityUnit};
+use crate::summary::{Accuracy, Division, QualityUnit};
 
 /// Between a number and its unit: narrow, and no line is broken there.
 const NARROW: char = '\u{202f}';
@@ -25,6 +25,20 @@ pub fn escaped(text: &str) -> String {
         }
     }
     safe
+}
+
+/// What division a run could be submitted to, as a sentence with the first reason.
+pub fn division(division: &Division) -> String {
+    let provided = if division.provided.is_empty() { "" } else { ", on conditions" };
+    let why = division.reasons.first().map(|why| format!(": {}", why.trim_end_matches('.')));
+    let why = why.unwrap_or_default();
+    match division.could_be.as_str() {
+        "closed" => format!("It could be submitted to the Closed division{provided}."),
+        "open" => {
+            format!("It could be submitted to the Open division{provided}, not to Closed{why}.")
+        }
+        _ => format!("It could be submitted to no division{why}."),
+    }
 }
 
 /// A link to a path below the page; `None` for one that leads elsewhere.

@@ -20,7 +20,7 @@ use crate::records::Keep;
 use crate::run_directory::{Finished, RunDirectory};
 use crate::summary::{self, State};
 use crate::system::System;
-use crate::{environment, output, render, report, series, throughput};
+use crate::{division, environment, output, render, report, series, throughput};
 
 /// A system that is ready to be measured, and what is to be measured of it.
 pub struct Prepared {
@@ -78,6 +78,7 @@ impl Prepared {
     /// The same.
     pub fn silently(command_line: &CommandLine) -> Result<Self, Failure> {
         let options = Options::read(command_line, variables())?;
+        division::check(&options.run)?;
         let system = System::load(&options.run)?;
         Ok(Self { options, system })
     }
@@ -216,6 +217,7 @@ impl Prepared {
             run.duration_ns = now.unix_ns.saturating_sub(begun.unix_ns);
         }
         run.verdict = run.state.verdict(run.is_valid()).into();
+        run.division = Some(division::statement(&run, &self.options, &self.system));
         self.finish(run, &series::Run::new(plots), directory)
     }
 
@@ -250,6 +252,7 @@ impl Prepared {
             duration_ns: 0,
             command: command(),
             remarks: remarks(&self.options, system),
+            division: None,
             tests: Vec::new(),
             environment: environment::describe(),
         }

@@ -71,6 +71,9 @@ pub struct Run {
     pub command: Vec<String>,
     /// what a reader must know of the run as a whole
     pub remarks: Vec<String>,
+    /// what division it could be submitted to; null of a report that is made of logs alone
+    #[serde(default)]
+    pub division: Option<Division>,
     /// one entry a test and tenant, in the order in which they were run
     pub tests: Vec<Test>,
     /// machine and build
@@ -86,6 +89,30 @@ pub struct Rules {
     pub benchmark: String,
     /// whether Server was played with the bounds of Interactive
     pub interactive: bool,
+}
+
+/// What division of a round a run could be submitted to, as far as the run tells.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Division {
+    /// `closed`, `open` or `none`
+    pub could_be: String,
+    /// why it is no better one
+    pub reasons: Vec<String>,
+    /// what has to hold besides, and is not known from the run
+    pub provided: Vec<String>,
+    /// the samples that a quantiser may look at; null where the task names none
+    pub calibration: Option<Calibration>,
+}
+
+/// A calibration set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Calibration {
+    /// which samples, and the list that names them
+    pub what: String,
+    /// how many
+    pub samples: u64,
+    /// of the list, where it is one file
+    pub sha256: Option<String>,
 }
 
 /// How a test came to its end.

@@ -127,7 +127,7 @@ fn policies_of_an_engine_are_told_or_refused() {
 }
 
 /// A folder with the perceptron as an ONNX model; `None` without ONNX Runtime.
-fn with_model() -> Option<Folder> {
+pub fn with_model() -> Option<Folder> {
     let search = Search { system: false, ..Search::everywhere(None) };
     if let Err(missing) = search.find() {
         println!("skipped: {missing}");

@@ -105,3 +105,37 @@ fn a_model_is_the_reference_or_is_told_why_not() {
     let absent = compare("nowhere.onnx").exits(3).stderr;
     assert!(absent.contains("there is no model nowhere.onnx"), "{absent}");
 }
+
+#[test]
+fn a_run_states_the_division_it_could_be_submitted_to() {
+    let folder = Folder::new();
+    let stated = |arguments: &str| -> Value {
+        let run = format!("run {arguments} --json --no-progress --mode accuracy");
+        let summary = folder.dyno(&run).exits(0).json();
+        summary["division"].clone()
+    };
+    let digits = stated("--system task:digits --scenario SingleStream");
+    assert_eq!(digits["could_be"], "none");
+    let why = digits["reasons"].to_string();
+    assert!(why.contains("task digits is of tier real"), "{why}");
+    assert!(why.contains("no round is named"), "{why}");
+    let simulated = "--system model:fixed=1us --round v5.1 --benchmark resnet --scenario Offline";
+    let simulated = stated(simulated);
+    assert_eq!(simulated["reasons"], serde_json::json!(["the system is simulated"]));
+    folder.write("other.json", "{}");
+    let refused = folder.dyno("run --equivalence other.json").exits(3).stderr;
+    assert!(refused.contains("expected what dyno task equivalence --json prints"), "{refused}");
+}
+
+#[test]
+fn a_model_with_other_data_is_for_no_division() {
+    let Some(folder) = crate::probe::with_model() else { return };
+    let run = "run --system onnx:digits.onnx --data ink.npy --labels labels.npy --round v5.1 \
+               --benchmark resnet --scenario SingleStream --mode accuracy --json --no-progress \
+               --set performance_sample_count_override=0";
+    let summary: Value = serde_json::from_str(&folder.dyno(run).stdout).unwrap();
+    let division = &summary["division"];
+    assert_eq!(division["could_be"], "none", "{division}");
+    let reasons = division["reasons"].to_string();
+    assert!(reasons.contains("ink has 4 samples"), "{reasons}");
+}

@@ -141,7 +141,9 @@ impl Feed {
         // A batch is large enough for the allocator to ask the system for its memory,
         // and to hand it back, in every call.
         let mut scratch = SCRATCH.take();
-        scratch.resize(self.inputs.len(), Elements::U8(Cow::Borrowed(&[])));
+        if scratch.len() != self.inputs.len() {
+            scratch.resize(self.inputs.len(), Elements::U8(Cow::Borrowed(&[])));
+        }
         match self.library.store() {
             Store::Memory(_) => {
                 for samples in samples.chunks(self.at_once(&self.first)) {

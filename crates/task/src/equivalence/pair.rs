@@ -15,10 +15,20 @@ pub struct Pair {
     /// Position in the model.
     pub own: usize,
     pub by: Pairing,
+    pub arrangement: Arrangement,
+}
+
+/// How the reference's numbers lie in the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Arrangement {
     /// Dimension `axes[i]` of the reference is dimension i of the model.
-    pub axes: Vec<usize>,
-    /// Classes that the model leaves out at the start of a dimension: 1 of 1001.
-    pub dropped: Option<usize>,
+    Axes(Vec<usize>),
+    /// In the same order, in another shape.
+    Flat,
+    /// Without the first slice along a dimension: 1 of 1001 classes.
+    WithoutFirst(usize),
+    /// There are more or fewer of them, or they cannot be told.
+    Other,
 }
 
 /// Elements that are looked at to tell weights apart.
@@ -45,9 +55,9 @@ pub fn pairs(reference: &Weights<'_>, own: &Weights<'_>) -> Result<Vec<Pair>, Re
             left.push(at);
             continue;
         };
-        let (axes, dropped) = arrangement(reference, weight, own, &own.all[found])?;
+        let arrangement = arrangement(reference, weight, own, &own.all[found])?;
         is_taken[found] = true;
-        pairs.push(Pair { reference: at, own: found, by: Pairing::Name, axes, dropped });
+        pairs.push(Pair { reference: at, own: found, by: Pairing::Name, arrangement });
     }
     let mut groups: HashMap<Vec<usize>, Vec<usize>> = HashMap::new();
     for at in left {
@@ -64,17 +74,29 @@ pub fn pairs(reference: &Weights<'_>, own: &Weights<'_>) -> Result<Vec<Pair>, Re
     let mut left: Vec<usize> = (0..reference.all.len()).collect();
     left.retain(|at| pairs.iter().all(|pair| pair.reference != *at));
     for at in left {
-        // 1001 classes of which one is not used.
-        let shape = &reference.all[at].shape;
-        let fits = |&own_at: &usize| {
-            !is_taken[own_at] && dropped_class(shape, &own.all[own_at].shape).is_some()
-        };
-        let Some(found) = (0..own.all.len()).find(fits) else { continue };
-        let (axes, dropped) = arrangement(reference, &reference.all[at], own, &own.all[found])?;
-        is_taken[found] = true;
-        pairs.push(Pair { reference: at, own: found, by: Pairing::Place, axes, dropped });
+        let weight = &reference.all[at];
+        for (found, ours) in own.all.iter().enumerate() {
+            if is_taken[found] || !may_be(weight, ours) {
+                continue;
+            }
+            let arrangement = arrangement(reference, weight, own, ours)?;
+            let by = match arrangement {
+                Arrangement::Flat => Pairing::Numbers,
+                Arrangement::WithoutFirst(_) => Pairing::Place,
+                Arrangement::Axes(_) | Arrangement::Other => continue,
+            };
+            is_taken[found] = true;
+            pairs.push(Pair { reference: at, own: found, by, arrangement });
+            break;
+        }
     }
     Ok(pairs)
+}
+
+/// Whether one may be the other in another shape.
+fn may_be(theirs: &Weight, ours: &Weight) -> bool {
+    let count = |weight: &Weight| weight.shape.iter().product::<usize>();
+    count(theirs) == count(ours) || dropped_class(&theirs.shape, &ours.shape).is_some()
 }
 
 /// Pairs weights whose shapes are the same but for the order of dimensions.
@@ -108,7 +130,12 @@ fn of_shape(
                 Some((number, axes)) => {
                     is_used[number] = true;
                     let by = Pairing::Numbers;
-                    pairs.push(Pair { reference: at, own: ours[number], by, axes, dropped: None });
+                    pairs.push(Pair {
+                        reference: at,
+                        own: ours[number],
+                        by,
+                        arrangement: Arrangement::Axes(axes),
+                    });
                 }
                 None => left.push(at),
             }
@@ -126,30 +153,39 @@ fn of_shape(
         let found = ours.remove(number);
         let axes = orders(shape, &own.all[found].shape).into_iter().next();
         let axes = axes.expect("the shapes are the same but for their order");
-        pairs.push(Pair { reference: at, own: found, by: Pairing::Place, axes, dropped: None });
+        let arrangement = Arrangement::Axes(axes);
+        pairs.push(Pair { reference: at, own: found, by: Pairing::Place, arrangement });
     }
     Ok(pairs)
 }
 
-/// How the numbers of a weight lie in another, the likeliest way; an empty order is one
-/// of another shape.
+/// How the numbers of a weight lie in another, the likeliest way.
 fn arrangement(
     reference: &Weights<'_>,
     theirs: &Weight,
     own: &Weights<'_>,
     ours: &Weight,
-) -> Result<(Vec<usize>, Option<usize>), ReadError> {
+) -> Result<Arrangement, ReadError> {
     if let Some(axis) = dropped_class(&theirs.shape, &ours.shape) {
-        return Ok(((0..ours.shape.len()).collect(), Some(axis)));
+        return Ok(Arrangement::WithoutFirst(axis));
     }
-    let mut orders = orders(&theirs.shape, &ours.shape);
-    if orders.len() <= 1 {
-        return Ok((orders.pop().unwrap_or_default(), None));
+    let orders = orders(&theirs.shape, &ours.shape);
+    if let [only] = &orders[..] {
+        return Ok(Arrangement::Axes(only.clone()));
     }
-    let (numbers, candidate) = (reference.decode(theirs)?, own.decode(ours)?);
+    if !may_be(theirs, ours) {
+        return Ok(Arrangement::Other);
+    }
+    let (mut numbers, mut candidate) = (reference.decode(theirs)?, own.decode(ours)?);
     let away = |axes: &Vec<usize>| apart(&numbers, axes, &candidate);
     let best = orders.iter().min_by(|a, b| away(a).total_cmp(&away(b)));
-    Ok((best.cloned().unwrap_or_default(), None))
+    if let Some(best) = best {
+        return Ok(Arrangement::Axes(best.clone()));
+    }
+    numbers.shape = vec![numbers.values.len()];
+    candidate.shape.clone_from(&numbers.shape);
+    let is_same = apart(&numbers, &[0], &candidate) < CLOSE;
+    Ok(if is_same { Arrangement::Flat } else { Arrangement::Other })
 }
 
 /// Orders of the dimensions of one shape that give the other, as it is first.

@@ -367,7 +367,7 @@ fn codes(
             Ok(size @ 1..) => affine(0, 1, 2, Kind::Blocks { axis, size }),
             _ => affine(0, 1, 2, Kind::Axis(axis)),
         },
-        "QLinearConv" => affine(3, 4, 5, Kind::Axis(0)),
+        "QLinearConv" | "QLinearAdd" | "QLinearMul" => affine(3, 4, 5, Kind::Axis(0)),
         "QLinearMatMul" => affine(3, 4, 5, Kind::Axis(-1)),
         "QGemm" => affine(3, 4, 5, Kind::Axis(if node.int("transB", 0) == 1 { 0 } else { 1 })),
         "DynamicQuantizeMatMul" => affine(1, 2, 3, Kind::Axis(-1)),

@@ -1,0 +1,319 @@
+//! What division of a round a run could be submitted to, and why no better one.
+//!
+//! A statement for whoever made the run, not a check: `dyno check` judges what is
+//! submitted. Whatever the run itself does not tell is listed as what has to hold
+//! besides.
+
+use std::fs;
+
+use dyno_mlperf::round::{Suite, Version};
+use dyno_task::card::{self, Card, Tier};
+use serde_json::Value;
+
+use crate::exit::Failure;
+use crate::options::{Options, Rules, RunOptions};
+use crate::summary::{Calibration, Division, Run, State, Test};
+use crate::system::System;
+
+/// What `dyno task equivalence --json` said of the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Model {
+    verdict: String,
+    /// The first and most serious reason.
+    why: String,
+}
+
+/// Refuses a file of `--equivalence` that is none, before anything is measured.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check(run: &RunOptions) -> Result<(), Failure> {
+    model(run).map(|_| ())
+}
+
+fn model(run: &RunOptions) -> Result<Option<Model>, Failure> {
+    let Some(path) = &run.equivalence else { return Ok(None) };
+    let wrong = |why: &str| {
+        Failure::set_up(format!("--equivalence {}: {why}", path.display()))
+            .hint("dyno task equivalence MODEL.onnx --reference REF.onnx --json > FILE")
+    };
+    let text = fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
+    let read: Value = serde_json::from_str(&text).map_err(|error| wrong(&error.to_string()))?;
+    if read["schema"] != "dyno.equivalence" {
+        return Err(wrong("expected what dyno task equivalence --json prints"));
+    }
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    match (text(&read["verdict"]), text(&read["reasons"][0]["what"])) {
+        (Some(verdict), Some(why)) => Ok(Some(Model { verdict, why })),
+        _ => Err(wrong("expected a verdict with its reasons")),
+    }
+}
+
+/// The statement of a run that is over.
+pub fn statement(run: &Run, options: &Options, system: &System) -> Division {
+    let card = system.spec.strip_prefix("task:").and_then(card::named);
+    let mut stated = Division { could_be: "none".into(), ..Division::default() };
+    stated.calibration = card.and_then(|card| card.data.calibration.as_ref()).map(|set| {
+        let (what, sha256) = (set.what.clone(), set.sha256.clone());
+        Calibration { what, samples: set.samples, sha256 }
+    });
+    stated.reasons = against_any(run, options.rules.as_ref(), system, card);
+    let (true, Some(rules)) = (stated.reasons.is_empty(), &options.rules) else { return stated };
+    let model = model(&options.run).ok().flatten();
+    stated.reasons = against_closed(run, options, model.as_ref());
+    stated.could_be = if stated.reasons.is_empty() { "closed" } else { "open" }.into();
+    stated.provided = provided(run, rules, card);
+    if stated.reasons.is_empty() {
+        stated.provided.extend(closed_provided(run, rules, card, model.as_ref()));
+    }
+    stated
+}
+
+/// Why it is no run of a benchmark.
+fn against_any(
+    run: &Run,
+    rules: Option<&Rules>,
+    system: &System,
+    card: Option<&Card>,
+) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let mut say = |reason: String| reasons.push(reason);
+    if system.is_simulated() {
+        say("the system is simulated".into());
+    } else if system.spec == "null" {
+        say("the null system computes nothing".into());
+    } else if system.is_synthetic() {
+        say("the samples are random numbers and no data set of a benchmark".into());
+    }
+    match (card, rules) {
+        (Some(Card { tier: Tier::Official, name, rules: Some(of), .. }), Some(rules)) => {
+            let asked = rules.round.benchmark(of).map(|benchmark| &benchmark.name);
+            if asked.is_none_or(|asked| *asked != rules.benchmark.name) {
+                let benchmark = &rules.benchmark.name;
+                say(format!("task {name} is not the benchmark {benchmark} of the round"));
+            }
+        }
+        (Some(Card { tier: Tier::Official, .. }), None) => {}
+        (Some(card), _) => say(format!(
+            "task {} is of tier {}: no benchmark with its weights and its data",
+            card.name,
+            card.tier.name()
+        )),
+        (None, _) if system.short_name() == "digits" => {
+            say("the built-in digits are no data set of a benchmark".into());
+        }
+        (None, _) => {}
+    }
+    if let (None, Some(rules), false) = (card, rules, system.is_simulated()) {
+        let (of, found) = (&rules.benchmark.dataset, system.library_size().total);
+        if of.samples != found && system.spec != "null" && !system.is_synthetic() {
+            let name = system.library.name();
+            say(format!("{name} has {found} samples, {} has {}", of.name, of.samples));
+        }
+    }
+    if rules.is_none() {
+        say("no round is named whose settings it follows: --round and --benchmark".into());
+    }
+    if run.state != State::Complete {
+        say("the run did not come to its end".into());
+    }
+    for test in run.tests.iter().filter(|test| !test.is_valid() && !is_short_of_accuracy(test)) {
+        say(format!("{} is {}", test.title(), test.verdict));
+    }
+    reasons
+}
+
+/// Only its quality keeps it from being valid.
+fn is_short_of_accuracy(test: &Test) -> bool {
+    let accuracy = test.accuracy.as_ref();
+    test.state == State::Complete && accuracy.is_some_and(|of| of.is_reached() == Some(false))
+}
+
+/// Why the Closed division does not take it.
+fn against_closed(run: &Run, options: &Options, model: Option<&Model>) -> Vec<String> {
+    let mut reasons = options.departures_from_round();
+    for test in run.tests.iter().filter(|test| is_short_of_accuracy(test)) {
+        let of = test.accuracy.as_ref().expect("it is short of it");
+        let (value, target) = (of.value.unwrap_or_default(), of.target.unwrap_or_default());
+        let metric = of.metric.as_deref().unwrap_or("accuracy");
+        reasons.push(format!(
+            "{}: {metric} is {}, the round asks for {}",
+            test.title(),
+            of.shown(value),
+            of.shown(target)
+        ));
+    }
+    if let Some(model) = model.filter(|model| model.verdict != "closed") {
+        let tag = match model.verdict.as_str() {
+            "restricted-retraining" => " (the tag of restricted retraining is open to it)",
+            _ => "",
+        };
+        reasons.push(format!("the model is not the reference's: {}{tag}", model.why));
+    }
+    reasons
+}
+
+/// What either division asks for besides, and the run does not tell.
+fn provided(run: &Run, rules: &Rules, card: Option<&Card>) -> Vec<String> {
+    let mut provided = Vec::new();
+    let has = |mode: &str| run.tests.iter().any(|test| test.mode == mode);
+    for mode in ["accuracy", "performance"] {
+        if !has(mode) {
+            provided.push(format!("there is a run of mode {mode} as well"));
+        }
+    }
+    if card.is_none() {
+        provided.push(format!(
+            "the samples are {}, prepared as the reference does",
+            rules.benchmark.dataset.name
+        ));
+    }
+    let first_with_suites = Version { major: 0, minor: 7 };
+    if rules.round.version >= first_with_suites {
+        for suite in [Suite::Datacenter, Suite::Edge] {
+            let Some(wanted) = rules.benchmark.wanted(suite) else { continue };
+            let names = wanted.required.iter().map(|scenario| scenario.name());
+            let missing: Vec<&str> =
+                names.filter(|name| run.tests.iter().all(|test| test.scenario != *name)).collect();
+            if !missing.is_empty() {
+                let missing = missing.join(" and ");
+                provided.push(format!("in suite {}: {missing} as well", suite.name()));
+            }
+        }
+    }
+    provided
+}
+
+/// What the Closed division asks for besides.
+fn closed_provided(
+    run: &Run,
+    rules: &Rules,
+    card: Option<&Card>,
+    model: Option<&Model>,
+) -> Vec<String> {
+    let mut provided = Vec::new();
+    if model.is_none() {
+        provided.push(
+            "the model is the reference's, at most quantised: dyno task equivalence tells".into(),
+        );
+    }
+    let is_unscored =
+        |test: &Test| test.accuracy.as_ref().is_some_and(|of| of.is_reached().is_none());
+    if run.tests.iter().any(is_unscored) {
+        provided.push("its accuracy reaches the target: nothing scored it here".into());
+    }
+    if let Some(set) = card.and_then(|card| card.data.calibration.as_ref()) {
+        let hash = set.sha256.as_ref().map(|hash| format!(" (SHA-256 {hash})"));
+        let hash = hash.unwrap_or_default();
+        provided.push(format!("a quantiser saw nothing but {}{hash}", set.what));
+    }
+    if !rules.benchmark.audits.is_empty() {
+        let audits = rules.benchmark.audits.join(", ");
+        provided.push(format!("it passes {audits}: dyno audit"));
+    }
+    provided
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{CommandLine, GivenKeys};
+    use crate::summary::{self, Accuracy};
+    use crate::{environment, measure};
+    use dyno_loadgen::settings::TestMode;
+
+    fn options(set: &[&str]) -> Options {
+        let set = set.iter().map(|&text| text.into()).collect();
+        let mut line = CommandLine { config: None, set, keys: GivenKeys::default() };
+        line.give("round", "v5.1");
+        line.give("benchmark", "resnet");
+        line.give("scenario", "Offline");
+        Options::read(&line, std::iter::empty()).unwrap()
+    }
+
+    fn test(mode: TestMode, accuracy: Option<Accuracy>) -> Test {
+        Test {
+            scenario: "Offline".into(),
+            mode: measure::mode_name(mode).into(),
+            tenant: None,
+            folder: String::new(),
+            state: State::Complete,
+            verdict: "VALID".into(),
+            reasons: Vec::new(),
+            notes: Vec::new(),
+            result: None,
+            repeated: None,
+            accuracy,
+            metrics: None,
+            data: summary::Data::default(),
+            plan: summary::Plan::default(),
+            settings: std::collections::BTreeMap::new(),
+        }
+    }
+
+    fn run(value: f64) -> Run {
+        let accuracy = Accuracy {
+            metric: Some("acc".into()),
+            value: Some(value),
+            target: Some(0.757),
+            ..Accuracy::default()
+        };
+        let tests = vec![
+            test(TestMode::AccuracyOnly, Some(accuracy)),
+            test(TestMode::PerformanceOnly, None),
+        ];
+        Run {
+            schema: summary::SCHEMA.into(),
+            schema_version: summary::SCHEMA_VERSION,
+            state: State::Complete,
+            verdict: "VALID".into(),
+            official: false,
+            disclaimer: String::new(),
+            name: String::new(),
+            system: "task:resnet50".into(),
+            time: "real".into(),
+            profile: "rules".into(),
+            rules: None,
+            started_at: String::new(),
+            finished_at: String::new(),
+            duration_ns: 0,
+            command: Vec::new(),
+            remarks: Vec::new(),
+            division: None,
+            tests,
+            environment: environment::describe(),
+        }
+    }
+
+    #[test]
+    fn a_run_by_the_rules_is_closed_if_what_it_cannot_know_holds() {
+        let options = options(&[]);
+        let (rules, card) = (options.rules.unwrap(), card::named("resnet50"));
+        assert_eq!(against_closed(&run(0.76), &options, None), [""; 0]);
+        let needed = provided(&run(0.76), &rules, card);
+        // The suite for data centres has it no longer.
+        assert_eq!(needed, ["in suite edge: SingleStream and MultiStream as well"]);
+        let needed = closed_provided(&run(0.76), &rules, card, None);
+        let begins = [
+            "the model is the reference's",
+            "a quantiser saw nothing but 500 images",
+            "it passes TEST01",
+        ];
+        assert_eq!(needed.len(), begins.len(), "{needed:?}");
+        assert!(
+            needed.iter().zip(begins).all(|(text, begin)| text.starts_with(begin)),
+            "{needed:?}"
+        );
+    }
+
+    #[test]
+    fn departures_quality_and_other_weights_leave_the_open_division() {
+        let options = options(&["min_duration_ms=1000"]);
+        let model = Model { verdict: "restricted-retraining".into(), why: "pruned".into() };
+        let reasons = against_closed(&run(0.7), &options, Some(&model));
+        assert_eq!(reasons.len(), 3, "{reasons:?}");
+        assert!(reasons[0].contains("min_duration_ms to 1000"), "{reasons:?}");
+        assert_eq!(reasons[1], "Offline accuracy: acc is 70.00 %, the round asks for 75.70 %");
+        assert!(reasons[2].ends_with("pruned (the tag of restricted retraining is open to it)"));
+    }
+}
