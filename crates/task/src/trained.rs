@@ -10,16 +10,15 @@ pub mod karate;
 pub mod movielens;
 pub mod shapes3d;
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 
 use dyno_loadgen::rng::Mt19937;
-use dyno_onnx::{BuildError, Model, Tensor, Weights};
+use dyno_onnx::{BuildError, Element, Model, Tensor, Values, Weights};
 use half::f16;
-use serde::Deserialize;
 
 use crate::files::OpenError;
+use crate::weights::safetensors;
 
 /// Writes a network into the file that is kept of it.
 fn write(graph: Result<Model, BuildError>, file: &mut BufWriter<File>) -> Result<(), OpenError> {
@@ -27,26 +26,19 @@ fn write(graph: Result<Model, BuildError>, file: &mut BufWriter<File>) -> Result
     file.write_all(&bytes).map_err(OpenError::content)
 }
 
-/// Weights of a script of `training/`: float16 in a file of the format safetensors, which
-/// is a length, that many bytes of JSON, and the numbers.
+/// Weights that a script of `training/` wrote, float16 as safetensors.
 fn weights(file: &'static [u8]) -> Weights {
-    #[derive(Deserialize)]
-    struct Entry {
-        shape: Vec<usize>,
-        data_offsets: [usize; 2],
-    }
     const FORMAT: &str = "the scripts write this format, and a test reads each file";
-    let (length, rest) = file.split_first_chunk().expect(FORMAT);
-    let (head, numbers) = rest.split_at(u64::from_le_bytes(*length) as usize);
-    let entries: BTreeMap<String, Entry> = serde_json::from_slice(head).expect(FORMAT);
-    let tensor = |(name, entry): (String, Entry)| {
-        let [from, to] = entry.data_offsets;
-        let halves = numbers[from..to].as_chunks().0;
+    let tensor = |(name, tensor): (String, Tensor)| {
+        let Values::Bytes(bytes) = &tensor.values else { panic!("{FORMAT}") };
+        assert_eq!(tensor.element, Element::F16, "{FORMAT}");
+        let halves = bytes.as_chunks().0;
         let values: Vec<f32> = halves.iter().map(|half| f16::from_le_bytes(*half).into()).collect();
-        let tensor = Tensor::of_f32(name.clone(), &entry.shape, &values);
+        let tensor = Tensor::of_f32(name.clone(), &tensor.shape, &values);
         (name, tensor)
     };
-    Weights::given(entries.into_iter().map(tensor).collect())
+    let read = safetensors::read(file).expect(FORMAT);
+    Weights::given(read.into_iter().map(tensor).collect())
 }
 
 /// Numbers evenly between minus and plus `bound`.

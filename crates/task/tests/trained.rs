@@ -53,7 +53,9 @@ fn figure(ready: Ready) -> Option<f64> {
     for (id, answer) in answers.iter() {
         scorer.take(id.0, answer.unwrap()).unwrap();
     }
-    scorer.scores().figure(&judge.metric)
+    let scores = scorer.scores();
+    assert_eq!(scores.notes, [""; 0]);
+    scores.figure(&judge.metric)
 }
 
 /// Tasks that need no files reach what their cards say of them.

@@ -82,7 +82,7 @@ impl Anchors {
             let scores = outputs.named(scores)?.part(position)?.elements;
             let offsets = outputs.named(offsets)?.part(position)?.elements;
             let found = self.detections(&scores.to_f32(), &offsets.to_f32())?;
-            bytes.extend_from_slice(&payload(0, &found));
+            bytes.extend_from_slice(&payload(outputs.index(position)?, &found));
             Ok(0)
         })
     }
