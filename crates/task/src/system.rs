@@ -461,6 +461,8 @@ fn answer(
         AnswerKind::Phonemes => phonemes::answer(),
         AnswerKind::Embedding => embedding::answer(),
         AnswerKind::Pairs => pairs::answer(),
+        AnswerKind::Labels => labels::answer(),
+        AnswerKind::DigitsBoxes => trained::digit_boxes::answer(),
         AnswerKind::Windows { side, step, spread } => {
             Answer::Windows(Windows::gaussian(side.get(), step.get(), *spread))
         }

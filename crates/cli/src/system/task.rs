@@ -20,7 +20,7 @@ use dyno_task::system::{self, Judge};
 use super::onnx;
 use crate::exit::Failure;
 use crate::options::RunOptions;
-use crate::{cache, environment};
+use crate::{cache, environment, output};
 
 /// For help texts.
 pub const GRAMMAR: &str = "a task with its model, its samples and its target: task:mnist, or task:resnet50-shape with random \
@@ -118,7 +118,8 @@ fn opened(card: &Card, cache: &Cache, run: &RunOptions) -> Result<Loaded, Failur
     let ready = system::open(&files).map_err(failed)?;
     let labels = ready.samples.labels().map(<[i64]>::to_vec);
     let largest = ready.largest_batch;
-    let loaded = onnx::load_prepared(&ready.model, ready.samples, (ready.answer, largest), run)?;
+    let samples = ready.samples.telling(tell_broken);
+    let loaded = onnx::load_prepared(&ready.model, samples, (ready.answer, largest), run)?;
     let judge = ready.judge.map(|judge| of_round(judge, card, run));
     let least = judge.as_ref().and_then(|judge| match (judge.unit, judge.bounds.first()?) {
         (Unit::Percent, (_, Bound::AtLeast(least))) => Some(least / 100.0),
@@ -136,6 +137,19 @@ fn opened(card: &Card, cache: &Cache, run: &RunOptions) -> Result<Loaded, Failur
         remarks: ready.remarks,
         offline_workers: loaded.offline_workers,
     })
+}
+
+/// Samples that cannot be prepared are named up to this number.
+const BROKEN_TOLD: usize = 5;
+
+/// Samples that cannot be prepared, told before the clock starts.
+fn tell_broken(samples: &[String]) {
+    for sample in samples.iter().take(BROKEN_TOLD) {
+        output::say(format_args!("cannot be prepared, and fails when it is asked for: {sample}"));
+    }
+    if let more @ 1.. = samples.len().saturating_sub(BROKEN_TOLD) {
+        output::say(format_args!("and {more} more"));
+    }
 }
 
 /// An official task asks for what its benchmark does in the round of the run, else in the
