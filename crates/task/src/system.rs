@@ -456,6 +456,8 @@ fn answer(
             };
             given::answer(*given, names)
         }
+        AnswerKind::Labels => labels::answer(),
+        AnswerKind::DigitsBoxes => trained::digit_boxes::answer(),
         AnswerKind::Phonemes => phonemes::answer(),
         AnswerKind::Embedding => embedding::answer(),
         AnswerKind::Pairs => pairs::answer(),
