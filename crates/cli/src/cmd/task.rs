@@ -28,7 +28,7 @@ enum Command {
     Run(Box<run::RunTask>),
     /// Score the answers of an accuracy run against what is right
     Score(score::Score),
-    /// Compare a model's weights with the reference's: closed, open, or restricted retraining
+    /// Compare a model's weights with the reference's, and say of which division it is
     Equivalence(equivalence::CompareWeights),
     /// List the ways to score, with what each needs
     Methods(methods::Methods),

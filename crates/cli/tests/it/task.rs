@@ -55,8 +55,12 @@ fn what_is_missing_is_named_before_anything_is_measured() {
     assert!(missing.contains("hint: dyno fetch mnist"), "{missing}");
     let other = folder.dyno("task run mnist --with modle=x").exits(2).stderr;
     assert!(other.contains("no file `modle`; its files are model, images"), "{other}");
-    let none = folder.dyno("task run bert").exits(3).stderr;
-    assert!(none.contains("the card of task `bert`, and no system for it"), "{none}");
+    let none = folder.dyno("task run gnmt").exits(3).stderr;
+    assert!(none.contains("the card of task `gnmt`, and no system for it"), "{none}");
+    let own = folder.dyno("task run bert").exits(3).stderr;
+    for file in ["`model`: model.onnx", "`dataset`: dev-v1.1.json", "`vocabulary`: vocab.txt"] {
+        assert!(own.contains(file), "{own}");
+    }
     let refused = folder.dyno("run --system null --with model=x").exits(2).stderr;
     assert!(refused.contains("--with means nothing to system `null`"), "{refused}");
     let unknown = folder.dyno("task run mnis").exits(2).stderr;
