@@ -1,6 +1,7 @@
 //! What `--system` names: its data set, its labels, and the system itself.
 
 mod cheat;
+pub mod cost;
 mod model;
 mod onnx;
 mod policy;

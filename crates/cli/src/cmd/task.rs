@@ -2,6 +2,7 @@
 
 mod cards;
 mod equivalence;
+mod layers;
 mod methods;
 mod run;
 mod score;
@@ -30,6 +31,8 @@ enum Command {
     Score(score::Score),
     /// Compare a model's weights with the reference's, and say of which division it is
     Equivalence(equivalence::CompareWeights),
+    /// Print what a model costs: parameters, operations and bytes, layer by layer
+    Layers(layers::Layers),
     /// List the ways to score, with what each needs
     Methods(methods::Methods),
 }
@@ -46,6 +49,7 @@ impl Task {
             Command::Run(run) => run.execute(),
             Command::Score(score) => score.execute(),
             Command::Equivalence(compare) => compare.execute(),
+            Command::Layers(layers) => layers.execute(),
             Command::Methods(methods) => methods.execute(),
         }
     }

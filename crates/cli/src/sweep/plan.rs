@@ -10,16 +10,15 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos};
 use dyno_loadgen::settings::TestMode;
-use dyno_sut::digits;
 
 use super::axis::{Combination, check_selection, combinations, is_selected};
 use super::state::{Axis, Definition, InputFile, Point, PointState};
 use crate::exit::Failure;
 use crate::options::{
-    Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, SweepTable, Swept, meaning,
+    Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, RunOptions, SweepTable, Swept, meaning,
 };
 use crate::run::{Prepared, variables};
-use crate::system::System;
+use crate::system::{System, cost, task};
 
 /// What was said of a sweep. Flags come before the file.
 #[derive(Debug, Clone)]
@@ -166,6 +165,8 @@ struct Check {
     /// What each combination comes to.
     effects: HashMap<u64, String>,
     files: Vec<InputFile>,
+    /// Of each system and model.
+    operations: HashMap<(Option<String>, Option<PathBuf>), Option<f64>>,
 }
 
 /// Problems that are told one by one.
@@ -201,15 +202,24 @@ impl Check {
             }
         }
         let system = options.run.system.clone().unwrap_or_else(|| "digits".into());
+        let run = options.run.clone();
         // An engine takes its time to load, and is loaded when its point is run.
-        if !(system.starts_with("onnx") || system.starts_with("tract")) {
-            let loaded = System::load(&options.run)
-                .and_then(|system| Prepared { options, system }.tests().map(|_| ()));
-            if let Err(failure) = loaded {
-                return self.note(&failure, &name);
-            }
+        let checked = match system.split_once(':') {
+            Some(("task", task)) => task::check(task),
+            _ if system.starts_with("onnx") || system.starts_with("tract") => Ok(()),
+            _ => System::load(&options.run)
+                .and_then(|system| Prepared { options, system }.tests().map(|_| ())),
+        };
+        if let Err(failure) = checked {
+            return self.note(&failure, &name);
         }
-        (system == "digits").then_some(DIGITS_OPERATIONS)
+        self.operations(&run)
+    }
+
+    /// Operations of a system for a sample, where they are known; a model is counted once.
+    fn operations(&mut self, run: &RunOptions) -> Option<f64> {
+        let of = (run.system.clone(), run.model.clone());
+        *self.operations.entry(of).or_insert_with(|| cost::operations(run))
     }
 
     fn note(&mut self, failure: &Failure, name: &str) -> Option<f64> {
@@ -258,9 +268,6 @@ impl Check {
             .hint("combinations that make no sense are left out with [[sweep.exclude]] in a file"))
     }
 }
-
-/// Multiplications and additions of the built-in perceptron, for a sample.
-const DIGITS_OPERATIONS: f64 = 2.0 * (digits::HIDDEN * (digits::PIXELS + digits::CLASSES)) as f64;
 
 /// A file as it is now; none if it cannot be read, which the run will tell. A
 /// `dyno.toml` is looked at without its comments and its spacing.

@@ -54,13 +54,24 @@ pub struct Loaded {
     pub offline_workers: usize,
 }
 
+/// Whether there is such a task, and a system for it; its files are not looked at.
+///
+/// # Errors
+/// There is not.
+pub fn check(name: &str) -> Result<(), Failure> {
+    card_of(name).map(drop)
+}
+
+fn card_of(name: &str) -> Result<&'static Card, Failure> {
+    card::named(name).filter(|card| runs(card)).ok_or_else(|| unknown(name))
+}
+
 /// Loads a task from what is in the cache.
 ///
 /// # Errors
 /// A name that there is none of, and files that are missing, each named.
 pub fn load(name: &str, run: &RunOptions) -> Result<Loaded, Failure> {
-    let card = card::named(name).filter(|card| runs(card));
-    let card = card.ok_or_else(|| unknown(name))?;
+    let card = card_of(name)?;
     if card.name == DIGITS {
         no_files(card, run)?;
         let of_percent = |quality: &card::Quality| Some(quality.at_least? / 100.0);

@@ -143,3 +143,22 @@ fn a_model_with_other_data_is_for_no_division() {
     let reasons = division["reasons"].to_string();
     assert!(reasons.contains("ink has 4 samples"), "{reasons}");
 }
+
+#[test]
+fn layers_are_told_with_their_operations_and_bytes() {
+    let folder = Folder::new();
+    let json = folder.dyno("task layers resnet50-shape --json").exits(0).json();
+    assert_eq!(json["parameters"], 25_557_032);
+    let layers = json["layers"].as_array().unwrap();
+    let sum: u64 = layers
+        .iter()
+        .map(|of| of["operations"].as_u64().unwrap() * of["times"].as_u64().unwrap())
+        .sum();
+    assert_eq!(json["operations"], sum);
+    assert_eq!(json["uncounted"].as_array().unwrap().len(), 0);
+    let top = folder.dyno("task layers resnet50-shape --top 3").exits(0).stdout;
+    assert_eq!(top.lines().take_while(|line| !line.is_empty()).count(), 4, "{top}");
+    assert!(top.contains("25.56 M parameters, 8.18 G operations for one input"), "{top}");
+    let unknown = folder.dyno("task layers resnet5").exits(2).stderr;
+    assert!(unknown.contains("did you mean resnet50?"), "{unknown}");
+}

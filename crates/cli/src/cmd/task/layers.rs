@@ -1,0 +1,197 @@
+//! `dyno task layers`: what a model costs, layer by layer.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use clap::Args;
+use dyno_loadgen::settings::nearest;
+use dyno_onnx::{Cost, Dim, Layer, Model, Weights, count};
+use dyno_task::graphs::{COUNTED, GRAPHS};
+use serde_json::{Value, json};
+
+use crate::exit::{Exit, Failure};
+use crate::{output, render};
+
+/// Which model.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Layers {
+    /// An ONNX file, or a graph of ours: the name of a shape task, or of one that is counted alone
+    #[arg(value_name = "FILE.onnx|GRAPH")]
+    model: String,
+    /// Only the layers of the most operations
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    /// Print a document for programs
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Counted at batch 1: two operations for each multiply-accumulate, bytes as the file has them.
+Examples:
+  dyno task layers model.onnx
+  dyno task layers resnet50-shape --top 10
+  dyno task layers llama2-70b-token --json";
+
+impl Layers {
+    /// Prints the table.
+    ///
+    /// # Errors
+    /// A file that is no ONNX model, or a name that there is no graph of.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let model = self.read()?;
+        let mut cost = count(&model);
+        let total = Total::of(&cost);
+        // What an engine does once when it loads the model is no layer of a run.
+        cost.layers.retain(|layer| layer.times > 0);
+        if let Some(top) = self.top {
+            cost.layers.sort_by_key(|layer| std::cmp::Reverse(per_run(layer)));
+            cost.layers.truncate(top);
+        }
+        let text = match self.json {
+            true => {
+                let document = document(&cost, &total);
+                serde_json::to_string_pretty(&document).expect("keys are texts") + "\n"
+            }
+            false => table(&cost, &total),
+        };
+        output::print(text).map(|()| Exit::Valid)
+    }
+
+    fn read(&self) -> Result<Model, Failure> {
+        let name = self.model.strip_suffix("-shape").unwrap_or(&self.model);
+        let runs = GRAPHS.iter().map(|graph| (graph.name, graph.build));
+        let mut graphs = runs.chain(COUNTED.iter().map(|graph| (graph.name, graph.build)));
+        if let Some((_, build)) = graphs.find(|(known, _)| *known == name) {
+            return build(Weights::seeded(1)).map_err(Failure::set_up);
+        }
+        let path = Path::new(&self.model);
+        if path.is_file() {
+            return Model::read(path).map_err(Failure::set_up);
+        }
+        let names = GRAPHS.iter().map(|graph| graph.name);
+        let near = nearest(name, names.chain(COUNTED.iter().map(|graph| graph.name)));
+        Err(Failure::usage(format!("there is no file or graph `{}`", self.model)).hint(format!(
+            "did you mean {}? Graphs are those of the shape tasks: dyno task list",
+            near.unwrap_or("resnet50")
+        )))
+    }
+}
+
+/// Sums over all layers.
+struct Total {
+    parameters: u64,
+    operations: u64,
+    weight_bytes: u64,
+    moved_bytes: u64,
+}
+
+impl Total {
+    fn of(cost: &Cost) -> Self {
+        let sum = |of: fn(&Layer) -> u64| {
+            let each = cost.layers.iter().map(|layer| of(layer).saturating_mul(layer.times));
+            each.fold(0, u64::saturating_add)
+        };
+        Self {
+            parameters: cost.parameters,
+            operations: cost.operations(),
+            weight_bytes: sum(|layer| layer.weight_bytes),
+            moved_bytes: sum(|layer| layer.input_bytes.saturating_add(layer.output_bytes)),
+        }
+    }
+}
+
+/// Operations of a layer in one run of the model.
+fn per_run(layer: &Layer) -> u64 {
+    layer.operations().saturating_mul(layer.times)
+}
+
+fn document(cost: &Cost, total: &Total) -> Value {
+    let shapes = |all: &[Vec<Dim>]| -> Vec<Vec<String>> {
+        all.iter().map(|shape| shape.iter().map(ToString::to_string).collect()).collect()
+    };
+    let layer = |layer: &Layer| {
+        json!({
+            "name": layer.name,
+            "op": layer.op,
+            "times": layer.times,
+            "inputs": shapes(&layer.inputs),
+            "outputs": shapes(&layer.outputs),
+            "operations": layer.operations(),
+            "weight_bytes": layer.weight_bytes,
+            "input_bytes": layer.input_bytes,
+            "output_bytes": layer.output_bytes,
+            "operations_per_byte": layer.operations_per_byte(),
+        })
+    };
+    let uncounted = cost
+        .uncounted
+        .iter()
+        .map(|node| json!({"name": node.name, "op": node.op, "why": node.why.to_string()}));
+    json!({
+        "parameters": total.parameters,
+        "operations": total.operations,
+        "weight_bytes": total.weight_bytes,
+        "activation_bytes": total.moved_bytes,
+        "layers": cost.layers.iter().map(layer).collect::<Vec<_>>(),
+        "uncounted": uncounted.collect::<Vec<_>>(),
+    })
+}
+
+/// Columns of a layer's name.
+const NAME: usize = 32;
+
+fn table(cost: &Cost, total: &Total) -> String {
+    let mut text = format!(
+        "{:NAME$} {:18} {:>6} {:>10} {:>9} {:>9} {:>9} {:>8}\n",
+        "layer", "operator", "times", "operations", "weights", "in", "out", "op/byte"
+    );
+    for layer in &cost.layers {
+        let _ = writeln!(
+            text,
+            "{:NAME$} {:18} {:>6} {:>10} {:>9} {:>9} {:>9} {:>8.2}",
+            end(&layer.name),
+            layer.op,
+            layer.times,
+            scaled(per_run(layer)),
+            render::bytes(layer.weight_bytes),
+            render::bytes(layer.input_bytes),
+            render::bytes(layer.output_bytes),
+            layer.operations_per_byte(),
+        );
+    }
+    let moved = total.weight_bytes.saturating_add(total.moved_bytes);
+    let intensity = if moved == 0 { 0.0 } else { total.operations as f64 / moved as f64 };
+    let _ = writeln!(
+        text,
+        "\n{} parameters, {} operations for one input; {} of weights and {} of activations are \
+         moved: {intensity:.2} operations a byte",
+        scaled(total.parameters),
+        scaled(total.operations),
+        render::bytes(total.weight_bytes),
+        render::bytes(total.moved_bytes),
+    );
+    for node in &cost.uncounted {
+        let _ = writeln!(text, "not counted: {} ({}): {}", node.name, node.op, node.why);
+    }
+    text
+}
+
+/// The end of a name, which tells layers apart.
+fn end(name: &str) -> String {
+    let letters = name.chars().count();
+    match letters.checked_sub(NAME) {
+        None | Some(0) => name.to_owned(),
+        Some(over) => format!("…{}", name.chars().skip(over + 1).collect::<String>()),
+    }
+}
+
+fn scaled(count: u64) -> String {
+    const PREFIXES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let value = count as f64;
+    match PREFIXES.into_iter().find(|(from, _)| value >= *from) {
+        Some((from, prefix)) => format!("{:.2} {prefix}", value / from),
+        None => count.to_string(),
+    }
+}
