@@ -104,6 +104,12 @@ fn against_any(
         }
         (None, _) => {}
     }
+    if let Some(Card { tier: Tier::Official, data, .. }) = card
+        && let found = system.library_size().total
+        && found != data.accuracy_samples
+    {
+        say(format!("{found} samples were given, {} has {}", data.name, data.accuracy_samples));
+    }
     if let (None, Some(rules), false) = (card, rules, system.is_simulated()) {
         let (of, found) = (&rules.benchmark.dataset, system.library_size().total);
         if of.samples != found && system.spec != "null" && !system.is_synthetic() {
