@@ -24,6 +24,8 @@ pub struct Files<'a> {
     given: BTreeMap<String, PathBuf>,
     /// Held against their hashes already.
     found: Mutex<BTreeMap<String, PathBuf>>,
+    /// Takes what is told of work that takes a while.
+    say: fn(&str),
 }
 
 /// Why a task has not what it needs.
@@ -142,7 +144,18 @@ impl<'a> Files<'a> {
             let known = card.wanted().map(|wanted| wanted.name.clone()).collect();
             return Err(OpenError::Unknown { name: name.clone(), known });
         }
-        Ok(Self { card, cache, given, found: Mutex::default() })
+        Ok(Self { card, cache, given, found: Mutex::default(), say: |_| {} })
+    }
+
+    /// The same, which tells in a few words when something is done that takes seconds.
+    #[must_use]
+    pub fn telling(self, say: fn(&str)) -> Self {
+        Self { say, ..self }
+    }
+
+    /// Tells that something is done now that takes seconds.
+    pub(crate) fn say(&self, what: &str) {
+        (self.say)(what);
     }
 
     /// The card.

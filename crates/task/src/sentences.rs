@@ -1,10 +1,11 @@
 //! Samples of tasks whose answers are vectors of texts, and the vectors that are right.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
+use std::io::Write;
 use std::path::Path;
 
 use crate::archive::entry;
+use crate::data::npy;
 use crate::data::texts::{self, Texts, Tokenizer};
 use crate::encoder::Encoder;
 use crate::files::{Files, OpenError};
@@ -26,8 +27,8 @@ pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
     let tokenizer = Tokenizer::read(&tokenizer, &archive).map_err(OpenError::content)?;
     let tokens: Vec<Vec<u32>> = texts.iter().map(|text| tokenizer.tokens(text)).collect();
     let vectors = files.made_of("vectors.npy", REVISION, &["texts", "reference"], |out| {
-        let array = vectors(&archive, &tokens)?;
-        out.write_all(&array).map_err(OpenError::content)
+        files.say("computing the vectors of the network in full precision, once");
+        write_vectors(&archive, &tokens, out)
     })?;
     let card = files.card();
     let samples = library(card, Texts::new(inputs(card), tokens))?;
@@ -35,19 +36,14 @@ pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
     Ok(Read { references, ..Read::of(samples) })
 }
 
-/// The vectors of the network in an archive as `numpy.save` writes them, a row a text.
-fn vectors(archive: &Path, texts: &[Vec<u32>]) -> Result<Vec<u8>, OpenError> {
+/// Writes the vectors of the network in an archive as `numpy.save` does, a row a text.
+fn write_vectors(
+    archive: &Path,
+    texts: &[Vec<u32>],
+    out: &mut impl Write,
+) -> Result<(), OpenError> {
     let of_archive = |error| OpenError::content(format!("{}: {error}", archive.display()));
     let encoder = Encoder::new(&minilm_weights(archive)?, HEADS).map_err(of_archive)?;
-    let vectors = encoder.vectors(texts).map_err(of_archive)?;
-    let shape = format!("({}, {})", texts.len(), encoder.hidden());
-    let mut header =
-        format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}").into_bytes();
-    // Elements begin at a multiple of 64, behind ten bytes and a header that ends a line.
-    header.resize((header.len() + 11).next_multiple_of(64) - 11, b' ');
-    header.push(b'\n');
-    let length = u16::try_from(header.len()).expect("headers are of some hundred bytes");
-    let mut file = [b"\x93NUMPY\x01\0", &length.to_le_bytes()[..], &header].concat();
-    file.extend(vectors.into_iter().flatten().flat_map(f32::to_le_bytes));
-    Ok(file)
+    let vectors = encoder.vectors(texts).map_err(of_archive)?.concat();
+    npy::write(out, &[texts.len(), encoder.hidden()], &vectors).map_err(OpenError::content)
 }

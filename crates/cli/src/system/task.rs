@@ -126,6 +126,7 @@ fn opened(card: &Card, cache: &Cache, run: &RunOptions) -> Result<Loaded, Failur
     }
     let failed = |error| failed(card, &error);
     let files = Files::of(card, cache, given).map_err(failed)?;
+    let files = files.telling(|what| output::say(format_args!("{what} ...")));
     let ready = system::open(&files).map_err(failed)?;
     let labels = ready.samples.labels().map(<[i64]>::to_vec);
     let largest = ready.largest_batch;

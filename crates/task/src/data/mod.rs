@@ -11,7 +11,7 @@ pub mod kits19;
 pub mod mnist;
 pub mod movielens;
 pub mod named;
-mod npy;
+pub(crate) mod npy;
 pub mod part;
 pub mod pictures;
 pub mod shapes3d;

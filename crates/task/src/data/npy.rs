@@ -19,6 +19,7 @@ pub fn write<T: Element>(to: &mut impl Write, shape: &[usize], all: &[T]) -> io:
     let element = match T::TYPE {
         ElementType::U8 => "|u1",
         ElementType::I64 => "<i8",
+        ElementType::F32 => "<f4",
         other => unreachable!("references here are no {other}"),
     };
     let sizes: String = shape.iter().map(|size| format!("{size}, ")).collect();

@@ -163,6 +163,7 @@ pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
     let steps = steps(&recording(&wave).map_err(OpenError::content)?);
     let states = files.made_of("states.f32", 1, &["recording", "weights"], |file| {
         let network = Network::read(&weights).map_err(OpenError::content)?;
+        files.say("computing the states of the stream, once");
         let bytes = network.states(&steps).into_iter().flat_map(f32::to_le_bytes);
         file.write_all(&bytes.collect::<Vec<u8>>()).map_err(OpenError::content)
     })?;

@@ -170,6 +170,7 @@ pub(crate) fn model(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     let path = files.path("ratings")?;
     files.made("towers.onnx", REVISION, |file| {
         let ratings = Ratings::read(&path).map_err(OpenError::content)?;
+        files.say("training the model, once");
         let towers = Towers::trained(&ratings.training, ratings.users, ratings.items);
         let inputs = &files.card().data.inputs;
         write(towers.graph(&inputs[0].name, &inputs[1].name), file)
