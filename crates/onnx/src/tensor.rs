@@ -39,6 +39,26 @@ impl Element {
         Self::BF16,
     ];
 
+    /// As NumPy names it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "float32",
+            Self::U8 => "uint8",
+            Self::I8 => "int8",
+            Self::U16 => "uint16",
+            Self::I16 => "int16",
+            Self::I32 => "int32",
+            Self::I64 => "int64",
+            Self::Bool => "bool",
+            Self::F16 => "float16",
+            Self::F64 => "float64",
+            Self::U32 => "uint32",
+            Self::U64 => "uint64",
+            Self::BF16 => "bfloat16",
+        }
+    }
+
     /// By its number in files; `None` for strings, complex numbers and those of
     /// less than a byte.
     #[must_use]

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
-use dyno_onnx::{Element, Model, ReadError};
+use dyno_onnx::{Model, ReadError};
 
 use difference::{Difference, difference, is_reordered, scaled_along};
 use pair::{Arrangement, Pair};
@@ -289,7 +289,7 @@ fn compared(
         name: weight.name.clone(),
         own: Some((counterpart.held_as.clone(), pair.by)),
         shape: weight.shape.clone(),
-        element: Some(type_name(counterpart.element)),
+        element: Some(counterpart.element.name()),
         finding: Finding::Reshaped { shape: counterpart.shape.clone() },
         away: None,
     };
@@ -358,25 +358,7 @@ fn numerics(own: &Weights<'_>) -> BTreeMap<&'static str, u64> {
     let mut numerics = BTreeMap::new();
     for weight in &own.all {
         let elements: u64 = weight.shape.iter().map(|&n| n as u64).product();
-        *numerics.entry(type_name(weight.element)).or_default() += elements;
+        *numerics.entry(weight.element.name()).or_default() += elements;
     }
     numerics
-}
-
-fn type_name(element: Element) -> &'static str {
-    match element {
-        Element::F32 => "float32",
-        Element::U8 => "uint8",
-        Element::I8 => "int8",
-        Element::U16 => "uint16",
-        Element::I16 => "int16",
-        Element::I32 => "int32",
-        Element::I64 => "int64",
-        Element::Bool => "bool",
-        Element::F16 => "float16",
-        Element::F64 => "float64",
-        Element::U32 => "uint32",
-        Element::U64 => "uint64",
-        Element::BF16 => "bfloat16",
-    }
 }

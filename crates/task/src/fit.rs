@@ -137,7 +137,7 @@ fn takes(port: &Port, input: &Input, shape: &[usize]) -> bool {
         dims.len() == shape.len()
             && pairs().all(|(dim, n)| dim.fixed().is_none_or(|dim| dim == *n || *n == 0))
     };
-    let is_of_type = port.element.map(numpy) == Some(input.element.as_str());
+    let is_of_type = port.element.map(Element::name) == Some(input.element.as_str());
     is_of_type
         && match port.shape.as_deref() {
             None => true,
@@ -159,29 +159,11 @@ fn swapped(shape: &[usize], layout: Layout) -> Option<(Vec<usize>, Layout)> {
 }
 
 fn shown(port: &Port) -> String {
-    let element = port.element.map_or("of a type that is not read", numpy);
+    let element = port.element.map_or("of a type that is not read", Element::name);
     let dims = port.shape.iter().flatten();
     let dims: Vec<String> =
         dims.map(|dim| dim.fixed().map_or("?".to_owned(), |n| n.to_string())).collect();
     format!("{} {element} [{}]", port.name, dims.join(", "))
-}
-
-fn numpy(element: Element) -> &'static str {
-    match element {
-        Element::F32 => "float32",
-        Element::U8 => "uint8",
-        Element::I8 => "int8",
-        Element::U16 => "uint16",
-        Element::I16 => "int16",
-        Element::I32 => "int32",
-        Element::I64 => "int64",
-        Element::Bool => "bool",
-        Element::F16 => "float16",
-        Element::F64 => "float64",
-        Element::U32 => "uint32",
-        Element::U64 => "uint64",
-        Element::BF16 => "bfloat16",
-    }
 }
 
 #[cfg(test)]
