@@ -11,6 +11,7 @@ pub mod accuracy;
 pub mod audit;
 pub mod finding;
 pub mod package;
+mod parallel;
 pub mod power;
 pub mod round;
 pub mod submission;

@@ -14,6 +14,7 @@ use ndarray::{Array2, ArrayView1, Axis, Slice};
 use super::arrays::npy::{Matrix, Npy};
 use super::payload::{self, Element};
 use super::{AnswerError, DataError, Figure, Inputs, Method, Need, Scorer, Scores};
+use crate::parallel;
 
 const VECTORS: Need = Need {
     name: "vectors",
@@ -37,7 +38,7 @@ pub const EMBEDDING_AGREEMENT: Method = Method {
 /// an error of half of 2^-23 in each part.
 const EQUAL: f64 = 1e-6;
 
-/// Rows whose cosines with all others are in memory at once.
+/// Rows whose cosines with all others are in memory at once, on each processor.
 const ROWS: usize = 256;
 
 /// Scores vectors.
@@ -86,8 +87,8 @@ impl Agreement {
                 to.row_mut(at).iter_mut().zip(from).for_each(|(to, from)| *to = *from);
             }
         }
-        let starts = (0..samples).step_by(ROWS);
-        starts.map(|start| agreed_from(start, &by_reference, &by_answer)).sum()
+        let starts: Vec<usize> = (0..samples).step_by(ROWS).collect();
+        parallel::map(&starts, |start| agreed_from(*start, &by_reference, &by_answer)).iter().sum()
     }
 }
 

@@ -32,8 +32,9 @@ const COVARIANCE: Need = Need {
 
 const TEXTS: Need = Need {
     name: "texts",
-    what: "CLIP's features of the captions as an npy file, a row a sample",
-    is_required: true,
+    what: "CLIP's features of the captions as an npy file, a row a sample; answers bring them \
+           behind those of CLIP for the image if it is not given",
+    is_required: false,
 };
 
 /// `stable-diffusion-xl`.
@@ -49,7 +50,8 @@ pub const FID_CLIP: Method = Method {
 };
 
 fn open(inputs: &Inputs) -> Result<FidClip, DataError> {
-    let texts = Npy::open(inputs.file(&TEXTS)?)?.matrix()?;
+    let texts = inputs.files.get(TEXTS.name);
+    let texts = texts.map(|path| Npy::open(path)?.matrix()).transpose()?;
     let mean = Npy::open(inputs.file(&MEAN)?)?.matrix()?.values;
     let path = inputs.file(&COVARIANCE)?;
     let covariance = Npy::open(path)?.matrix()?;
@@ -69,7 +71,8 @@ fn open(inputs: &Inputs) -> Result<FidClip, DataError> {
 #[derive(Debug)]
 pub struct FidClip {
     photographs: Normal,
-    texts: Matrix,
+    /// If answers do not bring theirs.
+    texts: Option<Matrix>,
     element: Element,
     /// Of all images, one after the other.
     features: Vec<f64>,
@@ -78,9 +81,10 @@ pub struct FidClip {
 }
 
 impl FidClip {
-    /// Features of photographs, and of the caption of each sample.
+    /// Features of photographs, and of the caption of each sample if answers do not bring
+    /// them.
     #[must_use]
-    pub fn new(photographs: Normal, texts: Matrix, element: Element) -> Self {
+    pub fn new(photographs: Normal, texts: Option<Matrix>, element: Element) -> Self {
         Self { photographs, texts, element, features: Vec::new(), cosines: 0.0, images: 0 }
     }
 }
@@ -96,19 +100,36 @@ pub fn cosine(one: &[f64], other: &[f64]) -> f64 {
 
 impl Scorer for FidClip {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let references = self.texts.rows() as u64;
-        if index >= references {
-            return Err(AnswerError::Sample { references });
-        }
         let of_image = self.photographs.dimensions();
-        let bytes = (of_image + self.texts.columns) * self.element.size();
-        if answer.len() != bytes {
-            let expected = format!("{bytes} ({} and {} features)", of_image, self.texts.columns);
+        let size = self.element.size();
+        let brought = || (answer.len() / size).saturating_sub(of_image);
+        let (columns, expected) = match &self.texts {
+            Some(texts) => {
+                let references = texts.rows() as u64;
+                if index >= references {
+                    return Err(AnswerError::Sample { references });
+                }
+                let bytes = (of_image + texts.columns) * size;
+                (texts.columns, format!("{bytes} ({of_image} and {} features)", texts.columns))
+            }
+            None => {
+                let least = (of_image + 2) * size;
+                let expected = format!("{least} or more ({of_image} features, and twice as many)");
+                (brought().next_multiple_of(2).max(2), expected)
+            }
+        };
+        if answer.len() != (of_image + columns) * size {
             return Err(AnswerError::Length { expected, found: answer.len() });
         }
         let values: Vec<f64> = payload::reals(self.element, answer)?.collect();
         let (image, of_clip) = values.split_at(of_image);
-        let cosine = cosine(of_clip, self.texts.row(index as usize));
+        let cosine = match &self.texts {
+            Some(texts) => cosine(of_clip, texts.row(index as usize)),
+            None => {
+                let (of_clip, caption) = of_clip.split_at(columns / 2);
+                cosine(of_clip, caption)
+            }
+        };
         if !cosine.is_finite() || image.iter().any(|value| !value.is_finite()) {
             let expected = "numbers, and not all of CLIP's zeros".to_owned();
             return Err(AnswerError::Content { expected, found: "others".to_owned() });
@@ -124,7 +145,7 @@ impl Scorer for FidClip {
     }
 
     fn references(&self) -> Option<u64> {
-        Some(self.texts.rows() as u64)
+        self.texts.as_ref().map(|texts| texts.rows() as u64)
     }
 
     fn scores(&mut self) -> Scores {
@@ -150,7 +171,7 @@ mod tests {
     fn features_have_a_distance_from_photographs_and_an_angle_to_captions() {
         let photographs = Normal::new(vec![0.0], vec![1.0]).unwrap();
         let texts = Matrix { columns: 2, values: vec![3.0, 4.0, 0.0, 2.0, 1.0, 1.0] };
-        let mut scorer = FidClip::new(photographs, texts, Element::Float32);
+        let mut scorer = FidClip::new(photographs, Some(texts), Element::Float32);
         let answer = |values: [f32; 3]| values.map(f32::to_le_bytes).concat();
         assert_eq!(scorer.take(0, &answer([4.0, 1.0, 0.0])), Ok(()));
         assert_eq!(scorer.take(1, &answer([6.0, 0.0, -1.0])), Ok(()));
@@ -168,10 +189,29 @@ mod tests {
     }
 
     #[test]
+    fn answers_may_bring_the_features_of_their_captions() {
+        let photographs = Normal::new(vec![0.0], vec![1.0]).unwrap();
+        let mut scorer = FidClip::new(photographs, None, Element::Float32);
+        let answer =
+            |values: &[f32]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
+        assert_eq!(scorer.references(), None);
+        assert_eq!(scorer.take(0, &answer(&[4.0, 1.0, 0.0, 3.0, 4.0])), Ok(()));
+        assert_eq!(scorer.take(1, &answer(&[6.0, 0.0, -1.0, 0.0, 2.0])), Ok(()));
+        for odd in [&[4.0, 1.0, 0.0, 3.0][..], &[4.0], &[]] {
+            let error = scorer.take(2, &answer(odd)).unwrap_err().to_string();
+            assert!(
+                error.starts_with("expected 12 or more (1 features, and twice as many)"),
+                "{error}"
+            );
+        }
+        assert!((scorer.scores().figure("CLIP_SCORE").unwrap() + 20.0).abs() < 1e-12);
+    }
+
+    #[test]
     fn the_checker_reads_the_scores() {
         let photographs = Normal::new(vec![0.0], vec![1.0]).unwrap();
         let texts = Matrix { columns: 1, values: vec![3.0, 4.0] };
-        let mut scorer = FidClip::new(photographs, texts, Element::Float32);
+        let mut scorer = FidClip::new(photographs, Some(texts), Element::Float32);
         for (index, value) in [(0, 4.0_f32), (1, 6.0)] {
             assert_eq!(scorer.take(index, &[value, 1.0].map(f32::to_le_bytes).concat()), Ok(()));
         }

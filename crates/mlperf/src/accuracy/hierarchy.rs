@@ -3,13 +3,18 @@
 //! Source: `evaluation.py` of the benchmark Qwen3-VL on the product catalogue of
 //! Shopify, which counts every entry of the log.
 
+use std::borrow::Cow;
+use std::fmt;
+
+use memchr::memchr_iter;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::summarization::read_list;
 use super::text::is_space;
 use super::{
     AnswerError, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores, of_sample,
+    payload,
 };
 
 const REFERENCE: Need = Need {
@@ -47,11 +52,18 @@ pub struct Levels {
 impl Levels {
     /// Adds two paths.
     pub fn add(&mut self, found: &str, wanted: &str) {
-        let levels = |path| str::split(path, SEPARATOR).map(|level| level.trim_matches(is_space));
-        let is_same = |(found, wanted): &(&str, &str)| found == wanted;
-        self.shared += levels(found).zip(levels(wanted)).take_while(is_same).count() as u64;
-        self.found += levels(found).count() as u64;
-        self.wanted += levels(wanted).count() as u64;
+        let (mut found, mut wanted) = (levels(found), levels(wanted));
+        let mut is_right = true;
+        loop {
+            let pair = (found.next(), wanted.next());
+            self.found += u64::from(pair.0.is_some());
+            self.wanted += u64::from(pair.1.is_some());
+            is_right &= pair.0 == pair.1;
+            match pair {
+                (None, None) => break,
+                _ => self.shared += u64::from(is_right),
+            }
+        }
     }
 
     /// The harmonic mean of precision and recall, in [0, 1].
@@ -63,38 +75,168 @@ impl Levels {
     }
 }
 
+/// Levels of a path, from the top on.
+fn levels(path: &str) -> impl Iterator<Item = &str> {
+    let bytes = path.as_bytes();
+    // Of the separator `>` is the rarest.
+    let is_separator =
+        move |at: &usize| *at > 0 && bytes[*at - 1] == b' ' && bytes.get(*at + 1) == Some(&b' ');
+    let mut separators = memchr_iter(b'>', bytes).filter(is_separator);
+    let mut rest = Some(0);
+    std::iter::from_fn(move || {
+        let start = rest?;
+        // One that begins with the end of the one before is none.
+        let next = separators.find(|at| *at > start);
+        rest = next.map(|at| at + 2);
+        let end = next.map_or(path.len(), |at| at - 1);
+        Some(path[start..end].trim_matches(is_space))
+    })
+}
+
 #[derive(Deserialize)]
 struct Record {
     ground_truth_category: String,
 }
 
+/// What an answer says, as far as its schema asks for it. Of a field that stands there
+/// twice the second one counts.
+#[derive(Default)]
+struct Answer<'a> {
+    category: Field<'a>,
+    brand: Field<'a>,
+    is_secondhand: Field<'a>,
+    has_other: bool,
+}
+
+/// What is in a field.
+#[derive(Default)]
+enum Field<'a> {
+    Text(Cow<'a, str>),
+    /// A number or a truth value that pydantic takes for true or false.
+    Truth,
+    /// Something else, or nothing.
+    #[default]
+    Other,
+}
+
+struct OfAnswer;
+struct OfField;
+
+impl<'de> Deserialize<'de> for Answer<'de> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(OfAnswer)
+    }
+}
+
+impl<'de> Visitor<'de> for OfAnswer {
+    type Value = Answer<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Answer<'de>, A::Error> {
+        let mut answer = Answer::default();
+        while let Some(Field::Text(key)) = map.next_key()? {
+            let field = map.next_value()?;
+            match &*key {
+                "category" => answer.category = field,
+                "brand" => answer.brand = field,
+                "is_secondhand" => answer.is_secondhand = field,
+                _ => answer.has_other = true,
+            }
+        }
+        Ok(answer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Field<'de> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(OfField)
+    }
+}
+
+/// Whether pydantic takes a number for true or false.
+fn truth<'a>(number: f64) -> Field<'a> {
+    if number == 0.0 || number == 1.0 { Field::Truth } else { Field::Other }
+}
+
+impl<'de> Visitor<'de> for OfField {
+    type Value = Field<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Field<'de>, E> {
+        Ok(Field::Truth)
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Field<'de>, E> {
+        Ok(truth(number as f64))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Field<'de>, E> {
+        Ok(truth(number as f64))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Field<'de>, E> {
+        Ok(truth(number))
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Field<'de>, E> {
+        Ok(Field::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Field<'de>, E> {
+        Ok(Field::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_unit<E>(self) -> Result<Field<'de>, E> {
+        Ok(Field::Other)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Field<'de>, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Field::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Field<'de>, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Field::Other)
+    }
+}
+
+impl Field<'_> {
+    /// Whether pydantic takes it for true or false.
+    fn is_truth(&self) -> bool {
+        const WORDS: [&str; 12] =
+            ["0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes"];
+        match self {
+            Self::Truth => true,
+            Self::Text(word) => WORDS.contains(&word.to_lowercase().as_str()),
+            Self::Other => false,
+        }
+    }
+}
+
 /// The category of an answer of the schema, as pydantic takes it: the three fields
 /// and no other.
-fn category(answer: &[u8]) -> Result<String, AnswerError> {
+fn category(answer: &[u8]) -> Result<Cow<'_, str>, AnswerError> {
     let problem = |found| AnswerError::Content {
         expected: "an object with the texts category and brand, and is_secondhand".to_owned(),
         found,
     };
-    let object: Map<String, Value> =
-        serde_json::from_slice(answer).map_err(|error| problem(error.to_string()))?;
-    let is_right = object.len() == 3
-        && object.get("brand").is_some_and(Value::is_string)
-        && object.get("is_secondhand").is_some_and(is_truth);
-    match object.get("category") {
-        Some(Value::String(category)) if is_right => Ok(category.clone()),
+    let answer: Answer<'_> =
+        serde_json::from_str(payload::text(answer)?).map_err(|error| problem(error.to_string()))?;
+    match answer {
+        Answer {
+            category: Field::Text(category),
+            brand: Field::Text(_),
+            is_secondhand,
+            has_other,
+        } if is_secondhand.is_truth() && !has_other => Ok(category),
         _ => Err(problem("another".to_owned())),
-    }
-}
-
-/// Whether pydantic takes a value for true or false.
-fn is_truth(value: &Value) -> bool {
-    const WORDS: [&str; 12] =
-        ["0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes"];
-    match value {
-        Value::Bool(_) => true,
-        Value::Number(number) => [Some(0.0), Some(1.0)].contains(&number.as_f64()),
-        Value::String(word) => WORDS.contains(&word.to_lowercase().as_str()),
-        _ => false,
     }
 }
 
@@ -149,6 +291,38 @@ impl Scorer for Categories {
 mod tests {
     use super::super::assert_checker_reads;
     use super::*;
+
+    #[test]
+    fn of_a_field_that_stands_there_twice_the_second_counts() {
+        let category = |more: &str| {
+            let answer = format!(r#"{{"brand": "\u00e9", "category": [1, {{"a": null}}]{more}}}"#);
+            category(answer.as_bytes()).map(Cow::into_owned)
+        };
+        let right = r#", "category": "caf\u00e9 > A", "is_secondhand": 1.0"#;
+        assert_eq!(category(right), Ok("café > A".to_owned()));
+        for wrong in ["", r#", "is_secondhand": 0"#, r#", "category": "A", "is_secondhand": null"#]
+        {
+            assert!(category(wrong).is_err(), "{wrong}");
+        }
+        assert!(category(&format!(r#"{right}, "brand": -1"#)).is_err());
+        assert!(super::category(b"\xff").is_err());
+    }
+
+    #[test]
+    fn separators_do_not_overlap() {
+        // As Python splits them.
+        for (path, expected) in [
+            ("a > b", &["a", "b"][..]),
+            ("a >  > b", &["a", "", "b"]),
+            ("a > > b", &["a", "> b"]),
+            (" > ", &["", ""]),
+            (">", &[">"]),
+            ("", &[""]),
+            (" >é> > é", &[">é>", "é"]),
+        ] {
+            assert_eq!(levels(path).collect::<Vec<_>>(), expected, "{path}");
+        }
+    }
 
     #[test]
     fn levels_count_up_to_the_first_that_is_wrong() {

@@ -9,6 +9,7 @@
 //! that the accuracy scripts of the benchmarks print and the checkers read.
 //! Start reading at [`score`] and [`Method`].
 
+mod ahead;
 pub mod arrays;
 pub mod classification;
 mod data;
@@ -189,15 +190,12 @@ pub struct Scored {
 ///
 /// # Errors
 /// The log does not read to its end. No figure comes of a part of a log.
-pub fn score<R: BufRead>(
+pub fn score<R: BufRead + Send>(
     log: AccuracyReader<R>,
     scorer: &mut dyn Scorer,
 ) -> Result<Scored, LogReadProblem> {
     let mut scoring = Scoring::new(scorer);
-    for entry in log {
-        let entry = entry?;
-        scoring.take(entry.line, entry.qsl_idx, &entry.data);
-    }
+    ahead::each(log, |line, index, answer| scoring.take(line, index, answer))?;
     Ok(scoring.end())
 }
 

@@ -69,7 +69,7 @@ impl Element {
     }
 
     /// An element of [`Element::size`] bytes; whole numbers are exact up to 2^53.
-    pub(super) fn real(self, bytes: &[u8]) -> f64 {
+    pub(crate) fn real(self, bytes: &[u8]) -> f64 {
         match self {
             Self::Float16 => half(u16::from_le_bytes(exactly(bytes))),
             Self::Float32 => f64::from(f32::from_le_bytes(exactly(bytes))),

@@ -18,6 +18,8 @@ use super::{
     AnswerError, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores, of_sample,
 };
 
+use crate::parallel;
+
 pub use truth::Truth;
 
 const VOLUMES: Need = Need {
@@ -58,29 +60,31 @@ const FILES: [&str; 2] = ["segmentation.nii.gz", "segmentation.nii"];
 
 /// The volume of each sample.
 fn read_volumes(inputs: &Inputs) -> Result<Vec<Truth>, DataError> {
-    let folder = inputs.file(&VOLUMES)?;
-    let read = |path: &PathBuf| Truth::read(path, CLASSES as u8);
-    if !inputs.files.contains_key(CASES.name) {
-        return folders(folder)?.iter().map(read).collect();
-    }
-    let path = inputs.file(&CASES)?;
-    let mut volumes = Vec::new();
-    for (at, line) in read_text(path)?.lines().enumerate() {
-        let name = line.trim();
-        if name.is_empty() {
-            continue;
-        }
-        let file = segmentation(&folder.join(name)).ok_or_else(|| {
-            let expected = format!("a case with {}", folder.join(name).join(FILES[0]).display());
-            DataError::malformed(path, at + 1, expected, "none")
-        })?;
-        volumes.push(read(&file)?);
-    }
-    Ok(volumes)
+    let files = files(inputs)?;
+    parallel::map(&files, |path| Truth::read(path, CLASSES as u8)).into_iter().collect()
 }
 
-/// The file of labels of a case.
-fn segmentation(case: &Path) -> Option<PathBuf> {
+/// The file of each sample.
+fn files(inputs: &Inputs) -> Result<Vec<PathBuf>, DataError> {
+    let folder = inputs.file(&VOLUMES)?;
+    if !inputs.files.contains_key(CASES.name) {
+        return folders(folder);
+    }
+    let path = inputs.file(&CASES)?;
+    let text = read_text(path)?;
+    let lines = text.lines().enumerate().map(|(at, line)| (at, line.trim()));
+    let file = |(at, name): (usize, &str)| {
+        segmentation(&folder.join(name)).ok_or_else(|| {
+            let expected = format!("a case with {}", folder.join(name).join(FILES[0]).display());
+            DataError::malformed(path, at + 1, expected, "none")
+        })
+    };
+    lines.filter(|(_, name)| !name.is_empty()).map(file).collect()
+}
+
+/// The file of labels in the folder of a case.
+#[must_use]
+pub fn segmentation(case: &Path) -> Option<PathBuf> {
     FILES.iter().map(|name| case.join(name)).find(|path| path.is_file())
 }
 

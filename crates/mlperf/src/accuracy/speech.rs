@@ -14,7 +14,7 @@ pub mod whisper;
 use super::payload::{self, Element};
 use super::{AnswerError, Figure, Method, Need, Repeats, Scorer, Scores, of_sample};
 
-pub use manifest::read_transcripts;
+pub use manifest::{Recorded, Utterance, read_transcripts, read_utterances};
 
 const MANIFEST: Need = Need {
     name: "manifest",
@@ -42,7 +42,7 @@ pub const WORD_ERRORS: Method = Method {
 const LABELS: &[u8] = b" abcdefghijklmnopqrstuvwxyz'";
 
 /// Longer utterances are left out of the data set.
-const LONGEST_SECONDS: f64 = 15.0;
+pub const LONGEST_SECONDS: f64 = 15.0;
 
 /// Words that were wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::data::read_text;
 use super::payload;
-use super::{AnswerError, DataError, Figure, Method, Need, Repeats, Scorer, Scores, of_sample};
+use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores, of_sample};
 
 const REFERENCE: Need = Need {
     name: "reference",
@@ -125,18 +125,14 @@ impl Scorer for Translations {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
         let reference = of_sample(&self.references, index)?;
         let text = payload::text(answer);
-        // What is no sentence, and the empty one, has no words: left out, as the
-        // script does with what is empty, silence would be better than a bad answer.
-        let words = text.as_deref().ok().filter(|text| !text.is_empty());
+        // An empty translation is one word that is none, as the script splits it; left out,
+        // silence would be better than a bad answer.
+        let words = text.as_deref().ok();
         let number = |word| self.numbers.get(word).copied().unwrap_or(UNKNOWN);
         let sentence: Vec<u32> =
             words.into_iter().flat_map(|text| text.split(' ')).map(number).collect();
         self.bleu.add(&sentence, reference);
         text.map(drop)
-    }
-
-    fn repeats(&self) -> Repeats {
-        Repeats::All
     }
 
     fn references(&self) -> Option<u64> {
@@ -182,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sentence_and_what_is_empty_have_no_words() {
+    fn what_is_empty_is_a_word_and_what_is_no_sentence_none() {
         let (numbers, references) = (HashMap::from([("a".to_owned(), 0)]), vec![vec![0; 5]; 3]);
         let mut scorer = Translations { numbers, references, bleu: Bleu::default() };
         assert_eq!(scorer.take(0, b"a a a a a"), Ok(()));
@@ -192,7 +188,7 @@ mod tests {
         assert!(with_empty.score() < all);
         assert!(scorer.take(1, &[0xff]).is_err());
         let of = |bleu: &Bleu| (bleu.words, bleu.reference_words);
-        assert_eq!((of(&with_empty), of(&scorer.bleu)), ((5, 10), (5, 15)));
+        assert_eq!((of(&with_empty), of(&scorer.bleu)), ((6, 10), (6, 15)));
     }
 
     #[test]

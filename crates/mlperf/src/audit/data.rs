@@ -16,8 +16,11 @@ use super::evidence::unreadable;
 use super::reason::Reason;
 use super::text::{self, Counts};
 use super::{Figure, Part, TextFile, Verdict};
+use crate::accuracy::payload;
 
-/// What an answer is a list of, little-endian.
+/// What an answer is a list of, little-endian: the `--dtype` of the official scripts, which
+/// know these five and name one as NumPy does not. What they are in numbers is
+/// [`payload::Element`]'s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Element {
     /// 8 bits.
@@ -49,26 +52,25 @@ impl Element {
         }
     }
 
+    fn payload(self) -> payload::Element {
+        match self {
+            Self::Byte => payload::Element::Int8,
+            Self::Int16 => payload::Element::Int16,
+            Self::Int32 => payload::Element::Int32,
+            Self::Int64 => payload::Element::Int64,
+            Self::Float32 => payload::Element::Float32,
+        }
+    }
+
     /// Bytes.
     #[must_use]
     pub fn size(self) -> usize {
-        match self {
-            Self::Byte => 1,
-            Self::Int16 => 2,
-            Self::Int32 | Self::Float32 => 4,
-            Self::Int64 => 8,
-        }
+        self.payload().size()
     }
 
     /// An element of so many bytes as a number; what is whole is exact up to 2^53.
     pub(super) fn value(self, bytes: &[u8]) -> Option<f64> {
-        Some(match self {
-            Self::Byte => f64::from(i8::from_le_bytes(bytes.try_into().ok()?)),
-            Self::Int16 => f64::from(i16::from_le_bytes(bytes.try_into().ok()?)),
-            Self::Int32 => f64::from(i32::from_le_bytes(bytes.try_into().ok()?)),
-            Self::Int64 => i64::from_le_bytes(bytes.try_into().ok()?) as f64,
-            Self::Float32 => f64::from(f32::from_le_bytes(bytes.try_into().ok()?)),
-        })
+        (bytes.len() == self.size()).then(|| self.payload().real(bytes))
     }
 }
 

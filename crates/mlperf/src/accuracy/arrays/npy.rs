@@ -2,6 +2,12 @@
 //!
 //! Source: "NPY format" of the NumPy reference: six bytes of magic, version,
 //! length of the header, header as a Python dictionary, elements.
+//!
+//! `dyno_sut::tensors` has a reader of the same format, and they share no code. References
+//! here may be larger than memory, in Fortran's order or without a header, and become
+//! numbers of 64 bits; samples there are borrowed as they lie in memory, of a type that a
+//! model takes, of which bfloat16 is one. What is left in common is a header of one line,
+//! and no crate below both may hold it: `dyno-loadgen` knows no format of data.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -296,6 +302,7 @@ fn element(descr: &str) -> Option<Element> {
 #[cfg(test)]
 pub(in super::super) mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     /// A file as numpy.save writes it.
     pub(in super::super::super) fn file(descr: &str, shape: &str, body: &[u8]) -> Vec<u8> {
@@ -307,7 +314,11 @@ pub(in super::super) mod tests {
 
     /// A file in a folder of the test's own.
     pub(in super::super::super) fn written(name: &str, bytes: &[u8]) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("dyno-arrays-{}", std::process::id()));
+        // Tests run side by side, and two of them may ask for one name.
+        static CALLS: AtomicUsize = AtomicUsize::new(0);
+        let call = CALLS.fetch_add(1, Relaxed);
+        let folder = format!("dyno-arrays-{}-{call}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join(name);
         std::fs::write(&path, bytes).unwrap();

@@ -10,6 +10,8 @@ use std::ops::Range;
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayBase, ArrayViewMut2, Axis, Ix2, RawData, Slice};
 
+use crate::parallel;
+
 /// Columns that are factored before the rest is brought up to date.
 const BLOCK: usize = 64;
 
@@ -58,14 +60,15 @@ pub fn cholesky(mut matrix: Array2<f64>) -> Option<Array2<f64>> {
 fn subtract_square(panel: &ArrayViewMut2<f64>, mut matrix: ArrayViewMut2<f64>) {
     // By strips, so that little is computed of the upper triangle.
     const STRIP: usize = 256;
-    let (n, columns) = panel.dim();
-    for start in (0..n).step_by(STRIP) {
-        let end = (start + STRIP).min(n);
+    let columns = panel.ncols();
+    let mut strips: Vec<_> = matrix.axis_chunks_iter_mut(Axis(0), STRIP).enumerate().collect();
+    parallel::each(&mut strips, |(at, strip)| {
+        let (start, end) = (*at * STRIP, *at * STRIP + strip.nrows());
         let rows = part(panel.view(), start..end, 0..columns);
         let above = part(panel.view(), 0..end, 0..columns);
-        let mut to = part(matrix.view_mut(), start..end, 0..end);
+        let mut to = part(strip.view_mut(), 0..end - start, 0..end);
         general_mat_mul(-1.0, &rows, &above.t(), 1.0, &mut to);
-    }
+    });
 }
 
 /// A part of a matrix.
@@ -132,19 +135,47 @@ fn tridiagonal(mut matrix: Array2<f64>) -> (Vec<f64>, Vec<f64>) {
         }
         let (next, reflected) = reflection(&own[..last]);
         beside[last - 1] = reflected;
-        let mut product = vec![0.0; last];
-        for (at, row) in above.chunks_exact_mut(n).enumerate() {
-            let row = &mut row[..=at];
-            update(row, &v, &w, at);
-            let (before, of_next) = row.split_at_mut(at);
-            product[at] +=
-                of_next[0] * next[at] + both(before, &next[..at], next[at], &mut product[..at]);
-        }
+        let product = reflected_product(above, n, &v, &w, &next);
         let half = 0.5 * dot(&product, &next);
         w = product.iter().zip(&next).map(|(product, next)| product - half * next).collect();
         v = next;
     }
     (diagonal, beside)
+}
+
+/// Rows of a triangle that are a piece of work; fewer are not worth a thread.
+const PIECE: usize = 256;
+
+/// Pieces at most. As many however many processors there are: sums depend on it.
+const PIECES: usize = 8;
+
+/// Rows, each of `n` elements up to the diagonal, less their part of v w' + w v'; and the
+/// product of the symmetric matrix that they then are with `vector`.
+fn reflected_product(rows: &mut [f64], n: usize, v: &[f64], w: &[f64], vector: &[f64]) -> Vec<f64> {
+    let count = vector.len();
+    let pieces = (count / PIECE).clamp(1, PIECES);
+    let (mut rest, mut first, mut work) = (rows, 0, Vec::with_capacity(pieces));
+    for piece in 1..=pieces {
+        // Of a triangle, equal parts.
+        let end = (count as f64 * (piece as f64 / pieces as f64).sqrt()).round() as usize;
+        let (own, after) = rest.split_at_mut((end - first) * n);
+        work.push((first, own, vec![0.0; end]));
+        (rest, first) = (after, end);
+    }
+    parallel::each(&mut work, |(first, rows, product)| {
+        for (at, row) in (*first..).zip(rows.chunks_exact_mut(n)) {
+            let row = &mut row[..=at];
+            update(row, v, w, at);
+            let (before, own) = row.split_at_mut(at);
+            product[at] +=
+                own[0] * vector[at] + both(before, &vector[..at], vector[at], &mut product[..at]);
+        }
+    });
+    let mut sum = vec![0.0; count];
+    for (_, _, product) in &work {
+        sum.iter_mut().zip(product).for_each(|(sum, product)| *sum += product);
+    }
+    sum
 }
 
 /// A row less its part of v w' + w v'.

@@ -14,6 +14,7 @@ use super::super::{
     AnswerError, DataError, Figure, Inputs, Method, Need, Scorer, Scores, of_sample,
 };
 use super::Truth;
+use crate::parallel;
 
 const LABELS: Need = Need {
     name: "labels",
@@ -75,7 +76,7 @@ fn read_cases(inputs: &Inputs) -> Result<Vec<Case>, DataError> {
         let expected = "a list of name, size_after_cropping and crop_bbox";
         DataError::malformed(path, error.line(), expected, error.to_string())
     })?;
-    listed.iter().map(|case| case.read(path, folder)).collect()
+    parallel::map(&listed, |case| case.read(path, folder)).into_iter().collect()
 }
 
 impl Listed {
@@ -104,17 +105,16 @@ impl Case {
         let before: [usize; 3] = std::array::from_fn(|axis| (padded[axis] - self.size[axis]) / 2);
         let [width, height, _] = self.truth.shape;
         let mut labels = vec![0; self.truth.voxels()];
+        let mut ranks: [Vec<i16>; LIKELY] = std::array::from_fn(|_| vec![0; self.size[2]]);
         for z in 0..self.size[0] {
             for y in 0..self.size[1] {
                 let row = ((z + before[0]) * padded[1] + y + before[1]) * padded[2] + before[2];
                 let to = ((z + self.start[0]) * height + y + self.start[1]) * width + self.start[2];
-                for x in 0..self.size[2] {
-                    let likely = |label: usize| {
-                        let at = (label * voxels + row + x) * bytes;
-                        rounded(element, element.real(&answer[at..at + bytes]))
-                    };
-                    labels[to + x] = likeliest(std::array::from_fn(likely));
+                for (label, ranks) in ranks.iter_mut().enumerate() {
+                    let at = (label * voxels + row) * bytes;
+                    rank(element, &answer[at..at + self.size[2] * bytes], ranks);
                 }
+                likeliest(&ranks, &mut labels[to..to + self.size[2]]);
             }
         }
         labels
@@ -122,17 +122,15 @@ impl Case {
 
     /// Dice of each region; none of one that neither has.
     fn dice(&self, labels: &[u8]) -> [Option<f64>; REGIONS] {
-        let (mut common, mut wanted, mut found) = ([0_u64; 3], [0_u64; 3], [0_u64; 3]);
-        for label in labels.iter().filter(|label| **label > 0) {
-            found[usize::from(*label) - 1] += 1;
-        }
+        let count = |labels: &[u8], label| labels.iter().filter(|of| **of == label).count() as u64;
+        let found = [1, 2, 3].map(|label| count(labels, label));
+        let (mut common, mut wanted) = ([0; REGIONS], [0; REGIONS]);
         for (label, start, length) in self.truth.runs() {
             wanted[usize::from(label) - 1] += length as u64;
-            for of in &labels[start..start + length] {
-                // In every region that both are in.
-                if let Some(least) = label.min(*of).checked_sub(1) {
-                    common[usize::from(least)] += 1;
-                }
+            let found = &labels[start..start + length];
+            // In every region that both are in.
+            for of in 1..=3 {
+                common[usize::from(label.min(of)) - 1] += count(found, of);
             }
         }
         std::array::from_fn(|region| {
@@ -143,29 +141,77 @@ impl Case {
     }
 }
 
-/// As NumPy converts it to 16 bits.
-fn rounded(element: Element, value: f64) -> f64 {
-    if element == Element::Float16 || value == 0.0 || !value.is_finite() {
-        return value;
+/// Where likelihoods stand among all of 16 bits, as NumPy compares what it has converted
+/// to those; what is no number stands above all.
+fn rank(element: Element, likely: &[u8], ranks: &mut [i16]) {
+    match element {
+        Element::Float16 => {
+            for (rank, likely) in ranks.iter_mut().zip(likely.as_chunks().0) {
+                *rank = rank_of(u16::from_le_bytes(*likely));
+            }
+        }
+        Element::Float32 => {
+            for (rank, likely) in ranks.iter_mut().zip(likely.as_chunks().0) {
+                *rank = rank_of(rounded(f32::from_le_bytes(*likely)));
+            }
+        }
+        _ => {
+            for (rank, likely) in ranks.iter_mut().zip(likely.chunks_exact(element.size())) {
+                *rank = rank_of(rounded(to_odd(element.real(likely))));
+            }
+        }
     }
-    let exponent = ((value.to_bits() >> 52 & 0x7ff) as i32 - 1023).max(-14);
-    let unit = 2_f64.powi(exponent - 10);
-    let rounded = (value / unit).round_ties_even() * unit;
-    if rounded.abs() > 65_504.0 { f64::INFINITY.copysign(value) } else { rounded }
 }
 
-/// The first of the greatest, or the first that is no number.
-fn likeliest(values: [f64; LIKELY]) -> u8 {
-    let mut best = 0;
-    for (at, value) in values.iter().enumerate().skip(1) {
-        if values[best].is_nan() {
-            break;
-        }
-        if value.is_nan() || *value > values[best] {
-            best = at;
-        }
+/// The rank of a number of IEEE 754 binary16; zeros have the same.
+#[inline]
+fn rank_of(bits: u16) -> i16 {
+    const INFINITE: i16 = 0x7c00;
+    let magnitude = (bits & 0x7fff).cast_signed();
+    let sign = bits.cast_signed() >> 15;
+    if magnitude > INFINITE { i16::MAX } else { (magnitude ^ sign) - sign }
+}
+
+/// A number as one of IEEE 754 binary16: the nearest one, and of two the even one.
+#[inline]
+fn rounded(value: f32) -> u16 {
+    // Exponents of 1, of the least normal number, and of infinity; 13 bits are lost.
+    const BIAS: u32 = (127 - 15) << 23;
+    const LEAST: f32 = 1.0 / 16_384.0;
+    let magnitude = value.abs();
+    let bits = magnitude.to_bits();
+    let normal = bits.wrapping_sub(BIAS).wrapping_add(0xfff + (bits >> 13 & 1)) >> 13;
+    // The unit of what is below a half is that of the least numbers.
+    let subnormal = (magnitude + 0.5).to_bits() - 0.5_f32.to_bits();
+    let of_number = if magnitude < LEAST { subnormal } else { normal.min(0x7c00) };
+    let of_any = if magnitude.is_nan() { 0x7e00 } else { of_number };
+    (value.to_bits() >> 16 & 0x8000) as u16 | of_any as u16
+}
+
+/// A number in 32 bits, so that rounding it once more is as rounding it at once: where
+/// bits are lost, the last one is set.
+fn to_odd(value: f64) -> f32 {
+    let near = value as f32;
+    let back = f64::from(near);
+    if back == value || value.is_nan() || near.to_bits() & 1 == 1 {
+        return near;
     }
-    best as u8
+    let is_above = back.abs() > value.abs();
+    f32::from_bits(if is_above { near.to_bits() - 1 } else { near.to_bits() + 1 })
+}
+
+/// Of each voxel the first of the greatest, or the first that is no number.
+fn likeliest(ranks: &[Vec<i16>; LIKELY], labels: &mut [u8]) {
+    let [first, second, third, fourth] = ranks;
+    let all = first.iter().zip(second).zip(third.iter().zip(fourth));
+    for (label, ((first, second), (third, fourth))) in labels.iter_mut().zip(all) {
+        let (mut best, mut at) = (*first, 0);
+        for (rank, of) in [(*second, 1), (*third, 2), (*fourth, 3)] {
+            at = if rank > best { of } else { at };
+            best = best.max(rank);
+        }
+        *label = at;
+    }
 }
 
 /// Scores how likely labels are.
@@ -274,13 +320,81 @@ mod tests {
         assert!(scorer.scores().text.contains("enhancing tumor = 0.2500"));
     }
 
+    /// The value of a number of IEEE 754 binary16, by its definition.
+    fn value(bits: u16) -> f64 {
+        Element::Float16.real(&bits.to_le_bytes())
+    }
+
     #[test]
-    fn likelihoods_are_compared_in_16_bits() {
-        assert_eq!(rounded(Element::Float32, 1.000_1), 1.0);
-        assert_eq!(rounded(Element::Float32, 65_520.0), f64::INFINITY);
-        assert_eq!(rounded(Element::Float32, 2_f64.powi(-25)), 0.0);
-        assert_eq!(rounded(Element::Float32, 3.0 * 2_f64.powi(-25)), 2_f64.powi(-23));
-        assert_eq!(likeliest([1.0, 3.0, 3.0, 2.0]), 1);
-        assert_eq!(likeliest([1.0, 3.0, f64::NAN, f64::INFINITY]), 2);
+    fn ranks_are_in_the_order_of_values() {
+        let numbers = (0..=u16::MAX).filter(|bits| !value(*bits).is_nan());
+        let mut ranked: Vec<(i16, f64)> =
+            numbers.map(|bits| (rank_of(bits), value(bits))).collect();
+        ranked.sort_unstable_by_key(|(rank, _)| *rank);
+        for pair in ranked.windows(2) {
+            let ((rank, value), (next_rank, next)) = (pair[0], pair[1]);
+            assert_eq!(rank.cmp(&next_rank), value.partial_cmp(&next).unwrap(), "{value} {next}");
+        }
+        assert_eq!(rank_of(0x7c01).max(rank_of(0xfe00)), i16::MAX);
+    }
+
+    #[test]
+    fn likelihoods_are_rounded_to_the_nearest_of_16_bits() {
+        // Every number is itself, and what is between two of them goes to the nearer one.
+        for bits in 0..0x7c00_u16 {
+            let (this, next) =
+                (value(bits), if bits == 0x7bff { 65_536.0 } else { value(bits + 1) });
+            let half = 0.5 * (this + next);
+            let even = bits + (bits & 1);
+            for (number, expected) in [
+                (this, bits),
+                (half, even),
+                (half * (1.0 - 2_f64.powi(-40)), bits),
+                (half * (1.0 + 2_f64.powi(-40)), bits + 1),
+            ] {
+                assert_eq!(rounded(to_odd(number)), expected, "{number:e}");
+                assert_eq!(rounded(to_odd(-number)), 0x8000 | expected, "-{number:e}");
+            }
+            for number in [this as f32, half as f32] {
+                assert_eq!(rounded(number), rounded(to_odd(number.into())), "{number:e}");
+            }
+        }
+        for (number, expected) in [(f64::INFINITY, 0x7c00), (1e300, 0x7c00), (1e-300, 0)] {
+            assert_eq!(rounded(to_odd(number)), expected, "{number:e}");
+        }
+        assert_eq!(rank_of(rounded(to_odd(f64::NAN))), i16::MAX);
+    }
+
+    #[test]
+    fn the_first_of_the_greatest_is_the_likeliest_of_any_type() {
+        let likely = [
+            [1.0, 3.0, 3.0, 2.0],
+            // Equal in 16 bits.
+            [1.0, 1.000_1, 0.5, 0.25],
+            [1.0, 3.0, f64::NAN, f64::INFINITY],
+            [-0.0, 0.0, -1.0, -65_536.0],
+            [f64::NEG_INFINITY, -70_000.0, -1.0, -0.5],
+        ];
+        let found = |bytes: [Vec<u8>; LIKELY], element| {
+            let ranks = bytes.map(|bytes| {
+                let mut ranks = vec![0; likely.len()];
+                rank(element, &bytes, &mut ranks);
+                ranks
+            });
+            let mut labels = vec![9; likely.len()];
+            likeliest(&ranks, &mut labels);
+            labels
+        };
+        let of = |label: usize| likely.iter().map(move |likely| likely[label]);
+        let doubles = std::array::from_fn(|label| of(label).flat_map(f64::to_le_bytes).collect());
+        let singles = std::array::from_fn(|label| {
+            of(label).flat_map(|value| (value as f32).to_le_bytes()).collect()
+        });
+        let halves = std::array::from_fn(|label| {
+            of(label).flat_map(|value| rounded(to_odd(value)).to_le_bytes()).collect()
+        });
+        assert_eq!(found(doubles, Element::Float64), [1, 0, 2, 0, 3]);
+        assert_eq!(found(singles, Element::Float32), [1, 0, 2, 0, 3]);
+        assert_eq!(found(halves, Element::Float16), [1, 0, 2, 0, 3]);
     }
 }

@@ -8,10 +8,23 @@ use serde::Deserialize;
 use super::super::DataError;
 use super::LABELS;
 
-#[derive(Deserialize)]
-struct Utterance {
-    transcript: String,
-    original_duration: f64,
+/// An utterance of a manifest.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Utterance {
+    /// What was said.
+    pub transcript: String,
+    /// In seconds.
+    pub original_duration: f64,
+    /// What it was recorded in, the recording itself first; scoring needs none.
+    #[serde(default)]
+    pub files: Vec<Recorded>,
+}
+
+/// A file of an utterance.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Recorded {
+    /// Its place in the folder of the data set.
+    pub fname: String,
 }
 
 /// The transcripts of a manifest, in the order of the samples: lower case, without
@@ -29,11 +42,21 @@ pub fn read_transcripts(path: &Path, longest_seconds: f64) -> Result<Vec<String>
 /// The transcripts of a manifest as they stand there, without utterances that are
 /// longer.
 pub fn read(path: &Path, longest_seconds: f64) -> Result<Vec<String>, DataError> {
+    let utterances = read_utterances(path, longest_seconds)?;
+    Ok(utterances.into_iter().map(|utterance| utterance.transcript).collect())
+}
+
+/// The utterances of a manifest, in the order of the samples, without those that are
+/// longer than so many seconds.
+///
+/// # Errors
+/// As [`read_transcripts`].
+pub fn read_utterances(path: &Path, longest_seconds: f64) -> Result<Vec<Utterance>, DataError> {
     let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
-    let utterances: Vec<Utterance> = serde_json::from_slice(&bytes).map_err(|error| {
+    let mut utterances: Vec<Utterance> = serde_json::from_slice(&bytes).map_err(|error| {
         let expected = "a list of objects with transcript and original_duration";
         DataError::malformed(path, error.line(), expected, error.to_string())
     })?;
-    let is_short = |utterance: &Utterance| utterance.original_duration <= longest_seconds;
-    Ok(utterances.into_iter().filter(is_short).map(|utterance| utterance.transcript).collect())
+    utterances.retain(|utterance| utterance.original_duration <= longest_seconds);
+    Ok(utterances)
 }

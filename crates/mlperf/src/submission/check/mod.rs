@@ -14,7 +14,6 @@ mod issues;
 mod measurement;
 mod modular;
 mod mono;
-mod parallel;
 mod performance;
 mod place;
 mod powered;

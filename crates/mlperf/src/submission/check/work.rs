@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use super::issues::Issues;
-use super::{Checked, Options, Outcome, Place, Program, parallel};
+use super::{Checked, Options, Outcome, Place, Program};
+use crate::parallel;
 use crate::round::{Round, Scenario};
 use crate::submission::entry::{Entry, Model, Submitter, System};
 use crate::submission::facts::Facts;

@@ -4,11 +4,16 @@
 //! by plain threads balances them; a pool with work stealing would bring nothing.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex};
 use std::thread;
+
+/// Asking takes as long as starting a thread does.
+static CORES: LazyLock<usize> =
+    LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from));
 
 /// What the work makes of each item, in the order of the items.
 pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let cores = thread::available_parallelism().map_or(1, usize::from).min(items.len().max(1));
+    let cores = (*CORES).min(items.len().max(1));
     if cores == 1 {
         return items.iter().map(work).collect();
     }
@@ -32,4 +37,21 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
     });
     done.sort_unstable_by_key(|(at, _)| *at);
     done.into_iter().map(|(_, made)| made).collect()
+}
+
+/// Does the work for every item.
+pub fn each<T: Send>(items: &mut [T], work: impl Fn(&mut T) + Sync) {
+    let cores = (*CORES).min(items.len().max(1));
+    let items = Mutex::new(items.iter_mut());
+    let turn = || {
+        while let Some(item) = items.lock().map_or(None, |mut items| items.next()) {
+            work(item);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..cores {
+            scope.spawn(turn);
+        }
+        turn();
+    });
 }
