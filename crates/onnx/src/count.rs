@@ -278,8 +278,7 @@ fn layer(
     outputs: &[Option<Fact>],
     macs: u64,
 ) -> Layer {
-    let size =
-        |fact: &Fact| fact.elements().unwrap_or(0).saturating_mul(fact.element.bytes() as u64);
+    let size = |fact: &Fact| fact.element.bytes_of(fact.elements().unwrap_or(0));
     let known =
         node.inputs.iter().zip(inputs).filter_map(|(name, one)| Some((name, one.as_ref()?)));
     let (weights, fed): (Vec<_>, Vec<_>) =

@@ -1,7 +1,10 @@
 //! A model as a list of nodes.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use crate::shape::Dim;
-use crate::tensor::{Element, Tensor};
+use crate::tensor::{Element, Tensor, Values};
 
 /// A model.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,6 +95,31 @@ pub struct Body {
     pub nodes: Vec<Node>,
     /// Weights and other constants.
     pub tensors: Vec<Tensor>,
+}
+
+impl Model {
+    /// Files beside the model's that hold tensors of it, each once, in the order of their
+    /// names.
+    #[must_use]
+    pub fn files(&self) -> BTreeSet<&Path> {
+        let mut files = BTreeSet::new();
+        gather(&self.tensors, &self.nodes, &mut files);
+        files
+    }
+}
+
+fn gather<'a>(tensors: &'a [Tensor], nodes: &'a [Node], files: &mut BTreeSet<&'a Path>) {
+    let held = nodes.iter().flat_map(|node| &node.attributes).filter_map(|(_, of)| match of {
+        Attribute::Tensor(tensor) => Some(tensor),
+        _ => None,
+    });
+    files.extend(tensors.iter().chain(held).filter_map(|tensor| match &tensor.values {
+        Values::External { path, .. } => Some(path.as_path()),
+        _ => None,
+    }));
+    for (_, body) in nodes.iter().flat_map(Node::bodies) {
+        gather(&body.tensors, &body.nodes, files);
+    }
 }
 
 impl Node {

@@ -20,10 +20,12 @@ pub enum Element {
     U32 = 12,
     U64 = 13,
     BF16 = 16,
+    U4 = 21,
+    I4 = 22,
 }
 
 impl Element {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::F32,
         Self::U8,
         Self::I8,
@@ -37,6 +39,8 @@ impl Element {
         Self::U32,
         Self::U64,
         Self::BF16,
+        Self::U4,
+        Self::I4,
     ];
 
     /// As NumPy names it.
@@ -56,24 +60,36 @@ impl Element {
             Self::U32 => "uint32",
             Self::U64 => "uint64",
             Self::BF16 => "bfloat16",
+            Self::U4 => "uint4",
+            Self::I4 => "int4",
         }
     }
 
-    /// By its number in files; `None` for strings, complex numbers and those of
-    /// less than a byte.
+    /// By its number in files; `None` for strings, complex numbers and floating-point
+    /// numbers of a byte or less.
     #[must_use]
     pub fn of(code: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|&element| element as i32 == code)
     }
 
-    /// Size of one.
+    /// Size of one by itself; in tensors, two of 4 bits share a byte.
     #[must_use]
     pub fn bytes(self) -> usize {
         match self {
-            Self::U8 | Self::I8 | Self::Bool => 1,
+            Self::U8 | Self::I8 | Self::Bool | Self::U4 | Self::I4 => 1,
             Self::U16 | Self::I16 | Self::F16 | Self::BF16 => 2,
             Self::F32 | Self::I32 | Self::U32 => 4,
             Self::I64 | Self::F64 | Self::U64 => 8,
+        }
+    }
+
+    /// Size of so many in a tensor; saturates.
+    #[must_use]
+    pub fn bytes_of(self, elements: u64) -> u64 {
+        match self {
+            // The first of a pair is the lower half of its byte.
+            Self::U4 | Self::I4 => elements.div_ceil(2),
+            whole => elements.saturating_mul(whole.bytes() as u64),
         }
     }
 }
@@ -159,7 +175,7 @@ impl Tensor {
     /// Size of all elements.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.elements().saturating_mul(self.element.bytes() as u64)
+        self.element.bytes_of(self.elements())
     }
 
     /// The elements, if they are few whole numbers and here.

@@ -33,6 +33,23 @@ fn a_model_is_read_as_it_was_written() {
 }
 
 #[test]
+fn two_numbers_of_four_bits_share_a_byte() {
+    let mut model = net(Weights::seeded(1)).unwrap();
+    for (name, element) in [("signed", Element::I4), ("unsigned", Element::U4)] {
+        let (name, values) = (name.to_owned(), Values::Bytes(vec![0x21, 0x03]));
+        model.tensors.push(Tensor { name, element, shape: vec![3], values });
+    }
+    let read = Model::from_bytes(&model.to_bytes().unwrap(), Path::new("")).unwrap();
+    assert_eq!(read.tensors.last_chunk::<2>(), model.tensors.last_chunk());
+    let [signed, unsigned] = read.tensors.last_chunk().unwrap();
+    assert_eq!((signed.element.name(), signed.bytes()), ("int4", 2));
+    assert_eq!((unsigned.element.name(), unsigned.elements()), ("uint4", 3));
+    // A byte too few.
+    model.tensors.last_mut().unwrap().shape = vec![5];
+    assert!(model.to_bytes().is_err());
+}
+
+#[test]
 fn seeded_weights_depend_on_seed_and_name_alone_and_keep_their_bound() {
     let weights = |seed| {
         let model = net(Weights::seeded(seed)).unwrap();

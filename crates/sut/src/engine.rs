@@ -29,6 +29,11 @@ pub trait Engine: Send + Sync {
     fn about(&self) -> About {
         About::default()
     }
+    /// Whether it tells first tokens and counts tokens, and hands answers over before a
+    /// call ends.
+    fn is_streaming(&self) -> bool {
+        false
+    }
     /// Computes the first sample so many times, with so many copies of it in a call,
     /// and throws the answers away: what is slow only at first is over then.
     fn warm_up(&self, calls: usize, samples: NonZero<usize>) {
@@ -92,6 +97,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
         (**self).about()
     }
 
+    fn is_streaming(&self) -> bool {
+        (**self).is_streaming()
+    }
+
     fn warm_up(&self, calls: usize, samples: NonZero<usize>) {
         (**self).warm_up(calls, samples);
     }
@@ -102,6 +111,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 pub struct Answers {
     bytes: Vec<u8>,
     rows: Vec<Row>,
+    /// Of the run that hears first tokens, and answers before a call ends.
+    live: Option<Responder>,
+    /// What was handed over before the call ended.
+    handed: Vec<ResponseId>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -154,6 +167,42 @@ impl Answers {
         Ok(())
     }
 
+    /// Tells the first tokens of a sample now, as the clock of the run sees them; `data` is
+    /// logged as their payload. Nobody hears those of engines that are not
+    /// [streaming](Engine::is_streaming).
+    pub fn first_token(&mut self, id: ResponseId, data: &[u8]) {
+        if let Some(live) = &self.live {
+            live.first_token(&[Response { id, data, tokens: 0 }]);
+        }
+    }
+
+    /// Hands over what there is, before the call ends: for streaming engines, whose samples
+    /// are not answered together.
+    pub fn hand_over(&mut self) {
+        if let Some(live) = self.live.take() {
+            self.deliver(&live);
+            self.handed.extend(self.rows.iter().map(|row| row.id));
+            self.bytes.clear();
+            self.rows.clear();
+            self.live = Some(live);
+        }
+    }
+
+    /// Samples that have an answer, or have failed.
+    pub fn answered(&self) -> impl Iterator<Item = ResponseId> {
+        self.handed.iter().copied().chain(self.rows.iter().map(|row| row.id))
+    }
+
+    /// Those that were handed over before the call ended.
+    pub(crate) fn handed(&self) -> &[ResponseId] {
+        &self.handed
+    }
+
+    /// For an engine that is streaming: who hears of it while a call goes on.
+    pub(crate) fn live(&mut self, responder: &Responder) {
+        self.live = Some(responder.clone());
+    }
+
     /// How much there is, for [`Answers::back_to`].
     pub(crate) fn mark(&self) -> (usize, usize) {
         (self.bytes.len(), self.rows.len())
@@ -174,6 +223,8 @@ impl Answers {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.rows.clear();
+        self.live = None;
+        self.handed.clear();
     }
 
     /// Each answer in the order of its arrival: its payload, or why there is none.
@@ -252,9 +303,14 @@ impl<E: Engine> SystemUnderTest for Inline<E> {
         ANSWERS.with_borrow_mut(|answers| {
             for part in samples.chunks(self.at_once.get()) {
                 answers.clear();
+                if self.engine.is_streaming() {
+                    answers.live(responder);
+                }
                 self.engine.answer(part, answers);
                 answers.deliver(responder);
             }
+            // The run is not held on to.
+            answers.clear();
         });
     }
 

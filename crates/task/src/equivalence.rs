@@ -6,11 +6,17 @@
 //! (pruning, retraining, other weights) by the numbers alone. The sections that are named
 //! are those of `inference_rules.adoc` and `inference_retraining_rules.adoc`.
 
+mod alignment;
 mod difference;
+mod flow;
 mod fold;
+mod forms;
 mod grain;
 mod layers;
+mod numbers;
+mod operators;
 mod pair;
+mod reach;
 mod verdict;
 mod weights;
 
@@ -19,9 +25,13 @@ use std::fmt;
 use std::path::Path;
 
 use dyno_onnx::{Model, ReadError};
+use sha2::{Digest as _, Sha256};
 
+use crate::cache::digest_of;
+
+use alignment::{Alignment, Arrangement, Sides};
 use difference::{Difference, difference, is_reordered, scaled_along};
-use pair::{Arrangement, Pair};
+use pair::Pair;
 use weights::{Weight, Weights};
 
 pub use verdict::{Reason, Verdict};
@@ -212,22 +222,26 @@ const ALIKE: f64 = 0.5;
 /// Weights in a file beside a model that is not there, or tensors that are cut short.
 pub fn compare(model: &Model, reference: &Model, told: Told) -> Result<Equivalence, Unreadable> {
     let either = |why| Unreadable { of: "the model or the reference", why };
-    let own = Weights::of(model);
+    let mut own = Weights::of(model);
     let mut theirs = Weights::of(reference);
     let of_reference = |why| Unreadable { of: "the reference", why };
-    let folded = fold::fold(reference, &mut theirs, model, &own).map_err(of_reference)?;
+    own.forget_same_unread(&mut theirs).map_err(either)?;
+    let folded = fold::fold(&mut theirs, &own).map_err(of_reference)?;
+    let unread = (own.not_read(), theirs.not_read());
     let pairs = pair::pairs(&theirs, &own).map_err(either)?;
-    let mut tensors = Vec::new();
-    let mut non_zero = (0, 0);
+    let (mut tensors, mut non_zero, mut padded) = (Vec::new(), (0, 0), 0);
+    let mut changed = Vec::new();
     for pair in &pairs {
+        changed.extend(changed_in_graph(pair, &theirs, &own));
+        padded += usize::from(is_padded(pair, &theirs, &own));
         let (compared, counts) = compared(pair, &theirs, &own).map_err(either)?;
         non_zero = (non_zero.0 + counts.0, non_zero.1 + counts.1);
         tensors.push(compared);
     }
     let paired: HashSet<usize> = pairs.iter().map(|pair| pair.reference).collect();
     for (at, weight) in theirs.all.iter().enumerate().filter(|(at, _)| !paired.contains(at)) {
-        non_zero.1 += theirs.decode(&theirs.all[at]).map_err(of_reference)?.non_zero();
-        tensors.push(absent(weight, !own.unread.is_empty()));
+        non_zero.1 += theirs.numbers(&theirs.all[at]).map_err(of_reference)?.non_zero();
+        tensors.push(absent(weight, unread.0.1));
     }
     let used: HashSet<usize> = pairs.iter().map(|pair| pair.own).collect();
     let extra = own.all.iter().enumerate().filter(|(at, _)| !used.contains(at));
@@ -239,7 +253,6 @@ pub fn compare(model: &Model, reference: &Model, told: Told) -> Result<Equivalen
         let by_distance = || relative(b).total_cmp(&relative(a));
         b.finding.cmp(&a.finding).then_with(by_distance).then_with(|| a.name.cmp(&b.name))
     });
-    let beams = |model: &Model| layers::beams(model).first().map(|(_, beams)| *beams);
     let mut equivalence = Equivalence {
         verdict: Verdict::Closed,
         reasons: Vec::new(),
@@ -248,15 +261,20 @@ pub fn compare(model: &Model, reference: &Model, told: Told) -> Result<Equivalen
         extra,
         non_zero,
         numerics: numerics(&own),
-        weight_bytes: own.all.iter().map(|weight| own.bytes(weight)).sum(),
+        weight_bytes: own.all.iter().map(|weight| own.size(weight)).sum(),
         description_bytes: own.all.iter().map(|weight| own.description(weight)).sum(),
-        beams: (beams(model).or(told.beams), beams(reference).or(told.reference_beams)),
+        beams: (
+            layers::beams(&own.flow).or(told.beams),
+            layers::beams(&theirs.flow).or(told.reference_beams),
+        ),
     };
+    let layers = layers::layers(model, &own.flow);
     let graphs = verdict::Graphs {
-        unlike: layers::layers(model).unlike(&layers::layers(reference)),
+        unlike: layers.unlike(&layers::layers(reference, &theirs.flow)),
         folded: folded.len(),
-        bodies: (layers::bodies(model), layers::bodies(reference)),
-        unread: &own.unread,
+        padded,
+        changed,
+        unread: (unread.0.0, unread.1.0),
     };
     verdict::judge(&mut equivalence, &graphs);
     Ok(equivalence)
@@ -276,6 +294,29 @@ pub fn compare_files(
     compare(&own, &Model::read(reference).map_err(of_reference)?, told)
 }
 
+/// Tells a model from any other: the SHA-256 of its file; where weights lie in files beside
+/// it, that of the list of their SHA-256s, as `sha256sum` prints it, the model's first.
+///
+/// # Errors
+/// A file that cannot be read, or is no ONNX model.
+pub fn fingerprint(model: &Path) -> Result<String, ReadError> {
+    let read = Model::read(model)?;
+    let digest = |path: &Path| {
+        digest_of::<Sha256>(path).map_err(|why| ReadError::File { path: path.to_owned(), why })
+    };
+    let whole = digest(model)?;
+    let files = read.files();
+    if files.is_empty() {
+        return Ok(whole);
+    }
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut list = format!("{whole}  {}\n", name(model));
+    for path in files {
+        list += &format!("{}  {}\n", digest(path)?, name(path));
+    }
+    Ok(Sha256::digest(list).iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// A pair, and how many numbers are not 0 in the model and in the reference.
 fn compared(
     pair: &Pair,
@@ -283,8 +324,7 @@ fn compared(
     own: &Weights<'_>,
 ) -> Result<(Compared, (u64, u64)), ReadError> {
     let (weight, counterpart) = (&theirs.all[pair.reference], &own.all[pair.own]);
-    let (reference, numbers) = (theirs.decode(weight)?, own.decode(counterpart)?);
-    let counts = (numbers.non_zero(), reference.non_zero());
+    let (reference, numbers) = (theirs.numbers(weight)?, own.numbers(counterpart)?);
     let mut compared = Compared {
         name: weight.name.clone(),
         own: Some((counterpart.held_as.clone(), pair.by)),
@@ -293,19 +333,15 @@ fn compared(
         finding: Finding::Reshaped { shape: counterpart.shape.clone() },
         away: None,
     };
-    let aligned = match &pair.arrangement {
-        Arrangement::Axes(axes) => reference.arranged(axes),
-        Arrangement::Flat => reference.values.clone(),
-        Arrangement::WithoutFirst(axis) => without_first(&reference.values, &weight.shape, *axis),
-        Arrangement::Other => return Ok((compared, counts)),
+    let alignment = Alignment::of(&pair.arrangement, &reference.shape, &numbers.shape);
+    let Some(alignment) = alignment else {
+        return Ok((compared, (numbers.non_zero(), reference.non_zero())));
     };
-    if aligned.len() != numbers.values.len() {
-        return Ok((compared, counts));
-    }
-    let found = difference(&aligned, &reference.grain, &numbers);
-    compared.finding = finding(&found, &aligned, &numbers);
+    let sides = Sides { theirs: &reference, own: &numbers, alignment: &alignment };
+    let found = difference(&sides);
+    compared.finding = finding(&found, &sides);
     compared.away = Some(Away {
-        elements: aligned.len() as u64,
+        elements: found.elements,
         pruned: found.pruned,
         clipped: found.clipped,
         other_neighbour: found.other_neighbour,
@@ -313,45 +349,55 @@ fn compared(
         half_steps: found.half_steps,
         relative: found.relative,
     });
-    Ok((compared, counts))
+    Ok((compared, found.non_zero))
 }
 
-fn finding(found: &Difference, reference: &[f32], own: &grain::Decoded) -> Finding {
+/// A weight with the operators that change it in the model's graph, and not in the
+/// reference's.
+fn changed_in_graph(pair: &Pair, theirs: &Weights<'_>, own: &Weights<'_>) -> Option<String> {
+    let (theirs, own) = (&theirs.all[pair.reference], &own.all[pair.own]);
+    let more: Vec<&str> = own.through.difference(&theirs.through).map(String::as_str).collect();
+    (!more.is_empty()).then(|| format!("'{}' by {}", own.held_as, more.join(", ")))
+}
+
+fn is_padded(pair: &Pair, theirs: &Weights<'_>, own: &Weights<'_>) -> bool {
+    let (theirs, own) = (&theirs.all[pair.reference].shape, &own.all[pair.own].shape);
+    let is_turned = matches!(pair.arrangement, Arrangement::Axes(_));
+    is_turned && theirs.iter().product::<usize>() < own.iter().product()
+}
+
+fn finding(found: &Difference, sides: &Sides<'_>) -> Finding {
     if found.is_exact {
         return Finding::Same;
     }
     if found.is_rounding() {
         return Finding::Rounded;
     }
-    if is_reordered(reference, own) {
+    if is_reordered(sides) {
         return Finding::Reordered;
     }
-    if let Some(axis) = scaled_along(reference, own) {
+    if let Some(axis) = scaled_along(sides) {
         return Finding::Scaled { axis };
     }
     if found.cosine < ALIKE && found.pruned < found.changed {
         return Finding::Replaced;
     }
     // Retraining moves what it does not prune.
-    if found.changed > 0 { Finding::Retrained } else { Finding::Pruned }
+    let is_pruned = found.pruned > 0 && found.changed == 0;
+    if is_pruned { Finding::Pruned } else { Finding::Retrained }
 }
 
-fn absent(weight: &Weight, is_packed: bool) -> Compared {
+/// A weight for which nothing was found, but `bits` that are not understood may hold it.
+fn absent(weight: &Weight, bits: u64) -> Compared {
+    let elements: u64 = weight.shape.iter().map(|&n| n as u64).product();
     Compared {
         name: weight.name.clone(),
         own: None,
         shape: weight.shape.clone(),
         element: None,
-        finding: if is_packed { Finding::Unread } else { Finding::Missing },
+        finding: if bits >= elements { Finding::Unread } else { Finding::Missing },
         away: None,
     }
-}
-
-/// Without the first slice along a dimension.
-fn without_first(values: &[f32], shape: &[usize], axis: usize) -> Vec<f32> {
-    let inner: usize = shape[axis + 1..].iter().product();
-    let slices = values.chunks(shape[axis] * inner);
-    slices.flat_map(|slice| &slice[inner.min(slice.len())..]).copied().collect()
 }
 
 fn numerics(own: &Weights<'_>) -> BTreeMap<&'static str, u64> {

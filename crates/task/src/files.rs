@@ -3,18 +3,21 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use md5::Md5;
-use sha2::{Digest, Sha256};
+use sha2::Sha256;
 
 use crate::cache::{Cache, FetchError, Held, digest_of};
 use crate::card::{Card, Wanted};
-use crate::package;
+use crate::package::{self, Package};
+
+mod made;
+
+pub use made::Of;
 
 /// Where the files of a task lie.
 #[derive(Debug)]
@@ -129,6 +132,15 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
+/// What is told of files that stand for others, a sentence each.
+#[derive(Debug, Default)]
+pub struct Replaced {
+    /// Of weights.
+    pub weights: Vec<String>,
+    /// Of data.
+    pub data: Vec<String>,
+}
+
 impl<'a> Files<'a> {
     /// The files of a task; `given` are the user's own, by their names in the card.
     ///
@@ -164,18 +176,28 @@ impl<'a> Files<'a> {
         self.card
     }
 
-    /// Looks for every file of the card, so that all that are missing are told at once.
+    /// Looks for every file of the card, so that all that are missing are told at once;
+    /// of those that only judge, for those that are given.
     ///
     /// # Errors
     /// Those that are not there, or other ones.
     pub fn check(&self) -> Result<(), OpenError> {
+        let unjudged = self.unjudged();
         let names = self.card.wanted().map(|wanted| &wanted.name);
+        let names = names.filter(|name| !unjudged.contains(&name.as_str()));
         let mut errors: Vec<OpenError> = names.filter_map(|name| self.path(name).err()).collect();
         match errors.len() {
             0 => Ok(()),
             1 => Err(errors.remove(0)),
             _ => Err(OpenError::Several(errors)),
         }
+    }
+
+    /// The files that answers are not judged without, and that are not given.
+    pub(crate) fn unjudged(&self) -> Vec<&'a str> {
+        let wanted = self.card.wanted().filter(|wanted| wanted.is_for_quality);
+        let missing = wanted.filter(|wanted| !self.given.contains_key(&wanted.name));
+        missing.map(|wanted| wanted.name.as_str()).collect()
     }
 
     /// The file of this name in the card: the user's, else the package's; held against
@@ -217,25 +239,54 @@ impl<'a> Files<'a> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is told of files of the user's that may be others than the reference's, and are:
-    /// weights, and data that are replaceable.
+    /// What is told of files of the user's that may be others than the reference's or the
+    /// package's, and are.
     ///
     /// # Errors
     /// They cannot be read.
-    pub fn replaced(&self) -> Result<Vec<String>, OpenError> {
-        let data = self.card.data.files.iter().filter(|wanted| wanted.is_replaceable);
-        let mut replaced = Vec::new();
-        for wanted in self.card.weights.iter().chain(data) {
+    pub fn replaced(&self) -> Result<Replaced, OpenError> {
+        let mut replaced = Replaced::default();
+        let weights = self.card.weights.iter().map(|wanted| (wanted, true));
+        let all = weights.chain(self.card.data.files.iter().map(|wanted| (wanted, false)));
+        for (wanted, is_weights) in all {
             let Some(path) = self.given.get(&wanted.name) else { continue };
-            if let Some((expected, found)) = Self::other(path, wanted)? {
-                let (path, name) = (path.display(), &wanted.name);
-                replaced.push(format!(
-                    "{path} has the MD5 {found}, and the `{name}` of the reference {expected}: a \
-                     result must state what was changed"
-                ));
-            }
+            let told = match &wanted.package {
+                Some(place) => Self::other_than_package(path, place, wanted)?,
+                None => Self::other(path, wanted)?.map(|(expected, found)| {
+                    let (path, name) = (path.display(), &wanted.name);
+                    format!(
+                        "{path} has the MD5 {found}, and the `{name}` of the reference \
+                         {expected}: a result must state what was changed"
+                    )
+                }),
+            };
+            let list = if is_weights { &mut replaced.weights } else { &mut replaced.data };
+            list.extend(told);
         }
         Ok(replaced)
+    }
+
+    /// What is told of a file that stands for another one of a package.
+    fn other_than_package(
+        path: &Path,
+        place: &str,
+        wanted: &Wanted,
+    ) -> Result<Option<String>, OpenError> {
+        let (package, inside) = of_package(place);
+        let mut files = package.files_at(inside);
+        let is_same = match (files.next(), files.next()) {
+            (Some(file), None) if path.is_file() => {
+                digest_of::<Sha256>(path).map_err(OpenError::io_at(path))? == file.sha256
+            }
+            _ => false,
+        };
+        Ok((!is_same).then(|| {
+            let (path, name, package) = (path.display(), &wanted.name, &package.name);
+            format!(
+                "{path} is not the `{name}` of the package {package}, of which the target of the \
+                 task is"
+            )
+        }))
     }
 
     /// The MD5 that a file should have and the one that it has, if they differ.
@@ -249,8 +300,7 @@ impl<'a> Files<'a> {
     }
 
     fn packaged(&self, place: &str, wanted: &Wanted) -> Result<PathBuf, OpenError> {
-        let (package, path) = place.split_once(':').expect("cards write package:path");
-        let package = package::named(package).expect("cards name packages that there are");
+        let (package, path) = of_package(place);
         let mut found = None;
         for file in package.files_at(path) {
             let path = self.cache.path(package, file);
@@ -265,89 +315,12 @@ impl<'a> Files<'a> {
         }
         Ok(found)
     }
+}
 
-    /// As [`Files::made`], of what may differ from run to run, which `of` tells apart.
-    ///
-    /// # Errors
-    /// As [`Files::made`].
-    pub fn made_by(
-        &self,
-        of: &[u8],
-        name: &str,
-        revision: u32,
-        write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
-    ) -> Result<PathBuf, OpenError> {
-        let key = Sha256::digest(of);
-        let key: String = key[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-        self.made(&format!("{name}-{key}"), revision, write)
-    }
-
-    /// A file that is made of others once and kept in the cache. `revision` counts up
-    /// when what `write` makes changes. Of other files of the user it is made anew.
-    ///
-    /// # Errors
-    /// That of `write`, or of the file; nothing is left of what is not whole.
-    pub fn made(
-        &self,
-        name: &str,
-        revision: u32,
-        write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
-    ) -> Result<PathBuf, OpenError> {
-        let all: Vec<&str> = self.given.keys().map(String::as_str).collect();
-        self.made_of(name, revision, &all, write)
-    }
-
-    /// Likewise, where it is made of these files of the card alone: others of the user's
-    /// do not make it anew, which matters where it takes long.
-    ///
-    /// # Errors
-    /// As [`Files::made`].
-    pub fn made_of(
-        &self,
-        name: &str,
-        revision: u32,
-        of: &[&str],
-        write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
-    ) -> Result<PathBuf, OpenError> {
-        let folder = format!("{}-{revision}{}", self.card.name, self.own_of(of)?);
-        let folder = self.cache.root().join("made").join(folder);
-        let path = folder.join(name);
-        if path.is_file() {
-            return Ok(path);
-        }
-        fs::create_dir_all(&folder).map_err(OpenError::io_at(&folder))?;
-        // Two threads may make it at once, each a part of its own.
-        static PARTS: AtomicU64 = AtomicU64::new(0);
-        let count = PARTS.fetch_add(1, Ordering::Relaxed);
-        let part = folder.join(format!(".{name}-{}-{count}", std::process::id()));
-        let written = File::create(&part).map_err(OpenError::io_at(&part)).and_then(|file| {
-            let mut file = BufWriter::new(file);
-            write(&mut file)?;
-            file.flush().map_err(OpenError::io_at(&part))?;
-            fs::rename(&part, &path).map_err(OpenError::io_at(&path))
-        });
-        if written.is_err() {
-            let _ = fs::remove_file(&part);
-        }
-        written.map(|()| path)
-    }
-
-    /// Tells sets of the user's own files among `of` apart; empty where there are none.
-    fn own_of(&self, of: &[&str]) -> Result<String, OpenError> {
-        let mut own = Sha256::new();
-        let given = self.given.iter().filter(|(name, _)| of.contains(&name.as_str()));
-        let mut is_any = false;
-        for (name, path) in given {
-            let whole = fs::canonicalize(path).map_err(OpenError::io_at(path))?;
-            let facts = fs::metadata(path).map_err(OpenError::io_at(path))?;
-            let changed = facts.modified().ok();
-            own.update(format!("{name} {whole:?} {} {changed:?}\n", facts.len()));
-            is_any = true;
-        }
-        let hash: String =
-            own.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        Ok(if is_any { format!("-{hash}") } else { String::new() })
-    }
+/// A package, and the path within it.
+fn of_package(place: &str) -> (&'static Package, &str) {
+    let (package, path) = place.split_once(':').expect("cards write package:path");
+    (package::named(package).expect("cards name packages that there are"), path)
 }
 
 /// The user's own data are those of which the reference publishes checksums.
@@ -389,7 +362,6 @@ fn own(path: &Path, wanted: &Wanted) -> Result<(), OpenError> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
 
     use super::*;
     use crate::card;
@@ -413,58 +385,5 @@ mod tests {
         assert!(error.unwrap_err().to_string().starts_with("no/such.onnx: "));
         let error = of("mnist", &[]).unwrap().path("model").unwrap_err().to_string();
         assert!(error.ends_with("model.onnx (the network) is not there"), "{error}");
-    }
-
-    #[test]
-    fn what_is_made_of_a_file_of_the_user_is_kept_apart() {
-        let cache = Cache::at(scratch("own"));
-        fs::create_dir_all(cache.root()).unwrap();
-        let own = cache.root().join("own.gz");
-        let made = |text: &str, of: &[&str]| {
-            fs::write(&own, text).unwrap();
-            let given = BTreeMap::from([("images".to_owned(), own.clone())]);
-            let files = Files::of(card::named("mnist").unwrap(), &cache, given).unwrap();
-            files.made_of("list", 1, of, |_| Ok(())).unwrap()
-        };
-        let (first, again, other) =
-            (made("a", &["images"]), made("a", &["model"]), made("bc", &["images"]));
-        assert_eq!(again, cache.root().join("made/mnist-1/list"));
-        assert!(first != again && first != other && other != again);
-        fs::remove_dir_all(cache.root()).unwrap();
-    }
-
-    #[test]
-    fn a_file_is_made_once_and_whole_or_not_at_all() {
-        let cache = Cache::at(scratch("made"));
-        let files = Files::of(card::named("mnist").unwrap(), &cache, BTreeMap::new()).unwrap();
-        let failed = files.made("list", 1, |file| {
-            file.write_all(b"half").unwrap();
-            Err(OpenError::content("no more"))
-        });
-        assert_eq!(failed.unwrap_err().to_string(), "no more");
-        let write = |text: &'static str| {
-            let made = files.made("list", 1, |file| {
-                file.write_all(text.as_bytes()).unwrap();
-                Ok(())
-            });
-            fs::read_to_string(made.unwrap()).unwrap()
-        };
-        assert_eq!([write("first"), write("second")], ["first", "first"]);
-        let (card, cache) = (files.card(), &cache);
-        let both = std::thread::scope(|scope| {
-            let at_once = || {
-                let files = Files::of(card, cache, BTreeMap::new()).unwrap();
-                let write = |file: &mut BufWriter<File>| {
-                    file.write_all(b"same").map_err(OpenError::content)
-                };
-                files.made("at once", 3, write).unwrap()
-            };
-            [scope.spawn(at_once), scope.spawn(at_once)].map(|thread| thread.join().unwrap())
-        });
-        assert_eq!(both.map(|path| fs::read(path).unwrap()), [b"same", b"same"]);
-        let folders = ["mnist-1", "mnist-3"].map(|name| cache.root().join("made").join(name));
-        let left = folders.map(|folder| fs::read_dir(folder).unwrap().count());
-        fs::remove_dir_all(cache.root()).unwrap();
-        assert_eq!(left, [1, 1]);
     }
 }

@@ -80,6 +80,24 @@ impl Declared {
         Ok(stand)
     }
 
+    /// Looks for all of these inputs and outputs.
+    ///
+    /// # Errors
+    /// The first that there is not.
+    pub fn has(&self, inputs: &[&str], outputs: &[&str]) -> Result<(), FitError> {
+        let missing = |ports: &[Port], names: &[&str]| {
+            let is_missing = |name: &&&str| ports.iter().all(|port| port.name != **name);
+            names.iter().find(is_missing).map(|name| (*name).to_owned())
+        };
+        if let Some(name) = missing(&self.inputs, inputs) {
+            return Err(self.refused(format!("the input {name}"), &self.inputs));
+        }
+        match missing(&self.outputs, outputs) {
+            Some(name) => Err(self.refused(format!("the output {name}"), &self.outputs)),
+            None => Ok(()),
+        }
+    }
+
     /// The first of these outputs that the model has, with or without the `:0` of
     /// TensorFlow; or its only one, whatever it is called.
     ///

@@ -1,10 +1,12 @@
-//! Python's pickles as data: numbers, texts, containers, and arrays of NumPy and PyTorch.
+//! Python's pickles as data: numbers, texts, containers, arrays of NumPy and PyTorch, and tables
+//! of pandas, which are dictionaries of their columns.
 //!
 //! Nothing is executed. A pickle names what it calls; here the names are a closed list,
 //! of which each entry makes an array or a container, and any other is an error. Source:
 //! `pickletools` of Python 3 for the opcodes, protocols 0 to 5 as far as data need them.
 
 mod arrays;
+mod frames;
 mod machine;
 mod torch;
 
@@ -113,7 +115,8 @@ impl fmt::Display for PickleError {
             }
             Problem::Global(name) => write!(
                 f,
-                "expected numbers, texts, containers and arrays of NumPy or PyTorch, found {name}"
+                "expected numbers, texts, containers, arrays of NumPy or PyTorch and tables of \
+                 pandas, found {name}"
             ),
             Problem::Expected(what) => write!(f, "expected {what}, found something else"),
             Problem::Element(name) => {
@@ -137,6 +140,13 @@ impl std::error::Error for PickleError {}
 pub fn read(bytes: &[u8]) -> Result<Value, PickleError> {
     let machine = machine::Machine::run(bytes)?;
     arrays::unfold(&machine, bytes.len(), &arrays::Storages::new())
+}
+
+/// The shape of the array within whose numbers `bytes`, the beginning of a pickle, end:
+/// as much as can be said of a large array without reading it.
+#[must_use]
+pub fn shape_at_end(bytes: &[u8]) -> Option<Vec<usize>> {
+    machine::Machine::shape_at_end(bytes)
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use crate::archive::entry;
 use crate::data::npy;
 use crate::data::texts::{self, Texts, Tokenizer};
 use crate::encoder::Encoder;
-use crate::files::{Files, OpenError};
+use crate::files::{Files, Of, OpenError};
 use crate::networks::minilm_weights;
-use crate::system::{Read, inputs, library};
+use crate::open::{Read, inputs, library};
 
 /// Of the references: counts up when what is computed changes.
 const REVISION: u32 = 1;
@@ -26,10 +26,11 @@ pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
     let tokenizer = entry(&archive, "tokenizer.json").map_err(OpenError::content)?;
     let tokenizer = Tokenizer::read(&tokenizer, &archive).map_err(OpenError::content)?;
     let tokens: Vec<Vec<u32>> = texts.iter().map(|text| tokenizer.tokens(text)).collect();
-    let vectors = files.made_of("vectors.npy", REVISION, &["texts", "reference"], |out| {
-        files.say("computing the vectors of the network in full precision, once");
-        write_vectors(&archive, &tokens, out)
-    })?;
+    let vectors =
+        files.made("vectors.npy", REVISION, Of::Files(&["texts", "reference"]), |out| {
+            files.say("computing the vectors of the network in full precision, once");
+            write_vectors(&archive, &tokens, out)
+        })?;
     let card = files.card();
     let samples = library(card, Texts::new(inputs(card), tokens))?;
     let references = BTreeMap::from([("vectors".to_owned(), vectors)]);

@@ -7,8 +7,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use dyno_onnx::{BuildError, Weights, WriteError, count};
+use sha2::{Digest as _, Sha256};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, part_name};
 use crate::card::{Card, Data, Input, Tier};
 use crate::graphs::{GRAPHS, Graph};
 
@@ -121,9 +122,12 @@ pub fn path(graph: &Graph, cache: &Cache) -> PathBuf {
 }
 
 fn folder(graph: &Graph, cache: &Cache) -> PathBuf {
-    // Another version may build it otherwise.
-    let version = env!("CARGO_PKG_VERSION");
-    cache.root().join("shape").join(format!("{}-{version}-seed{SEED}", graph.name))
+    // What it is made of tells it from what another version of this program made: the
+    // nodes, and how the weights are drawn, of which none is made here.
+    let made_of = (graph.build)(Weights::seeded(SEED)).map(|model| format!("{model:?}"));
+    let key = Sha256::digest(made_of.unwrap_or_default());
+    let key: String = key[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    cache.root().join("shape").join(format!("{}-{key}", graph.name))
 }
 
 /// The model of a graph; written if it is not in the cache yet.
@@ -136,8 +140,7 @@ pub fn write(graph: &Graph, cache: &Cache) -> Result<PathBuf, ShapeError> {
         return Ok(path);
     }
     let model = (graph.build)(Weights::seeded(SEED)).map_err(ShapeError::Build)?;
-    let name = format!("shape/.write-{}-{}", graph.name, std::process::id());
-    let part = cache.root().join(name);
+    let part = cache.root().join("shape").join(part_name(graph.name));
     let io_at = |path: &Path| {
         let path = path.to_owned();
         |error| ShapeError::Io { path, error }

@@ -31,14 +31,18 @@ impl fmt::Display for TorchError {
 
 impl std::error::Error for TorchError {}
 
-/// The weights by their names that `torch.save(model.state_dict())` wrote.
+/// The weights by their names that `torch.save(model.state_dict())` wrote, or a training
+/// with more beside them, which has them as `model_state_dict`.
 ///
 /// # Errors
 /// [`TorchError`] if the bytes hold something else.
 pub fn torch(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, TorchError> {
-    let Value::Dict(entries) = pickle::weights(bytes).map_err(TorchError::Pickle)? else {
-        return Err(TorchError::Content);
+    let value = pickle::weights(bytes).map_err(TorchError::Pickle)?;
+    let value = match value.get("model_state_dict") {
+        Some(inner) => inner.clone(),
+        None => value,
     };
+    let Value::Dict(entries) = value else { return Err(TorchError::Content) };
     let weight = |(name, value): (Value, Value)| {
         let (Value::Text(name), Value::Array(array)) = (name, value) else {
             return Err(TorchError::Content);

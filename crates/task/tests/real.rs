@@ -3,24 +3,37 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::path::Path;
 use std::sync::Arc;
 
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::sut::{QuerySample, ResponseId};
-use dyno_sut::engine::{Answers, Engine};
-use dyno_sut::onnx::EngineOptions;
+use dyno_sut::engine::Answers;
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::Search;
 use dyno_task::archive::entry;
-use dyno_task::cache::Cache;
+use dyno_task::cache::{Cache, Held};
 use dyno_task::card;
 use dyno_task::data::texts::Tokenizer;
 use dyno_task::files::{Files, OpenError};
+use dyno_task::open::{Ready, open};
 use dyno_task::package;
-use dyno_task::system::{Ready, open};
+
+/// Whether nothing was fetched; what is there and altered is a failure.
+fn is_absent(error: &OpenError) -> bool {
+    match error {
+        OpenError::Fetch { held, .. } => *held == Held::Missing,
+        OpenError::Several(errors) => errors.iter().all(is_absent),
+        _ => false,
+    }
+}
+
+/// Samples in a call.
+const BATCH: NonZero<usize> = NonZero::new(8).unwrap();
 
 /// The figures of a task, by their names; nothing where this machine cannot run it.
-fn figures(task: &str, largest_batch: usize) -> Option<BTreeMap<&'static str, f64>> {
+fn figures(task: &str) -> Option<BTreeMap<&'static str, f64>> {
     let Some(cache) = std::env::var_os("DYNO_CACHE") else {
         println!("skipped: DYNO_CACHE names no folder with files of {task}");
         return None;
@@ -32,9 +45,9 @@ fn figures(task: &str, largest_batch: usize) -> Option<BTreeMap<&'static str, f6
         return None;
     }
     let files = Files::of(card, &cache, BTreeMap::new()).unwrap();
-    let Ready { model, samples, answer, judge, .. } = match open(&files) {
+    let Ready { computes, samples, judge, .. } = match open(&files) {
         Ok(ready) => ready,
-        Err(missing @ (OpenError::Fetch { .. } | OpenError::Several(_))) => {
+        Err(missing) if is_absent(&missing) => {
             println!("skipped: {missing}");
             return None;
         }
@@ -43,8 +56,8 @@ fn figures(task: &str, largest_batch: usize) -> Option<BTreeMap<&'static str, f6
     let judge = judge.unwrap();
     let mut scorer = judge.scorer().unwrap();
     let library = Arc::new(samples);
-    let model = OrtModel::open(&model, &search, OrtOptions::default()).unwrap();
-    let engine = model.engine(&library, EngineOptions { answer, largest_batch }).unwrap();
+    let open = |path: &Path| OrtModel::open(path, &search, OrtOptions::default());
+    let engine = computes.engine(&library, BATCH, &open).unwrap();
     let count = library.total_sample_count() as u64;
     assert_eq!(count, card.data.accuracy_samples, "{task}");
     library.load(&(0..count as u32).collect::<Vec<_>>());
@@ -135,20 +148,20 @@ fn tokens_are_those_of_the_tokenizers_library() {
 
 #[test]
 fn minilm_in_float32_agrees_with_the_plain_encoder() {
-    let Some(found) = figures("minilm-fp32", 8) else { return };
+    let Some(found) = figures("minilm-fp32") else { return };
     assert!(found["cosine"] > 99.9999, "{found:?}");
     assert_eq!(found["nearest"], 100.0);
 }
 
 #[test]
 fn minilm_with_int8_weights_finds_nearly_the_same_neighbours() {
-    let Some(found) = figures("minilm", 8) else { return };
+    let Some(found) = figures("minilm") else { return };
     assert!(found["cosine"] > 99.0, "{found:?}");
     assert!(found["nearest"] > 90.0, "{found:?}");
 }
 
 #[test]
 fn efficientnet_lite0_knows_the_images_that_pytorch_knows() {
-    let Some(found) = figures("efficientnet-lite0", 4) else { return };
+    let Some(found) = figures("efficientnet-lite0") else { return };
     assert_eq!(found["acc"], 90.0);
 }

@@ -14,12 +14,21 @@ use dyno_sut::onnx::runtime::Search;
 use dyno_sut::onnx::{Answer, EngineOptions};
 use dyno_sut::tensors::TensorLibrary;
 use dyno_task::answers::phonemes;
-use dyno_task::cache::Cache;
+use dyno_task::cache::{Cache, Held};
 use dyno_task::card::{self, Bound};
 use dyno_task::data::words;
 use dyno_task::files::{Files, OpenError};
 use dyno_task::graphs::g2p;
-use dyno_task::system::{self, Ready};
+use dyno_task::open::{self, Computes, Ready};
+
+/// Whether nothing was fetched; what is there and altered is a failure.
+fn is_absent(error: &OpenError) -> bool {
+    match error {
+        OpenError::Fetch { held, .. } => *held == Held::Missing,
+        OpenError::Several(errors) => errors.iter().all(is_absent),
+        _ => false,
+    }
+}
 
 /// A task whose files are there, or `None` after saying that a test is skipped.
 fn ready(task: &str) -> Option<Ready> {
@@ -30,9 +39,9 @@ fn ready(task: &str) -> Option<Ready> {
     let card = card::named(task).expect("the task is ours");
     let cache = Cache::at(PathBuf::from(root));
     let files = Files::of(card, &cache, BTreeMap::new()).expect("no files are given");
-    match system::open(&files) {
+    match open::open(&files) {
         Ok(ready) => Some(ready),
-        Err(error @ (OpenError::Fetch { .. } | OpenError::Several(_))) => {
+        Err(error) if is_absent(&error) => {
             println!("skipped: {error}");
             None
         }
@@ -65,6 +74,12 @@ fn answers(
     engine.answer(&query, &mut answers);
     assert_eq!(engine.trouble(), None);
     Some(answers.iter().map(|(id, data)| (id.0, data.expect("it was answered").to_vec())).collect())
+}
+
+/// The file of the model that answers, and what is made of its outputs.
+fn model(ready: &Ready) -> (&Path, Answer) {
+    let Computes::Model { path, answer, .. } = &ready.computes else { panic!("a call answers") };
+    (path, answer.clone())
 }
 
 /// The metric of a task, its answers given, within what its card asks for.
@@ -118,8 +133,9 @@ fn the_graph_costs_what_its_layers_multiply() {
 fn thousand_words_are_said_as_their_card_has_it() {
     let Some(ready) = ready("g2p") else { return };
     let samples = Arc::new(ready.samples.clone());
-    let Some(alone) = answers(&ready.model, &samples, phonemes::answer(), 1) else { return };
-    let batched = answers(&ready.model, &samples, ready.answer.clone(), 64).unwrap();
+    let (model, answer) = model(&ready);
+    let Some(alone) = answers(model, &samples, phonemes::answer(), 1) else { return };
+    let batched = answers(model, &samples, answer, 64).unwrap();
     assert_eq!(batched, alone);
     let rate = judged(&ready, &batched);
     let reference = card::named("g2p").unwrap().quality.as_ref().unwrap().reference.unwrap();
@@ -130,7 +146,8 @@ fn thousand_words_are_said_as_their_card_has_it() {
 fn speech_is_told_from_silence_as_the_card_has_it() {
     let Some(ready) = ready("silero-vad") else { return };
     let samples = Arc::new(ready.samples.clone());
-    let found = answers(&ready.model, &samples, ready.answer.clone(), 64);
+    let (model, answer) = model(&ready);
+    let found = answers(model, &samples, answer, 64);
     let Some(found) = found else { return };
     let area = judged(&ready, &found);
     let reference = card::named("silero-vad").unwrap().quality.as_ref().unwrap().reference;
@@ -143,7 +160,7 @@ fn speech_is_told_from_silence_as_the_card_has_it() {
         next.elements.to_f32().iter().for_each(|value| bytes.extend(value.to_le_bytes()));
         Ok(0)
     });
-    let left = answers(&ready.model, &samples, state, 1).unwrap();
+    let left = answers(model, &samples, state, 1).unwrap();
     let mut worst = 0.0_f32;
     for (index, left) in left.iter().take(936) {
         let next = samples.sample(*index as u32 + 1).unwrap();

@@ -5,19 +5,20 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::sut::{QuerySample, ResponseId};
-use dyno_sut::engine::{Answers, Engine};
+use dyno_sut::engine::Answers;
+use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::Search;
-use dyno_sut::onnx::{EngineOptions, OnnxError};
 use dyno_task::cache::Cache;
 use dyno_task::card::{self, Bound};
 use dyno_task::files::Files;
-use dyno_task::system::{self, Ready};
+use dyno_task::open::{self, Computes, Ready};
 
 /// An empty folder for a cache.
 fn scratch(name: &str) -> PathBuf {
@@ -30,18 +31,17 @@ fn scratch(name: &str) -> PathBuf {
 /// The figure of a task that answers all of its samples, three in a call; nothing without
 /// ONNX Runtime.
 fn figure(ready: Ready) -> Option<f64> {
-    const BATCH: usize = 3;
-    let model = match OrtModel::open(&ready.model, &Search::everywhere(None), OrtOptions::default())
-    {
+    const BATCH: NonZero<usize> = NonZero::new(3).unwrap();
+    let library = Arc::new(ready.samples);
+    let search = Search::everywhere(None);
+    let open = |path: &Path| OrtModel::open(path, &search, OrtOptions::default());
+    let engine = match ready.computes.engine(&library, BATCH, &open) {
         Err(OnnxError::Runtime(missing)) => {
             println!("skipped: {missing}");
             return None;
         }
-        model => model.unwrap(),
+        engine => engine.unwrap(),
     };
-    let library = Arc::new(ready.samples);
-    let options = EngineOptions { answer: ready.answer, largest_batch: BATCH };
-    let engine = model.engine(&library, options).unwrap();
     let all: Vec<u32> = (0..library.total_sample_count() as u32).collect();
     library.load(&all);
     let judge = ready.judge.unwrap();
@@ -58,6 +58,12 @@ fn figure(ready: Ready) -> Option<f64> {
     scores.figure(&judge.metric)
 }
 
+/// The file of the model that answers.
+fn model(ready: &Ready) -> PathBuf {
+    let Computes::Model { path, .. } = &ready.computes else { panic!("one call answers") };
+    path.clone()
+}
+
 /// Tasks that need no files reach what their cards say of them.
 #[test]
 fn trained_tasks_reach_the_figures_of_their_cards() {
@@ -65,7 +71,7 @@ fn trained_tasks_reach_the_figures_of_their_cards() {
         let folder = scratch(name);
         let (card, cache) = (card::named(name).unwrap(), Cache::at(folder.clone()));
         let files = Files::of(card, &cache, BTreeMap::new()).unwrap();
-        let ready = system::open(&files).unwrap();
+        let ready = open::open(&files).unwrap();
         let bounds = ready.judge.as_ref().unwrap().bounds.clone();
         let found = figure(ready);
         fs::remove_dir_all(&folder).unwrap();
@@ -96,18 +102,18 @@ fn a_recommender_is_trained_on_the_ratings_that_there_are() {
     let cache = Cache::at(folder.join("cache"));
     let open = |card| {
         let given = BTreeMap::from([("ratings".to_owned(), ratings.clone())]);
-        system::open(&Files::of(card, &cache, given).unwrap())
+        open::open(&Files::of(card, &cache, given).unwrap())
     };
     card.data.accuracy_samples = 640;
     let ready = open(&card).unwrap();
-    let model = ready.model.clone();
+    let model = model(&ready);
     assert_eq!(ready.samples.total_sample_count(), 640);
     if let Some(found) = figure(ready) {
         assert!(found > 99.0, "{found}");
     }
     // Other ratings have a model of their own.
     fs::write(&ratings, text.replace("\t5\t", "\t1\t").replace("\t2\t0", "\t4\t0")).unwrap();
-    assert_ne!(open(&card).unwrap().model, model);
+    assert_ne!(self::model(&open(&card).unwrap()), model);
     fs::write(&ratings, text.replacen("\t5\t", "\tfive\t", 1)).unwrap();
     let error = open(&card).map(drop).unwrap_err().to_string();
     assert!(error.contains("own.inter:2: expected user, item, rating"), "{error}");

@@ -244,21 +244,26 @@ pub fn concat(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let at = axis(node.int("axis", 0), first.shape.len())?;
     let mut shape = first.shape.clone();
     let mut integers = Some(Vec::new());
-    let mut sum = 0_usize;
+    let mut sum = Some(0_usize);
     for i in 0..inputs.len() {
         let one = input(inputs, i)?;
         let fits = one.shape.len() == shape.len()
             && (0..shape.len()).all(|d| d == at || one.shape[d] == shape[d]);
-        let Some(size) = one.shape.get(at).and_then(Dim::fixed).filter(|_| fits) else {
+        let Some(size) = one.shape.get(at).filter(|_| fits) else {
             return misfit(format!("{} behind {}", written(&one.shape), written(&first.shape)));
         };
-        sum = sum.saturating_add(size);
+        sum = sum.zip(size.fixed()).map(|(sum, size)| sum.saturating_add(size));
         integers = integers.zip(one.integers.as_ref()).map(|(mut all, more)| {
             all.extend(more);
             all
         });
     }
-    shape[at] = sum.into();
+    // Where one of them is of any length, all are.
+    shape[at] = match (sum, inputs) {
+        (Some(sum), _) => sum.into(),
+        (None, [_]) => shape[at].clone(),
+        (None, _) => Dim::symbol("?"),
+    };
     let integers = integers.filter(|_| shape.len() == 1);
     Ok(vec![Fact { integers, ..first.like(shape) }])
 }
@@ -293,21 +298,32 @@ pub fn split(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
 
 pub fn slice(inputs: &[Option<&Fact>]) -> Facts {
     let data = input(inputs, 0)?;
-    let (starts, ends) = (target(input(inputs, 1)?)?, target(input(inputs, 2)?)?);
+    let (starts, ends) = (input(inputs, 1)?, input(inputs, 2)?);
+    let [count] = &starts.shape[..] else { return misfit("a slice has a row of starts") };
+    let Some(count) = count.fixed() else { return Err(ShapeError::Unknown(1)) };
     let optional = |at: usize, default: Vec<i64>| match inputs.get(at).copied().flatten() {
         Some(fact) => target(fact).map(<[i64]>::to_vec),
         None => Ok(default),
     };
-    let axes = optional(3, (0..starts.len() as i64).collect())?;
-    let steps = optional(4, vec![1; starts.len()])?;
-    if [ends.len(), axes.len(), steps.len()].iter().any(|&n| n != starts.len()) {
+    let axes = optional(3, (0..count as i64).collect())?;
+    let steps = optional(4, vec![1; count])?;
+    let counts = [starts, ends].map(|fact| fact.integers.as_ref().map_or(count, Vec::len));
+    if counts.into_iter().chain([axes.len(), steps.len()]).any(|n| n != count) {
         return misfit("a slice has as many starts, ends, axes and steps");
     }
     let mut fact = data.clone();
-    for i in 0..starts.len() {
+    for i in 0..count {
         let at = axis(axes[i], data.shape.len())?;
-        let Some(size) = fact.shape.get(at).and_then(Dim::fixed) else {
+        let Some(dim) = fact.shape.get(at) else {
             return misfit(format!("a slice of {}", written(&data.shape)));
+        };
+        let (Some(size), Some(starts), Some(ends)) =
+            (dim.fixed(), &starts.integers, &ends.integers)
+        else {
+            // How much is left depends on the data.
+            fact.shape[at] = Dim::symbol("?");
+            fact.integers = None;
+            continue;
         };
         let size = size as i64;
         let from_start = |n: i64| if n < 0 { n.saturating_add(size) } else { n };

@@ -24,7 +24,7 @@ use dyno_sut::engine::{Engine, Inline};
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::{Search, environment};
 use dyno_sut::onnx::{Answer, EngineOptions};
-use dyno_sut::tensors::{Elements, ModelInput, TensorLibrary};
+use dyno_sut::tensors::{Elements, ModelInput, Spans, TensorLibrary};
 use ort::session::{Session, SessionInputValue};
 use ort::value::TensorRef;
 
@@ -107,7 +107,8 @@ fn compare(case: &Case, search: &Search, rounds: usize, seconds: f64) {
     let options = OrtOptions { threads: case.threads, sessions };
     let model = OrtModel::open(&case.model, search, options).unwrap();
     let inputs = model.inputs().to_vec();
-    let library = Arc::new(TensorLibrary::synthetic(&inputs, SAMPLES, 1, 1).unwrap());
+    let library =
+        Arc::new(TensorLibrary::synthetic(&inputs, SAMPLES, 1, &Spans::new(), 1).unwrap());
     let options = EngineOptions { answer: Answer::Output, largest_batch: case.batch };
     let engine: Arc<dyn Engine> = Arc::new(model.engine(&library, options).unwrap());
     let builder = Session::builder(&environment(search).unwrap()).unwrap();

@@ -1,5 +1,6 @@
 //! The batcher in front of a pool of worker threads.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -125,19 +126,28 @@ impl Shared {
 fn work(shared: &Shared, engine: &dyn Engine) {
     let (mut batch, mut answers) = (Vec::new(), Answers::new());
     while let Some(responder) = shared.next_batch(&mut batch) {
+        if engine.is_streaming() {
+            answers.live(&responder);
+        }
         let answered = catch_unwind(AssertUnwindSafe(|| engine.answer(&batch, &mut answers)));
         if answered.is_err() {
             // The panic's message is on standard error; the run goes on with
             // failed samples instead of waiting for ever.
-            answers.clear();
-            for sample in &batch {
-                answers.fail(sample.id, Failure::Internal);
-            }
+            fail_rest(&batch, &mut answers);
         }
         answers.deliver(&responder);
         drop(responder);
         batch.clear();
         answers.clear();
+    }
+}
+
+/// Fails the samples of a call that were not handed over before it broke.
+fn fail_rest(batch: &[QuerySample], answers: &mut Answers) {
+    let handed: HashSet<_> = answers.handed().iter().copied().collect();
+    answers.clear();
+    for sample in batch.iter().filter(|sample| !handed.contains(&sample.id)) {
+        answers.fail(sample.id, Failure::Internal);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Models run by ONNX Runtime.
 
+mod callable;
+
 use std::fmt;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -18,6 +20,8 @@ use crate::engine::{About, Answers, Engine, Port};
 use crate::tensors::{
     Element, ElementType, Elements, ModelInput, TensorLibrary, each_type, with_type,
 };
+
+pub use callable::{Callable, Fed, Kept};
 
 /// A loaded model whose inputs are known.
 pub struct OrtModel {
@@ -84,16 +88,11 @@ impl OrtModel {
         let feed = Feed::new(&self.inputs, library, options)?;
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let outputs = self.sessions[0].outputs().iter();
-        let library = loaded();
         let about = About {
-            runtime: library.as_ref().map(|(version, _)| format!("ONNX Runtime{version}")),
-            library: library.map(|(_, path)| path),
-            // No other one is asked for.
-            provider: Some("CPUExecutionProvider".into()),
             inputs: self.inputs.iter().map(Port::from).collect(),
             outputs: outputs.map(|output| port(output.name(), output.dtype())).collect(),
             largest_batch: feed.largest_batch(),
-            ..About::default()
+            ..Self::about()
         };
         let mut engine = OrtEngine {
             name: format!("onnxruntime-{stem}"),
@@ -103,6 +102,25 @@ impl OrtModel {
         };
         engine.about.first_call = Some(engine.feed.trial(&engine)?);
         Ok(engine)
+    }
+
+    /// What every engine on ONNX Runtime tells of itself.
+    #[must_use]
+    pub fn about() -> About {
+        let library = loaded();
+        About {
+            runtime: library.as_ref().map(|(version, _)| format!("ONNX Runtime{version}")),
+            library: library.map(|(_, path)| path),
+            // No other one is asked for.
+            provider: Some("CPUExecutionProvider".into()),
+            ..About::default()
+        }
+    }
+
+    /// The same to be called by whoever answers.
+    #[must_use]
+    pub fn callable(self) -> Callable {
+        Callable::new(self)
     }
 }
 
@@ -155,17 +173,6 @@ pub struct OrtEngine {
 }
 
 impl OrtEngine {
-    fn session(&self) -> MutexGuard<'_, Session> {
-        for session in &self.sessions {
-            match session.try_lock() {
-                Ok(session) => return session,
-                Err(TryLockError::Poisoned(session)) => return session.into_inner(),
-                Err(TryLockError::WouldBlock) => {}
-            }
-        }
-        self.sessions[0].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn compute(&self, session: &mut Session, samples: &[QuerySample], answers: &mut Answers) {
         self.feed.answer(samples, answers, &mut |inputs, samples, take| {
             // In the order of the model's inputs, so that no names are looked up.
@@ -180,6 +187,18 @@ impl OrtEngine {
             take(&Outputs::new(all).of(samples))
         });
     }
+}
+
+/// A session that nobody uses, else the first one, as soon as it is free.
+fn free(sessions: &[Mutex<Session>]) -> MutexGuard<'_, Session> {
+    for session in sessions {
+        match session.try_lock() {
+            Ok(session) => return session,
+            Err(TryLockError::Poisoned(session)) => return session.into_inner(),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+    sessions[0].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn value<'a>(shape: &'a [usize], elements: &'a Elements<'_>) -> ort::Result<SessionInputValue<'a>> {
@@ -216,7 +235,7 @@ impl Engine for OrtEngine {
     }
 
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
-        self.compute(&mut self.session(), samples, answers);
+        self.compute(&mut free(&self.sessions), samples, answers);
     }
 
     /// Each session on its own: what is slow at first is slow in each.

@@ -215,6 +215,20 @@ impl Elements<'_> {
         each_type!(self, all => Element::wrap(Cow::Borrowed(&all[range])))
     }
 
+    /// Rows of so many elements by their numbers, in this order, copied.
+    ///
+    /// # Panics
+    /// If there is no row of a number.
+    #[must_use]
+    pub fn rows(&self, length: usize, rows: &[usize]) -> Elements<'static> {
+        fn picked<T: Element>(all: &[T], length: usize, rows: &[usize]) -> Elements<'static> {
+            let mut picked = Vec::with_capacity(length * rows.len());
+            rows.iter().for_each(|row| picked.extend_from_slice(&all[row * length..][..length]));
+            T::wrap(Cow::Owned(picked))
+        }
+        each_type!(self, all => picked(all, length, rows))
+    }
+
     /// Each as `f32`, whatever its type: borrowed where it is, else the nearest.
     #[must_use]
     pub fn to_f32(&self) -> Cow<'_, [f32]> {
@@ -313,6 +327,7 @@ mod tests {
         let integers = Elements::I8(vec![-3, 4].into());
         assert_eq!(integers.to_i64().as_deref(), Some(&[-3, 4][..]));
         assert_eq!(integers.slice(1..2).to_f64(), [4.0]);
+        assert_eq!(integers.rows(1, &[1, 1, 0]).to_f64(), [4.0, 4.0, -3.0]);
         let mut scratch = Elements::U8(Vec::with_capacity(9).into());
         scratch.emptied::<u8>().push(1);
         assert!(scratch.emptied::<u8>().capacity() >= 9 && scratch.is_empty());

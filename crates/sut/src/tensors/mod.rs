@@ -9,6 +9,7 @@ mod loaded;
 mod npy;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -94,6 +95,46 @@ impl From<&ModelInput> for Port {
     }
 }
 
+/// The integers that random samples have in some elements of an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Elements of a sample, row by row; of the last span it is all that are left.
+    pub elements: usize,
+    /// The least.
+    pub from: i64,
+    /// One more than the greatest.
+    pub to: i64,
+}
+
+/// Spans of the integers of inputs by their names, each for all elements of a sample.
+pub type Spans<'a> = BTreeMap<&'a str, &'a [Span]>;
+
+impl Span {
+    /// In all elements numbers from 0 to below this one.
+    #[must_use]
+    pub const fn below(to: i64) -> Self {
+        Self { elements: usize::MAX, from: 0, to }
+    }
+
+    /// In all elements the same number.
+    #[must_use]
+    pub const fn always(number: i64) -> Self {
+        Self { elements: usize::MAX, from: number, to: number + 1 }
+    }
+
+    /// That of an element of a sample.
+    fn at(spans: &[Self], element: usize) -> Self {
+        let mut left = element;
+        for span in spans {
+            match left.checked_sub(span.elements) {
+                Some(rest) => left = rest,
+                None => return *span,
+            }
+        }
+        spans.last().copied().unwrap_or(Self::below(2))
+    }
+}
+
 /// Samples, with labels if there are any.
 ///
 /// Those of files and random ones are read when the library is made, so that
@@ -169,6 +210,13 @@ pub enum TensorError {
         /// Elements of this tensor.
         elements: usize,
     },
+    /// There is no memory for so many random samples.
+    Memory {
+        /// How many.
+        samples: usize,
+        /// What they take.
+        bytes: usize,
+    },
     /// Not one label per sample.
     LabelCount {
         /// Samples.
@@ -192,6 +240,12 @@ impl fmt::Display for TensorError {
                 "input '{name}' has {elements} elements where {expected} samples of {sample_len} \
                  elements are expected; all inputs need the same first dimension"
             ),
+            Self::Memory { samples, bytes } => {
+                write!(
+                    f,
+                    "{samples} random samples take {bytes} bytes, for which there is no memory"
+                )
+            }
             Self::LabelCount { samples, labels } => {
                 write!(f, "{labels} labels for {samples} samples; give one label per sample")
             }
@@ -297,21 +351,39 @@ impl TensorLibrary {
         Self::new(name, tensors, labels.transpose()?)
     }
 
+    /// Bytes of a random sample of a model (>= 1).
+    #[must_use]
+    pub fn bytes_of_random(inputs: &[ModelInput], dynamic: usize) -> usize {
+        let bytes = |input: &ModelInput| {
+            // The first dimension, if it is open, is the batch's.
+            let open = input.shape.iter().skip(1).map(|n| n.unwrap_or(dynamic));
+            let first = input.shape.first().copied().flatten().unwrap_or(1);
+            open.fold(first, usize::saturating_mul).saturating_mul(input.element.size())
+        };
+        inputs.iter().map(bytes).fold(0, usize::saturating_add).max(1)
+    }
+
     /// Random samples for a model: floats uniform in [0, 1), integers of eight bits
-    /// in all of their range, other integers 0 or 1, which are valid positions in any
-    /// table, and booleans.
+    /// in all of their range, other integers as `spans` say of the input of that name,
+    /// else 0 or 1, which are valid positions in any table, and booleans.
     ///
     /// A dynamic first dimension is the batch's; any other becomes `dynamic`.
     /// Such samples show speed and never accuracy: there are no labels.
     ///
     /// # Errors
-    /// [`TensorError::Empty`] if `samples` is 0 or the model has no inputs.
+    /// [`TensorError::Empty`] if `samples` is 0 or the model has no inputs, and
+    /// [`TensorError::Memory`].
     pub fn synthetic(
         inputs: &[ModelInput],
         samples: usize,
         dynamic: usize,
+        spans: &Spans<'_>,
         seed: u64,
     ) -> Result<Self, TensorError> {
+        let bytes = samples.saturating_mul(Self::bytes_of_random(inputs, dynamic));
+        if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
+            return Err(TensorError::Memory { samples, bytes });
+        }
         let mut rng = Mt19937::new(seed);
         let tensor = |input: &ModelInput| {
             let fixed = |dimension: &Option<usize>| dimension.unwrap_or(dynamic);
@@ -320,19 +392,31 @@ impl TensorLibrary {
                 _ => &input.shape,
             };
             let sample_shape: Vec<usize> = shape.iter().map(fixed).collect();
-            let total = samples * sample_shape.iter().product::<usize>();
+            let each = sample_shape.iter().product::<usize>();
+            let total = samples * each;
+            let spans = spans.get(input.name.as_str()).copied().unwrap_or_default();
             let mut below = |n: f64| (rng.canonical() * n).floor();
-            let mut float = || below(16_777_216.0) / 16_777_216.0;
+            let integer = |n: usize, below: &mut dyn FnMut(f64) -> f64| {
+                let Span { from, to, .. } = Span::at(spans, n % each.max(1));
+                from + below((to - from).max(1) as f64) as i64
+            };
+            let mut at = 0..total;
+            let mut next = || at.next().unwrap_or_default();
             let elements = match input.element {
-                ElementType::F32 => filled(total, || float() as f32),
-                ElementType::F64 => filled(total, float),
-                ElementType::F16 => filled(total, || f16::from_f64(float())),
-                ElementType::Bf16 => filled(total, || bf16::from_f64(float())),
-                ElementType::I64 => filled(total, || below(2.0) as i64),
-                ElementType::I32 => filled(total, || below(2.0) as i32),
+                ElementType::I64 => filled(total, || integer(next(), &mut below)),
+                ElementType::I32 => filled(total, || integer(next(), &mut below) as i32),
                 ElementType::I8 => filled(total, || (below(256.0) - 128.0) as i8),
                 ElementType::U8 => filled(total, || below(256.0) as u8),
                 ElementType::Bool => filled(total, || below(2.0) > 0.0),
+                real => {
+                    let mut float = || below(16_777_216.0) / 16_777_216.0;
+                    match real {
+                        ElementType::F16 => filled(total, || f16::from_f64(float())),
+                        ElementType::Bf16 => filled(total, || bf16::from_f64(float())),
+                        ElementType::F64 => filled(total, float),
+                        _ => filled(total, || float() as f32),
+                    }
+                }
             };
             Tensor { name: input.name.clone(), sample_shape, elements }
         };
@@ -368,6 +452,22 @@ impl TensorLibrary {
                 let sample = loaded.sample(index)?;
                 Ok(loaded.names().zip(sample.iter().cloned()).collect())
             }
+        }
+    }
+
+    /// The inputs of a sample that is loaded, in the order of their names: nothing of a
+    /// source is prepared here, as the clock may run.
+    ///
+    /// # Errors
+    /// Why it could not be prepared, or that it is not loaded or does not exist.
+    pub fn loaded(&self, index: u64) -> Result<Arc<[SampleTensor]>, String> {
+        let known = u32::try_from(index).ok().filter(|index| (*index as usize) < self.samples);
+        let known = known.ok_or_else(|| self.no_such_sample(index))?;
+        match &self.store {
+            Store::Memory(tensors) => {
+                Ok(tensors.iter().map(|tensor| tensor.sample(known as usize)).collect())
+            }
+            Store::Source(loaded) => loaded.loaded(known),
         }
     }
 

@@ -2,6 +2,9 @@
 //!
 //! Source: "NPY format" of the NumPy reference: six bytes of magic, version,
 //! length of the header, header as a Python dictionary, elements.
+//!
+//! Of samples, as models take them. References of metrics have a reader of their own,
+//! `dyno_mlperf::accuracy::arrays::npy`, which says why.
 
 use std::fmt;
 

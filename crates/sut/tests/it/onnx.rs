@@ -11,7 +11,8 @@ use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::{RuntimeMissing, Search};
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
 use dyno_sut::tensors::{
-    ElementType, Elements, ModelInput, SampleTensor, Tensor, TensorError, TensorLibrary,
+    ElementType, Elements, ModelInput, SampleTensor, Span, Spans, Tensor, TensorError,
+    TensorLibrary,
 };
 use dyno_sut::top1;
 
@@ -178,7 +179,7 @@ fn onnx_runtime_takes_and_returns_every_type_of_element() {
     for (element, number) in numbers {
         let path = folder.file(&format!("{element}.onnx"), &identity(number));
         let model = OrtModel::open(&path, &search, OrtOptions::default()).unwrap();
-        let library = TensorLibrary::synthetic(model.inputs(), 8, 1, 1).unwrap();
+        let library = TensorLibrary::synthetic(model.inputs(), 8, 1, &Spans::new(), 1).unwrap();
         let library = Arc::new(library);
         let engine = model.engine(&library, EngineOptions::default()).unwrap();
         let mut answers = Answers::new();
@@ -309,14 +310,33 @@ fn synthetic_samples_fit_the_model_and_repeat_with_their_seed() {
         input(ElementType::F32, &[None, Some(3), None]),
         input(ElementType::I64, &[Some(1), Some(5)]),
     ];
-    let library = TensorLibrary::synthetic(&inputs, 10, 4, 1).unwrap();
+    let spans = [
+        Span { elements: 2, from: 7, to: 8 },
+        Span { elements: 1, from: -3, to: 1000 },
+        Span { elements: 1, from: 0, to: 40 },
+    ];
+    let spans = Spans::from([("int64", &spans[..])]);
+    let library = TensorLibrary::synthetic(&inputs, 10, 4, &spans, 1).unwrap();
     let last = |library: &TensorLibrary| -> Vec<SampleTensor> {
         library.sample(9).unwrap().into_iter().map(|(_, tensor)| tensor).collect()
     };
     let sample = last(&library);
     assert_eq!([&sample[0].shape[..], &sample[1].shape], [&[3, 4][..], &[5]]);
     assert!(sample[0].elements.to_f32().iter().all(|x| (0.0..1.0).contains(x)));
-    let again = |seed| TensorLibrary::synthetic(&inputs, 10, 4, seed).unwrap();
+    let again = |seed| TensorLibrary::synthetic(&inputs, 10, 4, &spans, seed).unwrap();
     assert_eq!(sample, last(&again(1)));
     assert_ne!(sample, last(&again(2)));
+    let all = |at: usize| -> Vec<i64> {
+        let sample = |n| library.sample(n).unwrap().remove(1).1;
+        (0..10).map(|n| sample(n).elements.to_i64().unwrap()[at]).collect()
+    };
+    assert_eq!([all(0), all(1)], [[7; 10]; 2]);
+    let spread = |at: usize, below: i64| {
+        assert!(all(at).iter().all(|number| (-3..below).contains(number)), "{:?}", all(at));
+        assert!(all(at).iter().any(|number| *number > below / 2), "{:?}", all(at));
+    };
+    spread(2, 1000);
+    // The last span goes on to the end of the sample.
+    spread(3, 40);
+    spread(4, 40);
 }

@@ -217,3 +217,58 @@ fn an_inline_engine_is_warmed_up_and_gets_no_more_than_was_asked_for() {
     assert_eq!(record.missing(), 0);
     assert_eq!(*sizes.lock().unwrap(), [5, 3, 5, 3]);
 }
+
+/// Tells the first token of each sample, hands every second one over, and breaks at one.
+struct Streams {
+    breaks_at: u64,
+}
+
+impl Engine for Streams {
+    fn name(&self) -> &str {
+        "streams"
+    }
+
+    fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
+        for (number, sample) in samples.iter().enumerate() {
+            answers.first_token(sample.id, b"a");
+            assert_ne!(sample.index, self.breaks_at, "a broken sample, as the test wants it");
+            answers.push_tokens(sample.id, b"abc", 3);
+            if number % 2 == 1 {
+                answers.hand_over();
+            }
+        }
+    }
+
+    fn is_streaming(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_streaming_engine_tells_first_tokens_before_its_answers() {
+    let mut settings = settings(Scenario::Offline, TestMode::PerformanceOnly, 1);
+    settings.use_token_latencies = true;
+    let whole = Streams { breaks_at: u64::MAX };
+    let inline = in_real_time(Inline::new(whole), settings.clone());
+    let pooled = pool(Streams { breaks_at: u64::MAX }, policy(8, 0), 2);
+    for record in [inline, in_real_time(pooled, settings)] {
+        assert_eq!((record.missing(), record.misuse.total(), record.failed.len()), (0, 0, 0));
+        let stamps = record.first_token_at.iter().zip(&record.completed_at);
+        assert!(stamps.clone().count() > 0);
+        assert!(stamps.clone().all(|(first, last)| *first > 0 && first <= last));
+    }
+}
+
+#[test]
+fn what_was_handed_over_stays_when_a_call_breaks() {
+    let settings = settings(Scenario::Offline, TestMode::AccuracyOnly, 1);
+    let of = |breaks_at| {
+        let engine = Streams { breaks_at };
+        in_real_time(pool(engine, policy(6, SECOND), 1), settings.clone())
+    };
+    // The fourth sample of the first call, of which two were handed over by then.
+    let record = of(of(u64::MAX).indices[3].into());
+    assert_eq!((record.missing(), record.misuse.total()), (0, 0));
+    let failed: Vec<u64> = record.failed.iter().map(|(sequence, _)| *sequence).collect();
+    assert_eq!(failed, [2, 3, 4, 5]);
+}

@@ -63,6 +63,13 @@ pub enum CocoError {
         /// Of both.
         id: i64,
     },
+    /// Two images are one file.
+    TwiceFile {
+        /// The list.
+        path: PathBuf,
+        /// The file.
+        file: String,
+    },
     /// There is no image, or none with an annotation.
     Empty {
         /// The file.
@@ -84,6 +91,9 @@ impl fmt::Display for CocoError {
             }
             Self::Twice { path, id } => {
                 write!(f, "{}: expected an id for each image, found {id} twice", path.display())
+            }
+            Self::TwiceFile { path, file } => {
+                write!(f, "{}: expected a file for each image, found {file} twice", path.display())
             }
             Self::Empty { path } => write!(f, "{}: expected {FORMAT}, found none", path.display()),
             Self::Missing(missing) => missing.fmt(f),
@@ -170,6 +180,11 @@ fn files(path: &Path, images: Images) -> Result<Vec<String>, CocoError> {
     let mut seen = HashSet::new();
     if let Some(twice) = file.images.iter().find(|image| !seen.insert(image.id)) {
         return Err(CocoError::Twice { path: path.to_owned(), id: twice.id });
+    }
+    let mut seen = HashSet::new();
+    if let Some(twice) = file.images.iter().find(|image| !seen.insert(&image.file_name)) {
+        let (path, file) = (path.to_owned(), twice.file_name.clone());
+        return Err(CocoError::TwiceFile { path, file });
     }
     let mut listed = file.images;
     if images == Images::Annotated {
@@ -263,6 +278,7 @@ mod tests {
             ("{\n\"images\": 3}", "instances_val2017.json:2: expected images and annotations"),
             (r#"{"images": [], "annotations": []}"#, "as COCO has them, found none"),
             (&LIST.replace("\"id\": 5", "\"id\": 9"), "an id for each image, found 9 twice"),
+            (&LIST.replace("a.png", "b.png"), "a file for each image, found b.png twice"),
         ];
         for (text, expected) in cases {
             std::fs::write(&list, text).unwrap();

@@ -18,7 +18,7 @@ use zip::{CompressionMethod, ZipArchive};
 
 use super::aggregation::{Aggregation, write_trace};
 use crate::card::Input;
-use crate::files::{Files, OpenError};
+use crate::files::{Files, Of, OpenError};
 use crate::system::Samples;
 
 /// Numerical features of a pair.
@@ -114,7 +114,7 @@ pub(crate) fn read(
     let mut references = BTreeMap::new();
     if !matches!(aggregation, Aggregation::Trace(_)) {
         let of = format!("{aggregation:?} {pairs}");
-        let made = files.made_by(of.as_bytes(), "trace", 1, |file| {
+        let made = files.made("trace", 1, Of::Text(&of), |file| {
             write_trace(&starts, file).map_err(OpenError::content)
         })?;
         references.insert("trace".to_owned(), made);

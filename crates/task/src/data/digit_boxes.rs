@@ -14,8 +14,8 @@ use dyno_sut::tensors::{Elements, SampleTensor, Source};
 use serde_json::json;
 
 use super::part::Part;
-use crate::files::{Files, OpenError};
-use crate::system::{Read, library};
+use crate::files::{Files, Of, OpenError};
+use crate::open::{Read, library};
 
 /// Counts up when pictures become other ones.
 const REVISION: u32 = 1;
@@ -212,7 +212,7 @@ pub fn write_annotations(count: usize, to: &mut impl Write) -> io::Result<()> {
 pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
     let card = files.card();
     let count = card.data.accuracy_samples as usize;
-    let annotations = files.made("annotations.json", REVISION, |file| {
+    let annotations = files.made("annotations.json", REVISION, Of::Card, |file| {
         write_annotations(count, file).map_err(OpenError::content)
     })?;
     let samples = library(card, Scenes::new(count, &card.data.inputs[0].name))?;

@@ -1,6 +1,7 @@
 //! ImageNet's validation set: a folder of files and `val_map.txt`, a name and a class a
 //! line, whose order is that of the samples.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -81,6 +82,7 @@ impl ImageNet {
         let text = std::fs::read_to_string(&path)
             .map_err(|error| ImageNetError::List { path: path.clone(), why: error.to_string() })?;
         let (mut names, mut labels) = (Vec::new(), Vec::new());
+        let mut seen = HashSet::new();
         for (line, number) in text.lines().zip(1..) {
             let words: Vec<&str> = line.split_whitespace().collect();
             let entry = match words[..] {
@@ -95,6 +97,10 @@ impl ImageNet {
                 let found = line.to_owned();
                 return Err(ImageNetError::Line { path, line: number, found });
             };
+            if !seen.insert(name) {
+                let found = format!("{name} for the second time");
+                return Err(ImageNetError::Line { path, line: number, found });
+            }
             names.push(name.to_owned());
             labels.push(class);
         }
@@ -140,6 +146,12 @@ mod tests {
             error.ends_with(
                 "val_map.txt:2: expected a name and a class from 0 to 999 a line, found 'b.png'"
             ),
+            "{error}"
+        );
+        std::fs::write(folder.join("val_map.txt"), "a.png 1\nb.png 2\na.png 3\n").unwrap();
+        let error = open().unwrap_err().to_string();
+        assert!(
+            error.contains("val_map.txt:3: ") && error.ends_with("'a.png for the second time'"),
             "{error}"
         );
         std::fs::write(folder.join("val_map.txt"), "a.png 1000\nb.png 0\n").unwrap();

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use dyno_sut::tensors::{Elements, Tensor, TensorLibrary};
 
 use super::npy;
-use crate::files::{Files, OpenError};
-use crate::system::Read;
+use crate::files::{Files, Of, OpenError};
+use crate::open::Read;
 
 /// Members of the club.
 pub const MEMBERS: usize = 34;
@@ -79,7 +79,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
     let members: Vec<i64> = (0..MEMBERS as i64).collect();
     let list = |name: &str, values: &[i64]| {
         let written = |file: &mut _| npy::write(file, &[values.len()], values);
-        files.made(name, 1, |file| written(file).map_err(OpenError::content))
+        files.made(name, 1, Of::Card, |file| written(file).map_err(OpenError::content))
     };
     let references = BTreeMap::from([
         ("labels".to_owned(), list("labels.npy", &sides())?),

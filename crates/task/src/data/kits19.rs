@@ -5,11 +5,16 @@
 //! is the first array of its pickle, of one channel and three axes.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::SampleIndex;
+use dyno_mlperf::accuracy::arrays::nifti::Volume;
 use dyno_mlperf::accuracy::payload::Element;
+use dyno_mlperf::accuracy::segmentation::segmentation;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
 use crate::pickle::{self, Array, Value};
@@ -31,7 +36,7 @@ pub struct KitsError {
     /// The file.
     pub path: PathBuf,
     /// What there should be.
-    pub expected: &'static str,
+    pub expected: Cow<'static, str>,
     /// What there is.
     pub found: String,
 }
@@ -56,7 +61,7 @@ impl Kits19 {
         let list = unpickled(&path, NAMES)?;
         let refused = |found: &str| KitsError {
             path: path.clone(),
-            expected: NAMES,
+            expected: NAMES.into(),
             found: found.to_owned(),
         };
         let names = list.get("file_list").and_then(Value::values);
@@ -70,10 +75,14 @@ impl Kits19 {
         if cases.is_empty() {
             return Err(refused("none"));
         }
+        let mut seen = HashSet::new();
+        if let Some(twice) = cases.iter().find(|case| !seen.insert(case.as_str())) {
+            return Err(refused(&format!("{twice} twice")));
+        }
         let set = Self { folder: folder.to_owned(), cases, inputs: [input.to_owned()] };
         match set.cases.iter().map(|case| set.path(case)).find(|path| !path.is_file()) {
             Some(path) => {
-                let (expected, found) = ("the file of a case of the list", "none".to_owned());
+                let (expected, found) = ("the file of a case of the list".into(), "none".into());
                 Err(KitsError { path, expected, found })
             }
             None => Ok(set),
@@ -86,13 +95,55 @@ impl Kits19 {
         &self.cases
     }
 
+    /// The file that lists them.
+    pub(crate) fn list(&self) -> PathBuf {
+        self.folder.join(LIST)
+    }
+
+    /// Compares the edges of every case with those of its labels, which are in a folder
+    /// of each case in `labels`. What cannot be read is left to whoever reads it whole.
+    ///
+    /// # Errors
+    /// [`KitsError`] of the first case whose labels are of other edges.
+    pub fn check(&self, labels: &Path) -> Result<(), KitsError> {
+        for case in &self.cases {
+            let path = self.path(case);
+            let Some(labels) = segmentation(&labels.join(case)) else { continue };
+            let (Ok(truth), Some(shape)) = (Volume::open(&labels), shape(&path)) else { continue };
+            if shape[..] != [&[1], &truth.shape[..]].concat() {
+                let labels = labels.display();
+                let [x, y, z] = truth.shape;
+                let expected =
+                    format!("a volume of [1, {x}, {y}, {z}] voxels, as {labels} has them");
+                return Err(KitsError {
+                    path,
+                    expected: expected.into(),
+                    found: format!("{shape:?}"),
+                });
+            }
+        }
+        Ok(())
+    }
+
     fn path(&self, case: &str) -> PathBuf {
         self.folder.join(format!("{case}.pkl"))
     }
 }
 
+/// Shape of the array of a case, of which the beginning of the file tells it.
+fn shape(path: &Path) -> Option<Vec<usize>> {
+    const BEGINNING: u64 = 1 << 12;
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(BEGINNING).read_to_end(&mut bytes).ok()?;
+    pickle::shape_at_end(&bytes).or_else(|| match pickle::read(&bytes).ok()?.values()?.first()? {
+        Value::Array(volume) => Some(volume.shape.clone()),
+        _ => None,
+    })
+}
+
 fn unpickled(path: &Path, expected: &'static str) -> Result<Value, KitsError> {
-    let refused = |found: String| KitsError { path: path.to_owned(), expected, found };
+    let refused =
+        |found: String| KitsError { path: path.to_owned(), expected: expected.into(), found };
     let bytes = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
     pickle::read(&bytes).map_err(|error| refused(error.to_string()))
 }
@@ -118,7 +169,8 @@ impl Source for Kits19 {
         })?;
         let path = self.path(case);
         let value = unpickled(&path, VOLUME).map_err(|error| error.to_string())?;
-        let refused = |found: String| KitsError { path: path.clone(), expected: VOLUME, found };
+        let refused =
+            |found: String| KitsError { path: path.clone(), expected: VOLUME.into(), found };
         let Some(Value::Array(volume)) = value.values().and_then(<[Value]>::first) else {
             return Err(refused("no array at first".to_owned()).to_string());
         };

@@ -2,20 +2,29 @@
 //! made of seeds.
 
 pub mod aggregation;
+pub(crate) mod bpe;
+pub mod captions;
+pub mod clip;
 pub mod coco;
 pub mod criteo;
 pub mod digit_boxes;
+pub mod igbh;
 pub mod imagenet;
 pub mod karate;
 pub mod kits19;
+pub mod librispeech;
+pub mod lines;
 pub mod mnist;
 pub mod movielens;
 pub mod named;
 pub(crate) mod npy;
 pub mod part;
 pub mod pictures;
+pub mod prompts;
+pub mod recording;
 pub mod shapes3d;
 pub mod speech;
 pub mod squad;
+pub(crate) mod table;
 pub mod texts;
 pub mod words;

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::rng::Mt19937;
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
 
-use crate::files::{Files, OpenError};
-use crate::system::Read;
+use crate::files::{Files, Of, OpenError};
+use crate::open::Read;
 use crate::trained::movielens::Opinion;
 
 /// The first line.
@@ -167,7 +167,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
     let samples = ratings.samples(&inputs[0].name, &inputs[1].name);
     let samples = samples.map_err(|error| OpenError::content(MovielensError::Samples(error)))?;
     let list = |name: &str, line: fn(usize, &Opinion) -> String| {
-        files.made(name, 1, |file| {
+        files.made(name, 1, Of::Card, |file| {
             for (at, opinion) in ratings.test.iter().enumerate() {
                 writeln!(file, "{}", line(at, opinion)).map_err(OpenError::content)?;
             }

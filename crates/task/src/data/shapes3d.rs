@@ -12,8 +12,8 @@ use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
 use super::npy;
 use super::part::Part;
-use crate::files::{Files, OpenError};
-use crate::system::{Read, library};
+use crate::files::{Files, Of, OpenError};
+use crate::open::{Read, library};
 
 /// Counts up when volumes become other ones.
 const REVISION: u32 = 1;
@@ -143,7 +143,7 @@ impl Source for Scans {
 pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
     let card = files.card();
     let count = card.data.accuracy_samples as usize;
-    let labels = files.made("labels.npy", REVISION, |file| {
+    let labels = files.made("labels.npy", REVISION, Of::Card, |file| {
         let scans = (0..count as u64).map(|number| Scan::draw(Part::Test, number));
         let classes: Vec<u8> = scans.flat_map(|scan| scan.classes).collect();
         npy::write(file, &[count, SIDE, SIDE, SIDE], &classes).map_err(OpenError::content)

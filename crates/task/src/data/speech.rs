@@ -9,15 +9,13 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
-use hound::{SampleFormat, WavReader, WavSpec};
 
-use crate::files::{Files, OpenError};
-use crate::system::Read;
+use super::recording::{RATE, Recording, RecordingError};
+use crate::files::{Files, Of, OpenError};
+use crate::open::Read;
 
 use states::Network;
 
-/// Of the recording, in hertz.
-pub const RATE: u32 = 16_000;
 /// New values of a step.
 pub const STEP: usize = 512;
 /// Values of the step before that stand in front of them.
@@ -31,20 +29,8 @@ const WIDE: usize = 128;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SpeechError {
-    /// It cannot be read, or is no WAVE file.
-    Recording {
-        /// The file.
-        path: PathBuf,
-        /// The message of whoever reads.
-        why: String,
-    },
-    /// It is of another kind.
-    Kind {
-        /// The file.
-        path: PathBuf,
-        /// What it is.
-        found: String,
-    },
+    /// The recording cannot be read.
+    Recording(RecordingError),
     /// The turns cannot be read.
     Unreadable {
         /// The file.
@@ -62,25 +48,42 @@ pub enum SpeechError {
         found: String,
     },
     /// The recording is shorter than a step.
+    Short {
+        /// The file.
+        path: PathBuf,
+        /// Values that it has.
+        found: usize,
+    },
+    /// The turns leave only speech, or only silence, which nothing can be told apart by.
+    Alike {
+        /// The file.
+        path: PathBuf,
+        /// Of all steps.
+        found: &'static str,
+    },
+    /// The samples are not those of the states.
     Samples(TensorError),
 }
 
 impl fmt::Display for SpeechError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Recording { path, why } => {
-                write!(f, "{}: expected a WAVE file: {why}", path.display())
-            }
-            Self::Kind { path, found } => write!(
-                f,
-                "{}: expected one channel of {RATE} Hz and 16 bits, found {found}",
-                path.display()
-            ),
+            Self::Recording(error) => error.fmt(f),
             Self::Unreadable { path, why } => write!(f, "{}: {why}", path.display()),
             Self::Turn { path, line, found } => write!(
                 f,
                 "{}:{line}: expected SPEAKER, a name, a channel, begin and duration in seconds, \
                  found {found}",
+                path.display()
+            ),
+            Self::Short { path, found } => {
+                let path = path.display();
+                write!(f, "{path}: expected {STEP} values of a step at least, found {found}")
+            }
+            Self::Alike { path, found } => write!(
+                f,
+                "{}: expected turns that leave speech and silence in the recording, found only \
+                 {found}",
                 path.display()
             ),
             Self::Samples(error) => error.fmt(f),
@@ -90,21 +93,12 @@ impl fmt::Display for SpeechError {
 
 impl std::error::Error for SpeechError {}
 
-/// The values of a WAVE file in [-1, 1).
+/// The values of a recording in [-1, 1).
 ///
 /// # Errors
-/// [`SpeechError`] if it is another kind of file.
+/// [`SpeechError::Recording`] if it is another kind of file.
 pub fn recording(path: &Path) -> Result<Vec<f32>, SpeechError> {
-    let unread =
-        |error: hound::Error| SpeechError::Recording { path: path.into(), why: error.to_string() };
-    let mut reader = WavReader::open(path).map_err(unread)?;
-    let WavSpec { channels, sample_rate, bits_per_sample, sample_format } = reader.spec();
-    if (channels, sample_rate, bits_per_sample, sample_format) != (1, RATE, 16, SampleFormat::Int) {
-        let found = format!("{channels} of {sample_rate} Hz and {bits_per_sample} bits");
-        return Err(SpeechError::Kind { path: path.into(), found });
-    }
-    let value = |value: Result<i16, _>| value.map(|value| f32::from(value) / 32_768.0);
-    reader.samples().map(value).collect::<Result<_, _>>().map_err(unread)
+    Recording::open(path).and_then(Recording::read).map_err(SpeechError::Recording)
 }
 
 /// What each step is fed: the end of the step before, zeros before the first, and its own
@@ -155,13 +149,30 @@ fn turn(line: &str) -> Option<(f64, f64)> {
     Some((seconds(begin)?, seconds(duration)?))
 }
 
+/// As [`spoken`], where there are steps of both kinds to be told apart.
+fn told_apart(path: &Path, steps: usize) -> Result<Vec<bool>, SpeechError> {
+    let spoken = spoken(path, steps)?;
+    let found = match (spoken.contains(&true), spoken.contains(&false)) {
+        (true, true) => return Ok(spoken),
+        (true, false) => "speech",
+        (false, _) => "silence",
+    };
+    Err(SpeechError::Alike { path: path.to_owned(), found })
+}
+
 /// The samples of a card with the files `recording`, `turns` and `weights`, and their labels
 /// as the method `roc-auc` takes them.
 pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
     let [wave, turns, weights] = ["recording", "turns", "weights"].map(|name| files.path(name));
     let (wave, turns, weights) = (wave?, turns?, weights?);
-    let steps = steps(&recording(&wave).map_err(OpenError::content)?);
-    let states = files.made_of("states.f32", 1, &["recording", "weights"], |file| {
+    let values = recording(&wave).map_err(OpenError::content)?;
+    let steps = steps(&values);
+    if steps.is_empty() {
+        let short = SpeechError::Short { path: wave, found: values.len() };
+        return Err(OpenError::content(short));
+    }
+    let spoken = told_apart(&turns, steps.len()).map_err(OpenError::content)?;
+    let states = files.made("states.f32", 1, Of::Files(&["recording", "weights"]), |file| {
         let network = Network::read(&weights).map_err(OpenError::content)?;
         files.say("computing the states of the stream, once");
         let bytes = network.states(&steps).into_iter().flat_map(f32::to_le_bytes);
@@ -170,14 +181,13 @@ pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
     let states = fs::read(&states).map_err(OpenError::io_at(&states))?;
     let states = states.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     let samples = samples(&steps, states).map_err(OpenError::content)?;
-    let spoken = spoken(&turns, steps.len()).map_err(OpenError::content)?;
     // The method takes many predictions to a sample; here each has one.
-    let labels = files.made_of("labels", 1, &["recording", "turns"], |file| {
+    let labels = files.made("labels", 1, Of::Files(&["recording", "turns"]), |file| {
         let line = |is_speech: &bool| if *is_speech { "1\n" } else { "0\n" };
         let text: String = spoken.iter().map(line).collect();
         file.write_all(text.as_bytes()).map_err(OpenError::content)
     })?;
-    let counts = files.made_of("counts", 1, &["recording"], |file| {
+    let counts = files.made("counts", 1, Of::Files(&["recording"]), |file| {
         let text: String = (0..steps.len()).map(|at| format!("{at},{},1\n", at + 1)).collect();
         file.write_all(text.as_bytes()).map_err(OpenError::content)
     })?;
@@ -211,28 +221,17 @@ pub fn samples(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::recording::write_wave;
 
     fn scratch(name: &str) -> PathBuf {
         std::env::temp_dir().join(format!("dyno-speech-{}-{name}", std::process::id()))
-    }
-
-    fn wave(path: &Path, sample_rate: u32, values: &[i16]) {
-        let spec = WavSpec {
-            channels: 1,
-            sample_rate,
-            bits_per_sample: 16,
-            sample_format: SampleFormat::Int,
-        };
-        let mut to = hound::WavWriter::create(path, spec).unwrap();
-        values.iter().for_each(|value| to.write_sample(*value).unwrap());
-        to.finalize().unwrap();
     }
 
     #[test]
     fn a_step_begins_with_the_end_of_the_one_before() {
         let path = scratch("steps.wav");
         let values: Vec<i16> = (0..1500).collect();
-        wave(&path, RATE, &values);
+        write_wave(&path, RATE, &values);
         let values = recording(&path).unwrap();
         assert_eq!((values[0], values[1499]), (0.0, 1499.0 / 32_768.0));
         let steps = steps(&values);
@@ -244,11 +243,14 @@ mod tests {
         let shapes: Vec<_> = sample.iter().map(|(name, one)| (*name, one.shape.clone())).collect();
         assert_eq!(shapes, [("input", vec![576]), ("state", vec![2, 1, 128]), ("sr", vec![])]);
         assert!(samples(&steps, vec![0.5; STATE]).is_err());
-        wave(&path, 8000, &[0; 9]);
+        write_wave(&path, 8000, &[0; 9]);
         let error = recording(&path).unwrap_err().to_string();
         assert!(error.ends_with("found 1 of 8000 Hz and 16 bits"), "{error}");
         fs::write(&path, b"RIFF").unwrap();
-        assert!(matches!(recording(&path), Err(SpeechError::Recording { .. })));
+        assert!(matches!(
+            recording(&path),
+            Err(SpeechError::Recording(RecordingError::Unreadable { .. }))
+        ));
         fs::remove_file(&path).unwrap();
     }
 
@@ -266,6 +268,11 @@ mod tests {
         let error = spoken(&path, 4).unwrap_err().to_string();
         assert!(error.ends_with("duration in seconds, found SPEAKER s 1 -1 2"), "{error}");
         assert!(error.contains("turns.rttm:2: "), "{error}");
+        for (turn, found) in [("9 1", "only silence"), ("0 9", "only speech")] {
+            fs::write(&path, format!("SPEAKER s 1 {turn}")).unwrap();
+            let error = told_apart(&path, 4).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("in the recording, found {found}")), "{error}");
+        }
         fs::remove_file(&path).unwrap();
     }
 }

@@ -1,10 +1,16 @@
-//! How far one weight is from another of the same shape.
+//! How far one weight is from another.
 
-use super::grain::{Decoded, Grain};
+use super::alignment::Sides;
+use super::grain::Grain;
+use super::reach::Reach;
 
 /// What became of the reference's numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
+    /// Numbers of the model.
+    pub elements: u64,
+    /// Those of the model and of the reference that are not 0.
+    pub non_zero: (u64, u64),
     /// Numbers that are 0, where the reference's is not and rounding does not explain it.
     pub pruned: u64,
     /// At the end of the range, where the reference's lies beyond it.
@@ -26,19 +32,47 @@ pub struct Difference {
 impl Difference {
     /// Whether rounding to the type of the model explains all of it.
     pub fn is_rounding(&self) -> bool {
-        self.pruned == 0 && self.changed == 0
+        let is_cut = self.clipped > FEW.max(self.elements / MOST_CLIPPED);
+        self.pruned == 0 && self.changed == 0 && !is_cut
     }
 }
+
+/// Calibration that cuts off gives up the ends of a range, never more than this part.
+const MOST_CLIPPED: u64 = 8;
+
+/// So many may be cut off in the smallest weight.
+const FEW: u64 = 4;
 
 /// Slices that are shorter tell no factor.
 const LEAST_SLICE: usize = 8;
 
+/// Factors of slices that a graph undoes are not farther apart.
+const LEAST_FACTOR: f32 = 1e-6;
+
 /// Slack for the calculations of whoever rounded, as a share of half a step.
 const SLACK: f32 = 0.01;
 
-/// Compares a weight with the reference's numbers, in the same arrangement.
-pub fn difference(reference: &[f32], by: &Grain, own: &Decoded) -> Difference {
+/// The reference's numbers, each slice along a dimension of the model times a factor.
+struct Factors {
+    of: Vec<f32>,
+    inner: usize,
+}
+
+impl Factors {
+    fn at(&self, index: usize) -> f32 {
+        self.of[index / self.inner % self.of.len()]
+    }
+}
+
+/// Compares a weight with the reference's numbers.
+pub fn difference(sides: &Sides<'_>) -> Difference {
+    apart(sides, None)
+}
+
+fn apart(sides: &Sides<'_>, factors: Option<&Factors>) -> Difference {
     let mut found = Difference {
+        elements: sides.own.len() as u64,
+        non_zero: (0, 0),
         pruned: 0,
         clipped: 0,
         other_neighbour: 0,
@@ -48,36 +82,31 @@ pub fn difference(reference: &[f32], by: &Grain, own: &Decoded) -> Difference {
         cosine: 1.0,
         is_exact: true,
     };
+    let factor = |index: usize| factors.map_or(1.0, |factors| factors.at(index));
+    let reach = sides.own.as_codes().map(|codes| Reach::of(sides, codes, factor));
+    // What a calculation left open in the reference's own numbers.
+    let by_itself = match sides.theirs.grain() {
+        _ if factors.is_some() => Some(Grain::Computed),
+        grain => grain.filter(|grain| *grain == Grain::Computed),
+    };
     let (mut squares, mut of_own, mut product, mut distance) = (0.0, 0.0, 0.0, 0.0);
-    for (index, (&theirs, &value)) in reference.iter().zip(&own.values).enumerate() {
+    for (index, (theirs, value)) in sides.pairs().enumerate() {
+        let theirs = theirs * factor(index);
         let (wide, narrow) = (f64::from(theirs), f64::from(value));
         squares += wide * wide;
         of_own += narrow * narrow;
         product += wide * narrow;
         distance += (wide - narrow) * (wide - narrow);
+        found.non_zero.0 += u64::from(value != 0.0);
+        found.non_zero.1 += u64::from(theirs != 0.0);
         if theirs.to_bits() == value.to_bits() {
             continue;
         }
         found.is_exact &= theirs == value;
-        let half = own.grain.half_step(index, theirs).max(by_itself(by, index, theirs));
+        let half = sides.own.half_step(index, theirs);
+        let half = half.max(by_itself.map_or(0.0, |grain| grain.half_step(theirs)));
         let half = half * (1.0 + SLACK) + theirs.abs() * f32::EPSILON;
-        let away = (theirs - value).abs();
-        if away <= half || away.is_nan() && theirs.is_nan() && value.is_nan() {
-            found.half_steps = found.half_steps.max(f64::from(away / half).min(1.0));
-            continue;
-        }
-        if own.grain.is_clipped(index, value, theirs) {
-            found.clipped += 1;
-            continue;
-        }
-        found.half_steps = found.half_steps.max(f64::from(away / half));
-        if value == 0.0 && (away > 2.0 * half || matches!(own.grain, Grain::F32)) {
-            found.pruned += 1;
-        } else if away <= 2.0 * half {
-            found.other_neighbour += 1;
-        } else {
-            found.changed += 1;
-        }
+        found.count(sides, reach.as_ref(), index, (theirs, value), half);
     }
     if squares > 0.0 {
         found.relative = (distance / squares).sqrt();
@@ -88,60 +117,111 @@ pub fn difference(reference: &[f32], by: &Grain, own: &Decoded) -> Difference {
     found
 }
 
-/// What a calculation left open in the reference's own numbers.
-fn by_itself(grain: &Grain, index: usize, value: f32) -> f32 {
-    match grain {
-        Grain::Computed => grain.half_step(index, value),
-        _ => 0.0,
+impl Difference {
+    fn count(
+        &mut self,
+        sides: &Sides<'_>,
+        reach: Option<&Reach<'_>>,
+        index: usize,
+        (theirs, value): (f32, f32),
+        half: f32,
+    ) {
+        let away = (theirs - value).abs();
+        if value == 0.0 && reach.is_some_and(|reach| reach.is_discarded(index, theirs)) {
+            self.pruned += 1;
+            return;
+        }
+        if away <= half || theirs.is_nan() && value.is_nan() {
+            self.half_steps = self.half_steps.max(f64::from(away / half).min(1.0));
+            return;
+        }
+        let is_clipped = match (reach, sides.own.grain()) {
+            (Some(reach), _) => reach.is_clipped(index, value, theirs),
+            (None, Some(grain)) => {
+                theirs.abs() > value.abs()
+                    && (theirs > 0.0) == (value > 0.0)
+                    && value.abs() >= grain.greatest()
+            }
+            (None, None) => false,
+        };
+        if is_clipped {
+            self.clipped += 1;
+            return;
+        }
+        self.half_steps = self.half_steps.max(f64::from(away / half));
+        let is_exact_type = sides.own.grain() == Some(Grain::F32);
+        if value == 0.0 && (away > 2.0 * half || is_exact_type) {
+            self.pruned += 1;
+        } else if away <= 2.0 * half {
+            self.other_neighbour += 1;
+        } else {
+            self.changed += 1;
+        }
     }
 }
 
 /// The dimension along which each slice is the reference's times a factor of its own,
 /// if there is one.
-pub fn scaled_along(reference: &[f32], own: &Decoded) -> Option<usize> {
-    (0..own.shape.len()).find(|&axis| is_scaled(reference, own, axis))
+pub fn scaled_along(sides: &Sides<'_>) -> Option<usize> {
+    (0..sides.own.shape.len()).find(|&axis| is_scaled(sides, axis))
 }
 
-fn is_scaled(reference: &[f32], own: &Decoded, axis: usize) -> bool {
-    let len = own.shape[axis];
-    let inner: usize = own.shape[axis + 1..].iter().product();
-    let slice = |index: usize| index / inner % len;
-    if len == 0 || own.values.len() / len < LEAST_SLICE {
+fn is_scaled(sides: &Sides<'_>, axis: usize) -> bool {
+    let shape = &sides.own.shape;
+    let (len, inner) = (shape[axis], shape[axis + 1..].iter().product::<usize>());
+    if len == 0 || sides.own.len() / len < LEAST_SLICE {
         return false;
     }
     let mut sums = vec![(0.0_f64, 0.0_f64); len];
-    for (index, (&theirs, &value)) in reference.iter().zip(&own.values).enumerate() {
-        let (product, square) = &mut sums[slice(index)];
+    for (index, (theirs, value)) in sides.pairs().enumerate() {
+        let (product, square) = &mut sums[index / inner % len];
         *product += f64::from(theirs) * f64::from(value);
         *square += f64::from(theirs) * f64::from(theirs);
     }
-    let factors: Vec<f64> = sums.iter().map(|(p, s)| if *s > 0.0 { p / s } else { 0.0 }).collect();
+    let factor = |(product, square): &(f64, f64)| {
+        if *square > 0.0 { (product / square) as f32 } else { 0.0 }
+    };
+    let of: Vec<f32> = sums.iter().map(factor).collect();
+    // A slice that is nothing beside the others is discarded.
+    let most = of.iter().fold(0_f32, |most, factor| most.max(*factor));
     // One factor for all is a choice of units; none at all is no weight.
-    if factors.iter().any(|factor| *factor <= 0.0) {
-        return false;
-    }
-    let mut pairs = reference.iter().zip(&own.values).enumerate();
-    pairs.all(|(index, (&theirs, &value))| {
-        let expected = (f64::from(theirs) * factors[slice(index)]) as f32;
-        let bound = own.grain.half_step(index, expected) * 1.1 + expected.abs() * 1e-5;
-        (expected - value).abs() <= bound || own.grain.is_clipped(index, value, expected)
-    })
+    of.iter().all(|factor| *factor > most * LEAST_FACTOR)
+        && apart(sides, Some(&Factors { of, inner })).is_rounding()
 }
 
 /// Whether both hold the same numbers, in whatever order. Only numbers of 32 bits are
 /// told apart well enough: two weights of one distribution, each sorted and rounded,
 /// are alike.
-pub fn is_reordered(reference: &[f32], own: &Decoded) -> bool {
-    if !matches!(own.grain, Grain::F32) {
+pub fn is_reordered(sides: &Sides<'_>) -> bool {
+    if sides.own.grain() != Some(Grain::F32) || sides.alignment.is_padded() {
         return false;
     }
-    let sorted = |values: &[f32]| {
-        let mut values = values.to_vec();
-        values.sort_unstable_by(f32::total_cmp);
-        values
-    };
-    let (theirs, values) = (sorted(reference), sorted(&own.values));
+    // Sums that do not depend on the order; sorting would take both weights in memory.
+    let mut sums = ([0_u64; 2], [0_u64; 2]);
+    for (theirs, value) in sides.pairs() {
+        for (sum, value) in [(&mut sums.0, theirs), (&mut sums.1, value)] {
+            let (first, second) = mixed(value);
+            *sum = [sum[0].wrapping_add(first), sum[1].wrapping_add(second)];
+        }
+    }
+    if sums.0 != sums.1 {
+        return false;
+    }
+    let mut values: Vec<f32> = sides.pairs().map(|(_, value)| value).collect();
+    values.sort_unstable_by(f32::total_cmp);
     // Among a few distinct numbers, order says nothing.
-    let distinct = 1 + theirs.windows(2).filter(|pair| pair[0] != pair[1]).count();
-    distinct * 2 > theirs.len() && theirs == values
+    let distinct = 1 + values.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    distinct * 2 > values.len()
+}
+
+/// Two random numbers that belong to this one (the finaliser of SplitMix64).
+fn mixed(value: f32) -> (u64, u64) {
+    let mix = |seed: u64| {
+        // Both zeros are one.
+        let bits = u64::from((value + 0.0).to_bits());
+        let mixed = (bits ^ seed).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 30).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    };
+    (mix(0x9e37_79b9_7f4a_7c15), mix(0x3c6e_f372_fe94_f82a))
 }

@@ -1,8 +1,9 @@
 //! Normalisation that an implementation may compute into the convolution before it:
 //! the reference's weights as they are then.
 
-use dyno_onnx::{Model, Node, ReadError};
+use dyno_onnx::ReadError;
 
+use super::flow::{Flow, Step};
 use super::weights::Weights;
 
 /// Folds each normalisation of the reference that the model does not have any more, with
@@ -10,55 +11,75 @@ use super::weights::Weights;
 ///
 /// # Errors
 /// Weights that cannot be read.
-pub fn fold(
-    reference: &Model,
-    weights: &mut Weights<'_>,
-    model: &Model,
-    own: &Weights<'_>,
-) -> Result<Vec<String>, ReadError> {
-    let count =
-        |model: &Model| model.nodes.iter().filter(|node| node.op == "BatchNormalization").count();
-    let (theirs, left) = (count(reference), count(model));
-    let mut folded = Vec::new();
+pub fn fold(reference: &mut Weights<'_>, own: &Weights<'_>) -> Result<Vec<String>, ReadError> {
+    let is_norm = |step: &&Step<'_>| step.op == "BatchNormalization";
+    let count = |flow: &Flow<'_>| flow.steps.iter().filter(is_norm).count();
+    let (theirs, left) = (count(&reference.flow), count(&own.flow));
+    let (mut folds, mut folded) = (Vec::new(), Vec::new());
     if left >= theirs {
         return Ok(folded);
     }
-    for node in reference.nodes.iter().filter(|node| node.op == "BatchNormalization") {
-        let [from, scale, ..] = &node.inputs[..] else { continue };
+    let steps = &reference.flow.steps;
+    for step in steps.iter().filter(is_norm) {
+        let [from, scale, ..] = &step.inputs[..] else { continue };
         let is_kept = own.all.iter().any(|weight| weight.held_as == *scale);
         if is_kept && left > 0 {
             continue;
         }
-        let conv = reference.nodes.iter().find(|node| node.outputs.contains(from));
+        let conv = steps.iter().find(|step| step.outputs.contains(from));
         let Some(conv) = conv.filter(|conv| conv.op == "Conv") else { continue };
-        let is_shared =
-            reference.nodes.iter().filter(|node| node.inputs.contains(from)).count() > 1;
-        if !is_shared && fold_one(conv, node, weights)? {
-            folded.push(scale.clone());
+        let is_shared = steps.iter().filter(|step| step.inputs.contains(from)).count() > 1;
+        if !is_shared && let Some(fold) = fold_one(conv, step, reference)? {
+            folds.push((fold, scale.clone()));
         }
+    }
+    for (fold, scale) in folds {
+        reference.scale(&fold.kernel, fold.factors);
+        let gone: Vec<&str> = fold.gone.iter().map(String::as_str).collect();
+        reference.replace(&gone, &fold.made, fold.bias);
+        folded.push(scale);
     }
     Ok(folded)
 }
 
-fn fold_one(conv: &Node, norm: &Node, weights: &mut Weights<'_>) -> Result<bool, ReadError> {
-    let [_, scale, shift, mean, variance] = &norm.inputs[..] else { return Ok(false) };
-    let Some(kernel) = conv.inputs.get(1) else { return Ok(false) };
+/// A normalisation as a factor and an addend of a convolution.
+struct Fold {
+    kernel: String,
+    factors: Vec<f32>,
+    /// The weights that it takes the place of.
+    gone: Vec<String>,
+    made: String,
+    bias: Vec<f32>,
+}
+
+fn fold_one(
+    conv: &Step<'_>,
+    norm: &Step<'_>,
+    weights: &Weights<'_>,
+) -> Result<Option<Fold>, ReadError> {
+    let [_, scale, shift, mean, variance] = &norm.inputs[..] else { return Ok(None) };
+    let held = |name: &String| weights.flow.tensors.contains_key(name);
+    let Some(kernel) = conv.inputs.get(1).filter(|name| held(name)) else { return Ok(None) };
+    if ![scale, shift, mean, variance].into_iter().all(held) {
+        return Ok(None);
+    }
     let is_plain = weights.all.iter().any(|weight| weight.held_as == *kernel);
     if !is_plain {
-        return Ok(false);
+        return Ok(None);
     }
-    let numbers = |name: &String| weights.plain(name).map(|decoded| decoded.values);
+    let numbers = |name: &String| weights.plain(name);
     let (scale, shift) = (numbers(scale)?, numbers(shift)?);
     let (mean, variance) = (numbers(mean)?, numbers(variance)?);
     let bias = match conv.inputs.get(2).filter(|name| !name.is_empty()) {
-        Some(name) => numbers(name)?,
+        Some(name) if held(name) => numbers(name)?,
+        Some(_) => return Ok(None),
         None => vec![0.0; scale.len()],
     };
     let lengths = [shift.len(), mean.len(), variance.len(), bias.len()];
     if lengths.iter().any(|&len| len != scale.len()) {
-        return Ok(false);
+        return Ok(None);
     }
-    let epsilon = match norm.attribute("epsilon") {
+    let epsilon = match norm.node.attribute("epsilon") {
         Some(dyno_onnx::Attribute::Float(value)) => f64::from(*value),
         _ => 1e-5,
     };
@@ -70,11 +91,8 @@ fn fold_one(conv: &Node, norm: &Node, weights: &mut Weights<'_>) -> Result<bool,
         all.clone().map(|at| factor(at) as f32).collect(),
         all.map(|at| biased(at) as f32).collect(),
     );
-    weights.scale(kernel, factors);
     let own = conv.inputs.get(2).filter(|name| !name.is_empty());
     let made = own.cloned().unwrap_or_else(|| format!("{kernel}, its bias"));
-    let mut gone: Vec<&str> = norm.inputs[1..].iter().map(String::as_str).collect();
-    gone.extend(own.map(String::as_str));
-    weights.replace(&gone, &made, values);
-    Ok(true)
+    let gone = norm.inputs[1..].iter().chain(own).cloned().collect();
+    Ok(Some(Fold { kernel: kernel.clone(), factors, gone, made, bias: values }))
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use dyno_onnx::{Attribute, Dim, Model};
+use dyno_onnx::{Attribute, Dim, Model, Tensor};
 
-use super::weights::plain_operator;
+use super::flow::Flow;
+use super::operators::plain_operator;
 
 /// What retraining rules ask to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,11 +40,11 @@ const KEPT: [&str; 14] = [
 /// Operators with a matrix of weights.
 const LINEAR: [&str; 3] = ["Conv", "ConvTranspose", "MatMul"];
 
-/// Of a model.
-pub fn layers(model: &Model) -> Layers {
+/// Of a model and what of its graph leads to an output.
+pub fn layers(model: &Model, flow: &Flow<'_>) -> Layers {
     let mut layers = Layers { linear: 0, others: BTreeMap::new(), ports: Vec::new() };
-    for node in &model.nodes {
-        let op = plain_operator(&node.op);
+    for step in &flow.steps {
+        let op = plain_operator(step.op);
         if LINEAR.contains(&op) {
             layers.linear += 1;
         } else if KEPT.contains(&op) {
@@ -90,38 +91,25 @@ impl Layers {
     }
 }
 
-/// Nodes whose bodies are not kept when a file is read.
-pub fn bodies(model: &Model) -> usize {
-    let is_hidden = |(_, value): &(String, Attribute)| matches!(value, Attribute::Other);
-    model.nodes.iter().filter(|node| node.attributes.iter().any(is_hidden)).count()
-}
-
-/// Beams of the searches in a graph: each with where it says so.
-pub fn beams(model: &Model) -> Vec<(String, i64)> {
+/// Beams of the first search in a graph that says so.
+pub fn beams(flow: &Flow<'_>) -> Option<i64> {
     const NAMES: [&str; 4] = ["num_beams", "beam_width", "beam_size", "beams"];
-    let mut found = Vec::new();
-    for node in &model.nodes {
-        for (name, value) in &node.attributes {
-            if let (true, Attribute::Int(beams)) = (NAMES.contains(&name.as_str()), value) {
-                found.push((format!("{name} of {}", node.op), *beams));
-            }
-        }
+    let number = |tensor: &Tensor| match tensor.integers().as_deref() {
+        Some([number]) => Some(*number),
+        _ => None,
+    };
+    let of_step = flow.steps.iter().find_map(|step| {
+        let told = step.node.attributes.iter().find_map(|(name, value)| match value {
+            Attribute::Int(beams) if NAMES.contains(&name.as_str()) => Some(*beams),
+            _ => None,
+        });
         // Fourth input of the operators of ONNX Runtime.
-        let is_search = matches!(node.op.as_str(), "BeamSearch" | "WhisperBeamSearch");
-        let beams = node.inputs.get(3).filter(|_| is_search);
-        let tensor = beams.and_then(|name| model.tensors.iter().find(|one| one.name == *name));
-        if let Some([beams]) = tensor.and_then(dyno_onnx::Tensor::integers).as_deref() {
-            found.push((format!("num_beams of {}", node.op), *beams));
-        }
-        if matches!(node.op.as_str(), "GreedySearch" | "Sampling") {
-            found.push((node.op.clone(), 1));
-        }
-    }
-    for tensor in model.tensors.iter().filter(|tensor| NAMES.contains(&tensor.name.as_str())) {
-        let is_of_search = found.iter().any(|(place, _)| place.starts_with("num_beams of"));
-        if let (false, Some([beams])) = (is_of_search, tensor.integers().as_deref()) {
-            found.push((format!("tensor {}", tensor.name), *beams));
-        }
-    }
-    found
+        let is_search = matches!(step.op, "BeamSearch" | "WhisperBeamSearch");
+        let input = step.inputs.get(3).filter(|_| is_search);
+        let fed = input.and_then(|name| flow.tensors.get(name)).and_then(|one| number(one));
+        let is_greedy = matches!(step.op, "GreedySearch" | "Sampling");
+        told.or(fed).or(is_greedy.then_some(1))
+    });
+    let named = |name: &&str| flow.tensors.get(*name).and_then(|one| number(one));
+    of_step.or_else(|| NAMES.iter().find_map(named))
 }

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use dyno_onnx::ReadError;
 
 use super::Pairing;
-use super::grain::Decoded;
+use super::alignment::{Alignment, Arrangement};
+use super::numbers::Numbers;
 use super::weights::{Weight, Weights};
 
 /// A weight of the reference and its counterpart.
@@ -18,24 +19,14 @@ pub struct Pair {
     pub arrangement: Arrangement,
 }
 
-/// How the reference's numbers lie in the model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Arrangement {
-    /// Dimension `axes[i]` of the reference is dimension i of the model.
-    Axes(Vec<usize>),
-    /// In the same order, in another shape.
-    Flat,
-    /// Without the first slice along a dimension: 1 of 1001 classes.
-    WithoutFirst(usize),
-    /// There are more or fewer of them, or they cannot be told.
-    Other,
-}
-
 /// Elements that are looked at to tell weights apart.
 const SAMPLED: usize = 512;
 
 /// Relative distance below which two weights are the same one, rounded.
 const CLOSE: f64 = 0.2;
+
+/// A dimension is padded to at most so many times its length.
+const MOST_PADDING: usize = 2;
 
 /// Most pairs of one shape whose numbers are looked at; beyond it, places decide.
 const MOST_LOOKS: usize = 100_000;
@@ -45,8 +36,10 @@ const MOST_LOOKS: usize = 100_000;
 /// # Errors
 /// Weights that cannot be read.
 pub fn pairs(reference: &Weights<'_>, own: &Weights<'_>) -> Result<Vec<Pair>, ReadError> {
-    let names: HashMap<&str, usize> =
-        own.all.iter().enumerate().map(|(at, weight)| (weight.name.as_str(), at)).collect();
+    let mut names: HashMap<&str, usize> = HashMap::new();
+    for (at, weight) in own.all.iter().enumerate() {
+        names.entry(weight.name.as_str()).or_insert(at);
+    }
     let mut is_taken = vec![false; own.all.len()];
     let (mut pairs, mut left) = (Vec::new(), Vec::new());
     for (at, weight) in reference.all.iter().enumerate() {
@@ -81,9 +74,9 @@ pub fn pairs(reference: &Weights<'_>, own: &Weights<'_>) -> Result<Vec<Pair>, Re
             }
             let arrangement = arrangement(reference, weight, own, ours)?;
             let by = match arrangement {
-                Arrangement::Flat => Pairing::Numbers,
+                Arrangement::Flat | Arrangement::Axes(_) => Pairing::Numbers,
                 Arrangement::WithoutFirst(_) => Pairing::Place,
-                Arrangement::Axes(_) | Arrangement::Other => continue,
+                Arrangement::Other => continue,
             };
             is_taken[found] = true;
             pairs.push(Pair { reference: at, own: found, by, arrangement });
@@ -96,7 +89,9 @@ pub fn pairs(reference: &Weights<'_>, own: &Weights<'_>) -> Result<Vec<Pair>, Re
 /// Whether one may be the other in another shape.
 fn may_be(theirs: &Weight, ours: &Weight) -> bool {
     let count = |weight: &Weight| weight.shape.iter().product::<usize>();
-    count(theirs) == count(ours) || dropped_class(&theirs.shape, &ours.shape).is_some()
+    count(theirs) == count(ours)
+        || dropped_class(&theirs.shape, &ours.shape).is_some()
+        || !paddings(&theirs.shape, &ours.shape).is_empty()
 }
 
 /// Pairs weights whose shapes are the same but for the order of dimensions.
@@ -108,19 +103,23 @@ fn of_shape(
 ) -> Result<Vec<Pair>, ReadError> {
     let mut pairs = Vec::new();
     if theirs.len().saturating_mul(ours.len()) <= MOST_LOOKS {
-        let own_numbers: Vec<Decoded> =
-            ours.iter().map(|&at| own.decode(&own.all[at])).collect::<Result<_, _>>()?;
+        let samples = |&at: &usize| Ok(samples(&own.numbers(&own.all[at])?));
+        let samples: Vec<Vec<f32>> = ours.iter().map(samples).collect::<Result<_, _>>()?;
         let mut is_used = vec![false; ours.len()];
         let mut left = Vec::new();
         for at in theirs {
-            let numbers = reference.decode(&reference.all[at])?;
+            let numbers = reference.numbers(&reference.all[at])?;
+            // Most candidates have one shape, and so ask for the same elements.
+            let mut asked: HashMap<(&[usize], Vec<usize>), Vec<f32>> = HashMap::new();
             let mut best = (CLOSE, None);
-            for (number, candidate) in own_numbers.iter().enumerate() {
-                if is_used[number] {
-                    continue;
-                }
-                for axes in orders(&numbers.shape, &candidate.shape) {
-                    let away = apart(&numbers, &axes, candidate);
+            for (number, found) in samples.iter().enumerate().filter(|(at, _)| !is_used[*at]) {
+                let shape = &own.all[ours[number]].shape[..];
+                for axes in orders(&numbers.shape, shape) {
+                    let there = asked.entry((shape, axes.clone())).or_insert_with(|| {
+                        let arrangement = Arrangement::Axes(axes.clone());
+                        sampled(&numbers, &arrangement, shape).unwrap_or_default()
+                    });
+                    let away = apart(there, found);
                     if away < best.0 {
                         best = (away, Some((number, axes)));
                     }
@@ -176,16 +175,41 @@ fn arrangement(
     if !may_be(theirs, ours) {
         return Ok(Arrangement::Other);
     }
-    let (mut numbers, mut candidate) = (reference.decode(theirs)?, own.decode(ours)?);
-    let away = |axes: &Vec<usize>| apart(&numbers, axes, &candidate);
-    let best = orders.iter().min_by(|a, b| away(a).total_cmp(&away(b)));
-    if let Some(best) = best {
-        return Ok(Arrangement::Axes(best.clone()));
+    let (numbers, candidate) = (reference.numbers(theirs)?, own.numbers(ours)?);
+    let found = samples(&candidate);
+    let away = |arrangement: &Arrangement| {
+        let there = sampled(&numbers, arrangement, &ours.shape);
+        there.map_or(f64::INFINITY, |there| apart(&there, &found))
+    };
+    let nearest = |orders: Vec<Vec<usize>>| {
+        let all = orders.into_iter().map(Arrangement::Axes);
+        let all = all.map(|arrangement| (away(&arrangement), arrangement));
+        all.min_by(|a, b| a.0.total_cmp(&b.0))
+    };
+    if let Some((_, nearest)) = nearest(orders) {
+        return Ok(nearest);
     }
-    numbers.shape = vec![numbers.values.len()];
-    candidate.shape.clone_from(&numbers.shape);
-    let is_same = apart(&numbers, &[0], &candidate) < CLOSE;
-    Ok(if is_same { Arrangement::Flat } else { Arrangement::Other })
+    if away(&Arrangement::Flat) < CLOSE {
+        return Ok(Arrangement::Flat);
+    }
+    let padded = nearest(paddings(&theirs.shape, &ours.shape));
+    let padded = padded.filter(|(away, _)| *away < CLOSE).map(|(_, padded)| padded);
+    Ok(padded.unwrap_or(Arrangement::Other))
+}
+
+/// Orders of the dimensions of one shape that give the other if some are padded.
+fn paddings(from: &[usize], to: &[usize]) -> Vec<Vec<usize>> {
+    let count = |shape: &[usize]| shape.iter().product::<usize>();
+    if from.len() != to.len() || from.len() < 2 || count(from) >= count(to) {
+        return Vec::new();
+    }
+    let last: Vec<usize> = (0..from.len()).collect();
+    let turned: Vec<usize> = last.iter().rev().copied().collect();
+    let fits = |axes: &Vec<usize>| {
+        let mut pairs = axes.iter().map(|&axis| from[axis]).zip(to);
+        pairs.all(|(from, &to)| from <= to && to <= from.saturating_mul(MOST_PADDING).max(8))
+    };
+    [last, turned].into_iter().filter(fits).collect()
 }
 
 /// Orders of the dimensions of one shape that give the other, as it is first.
@@ -217,23 +241,33 @@ fn orders(from: &[usize], to: &[usize]) -> Vec<Vec<usize>> {
     all
 }
 
-/// The relative distance of two weights, by some of their elements.
-fn apart(numbers: &Decoded, axes: &[usize], other: &Decoded) -> f64 {
-    let count = other.values.len();
-    let mut strides = vec![1; numbers.shape.len()];
-    for at in (0..numbers.shape.len().saturating_sub(1)).rev() {
-        strides[at] = strides[at + 1] * numbers.shape[at + 1];
-    }
-    let (mut distance, mut squares) = (0.0, f64::MIN_POSITIVE);
+/// Places of a weight's elements that are looked at.
+fn looked_at(count: usize) -> impl Iterator<Item = usize> {
     // A step that has no factor in common with dimensions, which are even numbers mostly.
     let step = (count / SAMPLED).max(1) | 1;
-    for index in (0..count).step_by(step) {
-        let (mut rest, mut from) = (index, 0);
-        for (axis, len) in axes.iter().zip(&other.shape).rev() {
-            from += rest % len * strides[*axis];
-            rest /= len;
-        }
-        let (theirs, ours) = (f64::from(numbers.values[from]), f64::from(other.values[index]));
+    (0..count).step_by(step)
+}
+
+/// Some of a weight's numbers.
+fn samples(numbers: &Numbers<'_>) -> Vec<f32> {
+    looked_at(numbers.len()).map(|index| numbers.value(index)).collect()
+}
+
+/// The reference's numbers at the same places; `None` if they cannot be told.
+fn sampled(numbers: &Numbers<'_>, as_in: &Arrangement, shape: &[usize]) -> Option<Vec<f32>> {
+    let alignment = Alignment::of(as_in, &numbers.shape, shape)?;
+    let places = looked_at(shape.iter().product()).map(|index| alignment.place(index));
+    Some(places.map(|place| place.map_or(0.0, |place| numbers.value(place))).collect())
+}
+
+/// The relative distance of two weights, by some of their elements.
+fn apart(theirs: &[f32], ours: &[f32]) -> f64 {
+    if theirs.len() != ours.len() {
+        return f64::INFINITY;
+    }
+    let (mut distance, mut squares) = (0.0, f64::MIN_POSITIVE);
+    for (theirs, ours) in theirs.iter().zip(ours) {
+        let (theirs, ours) = (f64::from(*theirs), f64::from(*ours));
         distance += (theirs - ours) * (theirs - ours);
         squares += theirs * theirs;
     }
@@ -264,6 +298,8 @@ mod tests {
         assert_eq!(orders(&[4, 4], &[4, 4]), [[0, 1], [1, 0]]);
         assert_eq!(orders(&[8, 3, 1, 1], &[8, 1, 1, 3]), [[0, 2, 3, 1]]);
         assert!(orders(&[2, 3], &[6]).is_empty());
+        assert_eq!(paddings(&[30, 40], &[40, 32]), [[1, 0]]);
+        assert!(paddings(&[30, 40], &[200, 40]).is_empty());
         assert_eq!(dropped_class(&[1001, 8], &[1000, 8]), Some(0));
         assert_eq!(dropped_class(&[1001, 1001], &[1000, 1000]), None);
     }

@@ -10,6 +10,8 @@ use super::{Equivalence, Finding};
 pub enum Verdict {
     /// The reference's weights, in whatever form.
     Closed,
+    /// Not known, as something was not compared.
+    Unknown,
     /// The Open division, with the tag of restricted retraining.
     RestrictedRetraining,
     /// The Open division.
@@ -22,6 +24,7 @@ impl Verdict {
     pub fn name(self) -> &'static str {
         match self {
             Self::Closed => "closed",
+            Self::Unknown => "unknown",
             Self::RestrictedRetraining => "restricted-retraining",
             Self::Open => "open",
         }
@@ -46,15 +49,17 @@ pub struct Reason {
 }
 
 /// What the graphs say.
-pub(super) struct Graphs<'a> {
+pub(super) struct Graphs {
     /// Why the layers are others than retraining may leave them.
     pub unlike: Option<String>,
     /// Normalisations of the reference that were computed into convolutions.
     pub folded: usize,
-    /// Nodes with bodies, in the model and in the reference.
-    pub bodies: (usize, usize),
-    /// Tensors in a form that is not understood.
-    pub unread: &'a [String],
+    /// Weights with zeros beyond the reference's numbers.
+    pub padded: usize,
+    /// Weights that the graph changes before it computes with them, with what it does.
+    pub changed: Vec<String>,
+    /// What is held in a form that is not understood, in the model and in the reference.
+    pub unread: (Vec<String>, Vec<String>),
 }
 
 const QUANTISATION: &str = "inference rules 8.1, Weight Definition and Quantization";
@@ -73,23 +78,28 @@ const DOUBTFUL: f64 = 0.1;
 /// constants of formulas.
 const SMALL: u64 = 16;
 
+/// Elements of all tensors together that add nothing each.
+const PIECES: u64 = 1024;
+
 type IsSo = fn(&Finding) -> bool;
 
 /// Decides, and says why.
-pub(super) fn judge(equivalence: &mut Equivalence, graphs: &Graphs<'_>) {
+pub(super) fn judge(equivalence: &mut Equivalence, graphs: &Graphs) {
     let mut reasons = of_tensors(equivalence);
     reasons.extend(of_extra(equivalence));
     reasons.extend(of_beams(equivalence.beams));
     reasons.extend(of_description(equivalence));
+    // Whether layers were kept is asked of a model that was retrained.
+    let is_retrained = !reasons.is_empty();
+    reasons.extend(of_unread(equivalence, graphs));
     let is_closed = reasons.is_empty();
-    if let (false, Some(why)) = (is_closed, &graphs.unlike) {
+    if let (true, Some(why)) = (is_retrained, &graphs.unlike) {
         reasons.push(Reason { leaves: Verdict::Open, rule: RETRAINED_GRAPH, what: why.clone() });
     }
     reasons.sort_by_key(|reason| Reverse(reason.leaves));
     equivalence.verdict = reasons.first().map_or(Verdict::Closed, |reason| reason.leaves);
     if is_closed {
         let what = match equivalence.tensors.len() {
-            0 => "the reference has no weights".into(),
             1 => "the weight of the reference is there".into(),
             all => format!("all {all} weights of the reference are there"),
         };
@@ -164,8 +174,46 @@ fn of_tensors(equivalence: &Equivalence) -> Vec<Reason> {
     reasons
 }
 
+/// What was not compared, so that nothing better can be said.
+fn of_unread(equivalence: &Equivalence, graphs: &Graphs) -> Vec<Reason> {
+    let unknown = |what: String| Reason { leaves: Verdict::Unknown, rule: EQUIVALENCE, what };
+    let mut reasons = Vec::new();
+    let found = count(equivalence, |finding| matches!(finding, Finding::Unread));
+    if found > 0 {
+        reasons.push(unknown(format!(
+            "{} of the reference not found, and the model may hold them in a form that is not \
+             understood",
+            tensors(found)
+        )));
+    }
+    let (own, theirs) = &graphs.unread;
+    for (whose, unread) in [("the model", own), ("the reference", theirs)] {
+        let Some(first) = unread.first() else { continue };
+        let of = match unread.len() {
+            1 => format!("{first}, in a form that is not understood"),
+            all => format!("{all} tensors in a form that is not understood, such as {first}"),
+        };
+        reasons.push(unknown(format!("{whose} computes with {of}: not compared")));
+    }
+    if let Some(first) = graphs.changed.first() {
+        reasons.push(unknown(format!(
+            "{} changed by the graph before anything is computed with them, and not so in the \
+             reference, such as {first}",
+            tensors(graphs.changed.len())
+        )));
+    }
+    if equivalence.tensors.is_empty() {
+        reasons.push(unknown("the reference has no weights that could be compared".into()));
+    }
+    reasons
+}
+
 fn of_extra(equivalence: &Equivalence) -> Option<Reason> {
-    let large: Vec<_> = equivalence.extra.iter().filter(|one| one.elements() > SMALL).collect();
+    let small = equivalence.extra.iter().map(super::Extra::elements).filter(|&n| n <= SMALL);
+    // Many small ones are a large one in pieces.
+    let is_pieces = small.sum::<u64>() > PIECES;
+    let is_large = |one: &&super::Extra| is_pieces || one.elements() > SMALL;
+    let large: Vec<_> = equivalence.extra.iter().filter(is_large).collect();
     let elements: u64 = large.iter().map(|one| one.elements()).sum();
     // One layer may become several, if some layer of the reference is gone or another.
     let is_substituted = count(equivalence, |finding| {
@@ -216,7 +264,7 @@ fn of_description(equivalence: &Equivalence) -> Option<Reason> {
     })
 }
 
-fn conditions(equivalence: &Equivalence, graphs: &Graphs<'_>) -> Vec<String> {
+fn conditions(equivalence: &Equivalence, graphs: &Graphs) -> Vec<String> {
     let mut conditions = of_rounding(equivalence);
     let is_moved =
         |finding: &Finding| matches!(finding, Finding::Reordered | Finding::Scaled { .. });
@@ -277,7 +325,7 @@ fn of_rounding(equivalence: &Equivalence) -> Vec<String> {
     conditions
 }
 
-impl Graphs<'_> {
+impl Graphs {
     /// What was not looked at, or not as it stands.
     fn unseen(&self) -> Vec<String> {
         let mut unseen = Vec::new();
@@ -287,17 +335,10 @@ impl Graphs<'_> {
                 self.folded
             ));
         }
-        if let Some(first) = self.unread.first() {
+        if self.padded > 0 {
             unseen.push(format!(
-                "{} in a form that is not understood, such as '{first}': not compared",
-                tensors(self.unread.len()),
-            ));
-        }
-        let (own, theirs) = self.bodies;
-        if own + theirs > 0 {
-            unseen.push(format!(
-                "bodies of loops and branches are not looked at: {own} in the model, {theirs} in \
-                 the reference"
+                "{} padded: show that what is computed of the padding is not used",
+                tensors(self.padded)
             ));
         }
         unseen

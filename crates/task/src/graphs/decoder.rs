@@ -149,8 +149,7 @@ impl Decoder {
     /// and values of those.
     ///
     /// # Errors
-    /// Weights given do not fit, or a Mixtral reads a prompt: which weights its tokens
-    /// take is not known before.
+    /// Weights given do not fit.
     pub fn build(&self, weights: Weights, phase: Phase) -> Result<Model, BuildError> {
         let mut net = Builder::new(self.name, weights);
         let batch = Dim::symbol("N");
@@ -223,7 +222,7 @@ impl Decoder {
         let x = net.node("Add", &[x, &told], &[])?;
         let seen = self.normalised(net, &x, &name("post_attention_layernorm"))?;
         let fed = match self.family {
-            Family::Mixtral => self.experts(net, &seen, &name("block_sparse_moe"))?,
+            Family::Mixtral => self.experts(net, &seen, shared.phase, &name("block_sparse_moe"))?,
             _ => self.gated(net, &seen, &name("mlp"))?,
         };
         Ok((net.node("Add", &[&x, &fed], &[])?, cache))

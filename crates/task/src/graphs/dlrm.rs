@@ -3,6 +3,7 @@
 //! capped. Names are those of Facebook's public model.
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Weights};
+use dyno_sut::tensors::Span;
 
 /// Rows of the 26 tables of the benchmark.
 pub const ROWS: [usize; 26] = [
@@ -17,6 +18,21 @@ const BOTTOM: [usize; 3] = [512, 256, WIDTH];
 const TOP: [usize; 5] = [1024, 1024, 512, 256, 1];
 /// Rows of a table in the model that fits in memory.
 const CAP: usize = 40_000;
+/// Rows of each table in the model that fits in memory.
+pub const SPANS: [Span; 26] = spans(&ROWS, &[1; 26], CAP);
+
+/// Of tables with at most `cap` rows each, the rows of which random samples pick so many.
+#[must_use]
+pub const fn spans(rows: &[usize; 26], picked: &[usize; 26], cap: usize) -> [Span; 26] {
+    let mut spans = [Span::below(0); 26];
+    let mut at = 0;
+    while at < spans.len() {
+        let rows = if rows[at] < cap { rows[at] } else { cap };
+        spans[at] = Span { elements: picked[at], from: 0, to: rows as i64 };
+        at += 1;
+    }
+    spans
+}
 
 /// The chance of a click, of tables with at most 40,000 rows.
 ///

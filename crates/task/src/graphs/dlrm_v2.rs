@@ -1,9 +1,10 @@
 //! DLRM with crosses (Wang et al. 2021) and the layers of the second benchmark on
 //! Criteo's terabyte: of each of 26 features 1 to 100 rows of its table are summed. The
-//! tables have up to 40 million rows; here the rows of each are capped. Names are those
-//! of TorchRec's `DLRM_DCN`.
+//! tables have up to 40 million rows; here the rows of each are capped. Names follow
+//! TorchRec's `DLRM_DCN`, whose crosses are one level deeper (`inter_arch.crossnet`).
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Weights};
+use dyno_sut::tensors::Span;
 
 /// Rows of the 26 tables of the benchmark.
 pub const ROWS: [usize; 26] = [
@@ -26,6 +27,8 @@ const CROSSES: usize = 3;
 const RANK: usize = 512;
 /// Rows of a table in the model that fits in memory.
 const CAP: usize = 40_000;
+/// Rows of each table in the model that fits in memory.
+pub const SPANS: [Span; 26] = super::dlrm::spans(&ROWS, &PICKED, CAP);
 
 /// The chance of a click, of tables with at most 40,000 rows.
 ///

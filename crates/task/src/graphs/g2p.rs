@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Tensor, Weights};
 use dyno_sut::tensors::{Elements, Npy};
 
-use crate::files::{Files, OpenError};
+use crate::files::{Files, Of, OpenError};
 use crate::npz::{self, NpzError};
 
 /// Letters and what stands for no letter; see `dyno_task::data::words`.
@@ -68,7 +68,7 @@ impl std::error::Error for G2pError {}
 /// The file is not there or another one.
 pub fn file(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     let archive = files.path("weights")?;
-    files.made_of("g2p.onnx", 1, &["weights"], |file| {
+    files.made("g2p.onnx", 1, Of::Files(&["weights"]), |file| {
         let given = weights(&archive).map_err(OpenError::content)?;
         let model = g2p(given).map_err(OpenError::content)?;
         let bytes = model.to_bytes().map_err(OpenError::content)?;

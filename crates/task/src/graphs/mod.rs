@@ -1,7 +1,8 @@
 //! The graphs of the benchmarks, built layer by layer.
 //!
-//! Names of weights are those of the public models where these are known, so
-//! that a graph takes given weights as well as seeded ones.
+//! Names of weights follow those of the public models, and are theirs where a graph takes
+//! given weights; where files of the same network differ in them, or number their stages
+//! otherwise, weights have to be renamed before.
 
 pub mod bert;
 pub mod decoder;
@@ -14,6 +15,7 @@ pub mod mobilenet;
 pub mod pieces;
 pub mod resnet;
 pub mod retinanet;
+pub mod rgat;
 pub mod rnnt;
 pub mod sdxl;
 pub mod ssd_mobilenet;
@@ -22,12 +24,19 @@ pub mod unet3d;
 pub mod unet3d_brats;
 
 use dyno_onnx::{BuildError, Model, Weights};
+use dyno_sut::tensors::{Span, Spans};
 
 use decoder::{GPT_J, LLAMA2_70B, LLAMA31_405B, MIXTRAL_8X7B, Phase};
 
 /// What the cuts of large decoders do.
 const PROMPT: Phase = Phase::Prompt(128);
 const TOKEN: Phase = Phase::Token(1024);
+
+/// Of masks: all tokens are there.
+const ALL: &[Span] = &[Span::always(1)];
+/// Of Llama 2 and Mixtral, whose vocabulary it is.
+const LLAMA_TOKENS: &[(&str, &[Span])] =
+    &[("input_ids", &[Span::below(32_000)]), ("attention_mask", ALL)];
 
 /// A graph that can be built.
 #[derive(Debug, Clone, Copy)]
@@ -38,8 +47,19 @@ pub struct Graph {
     pub title: &'static str,
     /// Inputs with the shapes of one sample.
     pub inputs: &'static [(&'static str, &'static [usize])],
+    /// The integers that random samples have, of inputs that are integers: positions in
+    /// all of a table, so that as much memory is read as of real samples.
+    pub integers: &'static [(&'static str, &'static [Span])],
     /// Builds it with seeded or given weights.
     pub build: fn(Weights) -> Result<Model, BuildError>,
+}
+
+impl Graph {
+    /// The integers of random samples by the names of their inputs.
+    #[must_use]
+    pub fn spans(&self) -> Spans<'static> {
+        self.integers.iter().copied().collect()
+    }
 }
 
 /// A graph that is too large to be run here.
@@ -59,78 +79,99 @@ pub const GRAPHS: &[Graph] = &[
         name: "resnet50",
         title: "ResNet-50 v1.5, classification of images",
         inputs: &[("input", &[3, 224, 224])],
+        integers: &[],
         build: resnet::resnet50,
     },
     Graph {
         name: "mobilenet-v1",
         title: "MobileNet-v1 1.0, classification of images",
         inputs: &[("input", &[3, 224, 224])],
+        integers: &[],
         build: mobilenet::mobilenet_v1,
     },
     Graph {
         name: "efficientnet-lite0",
         title: "EfficientNet-Lite0, classification of images",
         inputs: &[("input", &[3, 224, 224])],
+        integers: &[],
         build: efficientnet::efficientnet_lite0,
     },
     Graph {
         name: "bert-large",
         title: "BERT-large, answers to questions of SQuAD, 384 tokens",
         inputs: &[("input_ids", &[384]), ("input_mask", &[384]), ("segment_ids", &[384])],
+        integers: &[
+            ("input_ids", &[Span::below(30_522)]),
+            ("input_mask", ALL),
+            ("segment_ids", &[Span::below(2)]),
+        ],
         build: bert::bert_large,
     },
     Graph {
         name: "minilm-l6",
         title: "MiniLM-L6, embeddings of sentences of 128 tokens",
         inputs: &[("input_ids", &[128]), ("attention_mask", &[128]), ("token_type_ids", &[128])],
+        integers: &[
+            ("input_ids", &[Span::below(30_522)]),
+            ("attention_mask", ALL),
+            ("token_type_ids", &[Span::below(2)]),
+        ],
         build: bert::minilm_l6,
     },
     Graph {
         name: "ssd-resnet34",
         title: "SSD-ResNet34, detection of objects in images of 1200x1200",
         inputs: &[("image", &[3, 1200, 1200])],
+        integers: &[],
         build: ssd_resnet34::ssd_resnet34,
     },
     Graph {
         name: "3d-unet-kits19",
         title: "3D-UNet, segmentation of volumes of KiTS19",
         inputs: &[("input", &[1, 128, 128, 128])],
+        integers: &[],
         build: unet3d::unet3d_kits19,
     },
     Graph {
         name: "dlrm",
         title: "DLRM with tables of at most 40,000 rows, recommendation",
         inputs: &[("dense", &[13]), ("sparse", &[26])],
+        integers: &[("sparse", &dlrm::SPANS)],
         build: dlrm::dlrm_capped,
     },
     Graph {
         name: "retinanet",
         title: "RetinaNet over ResNeXt-50, detection of objects in images of 800x800",
         inputs: &[("images", &[3, 800, 800])],
+        integers: &[],
         build: retinanet::retinanet,
     },
     Graph {
         name: "ssd-mobilenet-v1",
         title: "SSD-MobileNet-v1, detection of objects in images of 300x300",
         inputs: &[("image", &[3, 300, 300])],
+        integers: &[],
         build: ssd_mobilenet::ssd_mobilenet_v1,
     },
     Graph {
         name: "3d-unet-brats",
         title: "3D-UNet of v0.7, segmentation of volumes of BraTS",
         inputs: &[("input", &[4, 224, 224, 160])],
+        integers: &[],
         build: unet3d_brats::unet3d_brats,
     },
     Graph {
         name: "gnmt",
         title: "GNMT of 4 layers, translation of sentences of 32 pieces by the best piece each",
         inputs: &[("pieces", &[32])],
+        integers: &[("pieces", &[Span::below(36_548)])],
         build: gnmt::gnmt,
     },
     Graph {
         name: "rnnt-encoder",
         title: "RNN-T without its search, what is heard in 15 s of speech",
         inputs: &[("frames", &[500, 240])],
+        integers: &[],
         build: rnnt::encoder,
     },
     Graph {
@@ -144,18 +185,21 @@ pub const GRAPHS: &[Graph] = &[
             ("output.1", &[1, 320]),
             ("cell.1", &[1, 320]),
         ],
+        integers: &[("character", &[Span::below(28)])],
         build: rnnt::step,
     },
     Graph {
         name: "dlrm-v2",
         title: "DLRM-DCNv2 with tables of at most 40,000 rows, recommendation",
         inputs: &[("dense_features", &[13]), ("sparse_features", &[214])],
+        integers: &[("sparse_features", &dlrm_v2::SPANS)],
         build: dlrm_v2::dlrm_v2_capped,
     },
     Graph {
         name: "gptj-2l-prompt",
         title: "2 of 28 layers of GPT-J 6B, a prompt of 128 tokens",
         inputs: &[("input_ids", &[128]), ("attention_mask", &[128])],
+        integers: &[("input_ids", &[Span::below(50_400)]), ("attention_mask", ALL)],
         build: |weights| GPT_J.cut(2).build(weights, PROMPT),
     },
     Graph {
@@ -169,12 +213,14 @@ pub const GRAPHS: &[Graph] = &[
             ("past_key.1", &[16, 1024, 256]),
             ("past_value.1", &[16, 1024, 256]),
         ],
+        integers: &[("input_ids", &[Span::below(50_400)]), ("attention_mask", ALL)],
         build: |weights| GPT_J.cut(2).build(weights, TOKEN),
     },
     Graph {
         name: "llama2-70b-2l-prompt",
         title: "2 of 80 layers of Llama 2 70B, a prompt of 128 tokens",
         inputs: &[("input_ids", &[128]), ("attention_mask", &[128])],
+        integers: LLAMA_TOKENS,
         build: |weights| LLAMA2_70B.cut(2).build(weights, PROMPT),
     },
     Graph {
@@ -188,7 +234,15 @@ pub const GRAPHS: &[Graph] = &[
             ("past_key.1", &[8, 1024, 128]),
             ("past_value.1", &[8, 1024, 128]),
         ],
+        integers: LLAMA_TOKENS,
         build: |weights| LLAMA2_70B.cut(2).build(weights, TOKEN),
+    },
+    Graph {
+        name: "mixtral-8x7b-1l-prompt",
+        title: "1 of 32 layers of Mixtral 8x7B, a prompt of 128 tokens",
+        inputs: &[("input_ids", &[128]), ("attention_mask", &[128])],
+        integers: LLAMA_TOKENS,
+        build: |weights| MIXTRAL_8X7B.cut(1).build(weights, PROMPT),
     },
     Graph {
         name: "mixtral-8x7b-1l-token",
@@ -199,7 +253,15 @@ pub const GRAPHS: &[Graph] = &[
             ("past_key.0", &[8, 1024, 128]),
             ("past_value.0", &[8, 1024, 128]),
         ],
+        integers: LLAMA_TOKENS,
         build: |weights| MIXTRAL_8X7B.cut(1).build(weights, TOKEN),
+    },
+    Graph {
+        name: "rgat",
+        title: "R-GAT, classification of a paper of IGBH by 2,015 nodes around it",
+        inputs: rgat::INPUTS,
+        integers: rgat::INTEGERS,
+        build: rgat::rgat,
     },
 ];
 
@@ -245,6 +307,11 @@ pub const COUNTED: &[Counted] = &[
         name: "llama3.1-405b-token",
         title: "Llama 3.1 405B, one token behind 1024",
         build: |weights| LLAMA31_405B.build(weights, TOKEN),
+    },
+    Counted {
+        name: "mixtral-8x7b-prompt",
+        title: "Mixtral 8x7B, a prompt of 1024 tokens",
+        build: |weights| MIXTRAL_8X7B.build(weights, Phase::Prompt(1024)),
     },
     Counted {
         name: "mixtral-8x7b-token",

@@ -1,7 +1,8 @@
 //! RNN-T of the benchmark on LibriSpeech: the encoder, two LSTM layers, two frames
 //! joined, three more, and one step of the greedy search, which asks the prediction and
 //! the joint network. How many steps an utterance takes depends on what is said, so they
-//! are two graphs. Names are those of the public model; gates lie in the order of ONNX.
+//! are two graphs. Names follow the public model's (`lstm.l0.weight_ih` for its
+//! `lstm.weight_ih_l0`); gates lie in the order of ONNX.
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Weights};
 

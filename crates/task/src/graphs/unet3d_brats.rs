@@ -1,6 +1,7 @@
 //! 3D-UNet of v0.7 for volumes of BraTS 2019: the network that nnU-Net (Isensee et al.
 //! 2018) makes for four modalities, in the window of the benchmark's ONNX file,
-//! 224x224x160. Names are those of nnU-Net.
+//! 224x224x160. Names follow nnU-Net's, which
+//! has two blocks at the bottom where here are the two layers of one.
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Weights};
 

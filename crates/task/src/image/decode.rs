@@ -3,7 +3,10 @@
 //! PNG equals Pillow's and OpenCV's. JPEG is decoded by `zune-jpeg`, whose inverse
 //! transform and interpolation of colours are not libjpeg's: measured on 24 files of
 //! three qualities and samplings, values differ from Pillow's by 4 of 255 at most and
-//! by 0.17 on average at most.
+//! by 0.17 on average at most. Where colours are held at half the width and height
+//! (4:2:0, as in most photographs), the differences have a sign: over four photographs the
+//! mean of a channel moves by up to 0.3 of 255 (red and blue up, green down), over a
+//! picture of smooth colours by 0.43, since libjpeg rounds up and down in turn.
 
 use std::fmt;
 use std::io::Cursor;

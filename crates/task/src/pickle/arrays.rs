@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use dyno_mlperf::accuracy::payload::Element;
 
+use super::frames::{self, Part};
 use super::machine::{Id, Machine, Object};
 use super::{Array, PickleError, Problem, Value};
 
@@ -35,6 +36,8 @@ pub(super) enum Global {
     Tensor,
     Parameter,
     Storage(Element),
+    /// Of a table of pandas.
+    Frame(frames::Name),
 }
 
 impl Global {
@@ -60,12 +63,15 @@ impl Global {
             ("torch", "ShortStorage") => Self::Storage(Element::Int16),
             ("torch", "CharStorage") => Self::Storage(Element::Int8),
             ("torch", "ByteStorage" | "BoolStorage") => Self::Storage(Element::Uint8),
-            _ => return Err(Problem::Global(format!("{module}.{name}"))),
+            _ => match frames::Name::of(module, name) {
+                Some(name) => Self::Frame(name),
+                None => return Err(Problem::Global(format!("{module}.{name}"))),
+            },
         })
     }
 }
 
-fn tuple(objects: &[Object], id: Id) -> Result<&[Id], Problem> {
+pub(super) fn tuple(objects: &[Object], id: Id) -> Result<&[Id], Problem> {
     match &objects[id] {
         Object::Tuple(ids) | Object::List(ids) => Ok(ids),
         _ => Err(Problem::Expected("a tuple")),
@@ -133,6 +139,7 @@ pub(super) fn call(objects: &[Object], function: Id, arguments: Id) -> Result<Ob
             }
             Object::Tensor { storage: *storage, offset: size(objects, *offset)?, shape, stride }
         }
+        (Global::Frame(name), arguments) => Object::Part(frames::call(objects, name, arguments)?),
         _ => return Err(few),
     })
 }
@@ -148,6 +155,7 @@ fn dtype(name: &[u8]) -> Result<Object, Problem> {
         "f2" => Element::Float16,
         "f4" => Element::Float32,
         "f8" => Element::Float64,
+        "O" | "O4" | "O8" => return Ok(Object::TypeOfObjects),
         _ => return Err(Problem::Element(name.to_owned())),
     };
     Ok(Object::Type { element, is_big_endian: name.starts_with('>') })
@@ -235,11 +243,22 @@ pub(super) fn fill(objects: &mut [Object], id: Id, state: Id) -> Result<(), Prob
                 return Err(Problem::Expected("the five parts of an array"));
             };
             let shape = sizes(objects, shape)?;
+            if matches!(objects[of], Object::TypeOfObjects) {
+                // Row by row, however they lay in memory.
+                let ids = tuple(objects, contents)?.to_vec();
+                let count = shape.iter().try_fold(1_usize, |product, n| product.checked_mul(*n));
+                if count != Some(ids.len()) {
+                    return Err(Problem::Expected("as many objects as the shape of an array says"));
+                }
+                objects[id] = Object::Cells { shape, ids };
+                return Ok(());
+            }
             let made = array(objects, of, shape, bytes(objects, contents)?)?;
             if matches!(objects[is_columns], Object::Bool(true)) { transposed(made) } else { made }
         }
         // What PyTorch notes at a dictionary of weights: versions of its modules.
-        Object::Dict(_) => return Ok(()),
+        Object::Dict(_) | Object::TypeOfObjects => return Ok(()),
+        Object::Part(part) => Object::Part(frames::fill(objects, part, state)?),
         _ => return Err(Problem::Expected("an array, a type or a dictionary")),
     };
     objects[id] = made;
@@ -273,15 +292,15 @@ pub(super) fn unfold(
     value.map_err(|problem| PickleError { at: machine.instruction, problem })
 }
 
-struct Unfolding<'a> {
-    objects: &'a [Object],
+pub(super) struct Unfolding<'a> {
+    pub objects: &'a [Object],
     storages: &'a Storages<'a>,
     /// Values that may still come.
     left: usize,
 }
 
 impl Unfolding<'_> {
-    fn pay(&mut self, count: usize) -> Result<(), Problem> {
+    pub fn pay(&mut self, count: usize) -> Result<(), Problem> {
         self.left = self.left.checked_sub(count).ok_or(Problem::TooLarge)?;
         Ok(())
     }
@@ -290,7 +309,7 @@ impl Unfolding<'_> {
         ids.iter().map(|id| self.value(*id, depth + 1)).collect()
     }
 
-    fn value(&mut self, id: Id, depth: usize) -> Result<Value, Problem> {
+    pub fn value(&mut self, id: Id, depth: usize) -> Result<Value, Problem> {
         if depth > DEEPEST {
             return Err(Problem::TooDeep);
         }
@@ -328,7 +347,17 @@ impl Unfolding<'_> {
                 self.pay(bytes.len())?;
                 Value::Array(Arc::new(Array { shape: shape.clone(), element: *element, bytes }))
             }
-            Object::Global(_) | Object::Type { .. } | Object::Unfilled | Object::Storage { .. } => {
+            Object::Cells { shape, ids } if shape.len() == 1 => {
+                Value::List(self.values(ids, depth)?)
+            }
+            Object::Part(Part::Frame(Some(manager))) => self.frame(*manager, depth)?,
+            Object::Global(_)
+            | Object::Type { .. }
+            | Object::TypeOfObjects
+            | Object::Unfilled
+            | Object::Cells { .. }
+            | Object::Part(_)
+            | Object::Storage { .. } => {
                 return Err(Problem::Expected("numbers, texts, containers or arrays"));
             }
         })

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dyno_mlperf::accuracy::payload::Element;
 
 use super::arrays::{self, Global};
+use super::frames::Part;
 use super::{Array, PickleError, Problem};
 
 /// Place of an object in [`Machine::objects`].
@@ -31,9 +32,18 @@ pub(super) enum Object {
         element: Element,
         is_big_endian: bool,
     },
+    /// A NumPy type whose elements are objects.
+    TypeOfObjects,
     /// An array whose contents are still to come.
     Unfilled,
     Array(Arc<Array>),
+    /// An array of objects, row by row.
+    Cells {
+        shape: Vec<usize>,
+        ids: Vec<Id>,
+    },
+    /// Of a table of pandas.
+    Part(Part),
     /// Numbers that a tensor shows a part of, by key.
     Storage {
         key: Arc<str>,
@@ -61,6 +71,8 @@ pub(super) struct Machine<'a> {
     stack: Vec<Id>,
     marks: Vec<usize>,
     memo: HashMap<u64, Id>,
+    /// Whole numbers that there are already, by value: lists of tokens name few of them often.
+    numbers: HashMap<i64, Id>,
 }
 
 type Done<T = ()> = Result<T, Problem>;
@@ -68,7 +80,30 @@ type Done<T = ()> = Result<T, Problem>;
 impl<'a> Machine<'a> {
     /// Runs it up to its STOP.
     pub fn run(bytes: &'a [u8]) -> Result<Self, PickleError> {
-        let mut machine = Self {
+        let mut machine = Self::new(bytes);
+        match machine.go_on() {
+            Ok(()) => Ok(machine),
+            Err(problem) => Err(PickleError { at: machine.instruction, problem }),
+        }
+    }
+
+    /// Runs the beginning of a pickle that ends within the numbers of an array, and
+    /// returns the shape of that.
+    pub fn shape_at_end(bytes: &'a [u8]) -> Option<Vec<usize>> {
+        let mut machine = Self::new(bytes);
+        machine.go_on().err().filter(|problem| *problem == Problem::Ended)?;
+        // What an array is filled with begins with a version and its shape.
+        let state = machine.stack.get(*machine.marks.last()?..)?;
+        let Object::Tuple(ids) = machine.objects.get(*state.get(1)?)? else { return None };
+        let length = |id: &Id| match machine.objects[*id] {
+            Object::Int(length) => usize::try_from(length).ok(),
+            _ => None,
+        };
+        ids.iter().map(length).collect()
+    }
+
+    fn new(bytes: &'a [u8]) -> Self {
+        Self {
             bytes,
             at: 0,
             instruction: 0,
@@ -77,14 +112,15 @@ impl<'a> Machine<'a> {
             stack: Vec::new(),
             marks: Vec::new(),
             memo: HashMap::new(),
-        };
+            numbers: HashMap::new(),
+        }
+    }
+
+    fn go_on(&mut self) -> Done {
         loop {
-            machine.instruction = machine.at;
-            let step = machine.step();
-            match step {
-                Ok(true) => return Ok(machine),
-                Ok(false) => {}
-                Err(problem) => return Err(PickleError { at: machine.instruction, problem }),
+            self.instruction = self.at;
+            if self.step()? {
+                return Ok(());
             }
         }
     }
@@ -216,7 +252,17 @@ impl<'a> Machine<'a> {
             }
             _ => {
                 let object = self.literal(code)?;
-                self.push(object);
+                if let Object::Int(number) = object {
+                    let known = self.numbers.get(&number).copied();
+                    let id = known.unwrap_or(self.objects.len());
+                    if known.is_none() {
+                        self.numbers.insert(number, id);
+                        self.objects.push(object);
+                    }
+                    self.stack.push(id);
+                } else {
+                    self.push(object);
+                }
             }
         }
         Ok(false)

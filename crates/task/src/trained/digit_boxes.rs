@@ -9,7 +9,7 @@ use dyno_sut::onnx::Answer;
 use super::{weights, write};
 use crate::answers::anchors::{Anchor, Anchors};
 use crate::data::digit_boxes::SIDE;
-use crate::files::{Files, OpenError};
+use crate::files::{Files, Of, OpenError};
 use crate::graphs::pieces::{Activation, Conv, activated, biased, channels, images};
 
 /// Counts up when graph or weights become other ones.
@@ -128,7 +128,9 @@ pub(crate) fn answer() -> Answer {
 /// The network, written unless that was done before.
 pub(crate) fn model(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     let input = &files.card().data.inputs[0].name;
-    files.made("detector.onnx", REVISION, |file| write(graph(weights(WEIGHTS), input), file))
+    files.made("detector.onnx", REVISION, Of::Card, |file| {
+        write(graph(weights(WEIGHTS), input), file)
+    })
 }
 
 #[cfg(test)]

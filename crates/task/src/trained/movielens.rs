@@ -11,7 +11,7 @@ use dyno_onnx::{BuildError, Builder, Dim, Element, Model, Tensor, Weights};
 
 use super::{dot, drawn, logistic, scaled_add, write};
 use crate::data::movielens::Ratings;
-use crate::files::{Files, OpenError};
+use crate::files::{Files, Of, OpenError};
 
 /// Of the vector of a user or an item.
 pub const WIDTH: usize = 16;
@@ -168,7 +168,7 @@ impl Towers {
 /// The network, trained on the file `ratings` unless that was done before.
 pub(crate) fn model(files: &Files<'_>) -> Result<PathBuf, OpenError> {
     let path = files.path("ratings")?;
-    files.made("towers.onnx", REVISION, |file| {
+    files.made("towers.onnx", REVISION, Of::Card, |file| {
         let ratings = Ratings::read(&path).map_err(OpenError::content)?;
         files.say("training the model, once");
         let towers = Towers::trained(&ratings.training, ratings.users, ratings.items);

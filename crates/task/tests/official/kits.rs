@@ -136,19 +136,39 @@ fn a_case_that_is_not_the_references_is_told_before_it_is_read() {
 }
 
 #[test]
+fn a_case_that_the_reference_does_not_know_is_refused() {
+    let folder = made_folder();
+    let mut card = card();
+    card.data.files[0].md5_of.insert("case_00999.pkl".into(), "0".repeat(32));
+    let found = folder.refusal(&card, &FILES);
+    let expected = "images/preprocessed_files.pkl: expected cases of KiTS 2019";
+    assert!(found.starts_with(expected) && found.contains(", found case_0000"), "{found}");
+}
+
+#[test]
 fn what_is_wrong_with_cases_is_told_with_the_file() {
     let folder = made_folder();
     let card = card();
-    folder.write("images/case_00000.pkl", case([1, 2, 2, 2], "f8", &[0; 64]));
+    folder.write("images/case_00000.pkl", case([1, 8, 12, 16], "f8", &[0; 8 * 1536]));
     if let Some(told) = answered(folder.open(&card, &FILES).unwrap()) {
         assert_eq!(told.failed, [(1, Failure::Rejected)]);
         let why = told.trouble.unwrap();
         let expected = "case_00000.pkl: expected a volume of float32 with one channel, and what \
-                        belongs to it, found float64 [1, 2, 2, 2]";
+                        belongs to it, found float64 [1, 8, 12, 16]";
         assert!(why.starts_with("sample 1 of kits19: ") && why.ends_with(expected), "{why}");
     }
     let refusal = || folder.refusal(&card, &FILES);
+    // Too long for the beginning that is read of it, and short enough to be in there whole.
+    for (shape, elements) in [([1, 8, 16, 12], 1536), ([1, 2, 2, 2], 8)] {
+        folder.write("images/case_00000.pkl", case(shape, "f4", &vec![0; 4 * elements]));
+        let found = refusal();
+        let expected = "images/case_00000.pkl: expected a volume of [1, 8, 12, 16] voxels, as ";
+        assert!(found.starts_with(expected), "{found}");
+        let expected = format!("nifti/case_00000/segmentation.nii has them, found {shape:?}");
+        assert!(found.ends_with(&expected), "{found}");
+    }
     let whole = volume();
+    folder.write("images/case_00000.pkl", &whole);
     folder.write("images/case_00003.pkl", &whole[..whole.len() - 9]);
     assert!(refusal().contains("images/case_00003.pkl: expected a volume"), "{}", refusal());
     std::fs::remove_file(folder.path("images/case_00000.pkl")).unwrap();

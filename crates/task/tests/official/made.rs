@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,13 +12,14 @@ use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, ResponseId};
 use dyno_onnx::Model;
 use dyno_sut::engine::{Answers, Engine};
+use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::Search;
-use dyno_sut::onnx::{EngineOptions, OnnxError};
+use dyno_sut::tensors::TensorLibrary;
 use dyno_task::cache::Cache;
 use dyno_task::card::{self, Card};
 use dyno_task::files::{Files, OpenError};
-use dyno_task::system::{self, Ready};
+use dyno_task::open::{self, Computes, Ready};
 
 /// A folder that is gone when the test is over.
 pub struct Folder(PathBuf);
@@ -62,7 +64,7 @@ impl Folder {
         let cache = Cache::at(self.path("cache"));
         let given = given.iter().map(|(name, file)| ((*name).to_owned(), self.path(file)));
         let given: BTreeMap<String, PathBuf> = given.collect();
-        system::open(&Files::of(card, &cache, given)?)
+        open::open(&Files::of(card, &cache, given)?)
     }
 
     /// The message with which it does not open, without the name of this folder.
@@ -100,20 +102,23 @@ pub struct Told {
     pub figure: f64,
 }
 
+/// The message with which its models are refused; nothing without ONNX Runtime.
+pub fn unfit(ready: Ready) -> Option<String> {
+    match engine(ready.computes, &Arc::new(ready.samples), 4)? {
+        Err(error) => Some(error.to_string()),
+        Ok(engine) => panic!("{} fits", engine.name()),
+    }
+}
+
 /// Answers all samples at once; nothing without ONNX Runtime.
 pub fn answered(ready: Ready) -> Option<Told> {
-    let model = match OrtModel::open(&ready.model, &Search::everywhere(None), OrtOptions::default())
-    {
-        Err(OnnxError::Runtime(missing)) => {
-            println!("skipped: {missing}");
-            return None;
-        }
-        model => model.unwrap(),
-    };
+    answered_in(ready, 4)
+}
+
+/// The same, so many in a call at most.
+pub fn answered_in(ready: Ready, batch: usize) -> Option<Told> {
     let library = Arc::new(ready.samples);
-    let largest_batch = ready.largest_batch.map_or(4, usize::from);
-    let engine = model.engine(&library, EngineOptions { answer: ready.answer, largest_batch });
-    let engine = engine.unwrap();
+    let engine = engine(ready.computes, &library, batch)?.unwrap();
     let all: Vec<u32> = (0..library.total_sample_count() as u32).collect();
     library.load(&all);
     let sample = |&index: &u32| QuerySample { id: ResponseId(index.into()), index: index.into() };
@@ -133,6 +138,23 @@ pub fn answered(ready: Ready) -> Option<Told> {
     }
     let figure = scorer.scores().figure(&judge.metric).unwrap();
     Some(Told { answers: told, failed, trouble: engine.trouble().map(str::to_owned), figure })
+}
+
+/// What answers samples, so many in a call at most; nothing without ONNX Runtime.
+pub fn engine(
+    computes: Computes,
+    library: &Arc<TensorLibrary>,
+    batch: usize,
+) -> Option<Result<Arc<dyn Engine>, OnnxError>> {
+    let search = Search::everywhere(None);
+    let open = |path: &Path| OrtModel::open(path, &search, OrtOptions::default());
+    match computes.engine(library, NonZero::new(batch).unwrap(), &open) {
+        Err(OnnxError::Runtime(missing)) => {
+            println!("skipped: {missing}");
+            None
+        }
+        engine => Some(engine),
+    }
 }
 
 /// An answer as floats.

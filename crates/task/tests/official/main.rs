@@ -4,8 +4,13 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod criteo;
+mod decoders;
+mod diffusion;
+mod gnmt;
+mod graph;
 mod kits;
 mod made;
 mod page;
+mod rnnt;
 mod squad;
 mod vision;

@@ -69,7 +69,8 @@ fn classifiers_answer_classes_as_the_labels_number_them() {
             "resnet50" => classifier(shape, scores),
             _ => colour_net(shape, scores, &["its only output"]),
         });
-        let list = format!("red.png {red}\ngreen.png {green}\nblue.png {blue}\nred.png 7\n");
+        folder.picture("another.png", [240, 250], [250, 100, 110]);
+        let list = format!("red.png {red}\ngreen.png {green}\nblue.png {blue}\nanother.png 7\n");
         folder.write("val_map.txt", list);
         let ready = folder.open(&made::card(task), &CLASSES).unwrap();
         let is_told = |start: &str| ready.remarks.iter().any(|remark| remark.starts_with(start));
@@ -109,6 +110,9 @@ fn what_is_wrong_with_a_classifier_is_told_with_its_file() {
         let found = folder.refusal(&card, &CLASSES);
         assert!(found.starts_with(expected), "{found}");
     }
+    folder.write("val_map.txt", "red.png 0\nred.png 1\n");
+    let twice = folder.refusal(&card, &CLASSES);
+    assert!(twice.ends_with("val_map.txt:2: expected a name and a class from 0 to 999 a line, found 'red.png for the second time'"), "{twice}");
     // More than there are.
     let mut few = made::card("resnet50");
     few.data.accuracy_samples = 1;
@@ -127,6 +131,12 @@ fn files_that_are_not_the_references_are_errors_as_data_and_told_as_weights() {
     let remarks = folder.open(card, &CLASSES).unwrap().remarks;
     assert!(remarks[0].contains("model.onnx has the MD5 "), "{remarks:?}");
     assert!(remarks[0].contains("a638cf028b5870da29e09ccc2f7182e7 or f6a4da60"), "{remarks:?}");
+    assert_eq!(folder.open(card, &CLASSES).unwrap().other_data, [""; 0]);
+    let mut replaced = made::card("resnet50");
+    replaced.data.files[1].md5 = vec!["0".repeat(32)];
+    replaced.data.files[1].is_replaceable = true;
+    let other = folder.open(&replaced, &CLASSES).unwrap().other_data;
+    assert!(other.len() == 1 && other[0].contains("val_map.txt has the MD5 "), "{other:?}");
     let mut strict = made::card("resnet50");
     let md5_of_red = "b8e2a85e4ee6f8e4b6ae2a6c4bd1cf6d".to_owned();
     strict.data.files[1].md5 = vec![md5_of_red];

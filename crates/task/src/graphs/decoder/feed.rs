@@ -2,7 +2,7 @@
 
 use dyno_onnx::{BuildError, Builder, Fill, Name};
 
-use super::{Decoder, linear};
+use super::{Decoder, Phase, linear};
 
 /// Triples of layers of a Mixtral, and those that a token takes.
 const EXPERTS: usize = 8;
@@ -36,44 +36,100 @@ impl Decoder {
         linear(net, &y, &format!("{name}.down_proj"), [inner, hidden], false)
     }
 
-    /// Two of eight gated triples, chosen by the token. Their weights are picked out of
-    /// those of all, so that operations are those that a token takes.
+    /// Two of eight gated triples for a token.
     pub(super) fn experts(
         &self,
         net: &mut Builder,
         x: &Name,
+        phase: Phase,
         name: &str,
     ) -> Result<Name, BuildError> {
         let (hidden, inner) = (self.hidden, self.inner);
         let scores = linear(net, x, &format!("{name}.gate"), [hidden, EXPERTS], false)?;
         let shares = net.node("Softmax", &[&scores], &[("axis", (-1).into())])?;
-        let taken = net.integers(&[TAKEN]);
-        let [shares, which] = net.nodes("TopK", &[&shares, &taken], &[("axis", (-1).into())])?;
-        let axis = net.integers(&[-1]);
-        let all = net.node("ReduceSum", &[&shares, &axis], &[])?;
-        let shares = net.node("Div", &[&shares, &all], &[])?;
-        let middle = net.integers(&[1]);
-        let which = net.node("Squeeze", &[&which, &middle], &[])?;
-        let x = net.node("Unsqueeze", &[x, &middle], &[])?;
         let mut part = |part: &str, size: [usize; 2]| {
             let shape = [EXPERTS, size[0], size[1]];
             net.weight(&format!("{name}.experts.{part}.weight"), &shape, Fill::even(size[0]))
         };
         let (gates, ups) = (part("w1", [hidden, inner])?, part("w3", [hidden, inner])?);
-        let downs = part("w2", [inner, hidden])?;
-        let taken = |net: &mut Builder, x: &Name, weights: &Name| {
-            let weights = net.node("Gather", &[weights, &which], &[])?;
-            net.node("MatMul", &[x, &weights], &[])
-        };
-        let (gate, up) = (taken(net, &x, &gates)?, taken(net, &x, &ups)?);
-        let y = opened(net, &gate, &up)?;
-        // [N, 2, 1, hidden], with the shares as [N, 2, 1, 1].
-        let y = taken(net, &y, &downs)?;
-        let apart = net.integers(&[0, TAKEN, 1, 1]);
-        let shares = net.node("Reshape", &[&shares, &apart], &[])?;
-        let y = net.node("Mul", &[&y, &shares], &[])?;
-        net.node("ReduceSum", &[&y, &middle], &[("keepdims", 0.into())])
+        let weights = [gates, ups, part("w2", [inner, hidden])?];
+        match phase {
+            Phase::Token(_) => of_token(net, x, &shares, &weights),
+            Phase::Prompt(tokens) => self.of_prompt(net, x, &shares, &weights, tokens),
+        }
     }
+
+    /// Each triple takes the tokens that weigh it most, as many as there are on average of
+    /// those that take two: which ones a prompt's tokens take, and so how many a triple has,
+    /// depends on the data, and with it the shapes; the sum of operations and the weights
+    /// that are read do not.
+    fn of_prompt(
+        &self,
+        net: &mut Builder,
+        x: &Name,
+        shares: &Name,
+        weights: &[Name; 3],
+        tokens: usize,
+    ) -> Result<Name, BuildError> {
+        let (experts, hidden) = (EXPERTS as i64, self.hidden as i64);
+        let each = tokens as i64 * TAKEN / experts;
+        let shares = net.node("Transpose", &[shares], &[("perm", [0, 2, 1].into())])?;
+        let count = net.integers(&[each]);
+        let [shares, which] = net.nodes("TopK", &[&shares, &count], &[("axis", (-1).into())])?;
+        // Places of all of them, one after the other: [N, triples * tokens, 1].
+        let places = net.integers(&[0, experts * each, 1]);
+        let places = net.node("Reshape", &[&which, &places], &[])?;
+        let taken = net.node("GatherND", &[x, &places], &[("batch_dims", 1.into())])?;
+        let apart = net.integers(&[0, experts, each, hidden]);
+        let taken = net.node("Reshape", &[&taken, &apart], &[])?;
+        let [gates, ups, downs] = weights;
+        let gate = net.node("MatMul", &[&taken, gates], &[])?;
+        let up = net.node("MatMul", &[&taken, ups], &[])?;
+        let y = opened(net, &gate, &up)?;
+        let y = net.node("MatMul", &[&y, downs], &[])?;
+        let last = net.integers(&[-1]);
+        let shares = net.node("Unsqueeze", &[&shares, &last], &[])?;
+        let y = net.node("Mul", &[&y, &shares], &[])?;
+        let together = net.integers(&[0, experts * each, hidden]);
+        let y = net.node("Reshape", &[&y, &together], &[])?;
+        let wide = net.integers(&[1, 1, hidden]);
+        let places = net.node("Expand", &[&places, &wide], &[])?;
+        let nothing = net.number(0.0);
+        let nothing = net.node("Mul", &[x, &nothing], &[])?;
+        let choices = [("axis", 1.into()), ("reduction", "add".into())];
+        net.node("ScatterElements", &[&nothing, &places, &y], &choices)
+    }
+}
+
+/// The two that weigh most. Their weights are picked out of those of all, so that operations
+/// are those that a token takes.
+fn of_token(
+    net: &mut Builder,
+    x: &Name,
+    shares: &Name,
+    weights: &[Name; 3],
+) -> Result<Name, BuildError> {
+    let taken = net.integers(&[TAKEN]);
+    let [shares, which] = net.nodes("TopK", &[shares, &taken], &[("axis", (-1).into())])?;
+    let axis = net.integers(&[-1]);
+    let all = net.node("ReduceSum", &[&shares, &axis], &[])?;
+    let shares = net.node("Div", &[&shares, &all], &[])?;
+    let middle = net.integers(&[1]);
+    let which = net.node("Squeeze", &[&which, &middle], &[])?;
+    let x = net.node("Unsqueeze", &[x, &middle], &[])?;
+    let taken = |net: &mut Builder, x: &Name, weights: &Name| {
+        let weights = net.node("Gather", &[weights, &which], &[])?;
+        net.node("MatMul", &[x, &weights], &[])
+    };
+    let [gates, ups, downs] = weights;
+    let (gate, up) = (taken(net, &x, gates)?, taken(net, &x, ups)?);
+    let y = opened(net, &gate, &up)?;
+    // [N, 2, 1, hidden], with the shares as [N, 2, 1, 1].
+    let y = taken(net, &y, downs)?;
+    let apart = net.integers(&[0, TAKEN, 1, 1]);
+    let shares = net.node("Reshape", &[&shares, &apart], &[])?;
+    let y = net.node("Mul", &[&y, &shares], &[])?;
+    net.node("ReduceSum", &[&y, &middle], &[("keepdims", 0.into())])
 }
 
 /// x times its sigmoid, times what is behind the gate.

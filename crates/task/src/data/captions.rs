@@ -1,0 +1,223 @@
+//! Captions as samples of Stable Diffusion XL: tokens of both of its tokenizers, and the
+//! noise that every image starts from.
+//!
+//! Source: `coco.py` of the reference's benchmark text_to_image: the order of the table is
+//! that of the samples.
+
+use std::path::Path;
+
+use dyno_loadgen::qsl::SampleIndex;
+use dyno_mlperf::accuracy::payload::Element;
+use dyno_sut::tensors::{Elements, Npy, SampleTensor, Source};
+
+use super::clip::Clip;
+use super::texts::TextsError;
+use crate::features::Networks;
+use crate::files::{Files, OpenError};
+use crate::open::{Read, inputs, library};
+use crate::pickle::{self, Value};
+
+/// The column of the table that holds captions.
+const COLUMN: &str = "caption";
+
+/// The captions of `captions.tsv`.
+///
+/// # Errors
+/// It does not read, or has no captions.
+pub fn read(path: &Path) -> Result<Vec<String>, TextsError> {
+    let refused = |line: Option<u64>, found: String| TextsError {
+        path: path.to_owned(),
+        line,
+        expected: "a table with tabs between its columns, one of them `caption`",
+        found,
+    };
+    let malformed =
+        |error: csv::Error| refused(error.position().map(csv::Position::line), error.to_string());
+    let mut table =
+        csv::ReaderBuilder::new().delimiter(b'\t').from_path(path).map_err(malformed)?;
+    let columns = table.headers().map_err(malformed)?;
+    let column = columns.iter().position(|column| column == COLUMN);
+    let names = || columns.iter().take(8).collect::<Vec<_>>().join(", ");
+    let column = column.ok_or_else(|| refused(Some(1), names()))?;
+    let captions: Result<Vec<String>, _> =
+        table.records().map(|row| Ok(row.map_err(malformed)?[column].to_owned())).collect();
+    let captions = captions?;
+    if captions.is_empty() {
+        return Err(refused(None, "no caption".to_owned()));
+    }
+    Ok(captions)
+}
+
+/// Captions with what each image starts from.
+#[derive(Debug)]
+pub struct Captions {
+    inputs: [String; 3],
+    /// By the first and by the second tokenizer.
+    tokens: Vec<[Vec<i64>; 2]>,
+    shape: Vec<usize>,
+    latents: &'static [f32],
+}
+
+/// The files `captions` and `latents`, and the tokenizers in the folder `model`, of which
+/// the first is CLIP's own.
+///
+/// # Errors
+/// What does not read.
+pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
+    let card = files.card();
+    let model = files.path("model")?;
+    let clips = ["tokenizer", "tokenizer_2"].map(|name| Clip::open(&model.join(name)));
+    let [first, second] = clips.map(|clip| clip.map_err(OpenError::content));
+    let (first, second) = (first?, second?);
+    let [one, other, latents] = &card.data.inputs[..] else {
+        panic!("{} feeds tokens of two tokenizers, and latents", card.name);
+    };
+    let captions = read(&files.path("captions")?).map_err(OpenError::content)?;
+    let tokens = captions.iter().map(|caption| {
+        [first.tokens(caption, one.shape[0]), second.tokens(caption, other.shape[0])]
+    });
+    let tokens: Vec<[Vec<i64>; 2]> = tokens.collect();
+    let of_clip = || tokens.iter().map(|[first, _]| first.clone()).collect();
+    let networks = Networks::given(files, of_clip)?;
+    let noise = noise(&files.path("latents")?, &latents.shape).map_err(OpenError::content)?;
+    let source = Captions {
+        inputs: inputs(card),
+        tokens,
+        shape: latents.shape.clone(),
+        // All samples share it, as in the reference; a copy for each of 5,000 is 1.3 GB.
+        latents: noise.leak(),
+    };
+    Ok(Read { networks, ..Read::of(library(card, source)?) })
+}
+
+/// The array of `latents.npy` or the tensor of `latents.pt`, of one image of this shape.
+///
+/// # Errors
+/// It does not read, or is of another shape or type.
+fn noise(path: &Path, shape: &[usize]) -> Result<Vec<f32>, TextsError> {
+    let refused = |found: String| TextsError {
+        path: path.to_owned(),
+        line: None,
+        expected: "latents.npy or latents.pt: the noise of one image",
+        found,
+    };
+    let bytes = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+    let (found, values) = if bytes.starts_with(b"\x93NUMPY") {
+        let Npy { shape, elements } =
+            Npy::parse(&bytes).map_err(|problem| refused(problem.to_string()))?;
+        (shape, elements.to_f32().into_owned())
+    } else {
+        let value = pickle::weights(&bytes).map_err(|error| refused(error.to_string()))?;
+        let Value::Array(array) = value else { return Err(refused("no tensor".to_owned())) };
+        let of_two = |read: fn([u8; 2]) -> f32| {
+            array.bytes.as_chunks().0.iter().map(|bytes| read(*bytes)).collect()
+        };
+        let values: Vec<f32> = match array.element {
+            Element::Float32 => {
+                array.bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+            }
+            Element::Float16 => of_two(|bytes| half::f16::from_le_bytes(bytes).to_f32()),
+            other => return Err(refused(format!("a tensor of {}", other.name()))),
+        };
+        (array.shape.clone(), values)
+    };
+    let of_one = found.strip_prefix(&[1]).unwrap_or(&found);
+    if of_one != shape {
+        return Err(refused(format!("{found:?} where an image has {shape:?}")));
+    }
+    Ok(values)
+}
+
+impl Source for Captions {
+    fn name(&self) -> &str {
+        "coco-captions"
+    }
+
+    fn count(&self) -> usize {
+        self.tokens.len()
+    }
+
+    fn inputs(&self) -> &[String] {
+        &self.inputs
+    }
+
+    fn sample(&self, index: SampleIndex) -> Result<Vec<SampleTensor>, String> {
+        let tokens = usize::try_from(index).ok().and_then(|index| self.tokens.get(index));
+        let [first, second] = tokens.ok_or_else(|| {
+            format!("expected a sample below {}, found {index}", self.tokens.len())
+        })?;
+        let tokens = |tokens: &Vec<i64>| SampleTensor {
+            shape: vec![tokens.len()],
+            elements: Elements::I64(tokens.clone().into()),
+        };
+        let latents = SampleTensor {
+            shape: self.shape.clone(),
+            elements: Elements::F32(self.latents.into()),
+        };
+        Ok(vec![tokens(first), tokens(second), latents])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::super::npy;
+    use super::*;
+
+    fn written(name: &str, bytes: &[u8]) -> PathBuf {
+        let name = format!("dyno-captions-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn captions(name: &str, table: &str) -> Result<Vec<String>, String> {
+        let path = written(name, table.as_bytes());
+        let found = read(&path).map_err(|error| error.to_string());
+        std::fs::remove_file(&path).unwrap();
+        found
+    }
+
+    #[test]
+    fn captions_are_a_column_in_the_order_of_the_table() {
+        let table = "id\timage_id\tcaption\theight\n70\t2\tA city at night.\t640\n\
+                     9\t1\t\"\"\"Stop\"\" it says\"\t480\n";
+        assert_eq!(captions("two", table).unwrap(), ["A city at night.", "\"Stop\" it says"]);
+        let other = captions("other", "id,caption\n1,x\n").unwrap_err();
+        assert!(other.contains(":1: expected a table with tabs"), "{other}");
+        let none = captions("none", "id\tcaption\n").unwrap_err();
+        assert!(none.ends_with("found no caption"), "{none}");
+        let ragged = captions("ragged", "id\tcaption\n1\tx\n2\n").unwrap_err();
+        assert!(ragged.contains(":3: "), "{ragged}");
+    }
+
+    /// `torch.save(torch.tensor([[[1.5], [-2.0]]]), file)` of PyTorch before 1.6, its pickle
+    /// of the tensor: of 2 numbers, 1 by 2 by 1.
+    const TENSOR: &[u8] = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storage\
+        ctorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpuK\x02NtQK\0K\x01K\x02K\x01\x87K\x02K\x01K\x01\x87\
+        \x89ccollections\nOrderedDict\n)RtR.";
+
+    #[test]
+    fn noise_is_an_array_or_a_tensor_of_one_image() {
+        let read = |name: &str, bytes: &[u8], shape: &[usize]| {
+            let path = written(name, bytes);
+            let found = noise(&path, shape).map_err(|error| error.to_string());
+            std::fs::remove_file(&path).unwrap();
+            found
+        };
+        let values = [1.5_f32, -2.0];
+        let mut array = Vec::new();
+        npy::write(&mut array, &[1, 2, 1], &values).unwrap();
+        assert_eq!(read("a", &array, &[2, 1]).unwrap(), values);
+        let magic = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02M\xe9\x03.";
+        let keys = b"\x80\x02}.";
+        let storage = b"\x80\x02]X\x01\0\0\x000a.";
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let tensor = [&magic[..], keys, TENSOR, storage, &2_u64.to_le_bytes(), &bytes].concat();
+        assert_eq!(read("t", &tensor, &[2, 1]).unwrap(), values);
+        let error = read("s", &array, &[4, 1]).unwrap_err();
+        assert!(error.ends_with("found [1, 2, 1] where an image has [4, 1]"), "{error}");
+        assert!(read("n", b"no pickle", &[2, 1]).is_err());
+    }
+}

@@ -1,0 +1,130 @@
+//! Lists of edges, turned to the neighbours of each node.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+
+use dyno_sut::tensors::{ElementType, NpyHead};
+
+use super::{IgbhError, KINDS, Relation};
+use crate::pipelines::sampling::{Incoming, Turning};
+
+/// Headers of arrays are shorter.
+const LONGEST_HEAD: u64 = 1 << 12;
+/// Edges that are read at once.
+const CHUNK: usize = 1 << 16;
+
+/// An array of pairs in a file.
+struct Pairs<'a> {
+    path: &'a Path,
+    file: File,
+    start: u64,
+    count: usize,
+    element: ElementType,
+}
+
+/// The neighbours of each node by the edges of a file, there and back; of citations both
+/// are one, with a loop at each paper.
+pub(super) fn turned(
+    path: &Path,
+    relation: &Relation,
+    counts: &[usize],
+) -> Result<(Incoming, Option<Incoming>), IgbhError> {
+    let mut pairs = Pairs::open(path)?;
+    let (from, to) = (counts[relation.from], counts[relation.to]);
+    let check = |edge: usize, [source, target]: [i64; 2]| {
+        for (end, count, kind) in [(source, from, relation.from), (target, to, relation.to)] {
+            if !usize::try_from(end).is_ok_and(|end| end < count) {
+                let expected = format!("{count} nodes of the kind {}", KINDS[kind]);
+                let found = format!("node {end} in row {edge}");
+                return Err(IgbhError::new(path, expected, found));
+            }
+        }
+        Ok([source as u32, target as u32])
+    };
+    if relation.from == relation.to {
+        let mut turning = Turning::of(to);
+        let loops = || 0..to as u32;
+        pairs.each(|edge, ends| {
+            let [source, target] = check(edge, ends)?;
+            if source != target {
+                turning.count(target);
+                turning.count(source);
+            }
+            Ok(())
+        })?;
+        loops().for_each(|paper| turning.count(paper));
+        let mut filling = turning.filling();
+        pairs.each(|edge, ends| {
+            let [source, target] = check(edge, ends)?;
+            if source != target {
+                filling.add(source, target);
+                filling.add(target, source);
+            }
+            Ok(())
+        })?;
+        loops().for_each(|paper| filling.add(paper, paper));
+        return Ok((filling.turned(), None));
+    }
+    let (mut there, mut back) = (Turning::of(to), Turning::of(from));
+    pairs.each(|edge, ends| {
+        let [source, target] = check(edge, ends)?;
+        there.count(target);
+        back.count(source);
+        Ok(())
+    })?;
+    let (mut there, mut back) = (there.filling(), back.filling());
+    pairs.each(|edge, ends| {
+        let [source, target] = check(edge, ends)?;
+        there.add(source, target);
+        back.add(target, source);
+        Ok(())
+    })?;
+    Ok((there.turned(), Some(back.turned())))
+}
+
+impl<'a> Pairs<'a> {
+    fn open(path: &'a Path) -> Result<Self, IgbhError> {
+        let mut file = File::open(path).map_err(IgbhError::unreadable(path))?;
+        let length = file.metadata().map_err(IgbhError::unreadable(path))?.len();
+        let mut head = Vec::new();
+        let read = file.by_ref().take(LONGEST_HEAD).read_to_end(&mut head);
+        read.map_err(IgbhError::unreadable(path))?;
+        let NpyHead { shape, element, start } =
+            NpyHead::parse(&head).map_err(|why| IgbhError::new(path, "an array of edges", why))?;
+        let (&[count, 2], ElementType::I64 | ElementType::I32) = (&shape[..], element) else {
+            let expected = "rows of int64 or int32 with the two ends of an edge";
+            return Err(IgbhError::new(path, expected, format!("{element} {shape:?}")));
+        };
+        let start = start as u64;
+        let end = (count as u64).saturating_mul(2 * element.size() as u64).saturating_add(start);
+        if end != length {
+            return Err(IgbhError::new(path, format!("{end} bytes"), length));
+        }
+        Ok(Self { path, file, start, count, element })
+    }
+
+    /// Gives each edge to `take`, with its row.
+    fn each(
+        &mut self,
+        mut take: impl FnMut(usize, [i64; 2]) -> Result<(), IgbhError>,
+    ) -> Result<(), IgbhError> {
+        let size = self.element.size();
+        self.file.seek(SeekFrom::Start(self.start)).map_err(IgbhError::unreadable(self.path))?;
+        let mut chunk = vec![0; CHUNK.min(self.count) * 2 * size];
+        let mut row = 0;
+        while row < self.count {
+            let chunk = &mut chunk[..CHUNK.min(self.count - row) * 2 * size];
+            self.file.read_exact(chunk).map_err(IgbhError::unreadable(self.path))?;
+            for edge in chunk.chunks_exact(2 * size) {
+                let end = |bytes: &[u8]| match bytes {
+                    &[a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
+                    bytes => i64::from_le_bytes(bytes.try_into().expect("ends have 4 or 8 bytes")),
+                };
+                take(row, [end(&edge[..size]), end(&edge[size..])])?;
+                row += 1;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! Rows of an array that is larger than memory, read where they lie.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use dyno_sut::tensors::{ElementType, NpyHead};
+
+use super::IgbhError;
+
+/// Headers of arrays are shorter.
+const LONGEST_HEAD: u64 = 1 << 12;
+/// Features of a node, where no header says it: papers and authors of the two largest sizes
+/// are float32 and nothing else.
+const FEATURES: usize = 1024;
+
+/// An array of two dimensions in a file.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    pub path: PathBuf,
+    file: File,
+    /// Of the first element.
+    start: u64,
+    pub count: usize,
+    pub width: usize,
+    /// `float16` or `float32`.
+    pub element: ElementType,
+}
+
+impl Rows {
+    /// Reads what stands before the elements, if anything does.
+    pub(super) fn open(path: &Path) -> Result<Self, IgbhError> {
+        let mut file = File::open(path).map_err(IgbhError::unreadable(path))?;
+        let length = file.metadata().map_err(IgbhError::unreadable(path))?.len();
+        let mut head = Vec::new();
+        let read = file.by_ref().take(LONGEST_HEAD).read_to_end(&mut head);
+        read.map_err(IgbhError::unreadable(path))?;
+        let raw = |length: u64| (length / (FEATURES as u64 * 4)) as usize;
+        let (start, shape, element) = if head.starts_with(b"\x93NUMPY") {
+            let head = NpyHead::parse(&head);
+            let head = head.map_err(|why| IgbhError::new(path, "rows of features", why))?;
+            (head.start as u64, head.shape, head.element)
+        } else {
+            (0, vec![raw(length), FEATURES], ElementType::F32)
+        };
+        let (count, width) = match (&shape[..], element) {
+            (&[count, width], ElementType::F32 | ElementType::F16) if width > 0 => (count, width),
+            _ => {
+                let expected = "rows of float32 or float16";
+                return Err(IgbhError::new(path, expected, format!("{element} {shape:?}")));
+            }
+        };
+        let rows = Self { path: path.to_owned(), file, start, count, width, element };
+        let end = (count as u64).saturating_mul(rows.bytes() as u64).saturating_add(start);
+        if end != length {
+            return Err(IgbhError::new(path, format!("{end} bytes"), length));
+        }
+        // Nodes are numbered by 32 bits.
+        if u32::try_from(count).is_err() {
+            return Err(IgbhError::new(path, "nodes below 4,294,967,296", count));
+        }
+        Ok(rows)
+    }
+
+    /// Of a row.
+    pub(crate) fn bytes(&self) -> usize {
+        self.width * self.element.size()
+    }
+
+    /// Reads a row.
+    ///
+    /// # Errors
+    /// With the name of the file.
+    pub(crate) fn read(&self, row: u32, into: &mut [u8]) -> Result<(), String> {
+        let at = self.start + u64::from(row) * self.bytes() as u64;
+        let failed = |error: io::Error| format!("{}: row {row}: {error}", self.path.display());
+        read_at(&self.file, into, at).map_err(failed)
+    }
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, into: &mut [u8], at: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, into, at)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, mut into: &mut [u8], mut at: u64) -> io::Result<()> {
+    while !into.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, into, at)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => (into, at) = (&mut into[read..], at + read as u64),
+        }
+    }
+    Ok(())
+}

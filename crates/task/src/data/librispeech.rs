@@ -1,0 +1,177 @@
+//! LibriSpeech as the benchmark RNN-T has it: a folder of recordings and a manifest, whose
+//! order is that of the samples.
+//!
+//! Source: `pytorch/parts/manifest.py`, `pytorch/QSL.py` and `pytorch/utils/preprocessing_utils.py`
+//! of the reference's benchmark: utterances longer than 15 s are left out, of those with
+//! several files the first is the recording, and its place begins at the folder that holds
+//! `dev-clean-wav`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::qsl::SampleIndex;
+use dyno_mlperf::accuracy::DataError;
+use dyno_mlperf::accuracy::speech::{LONGEST_SECONDS, Utterance, read_utterances};
+use dyno_sut::tensors::{Elements, SampleTensor, Source};
+
+use super::pictures::Missing;
+use super::recording::{RATE, Recording, RecordingError};
+use crate::files::{Files, OpenError};
+use crate::open::{Read, inputs, library};
+
+/// Seconds by which a recording may differ from the manifest, which rounds.
+const ROUNDED: f64 = 0.01;
+/// Missing files that an error names.
+const NAMED: usize = 5;
+const GET: &str = "dev-clean.tar.gz, and convert it as the card says";
+
+/// The recordings; one is in memory only while its sample is loaded.
+#[derive(Debug)]
+pub struct Librispeech {
+    recordings: Vec<PathBuf>,
+    inputs: [String; 1],
+}
+
+/// Why they are not what they should be.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LibrispeechError {
+    /// The manifest.
+    Manifest(DataError),
+    /// Recordings are not in the folder.
+    Missing(Missing),
+    /// A recording does not read.
+    Recording(RecordingError),
+    /// A recording is of another length than the manifest says.
+    Length {
+        /// The file.
+        path: PathBuf,
+        /// Seconds of the manifest.
+        expected: f64,
+        /// Seconds of the recording.
+        found: f64,
+    },
+}
+
+impl fmt::Display for LibrispeechError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Manifest(error) => error.fmt(f),
+            Self::Missing(missing) => missing.fmt(f),
+            Self::Recording(error) => error.fmt(f),
+            Self::Length { path, expected, found } => write!(
+                f,
+                "{}: expected {expected:.3} s, as the manifest says, found {found:.3} s",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for LibrispeechError {}
+
+impl Librispeech {
+    /// Looks for the recording of each utterance and reads its header. The folder is
+    /// `dev-clean-wav` or what holds it; recordings may be those of LibriSpeech itself, in
+    /// FLAC.
+    ///
+    /// # Errors
+    /// [`LibrispeechError`] with the file.
+    pub fn open(folder: &Path, manifest: &Path, input: String) -> Result<Self, LibrispeechError> {
+        let utterances =
+            read_utterances(manifest, LONGEST_SECONDS).map_err(LibrispeechError::Manifest)?;
+        let refused = |expected: &str, found: String| {
+            LibrispeechError::Manifest(DataError::malformed(manifest, None, expected, found))
+        };
+        if utterances.is_empty() {
+            let expected = format!("utterances of at most {LONGEST_SECONDS} s");
+            return Err(refused(&expected, "none".to_owned()));
+        }
+        let mut recordings = Vec::with_capacity(utterances.len());
+        let mut gone = Vec::new();
+        for (at, utterance) in utterances.iter().enumerate() {
+            let first = utterance.files.first();
+            let name = first.map(|file| file.fname.as_str()).filter(|name| is_below(name));
+            let name = name.ok_or_else(|| {
+                let found = first.map_or("none", |file| &file.fname);
+                let found = format!("{found} at utterance {at}");
+                refused("files with an fname below the folder for each utterance", found)
+            })?;
+            match place(folder, name) {
+                Some(path) => recordings.push(path),
+                None => gone.push(name.to_owned()),
+            }
+        }
+        if !gone.is_empty() {
+            let (missing, of) = (gone.len(), utterances.len());
+            gone.truncate(NAMED);
+            let folder = folder.to_owned();
+            let missing = Missing { folder, missing, of, files: gone, get: GET };
+            return Err(LibrispeechError::Missing(missing));
+        }
+        for (path, utterance) in recordings.iter().zip(&utterances) {
+            fits(path, utterance)?;
+        }
+        Ok(Self { recordings, inputs: [input] })
+    }
+}
+
+/// Whether a place does not leave the folder.
+fn is_below(name: &str) -> bool {
+    let mut parts = Path::new(name).components().peekable();
+    parts.peek().is_some() && parts.all(|part| matches!(part, std::path::Component::Normal(_)))
+}
+
+/// Where the recording of this name lies.
+fn place(folder: &Path, name: &str) -> Option<PathBuf> {
+    let name = Path::new(name);
+    let without_first: PathBuf = name.components().skip(1).collect();
+    let places = [folder.join(name), folder.join(without_first)];
+    let mut places =
+        places.into_iter().flat_map(|path| [path.clone(), path.with_extension("flac")]);
+    places.find(|path| path.is_file())
+}
+
+/// The header of a recording is one of the utterance.
+fn fits(path: &Path, utterance: &Utterance) -> Result<(), LibrispeechError> {
+    let recording = Recording::open(path).map_err(LibrispeechError::Recording)?;
+    let found = recording.count() as f64 / f64::from(RATE);
+    let expected = utterance.original_duration;
+    if (found - expected).abs() <= ROUNDED {
+        return Ok(());
+    }
+    Err(LibrispeechError::Length { path: path.to_owned(), expected, found })
+}
+
+/// The samples of a card with the files `audio` and `manifest`.
+pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
+    let (folder, manifest) = (files.path("audio")?, files.path("manifest")?);
+    let [input] = inputs(files.card());
+    let recordings = Librispeech::open(&folder, &manifest, input);
+    library(files.card(), recordings.map_err(OpenError::content)?).map(Read::of)
+}
+
+impl Source for Librispeech {
+    fn name(&self) -> &str {
+        "librispeech"
+    }
+
+    fn count(&self) -> usize {
+        self.recordings.len()
+    }
+
+    fn inputs(&self) -> &[String] {
+        &self.inputs
+    }
+
+    fn sample(&self, index: SampleIndex) -> Result<Vec<SampleTensor>, String> {
+        let path = usize::try_from(index).ok().and_then(|index| self.recordings.get(index));
+        let path = path.ok_or_else(|| {
+            format!("expected a sample below {}, found {index}", self.recordings.len())
+        })?;
+        let values = Recording::open(path).and_then(Recording::read);
+        let values = values.map_err(|error| error.to_string())?;
+        let shape = vec![values.len()];
+        Ok(vec![SampleTensor { shape, elements: Elements::F32(values.into()) }])
+    }
+}

@@ -1,0 +1,81 @@
+//! Sentences, a line each, as bytes of UTF-8: what is made of them is timed.
+
+use std::fs;
+use std::path::Path;
+
+use dyno_loadgen::qsl::SampleIndex;
+use dyno_mlperf::accuracy::DataError;
+use dyno_sut::tensors::{Elements, SampleTensor, Source};
+
+use crate::files::{Files, OpenError};
+use crate::open::{Read, inputs, library};
+
+/// The sentences.
+#[derive(Debug)]
+pub struct Lines {
+    sentences: Vec<String>,
+    inputs: [String; 1],
+}
+
+impl Lines {
+    /// Reads sentences, and whether there are as many translations.
+    ///
+    /// # Errors
+    /// [`DataError`] with the file and the line: what is no text, a line that is empty, other
+    /// numbers of lines.
+    pub fn open(sentences: &Path, translations: &Path, input: String) -> Result<Self, DataError> {
+        let lines = lines(sentences)?;
+        let (expected, found) = (lines.len(), self::lines(translations)?.len());
+        if expected != found {
+            let expected = format!("{expected} lines, as {} has", sentences.display());
+            return Err(DataError::malformed(translations, None, expected, found.to_string()));
+        }
+        Ok(Self { sentences: lines, inputs: [input] })
+    }
+}
+
+fn lines(path: &Path) -> Result<Vec<String>, DataError> {
+    let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        DataError::malformed(path, None, "a sentence a line in UTF-8", error.to_string())
+    })?;
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let refused =
+        |line: usize| DataError::malformed(path, line, "a sentence a line", "a line without words");
+    match lines.iter().position(|line| line.trim().is_empty()) {
+        Some(at) => Err(refused(at + 1)),
+        None if lines.is_empty() => Err(refused(1)),
+        None => Ok(lines),
+    }
+}
+
+/// The samples of a card with the files `source` and `target`.
+pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
+    let (source, target) = (files.path("source")?, files.path("target")?);
+    let [input] = inputs(files.card());
+    let lines = Lines::open(&source, &target, input).map_err(OpenError::content)?;
+    library(files.card(), lines).map(Read::of)
+}
+
+impl Source for Lines {
+    fn name(&self) -> &str {
+        "lines"
+    }
+
+    fn count(&self) -> usize {
+        self.sentences.len()
+    }
+
+    fn inputs(&self) -> &[String] {
+        &self.inputs
+    }
+
+    fn sample(&self, index: SampleIndex) -> Result<Vec<SampleTensor>, String> {
+        let sentence = usize::try_from(index).ok().and_then(|index| self.sentences.get(index));
+        let sentence = sentence.ok_or_else(|| {
+            format!("expected a sample below {}, found {index}", self.sentences.len())
+        })?;
+        let bytes = sentence.clone().into_bytes();
+        Ok(vec![SampleTensor { shape: vec![bytes.len()], elements: Elements::U8(bytes.into()) }])
+    }
+}

@@ -1,0 +1,236 @@
+//! Prompts as tokens, for models that make text behind them.
+//!
+//! Source: `dataset.py` of the reference's benchmarks GPT-J, Llama 2 70B, Llama 3.1 405B and
+//! Mixtral 8x7B. A table is converted once: into tokens, one file for all, and into what the
+//! methods judge by.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::qsl::SampleIndex;
+use dyno_sut::tensors::{Elements, SampleTensor, Source};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::bpe::Encoder;
+use super::table::{Cell, Table};
+use crate::files::{Files, Of, OpenError};
+use crate::open::{Read, library};
+
+/// Tokens of a prompt of GPT-J at most.
+const MOST: usize = 1919;
+
+/// Counts up when the files that are made of the same table change.
+const REVISION: u32 = 1;
+
+/// Prompts of a data set.
+#[derive(Debug)]
+struct Prompts {
+    name: String,
+    inputs: Vec<String>,
+    /// Where the tokens of each end.
+    ends: Vec<usize>,
+    tokens: Vec<i32>,
+    /// Whether an answer is a program, where the card feeds that.
+    programs: Vec<bool>,
+}
+
+/// What a table of prompts is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// The file `cnn_eval`, cut by the file `tokenizer`.
+    CnnDailymail,
+    /// The file `open_orca`, which has tokens.
+    OpenOrca,
+    /// The file `dataset`, which has tokens, and the way each answer is judged.
+    LongContext,
+    /// The file `dataset`, which has tokens of three data sets, of which one asks for programs.
+    Mixture,
+}
+
+impl Form {
+    /// The name of the file in the card.
+    fn file(self) -> &'static str {
+        match self {
+            Self::CnnDailymail => "cnn_eval",
+            Self::OpenOrca => "open_orca",
+            Self::LongContext | Self::Mixture => "dataset",
+        }
+    }
+
+    fn columns(self) -> &'static [&'static str] {
+        match self {
+            Self::CnnDailymail => &["instruction", "input", "output"],
+            Self::OpenOrca => &["tok_input", "output"],
+            Self::LongContext => &["tok_input", "metric", "gt_output"],
+            Self::Mixture => &["tok_input", "dataset", "gt_output"],
+        }
+    }
+}
+
+/// Samples of a table of the user's, and the references that are made of it.
+pub(crate) fn read(files: &Files<'_>, form: Form) -> Result<Read, OpenError> {
+    let (file, columns) = (form.file(), form.columns());
+    let path = files.path(file)?;
+    let mut table = None;
+    let mut of = vec![file];
+    if form == Form::CnnDailymail {
+        of.push("tokenizer");
+    }
+    let tokens = files.made("tokens", REVISION, Of::Files(&of), |to| {
+        files.say("reads prompts, once");
+        let table = table.insert(Table::read(&path, columns)?);
+        let encoder = match form {
+            Form::CnnDailymail => {
+                let path = files.path("tokenizer")?;
+                Some(Encoder::read(&path).map_err(OpenError::content)?)
+            }
+            _ => None,
+        };
+        let prompts = (0..table.rows()).map(|row| prompt(table, row, encoder.as_ref()));
+        let prompts = prompts.collect::<Result<Vec<Vec<i32>>, OpenError>>()?;
+        let programs: Vec<bool> =
+            (0..table.rows()).map(|row| is_program(table, row, form)).collect();
+        write(&prompts, &programs, to).map_err(OpenError::content)
+    })?;
+    let references = files.made("references", REVISION, Of::Files(&of), |to| {
+        let table = match table.take() {
+            Some(table) => table,
+            None => Table::read(&path, columns)?,
+        };
+        let all = (0..table.rows()).map(|row| reference(&table, row, form));
+        let all = all.collect::<Result<Vec<serde_json::Value>, OpenError>>()?;
+        serde_json::to_writer(to, &all).map_err(OpenError::content)
+    })?;
+    let prompts = Prompts::open(&tokens, files)?;
+    let references = BTreeMap::from([("reference".to_owned(), references)]);
+    Ok(Read { references, ..Read::of(library(files.card(), prompts)?) })
+}
+
+/// The tokens of a row: its own, or those of the text that it is put into.
+fn prompt(table: &Table, row: usize, encoder: Option<&Encoder>) -> Result<Vec<i32>, OpenError> {
+    let Some(encoder) = encoder else { return Ok(table.tokens(row, "tok_input")?.to_vec()) };
+    let (instruction, input) = (table.text(row, "instruction")?, table.text(row, "input")?);
+    let text = format!(
+        "Below is an instruction that describes a task, paired with an input that provides \
+         further context. Write a response that appropriately completes the request.\n\n\
+         ### Instruction:\n{instruction}\n\n### Input:\n{input}\n\n### Response:"
+    );
+    let tokens = encoder.encode(&text, MOST).into_iter().map(i32::try_from);
+    tokens.collect::<Result<_, _>>().map_err(OpenError::content)
+}
+
+/// Whether an answer is a program.
+fn is_program(table: &Table, row: usize, form: Form) -> bool {
+    form == Form::Mixture && table.text(row, "dataset").is_ok_and(|name| name == "MBXP")
+}
+
+/// What a row is judged by, as the method of the task takes it.
+fn reference(table: &Table, row: usize, form: Form) -> Result<serde_json::Value, OpenError> {
+    Ok(match form {
+        Form::CnnDailymail | Form::OpenOrca => {
+            json!({"output": table.text(row, "output")?})
+        }
+        Form::Mixture => {
+            let name = table.one_of(row, "dataset", &["OpenOrca", "GSM8K", "MBXP"])?;
+            let output = table.cell(row, "gt_output");
+            let fits = match name {
+                "OpenOrca" => matches!(output, Cell::Text(_)),
+                "GSM8K" => matches!(output, Cell::Text(_) | Cell::Whole(_) | Cell::Number(_)),
+                _ => true,
+            };
+            if !fits {
+                let expected = "a text, or a number of GSM8K";
+                return Err(table.refused(Some(row), "gt_output", expected, output.shown()));
+            }
+            json!({"dataset": name, "gt_output": output})
+        }
+        Form::LongContext => {
+            let metric = table.one_of(row, "metric", &["rouge", "niah_em", "qa_em"])?;
+            json!({"gt_output": table.text(row, "gt_output")?, "metric": metric})
+        }
+    })
+}
+
+/// Writes their count, the length of each, negative of a program, and all tokens,
+/// each in 32 bits.
+fn write(
+    prompts: &[Vec<i32>],
+    programs: &[bool],
+    to: &mut BufWriter<fs::File>,
+) -> std::io::Result<()> {
+    to.write_all(&(prompts.len() as i32).to_le_bytes())?;
+    for (prompt, is_program) in prompts.iter().zip(programs) {
+        let length = prompt.len() as i32;
+        to.write_all(&(if *is_program { -length } else { length }).to_le_bytes())?;
+    }
+    for token in prompts.iter().flatten() {
+        to.write_all(&token.to_le_bytes())?;
+    }
+    Ok(())
+}
+
+impl Prompts {
+    fn open(path: &Path, files: &Files<'_>) -> Result<Self, OpenError> {
+        let bytes = fs::read(path).map_err(OpenError::io_at(path))?;
+        let all: Vec<i32> =
+            bytes.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes)).collect();
+        let card = files.card();
+        let inputs = card.data.inputs.iter().map(|input| input.name.clone()).collect();
+        Self::of(&all, card.name.clone(), inputs).ok_or_else(|| OpenError::content(broken(path)))
+    }
+
+    fn of(all: &[i32], name: String, inputs: Vec<String>) -> Option<Self> {
+        let (count, rest) = all.split_first()?;
+        let (lengths, tokens) = rest.split_at_checked(usize::try_from(*count).ok()?)?;
+        let programs = lengths.iter().map(|length| *length < 0).collect();
+        let mut end = 0;
+        let ends = lengths.iter().map(|length| {
+            end += length.unsigned_abs() as usize;
+            end
+        });
+        let ends: Vec<usize> = ends.collect();
+        (end == tokens.len()).then(|| Self {
+            name,
+            inputs,
+            ends,
+            tokens: tokens.to_vec(),
+            programs,
+        })
+    }
+}
+
+fn broken(path: &Path) -> String {
+    let path: PathBuf = path.to_owned();
+    format!("{}: expected what dyno wrote, found something else: delete it", path.display())
+}
+
+impl Source for Prompts {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn inputs(&self) -> &[String] {
+        &self.inputs
+    }
+
+    fn sample(&self, index: SampleIndex) -> Result<Vec<SampleTensor>, String> {
+        let count = self.count();
+        let at = usize::try_from(index).ok().filter(|at| *at < count);
+        let at = at.ok_or_else(|| format!("expected a sample below {count}, found {index}"))?;
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        let all = [&self.tokens[start..self.ends[at]], &[i32::from(self.programs[at])]];
+        let input = |tokens: &[i32]| SampleTensor {
+            shape: vec![tokens.len()],
+            elements: Elements::I64(tokens.iter().map(|token| i64::from(*token)).collect()),
+        };
+        Ok(all.into_iter().take(self.inputs.len()).map(input).collect())
+    }
+}

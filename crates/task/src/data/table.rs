@@ -1,0 +1,408 @@
+//! Tables of texts and tokens, one row a sample: a `DataFrame` of pandas in a pickle, gzipped
+//! or not, a list of objects in JSON, or, where it is compiled in, a file of Parquet.
+
+#[cfg(feature = "parquet")]
+mod parquet;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use dyno_mlperf::accuracy::payload::Element;
+use flate2::read::MultiGzDecoder;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+use crate::files::OpenError;
+use crate::pickle::{self, Array, Value};
+
+/// A table of which some columns were read.
+#[derive(Debug)]
+pub(crate) struct Table {
+    path: PathBuf,
+    rows: usize,
+    columns: BTreeMap<String, Vec<Cell>>,
+}
+
+/// What a column has for a row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Cell {
+    Text(String),
+    Tokens(Vec<i32>),
+    Whole(i64),
+    Number(f64),
+    Other(Nothing),
+}
+
+/// What is none of these; written as `null`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Nothing;
+
+impl Serialize for Nothing {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_none()
+    }
+}
+
+impl<'de> Deserialize<'de> for Nothing {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(from).map(|_| Self)
+    }
+}
+
+/// A table that is not what a task needs.
+#[derive(Debug)]
+struct TableError {
+    path: PathBuf,
+    /// Row, from 0.
+    row: Option<usize>,
+    column: Option<String>,
+    expected: String,
+    found: String,
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        if let Some(row) = self.row {
+            write!(f, ", row {row}")?;
+        }
+        if let Some(column) = &self.column {
+            write!(f, ", column {column}")?;
+        }
+        write!(f, ": expected {}, found {}", self.expected, self.found)
+    }
+}
+
+impl std::error::Error for TableError {}
+
+impl Table {
+    /// Reads these columns.
+    ///
+    /// # Errors
+    /// It is of no known format, or lacks a column or rows.
+    pub fn read(path: &Path, wanted: &[&str]) -> Result<Self, OpenError> {
+        let mut bytes = std::fs::read(path).map_err(OpenError::io_at(path))?;
+        if bytes.starts_with(&[0x1f, 0x8b]) {
+            let mut whole = Vec::new();
+            let read = MultiGzDecoder::new(&bytes[..]).read_to_end(&mut whole);
+            read.map_err(OpenError::io_at(path))?;
+            bytes = whole;
+        }
+        let error = |expected: &str, found: String| {
+            let expected = expected.to_owned();
+            let path = path.to_owned();
+            OpenError::content(TableError { path, row: None, column: None, expected, found })
+        };
+        let columns = match bytes.first() {
+            Some(0x80) => {
+                let value = pickle::read(&bytes)
+                    .map_err(|why| error("a table of pandas", format!("{why}")))?;
+                drop(bytes);
+                of_pandas(value, wanted).map_err(|found| error("a table of pandas", found))?
+            }
+            #[cfg(feature = "parquet")]
+            Some(b'P') if bytes.starts_with(b"PAR1") => {
+                drop(bytes);
+                parquet::columns(path, wanted)
+                    .map_err(|found| error("a table of Parquet", found))?
+            }
+            #[cfg(not(feature = "parquet"))]
+            Some(b'P') if bytes.starts_with(b"PAR1") => {
+                let expected = "a pickle of pandas or JSON, or a dyno with the feature parquet: \
+                                write it by pandas.read_parquet(..).to_pickle(..)";
+                return Err(error(expected, "a file of Parquet".into()));
+            }
+            _ => of_json(&bytes, wanted).map_err(|why| {
+                let expected = "a pickle of pandas, or a list of objects in JSON";
+                let line = why.line();
+                error(expected, format!("in line {line}: {why}"))
+            })?,
+        };
+        let rows = columns.values().map(Vec::len).max().unwrap_or(0);
+        let table = Self { path: path.to_owned(), rows, columns };
+        if rows == 0 {
+            return Err(error("rows", "none".into()));
+        }
+        for column in wanted {
+            let found = table.columns.get(*column).map_or(0, Vec::len);
+            if found != rows {
+                let row = (found > 0).then_some(found);
+                return Err(table.refused(row, column, "a value in each row", "none".into()));
+            }
+        }
+        Ok(table)
+    }
+
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// What a column that was asked for has for a row.
+    pub fn cell(&self, row: usize, column: &str) -> &Cell {
+        &self.columns[column][row]
+    }
+
+    /// A text.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn text(&self, row: usize, column: &str) -> Result<&str, OpenError> {
+        match self.cell(row, column) {
+            Cell::Text(text) => Ok(text),
+            other => Err(self.refused(Some(row), column, "a text", other.shown())),
+        }
+    }
+
+    /// One of these texts.
+    ///
+    /// # Errors
+    /// It is none of them.
+    pub fn one_of(&self, row: usize, column: &str, all: &[&str]) -> Result<&str, OpenError> {
+        let text = self.text(row, column)?;
+        if all.contains(&text) {
+            return Ok(text);
+        }
+        Err(self.refused(Some(row), column, &all.join(" or "), format!("{text:?}")))
+    }
+
+    /// Tokens, at least one.
+    ///
+    /// # Errors
+    /// It is no list of them.
+    pub fn tokens(&self, row: usize, column: &str) -> Result<&[i32], OpenError> {
+        match self.cell(row, column) {
+            Cell::Tokens(all) if !all.is_empty() && all.iter().all(|token| *token >= 0) => Ok(all),
+            other => {
+                let expected = "a list of tokens, numbers from 0 to 2147483647";
+                Err(self.refused(Some(row), column, expected, other.shown()))
+            }
+        }
+    }
+
+    /// The error that says what is wrong with a value.
+    pub fn refused(
+        &self,
+        row: Option<usize>,
+        column: &str,
+        expected: &str,
+        found: String,
+    ) -> OpenError {
+        let (path, column) = (self.path.clone(), Some(column.to_owned()));
+        OpenError::content(TableError { path, row, column, expected: expected.to_owned(), found })
+    }
+}
+
+impl Cell {
+    /// For people.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Text(text) => {
+                let start: String = text.chars().take(40).collect();
+                format!("the text {start:?}")
+            }
+            Self::Tokens(all) => match all.iter().find(|token| **token < 0) {
+                Some(token) => format!("{token} among {} numbers", all.len()),
+                None => format!("{} numbers", all.len()),
+            },
+            Self::Whole(number) => format!("{number}"),
+            Self::Number(number) => format!("{number}"),
+            Self::Other(_) => "something else".into(),
+        }
+    }
+}
+
+fn of_pandas(value: Value, wanted: &[&str]) -> Result<BTreeMap<String, Vec<Cell>>, String> {
+    let Value::Dict(columns) = value else { return Err("another object".into()) };
+    let mut cells = BTreeMap::new();
+    for (name, column) in columns {
+        let Value::Text(name) = name else { return Err("a dictionary".into()) };
+        if !wanted.contains(&&*name) {
+            continue;
+        }
+        let column = match column {
+            Value::List(all) => all.iter().map(of_value).collect(),
+            Value::Array(array) if array.shape.len() == 1 => of_array(&array),
+            _ => return Err(format!("no values under {name}")),
+        };
+        cells.insert(name.to_string(), column);
+    }
+    Ok(cells)
+}
+
+fn of_value(value: &Value) -> Cell {
+    match value {
+        Value::Text(text) => Cell::Text(text.to_string()),
+        Value::Int(number) => Cell::Whole(*number),
+        Value::Float(number) => Cell::Number(*number),
+        Value::Array(array) if array.shape.is_empty() => {
+            of_array(array).pop().unwrap_or(Cell::Other(Nothing))
+        }
+        Value::Array(array) if array.shape.len() == 1 => {
+            let whole = |cell| match cell {
+                Cell::Whole(number) => i32::try_from(number).ok(),
+                _ => None,
+            };
+            let tokens: Option<Vec<i32>> = of_array(array).into_iter().map(whole).collect();
+            tokens.map_or(Cell::Other(Nothing), Cell::Tokens)
+        }
+        Value::List(all) if all.is_empty() => Cell::Tokens(Vec::new()),
+        _ => Cell::Other(Nothing),
+    }
+}
+
+/// The numbers of an array.
+fn of_array(array: &Array) -> Vec<Cell> {
+    let element = array.element;
+    let read = |bytes: &[u8]| match element {
+        Element::Float64 => bytes.try_into().ok().map(f64::from_le_bytes).map(Cell::Number),
+        Element::Float32 => {
+            bytes.try_into().ok().map(f32::from_le_bytes).map(|x| Cell::Number(x.into()))
+        }
+        Element::Float16 => Some(Cell::Other(Nothing)),
+        Element::Uint8 => Some(Cell::Whole(bytes[0].into())),
+        Element::Int8 | Element::Int16 | Element::Int32 | Element::Int64 => {
+            let is_negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
+            let mut all = [if is_negative { 0xff } else { 0 }; 8];
+            all[..bytes.len()].copy_from_slice(bytes);
+            Some(Cell::Whole(i64::from_le_bytes(all)))
+        }
+    };
+    array.bytes.chunks_exact(element.size()).filter_map(read).collect()
+}
+
+fn of_json(
+    bytes: &[u8],
+    wanted: &[&str],
+) -> Result<BTreeMap<String, Vec<Cell>>, serde_json::Error> {
+    let mut columns = BTreeMap::new();
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let rows = Rows { wanted, columns: &mut columns };
+    rows.deserialize(&mut json)?;
+    json.end()?;
+    Ok(columns)
+}
+
+/// Reads rows, of which only some columns are kept.
+struct Rows<'a> {
+    wanted: &'a [&'a str],
+    columns: &'a mut BTreeMap<String, Vec<Cell>>,
+}
+
+struct Row<'a>(Rows<'a>);
+
+impl<'de> DeserializeSeed<'de> for Rows<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Rows<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut rows: A) -> Result<(), A::Error> {
+        let Self { wanted, columns } = self;
+        loop {
+            let row = Row(Rows { wanted, columns: &mut *columns });
+            if rows.next_element_seed(row)?.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Row<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Row<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.0.wanted.join(", ");
+        write!(f, "an object with {names}")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut left = self.0.wanted.len();
+        while let Some(name) = map.next_key::<String>()? {
+            if !self.0.wanted.contains(&name.as_str()) {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            left = left.saturating_sub(1);
+            self.0.columns.entry(name).or_default().push(map.next_value()?);
+        }
+        match left {
+            0 => Ok(()),
+            _ => Err(serde::de::Error::custom(format!(
+                "expected an object with {}",
+                self.0.wanted.join(", ")
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn read(name: &str, bytes: &[u8], wanted: &[&str]) -> Result<Table, String> {
+        let path = std::env::temp_dir().join(format!("dyno-table-{name}-{}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        let read = Table::read(&path, wanted);
+        std::fs::remove_file(&path).unwrap();
+        let folder = format!("{}{}", std::env::temp_dir().display(), std::path::MAIN_SEPARATOR);
+        read.map_err(|error| error.to_string().replace(&folder, ""))
+    }
+
+    #[test]
+    fn cells_of_json_are_what_they_look_like() {
+        let json = br#" [{"a": "x", "b": [1, 2], "left": {"out": []}}, {"b": [], "a": 4.5}]"#;
+        let table = read("cells", json, &["a", "b"]).unwrap();
+        assert_eq!((table.rows(), table.text(0, "a").unwrap()), (2, "x"));
+        assert_eq!(table.cell(1, "a"), &Cell::Number(4.5));
+        assert_eq!(table.tokens(0, "b").unwrap(), [1, 2]);
+        let refused = table.tokens(1, "b").unwrap_err().to_string();
+        assert!(refused.contains("row 1, column b: expected a list of tokens"), "{refused}");
+        let json = br#"[{"a": null}, {"a": [1, 3000000000]}, {"a": true}]"#;
+        let table = read("others", json, &["a"]).unwrap();
+        assert!((0..3).all(|row| *table.cell(row, "a") == Cell::Other(Nothing)));
+        assert_eq!(serde_json::to_string(table.cell(0, "a")).unwrap(), "null");
+    }
+
+    #[test]
+    fn tables_may_be_gzipped_and_must_be_whole() {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(br#"[{"a": "x"}]"#).unwrap();
+        let gzip = gzip.finish().unwrap();
+        assert_eq!(read("gzip", &gzip, &["a"]).unwrap().text(0, "a").unwrap(), "x");
+        let refused = read("cut", &gzip[..gzip.len() - 9], &["a"]).unwrap_err();
+        assert!(refused.starts_with("dyno-table-cut"), "{refused}");
+        for bytes in [&b""[..], b"[", b"{}", b"[1]", b"[{}]", b"[{\"a\": 1}] 2", b"\x80\x02N."] {
+            let refused = read("bad", bytes, &["a"]).unwrap_err();
+            assert!(refused.contains("expected a "), "{bytes:?}: {refused}");
+        }
+        // A dictionary of lists is what a table is read as.
+        let lists = b"\x80\x02}X\x01\0\0\0a](X\x01\0\0\0xK\x05es.";
+        let table = read("lists", lists, &["a"]).unwrap();
+        assert_eq!(table.cell(1, "a"), &Cell::Whole(5));
+    }
+}

@@ -1,0 +1,161 @@
+//! Which number of the reference stands at a place of the model's weight.
+
+use super::numbers::Numbers;
+
+/// How the reference's numbers lie in the model.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Arrangement {
+    /// Dimension `axes[i]` of the reference is dimension i of the model, which may be longer.
+    Axes(Vec<usize>),
+    /// In the same order, in another shape.
+    Flat,
+    /// Without the first slice along a dimension: 1 of 1001 classes.
+    WithoutFirst(usize),
+    /// There are more or fewer of them, or they cannot be told.
+    Other,
+}
+
+/// Places of the model with those of the reference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alignment {
+    /// The model's dimensions.
+    shape: Vec<usize>,
+    /// How far apart the reference's numbers are along each.
+    strides: Vec<usize>,
+    /// How many of each are the reference's.
+    limits: Vec<usize>,
+    first: usize,
+}
+
+impl Alignment {
+    /// Of shapes, as they are arranged; `None` if the numbers cannot be told.
+    pub fn of(arrangement: &Arrangement, theirs: &[usize], ours: &[usize]) -> Option<Self> {
+        let len = |shape: &[usize]| shape.iter().product::<usize>();
+        let strides = strides(theirs);
+        let ours = ours.to_vec();
+        Some(match arrangement {
+            Arrangement::Axes(axes) => {
+                let limits: Vec<usize> = axes.iter().map(|&axis| theirs[axis]).collect();
+                let is_within = limits.iter().zip(&ours).all(|(limit, own)| limit <= own);
+                if !is_within || limits.len() != ours.len() {
+                    return None;
+                }
+                let strides = axes.iter().map(|&axis| strides[axis]).collect();
+                Self { shape: ours, strides, limits, first: 0 }
+            }
+            Arrangement::Flat if len(theirs) == len(&ours) => {
+                let all = len(theirs);
+                Self { shape: vec![all], strides: vec![1], limits: vec![all], first: 0 }
+            }
+            Arrangement::WithoutFirst(axis) => {
+                let first = strides[*axis];
+                Self { limits: ours.clone(), shape: ours, strides, first }
+            }
+            Arrangement::Flat | Arrangement::Other => return None,
+        })
+    }
+
+    /// Whether the model has more places than the reference has numbers.
+    pub fn is_padded(&self) -> bool {
+        self.limits != self.shape
+    }
+
+    /// The reference's place for one of the model's; `None` is beyond its numbers.
+    pub fn place(&self, index: usize) -> Option<usize> {
+        let (mut rest, mut from) = (index, self.first);
+        for axis in (0..self.shape.len()).rev() {
+            let at = rest % self.shape[axis];
+            rest /= self.shape[axis];
+            if at >= self.limits[axis] {
+                return None;
+            }
+            from += at * self.strides[axis];
+        }
+        Some(from)
+    }
+
+    /// The reference's places for all of the model's, in their order.
+    pub fn places(&self) -> Places<'_> {
+        let left = self.shape.iter().product();
+        Places { of: self, at: vec![0; self.shape.len()], from: self.first, left }
+    }
+}
+
+/// Goes through all places without a division.
+pub struct Places<'a> {
+    of: &'a Alignment,
+    at: Vec<usize>,
+    from: usize,
+    left: usize,
+}
+
+impl Iterator for Places<'_> {
+    type Item = Option<usize>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let is_theirs = self.at.iter().zip(&self.of.limits).all(|(at, limit)| at < limit);
+        let place = is_theirs.then_some(self.from);
+        for axis in (0..self.at.len()).rev() {
+            self.at[axis] += 1;
+            self.from += self.of.strides[axis];
+            if self.at[axis] < self.of.shape[axis] {
+                break;
+            }
+            self.from -= self.of.strides[axis] * self.of.shape[axis];
+            self.at[axis] = 0;
+        }
+        Some(place)
+    }
+}
+
+fn strides(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for at in (0..shape.len().saturating_sub(1)).rev() {
+        strides[at] = strides[at + 1] * shape[at + 1];
+    }
+    strides
+}
+
+/// A weight of the reference and its counterpart, number by number.
+pub struct Sides<'a> {
+    pub theirs: &'a Numbers<'a>,
+    pub own: &'a Numbers<'a>,
+    pub alignment: &'a Alignment,
+}
+
+impl Sides<'_> {
+    /// The reference's number and the model's, in the model's order; beyond the reference's
+    /// numbers, 0 stands for them.
+    pub fn pairs(&self) -> impl Iterator<Item = (f32, f32)> {
+        let theirs = |place: Option<usize>| place.map_or(0.0, |place| self.theirs.value(place));
+        let places = self.alignment.places().enumerate();
+        places.map(move |(index, place)| (theirs(place), self.own.value(index)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(arrangement: &Arrangement, theirs: &[usize], ours: &[usize]) -> Vec<Option<usize>> {
+        let alignment = Alignment::of(arrangement, theirs, ours).unwrap();
+        let all: Vec<_> = alignment.places().collect();
+        let each: Vec<_> = (0..all.len()).map(|index| alignment.place(index)).collect();
+        assert_eq!(all, each);
+        all
+    }
+
+    #[test]
+    fn dimensions_change_places() {
+        let some = |places: &[usize]| places.iter().map(|&at| Some(at)).collect::<Vec<_>>();
+        let turned = Arrangement::Axes(vec![1, 0]);
+        assert_eq!(places(&turned, &[2, 3], &[3, 2]), some(&[0, 3, 1, 4, 2, 5]));
+        assert_eq!(places(&Arrangement::Flat, &[2, 2], &[4]), some(&[0, 1, 2, 3]));
+        assert_eq!(places(&Arrangement::WithoutFirst(1), &[2, 3], &[2, 2]), some(&[1, 2, 4, 5]));
+        let (same, short) = (Arrangement::Axes(vec![0, 1]), [2, 1]);
+        let padded = [Some(0), None, Some(1), None, None, None];
+        assert_eq!(places(&same, &short, &[3, 2]), padded);
+        assert_eq!(Alignment::of(&same, &[3, 2], &short), None);
+    }
+}

@@ -1,0 +1,454 @@
+//! What becomes of each tensor on its way to the operator that computes with it: which are
+//! weights, through which scales, and which go a way that is not understood.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use dyno_onnx::{Element, Tensor};
+
+use super::flow::{Flow, Step};
+use super::operators::{
+    COMPARING, Kind, MOVING, PICKING, Reads, is_place, plain_operator, reads, scales_of_activations,
+};
+
+/// Codes, or numbers that the graph rounds to codes, with what they stand for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Quantised {
+    /// Tensors whose product is the scale.
+    pub scales: Vec<String>,
+    pub zero: Option<String>,
+    pub kind: Kind,
+    /// Where the graph makes the codes: their type.
+    pub made: Option<Element>,
+}
+
+/// A tensor that an operator computes with.
+#[derive(Debug, Clone)]
+pub struct Use {
+    pub tensor: String,
+    /// Where it is used first: the operator, and the number of its input.
+    pub slot: (String, usize),
+    pub by: Option<Quantised>,
+    /// Operators that change it before it meets what the model is fed.
+    pub through: BTreeSet<String>,
+}
+
+/// What a graph computes with.
+pub struct Uses {
+    /// In the order of use.
+    pub all: Vec<Use>,
+    /// Tensors that are not weights in a form that is understood.
+    pub unread: Vec<String>,
+}
+
+/// Elements of a tensor of whole numbers that may be a choice.
+const FEW: u64 = 16;
+
+/// A value that comes of tensors alone.
+#[derive(Debug, Clone)]
+struct Carried {
+    tensors: Vec<String>,
+    form: Form,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Form {
+    /// The tensor, its dimensions in another order or of other lengths if it was moved.
+    Itself { is_moved: bool },
+    /// Codes without their zero point.
+    Shifted { zero: String, is_moved: bool },
+    /// What codes stand for.
+    Read(Quantised),
+    /// Codes that the graph makes of numbers.
+    Rounded(Quantised),
+    /// After a calculation that is not understood; numbers in it are known to be used.
+    Lost,
+    /// Numbers after calculations with nothing but tensors, by these operators.
+    Computed(BTreeSet<String>),
+}
+
+/// What a graph computes with.
+pub fn uses(flow: &Flow<'_>) -> Uses {
+    let itself = |name: &String| Carried {
+        tensors: vec![name.clone()],
+        form: Form::Itself { is_moved: false },
+    };
+    let mut walk = Walk {
+        flow,
+        values: flow.tensors.keys().map(|name| (name.clone(), itself(name))).collect(),
+        uses: Vec::new(),
+        used: HashMap::new(),
+        unread: Vec::new(),
+        after: HashMap::new(),
+        told: HashSet::new(),
+    };
+    for (number, step) in flow.steps.iter().enumerate() {
+        walk.find_scale_after(number, step);
+    }
+    for (number, step) in flow.steps.iter().enumerate() {
+        walk.step(number, step);
+    }
+    for output in &flow.outputs {
+        if let Some(Carried { tensors, form: Form::Itself { .. } }) = walk.values.get(output)
+            && is_float(&flow.tensors[&tensors[0]])
+        {
+            let tensor = tensors[0].clone();
+            walk.record(tensor, ("output".into(), 0), None);
+        }
+    }
+    walk.unread.sort_unstable();
+    walk.unread.dedup();
+    Uses { all: walk.uses, unread: walk.unread }
+}
+
+struct Walk<'f> {
+    flow: &'f Flow<'f>,
+    values: HashMap<String, Carried>,
+    uses: Vec<Use>,
+    used: HashMap<String, usize>,
+    unread: Vec<String>,
+    /// Scales that come after products of whole numbers, by the number of the step.
+    after: HashMap<usize, Vec<String>>,
+    /// Steps and inputs of them that are such scales.
+    told: HashSet<(usize, usize)>,
+}
+
+pub fn is_float(tensor: &Tensor) -> bool {
+    matches!(tensor.element, Element::F32 | Element::F16 | Element::BF16 | Element::F64)
+}
+
+impl Walk<'_> {
+    fn step(&mut self, number: usize, step: &Step<'_>) {
+        let input = |at: usize| step.inputs.get(at).filter(|name| !name.is_empty());
+        let passed = input(0).and_then(|name| self.values.get(name)).cloned();
+        let output = match (step.op, passed) {
+            ("Cast", Some(value)) => Some(self.cast(value, step.node.int("to", 1))),
+            ("Identity", Some(value)) => Some(value),
+            (op, Some(value)) if MOVING.contains(&op) => Some(moved(value)),
+            ("Gather", Some(value)) if self.is_codes(&value) && self.is_asked(input(1)) => {
+                Some(moved(value))
+            }
+            ("DequantizeLinear", Some(value)) => Some(self.dequantised(value, step)),
+            ("QuantizeLinear", Some(value)) => Some(self.quantised(value, step)),
+            ("Sub", _) => self.shifted(step),
+            ("Mul", _) => self.multiplied(step),
+            _ => None,
+        };
+        if let (Some(value), Some(name)) = (output, step.outputs.first()) {
+            self.values.insert(name.clone(), value);
+            return;
+        }
+        let mut told: HashSet<usize> = HashSet::new();
+        for at in scales_of_activations(step.op) {
+            let few = |tensor: &String| self.flow.tensors[tensor].elements() <= FEW;
+            if input(*at).and_then(|name| self.fixed(name)).is_none_or(few) {
+                told.insert(*at);
+            }
+        }
+        told.extend(self.told.iter().filter(|(at, _)| *at == number).map(|(_, input)| *input));
+        for read in reads(step.node) {
+            let scales = match self.after.get(&number) {
+                Some(scales) => Some(scales.clone()),
+                None => read.scales.iter().map(|at| self.fixed_input(step, *at)).collect(),
+            };
+            told.extend(scales.map(|scales| self.read(step, &read, scales)).unwrap_or_default());
+        }
+        self.computed(step, &told);
+    }
+
+    /// The scale of products of whole numbers: what those are multiplied with later.
+    fn find_scale_after(&mut self, number: usize, step: &Step<'_>) -> Option<()> {
+        if !matches!(step.op, "MatMulInteger" | "ConvInteger") {
+            return None;
+        }
+        let steps = || self.flow.steps.iter().enumerate();
+        let held = |name: &&String| self.flow.tensors.contains_key(*name);
+        let mut value = step.outputs.first()?;
+        for _ in 0..3 {
+            let mut users = steps().filter(|(_, step)| step.inputs.contains(value));
+            // What goes two ways may be scaled twice.
+            let (Some((at, next)), None) = (users.next(), users.next()) else { return None };
+            if next.op != "Mul" {
+                value = next.outputs.first()?;
+                continue;
+            }
+            let input = next.inputs.iter().position(|input| input != value)?;
+            let other = &next.inputs[input];
+            if held(&other) {
+                self.after.insert(number, vec![other.clone()]);
+                self.told.insert((at, input));
+                return Some(());
+            }
+            let (at, product) = steps().find(|(_, step)| step.outputs.contains(other))?;
+            let factors = product.inputs.iter().enumerate().filter(|(_, name)| held(name));
+            let factors: Vec<(usize, &String)> = factors.collect();
+            if product.op == "Mul" && !factors.is_empty() {
+                self.told.extend(factors.iter().map(|(input, _)| (at, *input)));
+                let names = factors.into_iter().map(|(_, name)| name.clone());
+                self.after.insert(number, names.collect());
+            }
+            return Some(());
+        }
+        None
+    }
+
+    fn fixed_input(&self, step: &Step<'_>, at: usize) -> Option<String> {
+        self.fixed(step.inputs.get(at).filter(|name| !name.is_empty())?).cloned()
+    }
+
+    /// Records codes that an operator reads; the inputs that are told thereby.
+    fn read(&mut self, step: &Step<'_>, read: &Reads, scales: Vec<String>) -> Vec<usize> {
+        let name = |at: usize| step.inputs.get(at).filter(|name| !name.is_empty());
+        let value = name(read.codes).and_then(|name| self.values.get(name));
+        let Some(value) = value.filter(|value| self.is_codes(value)).cloned() else {
+            return Vec::new();
+        };
+        let tensor = &self.flow.tensors[&value.tensors[0]];
+        let is_of_four_bits = matches!(tensor.element, Element::I4 | Element::U4);
+        if !read.kind.fits(tensor) || step.op == "GatherBlockQuantized" && !is_of_four_bits {
+            return Vec::new();
+        }
+        let zero = read.zero.filter(|at| name(*at).is_some());
+        let zero = zero.map_or(Some(None), |at| self.fixed_input(step, at).map(Some));
+        let (Some(zero), false) = (zero, scales.is_empty()) else { return Vec::new() };
+        let mut by = Quantised { scales, zero, kind: read.kind, made: None };
+        self.settle(&value.tensors[0], &mut by);
+        let is_whole = self.is_whole(&by);
+        if !matches!(value.form, Form::Itself { is_moved } if !is_moved || is_whole) {
+            return Vec::new();
+        }
+        let slot = (plain_operator(step.op).to_owned(), read.codes);
+        self.record(value.tensors[0].clone(), slot, Some(by));
+        [read.codes].into_iter().chain(read.zero).chain(read.scales.iter().copied()).collect()
+    }
+
+    /// Which of two dimensions has the scales.
+    fn settle(&self, codes: &str, by: &mut Quantised) {
+        if by.kind == Kind::FirstOrLast {
+            let first = self.flow.tensors[codes].shape.first().copied().unwrap_or(1) as u64;
+            let is_first = self.flow.tensors[&by.scales[0]].elements() == first;
+            by.kind = Kind::Axis(if is_first { 0 } else { -1 });
+        }
+    }
+
+    fn is_whole(&self, by: &Quantised) -> bool {
+        let mut names = by.scales.iter().chain(&by.zero);
+        names.all(|name| self.flow.tensors[name].elements() == 1)
+    }
+
+    /// The tensor that a value is, as it stands in the file.
+    fn fixed(&self, name: &str) -> Option<&String> {
+        match self.values.get(name)? {
+            Carried { tensors, form: Form::Itself { is_moved: false } } => tensors.first(),
+            _ => None,
+        }
+    }
+
+    /// Whether a value is a tensor of whole numbers.
+    fn is_codes(&self, value: &Carried) -> bool {
+        matches!(value.form, Form::Itself { .. } | Form::Shifted { .. })
+            && !is_float(&self.flow.tensors[&value.tensors[0]])
+    }
+
+    /// Whether a value depends on what the model is fed.
+    fn is_asked(&self, name: Option<&String>) -> bool {
+        name.is_some_and(|name| !self.values.contains_key(name))
+    }
+
+    /// In another type: floating-point numbers stay those, whole ones lose nothing.
+    fn cast(&self, value: Carried, to: i64) -> Carried {
+        // `TensorProto.DataType`: float32, float16, float64, bfloat16; int32, int64.
+        let (to_float, to_wide) = (matches!(to, 1 | 10 | 11 | 16), matches!(to, 6 | 7));
+        let own = self.flow.tensors[&value.tensors[0]].element as i64;
+        let is_kept = to_float || to == own || to_wide && self.is_codes(&value);
+        if is_kept { value } else { Carried { form: Form::Lost, ..value } }
+    }
+
+    fn dequantised(&self, value: Carried, step: &Step<'_>) -> Carried {
+        let by = match (self.described(step), &value.form) {
+            (Some(by), Form::Itself { is_moved }) if self.is_codes(&value) => {
+                Some(by).filter(|by| !is_moved || self.is_whole(by))
+            }
+            (Some(by), Form::Rounded(made))
+                if (&by.scales, &by.zero) == (&made.scales, &made.zero) =>
+            {
+                Some(made.clone())
+            }
+            _ => None,
+        };
+        Carried { form: by.map_or(Form::Lost, Form::Read), ..value }
+    }
+
+    fn quantised(&self, value: Carried, step: &Step<'_>) -> Carried {
+        let is_plain = matches!(value.form, Form::Itself { .. })
+            && is_float(&self.flow.tensors[&value.tensors[0]]);
+        let is_moved = value.form == Form::Itself { is_moved: true };
+        let by = self.described(step).filter(|_| is_plain);
+        let by = by.filter(|by| !is_moved || self.is_whole(by)).map(|by| {
+            let of_zero = by.zero.as_ref().map(|zero| self.flow.tensors[zero].element);
+            let told = i32::try_from(step.node.int("output_dtype", 0)).ok().and_then(Element::of);
+            Quantised { made: of_zero.or(told).or(Some(Element::U8)), ..by }
+        });
+        Carried { form: by.map_or(Form::Lost, Form::Rounded), ..value }
+    }
+
+    /// The scale and the zero point of `QuantizeLinear` and `DequantizeLinear`.
+    fn described(&self, step: &Step<'_>) -> Option<Quantised> {
+        let scale = self.fixed(step.inputs.get(1)?)?.clone();
+        let zero = match step.inputs.get(2).filter(|name| !name.is_empty()) {
+            Some(name) => Some(self.fixed(name)?.clone()),
+            None => None,
+        };
+        let axis = step.node.int("axis", 1);
+        let kind = match usize::try_from(step.node.int("block_size", 0)) {
+            Ok(size @ 1..) => Kind::Blocks { axis, size },
+            _ => Kind::Axis(axis),
+        };
+        Some(Quantised { scales: vec![scale], zero, kind, made: None })
+    }
+
+    /// Codes without a zero point that is subtracted.
+    fn shifted(&self, step: &Step<'_>) -> Option<Carried> {
+        let value = self.values.get(step.inputs.first()?)?;
+        let Form::Itself { is_moved } = value.form else { return None };
+        let zero = self.fixed(step.inputs.get(1)?)?.clone();
+        let shape = |name: &String| &self.flow.tensors[name].shape;
+        let is_one = self.flow.tensors[&zero].elements() == 1;
+        let is_spread =
+            is_one || !is_moved && spread(shape(&value.tensors[0]), shape(&zero)).is_some();
+        let form = Form::Shifted { zero, is_moved };
+        (self.is_codes(value) && is_spread)
+            .then(|| Carried { tensors: value.tensors.clone(), form })
+    }
+
+    /// Codes that are multiplied with a scale.
+    fn multiplied(&self, step: &Step<'_>) -> Option<Carried> {
+        let [a, b] = &step.inputs[..] else { return None };
+        let is_codes = |name: &String| self.values.get(name).filter(|value| self.is_codes(value));
+        let (value, scale) = match (is_codes(a), is_codes(b)) {
+            (Some(value), None) => (value, self.fixed(b)?),
+            (None, Some(value)) => (value, self.fixed(a)?),
+            _ => return None,
+        };
+        let (zero, is_moved) = match &value.form {
+            Form::Itself { is_moved } => (None, *is_moved),
+            Form::Shifted { zero, is_moved } => (Some(zero.clone()), *is_moved),
+            _ => return None,
+        };
+        let shape = |name: &String| &self.flow.tensors[name].shape;
+        let codes = shape(&value.tensors[0]);
+        let kind = spread(codes, shape(scale))?;
+        let of_zero = zero.as_ref().filter(|zero| self.flow.tensors[*zero].elements() > 1);
+        if of_zero.is_some_and(|zero| spread(codes, shape(zero)) != Some(kind)) {
+            return None;
+        }
+        let by = Quantised { scales: vec![scale.clone()], zero, kind, made: None };
+        let is_read = !is_moved || self.is_whole(&by);
+        is_read.then(|| Carried { tensors: value.tensors.clone(), form: Form::Read(by) })
+    }
+
+    /// What an operator computes with, besides what was told.
+    fn computed(&mut self, step: &Step<'_>, told: &HashSet<usize>) {
+        let (mut lost, mut weights, mut through) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let is_fed = self.is_fed(step);
+        for (at, name) in step.inputs.iter().enumerate() {
+            if name.is_empty() || is_place(step.op, at) || told.contains(&at) {
+                continue;
+            }
+            let Some(value) = self.values.get(name).cloned() else { continue };
+            let is_plain = is_float(&self.flow.tensors[&value.tensors[0]]);
+            let slot = (plain_operator(step.op).to_owned(), at);
+            let by = match value.form {
+                Form::Itself { .. } if is_plain => None,
+                Form::Read(by) => Some(by),
+                Form::Computed(before) => {
+                    for tensor in value.tensors.iter().filter(|_| is_fed) {
+                        self.change(tensor, &before);
+                    }
+                    through.extend(before);
+                    weights.extend(value.tensors);
+                    continue;
+                }
+                _ => {
+                    lost.extend(value.tensors);
+                    continue;
+                }
+            };
+            self.record(value.tensors[0].clone(), slot, by);
+            weights.push(value.tensors[0].clone());
+        }
+        let of = |names: &[String]| {
+            let elements = names.iter().map(|name| self.flow.tensors[name].elements());
+            elements.fold(0, u64::saturating_add)
+        };
+        if of(&lost) <= FEW || COMPARING.contains(&step.op) && is_fed {
+            lost.clear();
+        }
+        let (is_passed, is_weight) = (PICKING.contains(&step.op), of(&weights) > FEW);
+        let made = step.outputs.iter().filter(|name| !name.is_empty());
+        if !lost.is_empty() && (is_passed || !is_fed) {
+            // Numbers that are computed with such codes are changed by them.
+            lost.extend(weights);
+            let value = Carried { tensors: lost, form: Form::Lost };
+            self.values.extend(made.map(|name| (name.clone(), value.clone())));
+        } else if !is_fed && is_weight {
+            through.insert(step.op.to_owned());
+            let value = Carried { tensors: weights, form: Form::Computed(through) };
+            self.values.extend(made.map(|name| (name.clone(), value.clone())));
+        } else {
+            self.unread.extend(lost);
+        }
+    }
+
+    /// A weight that is changed before it is computed with.
+    fn change(&mut self, tensor: &str, by: &BTreeSet<String>) {
+        if let Some(&at) = self.used.get(tensor) {
+            self.uses[at].through.extend(by.iter().cloned());
+        }
+    }
+
+    fn is_fed(&self, step: &Step<'_>) -> bool {
+        let mut inputs = step.inputs.iter().filter(|name| !name.is_empty());
+        inputs.any(|name| self.is_asked(Some(name)))
+    }
+
+    fn record(&mut self, tensor: String, slot: (String, usize), by: Option<Quantised>) {
+        let Some(&known) = self.used.get(&tensor) else {
+            self.used.insert(tensor.clone(), self.uses.len());
+            self.uses.push(Use { tensor, slot, by, through: BTreeSet::new() });
+            return;
+        };
+        let known = &mut self.uses[known];
+        match (&known.by, by) {
+            (Some(known), Some(by)) if (&known.scales, &known.zero) != (&by.scales, &by.zero) => {
+                self.unread.push(tensor);
+            }
+            // What is rounded somewhere is compared as rounded.
+            (None, Some(by)) => known.by = Some(by),
+            _ => {}
+        }
+    }
+}
+
+fn moved(value: Carried) -> Carried {
+    let form = match value.form {
+        Form::Itself { .. } => Form::Itself { is_moved: true },
+        Form::Shifted { zero, .. } => Form::Shifted { zero, is_moved: true },
+        other => other,
+    };
+    Carried { form, ..value }
+}
+
+/// How a scale is spread over codes when both are multiplied: along dimensions that lie
+/// side by side.
+fn spread(codes: &[usize], scale: &[usize]) -> Option<Kind> {
+    let before = codes.len().checked_sub(scale.len())?;
+    let of = |at: usize| if at < before { 1 } else { scale[at - before] };
+    let all: Vec<usize> = (0..codes.len()).filter(|&at| of(at) != 1).collect();
+    let (Some(&first), Some(&last)) = (all.first(), all.last()) else {
+        return Some(Kind::Axis(0));
+    };
+    let is_whole = (first..=last).all(|at| of(at) == codes[at]);
+    let len = codes[first..=last].iter().product();
+    let inner = codes[last + 1..].iter().product();
+    is_whole.then_some(Kind::Slices { len, inner })
+}

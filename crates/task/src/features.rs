@@ -1,0 +1,299 @@
+//! Features of images that are answered: what Inception-v3 and CLIP find in them is judged
+//! in their place, after the run.
+//!
+//! Sources: `accuracy_coco.py` of the reference's benchmark text_to_image with its
+//! `fid/inception.py` (PyTorch's bilinear interpolation without antialiasing, of values
+//! from 0 to 1) and open_clip's transform for evaluation (Pillow's bicubic, of bytes; mean
+//! and deviation of CLIP).
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dyno_mlperf::accuracy::{AnswerError, DataError, Repeats, Scorer, Scores};
+use dyno_sut::onnx::OnnxError;
+use dyno_sut::onnx::ort::{Callable, Fed, OrtModel, OrtOptions};
+use dyno_sut::onnx::runtime::Search;
+use dyno_sut::tensors::{ElementType, Elements};
+
+use crate::files::{Files, OpenError};
+use crate::fit::Declared;
+use crate::image::Picture;
+use crate::image::resize::{self, Filter};
+
+/// Pixels along a side of what Inception-v3 was trained on, and CLIP's ViT-B/32.
+const INCEPTION: usize = 299;
+const CLIP: usize = 224;
+/// Of each channel as CLIP was trained with them.
+const MEANS: [f32; 3] = [0.481_454_66, 0.457_827_5, 0.408_210_73];
+const DEVIATIONS: [f32; 3] = [0.268_629_54, 0.261_302_6, 0.275_777_1];
+
+const IMAGES: &str = "pixel_values";
+const TOKENS: &str = "input_ids";
+const COUNTED: &str = "attention_mask";
+const OF_IMAGE: &str = "image_embeds";
+const OF_TEXT: &str = "text_embeds";
+
+/// The networks, not loaded yet, and what images are of.
+#[derive(Debug, Clone)]
+pub struct Networks {
+    inception: PathBuf,
+    clip: PathBuf,
+    /// Of the caption of each sample, for CLIP.
+    captions: Arc<[Vec<i64>]>,
+}
+
+impl Networks {
+    /// The files `inception` and `clip` of a card, if both are given; `captions` are then
+    /// tokens of each sample's.
+    ///
+    /// # Errors
+    /// A file that is no such network.
+    pub(crate) fn given(
+        files: &Files<'_>,
+        captions: impl FnOnce() -> Arc<[Vec<i64>]>,
+    ) -> Result<Option<Self>, OpenError> {
+        let is_missing = |name: &&str| ["inception", "clip"].contains(name);
+        if files.unjudged().iter().any(is_missing) {
+            return Ok(None);
+        }
+        let (inception, clip) = (files.path("inception")?, files.path("clip")?);
+        Declared::read(&inception)?;
+        let declared = Declared::read(&clip)?.has(&[IMAGES, TOKENS], &[OF_IMAGE, OF_TEXT]);
+        declared.map_err(OpenError::content)?;
+        Ok(Some(Self { inception, clip, captions: captions() }))
+    }
+
+    /// A scorer of images, before one of their features.
+    ///
+    /// # Errors
+    /// A network that does not load, or takes something else.
+    pub(crate) fn before(&self, scorer: Box<dyn Scorer>) -> Result<Box<dyn Scorer>, DataError> {
+        let networks = Loaded::new(self).map_err(|error| {
+            let path = match &error {
+                OnnxError::Model { path, .. } => path.clone(),
+                _ => self.inception.clone(),
+            };
+            DataError::malformed(&path, None, "a network of features", error.to_string())
+        })?;
+        Ok(Box::new(Seen { networks, scorer }))
+    }
+}
+
+/// Scores what networks see in images.
+struct Seen {
+    networks: Loaded,
+    scorer: Box<dyn Scorer>,
+}
+
+impl Scorer for Seen {
+    fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
+        let features = self.networks.features(index, answer)?;
+        self.scorer.take(index, &features)
+    }
+
+    fn knows_wrong(&self) -> bool {
+        self.scorer.knows_wrong()
+    }
+
+    fn repeats(&self) -> Repeats {
+        self.scorer.repeats()
+    }
+
+    fn references(&self) -> Option<u64> {
+        Some(self.networks.captions.len() as u64)
+    }
+
+    fn scores(&mut self) -> Scores {
+        self.scorer.scores()
+    }
+}
+
+/// The networks.
+struct Loaded {
+    inception: Inception,
+    clip: Clip,
+    captions: Arc<[Vec<i64>]>,
+}
+
+impl Loaded {
+    fn new(networks: &Networks) -> Result<Self, OnnxError> {
+        // It was found when the system was loaded, if there was one.
+        let search = Search::everywhere(None);
+        let options = OrtOptions { threads: 0, ..OrtOptions::default() };
+        let open = |path: &Path| OrtModel::open(path, &search, options).map(OrtModel::callable);
+        Ok(Self {
+            inception: Inception::new(open(&networks.inception)?)?,
+            clip: Clip::new(open(&networks.clip)?)?,
+            captions: Arc::clone(&networks.captions),
+        })
+    }
+
+    /// What the method `fid-clip` takes without texts: by Inception-v3, by CLIP, and by CLIP
+    /// of the caption.
+    fn features(&self, index: u64, answer: &[u8]) -> Result<Vec<u8>, AnswerError> {
+        let references = self.captions.len() as u64;
+        let caption = usize::try_from(index).ok().and_then(|index| self.captions.get(index));
+        let caption = caption.ok_or(AnswerError::Sample { references })?;
+        let image = square(answer).ok_or_else(|| AnswerError::Length {
+            expected: "three for each pixel of a square image".to_owned(),
+            found: answer.len(),
+        })?;
+        let failed =
+            |found| AnswerError::Content { expected: "features of an image".into(), found };
+        let mut features = self.inception.features(&image).map_err(failed)?;
+        features.extend(self.clip.features(&image, caption).map_err(failed)?);
+        Ok(features.into_iter().flat_map(f32::to_le_bytes).collect())
+    }
+}
+
+/// An image as large as its bytes.
+fn square(answer: &[u8]) -> Option<Picture<u8>> {
+    let side = (answer.len() / 3).isqrt();
+    let is_square = side > 0 && 3 * side * side == answer.len();
+    is_square.then(|| Picture { width: side, height: side, values: answer.to_vec() })
+}
+
+struct Inception {
+    model: Callable,
+    side: usize,
+}
+
+impl Inception {
+    fn new(model: Callable) -> Result<Self, OnnxError> {
+        let [input] = model.inputs() else {
+            let why = format!("expected one input, found {}", model.inputs().len());
+            return Err(model.unfit(why));
+        };
+        let side = side(&model, input.element, &input.shape, INCEPTION)?;
+        Ok(Self { model, side })
+    }
+
+    fn features(&self, image: &Picture<u8>) -> Result<Vec<f32>, String> {
+        let values = image.values.iter().map(|value| f32::from(*value) / 255.0).collect();
+        let image = Picture { width: image.width, height: image.height, values };
+        let image = match image.width == self.side {
+            true => image,
+            false => resize::reals(&image, self.side, self.side),
+        };
+        let planes = planes(&image.values);
+        let shape = [1, 3, self.side, self.side];
+        let found = self.model.call(&[Fed::Elements(&shape, Elements::F32(planes.into()))])?;
+        Ok(found[0].read()?.1.to_f32().into_owned())
+    }
+}
+
+struct Clip {
+    model: Callable,
+    side: usize,
+    /// Places of both vectors.
+    outputs: [usize; 2],
+}
+
+impl Clip {
+    fn new(model: Callable) -> Result<Self, OnnxError> {
+        let known = [IMAGES, TOKENS, COUNTED];
+        if let Some(other) = model.inputs().iter().find(|input| !known.contains(&&input.name[..])) {
+            return Err(model.unfit(format!("it takes '{}' besides {known:?}", other.name)));
+        }
+        for (name, element) in [(TOKENS, ElementType::I64), (COUNTED, ElementType::I64)] {
+            if let Some(input) = model.inputs().iter().find(|input| input.name == name)
+                && input.element != element
+            {
+                let found = input.element;
+                return Err(model.unfit(format!("expected {name} of {element}, found {found}")));
+            }
+        }
+        let images = &model.inputs()[model.input(IMAGES)?];
+        let side = side(&model, images.element, &images.shape, CLIP)?;
+        let outputs = [model.output(OF_IMAGE)?, model.output(OF_TEXT)?];
+        Ok(Self { side, outputs, model })
+    }
+
+    /// Of the image, then of its caption.
+    fn features(&self, image: &Picture<u8>, caption: &[i64]) -> Result<Vec<f32>, String> {
+        let small = resize::bytes(image, self.side, self.side, Filter::PillowBicubic);
+        let normal = |(at, value): (usize, &u8)| {
+            (f32::from(*value) / 255.0 - MEANS[at % 3]) / DEVIATIONS[at % 3]
+        };
+        let values: Vec<f32> = small.values.iter().enumerate().map(normal).collect();
+        let planes = planes(&values);
+        // Behind the first mark of the end, which is the greatest token, nothing counts.
+        let greatest = caption.iter().max();
+        let end = caption.iter().position(|token| Some(token) == greatest);
+        let counted: Vec<i64> = (0..caption.len()).map(|at| i64::from(Some(at) <= end)).collect();
+        let (image_shape, text_shape) = ([1, 3, self.side, self.side], [1, caption.len()]);
+        let fed = self.model.inputs().iter().map(|input| match &input.name[..] {
+            IMAGES => Fed::Elements(&image_shape, Elements::F32(planes[..].into())),
+            TOKENS => Fed::Elements(&text_shape, Elements::I64(caption.into())),
+            _ => Fed::Elements(&text_shape, Elements::I64(counted[..].into())),
+        });
+        let found = self.model.call(&fed.collect::<Vec<_>>())?;
+        let mut features = Vec::new();
+        for at in self.outputs {
+            features.extend_from_slice(&found[at].read()?.1.to_f32());
+        }
+        Ok(features)
+    }
+}
+
+/// The side of the images that a network takes.
+fn side(
+    model: &Callable,
+    element: ElementType,
+    shape: &[Option<usize>],
+    usual: usize,
+) -> Result<usize, OnnxError> {
+    match *shape {
+        [None | Some(1), None | Some(3), height, width]
+            if element == ElementType::F32 && height == width =>
+        {
+            Ok(height.unwrap_or(usual))
+        }
+        _ => Err(model.unfit(format!(
+            "expected images of float32 [1, 3, side, side], found {element} {shape:?}"
+        ))),
+    }
+}
+
+/// Channel by channel.
+fn planes(values: &[f32]) -> Vec<f32> {
+    (0..3).flat_map(|channel| values.iter().skip(channel).step_by(3)).copied().collect()
+}
+
+impl fmt::Debug for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seen")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By `F.interpolate(.., mode="bilinear", align_corners=False)` of PyTorch 1.13.
+    #[test]
+    fn images_are_resized_as_pytorch_interpolates() {
+        let values = (0..75).map(|at| (at * 7 % 11) as f32 / 10.0).collect();
+        let image = Picture { width: 5, height: 5, values };
+        for (side, first) in [
+            (3, [0.411_111, 0.5, 0.466_667, 0.733_333, 0.333_333, 0.3, 0.566_667, 0.533_333]),
+            (7, [0.0, 0.7, 0.3, 0.571_429, 0.642_857, 0.242_857, 0.971_429, 0.571_429]),
+        ] {
+            let resized = resize::reals(&image, side, side);
+            for (found, expected) in resized.values.iter().zip(first) {
+                assert!((found - expected).abs() < 2e-6, "{side}: {found}, not {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn images_are_square_and_channels_stand_apart() {
+        let image = square(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]).unwrap();
+        let values: Vec<f32> = image.values.iter().map(|byte| f32::from(*byte)).collect();
+        assert_eq!((image.width, image.height), (2, 2));
+        let expected = [1.0, 4.0, 7.0, 10.0, 2.0, 5.0, 8.0, 11.0, 3.0, 6.0, 9.0, 12.0];
+        assert_eq!(planes(&values), expected);
+        assert!([&[][..], &[0; 3 * 2], &[0; 13]].into_iter().all(|bytes| square(bytes).is_none()));
+    }
+}

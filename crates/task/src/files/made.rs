@@ -1,0 +1,171 @@
+//! What is made of the files of a task once, and kept in the cache with its digest.
+
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use super::{Files, OpenError};
+use crate::cache::{digest_of, part_name};
+
+/// What a file in the cache is made of, which tells it from those made of other things.
+#[derive(Debug, Clone, Copy)]
+pub enum Of<'a> {
+    /// These files of the card: of others of the user's it is made anew.
+    Files(&'a [&'a str]),
+    /// All that the card has.
+    Card,
+    /// The same, and what this says.
+    Text(&'a str),
+}
+
+impl Files<'_> {
+    /// A file that is made once and kept in the cache. `revision` counts up when what
+    /// `write` makes of the same changes.
+    ///
+    /// # Errors
+    /// That of `write`, or of the file; nothing is left of what is not whole.
+    pub fn made(
+        &self,
+        name: &str,
+        revision: u32,
+        of: Of<'_>,
+        write: impl FnOnce(&mut BufWriter<File>) -> Result<(), OpenError>,
+    ) -> Result<PathBuf, OpenError> {
+        let mut name = name.to_owned();
+        let given: Vec<&str> = match of {
+            Of::Files(files) => files.to_vec(),
+            Of::Card => self.given.keys().map(String::as_str).collect(),
+            Of::Text(text) => {
+                let key = Sha256::digest(text);
+                name.push('-');
+                name.extend(key[..8].iter().map(|byte| format!("{byte:02x}")));
+                self.given.keys().map(String::as_str).collect()
+            }
+        };
+        let folder = format!("{}-{revision}{}", self.card.name, self.own_of(&given)?);
+        let folder = self.cache.root().join("made").join(folder);
+        let path = folder.join(&name);
+        if is_whole(&path) {
+            return Ok(path);
+        }
+        fs::create_dir_all(&folder).map_err(OpenError::io_at(&folder))?;
+        let part = folder.join(part_name(&name));
+        let written = File::create(&part).map_err(OpenError::io_at(&part)).and_then(|file| {
+            let mut file = BufWriter::new(file);
+            write(&mut file)?;
+            let file = file.into_inner().map_err(std::io::IntoInnerError::into_error);
+            file.and_then(|file| file.sync_all()).map_err(OpenError::io_at(&part))?;
+            let digest = digest_of::<Sha256>(&part).map_err(OpenError::io_at(&part))?;
+            let beside = digest_path(&path);
+            // Of two that are made at once each is the same, and so is its digest.
+            fs::write(&beside, digest).map_err(OpenError::io_at(&beside))?;
+            fs::rename(&part, &path).map_err(OpenError::io_at(&path))
+        });
+        if written.is_err() {
+            let _ = fs::remove_file(&part);
+        }
+        written.map(|()| path)
+    }
+
+    /// Tells sets of the user's own files among `of` apart; empty where there are none.
+    fn own_of(&self, of: &[&str]) -> Result<String, OpenError> {
+        let mut own = Sha256::new();
+        let given = self.given.iter().filter(|(name, _)| of.contains(&name.as_str()));
+        let mut is_any = false;
+        for (name, path) in given {
+            let whole = fs::canonicalize(path).map_err(OpenError::io_at(path))?;
+            let facts = fs::metadata(path).map_err(OpenError::io_at(path))?;
+            let changed = facts.modified().ok();
+            own.update(format!("{name} {whole:?} {} {changed:?}\n", facts.len()));
+            is_any = true;
+        }
+        let hash: String =
+            own.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Ok(if is_any { format!("-{hash}") } else { String::new() })
+    }
+}
+
+/// Whether a file is there as it was made: another one, or a part of it, is made anew.
+fn is_whole(path: &Path) -> bool {
+    let expected = fs::read_to_string(digest_path(path));
+    expected.is_ok_and(|expected| digest_of::<Sha256>(path).is_ok_and(|found| found == expected))
+}
+
+fn digest_path(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".sha256");
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::cache::Cache;
+    use crate::card;
+
+    fn scratch(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("dyno-made-{name}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn what_is_made_of_a_file_of_the_user_is_kept_apart() {
+        let cache = Cache::at(scratch("own"));
+        fs::create_dir_all(cache.root()).unwrap();
+        let own = cache.root().join("own.gz");
+        let made = |text: &str, of: &[&str]| {
+            fs::write(&own, text).unwrap();
+            let given = BTreeMap::from([("images".to_owned(), own.clone())]);
+            let files = Files::of(card::named("mnist").unwrap(), &cache, given).unwrap();
+            files.made("list", 1, Of::Files(of), |_| Ok(())).unwrap()
+        };
+        let (first, again, other) =
+            (made("a", &["images"]), made("a", &["model"]), made("bc", &["images"]));
+        assert_eq!(again, cache.root().join("made/mnist-1/list"));
+        assert!(first != again && first != other && other != again);
+        fs::remove_dir_all(cache.root()).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_made_once_and_whole_or_not_at_all() {
+        let cache = Cache::at(scratch("made"));
+        let files = Files::of(card::named("mnist").unwrap(), &cache, BTreeMap::new()).unwrap();
+        let failed = files.made("list", 1, Of::Card, |file| {
+            file.write_all(b"half").unwrap();
+            Err(OpenError::content("no more"))
+        });
+        assert_eq!(failed.unwrap_err().to_string(), "no more");
+        let write = |text: &'static str| {
+            let made = files.made("list", 1, Of::Card, |file| {
+                file.write_all(text.as_bytes()).unwrap();
+                Ok(())
+            });
+            fs::read_to_string(made.unwrap()).unwrap()
+        };
+        assert_eq!([write("first"), write("second")], ["first", "first"]);
+        // What somebody else wrote there is not taken for it.
+        let list = cache.root().join("made/mnist-1/list");
+        fs::write(&list, "firs").unwrap();
+        assert_eq!([write("second"), write("third")], ["second", "second"]);
+        let (card, cache) = (files.card(), &cache);
+        let both = std::thread::scope(|scope| {
+            let at_once = || {
+                let files = Files::of(card, cache, BTreeMap::new()).unwrap();
+                let write = |file: &mut BufWriter<File>| {
+                    file.write_all(b"same").map_err(OpenError::content)
+                };
+                files.made("at once", 3, Of::Card, write).unwrap()
+            };
+            [scope.spawn(at_once), scope.spawn(at_once)].map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(both.map(|path| fs::read(path).unwrap()), [b"same", b"same"]);
+        let folders = ["mnist-1", "mnist-3"].map(|name| cache.root().join("made").join(name));
+        let left = folders.map(|folder| fs::read_dir(folder).unwrap().count());
+        fs::remove_dir_all(cache.root()).unwrap();
+        assert_eq!(left, [2, 2]);
+    }
+}

@@ -1,0 +1,241 @@
+//! Systems whose answer takes several calls of one or more models: decoders that call one
+//! for each token, chains of models. Timed as a whole.
+
+pub mod beam;
+mod carried;
+mod decoder;
+pub mod diffusion;
+pub mod euler;
+pub mod generation;
+pub(crate) mod neighbours;
+pub mod sampling;
+pub(crate) mod transducer;
+pub(crate) mod translation;
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use dyno_loadgen::clock::Clock;
+use dyno_loadgen::record::Failure;
+use dyno_loadgen::sut::{QuerySample, ResponseId};
+use dyno_sut::engine::{About, Answers, Engine, Port};
+use dyno_sut::onnx::OnnxError;
+use dyno_sut::onnx::ort::{Callable, OrtModel};
+use dyno_sut::tensors::{SampleTensor, TensorLibrary};
+
+/// Loads a model as the options of a run say.
+pub type Open<'a> = dyn Fn(&Path) -> Result<OrtModel, OnnxError> + 'a;
+
+/// What makes a pipeline once it is known how models are loaded.
+pub(crate) type Load = Box<dyn FnOnce(&Open<'_>) -> Result<Box<dyn Pipeline>, OnnxError> + Send>;
+
+/// How samples are answered by several calls of models.
+pub(crate) trait Pipeline: Send + Sync {
+    /// Its models, the one that the result is named after first.
+    fn models(&self) -> Vec<&Callable>;
+
+    /// Answers each of the samples, of which there is at least one; an error fails those
+    /// that have no answer yet, and is told as it stands.
+    ///
+    /// # Errors
+    /// Why, with the name of the model that failed.
+    fn answer(&self, asked: &[Asked], answers: &mut Answers) -> Result<(), String>;
+
+    /// Shows that the models run on a sample, in as few calls as that takes.
+    ///
+    /// # Errors
+    /// As [`Pipeline::answer`].
+    fn try_out(&self, first: &Asked) -> Result<(), String>;
+
+    /// Whether it tells first tokens and counts tokens.
+    fn is_streaming(&self) -> bool {
+        false
+    }
+}
+
+/// A sample that is to be answered.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    /// Whose answer it will be.
+    pub sample: QuerySample,
+    /// Its inputs, in the order of the card.
+    pub inputs: Arc<[SampleTensor]>,
+}
+
+/// A pipeline with its samples. Nothing is kept from call to call but the first trouble.
+struct Running {
+    name: String,
+    pipeline: Box<dyn Pipeline>,
+    library: Arc<TensorLibrary>,
+    about: About,
+    trouble: OnceLock<String>,
+}
+
+/// The engine of a pipeline; it has been tried on the first sample.
+///
+/// # Errors
+/// A model that does not load or fit, or fails on the sample.
+pub(crate) fn engine(
+    load: Load,
+    library: &Arc<TensorLibrary>,
+    largest_batch: usize,
+    open: &Open<'_>,
+) -> Result<Arc<dyn Engine>, OnnxError> {
+    let pipeline = load(open)?;
+    let models = pipeline.models();
+    let named = |model: &Callable, port: &Port| Port {
+        name: match models.len() {
+            1 => port.name.clone(),
+            _ => format!("{}.{}", model.name(), port.name),
+        },
+        ..port.clone()
+    };
+    let ports = |of: fn(&Callable) -> Vec<Port>| {
+        let all = models.iter().map(|model| (model, of(model)));
+        all.flat_map(|(model, ports)| ports.into_iter().map(|port| named(model, &port))).collect()
+    };
+    let about = About {
+        inputs: ports(|model| model.inputs().iter().map(Port::from).collect()),
+        outputs: ports(|model| model.outputs().to_vec()),
+        largest_batch,
+        ..OrtModel::about()
+    };
+    let name = models.first().map_or("pipeline", |model| model.name());
+    let name = format!("onnxruntime-{name}");
+    let library = Arc::clone(library);
+    let mut running = Running { name, pipeline, library, about, trouble: OnceLock::new() };
+    let clock = Clock::start();
+    let first = running.asked(QuerySample { id: ResponseId(1), index: 0 });
+    let tried = first.and_then(|first| running.pipeline.try_out(&first));
+    tried.map_err(|why| OnnxError::Trial { why })?;
+    running.about.first_call = Some(clock.now());
+    Ok(Arc::new(running))
+}
+
+impl Running {
+    fn asked(&self, sample: QuerySample) -> Result<Asked, String> {
+        Ok(Asked { sample, inputs: self.library.loaded(sample.index)? })
+    }
+
+    fn fail(&self, ids: impl Iterator<Item = ResponseId>, why: String, answers: &mut Answers) {
+        ids.for_each(|id| answers.fail(id, Failure::Internal));
+        self.trouble.get_or_init(|| why);
+    }
+}
+
+impl Engine for Running {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
+        for samples in samples.chunks(self.about.largest_batch.max(1)) {
+            let mut asked = Vec::with_capacity(samples.len());
+            for sample in samples {
+                match self.asked(*sample) {
+                    Ok(one) => asked.push(one),
+                    Err(why) => {
+                        answers.fail(sample.id, Failure::Rejected);
+                        self.trouble.get_or_init(|| why);
+                    }
+                }
+            }
+            if asked.is_empty() {
+                continue;
+            }
+            if let Err(why) = self.pipeline.answer(&asked, answers) {
+                let done: Vec<ResponseId> = answers.answered().collect();
+                let ids = asked.iter().map(|asked| asked.sample.id);
+                self.fail(ids.filter(|id| !done.contains(id)), why, answers);
+            }
+        }
+    }
+
+    fn trouble(&self) -> Option<&str> {
+        self.trouble.get().map(String::as_str)
+    }
+
+    fn about(&self) -> About {
+        self.about.clone()
+    }
+
+    fn is_streaming(&self) -> bool {
+        self.pipeline.is_streaming()
+    }
+
+    /// A whole answer may take minutes; what is slow at first is over after the calls that
+    /// show that the models run.
+    fn warm_up(&self, calls: usize, _: std::num::NonZero<usize>) {
+        let first = self.asked(QuerySample { id: ResponseId(1), index: 0 });
+        for _ in 0..calls {
+            if let Some(why) =
+                first.as_ref().ok().and_then(|first| self.pipeline.try_out(first).err())
+            {
+                self.trouble.get_or_init(|| why);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_sut::tensors::{Elements, Tensor};
+
+    use super::*;
+
+    /// Answers numbers with themselves until one is 2.
+    struct UntilTwo;
+
+    impl Pipeline for UntilTwo {
+        fn models(&self) -> Vec<&Callable> {
+            Vec::new()
+        }
+
+        fn answer(&self, asked: &[Asked], answers: &mut Answers) -> Result<(), String> {
+            for Asked { sample, inputs } in asked {
+                let Elements::I32(number) = &inputs[0].elements else { panic!("i32 is fed") };
+                if number[0] == 2 {
+                    return Err("two".into());
+                }
+                answers.push(sample.id, &number[0].to_le_bytes());
+            }
+            Ok(())
+        }
+
+        fn try_out(&self, first: &Asked) -> Result<(), String> {
+            self.answer(std::slice::from_ref(first), &mut Answers::new())
+        }
+    }
+
+    fn library(numbers: &[i32]) -> Arc<TensorLibrary> {
+        let elements = Elements::I32(numbers.to_vec().into());
+        let tensor = Tensor { name: "number".into(), sample_shape: vec![], elements };
+        Arc::new(TensorLibrary::new("numbers", vec![tensor], None).unwrap())
+    }
+
+    #[test]
+    fn an_error_fails_those_without_an_answer_and_no_other_call() {
+        let open = |_: &Path| -> Result<OrtModel, OnnxError> { panic!("no model is opened") };
+        let load = || -> Load { Box::new(|_| Ok(Box::new(UntilTwo))) };
+        let engine = engine(load(), &library(&[7, 1, 2, 3, 4]), 4, &open).unwrap();
+        let asked = [0, 1, 2, 3, 4, 9].map(|n| QuerySample { id: ResponseId(n + 1), index: n });
+        let mut answers = Answers::new();
+        engine.answer(&asked, &mut answers);
+        let mut found: Vec<_> = answers.iter().map(|(id, of)| (id.0, of.ok())).collect();
+        found.sort_unstable();
+        let number = |n: u8| [n, 0, 0, 0];
+        let (seven, one, four) = (number(7), number(1), number(4));
+        let expected = [
+            (1, Some(&seven[..])),
+            (2, Some(&one)),
+            (3, None),
+            (4, None),
+            (5, Some(&four)),
+            (10, None),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(engine.trouble(), Some("two"));
+        let refused = super::engine(load(), &library(&[2]), 4, &open).map(drop).unwrap_err();
+        assert_eq!(refused, OnnxError::Trial { why: "two".into() });
+    }
+}

@@ -1,0 +1,269 @@
+//! Euler's method for the ordinary differential equation of a diffusion model: from noise
+//! to an image in a few steps, each of which asks the network for the noise that is left.
+//!
+//! Source: T. Karras et al., Elucidating the Design Space of Diffusion-Based Generative
+//! Models (2022), algorithm 2 without churn, with the noise levels of J. Ho et al. (2020) as
+//! Stable Diffusion XL was trained with them. Numbers are float32 and in the order of
+//! `EulerDiscreteScheduler` of diffusers, whose configuration is that of the reference's
+//! `checkpoint_scheduler`.
+
+use std::num::NonZero;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::files::OpenError;
+
+/// Levels of noise that the network was trained with.
+const LEVELS: usize = 1000;
+/// Variance that the first and the last of them add.
+const ADDED: [f64; 2] = [0.00085, 0.012];
+/// What is added to the numbers of levels (`steps_offset`).
+const OFFSET: usize = 1;
+
+/// The levels of noise at which the network is asked, the greatest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schedule {
+    levels: Vec<usize>,
+    /// Standard deviation of the noise at each, and 0 at the end.
+    sigmas: Vec<f32>,
+}
+
+impl Schedule {
+    /// So many steps, `leading`: as far apart as they can be, and the least noise asked for.
+    ///
+    /// # Errors
+    /// The most that there can be.
+    pub fn new(steps: NonZero<usize>) -> Result<Self, usize> {
+        let apart = LEVELS / steps;
+        if apart == 0 {
+            return Err(LEVELS);
+        }
+        let all = sigmas();
+        let levels: Vec<usize> = (0..steps.get()).rev().map(|at| at * apart + OFFSET).collect();
+        let of_levels = levels.iter().map(|level| all[(*level).min(LEVELS - 1)]);
+        let sigmas = of_levels.chain([0.0]).collect();
+        Ok(Self { levels, sigmas })
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// What the network is told of a step: the number of its level.
+    #[must_use]
+    pub fn level(&self, step: usize) -> usize {
+        self.levels[step]
+    }
+
+    /// Scales noise of variance 1 to what the first step begins with.
+    pub fn begin(&self, noise: &mut [f32]) {
+        let scale = spread(self.sigmas[0]);
+        noise.iter_mut().for_each(|value| *value *= scale);
+    }
+
+    /// What the network is fed at a step: of variance 1, or about.
+    #[must_use]
+    pub fn fed(&self, step: usize, noisy: &[f32]) -> Vec<f32> {
+        let scale = spread(self.sigmas[step]);
+        noisy.iter().map(|value| value / scale).collect()
+    }
+
+    /// Takes a step with the noise that the network found.
+    ///
+    /// # Panics
+    /// If there is not a number of it for each.
+    pub fn step(&self, step: usize, noisy: &mut [f32], noise: &[f32]) {
+        assert_eq!(noisy.len(), noise.len(), "noise is of each number");
+        let (sigma, next) = (self.sigmas[step], self.sigmas[step + 1]);
+        let far = next - sigma;
+        for (value, noise) in noisy.iter_mut().zip(noise) {
+            let clean = *value - sigma * noise;
+            let slope = (*value - clean) / sigma;
+            *value += slope * far;
+        }
+    }
+}
+
+/// Holds what a scheduler says of itself against what is computed here; a folder may have
+/// none.
+///
+/// # Errors
+/// The first that differs.
+pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
+    if !path.is_file() {
+        return Ok(());
+    }
+    let bytes = std::fs::read(path).map_err(OpenError::io_at(path))?;
+    let told = |what: String| OpenError::content(format!("{}: {what}", path.display()));
+    let found: Value = serde_json::from_slice(&bytes)
+        .map_err(|error| told(format!("expected the configuration of a scheduler: {error}")))?;
+    let [first, last] = ADDED;
+    for (key, expected) in [
+        ("beta_start", json!(first)),
+        ("beta_end", json!(last)),
+        ("beta_schedule", json!("scaled_linear")),
+        ("num_train_timesteps", json!(LEVELS)),
+        ("prediction_type", json!("epsilon")),
+        ("steps_offset", json!(OFFSET)),
+        ("timestep_spacing", json!("leading")),
+        ("use_karras_sigmas", json!(false)),
+    ] {
+        if let Some(found) = found.get(key).filter(|found| **found != expected) {
+            return Err(told(format!(
+                "expected {key} {expected} as in the reference, found {found}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Guidance without a classifier: from what is not wanted towards what is, and beyond.
+///
+/// # Panics
+/// If there are not as many numbers of both.
+#[must_use]
+pub fn guided(unwanted: &[f32], wanted: &[f32], guidance: f32) -> Vec<f32> {
+    assert_eq!(unwanted.len(), wanted.len(), "noise with and without what is wanted");
+    unwanted.iter().zip(wanted).map(|(not, is)| not + guidance * (is - not)).collect()
+}
+
+/// The standard deviation of an image of variance 1 with noise.
+fn spread(sigma: f32) -> f32 {
+    (sigma * sigma + 1.0).sqrt()
+}
+
+/// The noise of each level, of an image whose variance stays 1.
+fn sigmas() -> Vec<f32> {
+    let [first, last] = ADDED.map(|added| added.sqrt() as f32);
+    let step = (last - first) / (LEVELS - 1) as f32;
+    let mut kept = 1.0;
+    let sigma = |at: usize| {
+        // From the nearer end, as PyTorch does.
+        let root = if at < LEVELS / 2 {
+            first + step * at as f32
+        } else {
+            last - step * (LEVELS - 1 - at) as f32
+        };
+        kept *= f64::from(1.0 - root * root);
+        let image = kept as f32;
+        ((1.0 - image) / image).sqrt()
+    };
+    (0..LEVELS).map(sigma).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Relative: the last bits of PyTorch's `linspace` are others on machines with vectors
+    /// of another width.
+    const TOLERANCE: f32 = 1e-6;
+
+    #[track_caller]
+    fn assert_near(found: &[f32], expected: &[f32]) {
+        assert_eq!(found.len(), expected.len());
+        for (one, other) in found.iter().zip(expected) {
+            assert!((one - other).abs() <= TOLERANCE * other.abs(), "{one} instead of {other}");
+        }
+    }
+
+    fn schedule(steps: usize) -> Schedule {
+        Schedule::new(NonZero::new(steps).unwrap()).unwrap()
+    }
+
+    /// Values are those of `EulerDiscreteScheduler` of diffusers 0.21.2 on PyTorch 1.13,
+    /// with `beta_schedule="scaled_linear"`, `steps_offset=1`, `timestep_spacing="leading"`.
+    #[test]
+    fn levels_and_noise_are_those_of_diffusers() {
+        let twenty = schedule(20);
+        assert_eq!((twenty.steps(), twenty.level(0), twenty.level(19)), (20, 951, 1));
+        assert!((0..20).all(|step| twenty.level(step) == 951 - 50 * step));
+        let expected = [
+            11.028_335,
+            8.390_687,
+            6.506_399_6,
+            5.134_433_3,
+            4.116_698,
+            3.347_764_5,
+            2.756_196_7,
+            2.292_854_8,
+            1.923_444,
+            1.623_692_9,
+            1.376_179_5,
+            1.168_216_5,
+            0.990_409_3,
+            0.835_653_25,
+            0.698_398_6,
+            0.574_050_7,
+            0.458_333_13,
+            0.346_187_3,
+            0.228_147_3,
+            0.041_314_48,
+            0.0,
+        ];
+        assert_near(&twenty.sigmas, &expected);
+        let seven = schedule(7);
+        let levels: Vec<usize> = (0..7).map(|step| seven.level(step)).collect();
+        assert_eq!(levels, [853, 711, 569, 427, 285, 143, 1]);
+        assert_near(&seven.sigmas[..2], &[6.570_651, 3.485_456]);
+        let mut one = [1.0];
+        seven.begin(&mut one);
+        assert_near(&one, &[6.646_311_3]);
+        assert_eq!(Schedule::new(NonZero::new(1001).unwrap()), Err(1000));
+        assert_eq!(schedule(1000).level(0), 1000);
+    }
+
+    /// By the same scheduler, with noise that is a line of what the network is fed.
+    #[test]
+    fn steps_are_those_of_diffusers() {
+        let schedule = schedule(20);
+        let mut noisy = [0.5, -1.25, 2.0, 0.0];
+        schedule.begin(&mut noisy);
+        assert_near(&noisy, &[5.536_79, -13.841_974, 22.147_16, 0.0]);
+        let mut fed = Vec::new();
+        for step in 0..20 {
+            fed = schedule.fed(step, &noisy);
+            let line = |(value, [by, add]): (&f32, [f32; 2])| by * value + add;
+            let lines = [[0.9, 0.1], [0.5, 0.0], [-0.25, 0.2], [1.0, -0.3]];
+            let noise: Vec<f32> = fed.iter().zip(lines).map(line).collect();
+            schedule.step(step, &mut noisy, &noise);
+            if step == 0 {
+                assert_near(&noisy, &[4.086_083_4, -12.193_444, 22.938_454, 0.791_294_34]);
+            }
+        }
+        assert_near(&fed, &[0.124_517_66, -3.145_000_5, 40.813_778, 0.578_795_1]);
+        assert_near(&noisy, &[0.115_862_49, -3.082_716_5, 41.261_883, 0.567_770_54]);
+    }
+
+    #[test]
+    fn a_scheduler_that_is_another_is_told() {
+        let path = std::env::temp_dir().join(format!("dyno-scheduler-{}.json", std::process::id()));
+        assert!(check(&path).is_ok());
+        let found = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            check(&path).map_err(|error| error.to_string())
+        };
+        let official = r#"{"_class_name": "EulerDiscreteScheduler", "beta_end": 0.012,
+            "beta_schedule": "scaled_linear", "beta_start": 0.00085, "num_train_timesteps": 1000,
+            "prediction_type": "epsilon", "steps_offset": 1, "timestep_spacing": "leading"}"#;
+        assert_eq!(found(official), Ok(()));
+        let error = found(r#"{"prediction_type": "v_prediction"}"#).unwrap_err();
+        assert!(
+            error.ends_with(
+                "expected prediction_type \"epsilon\" as in the reference, found \"v_prediction\""
+            ),
+            "{error}"
+        );
+        assert!(found("{").unwrap_err().contains("the configuration of a scheduler"));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn guidance_goes_beyond_what_is_wanted() {
+        assert_eq!(guided(&[1.0, 2.0], &[2.0, 1.5], 8.0), [9.0, -2.0]);
+        assert_eq!(guided(&[1.0], &[2.0], 1.0), [2.0]);
+    }
+}

@@ -1,0 +1,225 @@
+//! Text that a decoder makes token by token, several samples in a call.
+//!
+//! Prompts of different lengths are padded on the left, and which tokens count is said; of a
+//! model that cannot be told, only prompts of one length share a call. A sample that has
+//! ended leaves the calls at once, and its answer is handed over.
+
+use std::path::PathBuf;
+
+use dyno_loadgen::sut::ResponseId;
+use dyno_mlperf::accuracy::payload::Element;
+use dyno_sut::engine::Answers;
+use dyno_sut::onnx::ort::Callable;
+use dyno_sut::tensors::SampleTensor;
+use serde::Deserialize;
+
+use super::beam::{Beams, Length, Search};
+use super::decoder::{Decoder, Reads, Told};
+use super::{Asked, Load, Pipeline};
+use crate::files::{Files, OpenError};
+
+/// How text is made.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rules {
+    /// When it is over.
+    pub length: Length,
+    /// Several texts that are followed, of which the best is the answer.
+    pub beams: Option<Beams>,
+    /// Behind these tokens comes an end, of samples whose second input is 1.
+    #[serde(default)]
+    pub stop: Vec<i64>,
+    /// Tokens that are cut off the end of an answer.
+    #[serde(default)]
+    pub cut: Vec<i64>,
+}
+
+/// Names of the file in a folder that optimum writes, the first that there is.
+const NAMES: [&str; 2] = ["model.onnx", "decoder_model_merged.onnx"];
+
+struct Generation {
+    decoder: Decoder,
+    rules: Rules,
+    element: Element,
+}
+
+/// A sample that is being answered.
+struct Live {
+    id: ResponseId,
+    prompt: Vec<i64>,
+    search: Search,
+}
+
+/// The decoder `model` of the card; answers are arrays of what the card judges.
+pub(crate) fn open(files: &Files<'_>, rules: &Rules) -> Result<Load, OpenError> {
+    let path = file(files.path("model")?)?;
+    let rules = rules.clone();
+    assert!(!rules.length.ends.is_empty(), "cards name an end");
+    let element = files.card().quality.as_ref().and_then(|quality| quality.element.as_deref());
+    let element = element.and_then(Element::named).unwrap_or(Element::Int64);
+    Ok(Box::new(move |open| {
+        let decoder = Decoder::of(open(&path)?.callable())?;
+        Ok(Box::new(Generation { decoder, rules, element }))
+    }))
+}
+
+/// The ONNX file, which may be in a folder.
+fn file(path: PathBuf) -> Result<PathBuf, OpenError> {
+    if !path.is_dir() {
+        return Ok(path);
+    }
+    let found = NAMES.iter().map(|name| path.join(name)).find(|path| path.is_file());
+    found.ok_or_else(|| {
+        let names = NAMES.join(", ");
+        let path = path.display();
+        OpenError::content(format!("{path}: expected a folder with one of {names}, found none"))
+    })
+}
+
+impl Pipeline for Generation {
+    fn models(&self) -> Vec<&Callable> {
+        vec![self.decoder.model()]
+    }
+
+    fn answer(&self, asked: &[Asked], answers: &mut Answers) -> Result<(), String> {
+        let mut all = asked
+            .iter()
+            .map(|asked| self.live(asked, self.rules.length.most))
+            .collect::<Result<Vec<Live>, String>>()?;
+        if self.decoder.takes_padding() {
+            return self.generate(all, answers);
+        }
+        all.sort_by_key(|live| live.prompt.len());
+        while let Some(first) = all.first() {
+            let length = first.prompt.len();
+            let others = all.iter().position(|live| live.prompt.len() != length);
+            let rest = all.split_off(others.unwrap_or(all.len()));
+            self.generate(std::mem::replace(&mut all, rest), answers)?;
+        }
+        Ok(())
+    }
+
+    fn try_out(&self, first: &Asked) -> Result<(), String> {
+        // One call without tokens before, and one with.
+        let live = self.live(first, self.rules.length.most.min(2))?;
+        self.generate(vec![live], &mut Answers::new())
+    }
+
+    /// Of beams no token is certain before all are.
+    fn is_streaming(&self) -> bool {
+        self.rules.beams.is_none()
+    }
+}
+
+impl Generation {
+    fn live(&self, asked: &Asked, most: usize) -> Result<Live, String> {
+        let tokens = |tensor: &SampleTensor| {
+            let all = tensor.elements.to_i64().map(std::borrow::Cow::into_owned);
+            all.ok_or_else(|| format!("expected tokens, found {}", tensor.elements.element()))
+        };
+        let prompt = tokens(&asked.inputs[0])?;
+        if prompt.is_empty() {
+            return Err("expected a prompt of at least one token, found none".into());
+        }
+        let stops = asked.inputs.get(1).map(tokens).transpose()?;
+        let stop: &[i64] = match stops.as_deref() {
+            Some([1]) => &self.rules.stop,
+            _ => &[],
+        };
+        let length = Length { most, ..self.rules.length.clone() };
+        let search = Search::new(&length, self.rules.beams.as_ref(), &prompt, stop);
+        Ok(Live { id: asked.sample.id, prompt, search })
+    }
+
+    fn generate(&self, mut live: Vec<Live>, answers: &mut Answers) -> Result<(), String> {
+        let longest = live.iter().map(|live| live.prompt.len()).max().unwrap_or(0);
+        let mut told: Option<Told> = None;
+        let mut made = 0;
+        while !live.is_empty() {
+            let beams = if made == 0 { 1 } else { self.beams() };
+            let reads = self.reads(&live, longest, made);
+            let mut now = self.decoder.call(&reads, told.as_ref())?;
+            // What was fed is not needed any more.
+            drop(told.take());
+            let parents = now.scores(reads.rows, |rows| {
+                let each = live.iter_mut().zip(rows.chunks(beams));
+                each.map(|(live, rows)| live.search.step(rows)).collect::<Result<Vec<_>, _>>()
+            })?;
+            made += 1;
+            let (mut next, mut picked) = (Vec::new(), Vec::new());
+            for (at, (live, parents)) in live.into_iter().zip(parents).enumerate() {
+                if made == 1
+                    && let (None, Some(first)) = (&self.rules.beams, live.search.last().next())
+                {
+                    answers.first_token(live.id, &self.bytes(&[first]));
+                }
+                if live.search.is_done() {
+                    self.end(live, answers);
+                } else {
+                    // Before the first token one row stands for all beams.
+                    picked.extend(parents.iter().map(|beam| at * beams + beam.min(&(beams - 1))));
+                    next.push(live);
+                }
+            }
+            if !next.is_empty() {
+                now.pick(&picked, reads.rows)?;
+            }
+            told = Some(now);
+            live = next;
+        }
+        Ok(())
+    }
+
+    fn beams(&self) -> usize {
+        self.rules.beams.as_ref().map_or(1, |beams| beams.count)
+    }
+
+    /// The prompts, or behind so many tokens the last one of each beam.
+    fn reads(&self, live: &[Live], longest: usize, made: usize) -> Reads {
+        let pad = self.rules.length.ends[0];
+        let mut reads = Reads::default();
+        for Live { prompt, search, .. } in live {
+            let length = prompt.len();
+            let padding = longest - length;
+            let mut row = |last: Option<i64>| {
+                reads.rows += 1;
+                reads.mask.extend(std::iter::repeat_n(0, padding));
+                // The token that is read now counts as well.
+                reads.mask.extend(std::iter::repeat_n(1, length + made));
+                if let Some(last) = last {
+                    reads.tokens.push(last);
+                    reads.positions.push((length + made - 1) as i64);
+                } else {
+                    reads.tokens.extend(std::iter::repeat_n(pad, padding));
+                    reads.tokens.extend(prompt);
+                    // As `generate` has it for those that do not count.
+                    reads.positions.extend(std::iter::repeat_n(1, padding));
+                    reads.positions.extend(0..length as i64);
+                }
+            };
+            if made == 0 {
+                row(None);
+            } else {
+                search.last().for_each(|last| row(Some(last)));
+            }
+        }
+        reads
+    }
+
+    /// Hands over an answer: what was made behind the prompt.
+    fn end(&self, Live { id, search, .. }: Live, answers: &mut Answers) {
+        let mut text = search.text();
+        while text.last().is_some_and(|last| self.rules.cut.contains(last)) {
+            text.pop();
+        }
+        answers.push_tokens(id, &self.bytes(&text), text.len() as i64);
+        answers.hand_over();
+    }
+
+    fn bytes(&self, tokens: &[i64]) -> Vec<u8> {
+        tokens
+            .iter()
+            .flat_map(|token| token.to_le_bytes()[..self.element.size()].to_vec())
+            .collect()
+    }
+}

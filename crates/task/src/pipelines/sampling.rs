@@ -1,0 +1,272 @@
+//! Neighbours drawn around papers of IGBH, hop by hop, as a subgraph.
+//!
+//! Source: `PyGSampler` of the reference's `dgl_utilities/pyg_sampler.py`. A hop starts from
+//! the nodes that the hop before found first; of each, and of each relation that leads to
+//! it, so many edges are drawn without replacement, or all where there are no more. A node is
+//! asked once, in the hop behind the one that found it.
+//!
+//! The reference draws from one stream of random numbers, so that a draw depends on all that
+//! were before. Here the edges that are drawn at a node follow from a seed, the relation, the
+//! node and the fan-out: the same in every run, on every thread, and in whatever batch.
+
+use std::collections::HashMap;
+
+use crate::data::igbh::{KINDS, PAPER, RELATIONS};
+
+/// Hops from the papers that are asked.
+pub const HOPS: usize = 3;
+
+/// Of each node of a kind, those from which edges of a relation come.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Incoming {
+    /// Where the neighbours of a node begin, and where the last one's end.
+    starts: Vec<u64>,
+    sources: Vec<u32>,
+}
+
+/// Counts the edges that lead to each node.
+#[derive(Debug)]
+pub struct Turning(Vec<u64>);
+
+/// Puts edges to the nodes that they lead to, all that were counted.
+#[derive(Debug)]
+pub struct Filling(Incoming);
+
+impl Turning {
+    /// Of so many nodes.
+    #[must_use]
+    pub fn of(nodes: usize) -> Self {
+        Self(vec![0; nodes])
+    }
+
+    /// Counts an edge.
+    pub fn count(&mut self, target: u32) {
+        self.0[target as usize] += 1;
+    }
+
+    /// With room for each edge that was counted.
+    #[must_use]
+    pub fn filling(self) -> Filling {
+        let mut starts = self.0;
+        let mut end = 0;
+        for start in &mut starts {
+            end += std::mem::replace(start, end);
+        }
+        let sources = vec![0; usize::try_from(end).expect("edges fit in memory")];
+        Filling(Incoming { starts, sources })
+    }
+}
+
+impl Filling {
+    /// Adds an edge; where those of its target begin moves on to where they end.
+    pub fn add(&mut self, source: u32, target: u32) {
+        let Incoming { starts, sources } = &mut self.0;
+        let start = &mut starts[target as usize];
+        sources[*start as usize] = source;
+        *start += 1;
+    }
+
+    /// All of them, those of a node in the order in which they were added.
+    #[must_use]
+    pub fn turned(self) -> Incoming {
+        let Incoming { mut starts, sources } = self.0;
+        // Each begins where the one before it ends.
+        starts.insert(0, 0);
+        Incoming { starts, sources }
+    }
+}
+
+impl Incoming {
+    /// The neighbours of a node, one for each edge.
+    #[must_use]
+    pub fn of(&self, node: u32) -> &[u32] {
+        let [start, end] = [0, 1].map(|more| self.starts[node as usize + more] as usize);
+        &self.sources[start..end]
+    }
+}
+
+/// What was drawn around some papers.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Subgraph {
+    /// Of each kind the nodes, in the order in which they were found; the first papers are
+    /// those that were asked.
+    pub nodes: [Vec<u32>; KINDS.len()],
+    /// Of each kind how many were there before the first hop, and behind each.
+    pub reached: [[usize; HOPS + 1]; KINDS.len()],
+    /// Of each relation and hop.
+    pub edges: [[Edges; HOPS]; RELATIONS.len()],
+}
+
+/// Edges as places in [`Subgraph::nodes`].
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Edges {
+    /// Where each comes from.
+    pub sources: Vec<i64>,
+    /// Where each goes to.
+    pub targets: Vec<i64>,
+}
+
+/// Draws around papers, of which none is named twice.
+#[must_use]
+pub fn draw(incoming: &[Incoming], papers: &[u32], fan_outs: [usize; HOPS], seed: u64) -> Subgraph {
+    let mut nodes: [Vec<u32>; KINDS.len()] = Default::default();
+    nodes[PAPER] = papers.to_vec();
+    let mut places: [HashMap<u32, usize>; KINDS.len()] = Default::default();
+    places[PAPER] = papers.iter().copied().zip(0..).collect();
+    let mut reached = [[0; HOPS + 1]; KINDS.len()];
+    let mut edges: [[Edges; HOPS]; RELATIONS.len()] = Default::default();
+    let mut before = [0; KINDS.len()];
+    let mut drawn = Vec::new();
+    for (hop, fan_out) in fan_outs.into_iter().enumerate() {
+        let now = nodes.each_ref().map(Vec::len);
+        (0..KINDS.len()).for_each(|kind| reached[kind][hop] = now[kind]);
+        for (at, relation) in RELATIONS.iter().enumerate() {
+            let Edges { sources, targets } = &mut edges[at][hop];
+            for target in before[relation.to]..now[relation.to] {
+                let node = nodes[relation.to][target];
+                let neighbours = incoming[at].of(node);
+                pick(neighbours.len(), fan_out, of(seed, at, node), &mut drawn);
+                for &one in &drawn {
+                    let source = neighbours[one];
+                    let place = places[relation.from].entry(source).or_insert_with(|| {
+                        nodes[relation.from].push(source);
+                        nodes[relation.from].len() - 1
+                    });
+                    sources.push(*place as i64);
+                    targets.push(target as i64);
+                }
+            }
+        }
+        before = now;
+    }
+    (0..KINDS.len()).for_each(|kind| reached[kind][HOPS] = nodes[kind].len());
+    Subgraph { nodes, reached, edges }
+}
+
+/// The random numbers of a node in a relation.
+fn of(seed: u64, relation: usize, node: u32) -> Random {
+    Random(mixed(mixed(seed ^ relation as u64) ^ u64::from(node)))
+}
+
+/// `SplitMix64` (Steele, Lea and Flood 2014): a state of eight bytes, for there is one of these
+/// for each node that is asked.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        // The upper half of the product; what is left is below n in 2^64.
+        ((u128::from(mixed(self.0)) * u128::from(n)) >> 64) as u64
+    }
+}
+
+fn mixed(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Picks `most` of `count` without replacement, in rising order, each set with the same
+/// chance (Floyd's algorithm); all where there are no more.
+fn pick(count: usize, most: usize, mut random: Random, picked: &mut Vec<usize>) {
+    picked.clear();
+    if count <= most {
+        picked.extend(0..count);
+        return;
+    }
+    for last in count - most..count {
+        let one = random.below(last as u64 + 1) as usize;
+        picked.push(if picked.contains(&one) { last } else { one });
+    }
+    picked.sort_unstable();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turned(nodes: usize, edges: &[[u32; 2]]) -> Incoming {
+        let mut turning = Turning::of(nodes);
+        edges.iter().for_each(|[_, target]| turning.count(*target));
+        let mut filling = turning.filling();
+        edges.iter().for_each(|[source, target]| filling.add(*source, *target));
+        filling.turned()
+    }
+
+    #[test]
+    fn edges_are_turned_to_the_neighbours_of_each_node() {
+        let found = turned(4, &[[5, 1], [2, 3], [9, 1], [5, 1]]);
+        let all = [0, 1, 2, 3].map(|node| found.of(node));
+        assert_eq!(all, [&[][..], &[5, 9, 5], &[], &[2]]);
+    }
+
+    #[test]
+    fn each_set_of_neighbours_is_picked_equally_often() {
+        // 60,000 draws of 2 of 6: 4,000 of each of 15 pairs, with a deviation of 61.
+        let mut found: HashMap<Vec<usize>, u32> = HashMap::new();
+        let mut picked = Vec::new();
+        for node in 0..60_000 {
+            pick(6, 2, of(7, 3, node), &mut picked);
+            *found.entry(picked.clone()).or_default() += 1;
+        }
+        assert_eq!(found.len(), 15);
+        assert!(found.keys().all(|pair| pair[0] < pair[1] && pair[1] < 6), "{found:?}");
+        assert!(found.values().all(|count| count.abs_diff(4000) < 300), "{found:?}");
+    }
+
+    /// Papers in a row, each cited by its neighbours and by itself, and by 40 of one author.
+    fn row() -> Vec<Incoming> {
+        let count = 40;
+        let mut cites: Vec<[u32; 2]> = (0..count).map(|paper| [paper, paper]).collect();
+        cites.extend((1..count).flat_map(|paper| [[paper - 1, paper], [paper, paper - 1]]));
+        let all: Vec<[u32; 2]> = (0..count).map(|paper| [paper, 0]).collect();
+        let back: Vec<[u32; 2]> = all.iter().map(|[paper, author]| [*author, *paper]).collect();
+        let of = |(at, relation): (usize, &crate::data::igbh::Relation)| match at {
+            0 => turned(count as usize, &cites),
+            1 => turned(1, &all),
+            6 => turned(count as usize, &back),
+            _ => turned([count as usize, 1, 0, 0, 0, 0][relation.to], &[]),
+        };
+        RELATIONS.iter().enumerate().map(of).collect()
+    }
+
+    #[test]
+    fn hops_ask_the_nodes_that_the_hop_before_found_first() {
+        let found = draw(&row(), &[20], [15, 10, 5], 1);
+        assert_eq!(found.nodes[PAPER][..3], [20, 19, 21]);
+        // The loop at paper 20 finds nothing new; the author finds ten of 40 in the second hop.
+        assert_eq!(found.reached[PAPER][..2], [1, 3]);
+        assert_eq!(found.reached[1], [0, 1, 1, 1]);
+        let [first, second, third] = &found.edges[0];
+        assert_eq!((&first.sources[..], &first.targets[..]), (&[0, 1, 2][..], &[0; 3][..]));
+        assert_eq!(second.targets, [1, 1, 1, 2, 2, 2]);
+        assert_eq!(found.edges[1].each_ref().map(|edges| edges.targets.len()), [0, 10, 0]);
+        // Papers of the third hop are asked nothing; each of the second one is, once.
+        let [_, from, to, all] = found.reached[PAPER];
+        assert!(third.targets.iter().all(|target| (from..to).contains(&(*target as usize))));
+        assert!(all <= 40 && found.nodes[PAPER].len() == all);
+        let mut distinct = found.nodes[PAPER].clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), all);
+    }
+
+    #[test]
+    fn a_seed_draws_the_same_and_another_one_does_not() {
+        let of = |seed| draw(&row(), &[3, 30], [15, 10, 5], seed);
+        assert_eq!(of(1), of(1));
+        assert_ne!(of(1), of(2));
+    }
+
+    #[test]
+    fn what_is_drawn_at_a_node_is_the_same_in_whatever_batch() {
+        let graph = row();
+        // Papers of the author, who is asked in the second hop of both.
+        let of = |papers: &[u32]| -> Vec<u32> {
+            let found = draw(&graph, papers, [15, 10, 5], 5);
+            let sources = &found.edges[1][1].sources;
+            sources.iter().map(|source| found.nodes[PAPER][*source as usize]).collect()
+        };
+        assert_eq!(of(&[3]), of(&[30, 7]));
+    }
+}

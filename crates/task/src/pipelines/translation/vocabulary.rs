@@ -1,0 +1,109 @@
+//! Pieces of words and their numbers, and sentences made of them again.
+//!
+//! Source: `vocab_utils.py`, `iterator_utils.py` and `misc_utils.py` of the `nmt` tutorial.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use dyno_mlperf::accuracy::DataError;
+
+/// What begins a vocabulary: what stands for a piece that it does not have, the begin and the
+/// end of a sentence.
+const MARKS: [&str; 3] = ["<unk>", "<s>", "</s>"];
+/// The first of them.
+const UNKNOWN: i64 = 0;
+/// What a piece that its word goes on behind ends in.
+const GOES_ON: &str = "@@";
+
+/// A piece a line; its number is that of the line.
+#[derive(Debug)]
+pub(super) struct Vocabulary {
+    pieces: Vec<String>,
+    numbers: HashMap<String, i64>,
+}
+
+impl Vocabulary {
+    pub(super) fn read(path: &Path) -> Result<Self, DataError> {
+        let bytes = fs::read(path).map_err(|error| DataError::unreadable(path, &error))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            DataError::malformed(path, None, "a piece a line in UTF-8", error.to_string())
+        })?;
+        let pieces: Vec<String> = text.lines().map(str::to_owned).collect();
+        for (line, mark) in (1..).zip(MARKS) {
+            let found = pieces.get(line - 1).map_or("the end of the file", String::as_str);
+            if found != mark {
+                let expected = format!("{mark}: a vocabulary begins with {}", MARKS.join(", "));
+                return Err(DataError::malformed(path, line, expected, found));
+            }
+        }
+        // Of a piece that is there twice, the first number counts.
+        let mut numbers = HashMap::with_capacity(pieces.len());
+        for (number, piece) in (0..).zip(&pieces) {
+            numbers.entry(piece.clone()).or_insert(number);
+        }
+        Ok(Self { pieces, numbers })
+    }
+
+    /// How many pieces there are.
+    pub(super) fn count(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// The numbers of pieces with spaces between.
+    pub(super) fn numbers(&self, sentence: &str) -> Vec<i64> {
+        let pieces = sentence.split(' ').filter(|piece| !piece.is_empty());
+        pieces.map(|piece| self.numbers.get(piece).copied().unwrap_or(UNKNOWN)).collect()
+    }
+
+    /// The words that pieces are, with spaces between. What is left of a word whose end never
+    /// came is not written, as the tutorial has it.
+    pub(super) fn words(&self, numbers: &[u32]) -> String {
+        let (mut words, mut word) = (Vec::new(), String::new());
+        for number in numbers {
+            let piece = self.pieces.get(*number as usize).map_or(MARKS[0], String::as_str);
+            match piece.strip_suffix(GOES_ON) {
+                Some(part) => word.push_str(part),
+                None => {
+                    word.push_str(piece);
+                    words.push(std::mem::take(&mut word));
+                }
+            }
+        }
+        words.join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(name: &str, text: &[u8]) -> Result<Vocabulary, DataError> {
+        let path = std::env::temp_dir().join(format!("dyno-pieces-{}-{name}", std::process::id()));
+        fs::write(&path, text).unwrap();
+        let found = Vocabulary::read(&path);
+        fs::remove_file(&path).unwrap();
+        found
+    }
+
+    #[test]
+    fn sentences_become_numbers_and_numbers_words() {
+        let text = "<unk>\n<s>\n</s>\nHa@@\nus\n.\nus\n".as_bytes();
+        let vocabulary = read("whole", text).unwrap();
+        assert_eq!(vocabulary.count(), 7);
+        assert_eq!(vocabulary.numbers("Ha@@ us  nie . "), [3, 4, 0, 5]);
+        assert!(vocabulary.numbers(" ").is_empty());
+        assert_eq!(vocabulary.words(&[3, 3, 6, 0, 5, 3]), "HaHaus <unk> .");
+        assert_eq!(vocabulary.words(&[]), "");
+    }
+
+    #[test]
+    fn a_vocabulary_begins_with_its_marks() {
+        let error = read("marks", b"<unk>\n<s>\nHa@@\n").unwrap_err().to_string();
+        assert!(error.contains(":3: expected </s>: a vocabulary begins with <unk>"), "{error}");
+        assert!(error.ends_with("found Ha@@"), "{error}");
+        let error = read("short", b"<unk>").unwrap_err().to_string();
+        assert!(error.contains(":2: ") && error.ends_with("the end of the file"), "{error}");
+        assert!(read("bytes", b"<unk>\n<s>\n</s>\n\xff").is_err());
+    }
+}

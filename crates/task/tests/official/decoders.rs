@@ -1,0 +1,133 @@
+//! Text that decoders make behind prompts: tokens of made models, computed here as well.
+
+mod plain;
+mod tables;
+
+use std::sync::Arc;
+
+use dyno_loadgen::qsl::SampleLibrary;
+use dyno_loadgen::sut::{QuerySample, ResponseId};
+use dyno_sut::engine::Answers;
+use dyno_task::card::Card;
+use dyno_task::open::Ready;
+use dyno_task::pipelines::beam::{Beams, Counted, Length, Stop};
+use dyno_task::pipelines::generation::Rules;
+use dyno_task::system::AnswerKind;
+use serde_json::{Value, json};
+
+use crate::made::{self, Folder};
+use plain::{Form, Plain};
+
+/// Its answer made by these rules.
+fn card(name: &str, rules: Rules) -> Card {
+    let mut card = made::card(name);
+    card.system.as_mut().unwrap().answer = AnswerKind::Generated(rules);
+    card
+}
+
+fn rules(least: usize, most: usize, ends: &[i64]) -> Rules {
+    let length = Length { least, most, ends: ends.to_vec() };
+    Rules { length, beams: None, stop: Vec::new(), cut: Vec::new() }
+}
+
+/// What a tokenizer of words with spaces between has.
+fn words(count: usize) -> Value {
+    let vocab: serde_json::Map<String, Value> =
+        (0..count).map(|id| (format!("word{id}"), json!(id))).collect();
+    json!({"model": {"vocab": vocab}, "decoder": null})
+}
+
+/// A folder with the model, the tokenizer and what cuts sentences.
+fn folder(plain: &Plain, tokenizer: &Value) -> Folder {
+    let folder = Folder::new();
+    folder.model(&plain.model());
+    folder.write("tokenizer.json", tokenizer.to_string());
+    std::fs::create_dir_all(folder.path("punkt")).unwrap();
+    for name in ["abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt"] {
+        folder.write(&format!("punkt/{name}"), "");
+    }
+    folder
+}
+
+fn given<'a>(data: (&'a str, &'a str)) -> [(&'a str, &'a str); 4] {
+    [("model", "model.onnx"), ("tokenizer", "tokenizer.json"), ("punkt", "punkt"), data]
+}
+
+/// Answers of all samples, so many in a call; nothing without ONNX Runtime.
+fn texts(ready: Ready, batch: usize) -> Option<Vec<Vec<i32>>> {
+    let library = Arc::new(ready.samples);
+    let engine = made::engine(ready.computes, &library, batch)?.unwrap();
+    let all: Vec<u32> = (0..library.total_sample_count() as u32).collect();
+    library.load(&all);
+    let sample = |&index: &u32| QuerySample { id: ResponseId(index.into()), index: index.into() };
+    let mut answers = Answers::new();
+    engine.answer(&all.iter().map(sample).collect::<Vec<_>>(), &mut answers);
+    assert_eq!(engine.trouble(), None);
+    let mut found: Vec<(u64, Vec<i32>)> = answers
+        .iter()
+        .map(|(id, answer)| {
+            let tokens = answer.unwrap().as_chunks().0.iter();
+            (id.0, tokens.map(|bytes| i32::from_le_bytes(*bytes)).collect())
+        })
+        .collect();
+    found.sort_unstable();
+    Some(found.into_iter().map(|(_, tokens)| tokens).collect())
+}
+
+/// Prompts of different lengths.
+fn prompts(words: i64) -> Vec<Vec<i64>> {
+    let prompt = |length: i64| (0..length).map(|at| (7 * length + 5 * at * at) % words).collect();
+    [3, 1, 8, 3, 5, 2, 8].map(prompt).into()
+}
+
+fn table(prompts: &[Vec<i64>]) -> Value {
+    let row = |prompt: &Vec<i64>| json!({"tok_input": prompt, "output": "word1", "input": "x"});
+    prompts.iter().map(row).collect()
+}
+
+fn as_i32(tokens: Vec<i64>) -> Vec<i32> {
+    tokens.into_iter().map(|token| token as i32).collect()
+}
+
+#[test]
+fn every_batch_makes_the_tokens_that_one_prompt_alone_makes() {
+    for form in [Form::Whole, Form::Half, Form::Unplaced, Form::Merged] {
+        let plain = Plain::new(20, form);
+        let folder = folder(&plain, &words(20));
+        let prompts = prompts(20);
+        folder.write("data.json", table(&prompts).to_string());
+        let rules = rules(2, 14, &[2, 7, 11]);
+        let expected: Vec<Vec<i32>> =
+            prompts.iter().map(|prompt| as_i32(plain.greedy(prompt, &rules.length))).collect();
+        let lengths: Vec<usize> = expected.iter().map(Vec::len).collect();
+        let [least, most] = [lengths.iter().min().unwrap(), lengths.iter().max().unwrap()];
+        assert!(least < most, "{form:?}: all end at once, which shows little: {lengths:?}");
+        for batch in [1, 2, 3, 7] {
+            let card = card("llama2-70b", rules.clone());
+            let ready = folder.open(&card, &given(("open_orca", "data.json"))).unwrap();
+            let Some(found) = texts(ready, batch) else { return };
+            assert_eq!(found, expected, "{form:?}, batch {batch}");
+        }
+    }
+}
+
+#[test]
+fn every_batch_makes_the_beams_that_one_prompt_alone_has() {
+    for form in [Form::Whole, Form::Unplaced] {
+        let plain = Plain::new(20, form);
+        let folder = folder(&plain, &words(20));
+        let prompts = prompts(20);
+        folder.write("data.json", table(&prompts).to_string());
+        let mut rules = rules(2, 9, &[7]);
+        let stop = Stop::Early;
+        rules.beams = Some(Beams { count: 4, stop, length_penalty: 1.0, counted: Counted::All });
+        let beams = |prompt: &Vec<i64>| as_i32(plain.beams(prompt, &rules.length, 4));
+        let expected: Vec<Vec<i32>> = prompts.iter().map(beams).collect();
+        for batch in [1, 3, 7] {
+            let card = card("llama2-70b", rules.clone());
+            let ready = folder.open(&card, &given(("open_orca", "data.json"))).unwrap();
+            let Some(found) = texts(ready, batch) else { return };
+            assert_eq!(found, expected, "{form:?}, batch {batch}");
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Stable Diffusion XL with made models, whose images are computed here a second time: from
+//! captions to bytes, and to the figures of both networks that judge.
+
+use std::fs;
+use std::num::NonZero;
+
+use dyno_onnx::{Builder, Dim, Element, Model, Name, Tensor, Weights};
+use dyno_task::card::Card;
+use dyno_task::system::AnswerKind;
+
+use crate::made::{self, Folder, answered_in};
+
+const FILES: [(&str, &str); 3] =
+    [("model", "export"), ("captions", "captions.tsv"), ("latents", "latents.npy")];
+const JUDGES: [(&str, &str); 4] = [
+    ("inception", "inception.onnx"),
+    ("clip", "clip/model.onnx"),
+    ("mean", "mean.npy"),
+    ("covariance", "covariance.npy"),
+];
+const STEPS: usize = 3;
+const GUIDANCE: f64 = 2.0;
+const SCALING: f64 = 2.0;
+/// Tokens of a caption; 77 in the card.
+const TOKENS: usize = 6;
+/// Pixels of an image and of its latents along a side; 1024 and 128 in the card.
+const SIDE: usize = 2;
+const LATENTS: [f32; 16] = [
+    0.5, -1.0, 0.25, 0.75, -0.5, 1.5, 0.0, -0.25, 1.0, -0.75, 0.125, 0.625, -1.25, 0.375, 0.875,
+    -0.125,
+];
+/// From the four channels of a latent to three colours.
+const COLOURS: [[f32; 4]; 3] =
+    [[0.5, 0.25, 0.0, 0.0], [0.0, 0.5, -0.25, 0.0], [0.25, 0.0, 0.25, 0.5]];
+
+const VOCABULARY: &str = r#"{"!": 0, "a</w>": 1, "b</w>": 2, "c</w>": 3, "!</w>": 4,
+    "<|startoftext|>": 5, "<|endoftext|>": 6}"#;
+/// Of each caption and of the negative prompt, by both tokenizers.
+const CAPTIONS: [&str; 3] = ["A b", "c!", "b b b b b b"];
+const CUT: [[[i64; TOKENS]; 2]; 3] = [
+    [[5, 1, 2, 6, 6, 6], [5, 1, 2, 6, 0, 0]],
+    [[5, 3, 4, 6, 6, 6], [5, 3, 0, 6, 0, 0]],
+    [[5, 2, 2, 2, 2, 6], [5, 2, 2, 2, 2, 6]],
+];
+const NEGATIVE: [[i64; TOKENS]; 2] = [[5, 3, 6, 6, 6, 6], [5, 3, 6, 0, 0, 0]];
+
+fn card() -> Card {
+    let mut card = made::card("stable-diffusion-xl");
+    for (input, shape) in
+        card.data.inputs.iter_mut().zip([vec![TOKENS], vec![TOKENS], vec![4, SIDE, SIDE]])
+    {
+        input.shape = shape;
+    }
+    let system = card.system.as_mut().unwrap();
+    let AnswerKind::Diffusion(config) = &mut system.answer else { panic!("it is a diffusion") };
+    config.steps = NonZero::new(STEPS).unwrap();
+    config.guidance = GUIDANCE as f32;
+    config.negative = "c".into();
+    config.side = SIDE;
+    config.scaling = SCALING as f32;
+    card
+}
+
+fn net(name: &str) -> Builder {
+    Builder::new(name, Weights::seeded(1))
+}
+
+fn batch(rest: &[usize]) -> Vec<Dim> {
+    [Dim::symbol("n")].into_iter().chain(rest.iter().map(|n| Dim::Fixed(*n))).collect()
+}
+
+fn two(net: &mut Builder, op: &str, one: &Name, other: &Name) -> Name {
+    net.node(op, &[one, other], &[]).unwrap()
+}
+
+/// A hundredth of each token, and its negative as the second number where there are two;
+/// the sum of the hundredths as the vector of the whole.
+fn encoder(hidden: &str, element: Element, numbers: usize) -> Model {
+    let mut net = net("encoder");
+    let tokens = net.input("input_ids", element, &batch(&[TOKENS]));
+    let tokens = net.node("Cast", &[&tokens], &[("to", (Element::F32 as i64).into())]).unwrap();
+    let part = net.number(0.01);
+    let parts = two(&mut net, "Mul", &tokens, &part);
+    let axis = net.integers(&[2]);
+    let one = two(&mut net, "Unsqueeze", &parts, &axis);
+    let vectors = if numbers == 1 {
+        one.clone()
+    } else {
+        let other = net.node("Neg", &[&one], &[]).unwrap();
+        net.node("Concat", &[&one, &other], &[("axis", 2.into())]).unwrap()
+    };
+    let last = net.node("Identity", &[&one], &[]).unwrap();
+    net.output("last_hidden_state", &last).unwrap();
+    net.output(hidden, &vectors).unwrap();
+    let axis = net.integers(&[1]);
+    let whole = two(&mut net, "ReduceSum", &parts, &axis);
+    net.output("text_embeds", &whole).unwrap();
+    net.finish()
+}
+
+/// Noise: half of the image, and what the step, the text, the text as a whole and the sizes
+/// make of one number for all pixels.
+fn unet(step: &[Dim]) -> Model {
+    let mut net = net("unet");
+    // In another order than the pipeline thinks of them.
+    let sizes = net.input("time_ids", Element::F32, &batch(&[6]));
+    let image = net.input("sample", Element::F32, &batch(&[4, SIDE, SIDE]));
+    let level = net.input("timestep", Element::I64, step);
+    let text = net.input("encoder_hidden_states", Element::F32, &batch(&[TOKENS, 3]));
+    let whole = net.input("text_embeds", Element::F32, &batch(&[1]));
+    // Of the second encoder a number and its negative make nothing: it is seen as a whole.
+    let text = reduced(&mut net, "ReduceSum", &text, &[1, 2], 0);
+    let sizes = reduced(&mut net, "ReduceSum", &sizes, &[1], 1);
+    let part = net.number(0.01);
+    let sizes = two(&mut net, "Mul", &sizes, &part);
+    let axis = net.integers(&[1]);
+    let text = two(&mut net, "Unsqueeze", &text, &axis);
+    let all = two(&mut net, "Add", &text, &whole);
+    let all = two(&mut net, "Add", &all, &sizes);
+    let axes = net.integers(&[2, 3]);
+    let all = two(&mut net, "Unsqueeze", &all, &axes);
+    let level = net.node("Cast", &[&level], &[("to", (Element::F32 as i64).into())]).unwrap();
+    let part = net.number(0.001);
+    let level = two(&mut net, "Mul", &level, &part);
+    let half = net.number(0.5);
+    let noise = two(&mut net, "Mul", &image, &half);
+    let noise = two(&mut net, "Add", &noise, &all);
+    let noise = two(&mut net, "Add", &noise, &level);
+    net.output("out_sample", &noise).unwrap();
+    net.finish()
+}
+
+fn reduced(net: &mut Builder, op: &str, x: &Name, axes: &[i64], keep: i64) -> Name {
+    let axes = net.integers(axes);
+    net.node(op, &[x, &axes], &[("keepdims", keep.into())]).unwrap()
+}
+
+fn decoder() -> Model {
+    let mut net = net("decoder");
+    let latents = net.input("latent_sample", Element::F32, &batch(&[4, SIDE, SIDE]));
+    let weights = Tensor::of_f32("colours", &[3, 4, 1, 1], &COLOURS.concat());
+    let weights = net.tensor(weights).unwrap();
+    let image = two(&mut net, "Conv", &latents, &weights);
+    net.output("sample", &image).unwrap();
+    net.finish()
+}
+
+/// One feature: the mean of all values.
+fn inception() -> Model {
+    let mut net = net("inception");
+    let images = net.input("x", Element::F32, &batch(&[3, SIDE, SIDE]));
+    let mean = net
+        .node(
+            "ReduceMean",
+            &[&images],
+            &[("axes", vec![1_i64, 2, 3].into()), ("keepdims", 1.into())],
+        )
+        .unwrap();
+    net.output("features", &mean).unwrap();
+    net.finish()
+}
+
+/// Of an image the means of its channels, of a text the sum of its tokens, how many count,
+/// and the sum again.
+fn clip() -> Model {
+    let mut net = net("clip");
+    let tokens = net.input("input_ids", Element::I64, &batch(&[TOKENS]));
+    let images = net.input("pixel_values", Element::F32, &batch(&[3, SIDE, SIDE]));
+    let counted = net.input("attention_mask", Element::I64, &batch(&[TOKENS]));
+    let mean = net
+        .node("ReduceMean", &[&images], &[("axes", vec![2_i64, 3].into()), ("keepdims", 0.into())])
+        .unwrap();
+    let [tokens, counted] = [tokens, counted].map(|of| {
+        let of = net.node("Cast", &[&of], &[("to", (Element::F32 as i64).into())]).unwrap();
+        reduced(&mut net, "ReduceSum", &of, &[1], 1)
+    });
+    let text = net.node("Concat", &[&tokens, &counted, &tokens], &[("axis", 1.into())]).unwrap();
+    net.output("text_embeds", &text).unwrap();
+    net.output("image_embeds", &mean).unwrap();
+    net.finish()
+}
+
+/// As `numpy.save` writes float32.
+fn npy(shape: &str, values: &[f32]) -> Vec<u8> {
+    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
+    let length = (header.len() as u16).to_le_bytes();
+    let body: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    [b"\x93NUMPY\x01\0", &length[..], header.as_bytes(), &body].concat()
+}
+
+/// All files of a user.
+fn folder(step: &[Dim], tokens: Element) -> Folder {
+    let folder = Folder::new();
+    let models = [
+        ("text_encoder", encoder("hidden_states.11", tokens, 1)),
+        ("text_encoder_2", encoder("hidden_states.31", tokens, 2)),
+        ("unet", unet(step)),
+        ("vae_decoder", decoder()),
+    ];
+    for (name, model) in models {
+        fs::create_dir_all(folder.path(&format!("export/{name}"))).unwrap();
+        model.write(&folder.path(&format!("export/{name}/model.onnx"))).unwrap();
+    }
+    for (name, padding) in [("tokenizer", "<|endoftext|>"), ("tokenizer_2", "!")] {
+        fs::create_dir_all(folder.path(&format!("export/{name}"))).unwrap();
+        folder.write(&format!("export/{name}/vocab.json"), VOCABULARY);
+        folder.write(&format!("export/{name}/merges.txt"), "#version: 0.2\n");
+        let special = format!(r#"{{"pad_token": "{padding}"}}"#);
+        folder.write(&format!("export/{name}/special_tokens_map.json"), special);
+    }
+    let rows: String = CAPTIONS.iter().map(|caption| format!("7\t{caption}\t640\n")).collect();
+    folder.write("captions.tsv", format!("id\tcaption\theight\n{rows}"));
+    folder.write("latents.npy", npy("(1, 4, 2, 2)", &LATENTS));
+    inception().write(&folder.path("inception.onnx")).unwrap();
+    fs::create_dir_all(folder.path("clip")).unwrap();
+    clip().write(&folder.path("clip/model.onnx")).unwrap();
+    folder.write("mean.npy", npy("(1,)", &[0.25]));
+    folder.write("covariance.npy", npy("(1, 1)", &[0.01]));
+    folder
+}
+
+/// The image of a caption, by the formulas.
+fn image([first, second]: &[[i64; TOKENS]; 2]) -> Vec<u8> {
+    let sum = |tokens: &[i64; TOKENS]| tokens.iter().sum::<i64>() as f64 / 100.0;
+    let sizes = 4.0 * SIDE as f64 / 100.0;
+    let wish = |first, second| sum(first) + sum(second) + sizes;
+    let (wanted, unwanted) = (wish(first, second), wish(&NEGATIVE[0], &NEGATIVE[1]));
+    let [from, to] = [0.00085_f64, 0.012].map(f64::sqrt);
+    let mut kept = 1.0;
+    let sigmas: Vec<f64> = (0..1000)
+        .map(|level| {
+            kept *= 1.0 - (from + (to - from) * f64::from(level) / 999.0).powi(2);
+            ((1.0 - kept) / kept).sqrt()
+        })
+        .collect();
+    let levels = [667, 334, 1];
+    let mut latents = LATENTS.map(f64::from);
+    latents.iter_mut().for_each(|value| *value *= sigmas[levels[0]].hypot(1.0));
+    for (at, level) in levels.into_iter().enumerate() {
+        let (sigma, next) = (sigmas[level], levels.get(at + 1).map_or(0.0, |next| sigmas[*next]));
+        for value in &mut latents {
+            let noise = |wish: f64| *value / sigma.hypot(1.0) / 2.0 + wish + level as f64 / 1000.0;
+            let noise = noise(unwanted) + GUIDANCE * (noise(wanted) - noise(unwanted));
+            *value += (next - sigma) * noise;
+        }
+    }
+    let mut bytes = Vec::new();
+    for pixel in 0..SIDE * SIDE {
+        for colour in COLOURS {
+            let channels = (0..4).map(|channel| latents[channel * SIDE * SIDE + pixel] / SCALING);
+            let value: f64 = channels.zip(colour).map(|(one, part)| one * f64::from(part)).sum();
+            bytes.push(((value / 2.0 + 0.5).clamp(0.0, 1.0) * 255.0).round() as u8);
+        }
+    }
+    bytes
+}
+
+/// Fréchet distance and CLIP score of images, by their definitions.
+fn judged(images: &[Vec<u8>]) -> [f64; 2] {
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    let features: Vec<f64> = images
+        .iter()
+        .map(|image| mean(&image.iter().map(|byte| f64::from(*byte) / 255.0).collect::<Vec<_>>()))
+        .collect();
+    let middle = mean(&features);
+    let variance = features.iter().map(|one| (one - middle).powi(2)).sum::<f64>()
+        / (features.len() - 1) as f64;
+    let distance = (middle - 0.25).powi(2) + (variance.sqrt() - 0.1).powi(2);
+    // open_clip's mean and deviation of each channel.
+    let normal = [[0.48145466, 0.26862954], [0.4578275, 0.26130258], [0.40821073, 0.27577711]];
+    let cosines = images.iter().zip(CUT).zip([4, 4, 6]).map(|((image, [caption, _]), counted)| {
+        let of_image = [0, 1, 2].map(|at| {
+            let channel: Vec<f64> =
+                image.iter().skip(at).step_by(3).map(|byte| f64::from(*byte) / 255.0).collect();
+            (mean(&channel) - normal[at][0]) / normal[at][1]
+        });
+        let sum = caption.iter().sum::<i64>() as f64;
+        let of_text = [sum, f64::from(counted), sum];
+        let dot = |a: [f64; 3], b: [f64; 3]| (0..3).map(|at| a[at] * b[at]).sum::<f64>();
+        dot(of_image, of_text) / (dot(of_image, of_image) * dot(of_text, of_text)).sqrt()
+    });
+    [distance, 100.0 * mean(&cosines.collect::<Vec<_>>())]
+}
+
+#[test]
+fn images_and_their_figures_are_those_of_the_formulas() {
+    let all = [&FILES[..], &JUDGES[..]].concat();
+    let one = [Dim::Fixed(1)];
+    for (step, tokens) in [(&[][..], Element::I64), (&one[..], Element::I32)] {
+        let folder = folder(step, tokens);
+        let mut figures = Vec::new();
+        for (metric, batch) in [("FID_SCORE", 4), ("CLIP_SCORE", 1)] {
+            let mut ready = folder.open(&card(), &all).unwrap();
+            assert_eq!(ready.remarks.len(), 1, "{:?}", ready.remarks);
+            ready.judge.as_mut().unwrap().metric = metric.into();
+            let Some(told) = answered_in(ready, batch) else { return };
+            assert_eq!((told.failed.len(), told.answers.len()), (0, 3), "{:?}", told.trouble);
+            for (index, caption) in CUT.iter().enumerate() {
+                let expected = image(caption);
+                assert_eq!(told.answers[&(index as u64)], expected, "{index} by {batch}");
+                let is_inside = |byte: &&u8| (1..=254).contains(*byte);
+                assert!(expected.iter().filter(is_inside).count() > 4, "{expected:?}");
+            }
+            figures.push(told.figure);
+        }
+        let expected = judged(&CUT.map(|caption| image(&caption)));
+        for (found, expected) in figures.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-5 * expected.abs(), "{found}, not {expected}");
+        }
+    }
+}
+
+#[test]
+fn without_networks_it_runs_and_says_what_judges_later() {
+    let folder = folder(&[], Element::I64);
+    let ready = folder.open(&card(), &FILES).unwrap();
+    assert!(ready.judge.is_none());
+    assert_eq!(
+        ready.remarks[1],
+        "answers are not judged without --with mean=FILE --with covariance=FILE --with \
+         inception=FILE --with clip=FILE; dyno task score stable-diffusion-xl with all files judges \
+         the accuracy log of a run later"
+    );
+    let ready = folder.open(&card(), &[&FILES[..], &JUDGES[..3]].concat()).unwrap();
+    assert!(ready.judge.is_none() && ready.remarks[1].contains("without --with covariance=FILE;"));
+}
+
+#[test]
+fn what_does_not_fit_is_told_before_anything_is_timed() {
+    let folder = folder(&[], Element::I64);
+    let scheduler = "export/scheduler/scheduler_config.json";
+    fs::create_dir_all(folder.path("export/scheduler")).unwrap();
+    folder.write(scheduler, r#"{"timestep_spacing": "linspace"}"#);
+    let refusal = folder.refusal(&card(), &FILES);
+    assert_eq!(
+        refusal,
+        format!(
+            "{scheduler}: expected timestep_spacing \"leading\" as in the reference, found \"linspace\""
+        )
+    );
+    fs::remove_file(folder.path(scheduler)).unwrap();
+    let all = [&FILES[..], &JUDGES[..]].concat();
+    inception().write(&folder.path("clip/model.onnx")).unwrap();
+    let refusal = folder.refusal(&card(), &all);
+    assert!(refusal.starts_with("clip/model.onnx: expected the input pixel_values"), "{refusal}");
+    decoder().write(&folder.path("export/unet/model.onnx")).unwrap();
+    let ready = folder.open(&card(), &FILES).unwrap();
+    if let Some(error) = made::unfit(ready) {
+        assert!(error.contains("unet/model.onnx") && error.contains("'latent_sample'"), "{error}");
+    }
+    fs::remove_file(folder.path("export/unet/model.onnx")).unwrap();
+    let refusal = folder.refusal(&card(), &FILES);
+    assert!(refusal.starts_with("export/unet/model.onnx: "), "{refusal}");
+    fs::remove_file(folder.path("export/tokenizer_2/vocab.json")).unwrap();
+    let refusal = folder.refusal(&card(), &FILES);
+    assert!(refusal.starts_with("export/tokenizer_2/vocab.json: expected vocab.json"), "{refusal}");
+}
