@@ -1,9 +1,11 @@
-//! Files of the tasks of speech: arrays, recordings, turns of speakers and dictionaries are
-//! read, or it is said what is wrong.
+//! Files of the tasks of speech and translation: arrays, recordings, turns of speakers,
+//! dictionaries, manifests and sentences are read, or it is said what is wrong.
 #![no_main]
 
 use std::fs;
 
+use dyno_task::data::librispeech::Librispeech;
+use dyno_task::data::lines::Lines;
 use dyno_task::data::{speech, words};
 use dyno_task::npz;
 use libfuzzer_sys::fuzz_target;
@@ -28,6 +30,12 @@ fuzz_target!(|bytes: &[u8]| {
     match words::draw(&path, 2) {
         Ok(drawn) => assert!(words::samples(&drawn, "letters").is_ok()),
         Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    if let Err(error) = Librispeech::open(&std::env::temp_dir(), &path, "waveform".to_owned()) {
+        assert!(!error.to_string().is_empty());
+    }
+    if let Err(error) = Lines::open(&path, &path, "sentence".to_owned()) {
+        assert!(error.to_string().contains(':'));
     }
     fs::remove_file(&path).expect("the file goes");
 });

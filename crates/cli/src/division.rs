@@ -5,9 +5,11 @@
 //! besides.
 
 use std::fs;
+use std::path::PathBuf;
 
 use dyno_mlperf::round::{Suite, Version};
-use dyno_task::card::{self, Card, Tier};
+use dyno_task::card::{self, Card, Tier, Wanted};
+use dyno_task::equivalence::fingerprint;
 use serde_json::Value;
 
 use crate::exit::Failure;
@@ -21,6 +23,8 @@ struct Model {
     verdict: String,
     /// The first and most serious reason.
     why: String,
+    /// What has to be shown besides.
+    conditions: Vec<String>,
 }
 
 /// Refuses a file of `--equivalence` that is none, before anything is measured.
@@ -43,9 +47,34 @@ fn model(run: &RunOptions) -> Result<Option<Model>, Failure> {
         return Err(wrong("expected what dyno task equivalence --json prints"));
     }
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    match (text(&read["verdict"]), text(&read["reasons"][0]["what"])) {
-        (Some(verdict), Some(why)) => Ok(Some(Model { verdict, why })),
-        _ => Err(wrong("expected a verdict with its reasons")),
+    let stated = [&read["verdict"], &read["reasons"][0]["what"], &read["model_sha256"]].map(text);
+    let [Some(verdict), Some(why), Some(sha256)] = stated else {
+        return Err(wrong("expected a verdict with its reasons and the model's SHA-256"));
+    };
+    let Some(model) = measured(run) else {
+        return Err(wrong("the system is not one ONNX model that is named"));
+    };
+    let found = fingerprint(&model).map_err(|error| wrong(&error.to_string()))?;
+    if found != sha256 {
+        let (model, of) = (model.display(), text(&read["model"]).unwrap_or_default());
+        return Err(wrong(&format!(
+            "it is of another model ({of}, SHA-256 {sha256}) than {model}, which has {found}"
+        )));
+    }
+    let conditions = read["conditions"].as_array().into_iter().flatten();
+    let conditions = conditions.filter_map(|one| Some(one.as_str()?.to_owned())).collect();
+    Ok(Some(Model { verdict, why, conditions }))
+}
+
+/// The file of the model that is measured, where the user names it.
+fn measured(run: &RunOptions) -> Option<PathBuf> {
+    match run.system.as_deref()?.split_once(':') {
+        Some(("task", _)) => {
+            let model = run.with.iter().find(|(name, _)| name == "model");
+            model.map(|(_, path)| path.clone())
+        }
+        Some(("onnx" | "tract", file)) if !file.is_empty() => Some(file.into()),
+        _ => run.model.clone(),
     }
 }
 
@@ -59,8 +88,10 @@ pub fn statement(run: &Run, options: &Options, system: &System) -> Division {
     });
     stated.reasons = against_any(run, options.rules.as_ref(), system, card);
     let (true, Some(rules)) = (stated.reasons.is_empty(), &options.rules) else { return stated };
+    // It was read before the run, too; a file that has changed since says nothing.
     let model = model(&options.run).ok().flatten();
     stated.reasons = against_closed(run, options, model.as_ref());
+    stated.reasons.extend(system.other_data.iter().cloned());
     stated.could_be = if stated.reasons.is_empty() { "closed" } else { "open" }.into();
     stated.provided = provided(run, rules, card);
     if stated.reasons.is_empty() {
@@ -87,8 +118,8 @@ fn against_any(
     }
     match (card, rules) {
         (Some(Card { tier: Tier::Official, name, rules: Some(of), .. }), Some(rules)) => {
-            let asked = rules.round.benchmark(of).map(|benchmark| &benchmark.name);
-            if asked.is_none_or(|asked| *asked != rules.benchmark.name) {
+            let asked = rules.round.benchmark(of).map(|benchmark| base(&benchmark.name));
+            if asked.is_none_or(|asked| asked != base(&rules.benchmark.name)) {
                 let benchmark = &rules.benchmark.name;
                 say(format!("task {name} is not the benchmark {benchmark} of the round"));
             }
@@ -129,10 +160,18 @@ fn against_any(
     reasons
 }
 
-/// Only its quality keeps it from being valid.
+/// The name of a benchmark without the degree of quality that it asks for.
+fn base(benchmark: &str) -> &str {
+    let degrees = ["-99.9", "-99"];
+    degrees.iter().find_map(|degree| benchmark.strip_suffix(degree)).unwrap_or(benchmark)
+}
+
+/// Nothing but its quality keeps it from being valid.
 fn is_short_of_accuracy(test: &Test) -> bool {
-    let accuracy = test.accuracy.as_ref();
-    test.state == State::Complete && accuracy.is_some_and(|of| of.is_reached() == Some(false))
+    let Some(of) = test.accuracy.as_ref().filter(|of| !of.short_of.is_empty()) else {
+        return false;
+    };
+    test.state == State::Complete && test.reasons.iter().all(|why| of.short_of.contains(why))
 }
 
 /// Why the Closed division does not take it.
@@ -140,14 +179,8 @@ fn against_closed(run: &Run, options: &Options, model: Option<&Model>) -> Vec<St
     let mut reasons = options.departures_from_round();
     for test in run.tests.iter().filter(|test| is_short_of_accuracy(test)) {
         let of = test.accuracy.as_ref().expect("it is short of it");
-        let (value, target) = (of.value.unwrap_or_default(), of.target.unwrap_or_default());
-        let metric = of.metric.as_deref().unwrap_or("accuracy");
-        reasons.push(format!(
-            "{}: {metric} is {}, the round asks for {}",
-            test.title(),
-            of.shown(value),
-            of.shown(target)
-        ));
+        let sentences = of.short_of.iter().map(|why| format!("{}: {why}", test.title()));
+        reasons.extend(sentences);
     }
     if let Some(model) = model.filter(|model| model.verdict != "closed") {
         let tag = match model.verdict.as_str() {
@@ -168,11 +201,16 @@ fn provided(run: &Run, rules: &Rules, card: Option<&Card>) -> Vec<String> {
             provided.push(format!("there is a run of mode {mode} as well"));
         }
     }
-    if card.is_none() {
-        provided.push(format!(
-            "the samples are {}, prepared as the reference does",
-            rules.benchmark.dataset.name
-        ));
+    let set = &rules.benchmark.dataset.name;
+    match card.map(unchecked) {
+        None => provided.push(format!("the samples are {set}, prepared as the reference does")),
+        Some(files) if !files.is_empty() => {
+            let files = files.join(", ");
+            provided.push(format!(
+                "the files {files} are those of {set}: no checksum of them is known"
+            ));
+        }
+        Some(_) => {}
     }
     let first_with_suites = Version { major: 0, minor: 7 };
     if rules.round.version >= first_with_suites {
@@ -190,6 +228,13 @@ fn provided(run: &Run, rules: &Rules, card: Option<&Card>) -> Vec<String> {
     provided
 }
 
+/// Data of a card that nothing is held against.
+fn unchecked(card: &Card) -> Vec<&str> {
+    let is_unchecked =
+        |file: &&Wanted| file.md5.is_empty() && file.md5_of.is_empty() && file.sha256.is_none();
+    card.data.files.iter().filter(is_unchecked).map(|file| &file.name[..]).collect()
+}
+
 /// What the Closed division asks for besides.
 fn closed_provided(
     run: &Run,
@@ -198,10 +243,11 @@ fn closed_provided(
     model: Option<&Model>,
 ) -> Vec<String> {
     let mut provided = Vec::new();
-    if model.is_none() {
-        provided.push(
+    match model {
+        None => provided.push(
             "the model is the reference's, at most quantised: dyno task equivalence tells".into(),
-        );
+        ),
+        Some(model) => provided.extend(model.conditions.iter().cloned()),
     }
     let is_unscored =
         |test: &Test| test.accuracy.as_ref().is_some_and(|of| of.is_reached().is_none());
@@ -258,10 +304,12 @@ mod tests {
     }
 
     fn run(value: f64) -> Run {
+        let short_of: &[&str] = if value < 0.757 { &["The acc is below."] } else { &[] };
         let accuracy = Accuracy {
             metric: Some("acc".into()),
             value: Some(value),
             target: Some(0.757),
+            short_of: short_of.iter().map(|&why| why.to_owned()).collect(),
             ..Accuracy::default()
         };
         let tests = vec![
@@ -298,7 +346,10 @@ mod tests {
         assert_eq!(against_closed(&run(0.76), &options, None), [""; 0]);
         let needed = provided(&run(0.76), &rules, card);
         // The suite for data centres has it no longer.
-        assert_eq!(needed, ["in suite edge: SingleStream and MultiStream as well"]);
+        let edge = "in suite edge: SingleStream and MultiStream as well";
+        assert_eq!(needed.len(), 2, "{needed:?}");
+        assert!(needed[0].starts_with("the files images, val_map are those of ImageNet"));
+        assert_eq!(needed[1], edge);
         let needed = closed_provided(&run(0.76), &rules, card, None);
         let begins = [
             "the model is the reference's",
@@ -315,11 +366,46 @@ mod tests {
     #[test]
     fn departures_quality_and_other_weights_leave_the_open_division() {
         let options = options(&["min_duration_ms=1000"]);
-        let model = Model { verdict: "restricted-retraining".into(), why: "pruned".into() };
+        let (verdict, why) = ("restricted-retraining".into(), "pruned".into());
+        let model = Model { verdict, why, conditions: Vec::new() };
         let reasons = against_closed(&run(0.7), &options, Some(&model));
         assert_eq!(reasons.len(), 3, "{reasons:?}");
         assert!(reasons[0].contains("min_duration_ms to 1000"), "{reasons:?}");
-        assert_eq!(reasons[1], "Offline accuracy: acc is 70.00 %, the round asks for 75.70 %");
+        assert_eq!(reasons[1], "Offline accuracy: The acc is below.");
         assert!(reasons[2].ends_with("pruned (the tag of restricted retraining is open to it)"));
+    }
+
+    #[test]
+    fn a_run_with_failed_samples_is_not_merely_short_of_accuracy() {
+        let mut run = run(0.7);
+        let test = &mut run.tests[0];
+        test.reasons = vec!["The acc is below.".into()];
+        assert!(is_short_of_accuracy(test));
+        test.reasons.push("3 samples failed; accuracy needs every sample.".into());
+        assert!(!is_short_of_accuracy(test));
+    }
+
+    #[test]
+    fn another_target_than_the_rounds_leaves_the_closed_division() {
+        let line = |target: &str| {
+            let mut line = CommandLine { config: None, set: vec![], keys: GivenKeys::default() };
+            line.give("round", "v5.1");
+            line.give("benchmark", "resnet");
+            line.give("scenario", "Offline");
+            line.give("accuracy-target", target);
+            against_closed(&run(0.76), &Options::read(&line, std::iter::empty()).unwrap(), None)
+        };
+        let round = options(&[]).rules.unwrap().benchmark.least_accuracy().unwrap();
+        assert_eq!(line(&round.to_string()), [""; 0]);
+        let told = line("0.01");
+        assert!(told[0].starts_with("Accuracy is held against 0.01; the round asks"), "{told:?}");
+    }
+
+    #[test]
+    fn one_task_is_for_every_degree_of_its_benchmark() {
+        assert_eq!(
+            ["bert-99", "bert-99.9", "bert", "resnet"].map(base),
+            ["bert", "bert", "bert", "resnet"]
+        );
     }
 }

@@ -153,7 +153,7 @@ impl Test {
         tenants: &[Tenant<'_>],
         watch: Watch<'_>,
     ) -> Result<Vec<TestLog>, Failure> {
-        let mut driver = RealTime::new(system.real_time(self.scenario)?);
+        let mut driver = RealTime::new(system.real_time(self.scenario, &|| !watch.ends(0))?);
         let monitor = driver.monitor();
         Ok(std::thread::scope(|scope| {
             // Dropped when the test is over, which ends the watching thread.

@@ -14,16 +14,16 @@ use std::sync::Arc;
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::settings::{Scenario, nearest};
-use dyno_loadgen::sut::{QuerySample, SimulatedSystem, SystemUnderTest};
+use dyno_loadgen::sut::{SimulatedSystem, SystemUnderTest};
 use dyno_sut::batch;
 use dyno_sut::cheat::Form;
 use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
-use dyno_sut::engine::{About, Answers, Engine, Inline};
+use dyno_sut::engine::{About, Engine, Inline};
 use dyno_sut::model::{Model, ServiceModel};
 use dyno_sut::null::Null;
 use dyno_sut::onnx::runtime::CAN_LOAD;
-use dyno_sut::tensors::TensorLibrary;
-use dyno_task::system::Judge;
+use dyno_sut::tensors::{Spans, TensorLibrary};
+use dyno_task::judge::Judge;
 
 use crate::environment;
 use crate::exit::Failure;
@@ -89,6 +89,8 @@ pub struct System {
     pub judge: Option<Judge>,
     /// What is to be told of its files.
     pub remarks: Vec<String>,
+    /// Those of them that say that data are others than the reference's.
+    pub other_data: Vec<String>,
     kind: Kind,
     /// What its samples are, if they are tensors of a file.
     tensors: Option<Arc<TensorLibrary>>,
@@ -140,6 +142,7 @@ impl System {
             labels,
             judge: parts.judge,
             remarks: parts.remarks,
+            other_data: parts.other_data,
             kind,
             repeat: 0,
             seed: run.seed.unwrap_or(0),
@@ -213,7 +216,8 @@ impl System {
         match &self.kind {
             Kind::Simulated(model) => model.tokens.is_some(),
             Kind::Cheat(cheat) => cheat.form() == Form::Text,
-            Kind::Null | Kind::Engine(_) => false,
+            Kind::Engine(engine) => engine.is_streaming(),
+            Kind::Null => false,
         }
     }
 
@@ -253,24 +257,29 @@ impl System {
         !matches!(self.kind, Kind::Null) && self.workers(scenario) > 0
     }
 
-    /// The system for one test in real time.
+    /// The system for one test in real time, warmed up for as long as the run goes on.
     ///
     /// # Errors
     /// If the operating system refuses a thread.
     ///
     /// # Panics
     /// If it is simulated.
-    pub fn real_time(&self, scenario: Scenario) -> Result<Arc<dyn SystemUnderTest>, Failure> {
+    pub fn real_time(
+        &self,
+        scenario: Scenario,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Arc<dyn SystemUnderTest>, Failure> {
         let engine = match &self.kind {
             Kind::Null => return Ok(Arc::new(Null)),
-            Kind::Engine(engine) => Shared(engine.clone()),
+            Kind::Engine(engine) => engine.clone(),
             Kind::Simulated(_) | Kind::Cheat(_) => panic!("a simulated system has no real time"),
         };
         let workers = NonZero::new(self.workers(scenario));
-        let policy = self.policies.batching(scenario);
+        let policy = self.policies.batching(scenario, engine.about().largest_batch);
         // Workers that are started meanwhile are bound as well.
         let _bound = self.policies.bound()?;
-        self.policies.warm(&engine, scenario, workers.is_some());
+        let batch = workers.map_or(NonZero::<usize>::MIN, |_| policy.max_size);
+        self.policies.warm(&engine, batch, goes_on);
         let Some(workers) = workers else {
             return Ok(Arc::new(match self.policies.said(scenario) {
                 Some(most) => Inline::new(engine).at_most(most),
@@ -313,7 +322,7 @@ impl System {
         let system = ServiceModel::new(seeded).expect("the model was built when it was read");
         match NonZero::new(self.workers(scenario)) {
             Some(workers) => {
-                let policy = self.policies.batching(scenario);
+                let policy = self.policies.batching(scenario, 0);
                 let batched = batch::Simulated::new(system, policy, workers);
                 Box::new(batched.counting(self.batch_sizes.clone()))
             }
@@ -332,6 +341,7 @@ struct Parts {
     target: Option<f64>,
     judge: Option<Judge>,
     remarks: Vec<String>,
+    other_data: Vec<String>,
     offline_workers: usize,
     is_synthetic: bool,
 }
@@ -346,6 +356,7 @@ impl Parts {
             target: None,
             judge: None,
             remarks: Vec::new(),
+            other_data: Vec::new(),
             offline_workers: environment::cores(),
             is_synthetic: false,
         }
@@ -354,10 +365,10 @@ impl Parts {
 
 fn parts(spec: &str, name: &str, argument: &str, run: &RunOptions) -> Result<Parts, Failure> {
     refuse_files(name, run)?;
-    let numbers = || Arc::new(Numbers { count: run.samples.map_or(SAMPLES_DEFAULT, NonZero::get) });
+    let numbers = || Arc::new(Numbers { count: run.samples_or_of_round(SAMPLES_DEFAULT) });
     match name {
         "onnx" | "tract" => {
-            let loaded = onnx::load(name, argument, run)?;
+            let loaded = onnx::load(name, argument, &Spans::new(), run)?;
             Ok(Parts {
                 labels: loaded.library.labels().map(<[i64]>::to_vec),
                 tensors: Some(loaded.library.clone()),
@@ -373,6 +384,7 @@ fn parts(spec: &str, name: &str, argument: &str, run: &RunOptions) -> Result<Par
                 labels: loaded.labels,
                 judge: loaded.judge,
                 remarks: loaded.remarks,
+                other_data: loaded.other_data,
                 tensors: loaded.tensors,
                 target: loaded.target,
                 offline_workers: loaded.offline_workers,
@@ -435,23 +447,6 @@ fn refuse_files(name: &str, run: &RunOptions) -> Result<(), Failure> {
         Some((flag, _)) => Err(Failure::usage(format!("{flag} means nothing to system `{name}`"))
             .hint("it belongs to --system onnx:FILE and tract:FILE")),
         None => Ok(()),
-    }
-}
-
-/// One engine behind several systems, one after the other.
-struct Shared(Arc<dyn Engine>);
-
-impl Engine for Shared {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
-        self.0.answer(samples, answers);
-    }
-
-    fn warm_up(&self, calls: usize, samples: NonZero<usize>) {
-        self.0.warm_up(calls, samples);
     }
 }
 

@@ -141,14 +141,14 @@ pub fn target_folder(root: &Path) -> Result<PathBuf> {
     Ok(folder.context("cargo metadata names no target folder")?.into())
 }
 
-/// Runs the tests in folders `tests` whose names contain `filter`, with these
-/// variables: those of all crates, because features differ for one alone, and most
-/// would be compiled again. That none is run fails: otherwise a renamed test would
-/// pass for ever.
-fn cargo_test(root: &Path, filter: &str, variables: &[(&str, &Path)]) -> Result<Outcome> {
+/// Runs the tests that these arguments choose, such as those in folders `tests` whose
+/// names contain a word, with these variables: of all crates, because features differ for
+/// one alone, and most would be compiled again. That none is run fails: otherwise a
+/// renamed test would pass for ever.
+fn cargo_test(root: &Path, which: &[&str], variables: &[(&str, &Path)]) -> Result<Outcome> {
     let mut command = shell::tool("CARGO", "cargo", root);
-    let args = ["test", "--workspace", "--test", "it", filter, "--", "--nocapture"];
-    command.args(args).stdout(Stdio::piped()).envs(variables.iter().copied());
+    let args = [&["test", "--workspace"], which, &["--", "--nocapture"]].concat();
+    command.args(&args).stdout(Stdio::piped()).envs(variables.iter().copied());
     println!("cargo {}", args.join(" "));
     let mut child = command.spawn().context("cannot start cargo")?;
     let stdout = child.stdout.take().expect("stdout is piped");

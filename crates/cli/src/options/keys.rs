@@ -62,6 +62,8 @@ pub struct RunOptions {
     pub with: Vec<(String, PathBuf)>,
     pub ort_lib: Option<PathBuf>,
     pub samples: Option<NonZero<usize>>,
+    /// Of the data set of the benchmark, where a round is followed.
+    pub samples_of_round: Option<NonZero<usize>>,
     pub workers: Option<usize>,
     pub threads: Option<NonZero<usize>>,
     pub cores: Option<Cores>,
@@ -78,6 +80,14 @@ pub struct RunOptions {
     pub name: Option<String>,
     pub trace_log: bool,
     pub records: Keep,
+}
+
+impl RunOptions {
+    /// Samples of a data set that exists in name only: as many as somebody said, or as the
+    /// round's has, or this many.
+    pub fn samples_or_of_round(&self, default: usize) -> usize {
+        self.samples.or(self.samples_of_round).map_or(default, NonZero::get)
+    }
 }
 
 /// One row of [`KEYS`].

@@ -162,8 +162,7 @@ impl Options {
         let of_interactive = benchmark.loadgen.interactive_samples;
         let of_interactive = of_interactive.filter(|_| rules.is_interactive);
         let samples = of_interactive.unwrap_or(benchmark.dataset.samples);
-        let samples = usize::try_from(samples).ok().and_then(NonZero::new);
-        run.samples = run.samples.or(samples);
+        run.samples_of_round = usize::try_from(samples).ok().and_then(NonZero::new);
         run.accuracy_target = run.accuracy_target.or(benchmark.least_accuracy());
     }
 
@@ -321,6 +320,11 @@ impl Options {
     pub fn departures_from_round(&self) -> Vec<String> {
         let Some(rules) = &self.rules else { return Vec::new() };
         let mut remarks = self.departures.clone();
+        let asked = rules.benchmark.least_accuracy();
+        if let Some(given) = self.run.accuracy_target.filter(|given| Some(*given) != asked) {
+            let asked = asked.map_or("another figure".into(), |asked| asked.to_string());
+            remarks.push(format!("Accuracy is held against {given}; the round asks for {asked}."));
+        }
         let is_searched = self.modes().contains(&TestMode::FindPeakPerformance)
             || self.set_by_command.contains(&STREAMS);
         let tenants: Vec<_> = match &self.tenants[..] {

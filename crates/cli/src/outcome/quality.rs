@@ -4,7 +4,7 @@ use dyno_loadgen::run::TestLog;
 use dyno_mlperf::accuracy::{Scored, score_answers};
 use dyno_sut::top1;
 use dyno_task::card::{Bound, Unit};
-use dyno_task::system::Judge;
+use dyno_task::judge::Judge;
 
 use crate::summary::{self, Accuracy, QualityUnit};
 use crate::system::System;
@@ -52,14 +52,16 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System) {
         }
     }
     if accuracy.is_reached() == Some(false) && log.complete {
-        reasons.push(short_of(&accuracy));
+        let sentence = short_of(&accuracy);
+        accuracy.short_of.insert(0, sentence);
     }
+    reasons.extend(accuracy.short_of.iter().cloned());
     test.accuracy = Some(accuracy);
     test.reasons.extend(reasons);
 }
 
-/// Fills in what a method found; returns what is wrong with the answers, and figures
-/// beside the one that decides that are not good enough.
+/// Fills in what a method found, with the figures beside the one that decides that are not
+/// good enough; returns what is wrong with the answers.
 fn by_method(
     accuracy: &mut Accuracy,
     judge: &Judge,
@@ -99,7 +101,9 @@ fn by_method(
     if accuracy.value.is_none() {
         reasons.push(format!("No {} comes of these answers.", judge.metric));
     }
-    for (metric, bound) in judge.bounds.iter().filter(|(metric, _)| *metric != judge.metric) {
+    // The first bound of the figure that decides is its target.
+    let others = judge.bounds.iter().filter(|one| own.is_none_or(|own| !std::ptr::eq(own, *one)));
+    for (metric, bound) in others {
         let Some(value) = scored.scores.figure(metric) else {
             reasons.push(format!("No {metric} comes of these answers."));
             continue;
@@ -110,7 +114,7 @@ fn by_method(
             _ => None,
         };
         if let Some((side, bound)) = missed {
-            reasons.push(format!("{metric} of {value:.4} is {side}, {bound:.4}."));
+            accuracy.short_of.push(format!("{metric} of {value:.4} is {side}, {bound:.4}."));
         }
     }
     reasons
@@ -149,6 +153,7 @@ mod tests {
             metric: metric.into(),
             unit,
             bounds: bounds.collect(),
+            networks: None,
         };
         let mut accuracy = Accuracy { answered: 4, ..Accuracy::default() };
         let reasons = by_method(&mut accuracy, &judge, scored, None);
@@ -180,7 +185,13 @@ mod tests {
         let bounds = [("CLIP", Bound::AtLeast(31.0)), ("FID", Bound::AtMost(24.0))];
         let (accuracy, reasons) = judged(clip, &bounds, &found(&[("CLIP", 31.5), ("FID", 25.0)]));
         assert_eq!((accuracy.value, accuracy.unit), (Some(31.5), QualityUnit::Points));
-        assert_eq!(reasons, ["FID of 25.0000 is above the most that counts, 24.0000."]);
+        let short_of = ["FID of 25.0000 is above the most that counts, 24.0000."];
+        assert_eq!((reasons, &accuracy.short_of[..]), (vec![], &short_of.map(str::to_owned)[..]));
+        // A figure between two bounds.
+        let bounds = [("CLIP", Bound::AtLeast(31.0)), ("CLIP", Bound::AtMost(31.2))];
+        let (accuracy, _) = judged(clip, &bounds, &found(&[("CLIP", 31.5)]));
+        assert_eq!(accuracy.short_of, ["CLIP of 31.5000 is above the most that counts, 31.2000."]);
+        let bounds = [("CLIP", Bound::AtLeast(31.0)), ("FID", Bound::AtMost(24.0))];
         let (_, reasons) = judged(clip, &bounds, &found(&[("CLIP", 31.5)]));
         assert_eq!(reasons, ["No FID comes of these answers."]);
     }

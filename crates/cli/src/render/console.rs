@@ -57,7 +57,7 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
     }
     // Of a run that is for no round, the summary and the report tell it.
     if let (Some(division), true) = (&run.division, run.rules.is_some()) {
-        frame.line(&report::division(division), 2);
+        frame.line(&report::division_and_why(division), 2);
         let provided = division.provided.iter().map(|item| format!("  provided: {item}"));
         provided.for_each(|line| frame.line(&line, 4));
         frame.rule();

@@ -19,7 +19,7 @@ mod words;
 pub use effective::{FILE as EFFECTIVE, effective_toml, is_relevant, toml_value};
 pub use members::Several;
 pub use results::html as html_of_results;
-pub use words::division;
+pub use words::division_and_why;
 
 use std::path::{Path, PathBuf};
 

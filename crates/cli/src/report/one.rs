@@ -143,7 +143,8 @@ fn verdict(html: &mut String, run: &Run) {
 fn division_of(division: &summary::Division) -> String {
     let mut html = String::from("<div><h3>Division</h3>");
     let _ = write!(html, "<p>{}</p>", typeset(&words::division(division)));
-    let lists = [("Why no better one", &division.reasons), ("Provided that", &division.provided)];
+    let why = if division.could_be == "open" { "Why not Closed" } else { "Why none" };
+    let lists = [(why, &division.reasons), ("Provided that", &division.provided)];
     for (title, items) in lists.into_iter().filter(|(_, items)| !items.is_empty()) {
         let _ = write!(html, "<p>{title}:</p><ul>");
         for item in items {

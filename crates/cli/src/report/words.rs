@@ -27,17 +27,23 @@ pub fn escaped(text: &str) -> String {
     safe
 }
 
-/// What division a run could be submitted to, as a sentence with the first reason.
+/// What division a run could be submitted to, as a sentence.
 pub fn division(division: &Division) -> String {
-    let provided = if division.provided.is_empty() { "" } else { ", on conditions" };
+    format!("{}.", division_open(division))
+}
+
+/// The same, with the first reason.
+pub fn division_and_why(division: &Division) -> String {
     let why = division.reasons.first().map(|why| format!(": {}", why.trim_end_matches('.')));
-    let why = why.unwrap_or_default();
+    format!("{}{}.", division_open(division), why.unwrap_or_default())
+}
+
+fn division_open(division: &Division) -> String {
+    let provided = if division.provided.is_empty() { "" } else { ", on conditions" };
     match division.could_be.as_str() {
-        "closed" => format!("It could be submitted to the Closed division{provided}."),
-        "open" => {
-            format!("It could be submitted to the Open division{provided}, not to Closed{why}.")
-        }
-        _ => format!("It could be submitted to no division{why}."),
+        "closed" => format!("It could be submitted to the Closed division{provided}"),
+        "open" => format!("It could be submitted to the Open division{provided}, not to Closed"),
+        _ => "It could be submitted to no division".into(),
     }
 }
 

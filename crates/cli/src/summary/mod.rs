@@ -217,6 +217,10 @@ pub struct Accuracy {
     pub malformed: Option<u64>,
     /// samples answered
     pub answered: u64,
+    /// figures that are not good enough, a sentence each, which the reasons of the test
+    /// have, too
+    #[serde(default)]
+    pub short_of: Vec<String>,
 }
 
 /// The unit of a figure of quality.

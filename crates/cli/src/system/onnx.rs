@@ -1,5 +1,6 @@
 //! The systems `onnx:FILE` and `tract:FILE`: a model, its samples, its labels.
 
+use std::cell::RefCell;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use dyno_sut::engine::Engine;
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::Search;
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
-use dyno_sut::tensors::{ModelInput, TensorLibrary};
+use dyno_sut::tensors::{ModelInput, Spans, TensorLibrary};
+use dyno_task::open::Computes;
 
 use super::{BATCH_DEFAULT, SAMPLES_DEFAULT, policy};
 use crate::environment;
@@ -25,11 +27,16 @@ pub struct Loaded {
 }
 
 /// Loads the model of `onnx:FILE` or `tract:FILE`; the file may also come from
-/// `--model`.
+/// `--model`. Random samples have the integers of `spans`.
 ///
 /// # Errors
 /// A missing file or engine, or samples that do not fit the model.
-pub fn load(engine: &str, file: &str, run: &RunOptions) -> Result<Loaded, Failure> {
+pub fn load(
+    engine: &str,
+    file: &str,
+    spans: &Spans<'_>,
+    run: &RunOptions,
+) -> Result<Loaded, Failure> {
     let path = match (file, &run.model) {
         ("", Some(path)) => path.clone(),
         ("", None) => {
@@ -42,41 +49,51 @@ pub fn load(engine: &str, file: &str, run: &RunOptions) -> Result<Loaded, Failur
         return Err(Failure::set_up(format!("there is no model {}", path.display())));
     }
     match engine {
-        "onnx" => load_ort(&path, run),
-        _ => load_tract(&path, run),
+        "onnx" => load_ort(&path, spans, run),
+        _ => load_tract(&path, spans, run),
     }
 }
 
 /// ONNX Runtime spreads one call over all cores by itself, so that one worker
 /// is enough, which keeps Offline batched and open to Ctrl-C. With several
 /// workers, each has a session of its own and a share of the cores.
-fn load_ort(path: &Path, run: &RunOptions) -> Result<Loaded, Failure> {
-    let samples = |inputs: &[ModelInput]| library(inputs, run);
-    open_ort(path, samples, options(run), run)
+fn load_ort(path: &Path, spans: &Spans<'_>, run: &RunOptions) -> Result<Loaded, Failure> {
+    let _bound = policy::bound(run.cores.as_ref())?;
+    let search = Search::everywhere(run.ort_lib.clone());
+    let model = OrtModel::open(path, &search, ort_options(run));
+    let model = model.map_err(|error| missing(error, &[], run))?;
+    let library = Arc::new(library(model.inputs(), spans, run)?);
+    let inputs = model.inputs().to_vec();
+    let engine = model.engine(&library, options(run));
+    let engine = engine.map_err(|error| missing(error, &inputs, run))?;
+    Ok(Loaded { engine: Arc::new(engine), library, offline_workers: 1 })
 }
 
-/// Loads a model with samples that are there already, an answer, and how many samples a
-/// call takes at most whatever the options say.
+/// Loads what answers a task, with samples that are there already.
 ///
 /// # Errors
 /// A missing engine, or samples that do not fit the model.
 pub fn load_prepared(
-    path: &Path,
+    computes: Computes,
     library: TensorLibrary,
-    (answer, largest): (Answer, Option<NonZero<usize>>),
     run: &RunOptions,
 ) -> Result<Loaded, Failure> {
-    let asked = largest_batch(run).get();
-    let largest_batch = largest.map_or(asked, |largest| asked.min(largest.get()));
-    open_ort(path, |_| Ok(library), EngineOptions { answer, largest_batch }, run)
+    let (options, search) = (ort_options(run), Search::everywhere(run.ort_lib.clone()));
+    let _bound = policy::bound(run.cores.as_ref())?;
+    let inputs = RefCell::default();
+    let open = |path: &Path| {
+        let model = OrtModel::open(path, &search, options)?;
+        inputs.replace(model.inputs().to_vec());
+        Ok(model)
+    };
+    let library = Arc::new(library);
+    let engine = computes.engine(&library, largest_batch(run), &open);
+    let engine = engine.map_err(|error| missing(error, &inputs.take(), run))?;
+    Ok(Loaded { engine, library, offline_workers: 1 })
 }
 
-fn open_ort(
-    path: &Path,
-    samples: impl FnOnce(&[ModelInput]) -> Result<TensorLibrary, Failure>,
-    options: EngineOptions,
-    run: &RunOptions,
-) -> Result<Loaded, Failure> {
+/// A share of the cores for each of several sessions.
+fn ort_options(run: &RunOptions) -> OrtOptions {
     let sessions = run.workers.and_then(NonZero::new).unwrap_or(NonZero::<usize>::MIN);
     // Threads that ONNX Runtime starts by itself bind themselves, wherever it likes.
     let cores = run.cores.as_ref().map(|cores| cores.len().get());
@@ -85,23 +102,15 @@ fn open_ort(
         (None, None, 1) => 0,
         (None, cores, several) => (cores.unwrap_or_else(environment::cores) / several).max(1),
     };
-    let _bound = policy::bound(run.cores.as_ref())?;
-    let search = Search::everywhere(run.ort_lib.clone());
-    let missing = |error| missing(error, &[], run);
-    let model = OrtModel::open(path, &search, OrtOptions { threads, sessions }).map_err(missing)?;
-    let library = Arc::new(samples(model.inputs())?);
-    let inputs = model.inputs().to_vec();
-    let engine = model.engine(&library, options);
-    let engine = engine.map_err(|error| self::missing(error, &inputs, run))?;
-    Ok(Loaded { engine: Arc::new(engine), library, offline_workers: 1 })
+    OrtOptions { threads, sessions }
 }
 
 #[cfg(feature = "tract")]
-fn load_tract(path: &Path, run: &RunOptions) -> Result<Loaded, Failure> {
+fn load_tract(path: &Path, spans: &Spans<'_>, run: &RunOptions) -> Result<Loaded, Failure> {
     use dyno_sut::onnx::tract::TractModel;
 
     let model = TractModel::open(path).map_err(|error| missing(error, &[], run))?;
-    let library = Arc::new(library(model.inputs(), run)?);
+    let library = Arc::new(library(model.inputs(), spans, run)?);
     let inputs = model.inputs().to_vec();
     let engine = model.engine(&library, options(run));
     let engine = engine.map_err(|error| missing(error, &inputs, run))?;
@@ -109,7 +118,7 @@ fn load_tract(path: &Path, run: &RunOptions) -> Result<Loaded, Failure> {
 }
 
 #[cfg(not(feature = "tract"))]
-fn load_tract(_path: &Path, _run: &RunOptions) -> Result<Loaded, Failure> {
+fn load_tract(_path: &Path, _spans: &Spans<'_>, _run: &RunOptions) -> Result<Loaded, Failure> {
     Err(Failure::set_up("this build has no tract, which alone takes minutes to compile")
         .hint("build with --features tract, or use --system onnx:FILE"))
 }
@@ -191,17 +200,31 @@ fn largest_batch(run: &RunOptions) -> NonZero<usize> {
 /// What a dynamic dimension, other than the batch's, becomes in random samples.
 const DYNAMIC_DEFAULT: usize = 1;
 
+/// Bytes that random samples take where nobody says how many there are: those of the data
+/// set of a benchmark fill any memory.
+const LARGEST_SET: usize = 1 << 28;
+
 /// The samples that are given; random ones if there are none, which show speed
 /// and never accuracy.
-fn library(inputs: &[ModelInput], run: &RunOptions) -> Result<TensorLibrary, Failure> {
+fn library(
+    inputs: &[ModelInput],
+    spans: &Spans<'_>,
+    run: &RunOptions,
+) -> Result<TensorLibrary, Failure> {
     if run.data.is_empty() {
         if run.labels.is_some() {
             return Err(Failure::usage("--labels needs the samples that they belong to")
                 .hint("name them with --data FILE.npy"));
         }
-        let samples = run.samples.map_or(SAMPLES_DEFAULT, NonZero::get);
+        let samples = run.samples.map_or_else(
+            || {
+                let most = LARGEST_SET / TensorLibrary::bytes_of_random(inputs, DYNAMIC_DEFAULT);
+                run.samples_or_of_round(SAMPLES_DEFAULT).min(most.max(1))
+            },
+            NonZero::get,
+        );
         let seed = run.seed.unwrap_or(0);
-        let library = TensorLibrary::synthetic(inputs, samples, DYNAMIC_DEFAULT, seed);
+        let library = TensorLibrary::synthetic(inputs, samples, DYNAMIC_DEFAULT, spans, seed);
         return library.map_err(Failure::set_up);
     }
     let mut files = Vec::new();

@@ -63,9 +63,11 @@ impl Policies {
         })
     }
 
-    /// What is computed together in a scenario.
-    pub fn batching(&self, scenario: Scenario) -> Policy {
-        let max_size = self.batch.of(scenario).unwrap_or(self.batch_default);
+    /// What is computed together in a scenario by an engine that takes so many samples in
+    /// a call, 0 where it does not matter: whoever waits for more waits for several calls.
+    pub fn batching(&self, scenario: Scenario, largest: usize) -> Policy {
+        let asked = self.batch.of(scenario).unwrap_or(self.batch_default);
+        let max_size = NonZero::new(largest).map_or(asked, |largest| asked.min(largest));
         Policy { max_size, max_wait: self.max_wait }
     }
 
@@ -79,14 +81,12 @@ impl Policies {
         self.warm_up
     }
 
-    /// Has an engine compute its calls before the clock, in calls as large as those of
-    /// the scenario.
-    pub fn warm(&self, engine: &dyn Engine, scenario: Scenario, is_batched: bool) {
-        let samples = match is_batched {
-            true => self.batching(scenario).max_size,
-            false => NonZero::<usize>::MIN,
-        };
-        engine.warm_up(self.warm_up, samples);
+    /// Has an engine compute its calls before the clock, with so many samples each,
+    /// unless the run ends before.
+    pub fn warm(&self, engine: &dyn Engine, samples: NonZero<usize>, goes_on: &dyn Fn() -> bool) {
+        for _ in (0..self.warm_up).take_while(|_| goes_on()) {
+            engine.warm_up(1, samples);
+        }
     }
 
     /// Threads of its own that a system needs at least: the issuing thread is the

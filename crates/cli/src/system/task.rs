@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use dyno_loadgen::qsl::SampleLibrary;
@@ -11,11 +12,12 @@ use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
 use dyno_sut::engine::Engine;
 use dyno_sut::tensors::TensorLibrary;
 use dyno_task::cache::Cache;
-use dyno_task::card::{self, Bound, Card, Tier, Unit};
+use dyno_task::card::{self, Bound, Card, Unit};
 use dyno_task::files::{Files, OpenError};
 use dyno_task::graphs::Graph;
-use dyno_task::shape;
-use dyno_task::system::{self, Judge};
+use dyno_task::judge::Judge;
+use dyno_task::open::Ready;
+use dyno_task::{open, shape};
 
 use super::onnx;
 use crate::exit::Failure;
@@ -25,11 +27,6 @@ use crate::{cache, environment, output};
 /// For help texts.
 pub const GRAMMAR: &str = "a task with its model, its samples and its target: task:mnist, or task:resnet50-shape with random \
      samples (dyno task list)";
-
-/// Whether this version has a system for a task.
-pub fn runs(card: &Card) -> bool {
-    card.tier == Tier::Shape || card.system.is_some() || card.name == DIGITS
-}
 
 /// Its system is built in.
 const DIGITS: &str = "digits";
@@ -50,11 +47,13 @@ pub struct Loaded {
     pub is_synthetic: bool,
     /// What is to be told of its files.
     pub remarks: Vec<String>,
+    /// Those of them that say that data are others than the reference's.
+    pub other_data: Vec<String>,
     /// Threads that compute in Offline, where nobody says.
     pub offline_workers: usize,
 }
 
-/// Whether there is such a task, and a system for it; its files are not looked at.
+/// Whether there is such a task; its files are not looked at.
 ///
 /// # Errors
 /// There is not.
@@ -63,7 +62,7 @@ pub fn check(name: &str) -> Result<(), Failure> {
 }
 
 fn card_of(name: &str) -> Result<&'static Card, Failure> {
-    card::named(name).filter(|card| runs(card)).ok_or_else(|| unknown(name))
+    card::named(name).ok_or_else(|| unknown(name))
 }
 
 /// Loads a task from what is in the cache.
@@ -84,6 +83,7 @@ pub fn load(name: &str, run: &RunOptions) -> Result<Loaded, Failure> {
             judge: None,
             is_synthetic: false,
             remarks: Vec::new(),
+            other_data: Vec::new(),
             offline_workers: environment::cores(),
         });
     }
@@ -102,7 +102,7 @@ fn shaped(graph: &Graph, cache: &Cache, run: &RunOptions) -> Result<Loaded, Fail
     let path = shape::write(graph, cache).map_err(Failure::set_up)?;
     let samples = NonZero::new(shape::samples(graph) as usize);
     let run = RunOptions { samples: run.samples.or(samples), ..run.clone() };
-    let loaded = onnx::load("onnx", &path.to_string_lossy(), &run)?;
+    let loaded = onnx::load("onnx", &path.to_string_lossy(), &graph.spans(), &run)?;
     Ok(Loaded {
         engine: loaded.engine,
         library: loaded.library.clone(),
@@ -112,14 +112,29 @@ fn shaped(graph: &Graph, cache: &Cache, run: &RunOptions) -> Result<Loaded, Fail
         judge: None,
         is_synthetic: true,
         remarks: Vec::new(),
+        other_data: Vec::new(),
         offline_workers: loaded.offline_workers,
     })
 }
 
-/// A task with files: the user's, or those that were fetched.
-fn opened(card: &Card, cache: &Cache, run: &RunOptions) -> Result<Loaded, Failure> {
+/// What judges the answers of a task, whose log is there already.
+///
+/// # Errors
+/// As [`load`], and a task whose answers no method judges.
+pub fn judge(name: &str, with: &[(String, PathBuf)]) -> Result<Judge, Failure> {
+    let card = card_of(name)?;
+    if card.system.is_none() {
+        let problem = format!("answers of task {name} are judged by no method");
+        return Err(Failure::usage(problem).hint("dyno task methods lists those that there are"));
+    }
+    let ready = ready(card, &cache::folder(None)?, with)?;
+    let why = ready.remarks.last().cloned().unwrap_or_default();
+    ready.judge.ok_or_else(|| Failure::set_up(format!("task {name}: {why}")))
+}
+
+fn ready(card: &Card, cache: &Cache, with: &[(String, PathBuf)]) -> Result<Ready, Failure> {
     let mut given = BTreeMap::new();
-    for (name, path) in &run.with {
+    for (name, path) in with {
         if given.insert(name.clone(), path.clone()).is_some() {
             return Err(Failure::usage(format!("--with {name}=... is given twice")));
         }
@@ -127,11 +142,15 @@ fn opened(card: &Card, cache: &Cache, run: &RunOptions) -> Result<Loaded, Failur
     let failed = |error| failed(card, &error);
     let files = Files::of(card, cache, given).map_err(failed)?;
     let files = files.telling(|what| output::say(format_args!("{what} ...")));
-    let ready = system::open(&files).map_err(failed)?;
+    open::open(&files).map_err(failed)
+}
+
+/// A task with files: the user's, or those that were fetched.
+fn opened(card: &Card, cache: &Cache, run: &RunOptions) -> Result<Loaded, Failure> {
+    let ready = ready(card, cache, &run.with)?;
     let labels = ready.samples.labels().map(<[i64]>::to_vec);
-    let largest = ready.largest_batch;
     let samples = ready.samples.telling(tell_broken);
-    let loaded = onnx::load_prepared(&ready.model, samples, (ready.answer, largest), run)?;
+    let loaded = onnx::load_prepared(ready.computes, samples, run)?;
     let judge = ready.judge.map(|judge| of_round(judge, card, run));
     let least = judge.as_ref().and_then(|judge| match (judge.unit, judge.bounds.first()?) {
         (Unit::Percent, (_, Bound::AtLeast(least))) => Some(least / 100.0),
@@ -147,6 +166,7 @@ fn opened(card: &Card, cache: &Cache, run: &RunOptions) -> Result<Loaded, Failur
         judge,
         is_synthetic: false,
         remarks: ready.remarks,
+        other_data: ready.other_data,
         offline_workers: loaded.offline_workers,
     })
 }
@@ -201,12 +221,6 @@ fn no_files(card: &Card, run: &RunOptions) -> Result<(), Failure> {
 }
 
 fn unknown(name: &str) -> Failure {
-    if card::named(name).is_some() {
-        let problem = format!("this version has the card of task `{name}`, and no system for it");
-        return Failure::set_up(problem)
-            .hint("dyno task list says which run")
-            .hint("a model of your own runs with --system onnx:FILE --data FILE.npy");
-    }
     let near = nearest(name, card::cards().iter().map(|card| card.name.as_str()));
     Failure::usage(format!("there is no task `{name}`"))
         .hint(format!("did you mean {}? dyno task list has all", near.unwrap_or("digits")))

@@ -49,6 +49,24 @@ fn answers_that_are_none_are_told_and_are_no_success() {
 }
 
 #[test]
+fn a_task_judges_a_log_as_its_run_does() {
+    // The instructor's side is 0, the president's is 1.
+    let folder = folder(&[(0, "0000000000000000"), (33, "0000000000000000")]);
+    let ran = folder.dyno("task score karate --log log.json --json figures.json").exits(0);
+    assert!(folder.read("figures.json").contains("\"method\": \"node-accuracy\""));
+    assert!(ran.stderr.contains("2 answers to 2 of 34 samples"), "{}", ran.stderr);
+    for (command, told) in [
+        ("task score karate --log log.json --element int32", "says how it is judged"),
+        ("task score karate --log log.json --with x=y", "needs no files"),
+        ("task score digits --log log.json", "are judged by no method"),
+        ("task score stable-diffusion-xl --log log.json", "needs the file `model`"),
+    ] {
+        let refused = folder.dyno(command);
+        assert!(refused.stderr.contains(told), "{command}: {}", refused.stderr);
+    }
+}
+
+#[test]
 fn where_nothing_is_scored_there_is_no_figure() {
     let cases: [(&[Answer<'_>], &str, &str); 4] = [
         (&[], SCORE, "the log has no answers"),

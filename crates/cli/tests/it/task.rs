@@ -55,8 +55,8 @@ fn what_is_missing_is_named_before_anything_is_measured() {
     assert!(missing.contains("hint: dyno fetch mnist"), "{missing}");
     let other = folder.dyno("task run mnist --with modle=x").exits(2).stderr;
     assert!(other.contains("no file `modle`; its files are model, images"), "{other}");
-    let none = folder.dyno("task run gnmt").exits(3).stderr;
-    assert!(none.contains("the card of task `gnmt`, and no system for it"), "{none}");
+    let search = folder.dyno("task run gnmt").exits(3).stderr;
+    assert!(search.contains("`decoder`: ONNX file: a step, from the last piece"), "{search}");
     let own = folder.dyno("task run bert").exits(3).stderr;
     for file in ["`model`: model.onnx", "`dataset`: dev-v1.1.json", "`vocabulary`: vocab.txt"] {
         assert!(own.contains(file), "{own}");
@@ -100,6 +100,12 @@ fn a_model_is_the_reference_or_is_told_why_not() {
         serde_json::from_str(&compare("pruned.onnx --json").exits(1).stdout).unwrap();
     assert_eq!(found["verdict"], "restricted-retraining");
     assert!(found["tensors"][0]["away"]["pruned"].as_u64().unwrap() > 90, "{found}");
+    folder.write("found.json", &found.to_string());
+    let run = "run --system onnx:reference.onnx --equivalence found.json";
+    let other = folder.dyno(run).exits(3).stderr;
+    assert!(other.contains("it is of another model (pruned.onnx, SHA-256"), "{other}");
+    let none = folder.dyno("run --equivalence found.json").exits(3).stderr;
+    assert!(none.contains("the system is not one ONNX model that is named"), "{none}");
     let text = compare("pruned.onnx --beams 4 --reference-beams 10").exits(1).stdout;
     assert!(text.contains("4 beams in a search, 10 in the reference"), "{text}");
     assert!(text.contains("including pruning"), "{text}");

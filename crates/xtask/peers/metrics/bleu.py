@@ -24,8 +24,9 @@ def make(folder, size, rng):
             kept = [word if rng.random() < 0.85 else rng.choice(words[:50]) for word in sentence
                     if rng.random() < 0.95]
             answers.append((at, " ".join(kept).encode()))
-    # Each entry counts: a second one of a sentence, and one without words.
-    answers += [(0, b"w1 w2 w3"), (1, b"")]
+    answers[1] = (1, b"")
+    # The first entry of a sentence counts alone.
+    answers += [(0, b"w1 w2 w3"), (1, b"w1")]
     order = rng.permutation(len(answers))
     logs.write(folder, [answers[at] for at in order])
     return {"with": {"reference": "reference.de"}, "element": None}
@@ -33,8 +34,11 @@ def make(folder, size, rng):
 
 def peer(folder):
     references = [line.strip().replace("@@ ", "") for line in open(folder / "reference.de")]
-    answers = logs.read(folder)
-    found = [answer.decode() for _, answer in answers]
-    wanted = [references[index] for index, _ in answers]
+    first = {}
+    for index, answer in logs.read(folder):
+        # The script of the reference splits an empty translation into one word that is none.
+        first.setdefault(index, answer.decode() or "\N{EMPTY SET}")
+    found = list(first.values())
+    wanted = [references[index] for index in first]
     bleu = sacrebleu.corpus_bleu(found, [wanted], smooth_method="none", force=True, tokenize="none")
     return {"bleu": f"{bleu.score:.8f}"}

@@ -23,7 +23,11 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
         Ok(venv) => {
             let interpreter = venv.interpreter();
             let programs = interpreter.parent().unwrap_or(Path::new("."));
-            cargo_test(bench.root, "every_block", &[("DYNO_BOOK_PEERS", programs)])?
+            cargo_test(
+                bench.root,
+                &["--test", "it", "every_block"],
+                &[("DYNO_BOOK_PEERS", programs)],
+            )?
         }
         Err(missing) => Outcome::Skipped(missing),
     };

@@ -1,4 +1,5 @@
-//! Graphs of the benchmarks as the packages `onnx` and `onnxruntime` see them. In full it takes
+//! Graphs of the benchmarks as the packages `onnx` and `onnxruntime` see them, and models that
+//! scripts export. In full it takes
 //! 10 GB of memory and as much room below `target`.
 
 use std::fs;
@@ -11,6 +12,8 @@ use super::{Bench, Named, Outcome};
 use crate::release::shell;
 
 const FILES: &str = "valid, of the operations that are counted, and finite in ONNX Runtime";
+
+const EXPORTS: &str = "models that crates/task/export writes, as NumPy has their layers";
 
 /// Those that take less than seconds; so do graphs without weights.
 const QUICK: &[&str] = &[
@@ -29,11 +32,27 @@ const WHOLE: &str = "whole:";
 
 pub fn run(bench: &Bench) -> Result<Vec<Named>> {
     let packages = format!("onnx==1.17.0 numpy==2.4.6 {ONNX_RUNTIME}");
-    let outcome = match Venv::with(&bench.folder, &packages) {
-        Ok(venv) => compare(bench, &venv)?,
-        Err(missing) => Outcome::Skipped(missing),
+    let [graphs, exports] = match Venv::with(&bench.folder, &packages) {
+        Ok(venv) => [compare(bench, &venv)?, exported(bench, &venv)?],
+        Err(missing) => [&missing, &missing].map(|missing| Outcome::Skipped(missing.clone())),
     };
-    Ok(vec![(FILES, outcome)])
+    Ok(vec![(FILES, graphs), (EXPORTS, exports)])
+}
+
+/// The scripts for checkpoints of the reference, with random weights of their names.
+fn exported(bench: &Bench, venv: &Venv) -> Result<Outcome> {
+    let folder = bench.folder.join("exports");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut check = venv.python();
+    check.arg("-B").arg(bench.root.join("crates/xtask/peers/export.py"));
+    check.arg(bench.root.join("crates/task/export")).arg(&folder);
+    Ok(match shell::said(&mut check) {
+        Ok(said) => {
+            println!("{}", said.trim());
+            Outcome::Passed
+        }
+        Err(error) => Outcome::Failed(format!("{error:#}")),
+    })
 }
 
 fn compare(bench: &Bench, venv: &Venv) -> Result<Outcome> {

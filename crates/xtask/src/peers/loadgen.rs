@@ -62,7 +62,7 @@ fn replay(bench: &Bench, venv: &Venv) -> Result<Outcome> {
     if generated != Outcome::Passed {
         return Ok(generated);
     }
-    cargo_test(bench.root, "peers", &[("DYNO_PEER_TRACES", Path::new(cases))])
+    cargo_test(bench.root, &["--test", "it", "peers"], &[("DYNO_PEER_TRACES", Path::new(cases))])
 }
 
 fn script(bench: &Bench, venv: &Venv, args: &[&str]) -> Result<Outcome> {

@@ -19,9 +19,11 @@ print([path for name in names for path in sorted(capi.glob(name))][0])
 
 pub fn run(bench: &Bench) -> Result<Vec<Named>> {
     let outcome = match library(bench) {
-        Ok((_, library)) => {
-            cargo_test(bench.root, "onnx", &[("ORT_DYLIB_PATH", Path::new(&library))])?
-        }
+        Ok((_, library)) => cargo_test(
+            bench.root,
+            &["--test", "it", "onnx"],
+            &[("ORT_DYLIB_PATH", Path::new(&library))],
+        )?,
         Err(missing) => Outcome::Skipped(missing),
     };
     Ok(vec![(TESTS, outcome)])

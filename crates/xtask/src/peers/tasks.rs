@@ -8,10 +8,11 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::{Bench, Named, Outcome, onnx, target_folder};
+use super::{Bench, Named, Outcome, cargo_test, onnx, target_folder};
 use crate::release::shell;
 
 const REAL: &str = "real tasks reach their targets from a clean cache";
+const TESTS: &str = "tests of tasks with ONNX Runtime and what was fetched";
 const SHAPE: &str = "shape tasks answer from a clean cache";
 
 /// Shape tasks that take less than seconds.
@@ -41,6 +42,7 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
     Ok(vec![
         (REAL, program.all(real, &accuracy, |test| test["verdict"] == "VALID")?),
         (SHAPE, program.all(shape, &speed, |test| test["result"]["value"].is_number())?),
+        (TESTS, program.tests(bench)?),
     ])
 }
 
@@ -105,7 +107,7 @@ impl Program {
         })
     }
 
-    /// The tasks that this version runs, in the order of the list.
+    /// The tasks, in the order of the list.
     pub fn tasks(&self) -> Result<Vec<Task>> {
         let listed = shell::said(self.command().args(["task", "list", "--json"]))?;
         let listed: Vec<Value> = serde_json::from_str(&listed).context("dyno task list --json")?;
@@ -117,7 +119,7 @@ impl Program {
                 operations: of["operations"].as_u64(),
             })
         };
-        Ok(listed.iter().filter(|of| of["runs"] == true).filter_map(task).collect())
+        Ok(listed.iter().filter_map(task).collect())
     }
 
     /// Gets what a task needs from the registry.
@@ -183,6 +185,14 @@ impl Program {
             (true, false) => Outcome::Skipped(missing.join("; ")),
             (true, true) => Outcome::Passed,
         })
+    }
+
+    /// Tests that skip where there is no ONNX Runtime, or a task was not fetched.
+    fn tests(&self, bench: &Bench) -> Result<Outcome> {
+        let which = ["official", "real", "speech", "trained"].map(|name| ["--test", name]);
+        let library = Path::new(&self.library);
+        let variables = [("DYNO_CACHE", self.cache.as_path()), ("ORT_DYLIB_PATH", library)];
+        cargo_test(bench.root, which.as_flattened(), &variables)
     }
 
     fn command(&self) -> Command {

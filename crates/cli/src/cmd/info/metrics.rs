@@ -151,6 +151,7 @@ pub const METRICS: [Metric; 20] = [
             "correct",
             "scored",
             "malformed",
+            "short_of",
             "answered",
             "lower_is_better",
         ],

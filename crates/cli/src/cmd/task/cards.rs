@@ -72,11 +72,8 @@ fn meaning(tier: Tier) -> &'static str {
     }
 }
 
-/// Whether it runs, what is there of its data, and how to get the rest.
+/// What is there of its data, and how to get the rest.
 fn state(card: &Card, cache: &Cache) -> String {
-    if !task::runs(card) {
-        return "the card alone: this version has no system for it".into();
-    }
     if card.wanted().any(|wanted| wanted.package.is_none()) {
         return format!("your own files; dyno task show {} names them", card.name);
     }
@@ -279,7 +276,6 @@ fn document(card: &Card, cache: &Cache) -> Value {
         "needs": wanted.collect::<Vec<_>>(),
         "parameters": size(card).map(|(parameters, _)| parameters),
         "operations": size(card).map(|(_, operations)| operations),
-        "runs": task::runs(card),
         "state": state(card, cache),
     })
 }

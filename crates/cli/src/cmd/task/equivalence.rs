@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dyno_task::equivalence::{Away, Compared, Equivalence, Finding, Told, Verdict, compare_files};
+use dyno_task::equivalence::{
+    Away, Compared, Equivalence, Finding, Told, Verdict, compare_files, fingerprint,
+};
 use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};
@@ -43,7 +45,7 @@ pub struct CompareWeights {
 
 const AFTER_HELP: &str = "\
 Ends with 0 if the model could be submitted to the Closed division, as far as its
-weights tell, and with 1 if not.
+weights tell, and with 1 if not, or if some of them could not be compared.
 
 Examples:
   dyno task equivalence int8.onnx --reference resnet50_v1.onnx
@@ -63,12 +65,17 @@ impl CompareWeights {
         let told = Told { beams: self.beams, reference_beams: self.reference_beams };
         let found = compare_files(&self.model, &self.reference, told).map_err(|error| {
             Failure::set_up(error).hint(
-                "weights in a file of their own (.onnx.data) lie beside the model; elements of \
-                 less than 8 bits are not read",
+                "weights in a file of their own (.onnx.data) lie beside the model; of elements \
+                 of less than 8 bits, int4 and uint4 are read",
             )
         })?;
         let text = match self.json {
-            true => format!("{:#}\n", document(&found, &self.model, &self.reference)),
+            true => {
+                let mut document = document(&found, &self.model, &self.reference);
+                document["model_sha256"] =
+                    fingerprint(&self.model).map_err(Failure::set_up)?.into();
+                format!("{document:#}\n")
+            }
             false => {
                 let text = text(&found, if self.all { usize::MAX } else { SHOWN });
                 let lines = text.lines().flat_map(|line| wrap(line, WIDTH, 14));

@@ -10,18 +10,20 @@ use dyno_loadgen::log::read::open_accuracy;
 use dyno_loadgen::settings::nearest;
 use dyno_mlperf::accuracy::payload::Element;
 use dyno_mlperf::accuracy::{
-    DataError, DataProblem, Figure, Inputs, METHODS, Method, Need, Scored, score,
+    DataError, DataProblem, Figure, Inputs, METHODS, Method, Need, Scored, Scorer, score,
 };
+use dyno_task::card;
 use serde_json::{Map, Value, json};
 
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::system::task;
 
 /// What to score against what.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Score {
-    /// How: one of `dyno task methods`
+    /// How: one of `dyno task methods`, or a task, whose files are then named
     #[arg(value_name = "METHOD")]
     method: String,
     /// The log of an accuracy run, whole
@@ -47,6 +49,7 @@ pub struct Score {
 const AFTER_HELP: &str = "\
 Examples:
   dyno task score top1 --log out/mlperf_log_accuracy.json --with labels=val_map.txt
+  dyno task score karate --log out/mlperf_log_accuracy.json
   dyno task methods";
 
 impl Score {
@@ -55,9 +58,7 @@ impl Score {
     /// # Errors
     /// An unknown method or input, a file that does not read, a log that is cut.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let method = self.method()?;
-        let inputs = self.inputs(method)?;
-        let mut scorer = (method.open)(&inputs).map_err(of_data)?;
+        let (method, mut scorer) = self.scorer()?;
         let failed =
             |problem: String| Failure::set_up(format!("{}: {problem}", self.log.display()));
         let log = open_accuracy(&self.log).map_err(|error| failed(error.to_string()))?;
@@ -75,6 +76,29 @@ impl Score {
             write(path, &format!("{:#}\n", document(method, &scored)))?;
         }
         Ok(if scored.malformed == 0 { Exit::Valid } else { Exit::Invalid })
+    }
+
+    /// Of a method, or of a task as a run of it judges.
+    fn scorer(&self) -> Result<(&'static Method, Box<dyn Scorer>), Failure> {
+        let is_task = Method::named(&self.method).is_none() && card::named(&self.method).is_some();
+        if !is_task {
+            let method = self.method()?;
+            let inputs = self.inputs(method)?;
+            return Ok((method, (method.open)(&inputs).map_err(of_data)?));
+        }
+        if let Some(said) = self.choose.first().or(self.element.as_ref()) {
+            let problem = format!("{said}: the card of task {} says how it is judged", self.method);
+            return Err(Failure::usage(problem));
+        }
+        let pair = |pair: &String| {
+            let (name, file) = pair
+                .split_once('=')
+                .ok_or_else(|| Failure::usage(format!("--with {pair}: expected NAME=FILE")))?;
+            Ok((name.to_owned(), PathBuf::from(file)))
+        };
+        let with = self.with.iter().map(pair).collect::<Result<Vec<_>, Failure>>()?;
+        let judge = task::judge(&self.method, &with)?;
+        Ok((judge.method, judge.scorer().map_err(of_data)?))
     }
 
     fn hint(&self, method: &Method) -> String {
