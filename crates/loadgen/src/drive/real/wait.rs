@@ -141,15 +141,18 @@ impl Waiter {
         announce: impl Fn(),
         withdraw: impl Fn(),
     ) {
-        let begin = self.clock.now();
         let mut rounds = 0_u32;
+        // What was answered while it was issued costs no look at the clock.
+        let mut is_ready = ready();
+        let begin = if is_ready { 0 } else { self.clock.now() };
         loop {
-            if ready() {
+            if is_ready {
                 // A spin that pays is worth a longer one next time.
                 self.spin = (self.spin * 2).min(if self.spins { MOST_SPIN } else { LEAST_SPIN });
                 return;
             }
             std::hint::spin_loop();
+            is_ready = ready();
             rounds += 1;
             if rounds.is_multiple_of(32) && self.clock.now() - begin > self.spin {
                 break;

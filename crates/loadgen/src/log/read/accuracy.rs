@@ -4,8 +4,8 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
+use std::str::FromStr;
 
-use super::cursor::Cursor;
 use super::{LogReadProblem, ProblemKind};
 
 /// A kept response.
@@ -27,12 +27,16 @@ pub struct AccuracyEntry {
 
 /// Reads an accuracy log entry by entry, and ends with a problem if the log does
 /// not end as it should.
+///
+/// Of the log nothing is kept: digits are decoded as they are read, because an answer
+/// may have a hundred million of them in one line.
 #[derive(Debug)]
 pub struct AccuracyReader<R> {
     source: R,
-    bytes: Vec<u8>,
-    at: usize,
+    /// Of the last byte that was looked at, from 1.
     line: usize,
+    /// Whether the next byte is the first of another line.
+    starts_line: bool,
     state: State,
 }
 
@@ -46,8 +50,36 @@ enum State {
     After,
     /// After a comma: an entry.
     Next,
-    /// Nothing more comes.
+    /// After the closing bracket: nothing more.
     Done,
+    /// After a problem, of which what follows cannot be told apart.
+    Lost,
+}
+
+const LAYOUT: ProblemKind =
+    ProblemKind::Foreign { expected: "an entry such as { \"seq_id\" : 0, ... }" };
+const CUT: ProblemKind = ProblemKind::Truncated { expected: "the rest of an entry" };
+
+/// A key or a number.
+#[derive(Default)]
+struct Word {
+    bytes: [u8; 32],
+    /// More than there is room for where it is too long.
+    length: usize,
+}
+
+impl Word {
+    fn push(&mut self, more: &[u8]) {
+        if let Some(to) = self.bytes.get_mut(self.length..self.length + more.len()) {
+            to.copy_from_slice(more);
+        }
+        self.length += more.len();
+    }
+
+    /// Nothing where it is too long.
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
 }
 
 /// Opens an accuracy log.
@@ -61,29 +93,26 @@ pub fn open_accuracy(path: &Path) -> io::Result<AccuracyReader<BufReader<File>>>
 impl<R: BufRead> AccuracyReader<R> {
     /// Reads from `source`.
     pub fn new(source: R) -> Self {
-        Self { source, bytes: Vec::new(), at: 0, line: 0, state: State::Start }
+        Self { source, line: 0, starts_line: true, state: State::Start }
     }
 
-    /// The next byte that is no space, reading on where a line ends.
-    fn peek(&mut self) -> Result<Option<u8>, ProblemKind> {
-        loop {
-            let mut cursor = Cursor::new(self.bytes.get(self.at..).unwrap_or(&[]));
-            let byte = cursor.peek();
-            self.at += cursor.position();
-            if byte.is_some() {
-                return Ok(byte);
-            }
-            self.bytes.clear();
-            self.at = 0;
-            let read = self.source.read_until(b'\n', &mut self.bytes);
-            if read.map_err(|error| ProblemKind::Io { message: error.to_string() })? == 0 {
-                return Ok(None);
-            }
-            self.line += 1;
+    /// The next entry, whose data is appended to `data` and is not in the entry: one
+    /// buffer may hold the answers of many.
+    pub fn next_into(
+        &mut self,
+        data: &mut Vec<u8>,
+    ) -> Option<Result<AccuracyEntry, LogReadProblem>> {
+        if self.state == State::Lost {
+            return None;
         }
+        let entry = self.entry_or_end(data).map_err(|kind| {
+            self.state = State::Lost;
+            LogReadProblem { line: self.line.max(1), kind }
+        });
+        entry.transpose()
     }
 
-    fn entry(&mut self) -> Result<Option<AccuracyEntry>, ProblemKind> {
+    fn entry_or_end(&mut self, data: &mut Vec<u8>) -> Result<Option<AccuracyEntry>, ProblemKind> {
         loop {
             let byte = self.peek()?;
             let expected = match self.state {
@@ -91,30 +120,190 @@ impl<R: BufRead> AccuracyReader<R> {
                 State::First => "an entry or `]`",
                 State::After => "`,` or `]`",
                 State::Next => "an entry",
-                State::Done => "nothing after `]`",
+                State::Done | State::Lost => "nothing after `]`",
             };
-            match (self.state, byte) {
+            self.state = match (self.state, byte) {
                 (State::Done, None) => return Ok(None),
                 (_, None) => return Err(ProblemKind::Truncated { expected }),
-                (State::Start, Some(b'[')) => self.state = State::First,
-                (State::After, Some(b',')) => self.state = State::Next,
-                (State::First | State::After, Some(b']')) => self.state = State::Done,
+                (State::Start, Some(b'[')) => State::First,
+                (State::After, Some(b',')) => State::Next,
+                (State::First | State::After, Some(b']')) => State::Done,
                 (State::First | State::Next, Some(b'{')) => {
-                    let mut cursor = Cursor::new(&self.bytes[self.at..]);
-                    let entry = read_entry(self.line, &mut cursor);
-                    self.at += cursor.position();
-                    let cut = entry.is_err() && !self.bytes.ends_with(b"\n");
-                    self.state = State::After;
-                    return match entry {
-                        Err(_) if cut => {
-                            Err(ProblemKind::Truncated { expected: "the rest of an entry" })
+                    let entry = match self.entry_as_written(data)? {
+                        Some(entry) => entry,
+                        None => {
+                            self.source.consume(1);
+                            self.entry(data)?
                         }
-                        entry => entry.map(Some),
                     };
+                    self.state = State::After;
+                    return Ok(Some(entry));
                 }
                 _ => return Err(ProblemKind::Foreign { expected }),
+            };
+            self.source.consume(1);
+        }
+    }
+
+    /// A short entry that the buffer holds whole and that is written as LoadGen writes it:
+    /// nearly all of a log of a million. Of another one nothing is consumed.
+    fn entry_as_written(
+        &mut self,
+        data: &mut Vec<u8>,
+    ) -> Result<Option<AccuracyEntry>, ProblemKind> {
+        /// What is read twice of one that is longer.
+        const SHORT: usize = 1 << 12;
+        let (line, start) = (self.line, data.len());
+        let buffer = self.buffer()?;
+        let text = &buffer[..buffer.len().min(SHORT)];
+        let read = as_written(text, data);
+        let Some((seq_id, qsl_idx, rest)) = read else {
+            data.truncate(start);
+            return Ok(None);
+        };
+        let used = text.len() - rest;
+        self.source.consume(used);
+        Ok(Some(AccuracyEntry { line, seq_id, qsl_idx, ..AccuracyEntry::default() }))
+    }
+
+    /// An entry, after its brace.
+    fn entry(&mut self, data: &mut Vec<u8>) -> Result<AccuracyEntry, ProblemKind> {
+        let mut entry = AccuracyEntry { line: self.line, ..AccuracyEntry::default() };
+        let (mut seq_id, mut qsl_idx, mut has_data) = (None, None, false);
+        let start = data.len();
+        loop {
+            let mut key = Word::default();
+            if !self.eat(b'"')? {
+                return Err(LAYOUT);
             }
-            self.at += 1;
+            self.until(|byte| matches!(byte, b'"' | b'\\'), &mut key)?;
+            if !self.eat(b'"')? || !self.eat(b':')? {
+                return Err(LAYOUT);
+            }
+            match key.bytes() {
+                b"seq_id" => seq_id = Some(self.integer("seq_id")?),
+                b"qsl_idx" => qsl_idx = Some(self.integer("qsl_idx")?),
+                b"data" => {
+                    data.truncate(start);
+                    self.hex("data", data)?;
+                    has_data = true;
+                }
+                b"token_data" => {
+                    let tokens = entry.token_data.insert(Vec::new());
+                    self.hex("token_data", tokens)?;
+                }
+                b"token_count" => entry.token_count = Some(self.integer("token_count")?),
+                _ => return Err(LAYOUT),
+            }
+            if !self.eat(b',')? {
+                break;
+            }
+        }
+        if !self.eat(b'}')? {
+            return Err(LAYOUT);
+        }
+        let missing = |field| ProblemKind::Field { field };
+        entry.seq_id = seq_id.ok_or(missing("seq_id"))?;
+        entry.qsl_idx = qsl_idx.ok_or(missing("qsl_idx"))?;
+        if has_data { Ok(entry) } else { Err(missing("data")) }
+    }
+
+    /// Some of what comes next; empty at the end.
+    #[inline]
+    fn buffer(&mut self) -> Result<&[u8], ProblemKind> {
+        loop {
+            // Not returned from the match: what is borrowed there would stay so.
+            match self.source.fill_buf() {
+                Ok(_) => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(ProblemKind::Io { message: error.to_string() }),
+            }
+        }
+        self.source.fill_buf().map_err(|error| ProblemKind::Io { message: error.to_string() })
+    }
+
+    /// The next byte that is no space, not consumed.
+    #[inline]
+    fn peek(&mut self) -> Result<Option<u8>, ProblemKind> {
+        loop {
+            let Some(byte) = self.buffer()?.first().copied() else { return Ok(None) };
+            self.line += usize::from(self.starts_line);
+            self.starts_line = byte == b'\n';
+            if !byte.is_ascii_whitespace() {
+                return Ok(Some(byte));
+            }
+            self.source.consume(1);
+        }
+    }
+
+    /// Skips spaces and consumes `byte` if it is next.
+    #[inline]
+    fn eat(&mut self, byte: u8) -> Result<bool, ProblemKind> {
+        let found = self.peek()?.ok_or(CUT)? == byte;
+        self.source.consume(found.into());
+        Ok(found)
+    }
+
+    /// Consumes everything before a byte that `ends` a word.
+    #[inline]
+    fn until(&mut self, ends: impl Fn(u8) -> bool, word: &mut Word) -> Result<(), ProblemKind> {
+        loop {
+            let buffer = self.buffer()?;
+            if buffer.is_empty() {
+                return Err(CUT);
+            }
+            let end = buffer.iter().position(|byte| ends(*byte));
+            let read = end.unwrap_or(buffer.len());
+            word.push(&buffer[..read]);
+            self.source.consume(read);
+            if end.is_some() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Consumes a whole number.
+    fn integer<T: FromStr>(&mut self, field: &'static str) -> Result<T, ProblemKind> {
+        self.peek()?;
+        let mut word = Word::default();
+        let is_end = |byte: u8| {
+            matches!(byte, b',' | b']' | b'}' | b'"' | b':') || byte.is_ascii_whitespace()
+        };
+        self.until(is_end, &mut word)?;
+        let number = std::str::from_utf8(word.bytes()).ok().and_then(|word| word.parse().ok());
+        number.ok_or(ProblemKind::Field { field })
+    }
+
+    /// Consumes a string of hexadecimal digits, two a byte, and appends what it says.
+    fn hex(&mut self, field: &'static str, bytes: &mut Vec<u8>) -> Result<(), ProblemKind> {
+        let bad = || ProblemKind::Field { field };
+        if !self.eat(b'"')? {
+            return Err(bad());
+        }
+        // The first digit of a pair that the buffer parts.
+        let mut parted = None;
+        loop {
+            let buffer = self.buffer()?;
+            let Some(first) = buffer.first().copied() else { return Err(CUT) };
+            if let Some(high) = parted.take() {
+                bytes.push(pair(high, first).ok_or_else(bad)?);
+                self.source.consume(1);
+                continue;
+            }
+            let read = decode(buffer, bytes);
+            let rest = &buffer[read..];
+            match rest {
+                [] => self.source.consume(read),
+                [b'"', ..] => {
+                    self.source.consume(read + 1);
+                    return Ok(());
+                }
+                [one] => {
+                    parted = Some(*one);
+                    self.source.consume(read + 1);
+                }
+                _ => return Err(bad()),
+            }
         }
     }
 }
@@ -123,85 +312,80 @@ impl<R: BufRead> Iterator for AccuracyReader<R> {
     type Item = Result<AccuracyEntry, LogReadProblem>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // A problem ends the reading: what follows it cannot be told apart.
-        if self.state == State::Done && self.bytes.is_empty() {
-            return None;
-        }
-        match self.entry() {
-            Ok(entry) => entry.map(Ok),
-            Err(kind) => {
-                let line = self.line.max(1);
-                self.state = State::Done;
-                self.bytes.clear();
-                Some(Err(LogReadProblem { line, kind }))
-            }
-        }
+        let mut data = Vec::new();
+        let entry = self.next_into(&mut data)?;
+        Some(entry.map(|entry| AccuracyEntry { data, ..entry }))
     }
 }
 
-fn read_entry(line: usize, cursor: &mut Cursor) -> Result<AccuracyEntry, ProblemKind> {
-    let mut entry = AccuracyEntry { line, ..AccuracyEntry::default() };
-    let (mut seq_id, mut qsl_idx, mut data) = (None, None, None);
-    let layout = ProblemKind::Foreign { expected: "an entry such as { \"seq_id\" : 0, ... }" };
-    if !cursor.eat(b'{') {
-        return Err(layout);
-    }
-    loop {
-        let key = cursor.plain_string().filter(|_| cursor.eat(b':')).ok_or(layout.clone())?;
-        let bad = |field| ProblemKind::Field { field };
-        match key {
-            b"seq_id" => seq_id = Some(cursor.integer().ok_or(bad("seq_id"))?),
-            b"qsl_idx" => qsl_idx = Some(cursor.integer().ok_or(bad("qsl_idx"))?),
-            b"data" => data = Some(hex(cursor).ok_or(bad("data"))?),
-            b"token_data" => entry.token_data = Some(hex(cursor).ok_or(bad("token_data"))?),
-            b"token_count" => {
-                entry.token_count = Some(cursor.integer().ok_or(bad("token_count"))?);
-            }
-            _ => return Err(layout),
-        }
-        if !cursor.eat(b',') {
-            break;
-        }
-    }
-    if !cursor.eat(b'}') {
-        return Err(layout);
-    }
-    let missing = |field| ProblemKind::Field { field };
-    entry.seq_id = seq_id.ok_or(missing("seq_id"))?;
-    entry.qsl_idx = qsl_idx.ok_or(missing("qsl_idx"))?;
-    entry.data = data.ok_or(missing("data"))?;
-    Ok(entry)
+/// Both numbers of an entry that `text` begins with, whose data is appended; and how many
+/// bytes follow it.
+fn as_written(text: &[u8], data: &mut Vec<u8>) -> Option<(u64, u64, usize)> {
+    let (seq_id, rest) = number(text.strip_prefix(b"{ \"seq_id\" : ")?)?;
+    let (qsl_idx, rest) = number(rest.strip_prefix(b", \"qsl_idx\" : ")?)?;
+    let rest = rest.strip_prefix(b", \"data\" : \"")?;
+    let rest = rest[decode(rest, data)..].strip_prefix(b"\" }")?;
+    Some((seq_id, qsl_idx, rest.len()))
 }
 
-/// A string of hexadecimal digits, two a byte.
-fn hex(cursor: &mut Cursor) -> Option<Vec<u8>> {
-    let digits = cursor.plain_string()?;
-    if digits.len() % 2 != 0 {
+/// A number that text begins with, and what follows it.
+fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+    /// Any number of so many digits fits.
+    const MOST: usize = 19;
+    let digits = text.iter().take(MOST + 1).take_while(|byte| byte.is_ascii_digit()).count();
+    if !(1..=MOST).contains(&digits) {
         return None;
     }
-    let mut bytes = Vec::with_capacity(digits.len() / 2);
-    for pair in digits.chunks_exact(2) {
-        let (high, low) = (NIBBLE[usize::from(pair[0])], NIBBLE[usize::from(pair[1])]);
-        // 0xff marks what is no digit; a digit has no high bits.
-        if (high | low) & 0xf0 != 0 {
-            return None;
-        }
-        bytes.push(high << 4 | low);
-    }
-    Some(bytes)
+    let (number, rest) = text.split_at(digits);
+    Some((number.iter().fold(0, |value, digit| 10 * value + u64::from(digit - b'0')), rest))
 }
 
-const NIBBLE: [u8; 256] = {
-    let mut table = [0xff; 256];
-    let digits = b"0123456789ABCDEF";
-    let mut value = 0;
-    while value < 16 {
-        table[digits[value] as usize] = value as u8;
-        table[digits[value].to_ascii_lowercase() as usize] = value as u8;
-        value += 1;
+/// Appends what pairs of digits say, as many as `digits` begins with, and returns how
+/// many digits these are.
+fn decode(digits: &[u8], bytes: &mut Vec<u8>) -> usize {
+    const BLOCK: usize = 32;
+    let (pairs, _) = digits.as_chunks::<2>();
+    let (blocks, _) = pairs.as_chunks::<BLOCK>();
+    let mut read = 0;
+    for block in blocks {
+        // Arithmetic rather than a table, so that it compiles to vectors.
+        let (mut values, mut wrong) = ([0; BLOCK], 0);
+        for (value, [high, low]) in values.iter_mut().zip(block) {
+            let (high, low) = (digit(*high), digit(*low));
+            wrong |= (high | low) & 0xf0;
+            *value = high << 4 | low;
+        }
+        if wrong != 0 {
+            break;
+        }
+        bytes.extend_from_slice(&values);
+        read += BLOCK;
     }
-    table
-};
+    for [high, low] in &pairs[read..] {
+        let Some(byte) = pair(*high, *low) else { break };
+        bytes.push(byte);
+        read += 1;
+    }
+    2 * read
+}
+
+fn pair(high: u8, low: u8) -> Option<u8> {
+    let (high, low) = (digit(high), digit(low));
+    ((high | low) & 0xf0 == 0).then_some(high << 4 | low)
+}
+
+/// The value of a digit; something above 15 for what is none.
+#[inline]
+fn digit(byte: u8) -> u8 {
+    let (decimal, letter) = (byte.wrapping_sub(b'0'), (byte | 0x20).wrapping_sub(b'a'));
+    if decimal < 10 {
+        decimal
+    } else if letter < 6 {
+        letter + 10
+    } else {
+        0xff
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -232,6 +416,41 @@ mod tests {
         assert_eq!(read("[\n]\n").unwrap(), []);
         let one_line = "[{\"data\":\"01\",\"seq_id\":0,\"qsl_idx\":2},{\"data\":\"02\",\"seq_id\":1,\"qsl_idx\":3}]";
         assert_eq!(read(one_line).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn entries_read_the_same_wherever_the_buffer_ends() {
+        let log = "[\n{ \"seq_id\" : 14, \"qsl_idx\" : 13, \"data\" : \"0Daf42\", \"token_data\" : \
+                   \"\", \"token_count\" : -5 }\n]\n";
+        let expected = read(log).unwrap();
+        assert_eq!(expected[0].data, [0x0d, 0xaf, 0x42]);
+        for capacity in 1..log.len() {
+            let source = BufReader::with_capacity(capacity, log.as_bytes());
+            let found: Result<Vec<_>, _> = AccuracyReader::new(source).collect();
+            assert_eq!(found.as_ref(), Ok(&expected), "{capacity}");
+        }
+    }
+
+    #[test]
+    fn long_answers_decode_in_blocks_and_in_digits() {
+        for length in [31, 32, 33, 100] {
+            let data: Vec<u8> = (0..length).map(|at| (37 * at) as u8).collect();
+            let digits: String = data.iter().map(|byte| format!("{byte:02x}")).collect();
+            let log = |digits: &str| {
+                format!("[\n{{ \"seq_id\" : 0, \"qsl_idx\" : 1, \"data\" : \"{digits}\" }}\n]\n")
+            };
+            let mut all = vec![9];
+            let log_of_one = log(&digits);
+            let mut reader = AccuracyReader::new(log_of_one.as_bytes());
+            let entry = reader.next_into(&mut all).unwrap().unwrap();
+            assert_eq!((entry.data, &all[1..]), (Vec::new(), &data[..]));
+            for (at, other) in [(0, "g"), (2 * length - 1, "/"), (length, ":"), (3, "\u{7f}")] {
+                let mut wrong = digits.clone();
+                wrong.replace_range(at..at + 1, other);
+                assert!(read(&log(&wrong)).is_err(), "{length} {at}");
+            }
+            assert!(read(&log(&digits[1..])).is_err(), "an odd digit");
+        }
     }
 
     #[test]

@@ -12,22 +12,23 @@ impl<'a> Cursor<'a> {
         Self { text, at: 0 }
     }
 
-    pub fn position(&self) -> usize {
-        self.at
-    }
-
     fn rest(&self) -> &'a [u8] {
         &self.text[self.at..]
     }
 
     /// The next byte that is no space, not consumed.
+    #[inline]
     pub fn peek(&mut self) -> Option<u8> {
-        let spaces = self.rest().iter().take_while(|b| b.is_ascii_whitespace()).count();
-        self.at += spaces;
-        self.rest().first().copied()
+        loop {
+            match self.text.get(self.at).copied() {
+                Some(byte) if byte.is_ascii_whitespace() => self.at += 1,
+                next => return next,
+            }
+        }
     }
 
     /// Skips spaces and consumes `byte` if it is next.
+    #[inline]
     pub fn eat(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         self.at += usize::from(found);
