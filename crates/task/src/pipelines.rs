@@ -51,6 +51,11 @@ pub(crate) trait Pipeline: Send + Sync {
     fn is_streaming(&self) -> bool {
         false
     }
+
+    /// Whether a model has a place for one sample only, so that no two share a call.
+    fn takes_one(&self) -> bool {
+        false
+    }
 }
 
 /// A sample that is to be answered.
@@ -94,6 +99,7 @@ pub(crate) fn engine(
         let all = models.iter().map(|model| (model, of(model)));
         all.flat_map(|(model, ports)| ports.into_iter().map(|port| named(model, &port))).collect()
     };
+    let largest_batch = if pipeline.takes_one() { 1 } else { largest_batch };
     let about = About {
         inputs: ports(|model| model.inputs().iter().map(Port::from).collect()),
         outputs: ports(|model| model.outputs().to_vec()),
@@ -110,6 +116,31 @@ pub(crate) fn engine(
     tried.map_err(|why| OnnxError::Trial { why })?;
     running.about.first_call = Some(clock.now());
     Ok(Arc::new(running))
+}
+
+/// Whether a model has a place for so many rows only in one of these inputs, whose first
+/// dimension is that of the rows.
+///
+/// # Errors
+/// It has a place for another number.
+fn has_rows(
+    model: &Callable,
+    mut inputs: impl Iterator<Item = usize>,
+    rows: usize,
+) -> Result<bool, OnnxError> {
+    inputs.try_fold(false, |has, at| {
+        let port = &model.inputs()[at];
+        match port.shape.first() {
+            Some(Some(found)) if *found == rows => Ok(true),
+            Some(None) => Ok(has),
+            _ => Err(model.unfit(format!(
+                "its input '{}' is {}; expected any number of rows, or {rows}: export it with a \
+                 dynamic axis",
+                port.name,
+                carried::shape(port)
+            ))),
+        }
+    })
 }
 
 impl Running {

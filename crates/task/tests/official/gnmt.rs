@@ -3,7 +3,7 @@
 
 use dyno_onnx::{Builder, Dim, Element, Model, Name, Weights};
 
-use crate::made::{Folder, answered, card};
+use crate::made::{Folder, answered, card, of_rows};
 
 const FILES: [(&str, &str); 5] = [
     ("encoder", "encoder.onnx"),
@@ -131,8 +131,12 @@ fn folder(encoder: &Model, decoder: &Model) -> Folder {
 
 #[test]
 fn ten_beams_find_what_is_best_in_the_end() {
-    for (has_lengths, scores) in [(true, "scores"), (false, "log_probabilities")] {
-        let folder = folder(&encoder(has_lengths), &decoder(scores));
+    for (encoder, scores) in [
+        (encoder(true), "scores"),
+        (encoder(false), "log_probabilities"),
+        (of_rows(1, encoder(true)), "scores"),
+    ] {
+        let folder = folder(&encoder, &decoder(scores));
         let ready = folder.open(&card("gnmt"), &FILES).unwrap();
         assert!(ready.remarks[0].starts_with("4 of the 3003 samples of WMT16"));
         let Some(told) = answered(ready) else { return };
@@ -177,6 +181,8 @@ fn models_that_do_not_fit_each_other_are_refused() {
     other.output("found", &pieces).unwrap();
     let refusal = told(&other.finish(), &decoder("scores"), 12).unwrap();
     assert!(refusal.contains("nothing is fed to its input 'memory'"), "{refusal}");
+    let refusal = told(&encoder(true), &of_rows(1, decoder("scores")), 12).unwrap();
+    assert!(refusal.contains("expected any number, of which 10 are the beams"), "{refusal}");
     let refusal = told(&encoder(true), &decoder("scores"), 9).unwrap();
     assert!(refusal.contains("expected 9 scores of a row, as there are pieces"), "{refusal}");
 }

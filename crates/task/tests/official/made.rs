@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, ResponseId};
-use dyno_onnx::Model;
+use dyno_onnx::{Dim, Model};
 use dyno_sut::engine::{Answers, Engine};
 use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
@@ -79,6 +79,13 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// The model with a place for so many rows only, the first dimension of all that it takes.
+pub fn of_rows(rows: usize, mut model: Model) -> Model {
+    let shapes = model.inputs.iter_mut().filter_map(|port| port.shape.as_mut());
+    shapes.filter_map(|shape| shape.first_mut()).for_each(|first| *first = Dim::Fixed(rows));
+    model
 }
 
 /// The card as it is, but for MD5s, which made files do not have.
