@@ -1,6 +1,7 @@
 //! Text that decoders make behind prompts: tokens of made models, computed here as well.
 
 mod plain;
+mod streamed;
 mod tables;
 
 use std::sync::Arc;
