@@ -17,6 +17,7 @@ use dyno_mlperf::accuracy::payload::Element;
 use dyno_mlperf::accuracy::segmentation::segmentation;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
+use super::item;
 use crate::pickle::{self, Array, Value};
 
 /// The list of the folder.
@@ -163,11 +164,7 @@ impl Source for Kits19 {
 
     fn sample(&self, index: SampleIndex) -> Result<Vec<SampleTensor>, String> {
         const VOLUME: &str = "a volume of float32 with one channel, and what belongs to it";
-        let case = usize::try_from(index).ok().and_then(|index| self.cases.get(index));
-        let case = case.ok_or_else(|| {
-            format!("expected a sample below {}, found {index}", self.cases.len())
-        })?;
-        let path = self.path(case);
+        let path = self.path(item(&self.cases, index)?);
         let value = unpickled(&path, VOLUME).map_err(|error| error.to_string())?;
         let refused =
             |found: String| KitsError { path: path.clone(), expected: VOLUME.into(), found };
