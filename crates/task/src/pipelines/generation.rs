@@ -97,14 +97,16 @@ impl Pipeline for Generation {
         if self.decoder.takes_padding() {
             return self.generate(all, answers);
         }
+        let mut failed = Ok(());
         all.sort_by_key(|live| live.prompt.len());
         while let Some(first) = all.first() {
             let length = first.prompt.len();
             let others = all.iter().position(|live| live.prompt.len() != length);
             let rest = all.split_off(others.unwrap_or(all.len()));
-            self.generate(std::mem::replace(&mut all, rest), answers)?;
+            // Those of another call may be answered all the same.
+            failed = failed.and(self.generate(std::mem::replace(&mut all, rest), answers));
         }
-        Ok(())
+        failed
     }
 
     fn try_out(&self, first: &Asked) -> Result<(), String> {

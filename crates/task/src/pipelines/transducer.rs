@@ -268,7 +268,15 @@ impl Pipeline for Transducer {
         let groups = utterances.chunk_by(|one, next| is_padded || one.count() == next.count());
         for group in groups {
             let group: Vec<&Utterance> = group.iter().collect();
-            for (one, search) in group.iter().zip(self.search(&group, usize::MAX)?) {
+            // Those of another call may be answered all the same.
+            let found = match self.search(&group, usize::MAX) {
+                Ok(found) => found,
+                Err(why) => {
+                    failed = failed.and(Err(why));
+                    continue;
+                }
+            };
+            for (one, search) in group.iter().zip(found) {
                 let write = |bytes: &mut Vec<u8>| -> Result<i64, String> {
                     bytes.extend(search.characters().iter().flat_map(|one| one.to_le_bytes()));
                     Ok(0)

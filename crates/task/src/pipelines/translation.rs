@@ -318,13 +318,22 @@ impl Pipeline for Translation {
         let is_padded = self.is_padded();
         let is_beside =
             |one: &Sentence, next: &Sentence| is_padded || one.numbers.len() == next.numbers.len();
+        let mut failed = Ok(());
         for group in sentences.chunk_by(is_beside) {
-            for (one, search) in group.iter().zip(self.search(group, usize::MAX)?) {
+            // Those of another call may be answered all the same.
+            let found = match self.search(group, usize::MAX) {
+                Ok(found) => found,
+                Err(why) => {
+                    failed = failed.and(Err(why));
+                    continue;
+                }
+            };
+            for (one, search) in group.iter().zip(found) {
                 let words = self.vocabulary.words(&search.best());
                 answers.push(asked[one.at].sample.id, words.as_bytes());
             }
         }
-        Ok(())
+        failed
     }
 
     fn try_out(&self, first: &Asked) -> Result<(), String> {

@@ -1,6 +1,7 @@
 //! GNMT's task: sentences of pieces, an encoder, and a decoder that is asked for each piece of
 //! ten beams.
 
+use dyno_loadgen::record::Failure;
 use dyno_onnx::{Builder, Dim, Element, Model, Name, Weights};
 
 use crate::made::{Folder, answered, card, of_rows};
@@ -52,8 +53,13 @@ fn encoder(has_lengths: bool) -> Model {
     net.finish()
 }
 
-/// Says `der` and the sentence backwards; behind `die` all pieces are alike.
 fn decoder(scores: &str) -> Model {
+    broken_decoder(scores, 0)
+}
+
+/// Says `der` and the sentence backwards; behind `die` all pieces are alike. Of a sentence of
+/// so many pieces no score is a number.
+fn broken_decoder(scores: &str, breaks_at: usize) -> Model {
     let mut net = Builder::new("decoder", Weights::seeded(1));
     let rows = || Dim::symbol("B");
     let piece = net.input("piece", Element::I64, &[rows()]);
@@ -109,6 +115,10 @@ fn decoder(scores: &str) -> Model {
     let zero = net.number(0.0);
     let is_first = net.node("Equal", &[&count, &zero], &[]).unwrap();
     let found = net.node("Where", &[&is_first, &first, &later], &[]).unwrap();
+    let breaks_at = net.number(breaks_at as f32);
+    let far = net.node("Sub", &[&lengths, &breaks_at], &[]).unwrap();
+    let nothing = net.node("Div", &[&zero, &far], &[]).unwrap();
+    let found = net.node("Add", &[&found, &nothing], &[]).unwrap();
     let found = match scores {
         "log_probabilities" => net.node("LogSoftmax", &[&found], &[("axis", 1.into())]).unwrap(),
         _ => found,
@@ -149,6 +159,15 @@ fn ten_beams_find_what_is_best_in_the_end() {
         let bleu = 100.0 * shares.iter().product::<f64>().powf(0.25);
         assert!((told.figure - bleu).abs() < 1e-9, "{} is no {bleu}", told.figure);
     }
+}
+
+#[test]
+fn a_call_that_breaks_fails_its_own_sentences() {
+    let folder = folder(&encoder(false), &broken_decoder("scores", 3));
+    let Some(told) = answered(folder.open(&card("gnmt"), &FILES).unwrap()) else { return };
+    assert_eq!(told.failed, [(3, Failure::Internal)]);
+    assert_eq!(told.answers.keys().collect::<Vec<_>>(), [&0, &1, &2]);
+    assert_eq!(told.trouble.as_deref(), Some("decoder: no score is a number"));
 }
 
 #[test]
