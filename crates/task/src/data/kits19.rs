@@ -17,7 +17,6 @@ use dyno_mlperf::accuracy::payload::Element;
 use dyno_mlperf::accuracy::segmentation::segmentation;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
-use super::item;
 use crate::pickle::{self, Array, Value};
 
 /// The list of the folder.
@@ -164,7 +163,7 @@ impl Source for Kits19 {
 
     fn sample(&self, index: SampleIndex) -> Result<Vec<SampleTensor>, String> {
         const VOLUME: &str = "a volume of float32 with one channel, and what belongs to it";
-        let path = self.path(item(&self.cases, index)?);
+        let path = self.path(super::item(&self.cases, index)?);
         let value = unpickled(&path, VOLUME).map_err(|error| error.to_string())?;
         let refused =
             |found: String| KitsError { path: path.clone(), expected: VOLUME.into(), found };

@@ -147,7 +147,11 @@ fn reduced(net: &mut Builder, op: &str, x: &Name, axes: &[i64], keep: i64) -> Na
     net.node(op, &[x, &axes], &[("keepdims", keep.into())]).unwrap()
 }
 
-fn decoder(floats: Element) -> Model {
+fn decoder() -> Model {
+    decoder_of(Element::F32)
+}
+
+fn decoder_of(floats: Element) -> Model {
     let mut net = net("decoder");
     let latents = taken(&mut net, "latent_sample", floats, &batch(&[4, SIDE, SIDE]));
     let weights = Tensor::of_f32("colours", &[3, 4, 1, 1], &COLOURS.concat());
@@ -207,7 +211,7 @@ fn folder(step: &[Dim], [tokens, level, floats]: [Element; 3]) -> Folder {
         ("text_encoder", encoder("hidden_states.11", tokens, floats, 1)),
         ("text_encoder_2", encoder("hidden_states.31", tokens, floats, 2)),
         ("unet", unet(step, level, floats)),
-        ("vae_decoder", decoder(floats)),
+        ("vae_decoder", decoder_of(floats)),
     ];
     for (name, model) in models {
         fs::create_dir_all(folder.path(&format!("export/{name}"))).unwrap();
@@ -392,7 +396,7 @@ fn what_does_not_fit_is_told_before_anything_is_timed() {
     inception().write(&folder.path("clip/model.onnx")).unwrap();
     let refusal = folder.refusal(&card(), &all);
     assert!(refusal.starts_with("clip/model.onnx: expected the input pixel_values"), "{refusal}");
-    decoder(Element::F32).write(&folder.path("export/unet/model.onnx")).unwrap();
+    decoder().write(&folder.path("export/unet/model.onnx")).unwrap();
     let ready = folder.open(&card(), &FILES).unwrap();
     if let Some(error) = made::unfit(ready) {
         assert!(error.contains("unet/model.onnx") && error.contains("'latent_sample'"), "{error}");

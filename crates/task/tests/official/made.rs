@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, ResponseId};
-use dyno_onnx::{Dim, Model};
+use dyno_onnx::Model;
 use dyno_sut::engine::{Answers, Engine};
 use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
@@ -84,7 +84,7 @@ impl Drop for Folder {
 /// The model with a place for so many rows only, the first dimension of all that it takes.
 pub fn of_rows(rows: usize, mut model: Model) -> Model {
     let shapes = model.inputs.iter_mut().filter_map(|port| port.shape.as_mut());
-    shapes.filter_map(|shape| shape.first_mut()).for_each(|first| *first = Dim::Fixed(rows));
+    shapes.filter_map(|shape| shape.first_mut()).for_each(|first| *first = rows.into());
     model
 }
 
