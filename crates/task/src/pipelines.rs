@@ -51,6 +51,11 @@ pub(crate) trait Pipeline: Send + Sync {
     fn is_streaming(&self) -> bool {
         false
     }
+
+    /// Whether a model has a place for one sample only, so that no two share a call.
+    fn takes_one(&self) -> bool {
+        false
+    }
 }
 
 /// A sample that is to be answered.
@@ -94,6 +99,7 @@ pub(crate) fn engine(
         let all = models.iter().map(|model| (model, of(model)));
         all.flat_map(|(model, ports)| ports.into_iter().map(|port| named(model, &port))).collect()
     };
+    let largest_batch = if pipeline.takes_one() { 1 } else { largest_batch };
     let about = About {
         inputs: ports(|model| model.inputs().iter().map(Port::from).collect()),
         outputs: ports(|model| model.outputs().to_vec()),
@@ -110,6 +116,31 @@ pub(crate) fn engine(
     tried.map_err(|why| OnnxError::Trial { why })?;
     running.about.first_call = Some(clock.now());
     Ok(Arc::new(running))
+}
+
+/// Whether a model has a place for so many rows only in one of these inputs, whose first
+/// dimension is that of the rows.
+///
+/// # Errors
+/// It has a place for another number.
+fn has_rows(
+    model: &Callable,
+    mut inputs: impl Iterator<Item = usize>,
+    rows: usize,
+) -> Result<bool, OnnxError> {
+    inputs.try_fold(false, |has, at| {
+        let port = &model.inputs()[at];
+        match port.shape.first() {
+            Some(Some(found)) if *found == rows => Ok(true),
+            Some(None) => Ok(has),
+            _ => Err(model.unfit(format!(
+                "its input '{}' is {}; expected any number of rows, or {rows}: export it with a \
+                 dynamic axis",
+                port.name,
+                carried::shape(port)
+            ))),
+        }
+    })
 }
 
 impl Running {
@@ -167,18 +198,31 @@ impl Engine for Running {
     /// show that the models run.
     fn warm_up(&self, calls: usize, _: std::num::NonZero<usize>) {
         let first = self.asked(QuerySample { id: ResponseId(1), index: 0 });
-        for _ in 0..calls {
-            if let Some(why) =
-                first.as_ref().ok().and_then(|first| self.pipeline.try_out(first).err())
-            {
-                self.trouble.get_or_init(|| why);
+        let models = self.pipeline.models();
+        let prefer = |session: usize| {
+            models.iter().for_each(|model| model.prefer(session % model.sessions()));
+        };
+        // Each session on its own: what is slow at first is slow in each.
+        for session in 0..models.iter().map(|model| model.sessions()).max().unwrap_or(1) {
+            prefer(session);
+            for _ in 0..calls {
+                let tried = first.as_ref().map_err(String::clone);
+                if let Err(why) = tried.and_then(|first| self.pipeline.try_out(first)) {
+                    self.trouble.get_or_init(|| why);
+                }
             }
         }
+        prefer(0);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZero;
+
+    use dyno_onnx::{Builder, Dim, Element, Weights};
+    use dyno_sut::onnx::ort::{Fed, OrtOptions};
+    use dyno_sut::onnx::runtime::Search;
     use dyno_sut::tensors::{Elements, Tensor};
 
     use super::*;
@@ -237,5 +281,71 @@ mod tests {
         assert_eq!(engine.trouble(), Some("two"));
         let refused = super::engine(load(), &library(&[2]), 4, &open).map(drop).unwrap_err();
         assert_eq!(refused, OnnxError::Trial { why: "two".into() });
+    }
+
+    /// A model that puts out another number in each call of a session.
+    struct Dice(Arc<Callable>);
+
+    impl Dice {
+        fn thrown(&self) -> Result<Vec<f32>, String> {
+            let call = self.0.call(&[Fed::Elements(&[1], Elements::F32(vec![0.0].into()))])?;
+            Ok(call[0].read()?.1.to_f32().into_owned())
+        }
+    }
+
+    impl Pipeline for Dice {
+        fn models(&self) -> Vec<&Callable> {
+            vec![&self.0]
+        }
+
+        fn answer(&self, _: &[Asked], _: &mut Answers) -> Result<(), String> {
+            Err("it is only tried".into())
+        }
+
+        fn try_out(&self, _: &Asked) -> Result<(), String> {
+            self.thrown().map(drop)
+        }
+    }
+
+    #[test]
+    fn every_session_is_warmed_up() {
+        let mut net = Builder::new("dice", Weights::seeded(1));
+        let x = net.input("x", Element::F32, &[Dim::Fixed(1)]);
+        let y = net.node("Identity", &[&x], &[]).unwrap();
+        net.output("y", &y).unwrap();
+        let mut model = net.finish();
+        // The builder only knows what has one result.
+        model.nodes[0].op = "RandomUniformLike".into();
+        model.nodes[0].attributes.push(("seed".into(), 7.0_f32.into()));
+        let path = std::env::temp_dir().join(format!("dyno-dice-{}.onnx", std::process::id()));
+        model.write(&path).unwrap();
+        let open = |sessions: usize| {
+            let sessions = NonZero::new(sessions).unwrap();
+            let options = OrtOptions { sessions, ..OrtOptions::default() };
+            OrtModel::open(&path, &Search::everywhere(None), options)
+        };
+        let found = open(1).and_then(|one| Ok((one.callable(), open(2)?.callable())));
+        std::fs::remove_file(&path).unwrap();
+        let (one, two) = match found {
+            Err(OnnxError::Runtime(missing)) => return println!("skipped: {missing}"),
+            found => found.unwrap(),
+        };
+        let one = Dice(Arc::new(one));
+        let expected: Vec<Vec<f32>> = (0..5).map(|_| one.thrown().unwrap()).collect();
+        assert_ne!(expected[3], expected[4]);
+        let two = Arc::new(two);
+        let load: Load = Box::new({
+            let two = Arc::clone(&two);
+            move |_| Ok(Box::new(Dice(two)))
+        });
+        let none = |_: &Path| -> Result<OrtModel, OnnxError> { panic!("it is open") };
+        let engine = engine(load, &library(&[1]), 4, &none).unwrap();
+        engine.warm_up(3, NonZero::<usize>::MIN);
+        // The first one was tried before.
+        let dice = Dice(Arc::clone(&two));
+        assert_eq!(dice.thrown().unwrap(), expected[4]);
+        two.prefer(1);
+        assert_eq!(dice.thrown().unwrap(), expected[3]);
+        assert_eq!(engine.trouble(), None);
     }
 }

@@ -189,16 +189,18 @@ impl OrtEngine {
     }
 }
 
-/// A session that nobody uses, else the first one, as soon as it is free.
-fn free(sessions: &[Mutex<Session>]) -> MutexGuard<'_, Session> {
-    for session in sessions {
+/// A session that nobody uses, this one before all others; else this one, as soon as it is
+/// free.
+fn free(sessions: &[Mutex<Session>], first: usize) -> MutexGuard<'_, Session> {
+    let (before, from) = sessions.split_at(first);
+    for session in from.iter().chain(before) {
         match session.try_lock() {
             Ok(session) => return session,
             Err(TryLockError::Poisoned(session)) => return session.into_inner(),
             Err(TryLockError::WouldBlock) => {}
         }
     }
-    sessions[0].lock().unwrap_or_else(PoisonError::into_inner)
+    sessions[first].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn value<'a>(shape: &'a [usize], elements: &'a Elements<'_>) -> ort::Result<SessionInputValue<'a>> {
@@ -235,7 +237,7 @@ impl Engine for OrtEngine {
     }
 
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
-        self.compute(&mut free(&self.sessions), samples, answers);
+        self.compute(&mut free(&self.sessions, 0), samples, answers);
     }
 
     /// Each session on its own: what is slow at first is slow in each.

@@ -39,6 +39,22 @@ struct Document {
 pub(crate) struct Model {
     pub vocab: HashMap<String, u32>,
     pub merges: Vec<Merge>,
+    /// Words that are tokens as they stand are not put together.
+    #[serde(default)]
+    ignore_merges: bool,
+    continuing_subword_prefix: Option<String>,
+    end_of_word_suffix: Option<String>,
+}
+
+impl Model {
+    /// Whether words are put together by their merges alone, the last piece of each marked by
+    /// this, as far as the file says.
+    pub fn is_plain(&self, last: &str) -> bool {
+        let is = |found: &Option<String>, mark: &str| found.as_deref().is_none_or(|of| of == mark);
+        !self.ignore_merges
+            && is(&self.continuing_subword_prefix, "")
+            && is(&self.end_of_word_suffix, last)
+    }
 }
 
 /// A pair, as older and newer versions write it.
@@ -82,7 +98,8 @@ impl Encoder {
             |line: Option<usize>, found: String| DataError::malformed(path, line, expected, found);
         let document: Document = serde_json::from_slice(&json)
             .map_err(|error| refused(Some(error.line()), error.to_string()))?;
-        let Document { model: Model { vocab, merges }, added_tokens, .. } = &document;
+        let Document { model, added_tokens, .. } = &document;
+        let Model { vocab, merges, .. } = model;
         match &document.pre_tokenizer {
             Some(Before { kind, add_prefix_space: false, use_regex: true })
                 if kind == "ByteLevel" => {}
@@ -90,6 +107,9 @@ impl Encoder {
         }
         if document.normalizer.is_some() {
             return Err(refused(None, "a normalizer".into()));
+        }
+        if !model.is_plain("") {
+            return Err(refused(None, "ignore_merges, or marks of pieces".into()));
         }
         let id = |text: &str| {
             vocab.get(text).copied().ok_or_else(|| refused(None, format!("no token {text:?}")))
@@ -327,6 +347,13 @@ mod tests {
         assert!(kind.contains("found another pre-tokenizer"), "{kind}");
         let normal = refusal("normal", &|of| of["normalizer"] = json!({"type": "NFC"}));
         assert!(normal.contains("found a normalizer"), "{normal}");
+        for (name, key, value) in [
+            ("ignores", "ignore_merges", json!(true)),
+            ("marks", "end_of_word_suffix", json!("</w>")),
+        ] {
+            let other = refusal(name, &|of| of["model"][key] = value.clone());
+            assert!(other.contains("found ignore_merges, or marks of pieces"), "{other}");
+        }
         let merge = refusal("merge", &|of| of["model"]["merges"][0] = json!("a zz"));
         assert!(merge.contains("no token \"azz\""), "{merge}");
     }

@@ -11,7 +11,8 @@ use dyno_mlperf::accuracy::payload::Element;
 use dyno_sut::tensors::{Elements, Npy, SampleTensor, Source};
 
 use super::clip::Clip;
-use super::texts::TextsError;
+use super::item;
+use super::texts::{TextsError, column};
 use crate::features::Networks;
 use crate::files::{Files, OpenError};
 use crate::open::{Read, inputs, library};
@@ -25,25 +26,11 @@ const COLUMN: &str = "caption";
 /// # Errors
 /// It does not read, or has no captions.
 pub fn read(path: &Path) -> Result<Vec<String>, TextsError> {
-    let refused = |line: Option<u64>, found: String| TextsError {
-        path: path.to_owned(),
-        line,
-        expected: "a table with tabs between its columns, one of them `caption`",
-        found,
-    };
-    let malformed =
-        |error: csv::Error| refused(error.position().map(csv::Position::line), error.to_string());
-    let mut table =
-        csv::ReaderBuilder::new().delimiter(b'\t').from_path(path).map_err(malformed)?;
-    let columns = table.headers().map_err(malformed)?;
-    let column = columns.iter().position(|column| column == COLUMN);
-    let names = || columns.iter().take(8).collect::<Vec<_>>().join(", ");
-    let column = column.ok_or_else(|| refused(Some(1), names()))?;
-    let captions: Result<Vec<String>, _> =
-        table.records().map(|row| Ok(row.map_err(malformed)?[column].to_owned())).collect();
-    let captions = captions?;
+    let expected = "a table with tabs between its columns, one of them `caption`";
+    let captions = column(path, csv::ReaderBuilder::new().delimiter(b'\t'), COLUMN, expected)?;
     if captions.is_empty() {
-        return Err(refused(None, "no caption".to_owned()));
+        let (path, found) = (path.to_owned(), "no caption".to_owned());
+        return Err(TextsError { path, line: None, expected, found });
     }
     Ok(captions)
 }
@@ -142,10 +129,7 @@ impl Source for Captions {
     }
 
     fn sample(&self, index: SampleIndex) -> Result<Vec<SampleTensor>, String> {
-        let tokens = usize::try_from(index).ok().and_then(|index| self.tokens.get(index));
-        let [first, second] = tokens.ok_or_else(|| {
-            format!("expected a sample below {}, found {index}", self.tokens.len())
-        })?;
+        let [first, second] = item(&self.tokens, index)?;
         let tokens = |tokens: &Vec<i64>| SampleTensor {
             shape: vec![tokens.len()],
             elements: Elements::I64(tokens.clone().into()),

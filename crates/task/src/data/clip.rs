@@ -87,15 +87,17 @@ impl Clip {
     #[must_use]
     pub fn tokens(&self, text: &str, length: usize) -> Vec<i64> {
         assert!(length >= self.ends.len(), "the marks are tokens, too");
+        let most = length - self.ends.len();
         let mut within = Vec::new();
         let mut rest = text;
-        while let Some((at, mark, token)) = self.next_mark(rest) {
-            self.append(&rest[..at], &mut within);
+        // What is behind the last token that counts is not looked at, however long it is.
+        while let Some((at, mark, token)) = self.next_mark(rest).filter(|_| within.len() < most) {
+            self.append(&rest[..at], most, &mut within);
             within.push(token);
             rest = &rest[at + mark.len()..];
         }
-        self.append(rest, &mut within);
-        within.truncate(length - self.ends.len());
+        self.append(rest, most, &mut within);
+        within.truncate(most);
         let [begin, end] = self.ends;
         let all = [begin].into_iter().chain(within).chain([end]);
         let all = all.chain(std::iter::repeat(self.padding)).take(length);
@@ -111,9 +113,17 @@ impl Clip {
         places.min_by_key(|(at, mark, _)| (*at, usize::MAX - mark.len()))
     }
 
-    fn append(&self, text: &str, tokens: &mut Vec<u32>) {
-        let text: String = text.nfc().collect::<String>().to_lowercase();
+    /// Appends the tokens of a text, and goes on to none of its words behind so many in all.
+    fn append(&self, text: &str, most: usize, tokens: &mut Vec<u32>) {
+        if tokens.len() >= most {
+            return;
+        }
+        // Each letter alone: the library knows no sigma that ends a word.
+        let text: String = text.nfc().flat_map(char::to_lowercase).collect();
         for word in words(&text) {
+            if tokens.len() >= most {
+                break;
+            }
             let [_, unknown] = self.ends;
             let ids = self.pieces(word).into_iter();
             tokens.extend(ids.map(|piece| self.vocabulary.get(&piece).copied().unwrap_or(unknown)));
@@ -153,8 +163,13 @@ fn tables(folder: &Path) -> Result<Tables, TextsError> {
     };
     let (words, whole) = (folder.join("vocab.json"), folder.join("tokenizer.json"));
     if !words.is_file() && whole.is_file() {
-        let Whole { model: Model { vocab, merges } } =
-            json(&whole, "tokenizer.json of CLIP, with a model that has vocab and merges")?;
+        const WHOLE: &str = "tokenizer.json of CLIP, with a model that has vocab and merges";
+        let Whole { model } = json(&whole, WHOLE)?;
+        if !model.is_plain(LAST) {
+            let found = format!("ignore_merges, or pieces that are not marked by {LAST}");
+            return Err(refused(&whole, WHOLE, found));
+        }
+        let Model { vocab, merges, .. } = model;
         let merges = (1..).zip(merges).map(|(number, merge)| match merge {
             Merge::Pair(first, second) => Ok((first, second)),
             Merge::Line(line) => pair(&line, number, &whole),
@@ -296,6 +311,20 @@ mod tests {
             assert_eq!(second.tokens(text, 12), other, "{text}");
         }
         assert_eq!(first.tokens("cat cat cat", 4), [25, 15, 15, 26]);
+        // A text of megabytes is cut before it is read to its end.
+        assert_eq!(second.tokens(&"!".repeat(4_000_000), 4), [25, 0, 0, 26]);
+    }
+
+    #[test]
+    fn letters_become_small_each_alone() {
+        // Bytes of the sigma in the middle of words, and of the one at their ends.
+        let vocabulary = r#"{"!": 0, "\u00cf": 1, "\u0125</w>": 2, "\u0124</w>": 3,
+            "<|startoftext|>": 4, "<|endoftext|>": 5}"#;
+        let special = ("special_tokens_map.json", r#"{"pad_token": "!"}"#);
+        let files = [("vocab.json", vocabulary), ("merges.txt", ""), special];
+        let clip = folder("sigma", &files).unwrap();
+        assert_eq!(clip.tokens("\u{3a3}\u{3a3}", 6)[..], clip.tokens("\u{3c3}\u{3c3}", 6)[..]);
+        assert_ne!(clip.tokens("\u{3a3}", 6), clip.tokens("\u{3c2}", 6));
     }
 
     #[test]
@@ -329,5 +358,8 @@ mod tests {
         let found = told(&[vocabulary, ("merges.txt", MERGES), other]);
         assert!(found.ends_with("found no token [PAD]"), "{found}");
         assert!(told(&[("vocab.json", "{\n]")]).contains("vocab.json:2: "));
+        let whole = r#"{"model": {"vocab": {}, "merges": [], "end_of_word_suffix": "@"}}"#;
+        let found = told(&[("tokenizer.json", whole)]);
+        assert!(found.ends_with("or pieces that are not marked by </w>"), "{found}");
     }
 }

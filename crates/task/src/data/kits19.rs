@@ -163,11 +163,7 @@ impl Source for Kits19 {
 
     fn sample(&self, index: SampleIndex) -> Result<Vec<SampleTensor>, String> {
         const VOLUME: &str = "a volume of float32 with one channel, and what belongs to it";
-        let case = usize::try_from(index).ok().and_then(|index| self.cases.get(index));
-        let case = case.ok_or_else(|| {
-            format!("expected a sample below {}, found {index}", self.cases.len())
-        })?;
-        let path = self.path(case);
+        let path = self.path(super::item(&self.cases, index)?);
         let value = unpickled(&path, VOLUME).map_err(|error| error.to_string())?;
         let refused =
             |found: String| KitsError { path: path.clone(), expected: VOLUME.into(), found };

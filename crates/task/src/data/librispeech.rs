@@ -14,6 +14,7 @@ use dyno_mlperf::accuracy::DataError;
 use dyno_mlperf::accuracy::speech::{LONGEST_SECONDS, Utterance, read_utterances};
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
+use super::item;
 use super::pictures::Missing;
 use super::recording::{RATE, Recording, RecordingError};
 use crate::files::{Files, OpenError};
@@ -165,10 +166,7 @@ impl Source for Librispeech {
     }
 
     fn sample(&self, index: SampleIndex) -> Result<Vec<SampleTensor>, String> {
-        let path = usize::try_from(index).ok().and_then(|index| self.recordings.get(index));
-        let path = path.ok_or_else(|| {
-            format!("expected a sample below {}, found {index}", self.recordings.len())
-        })?;
+        let path = item(&self.recordings, index)?;
         let values = Recording::open(path).and_then(Recording::read);
         let values = values.map_err(|error| error.to_string())?;
         let shape = vec![values.len()];

@@ -7,6 +7,7 @@ use dyno_loadgen::qsl::SampleIndex;
 use dyno_mlperf::accuracy::DataError;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
+use super::item;
 use crate::files::{Files, OpenError};
 use crate::open::{Read, inputs, library};
 
@@ -71,11 +72,7 @@ impl Source for Lines {
     }
 
     fn sample(&self, index: SampleIndex) -> Result<Vec<SampleTensor>, String> {
-        let sentence = usize::try_from(index).ok().and_then(|index| self.sentences.get(index));
-        let sentence = sentence.ok_or_else(|| {
-            format!("expected a sample below {}, found {index}", self.sentences.len())
-        })?;
-        let bytes = sentence.clone().into_bytes();
+        let bytes = item(&self.sentences, index)?.clone().into_bytes();
         Ok(vec![SampleTensor { shape: vec![bytes.len()], elements: Elements::U8(bytes.into()) }])
     }
 }

@@ -28,3 +28,14 @@ pub mod squad;
 pub(crate) mod table;
 pub mod texts;
 pub mod words;
+
+use dyno_loadgen::qsl::SampleIndex;
+
+/// What a list has for a sample, one after the other.
+///
+/// # Errors
+/// There are not as many.
+pub(crate) fn item<T>(all: &[T], index: SampleIndex) -> Result<&T, String> {
+    let found = usize::try_from(index).ok().and_then(|index| all.get(index));
+    found.ok_or_else(|| format!("expected a sample below {}, found {index}", all.len()))
+}

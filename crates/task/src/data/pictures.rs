@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_sut::tensors::{SampleTensor, Source};
 
+use super::item;
 use crate::image::decode;
 use crate::image::steps::{Layout, Step, prepare};
 
@@ -96,11 +97,7 @@ impl Source for Pictures {
     }
 
     fn sample(&self, index: SampleIndex) -> Result<Vec<SampleTensor>, String> {
-        let file = usize::try_from(index).ok().and_then(|index| self.files.get(index));
-        let file = file.ok_or_else(|| {
-            format!("expected a sample below {}, found {index}", self.files.len())
-        })?;
-        let path = self.folder.join(file);
+        let path = self.folder.join(item(&self.files, index)?);
         let picture = decode::open(&path).map_err(|error| error.to_string())?;
         let sample = prepare(picture, &self.steps, self.layout)
             .map_err(|error| format!("{}: {error}", path.display()))?;

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufWriter, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::SampleIndex;
@@ -15,6 +16,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::bpe::Encoder;
+use super::item;
 use super::table::{Cell, Table};
 use crate::files::{Files, Of, OpenError};
 use crate::open::{Read, library};
@@ -30,8 +32,8 @@ const REVISION: u32 = 1;
 struct Prompts {
     name: String,
     inputs: Vec<String>,
-    /// Where the tokens of each end.
-    ends: Vec<usize>,
+    /// Where the tokens of each are.
+    places: Vec<Range<usize>>,
     tokens: Vec<i32>,
     /// Whether an answer is a program, where the card feeds that.
     programs: Vec<bool>,
@@ -188,15 +190,16 @@ impl Prompts {
         let (lengths, tokens) = rest.split_at_checked(usize::try_from(*count).ok()?)?;
         let programs = lengths.iter().map(|length| *length < 0).collect();
         let mut end = 0;
-        let ends = lengths.iter().map(|length| {
+        let places = lengths.iter().map(|length| {
+            let start = end;
             end += length.unsigned_abs() as usize;
-            end
+            start..end
         });
-        let ends: Vec<usize> = ends.collect();
+        let places: Vec<Range<usize>> = places.collect();
         (end == tokens.len()).then(|| Self {
             name,
             inputs,
-            ends,
+            places,
             tokens: tokens.to_vec(),
             programs,
         })
@@ -214,7 +217,7 @@ impl Source for Prompts {
     }
 
     fn count(&self) -> usize {
-        self.ends.len()
+        self.places.len()
     }
 
     fn inputs(&self) -> &[String] {
@@ -222,11 +225,9 @@ impl Source for Prompts {
     }
 
     fn sample(&self, index: SampleIndex) -> Result<Vec<SampleTensor>, String> {
-        let count = self.count();
-        let at = usize::try_from(index).ok().filter(|at| *at < count);
-        let at = at.ok_or_else(|| format!("expected a sample below {count}, found {index}"))?;
-        let start = if at == 0 { 0 } else { self.ends[at - 1] };
-        let all = [&self.tokens[start..self.ends[at]], &[i32::from(self.programs[at])]];
+        let Range { start, end } = *item(&self.places, index)?;
+        let is_program = *item(&self.programs, index)?;
+        let all = [&self.tokens[start..end], &[i32::from(is_program)]];
         let input = |tokens: &[i32]| SampleTensor {
             shape: vec![tokens.len()],
             elements: Elements::I64(tokens.iter().map(|token| i64::from(*token)).collect()),

@@ -11,6 +11,8 @@ use dyno_mlperf::accuracy::squad::features::{LONGEST, Questions};
 use dyno_mlperf::accuracy::squad::wordpiece::WordPieces;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
+use super::item;
+
 /// What stands for a piece that the vocabulary does not have.
 const UNKNOWN: &str = "[UNK]";
 
@@ -60,10 +62,7 @@ impl Source for Squad {
     }
 
     fn sample(&self, index: SampleIndex) -> Result<Vec<SampleTensor>, String> {
-        let features = &self.questions.features;
-        let feature = usize::try_from(index).ok().and_then(|index| features.get(index));
-        let feature = feature
-            .ok_or_else(|| format!("expected a sample below {}, found {index}", features.len()))?;
+        let feature = item(&self.questions.features, index)?;
         let unknown = self.pieces.id(UNKNOWN).unwrap_or(0);
         let id = |piece: &str| i64::from(self.pieces.id(piece).unwrap_or(unknown));
         let mut tokens: Vec<i64> = self.questions.tokens(feature).map(id).collect();

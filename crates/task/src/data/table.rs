@@ -17,6 +17,10 @@ use serde::{Deserialize, Serialize};
 use crate::files::OpenError;
 use crate::pickle::{self, Array, Value};
 
+/// Bytes that a gzip may have in it: more than the tables of the benchmarks have, and an end to
+/// those that are made to fill the memory.
+const MOST_UNZIPPED: u64 = 16 << 30;
+
 /// A table of which some columns were read.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -84,18 +88,25 @@ impl Table {
     /// # Errors
     /// It is of no known format, or lacks a column or rows.
     pub fn read(path: &Path, wanted: &[&str]) -> Result<Self, OpenError> {
-        let mut bytes = std::fs::read(path).map_err(OpenError::io_at(path))?;
-        if bytes.starts_with(&[0x1f, 0x8b]) {
-            let mut whole = Vec::new();
-            let read = MultiGzDecoder::new(&bytes[..]).read_to_end(&mut whole);
-            read.map_err(OpenError::io_at(path))?;
-            bytes = whole;
-        }
+        Self::of(path, wanted, MOST_UNZIPPED)
+    }
+
+    fn of(path: &Path, wanted: &[&str], most: u64) -> Result<Self, OpenError> {
         let error = |expected: &str, found: String| {
             let expected = expected.to_owned();
             let path = path.to_owned();
             OpenError::content(TableError { path, row: None, column: None, expected, found })
         };
+        let mut bytes = std::fs::read(path).map_err(OpenError::io_at(path))?;
+        if bytes.starts_with(&[0x1f, 0x8b]) {
+            let mut whole = Vec::new();
+            let read = MultiGzDecoder::new(&bytes[..]).take(most + 1).read_to_end(&mut whole);
+            if read.map_err(OpenError::io_at(path))? as u64 > most {
+                let expected = format!("at most {most} bytes in the gzip, or a file unzipped");
+                return Err(error(&expected, "more".into()));
+            }
+            bytes = whole;
+        }
         let columns = match bytes.first() {
             Some(0x80) => {
                 let value = pickle::read(&bytes)
@@ -336,22 +347,24 @@ impl<'de> Visitor<'de> for Row<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut left = self.0.wanted.len();
+        let Rows { wanted, columns } = self.0;
+        let mut row = BTreeMap::new();
         while let Some(name) = map.next_key::<String>()? {
-            if !self.0.wanted.contains(&name.as_str()) {
+            if wanted.contains(&name.as_str()) {
+                // Of a name that is there twice, the last value counts, as in Python.
+                row.insert(name, map.next_value()?);
+            } else {
                 map.next_value::<IgnoredAny>()?;
-                continue;
             }
-            left = left.saturating_sub(1);
-            self.0.columns.entry(name).or_default().push(map.next_value()?);
         }
-        match left {
-            0 => Ok(()),
-            _ => Err(serde::de::Error::custom(format!(
-                "expected an object with {}",
-                self.0.wanted.join(", ")
-            ))),
+        if row.len() < wanted.len() {
+            let expected = format!("expected an object with {}", wanted.join(", "));
+            return Err(serde::de::Error::custom(expected));
         }
+        for (name, cell) in row {
+            columns.entry(name).or_default().push(cell);
+        }
+        Ok(())
     }
 }
 
@@ -389,11 +402,30 @@ mod tests {
     }
 
     #[test]
+    fn values_of_a_row_stay_in_it() {
+        let twice = read("twice", br#"[{"a": 1, "b": 2, "a": 3}, {"b": 4, "a": 5}]"#, &["a", "b"]);
+        let twice = twice.unwrap();
+        assert_eq!((twice.rows(), twice.cell(0, "a")), (2, &Cell::Whole(3)));
+        assert_eq!((twice.cell(1, "a"), twice.cell(1, "b")), (&Cell::Whole(5), &Cell::Whole(4)));
+        let other = read("shifted", br#"[{"a": 1, "a": 2}, {"b": 3, "b": 4}]"#, &["a", "b"]);
+        assert!(other.unwrap_err().contains("expected an object with a, b"));
+    }
+
+    #[test]
     fn tables_may_be_gzipped_and_must_be_whole() {
         let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
         gzip.write_all(br#"[{"a": "x"}]"#).unwrap();
         let gzip = gzip.finish().unwrap();
         assert_eq!(read("gzip", &gzip, &["a"]).unwrap().text(0, "a").unwrap(), "x");
+        let path = std::env::temp_dir().join(format!("dyno-table-bomb-{}", std::process::id()));
+        std::fs::write(&path, &gzip).unwrap();
+        assert!(Table::of(&path, &["a"], 12).is_ok());
+        let refused = Table::of(&path, &["a"], 11).unwrap_err().to_string();
+        assert!(
+            refused
+                .ends_with("expected at most 11 bytes in the gzip, or a file unzipped, found more")
+        );
+        std::fs::remove_file(&path).unwrap();
         let refused = read("cut", &gzip[..gzip.len() - 9], &["a"]).unwrap_err();
         assert!(refused.starts_with("dyno-table-cut"), "{refused}");
         for bytes in [&b""[..], b"[", b"{}", b"[1]", b"[{}]", b"[{\"a\": 1}] 2", b"\x80\x02N."] {

@@ -15,6 +15,8 @@ use dyno_mlperf::accuracy::squad::wordpiece::WordPieces;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 use serde::Deserialize;
 
+use super::item;
+
 /// The column of a table that holds texts.
 const COLUMN: &str = "Description";
 
@@ -61,24 +63,8 @@ pub fn read(path: &Path) -> Result<Vec<String>, TextsError> {
         found,
     };
     let texts = if is_table {
-        let malformed = |error: csv::Error| {
-            refused(error.position().map(csv::Position::line), error.to_string())
-        };
         // MITRE's rows end in a comma that the header does not have.
-        let mut table = csv::ReaderBuilder::new();
-        let mut table = table.flexible(true).from_path(path).map_err(malformed)?;
-        let columns = table.headers().map_err(malformed)?;
-        let column = columns.iter().position(|column| column == COLUMN);
-        let column = column.ok_or_else(|| {
-            refused(Some(1), columns.iter().take(8).collect::<Vec<_>>().join(", "))
-        })?;
-        let text = |row: csv::Result<csv::StringRecord>| {
-            let row = row.map_err(malformed)?;
-            let line = row.position().map(csv::Position::line);
-            let text = row.get(column).map(str::to_owned);
-            text.ok_or_else(|| refused(line, format!("a row that has {} columns", row.len())))
-        };
-        table.records().map(text).collect::<Result<Vec<String>, _>>()?
+        column(path, csv::ReaderBuilder::new().flexible(true), COLUMN, expected)?
     } else {
         let text =
             std::fs::read_to_string(path).map_err(|error| refused(None, error.to_string()))?;
@@ -89,6 +75,38 @@ pub fn read(path: &Path) -> Result<Vec<String>, TextsError> {
         return Err(refused(None, "no text".to_owned()));
     }
     Ok(texts)
+}
+
+/// The column of this name, of a table whose first row has the names.
+///
+/// # Errors
+/// It is no such table, which `expected` describes.
+pub(super) fn column(
+    path: &Path,
+    format: &csv::ReaderBuilder,
+    name: &str,
+    expected: &'static str,
+) -> Result<Vec<String>, TextsError> {
+    let refused = |line: Option<u64>, found: String| TextsError {
+        path: path.to_owned(),
+        line,
+        expected,
+        found,
+    };
+    let malformed =
+        |error: csv::Error| refused(error.position().map(csv::Position::line), error.to_string());
+    let mut table = format.from_path(path).map_err(malformed)?;
+    let columns = table.headers().map_err(malformed)?;
+    let column = columns.iter().position(|column| column == name);
+    let names = || columns.iter().take(8).collect::<Vec<_>>().join(", ");
+    let column = column.ok_or_else(|| refused(Some(1), names()))?;
+    let text = |row: csv::Result<csv::StringRecord>| {
+        let row = row.map_err(malformed)?;
+        let line = row.position().map(csv::Position::line);
+        let text = row.get(column).map(str::to_owned);
+        text.ok_or_else(|| refused(line, format!("a row that has {} columns", row.len())))
+    };
+    table.records().map(text).collect()
 }
 
 /// Cuts texts as `tokenizer.json` of an uncased English BERT says.
@@ -221,10 +239,7 @@ impl Source for Texts {
     }
 
     fn sample(&self, index: SampleIndex) -> Result<Vec<SampleTensor>, String> {
-        let text = usize::try_from(index).ok().and_then(|index| self.texts.get(index));
-        let text = text.ok_or_else(|| {
-            format!("expected a sample below {}, found {index}", self.texts.len())
-        })?;
+        let text = item(&self.texts, index)?;
         let tokens = text.iter().map(|&token| i64::from(token)).collect();
         let [counted, segment] = [1, 0].map(|value| vec![value; text.len()]);
         let input = |values: Vec<i64>| SampleTensor {

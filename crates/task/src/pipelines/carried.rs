@@ -23,6 +23,17 @@ struct State {
     shape: Vec<usize>,
 }
 
+/// A dimension of an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Size {
+    /// Whatever the model has.
+    Any,
+    /// Another one in each call.
+    Each,
+    /// This one.
+    Of(usize),
+}
+
 /// An input of a call.
 pub(super) struct Input<'a> {
     /// Its place in the model.
@@ -89,14 +100,19 @@ impl Carried {
     ///
     /// # Errors
     /// One is of another size than it was fed.
-    pub(super) fn next(&self, outputs: &[Kept], rows: usize) -> Result<Rows, String> {
+    pub(super) fn next(
+        &self,
+        model: &Callable,
+        outputs: &[Kept],
+        rows: usize,
+    ) -> Result<Rows, String> {
         let of = |state: &State| {
             let (shape, elements) = outputs[state.output].read()?;
             let expected = rows * state.shape.iter().product::<usize>();
             if elements.len() != expected {
-                let name = &state.name;
+                let (of, name) = (model.name(), &state.name);
                 return Err(format!(
-                    "expected {expected} numbers of {NEXT}{name}, found {shape:?}"
+                    "{of}: expected {expected} numbers of {NEXT}{name}, found {shape:?}"
                 ));
             }
             Ok(elements.to_f32().into_owned())
@@ -179,7 +195,7 @@ pub(super) fn shape(port: &ModelInput) -> String {
     format!("[{}]", sizes.join(", "))
 }
 
-/// Whether an input takes these: `None` is a size that is not known before.
+/// Whether an input takes these.
 ///
 /// # Errors
 /// It is of another type, or has other sizes.
@@ -187,23 +203,30 @@ pub(super) fn takes(
     model: &Callable,
     input: usize,
     element: ElementType,
-    sizes: &[Option<usize>],
+    sizes: &[Size],
 ) -> Result<(), OnnxError> {
     let port = &model.inputs()[input];
-    let fits = |(found, size): (&Option<usize>, &Option<usize>)| {
-        found.is_none() || size.is_none() || found == size
+    let fits = |(found, size): (&Option<usize>, &Size)| match size {
+        Size::Any => true,
+        Size::Each => found.is_none(),
+        Size::Of(size) => found.is_none_or(|found| found == *size),
     };
     let is_shape = port.shape.len() == sizes.len() && port.shape.iter().zip(sizes).all(fits);
     if is_shape && port.element == element {
         return Ok(());
     }
-    let expected = ModelInput { name: String::new(), element, shape: sizes.to_vec() };
+    let size = |size: &Size| match size {
+        Size::Any => "?".to_owned(),
+        Size::Each => "any".to_owned(),
+        Size::Of(size) => size.to_string(),
+    };
+    let expected: Vec<String> = sizes.iter().map(size).collect();
     Err(model.unfit(format!(
-        "its input '{}' is {} {}; expected {element} {}",
+        "its input '{}' is {} {}; expected {element} [{}]",
         port.name,
         port.element,
         shape(port),
-        shape(&expected),
+        expected.join(", "),
     )))
 }
 

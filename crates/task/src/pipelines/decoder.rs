@@ -8,6 +8,8 @@ use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Fed, Kept};
 use dyno_sut::tensors::{ElementType, Elements, ModelInput};
 
+use super::{carried, has_rows};
+
 /// A model whose inputs and outputs are known.
 pub(super) struct Decoder {
     model: Callable,
@@ -16,6 +18,7 @@ pub(super) struct Decoder {
     /// Where the scores of the next token are among the outputs.
     scores: usize,
     caches: Vec<Cache>,
+    has_one_row: bool,
 }
 
 /// An input, with the type of its elements.
@@ -71,22 +74,9 @@ impl Decoder {
     pub fn of(model: Callable) -> Result<Self, OnnxError> {
         let mut caches = Vec::new();
         let mut inputs = Vec::new();
-        let tokens = &model.inputs()[model.input("input_ids")?];
-        if !matches!(tokens.shape[..], [_, None]) {
-            return Err(model.unfit(
-                "expected 'input_ids' of rows and any number of tokens, found another shape: take \
-                 model.onnx or decoder_model_merged.onnx"
-                    .into(),
-            ));
-        }
+        model.input("input_ids")?;
         for input in model.inputs() {
-            let whole = || match input.element {
-                ElementType::I64 | ElementType::I32 => Ok(input.element),
-                other => Err(model.unfit(format!(
-                    "expected int64 or int32 as the input '{}', found {other}",
-                    input.name
-                ))),
-            };
+            let whole = || whole_numbers(&model, input);
             inputs.push(match input.name.as_str() {
                 "input_ids" => Takes::Tokens(whole()?),
                 "attention_mask" => Takes::Mask(whole()?),
@@ -113,7 +103,9 @@ impl Decoder {
             ));
         }
         let scores = model.output("logits")?;
-        Ok(Self { model, inputs, scores, caches })
+        let of_rows = |at: &usize| !matches!(inputs[*at], Takes::IsBehind);
+        let has_one_row = has_rows(&model, (0..inputs.len()).filter(of_rows), 1)?;
+        Ok(Self { model, inputs, scores, caches, has_one_row })
     }
 
     pub fn model(&self) -> &Callable {
@@ -126,6 +118,11 @@ impl Decoder {
         let has = |is: fn(&Takes) -> bool| self.inputs.iter().any(is);
         has(|takes| matches!(takes, Takes::Mask(_)))
             && has(|takes| matches!(takes, Takes::Positions(_)))
+    }
+
+    /// Whether a call has a place for one row only.
+    pub fn has_one_row(&self) -> bool {
+        self.has_one_row
     }
 
     /// Reads tokens behind those of the call before.
@@ -164,17 +161,12 @@ impl Decoder {
 
 impl Cache {
     fn of(model: &Callable, input: &ModelInput) -> Result<Self, OnnxError> {
-        let [_, Some(heads), _, Some(width)] = input.shape[..] else {
-            let found: Vec<String> = input
-                .shape
-                .iter()
-                .map(|n| n.map_or_else(|| "?".to_owned(), |n| n.to_string()))
-                .collect();
+        let [_, Some(heads), None, Some(width)] = input.shape[..] else {
             return Err(model.unfit(format!(
-                "expected '{}' of rows, a known number of heads, tokens and a known number of \
-                 elements, found [{}]",
+                "expected '{}' of rows, a known number of heads, any number of tokens and a known \
+                 number of elements, found {}",
                 input.name,
-                found.join(", ")
+                carried::shape(input)
             )));
         };
         let name = &input.name;
@@ -213,18 +205,21 @@ impl Told {
     /// Keys and values of these rows, in this order; a copy, unless they are all of them.
     ///
     /// # Errors
-    /// They are of a type that is not read.
+    /// They are of a type that is not read, or not as many.
     pub fn pick(&mut self, rows: &[usize], of: usize) -> Result<(), String> {
         if rows.len() == of && rows.iter().enumerate().all(|(at, row)| at == *row) {
             return Ok(());
         }
         for held in &mut self.caches {
-            let picked = match &*held {
-                Held::Kept(kept) => {
-                    let (shape, all) = kept.read()?;
-                    picked(&shape, &all, rows)
+            let Held::Kept(kept) = &*held else { unreachable!("rows are picked once a call") };
+            let picked = {
+                let (mut shape, all) = kept.read()?;
+                if shape.first() != Some(&of) {
+                    return Err(format!("expected keys and values of {of} rows, found {shape:?}"));
                 }
-                Held::Picked(shape, all) => picked(shape, all, rows),
+                let picked = all.rows(shape[1..].iter().product(), rows);
+                shape[0] = rows.len();
+                Held::Picked(shape, picked)
             };
             *held = picked;
         }
@@ -232,10 +227,20 @@ impl Told {
     }
 }
 
-fn picked(shape: &[usize], all: &Elements<'_>, rows: &[usize]) -> Held {
-    let mut shape = shape.to_vec();
-    shape[0] = rows.len();
-    Held::Picked(shape.clone(), all.rows(shape[1..].iter().product(), rows))
+/// The type of an input of whole numbers, a row of any length each.
+///
+/// # Errors
+/// It is another input.
+fn whole_numbers(model: &Callable, input: &ModelInput) -> Result<ElementType, OnnxError> {
+    match (&input.shape[..], input.element) {
+        ([_, None], ElementType::I64 | ElementType::I32) => Ok(input.element),
+        (_, element) => Err(model.unfit(format!(
+            "expected '{}' of rows and any number of tokens in int64 or int32, found {element} {}: \
+             take model.onnx or decoder_model_merged.onnx",
+            input.name,
+            carried::shape(input)
+        ))),
+    }
 }
 
 /// Whole numbers as the model takes them.

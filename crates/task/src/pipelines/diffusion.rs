@@ -17,7 +17,7 @@ use half::{bf16, f16};
 use serde::Deserialize;
 
 use super::euler::{Schedule, guided};
-use super::{Asked, Load, Open, Pipeline};
+use super::{Asked, Load, Open, Pipeline, has_rows};
 use crate::data::clip::Clip;
 use crate::files::{Files, OpenError};
 
@@ -70,7 +70,13 @@ pub(crate) fn open(files: &Files<'_>, config: &Diffusion) -> Result<Load, OpenEr
         ];
         let decoder = Decoder::new(decoder, open, config.side)?;
         let denoiser = Denoiser::new(unet, open)?;
-        Ok(Box::new(Painter { encoders, denoiser, decoder, negative, schedule, config }))
+        // With and without the caption.
+        let mut takes_one = has_rows(&denoiser.model, denoiser.of_rows(), 2)?;
+        for encoder in &encoders {
+            takes_one |= has_rows(&encoder.model, 0..1, 2)?;
+        }
+        has_rows(&decoder.model, 0..1, 1)?;
+        Ok(Box::new(Painter { encoders, denoiser, decoder, negative, schedule, config, takes_one }))
     }))
 }
 
@@ -83,6 +89,7 @@ struct Painter {
     negative: Vec<Vec<i64>>,
     schedule: Schedule,
     config: Diffusion,
+    takes_one: bool,
 }
 
 /// Rows of float32.
@@ -175,6 +182,10 @@ impl Pipeline for Painter {
         self.noise(0, &latents, &wish)?;
         self.image(&latents, 0).map(drop)
     }
+
+    fn takes_one(&self) -> bool {
+        self.takes_one
+    }
 }
 
 /// A network that makes vectors of tokens.
@@ -257,6 +268,12 @@ impl Denoiser {
             return Err(model.unfit("it takes a timestep of more than one dimension".to_owned()));
         }
         Ok(Self { output: model.output("out_sample")?, model, inputs, step })
+    }
+
+    /// The inputs that have a row for each image: all but the step.
+    fn of_rows(&self) -> impl Iterator<Item = usize> {
+        let [image, _, rest @ ..] = self.inputs;
+        [image].into_iter().chain(rest).map(|(at, _)| at)
     }
 
     fn noise(

@@ -102,6 +102,7 @@ pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
         .map_err(|error| told(format!("expected the configuration of a scheduler: {error}")))?;
     let [first, last] = ADDED;
     for (key, expected) in [
+        ("_class_name", json!("EulerDiscreteScheduler")),
         ("beta_start", json!(first)),
         ("beta_end", json!(last)),
         ("beta_schedule", json!("scaled_linear")),
@@ -109,6 +110,8 @@ pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
         ("prediction_type", json!("epsilon")),
         ("steps_offset", json!(OFFSET)),
         ("timestep_spacing", json!("leading")),
+        ("interpolation_type", json!("linear")),
+        ("trained_betas", Value::Null),
         ("use_karras_sigmas", json!(false)),
     ] {
         if let Some(found) = found.get(key).filter(|found| **found != expected) {
@@ -257,6 +260,8 @@ mod tests {
             ),
             "{error}"
         );
+        let other = found(r#"{"_class_name": "DPMSolverMultistepScheduler"}"#).unwrap_err();
+        assert!(other.contains("expected _class_name \"EulerDiscreteScheduler\""), "{other}");
         assert!(found("{").unwrap_err().contains("the configuration of a scheduler"));
         std::fs::remove_file(&path).unwrap();
     }

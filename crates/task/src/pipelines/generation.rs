@@ -59,6 +59,14 @@ pub(crate) fn open(files: &Files<'_>, rules: &Rules) -> Result<Load, OpenError> 
     let element = element.and_then(Element::named).unwrap_or(Element::Int64);
     Ok(Box::new(move |open| {
         let decoder = Decoder::of(open(&path)?.callable())?;
+        if decoder.has_one_row()
+            && let Some(Beams { count, .. }) = &rules.beams
+        {
+            return Err(decoder.model().unfit(format!(
+                "it has a place for one row only; expected any number, of which {count} are the \
+                 beams of a prompt"
+            )));
+        }
         Ok(Box::new(Generation { decoder, rules, element }))
     }))
 }
@@ -89,14 +97,16 @@ impl Pipeline for Generation {
         if self.decoder.takes_padding() {
             return self.generate(all, answers);
         }
+        let mut failed = Ok(());
         all.sort_by_key(|live| live.prompt.len());
         while let Some(first) = all.first() {
             let length = first.prompt.len();
             let others = all.iter().position(|live| live.prompt.len() != length);
             let rest = all.split_off(others.unwrap_or(all.len()));
-            self.generate(std::mem::replace(&mut all, rest), answers)?;
+            // Those of another call may be answered all the same.
+            failed = failed.and(self.generate(std::mem::replace(&mut all, rest), answers));
         }
-        Ok(())
+        failed
     }
 
     fn try_out(&self, first: &Asked) -> Result<(), String> {
@@ -108,6 +118,10 @@ impl Pipeline for Generation {
     /// Of beams no token is certain before all are.
     fn is_streaming(&self) -> bool {
         self.rules.beams.is_none()
+    }
+
+    fn takes_one(&self) -> bool {
+        self.decoder.has_one_row()
     }
 }
 
@@ -133,6 +147,7 @@ impl Generation {
 
     fn generate(&self, mut live: Vec<Live>, answers: &mut Answers) -> Result<(), String> {
         let longest = live.iter().map(|live| live.prompt.len()).max().unwrap_or(0);
+        let named = |why: String| format!("{}: {why}", self.decoder.model().name());
         let mut told: Option<Told> = None;
         let mut made = 0;
         while !live.is_empty() {
@@ -144,7 +159,8 @@ impl Generation {
             let parents = now.scores(reads.rows, |rows| {
                 let each = live.iter_mut().zip(rows.chunks(beams));
                 each.map(|(live, rows)| live.search.step(rows)).collect::<Result<Vec<_>, _>>()
-            })?;
+            });
+            let parents = parents.map_err(named)?;
             made += 1;
             let (mut next, mut picked) = (Vec::new(), Vec::new());
             for (at, (live, parents)) in live.into_iter().zip(parents).enumerate() {
@@ -162,7 +178,7 @@ impl Generation {
                 }
             }
             if !next.is_empty() {
-                now.pick(&picked, reads.rows)?;
+                now.pick(&picked, reads.rows).map_err(named)?;
             }
             told = Some(now);
             live = next;

@@ -14,8 +14,8 @@ use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Kept};
 use dyno_sut::tensors::{ElementType, Elements};
 
-use super::carried::{self, Carried, Input};
-use super::{Asked, Load, Pipeline};
+use super::carried::{self, Carried, Input, Size};
+use super::{Asked, Load, Pipeline, has_rows};
 use crate::files::{Files, OpenError};
 use features::{FEATURES, Filters};
 use greedy::{Heard, Search};
@@ -33,12 +33,14 @@ pub(crate) fn open(files: &Files<'_>) -> Result<Load, OpenError> {
         ["encoder", "prediction", "joint"].map(|name| files.path(name));
     let (encoder, prediction, joint) = (encoder?, prediction?, joint?);
     Ok(Box::new(move |open| {
-        Ok(Box::new(Transducer {
-            filters: Filters::new(),
-            encoder: Encoder::of(open(&encoder)?.callable())?,
-            prediction: Prediction::of(open(&prediction)?.callable())?,
-            joint: Joint::of(open(&joint)?.callable())?,
-        }))
+        let encoder = Encoder::of(open(&encoder)?.callable())?;
+        let prediction = Prediction::of(open(&prediction)?.callable())?;
+        let joint = Joint::of(open(&joint)?.callable())?;
+        let mut takes_one = false;
+        for model in [&encoder.model, &prediction.model, &joint.model] {
+            takes_one |= has_rows(model, 0..model.inputs().len(), 1)?;
+        }
+        Ok(Box::new(Transducer { filters: Filters::new(), encoder, prediction, joint, takes_one }))
     }))
 }
 
@@ -47,6 +49,7 @@ struct Transducer {
     encoder: Encoder,
     prediction: Prediction,
     joint: Joint,
+    takes_one: bool,
 }
 
 struct Encoder {
@@ -88,9 +91,14 @@ impl Encoder {
     fn of(model: Callable) -> Result<Self, OnnxError> {
         let (features, heard) = (model.input("features")?, model.output("heard")?);
         let lengths = model.input("lengths").ok();
-        carried::takes(&model, features, ElementType::F32, &[None, None, Some(FEATURES)])?;
+        carried::takes(
+            &model,
+            features,
+            ElementType::F32,
+            &[Size::Any, Size::Each, Size::Of(FEATURES)],
+        )?;
         if let Some(lengths) = lengths {
-            carried::takes(&model, lengths, ElementType::I64, &[None])?;
+            carried::takes(&model, lengths, ElementType::I64, &[Size::Any])?;
         }
         carried::all_fed(&model, &[Some(features), lengths], &Carried::none())?;
         Ok(Self { model, features, lengths, heard })
@@ -132,7 +140,7 @@ impl Encoder {
 impl Prediction {
     fn of(model: Callable) -> Result<Self, OnnxError> {
         let (character, said) = (model.input("character")?, model.output("said")?);
-        carried::takes(&model, character, ElementType::I64, &[None, Some(1)])?;
+        carried::takes(&model, character, ElementType::I64, &[Size::Any, Size::Of(1)])?;
         let states = Carried::of(&model)?;
         carried::all_fed(&model, &[Some(character)], &states)?;
         Ok(Self { model, character, said, states })
@@ -145,7 +153,7 @@ impl Prediction {
         let elements = Elements::I64(characters.into());
         inputs.push(Input { at: self.character, shape: vec![count, 1], elements });
         let outputs = carried::call(&self.model, inputs)?;
-        let next = self.states.next(&outputs, count)?;
+        let next = self.states.next(&self.model, &outputs, count)?;
         *states = next;
         carried::rows(&self.model, &outputs[self.said], count).map(Cow::into_owned)
     }
@@ -156,7 +164,7 @@ impl Joint {
         let (heard, said) = (model.input("heard")?, model.input("said")?);
         let scores = model.output("scores")?;
         for input in [heard, said] {
-            carried::takes(&model, input, ElementType::F32, &[None, None])?;
+            carried::takes(&model, input, ElementType::F32, &[Size::Any, Size::Any])?;
         }
         carried::all_fed(&model, &[Some(heard), Some(said)], &Carried::none())?;
         Ok(Self { model, heard, said, scores })
@@ -260,7 +268,15 @@ impl Pipeline for Transducer {
         let groups = utterances.chunk_by(|one, next| is_padded || one.count() == next.count());
         for group in groups {
             let group: Vec<&Utterance> = group.iter().collect();
-            for (one, search) in group.iter().zip(self.search(&group, usize::MAX)?) {
+            // Those of another call may be answered all the same.
+            let found = match self.search(&group, usize::MAX) {
+                Ok(found) => found,
+                Err(why) => {
+                    failed = failed.and(Err(why));
+                    continue;
+                }
+            };
+            for (one, search) in group.iter().zip(found) {
                 let write = |bytes: &mut Vec<u8>| -> Result<i64, String> {
                     bytes.extend(search.characters().iter().flat_map(|one| one.to_le_bytes()));
                     Ok(0)
@@ -274,5 +290,9 @@ impl Pipeline for Transducer {
     fn try_out(&self, first: &Asked) -> Result<(), String> {
         let utterance = self.prepared(0, first)?;
         self.search(&[&utterance], 1).map(drop)
+    }
+
+    fn takes_one(&self) -> bool {
+        self.takes_one
     }
 }

@@ -15,8 +15,8 @@ use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Kept};
 use dyno_sut::tensors::{ElementType, Elements};
 
-use super::carried::{self, Carried, Input, Rows};
-use super::{Asked, Load, Open, Pipeline};
+use super::carried::{self, Carried, Input, Rows, Size};
+use super::{Asked, Load, Open, Pipeline, has_rows};
 use crate::files::{Files, OpenError};
 use search::{END, Rules, Scores, Search};
 use vocabulary::Vocabulary;
@@ -42,6 +42,7 @@ struct Translation {
     rules: Rules,
     encoder: Encoder,
     decoder: Decoder,
+    takes_one: bool,
 }
 
 struct Encoder {
@@ -82,7 +83,17 @@ impl Translation {
     ) -> Result<Self, OnnxError> {
         let encoder = Encoder::of(open(&encoder)?.callable())?;
         let decoder = Decoder::of(open(&decoder)?.callable(), &encoder.model)?;
-        Ok(Self { vocabulary, rules, encoder, decoder })
+        let takes_one = has_rows(&encoder.model, 0..encoder.model.inputs().len(), 1)?;
+        // Beams are rows.
+        let has_one = has_rows(&decoder.model, 0..decoder.model.inputs().len(), 1)?;
+        if has_one && rules.width > 1 {
+            return Err(decoder.model.unfit(format!(
+                "it has a place for one row only; expected any number, of which {} are the beams \
+                 of a sentence",
+                rules.width
+            )));
+        }
+        Ok(Self { vocabulary, rules, encoder, decoder, takes_one: takes_one || has_one })
     }
 
     /// Whether sentences of different lengths may be beside each other.
@@ -114,7 +125,7 @@ impl Translation {
             let pieces = live.iter().map(|(_, (_, piece))| i64::from(*piece)).collect();
             let said = decoder.call(pieces, &rows, &fixed)?;
             let scores = decoder.scores(&said, live.len(), self.vocabulary.count())?;
-            states = decoder.states.next(&said, live.len())?;
+            states = decoder.states.next(&decoder.model, &said, live.len())?;
             let mut row = 0;
             for (at, search) in searches.iter_mut().enumerate() {
                 let count = live.iter().filter(|(of, _)| *of == at).count();
@@ -142,9 +153,9 @@ impl Translation {
 impl Encoder {
     fn of(model: Callable) -> Result<Self, OnnxError> {
         let (pieces, lengths) = (model.input("pieces")?, model.input("lengths").ok());
-        carried::takes(&model, pieces, ElementType::I64, &[None, None])?;
+        carried::takes(&model, pieces, ElementType::I64, &[Size::Any, Size::Each])?;
         if let Some(lengths) = lengths {
-            carried::takes(&model, lengths, ElementType::I64, &[None])?;
+            carried::takes(&model, lengths, ElementType::I64, &[Size::Any])?;
         }
         carried::all_fed(&model, &[Some(pieces), lengths], &Carried::none())?;
         Ok(Self { model, pieces, lengths })
@@ -175,10 +186,10 @@ impl Decoder {
     fn of(model: Callable, encoder: &Callable) -> Result<Self, OnnxError> {
         let (piece, lengths) = (model.input("piece")?, model.input("lengths").ok());
         let is_column = model.inputs()[piece].shape.len() == 2;
-        let sizes: &[Option<usize>] = if is_column { &[None, Some(1)] } else { &[None] };
+        let sizes: &[Size] = if is_column { &[Size::Any, Size::Of(1)] } else { &[Size::Any] };
         carried::takes(&model, piece, ElementType::I64, sizes)?;
         if let Some(lengths) = lengths {
-            carried::takes(&model, lengths, ElementType::I64, &[None])?;
+            carried::takes(&model, lengths, ElementType::I64, &[Size::Any])?;
         }
         let logarithms = model.output("log_probabilities").ok();
         let (scores, are) = match logarithms {
@@ -307,16 +318,29 @@ impl Pipeline for Translation {
         let is_padded = self.is_padded();
         let is_beside =
             |one: &Sentence, next: &Sentence| is_padded || one.numbers.len() == next.numbers.len();
+        let mut failed = Ok(());
         for group in sentences.chunk_by(is_beside) {
-            for (one, search) in group.iter().zip(self.search(group, usize::MAX)?) {
+            // Those of another call may be answered all the same.
+            let found = match self.search(group, usize::MAX) {
+                Ok(found) => found,
+                Err(why) => {
+                    failed = failed.and(Err(why));
+                    continue;
+                }
+            };
+            for (one, search) in group.iter().zip(found) {
                 let words = self.vocabulary.words(&search.best());
                 answers.push(asked[one.at].sample.id, words.as_bytes());
             }
         }
-        Ok(())
+        failed
     }
 
     fn try_out(&self, first: &Asked) -> Result<(), String> {
         self.search(&[self.prepared(0, first)?], 1).map(drop)
+    }
+
+    fn takes_one(&self) -> bool {
+        self.takes_one
     }
 }

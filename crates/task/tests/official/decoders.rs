@@ -1,6 +1,7 @@
 //! Text that decoders make behind prompts: tokens of made models, computed here as well.
 
 mod plain;
+mod streamed;
 mod tables;
 
 use std::sync::Arc;
@@ -109,6 +110,27 @@ fn every_batch_makes_the_tokens_that_one_prompt_alone_makes() {
             assert_eq!(found, expected, "{form:?}, batch {batch}");
         }
     }
+}
+
+#[test]
+fn a_model_of_one_row_is_asked_one_prompt_a_call_and_follows_no_beams() {
+    let plain = Plain::new(20, Form::Whole);
+    let folder = folder(&plain, &words(20));
+    folder.model(&made::of_rows(1, plain.model()));
+    let prompts = prompts(20);
+    folder.write("data.json", table(&prompts).to_string());
+    let mut rules = rules(2, 14, &[2, 7, 11]);
+    let open = |rules: &Rules| {
+        let card = card("llama2-70b", rules.clone());
+        folder.open(&card, &given(("open_orca", "data.json"))).unwrap()
+    };
+    let Some(found) = texts(open(&rules), 3) else { return };
+    let greedy = |prompt: &Vec<i64>| as_i32(plain.greedy(prompt, &rules.length));
+    assert_eq!(found, prompts.iter().map(greedy).collect::<Vec<_>>());
+    let stop = Stop::Early;
+    rules.beams = Some(Beams { count: 4, stop, length_penalty: 1.0, counted: Counted::All });
+    let refusal = made::unfit(open(&rules)).unwrap();
+    assert!(refusal.contains("expected any number, of which 4 are the beams"), "{refusal}");
 }
 
 #[test]

@@ -25,6 +25,8 @@ const SCALING: f64 = 2.0;
 const TOKENS: usize = 6;
 /// Pixels of an image and of its latents along a side; 1024 and 128 in the card.
 const SIDE: usize = 2;
+/// Tokens, levels and all other numbers of an export in float32.
+const WHOLE: [Element; 3] = [Element::I64, Element::I64, Element::F32];
 const LATENTS: [f32; 16] = [
     0.5, -1.0, 0.25, 0.75, -0.5, 1.5, 0.0, -0.25, 1.0, -0.75, 0.125, 0.625, -1.25, 0.375, 0.875,
     -0.125,
@@ -65,6 +67,18 @@ fn net(name: &str) -> Builder {
     Builder::new(name, Weights::seeded(1))
 }
 
+/// An input of these numbers, as float32.
+fn taken(net: &mut Builder, name: &str, element: Element, shape: &[Dim]) -> Name {
+    let found = net.input(name, element, shape);
+    net.node("Cast", &[&found], &[("to", (Element::F32 as i64).into())]).unwrap()
+}
+
+/// An output of numbers like those that are taken.
+fn put(net: &mut Builder, name: &str, element: Element, of: &Name) {
+    let of = net.node("Cast", &[of], &[("to", (element as i64).into())]).unwrap();
+    net.output(name, &of).unwrap();
+}
+
 fn batch(rest: &[usize]) -> Vec<Dim> {
     [Dim::symbol("n")].into_iter().chain(rest.iter().map(|n| Dim::Fixed(*n))).collect()
 }
@@ -75,10 +89,9 @@ fn two(net: &mut Builder, op: &str, one: &Name, other: &Name) -> Name {
 
 /// A hundredth of each token, and its negative as the second number where there are two;
 /// the sum of the hundredths as the vector of the whole.
-fn encoder(hidden: &str, element: Element, numbers: usize) -> Model {
+fn encoder(hidden: &str, tokens: Element, floats: Element, numbers: usize) -> Model {
     let mut net = net("encoder");
-    let tokens = net.input("input_ids", element, &batch(&[TOKENS]));
-    let tokens = net.node("Cast", &[&tokens], &[("to", (Element::F32 as i64).into())]).unwrap();
+    let tokens = taken(&mut net, "input_ids", tokens, &batch(&[TOKENS]));
     let part = net.number(0.01);
     let parts = two(&mut net, "Mul", &tokens, &part);
     let axis = net.integers(&[2]);
@@ -90,24 +103,24 @@ fn encoder(hidden: &str, element: Element, numbers: usize) -> Model {
         net.node("Concat", &[&one, &other], &[("axis", 2.into())]).unwrap()
     };
     let last = net.node("Identity", &[&one], &[]).unwrap();
-    net.output("last_hidden_state", &last).unwrap();
-    net.output(hidden, &vectors).unwrap();
+    put(&mut net, "last_hidden_state", floats, &last);
+    put(&mut net, hidden, floats, &vectors);
     let axis = net.integers(&[1]);
     let whole = two(&mut net, "ReduceSum", &parts, &axis);
-    net.output("text_embeds", &whole).unwrap();
+    put(&mut net, "text_embeds", floats, &whole);
     net.finish()
 }
 
 /// Noise: half of the image, and what the step, the text, the text as a whole and the sizes
 /// make of one number for all pixels.
-fn unet(step: &[Dim]) -> Model {
+fn unet(step: &[Dim], level: Element, floats: Element) -> Model {
     let mut net = net("unet");
     // In another order than the pipeline thinks of them.
-    let sizes = net.input("time_ids", Element::F32, &batch(&[6]));
-    let image = net.input("sample", Element::F32, &batch(&[4, SIDE, SIDE]));
-    let level = net.input("timestep", Element::I64, step);
-    let text = net.input("encoder_hidden_states", Element::F32, &batch(&[TOKENS, 3]));
-    let whole = net.input("text_embeds", Element::F32, &batch(&[1]));
+    let sizes = taken(&mut net, "time_ids", floats, &batch(&[6]));
+    let image = taken(&mut net, "sample", floats, &batch(&[4, SIDE, SIDE]));
+    let level = taken(&mut net, "timestep", level, step);
+    let text = taken(&mut net, "encoder_hidden_states", floats, &batch(&[TOKENS, 3]));
+    let whole = taken(&mut net, "text_embeds", floats, &batch(&[1]));
     // Of the second encoder a number and its negative make nothing: it is seen as a whole.
     let text = reduced(&mut net, "ReduceSum", &text, &[1, 2], 0);
     let sizes = reduced(&mut net, "ReduceSum", &sizes, &[1], 1);
@@ -119,14 +132,13 @@ fn unet(step: &[Dim]) -> Model {
     let all = two(&mut net, "Add", &all, &sizes);
     let axes = net.integers(&[2, 3]);
     let all = two(&mut net, "Unsqueeze", &all, &axes);
-    let level = net.node("Cast", &[&level], &[("to", (Element::F32 as i64).into())]).unwrap();
     let part = net.number(0.001);
     let level = two(&mut net, "Mul", &level, &part);
     let half = net.number(0.5);
     let noise = two(&mut net, "Mul", &image, &half);
     let noise = two(&mut net, "Add", &noise, &all);
     let noise = two(&mut net, "Add", &noise, &level);
-    net.output("out_sample", &noise).unwrap();
+    put(&mut net, "out_sample", floats, &noise);
     net.finish()
 }
 
@@ -136,12 +148,16 @@ fn reduced(net: &mut Builder, op: &str, x: &Name, axes: &[i64], keep: i64) -> Na
 }
 
 fn decoder() -> Model {
+    decoder_of(Element::F32)
+}
+
+fn decoder_of(floats: Element) -> Model {
     let mut net = net("decoder");
-    let latents = net.input("latent_sample", Element::F32, &batch(&[4, SIDE, SIDE]));
+    let latents = taken(&mut net, "latent_sample", floats, &batch(&[4, SIDE, SIDE]));
     let weights = Tensor::of_f32("colours", &[3, 4, 1, 1], &COLOURS.concat());
     let weights = net.tensor(weights).unwrap();
     let image = two(&mut net, "Conv", &latents, &weights);
-    net.output("sample", &image).unwrap();
+    put(&mut net, "sample", floats, &image);
     net.finish()
 }
 
@@ -188,14 +204,14 @@ fn npy(shape: &str, values: &[f32]) -> Vec<u8> {
     [b"\x93NUMPY\x01\0", &length[..], header.as_bytes(), &body].concat()
 }
 
-/// All files of a user.
-fn folder(step: &[Dim], tokens: Element) -> Folder {
+/// All files of a user, whose models take tokens, levels and all other numbers as these.
+fn folder(step: &[Dim], [tokens, level, floats]: [Element; 3]) -> Folder {
     let folder = Folder::new();
     let models = [
-        ("text_encoder", encoder("hidden_states.11", tokens, 1)),
-        ("text_encoder_2", encoder("hidden_states.31", tokens, 2)),
-        ("unet", unet(step)),
-        ("vae_decoder", decoder()),
+        ("text_encoder", encoder("hidden_states.11", tokens, floats, 1)),
+        ("text_encoder_2", encoder("hidden_states.31", tokens, floats, 2)),
+        ("unet", unet(step, level, floats)),
+        ("vae_decoder", decoder_of(floats)),
     ];
     for (name, model) in models {
         fs::create_dir_all(folder.path(&format!("export/{name}"))).unwrap();
@@ -286,8 +302,10 @@ fn judged(images: &[Vec<u8>]) -> [f64; 2] {
 fn images_and_their_figures_are_those_of_the_formulas() {
     let all = [&FILES[..], &JUDGES[..]].concat();
     let one = [Dim::Fixed(1)];
-    for (step, tokens) in [(&[][..], Element::I64), (&one[..], Element::I32)] {
-        let folder = folder(step, tokens);
+    for (step, elements) in
+        [(&[][..], WHOLE), (&one[..], [Element::I32, Element::F32, Element::F32])]
+    {
+        let folder = folder(step, elements);
         let mut figures = Vec::new();
         for (metric, batch) in [("FID_SCORE", 4), ("CLIP_SCORE", 1)] {
             let mut ready = folder.open(&card(), &all).unwrap();
@@ -311,8 +329,43 @@ fn images_and_their_figures_are_those_of_the_formulas() {
 }
 
 #[test]
+fn exports_in_float16_are_fed_float16_and_make_nearly_the_same_images() {
+    // What two steps of half the latents keep of eleven bits.
+    const ROUNDING: u8 = 2;
+    let folder = folder(&[], [Element::I64, Element::F16, Element::F16]);
+    let all = [&FILES[..], &JUDGES[..]].concat();
+    let Some(told) = answered_in(folder.open(&card(), &all).unwrap(), 2) else { return };
+    assert_eq!((told.failed.len(), told.answers.len()), (0, 3), "{:?}", told.trouble);
+    for (index, caption) in (0..).zip(&CUT) {
+        let (found, expected) = (&told.answers[&index], image(caption));
+        let is_near = |(one, other): (&u8, &u8)| one.abs_diff(*other) <= ROUNDING;
+        assert!(found.iter().zip(&expected).all(is_near), "{index}: {found:?}, not {expected:?}");
+    }
+}
+
+#[test]
+fn a_network_of_two_rows_makes_one_image_a_call() {
+    let folder = folder(&[], WHOLE);
+    let whole = unet(&[], Element::I64, Element::F32);
+    let all = [&FILES[..], &JUDGES[..]].concat();
+    let write = |rows: usize| {
+        let mut unet = whole.clone();
+        let images = unet.inputs.iter_mut().filter(|port| port.name != "timestep");
+        images.for_each(|port| port.shape.as_mut().unwrap()[0] = rows.into());
+        unet.write(&folder.path("export/unet/model.onnx")).unwrap();
+    };
+    write(2);
+    let Some(told) = answered_in(folder.open(&card(), &all).unwrap(), 4) else { return };
+    assert_eq!((told.failed.len(), told.answers.len()), (0, 3), "{:?}", told.trouble);
+    assert!((0..).zip(&CUT).all(|(index, caption)| told.answers[&index] == image(caption)));
+    write(4);
+    let refusal = made::unfit(folder.open(&card(), &FILES).unwrap()).unwrap();
+    assert!(refusal.contains("expected any number of rows, or 2: export it with"), "{refusal}");
+}
+
+#[test]
 fn without_networks_it_runs_and_says_what_judges_later() {
-    let folder = folder(&[], Element::I64);
+    let folder = folder(&[], WHOLE);
     let ready = folder.open(&card(), &FILES).unwrap();
     assert!(ready.judge.is_none());
     assert_eq!(
@@ -327,7 +380,7 @@ fn without_networks_it_runs_and_says_what_judges_later() {
 
 #[test]
 fn what_does_not_fit_is_told_before_anything_is_timed() {
-    let folder = folder(&[], Element::I64);
+    let folder = folder(&[], WHOLE);
     let scheduler = "export/scheduler/scheduler_config.json";
     fs::create_dir_all(folder.path("export/scheduler")).unwrap();
     folder.write(scheduler, r#"{"timestep_spacing": "linspace"}"#);

@@ -1,9 +1,10 @@
 //! GNMT's task: sentences of pieces, an encoder, and a decoder that is asked for each piece of
 //! ten beams.
 
+use dyno_loadgen::record::Failure;
 use dyno_onnx::{Builder, Dim, Element, Model, Name, Weights};
 
-use crate::made::{Folder, answered, card};
+use crate::made::{Folder, answered, card, of_rows};
 
 const FILES: [(&str, &str); 5] = [
     ("encoder", "encoder.onnx"),
@@ -52,8 +53,13 @@ fn encoder(has_lengths: bool) -> Model {
     net.finish()
 }
 
-/// Says `der` and the sentence backwards; behind `die` all pieces are alike.
 fn decoder(scores: &str) -> Model {
+    broken_decoder(scores, 0)
+}
+
+/// Says `der` and the sentence backwards; behind `die` all pieces are alike. Of a sentence of
+/// so many pieces no score is a number.
+fn broken_decoder(scores: &str, breaks_at: usize) -> Model {
     let mut net = Builder::new("decoder", Weights::seeded(1));
     let rows = || Dim::symbol("B");
     let piece = net.input("piece", Element::I64, &[rows()]);
@@ -109,6 +115,10 @@ fn decoder(scores: &str) -> Model {
     let zero = net.number(0.0);
     let is_first = net.node("Equal", &[&count, &zero], &[]).unwrap();
     let found = net.node("Where", &[&is_first, &first, &later], &[]).unwrap();
+    let breaks_at = net.number(breaks_at as f32);
+    let far = net.node("Sub", &[&lengths, &breaks_at], &[]).unwrap();
+    let nothing = net.node("Div", &[&zero, &far], &[]).unwrap();
+    let found = net.node("Add", &[&found, &nothing], &[]).unwrap();
     let found = match scores {
         "log_probabilities" => net.node("LogSoftmax", &[&found], &[("axis", 1.into())]).unwrap(),
         _ => found,
@@ -131,8 +141,12 @@ fn folder(encoder: &Model, decoder: &Model) -> Folder {
 
 #[test]
 fn ten_beams_find_what_is_best_in_the_end() {
-    for (has_lengths, scores) in [(true, "scores"), (false, "log_probabilities")] {
-        let folder = folder(&encoder(has_lengths), &decoder(scores));
+    for (encoder, scores) in [
+        (encoder(true), "scores"),
+        (encoder(false), "log_probabilities"),
+        (of_rows(1, encoder(true)), "scores"),
+    ] {
+        let folder = folder(&encoder, &decoder(scores));
         let ready = folder.open(&card("gnmt"), &FILES).unwrap();
         assert!(ready.remarks[0].starts_with("4 of the 3003 samples of WMT16"));
         let Some(told) = answered(ready) else { return };
@@ -145,6 +159,15 @@ fn ten_beams_find_what_is_best_in_the_end() {
         let bleu = 100.0 * shares.iter().product::<f64>().powf(0.25);
         assert!((told.figure - bleu).abs() < 1e-9, "{} is no {bleu}", told.figure);
     }
+}
+
+#[test]
+fn a_call_that_breaks_fails_its_own_sentences() {
+    let folder = folder(&encoder(false), &broken_decoder("scores", 3));
+    let Some(told) = answered(folder.open(&card("gnmt"), &FILES).unwrap()) else { return };
+    assert_eq!(told.failed, [(3, Failure::Internal)]);
+    assert_eq!(told.answers.keys().collect::<Vec<_>>(), [&0, &1, &2]);
+    assert_eq!(told.trouble.as_deref(), Some("decoder: no score is a number"));
 }
 
 #[test]
@@ -177,6 +200,8 @@ fn models_that_do_not_fit_each_other_are_refused() {
     other.output("found", &pieces).unwrap();
     let refusal = told(&other.finish(), &decoder("scores"), 12).unwrap();
     assert!(refusal.contains("nothing is fed to its input 'memory'"), "{refusal}");
+    let refusal = told(&encoder(true), &of_rows(1, decoder("scores")), 12).unwrap();
+    assert!(refusal.contains("expected any number, of which 10 are the beams"), "{refusal}");
     let refusal = told(&encoder(true), &decoder("scores"), 9).unwrap();
     assert!(refusal.contains("expected 9 scores of a row, as there are pieces"), "{refusal}");
 }

@@ -81,6 +81,13 @@ impl Drop for Folder {
     }
 }
 
+/// The model with a place for so many rows only, the first dimension of all that it takes.
+pub fn of_rows(rows: usize, mut model: Model) -> Model {
+    let shapes = model.inputs.iter_mut().filter_map(|port| port.shape.as_mut());
+    shapes.filter_map(|shape| shape.first_mut()).for_each(|first| *first = rows.into());
+    model
+}
+
 /// The card as it is, but for MD5s, which made files do not have.
 pub fn card(name: &str) -> Card {
     let mut card = card::named(name).unwrap().clone();

@@ -5,7 +5,7 @@ use dyno_loadgen::record::Failure;
 use dyno_onnx::{Builder, Dim, Element, Model, Name, Weights};
 use serde_json::json;
 
-use crate::made::{Folder, answered, card, unfit};
+use crate::made::{Folder, answered, card, of_rows, unfit};
 
 const FILES: [(&str, &str); 5] = [
     ("encoder", "encoder.onnx"),
@@ -191,8 +191,11 @@ fn utterances_are_heard_together_as_they_are_alone() {
         (&[false, true, true], 480),
         (&[true, false, false, true, false, true], 960),
     ];
-    for has_lengths in [true, false] {
+    for (has_lengths, takes_one) in [(true, false), (false, false), (true, true)] {
         let folder = folder(has_lengths);
+        if takes_one {
+            of_rows(1, prediction()).write(&folder.path("prediction.onnx")).unwrap();
+        }
         let mut manifest = vec![entry("long.wav", 16 * 16_000, "nobody looks for its file")];
         let mut heard = Vec::new();
         for (at, (pairs, more)) in utterances.into_iter().enumerate() {
@@ -301,6 +304,12 @@ fn models_of_other_shapes_are_refused() {
     net.output("heard", &features).unwrap();
     let refusal = told("encoder.onnx", &net.finish()).unwrap();
     assert!(refusal.contains("expected heard of [1, 2, ?] for 4 frames, two joined"), "{refusal}");
+    let refusal = told("joint.onnx", &of_rows(3, joint())).unwrap();
+    assert!(refusal.contains("'heard' is [3, 2]; expected any number of rows, or 1"), "{refusal}");
+    let mut fixed = encoder(true);
+    fixed.inputs[0].shape = Some(vec![Dim::symbol("N"), 4.into(), 240.into()]);
+    let refusal = told("encoder.onnx", &fixed).unwrap();
+    assert!(refusal.contains("'features' is float32 [?, 4, 240]; expected float32 [?, any, 240]"));
     let mut net = Builder::new("prediction", Weights::seeded(1));
     let character = net.input("character", Element::I64, &[Dim::symbol("N"), 1.into()]);
     let state = net.input("state", Element::F32, &["N", "H"].map(Dim::symbol));

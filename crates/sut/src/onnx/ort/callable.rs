@@ -4,6 +4,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ort::session::{Session, SessionInputValue};
 use ort::value::DynValue;
@@ -22,6 +23,8 @@ pub struct Callable {
     inputs: Vec<ModelInput>,
     outputs: Vec<Port>,
     sessions: Vec<Mutex<Session>>,
+    /// The session that calls take if it is free.
+    preferred: AtomicUsize,
 }
 
 /// An input of a call.
@@ -46,7 +49,8 @@ impl Callable {
         let outputs = model.sessions[0].outputs().iter();
         let outputs = outputs.map(|output| port(output.name(), output.dtype())).collect();
         let sessions = model.sessions.into_iter().map(Mutex::new).collect();
-        Self { name, path: model.path, inputs: model.inputs, outputs, sessions }
+        let preferred = AtomicUsize::new(0);
+        Self { name, path: model.path, inputs: model.inputs, outputs, sessions, preferred }
     }
 
     /// The stem of its file's name; of a `model.onnx` that of its folder.
@@ -65,6 +69,22 @@ impl Callable {
     #[must_use]
     pub fn outputs(&self) -> &[Port] {
         &self.outputs
+    }
+
+    /// Calls that may be in work at once.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Has calls take this session if it is free: what is slow at first is slow in each, and
+    /// each is to be warmed up.
+    ///
+    /// # Panics
+    /// If there are not as many.
+    pub fn prefer(&self, session: usize) {
+        assert!(session < self.sessions.len(), "there are {} sessions", self.sessions.len());
+        self.preferred.store(session, Ordering::Relaxed);
     }
 
     /// Where the input of this name stands.
@@ -106,7 +126,7 @@ impl Callable {
         let failed = |error: ort::Error| format!("{}: {error}", self.name);
         let fed = fed.iter().map(Fed::value).collect::<ort::Result<SmallVec<[_; 8]>>>();
         let fed = fed.map_err(failed)?;
-        let mut session = free(&self.sessions);
+        let mut session = free(&self.sessions, self.preferred.load(Ordering::Relaxed));
         let outputs = session.run(&fed[..]).map_err(failed)?;
         Ok(outputs.into_iter().map(|(_, value)| Kept(value)).collect())
     }
