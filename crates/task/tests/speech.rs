@@ -52,7 +52,7 @@ fn judged(ready: &Ready, answers: &BTreeMap<u64, Vec<u8>>) -> f64 {
     let scores = scorer.scores();
     let figure = scores.figures.iter().find(|figure| figure.metric == judge.metric);
     let value = figure.expect("cards name metrics that there are").value;
-    match judge.bounds.first().map(|(_, bound)| *bound) {
+    match judge.targets.first().map(|target| target.bound) {
         Some(Bound::AtMost(most)) => assert!(value <= most, "{value} > {most}"),
         Some(Bound::AtLeast(least)) => assert!(value >= least, "{value} < {least}"),
         None => panic!("the card asks for something"),

@@ -14,6 +14,7 @@ use dyno_loadgen::qsl::SampleLibrary;
 use dyno_task::cache::Cache;
 use dyno_task::card::{self, Bound};
 use dyno_task::files::Files;
+use dyno_task::judge::Target;
 use dyno_task::open::{self, Computes, Ready};
 
 /// An empty folder for a cache.
@@ -54,7 +55,7 @@ fn trained_tasks_reach_the_figures_of_their_cards() {
         let (card, cache) = (card::named(name).unwrap(), Cache::at(folder.clone()));
         let files = Files::of(card, &cache, BTreeMap::new()).unwrap();
         let ready = open::open(&files).unwrap();
-        let bounds = ready.judge.as_ref().unwrap().bounds.clone();
+        let targets = ready.judge.as_ref().unwrap().targets.clone();
         let found = figure(ready);
         fs::remove_dir_all(&folder).unwrap();
         let Some(found) = found else { return };
@@ -63,8 +64,8 @@ fn trained_tasks_reach_the_figures_of_their_cards() {
         println!("{name}: {found}, the card has {reference}");
         // The kernels of an engine may round in another order.
         assert!((found / reference - 1.0).abs() < 2e-3, "{name}: {found}, not {reference}");
-        let [(_, Bound::AtLeast(bound))] = bounds[..] else {
-            panic!("{bounds:?}")
+        let [Target { bound: Bound::AtLeast(bound), .. }] = targets[..] else {
+            panic!("{targets:?}")
         };
         assert!((bound / reference - 0.99).abs() < 1e-3, "{name}: {bound} of {reference}");
     }
