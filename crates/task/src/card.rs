@@ -102,6 +102,9 @@ pub struct Data {
 pub struct Input {
     /// Its name in the model, or what it is where models differ in it.
     pub name: String,
+    /// What other models of the reference call it.
+    #[serde(default)]
+    pub also: Vec<String>,
     /// As NumPy names it.
     pub element: String,
     /// Of one sample; 0 is a dimension in which samples differ.
@@ -206,6 +209,14 @@ impl Quality {
     #[must_use]
     pub fn bound(&self) -> Option<Bound> {
         self.at_least.map(Bound::AtLeast).or(self.at_most.map(Bound::AtMost))
+    }
+}
+
+impl Input {
+    /// Whether a model of the reference calls it so.
+    #[must_use]
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.also.iter().any(|also| also == name)
     }
 }
 

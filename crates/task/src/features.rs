@@ -16,8 +16,9 @@ use dyno_sut::onnx::ort::{Callable, Fed, OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::Search;
 use dyno_sut::tensors::{ElementType, Elements};
 
+use crate::card::Input;
 use crate::files::{Files, OpenError};
-use crate::fit::Declared;
+use crate::fit::{Declared, FitError};
 use crate::image::Picture;
 use crate::image::resize::{self, Filter};
 
@@ -58,9 +59,9 @@ impl Networks {
             return Ok(None);
         }
         let (inception, clip) = (files.path("inception")?, files.path("clip")?);
-        Declared::read(&inception)?;
-        let declared = Declared::read(&clip)?.has(&[IMAGES, TOKENS], &[OF_IMAGE, OF_TEXT]);
-        declared.map_err(OpenError::content)?;
+        // Told now, and not after the hours in which the images are made.
+        fits_inception(&Declared::read(&inception)?).map_err(OpenError::content)?;
+        fits_clip(&Declared::read(&clip)?).map_err(OpenError::content)?;
         Ok(Some(Self { inception, clip, captions: captions() }))
     }
 
@@ -78,6 +79,24 @@ impl Networks {
         })?;
         Ok(Box::new(Seen { networks, scorer }))
     }
+}
+
+fn fits_inception(declared: &Declared) -> Result<(), FitError> {
+    declared.fed(&[input("image", "float32", &[3, 0, 0])], None).map(drop)
+}
+
+fn fits_clip(declared: &Declared) -> Result<(), FitError> {
+    declared.has(&[IMAGES, TOKENS], &[OF_IMAGE, OF_TEXT])?;
+    let mut inputs = vec![input(IMAGES, "float32", &[3, 0, 0]), input(TOKENS, "int64", &[0])];
+    if declared.has(&[COUNTED], &[]).is_ok() {
+        inputs.push(input(COUNTED, "int64", &[0]));
+    }
+    declared.fed(&inputs, None).map(drop)
+}
+
+fn input(name: &str, element: &str, shape: &[usize]) -> Input {
+    let (name, element) = (name.to_owned(), element.to_owned());
+    Input { name, also: Vec::new(), element, shape: shape.to_vec() }
 }
 
 /// Scores what networks see in images.
@@ -179,7 +198,8 @@ impl Inception {
         let planes = planes(&image.values);
         let shape = [1, 3, self.side, self.side];
         let found = self.model.call(&[Fed::Elements(&shape, Elements::F32(planes.into()))])?;
-        Ok(found[0].read()?.1.to_f32().into_owned())
+        let first = found.first().ok_or("the network put out nothing")?;
+        Ok(first.read()?.1.to_f32().into_owned())
     }
 }
 

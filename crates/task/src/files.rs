@@ -9,13 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use md5::Md5;
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
 use crate::cache::{Cache, FetchError, Held, digest_of};
 use crate::card::{Card, Wanted};
 use crate::package::{self, Package};
 
 mod made;
+
+/// Bytes of a file that is hashed in about two seconds.
+const TOLD: u64 = 1 << 30;
 
 pub use made::Of;
 
@@ -216,9 +219,9 @@ impl<'a> Files<'a> {
         }
         let path = match (self.given.get(name), &wanted.package) {
             (Some(path), _) => {
-                own(path, wanted)?;
+                self.own(path, wanted)?;
                 if self.card.data.files.iter().any(|file| file.name == name) {
-                    same(path, wanted)?;
+                    self.same(path, wanted)?;
                 }
                 path.clone()
             }
@@ -251,8 +254,10 @@ impl<'a> Files<'a> {
         for (wanted, is_weights) in all {
             let Some(path) = self.given.get(&wanted.name) else { continue };
             let told = match &wanted.package {
-                Some(place) => Self::other_than_package(path, place, wanted)?,
-                None => Self::other(path, wanted)?.map(|(expected, found)| {
+                Some(place) => self.other_than_package(path, place, wanted)?,
+                // Of those that may not be others it has been seen when they were looked for.
+                None if !is_weights && !wanted.is_replaceable => None,
+                None => self.other(path, wanted)?.map(|(expected, found)| {
                     let (path, name) = (path.display(), &wanted.name);
                     format!(
                         "{path} has the MD5 {found}, and the `{name}` of the reference \
@@ -268,6 +273,7 @@ impl<'a> Files<'a> {
 
     /// What is told of a file that stands for another one of a package.
     fn other_than_package(
+        &self,
         path: &Path,
         place: &str,
         wanted: &Wanted,
@@ -275,9 +281,7 @@ impl<'a> Files<'a> {
         let (package, inside) = of_package(place);
         let mut files = package.files_at(inside);
         let is_same = match (files.next(), files.next()) {
-            (Some(file), None) if path.is_file() => {
-                digest_of::<Sha256>(path).map_err(OpenError::io_at(path))? == file.sha256
-            }
+            (Some(file), None) if path.is_file() => self.digest::<Sha256>(path)? == file.sha256,
             _ => false,
         };
         Ok((!is_same).then(|| {
@@ -290,11 +294,11 @@ impl<'a> Files<'a> {
     }
 
     /// The MD5 that a file should have and the one that it has, if they differ.
-    fn other(path: &Path, wanted: &Wanted) -> Result<Option<(String, String)>, OpenError> {
+    fn other(&self, path: &Path, wanted: &Wanted) -> Result<Option<(String, String)>, OpenError> {
         if wanted.md5.is_empty() {
             return Ok(None);
         }
-        let found = digest_of::<Md5>(path).map_err(OpenError::io_at(path))?;
+        let found = self.digest::<Md5>(path)?;
         let is_known = wanted.md5.contains(&found);
         Ok((!is_known).then(|| (wanted.md5.join(" or "), found)))
     }
@@ -315,6 +319,53 @@ impl<'a> Files<'a> {
         }
         Ok(found)
     }
+
+    /// The user's own data are those of which the reference publishes checksums.
+    fn same(&self, path: &Path, wanted: &Wanted) -> Result<(), OpenError> {
+        let differs = |path: &Path, expected, found| {
+            let (path, kind) = (path.to_owned(), "MD5");
+            Err(OpenError::Hash { path, kind, expected, found })
+        };
+        if !wanted.is_replaceable
+            && let Some((expected, found)) = self.other(path, wanted)?
+        {
+            return differs(path, expected, found);
+        }
+        for (name, expected) in &wanted.md5_of {
+            let path = path.join(name);
+            if !path.is_file() {
+                continue;
+            }
+            let found = self.digest::<Md5>(&path)?;
+            if found != *expected {
+                return differs(&path, expected.clone(), found);
+            }
+        }
+        Ok(())
+    }
+
+    /// The user's own file or folder.
+    fn own(&self, path: &Path, wanted: &Wanted) -> Result<(), OpenError> {
+        fs::metadata(path).map_err(OpenError::io_at(path))?;
+        if let Some(expected) = wanted.sha256.clone() {
+            let found = self.digest::<Sha256>(path)?;
+            if found != expected {
+                let (path, kind) = (path.to_owned(), "SHA-256");
+                return Err(OpenError::Hash { path, kind, expected, found });
+            }
+        }
+        Ok(())
+    }
+
+    /// Of a file of the user's; of a large one it is told, as it takes minutes.
+    fn digest<D: Digest>(&self, path: &Path) -> Result<String, OpenError> {
+        let bytes = fs::metadata(path).map_err(OpenError::io_at(path))?.len();
+        if bytes > TOLD {
+            let gigabytes = bytes as f64 / 1e9;
+            self.say(&format!("checking {}, {gigabytes:.0} GB", path.display()));
+        }
+        digest_of::<D>(path).map_err(OpenError::io_at(path))
+    }
 }
 
 /// A package, and the path within it.
@@ -323,46 +374,8 @@ fn of_package(place: &str) -> (&'static Package, &str) {
     (package::named(package).expect("cards name packages that there are"), path)
 }
 
-/// The user's own data are those of which the reference publishes checksums.
-fn same(path: &Path, wanted: &Wanted) -> Result<(), OpenError> {
-    let differs = |path: &Path, expected, found| {
-        let (path, kind) = (path.to_owned(), "MD5");
-        Err(OpenError::Hash { path, kind, expected, found })
-    };
-    if !wanted.is_replaceable
-        && let Some((expected, found)) = Files::other(path, wanted)?
-    {
-        return differs(path, expected, found);
-    }
-    for (name, expected) in &wanted.md5_of {
-        let path = path.join(name);
-        if !path.is_file() {
-            continue;
-        }
-        let found = digest_of::<Md5>(&path).map_err(OpenError::io_at(&path))?;
-        if found != *expected {
-            return differs(&path, expected.clone(), found);
-        }
-    }
-    Ok(())
-}
-
-/// The user's own file or folder.
-fn own(path: &Path, wanted: &Wanted) -> Result<(), OpenError> {
-    fs::metadata(path).map_err(OpenError::io_at(path))?;
-    if let Some(expected) = wanted.sha256.clone() {
-        let found = digest_of::<Sha256>(path).map_err(OpenError::io_at(path))?;
-        if found != expected {
-            let (path, kind) = (path.to_owned(), "SHA-256");
-            return Err(OpenError::Hash { path, kind, expected, found });
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use crate::card;
 
@@ -385,5 +398,33 @@ mod tests {
         assert!(error.unwrap_err().to_string().starts_with("no/such.onnx: "));
         let error = of("mnist", &[]).unwrap().path("model").unwrap_err().to_string();
         assert!(error.ends_with("model.onnx (the network) is not there"), "{error}");
+    }
+
+    #[test]
+    fn data_that_were_held_against_their_hash_are_not_read_again() {
+        let folder = scratch("once");
+        fs::create_dir_all(&folder).unwrap();
+        let mut card = card::named("bert").unwrap().clone();
+        // Of `x`.
+        let hash = "9dd4e461268c8034f5c8564e155c67a6".to_owned();
+        let wanted = card.weights.iter_mut().chain(&mut card.data.files);
+        wanted.for_each(|wanted| wanted.md5 = vec![hash.clone()]);
+        let cache = Cache::at(&folder);
+        let given = card.wanted().map(|wanted| (wanted.name.clone(), folder.join(&wanted.name)));
+        let given: BTreeMap<String, PathBuf> = given.collect();
+        given.values().for_each(|path| fs::write(path, "x").unwrap());
+        fs::write(&given["model"], "y").unwrap();
+        let files = Files::of(&card, &cache, given.clone()).unwrap();
+        files.check().unwrap();
+        fs::remove_file(&given["dataset"]).unwrap();
+        let replaced = files.replaced().unwrap();
+        fs::write(&given["dataset"], "z").unwrap();
+        let other = Files::of(&card, &cache, given).unwrap().check().unwrap_err();
+        fs::remove_dir_all(&folder).unwrap();
+        // Weights may be others.
+        let [weights] = &replaced.weights[..] else { panic!("{replaced:?}") };
+        assert!(weights.contains("has the MD5 415290769594460e2e485922904f345d"), "{weights}");
+        assert_eq!(replaced.data, [""; 0]);
+        assert!(matches!(other, OpenError::Hash { kind: "MD5", .. }), "{other}");
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use dyno_onnx::{Dim, Element, Model, Port};
 
-use crate::card::Input;
+use crate::card::{Card, Input};
 use crate::files::OpenError;
 use crate::image::steps::Layout;
 
@@ -39,6 +39,23 @@ impl fmt::Display for FitError {
 
 impl std::error::Error for FitError {}
 
+/// How samples enter a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fed {
+    /// Where the channels of pictures stand.
+    pub layout: Layout,
+    /// What the model calls each input of the card, in the order of the card.
+    pub names: Vec<String>,
+}
+
+impl Fed {
+    /// As a card says.
+    #[must_use]
+    pub fn as_of(card: &Card, layout: Layout) -> Self {
+        Self { layout, names: card.data.inputs.iter().map(|input| input.name.clone()).collect() }
+    }
+}
+
 impl Declared {
     /// Reads what a file declares; weights beside it stay there.
     ///
@@ -51,17 +68,18 @@ impl Declared {
     }
 
     /// Holds the inputs against those of the card: by their names, or where both have one,
-    /// by their place. Returns how channels of pictures stand: as the card says, or, where
-    /// the model has them at the other end, as the model does.
+    /// by their place. Returns how they enter: channels of pictures as the card says, or,
+    /// where the model has them at the other end, as the model does.
     ///
     /// # Errors
     /// The first input that does not fit.
-    pub fn fed(&self, inputs: &[Input], layout: Option<Layout>) -> Result<Layout, FitError> {
+    pub fn fed(&self, inputs: &[Input], layout: Option<Layout>) -> Result<Fed, FitError> {
         let mut stand = layout.unwrap_or_default();
+        let mut names = Vec::new();
         for input in inputs {
             let port = match (inputs, &self.inputs[..]) {
                 ([_], [only]) => Some(only),
-                _ => self.inputs.iter().find(|port| port.name == input.name),
+                _ => self.inputs.iter().find(|port| input.is_called(&port.name)),
             };
             let swapped = layout.and_then(|layout| swapped(&input.shape, layout));
             stand = match (port, swapped) {
@@ -69,6 +87,7 @@ impl Declared {
                 (Some(port), Some((shape, other))) if takes(port, input, &shape) => other,
                 _ => return Err(self.refused(format!("the input {input}"), &self.inputs)),
             };
+            names.extend(port.map(|port| port.name.clone()));
         }
         // What the model takes and nobody feeds.
         if self.inputs.len() > inputs.len() {
@@ -77,7 +96,7 @@ impl Declared {
                 self.refused(format!("no more inputs than {}", expected.join(", ")), &self.inputs)
             );
         }
-        Ok(stand)
+        Ok(Fed { layout: stand, names })
     }
 
     /// Looks for all of these inputs and outputs.
@@ -94,6 +113,21 @@ impl Declared {
         }
         match missing(&self.outputs, outputs) {
             Some(name) => Err(self.refused(format!("the output {name}"), &self.outputs)),
+            None => Ok(()),
+        }
+    }
+
+    /// Looks for inputs that nobody feeds.
+    ///
+    /// # Errors
+    /// There is one.
+    pub fn takes_only(
+        &self,
+        is_known: impl Fn(&str) -> bool,
+        expected: &str,
+    ) -> Result<(), FitError> {
+        match self.inputs.iter().find(|port| !is_known(&port.name)) {
+            Some(other) => Err(self.refused(expected.to_owned(), std::slice::from_ref(other))),
             None => Ok(()),
         }
     }
@@ -199,12 +233,16 @@ mod tests {
         Declared { path: "mine.onnx".into(), inputs, outputs }
     }
 
-    fn fed(task: &str, inputs: Vec<Port>) -> Result<Layout, String> {
+    fn entered(task: &str, inputs: Vec<Port>) -> Result<Fed, String> {
         let card = card::named(task).unwrap();
         let layout = card.data.inputs.len() == 1 && card.data.inputs[0].shape.len() == 3;
         let declared = declared(inputs, vec![]);
         let fed = declared.fed(&card.data.inputs, layout.then_some(Layout::Nchw));
         fed.map_err(|error| error.to_string())
+    }
+
+    fn fed(task: &str, inputs: Vec<Port>) -> Result<Layout, String> {
+        entered(task, inputs).map(|fed| fed.layout)
     }
 
     #[test]
@@ -239,7 +277,11 @@ mod tests {
     fn several_inputs_are_known_by_their_names() {
         let ids = |name| port(name, Element::I64, &[None, Some(384)]);
         let names = ["segment_ids", "input_ids", "input_mask"];
-        assert!(fed("bert", names.map(ids).to_vec()).is_ok());
+        let of_card = ["input_ids", "input_mask", "segment_ids"];
+        assert_eq!(entered("bert", names.map(ids).to_vec()).unwrap().names, of_card);
+        // As the file of the reference with numbers of eight bits calls them.
+        let others = ["input_ids", "attention_mask", "token_type_ids"];
+        assert_eq!(entered("bert", others.map(ids).to_vec()).unwrap().names, others);
         let error = fed("bert", vec![ids("a"), ids("b"), ids("c")]).unwrap_err();
         assert!(
             error.contains("expected the input input_ids int64 [384], found a int64"),

@@ -1,6 +1,7 @@
 //! Pictures: decoding, and what is done to them before they are samples.
 
 pub mod decode;
+mod jpeg;
 pub mod orientation;
 pub mod resize;
 pub mod steps;

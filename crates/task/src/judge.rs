@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use dyno_loadgen::settings::Scenario;
 use dyno_mlperf::accuracy::payload::Element;
 use dyno_mlperf::accuracy::{DataError, Inputs, Method, Scorer};
 
@@ -22,13 +23,30 @@ pub struct Judge {
     pub metric: String,
     /// Of the figure.
     pub unit: Unit,
-    /// What is asked for, of each figure; that of the metric first.
-    pub bounds: Vec<(String, Bound)>,
+    /// What is asked for; of the figure that decides first.
+    pub targets: Vec<Target>,
     /// What makes the features that the method takes of images that are answered.
     pub networks: Option<Networks>,
 }
 
+/// What is asked for of a figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    /// The figure.
+    pub metric: String,
+    /// What it must be.
+    pub bound: Bound,
+    /// The only scenario that asks for it.
+    pub scenario: Option<Scenario>,
+}
+
 impl Judge {
+    /// What a scenario asks for.
+    pub fn targets_in(&self, scenario: Scenario) -> impl Iterator<Item = &Target> {
+        let of_all = move |of: &Scenario| *of == scenario;
+        self.targets.iter().filter(move |target| target.scenario.as_ref().is_none_or(of_all))
+    }
+
     /// A scorer that has seen nothing yet. Networks are loaded by the ONNX Runtime of this
     /// process, and compute on all cores.
     ///
@@ -74,6 +92,10 @@ pub(crate) fn judge(
         metric: quality.metric.clone(),
         unit: quality.unit,
         networks: None,
-        bounds: quality.bound().map(|bound| (quality.metric.clone(), bound)).into_iter().collect(),
+        targets: quality
+            .bound()
+            .map(|bound| Target { metric: quality.metric.clone(), bound, scenario: None })
+            .into_iter()
+            .collect(),
     })
 }

@@ -133,10 +133,11 @@ impl fmt::Display for PickleError {
 
 impl std::error::Error for PickleError {}
 
-/// What the pickle at the start of `bytes` holds; what follows it is left alone.
+/// What the pickle at the start of `bytes` holds; what follows it is left alone. It takes no
+/// more memory than some hundred times its length, or some hundred megabytes.
 ///
 /// # Errors
-/// [`PickleError`] if it is malformed or names code.
+/// [`PickleError`] if it is malformed, names code, or unfolds to more.
 pub fn read(bytes: &[u8]) -> Result<Value, PickleError> {
     let machine = machine::Machine::run(bytes)?;
     arrays::unfold(&machine, bytes.len(), &arrays::Storages::new())
@@ -213,5 +214,38 @@ mod tests {
         assert_eq!(read(b"\x80\x02]q\0h\0a.").unwrap_err().problem, Problem::TooDeep);
         let doubling = [&b"\x80\x02)"[..], &b"2\x86".repeat(40), b"."].concat();
         assert_eq!(read(&doubling).unwrap_err().problem, Problem::TooLarge);
+    }
+
+    #[test]
+    fn calls_that_copy_what_is_large_are_refused_before_they_fill_the_memory() {
+        // A list, and sets of it that nothing names: each takes seven bytes of the file, and
+        // 160 kB.
+        let list = [&b"\x80\x02("[..], &b"N".repeat(20_000), b"lq\0"].concat();
+        let sets = b"h\x01h\0\x85R0".repeat(2_000);
+        let of = |sets: &[u8]| {
+            read(&[&list, &b"c__builtin__\nset\nq\x01"[..], sets, b"K\x05."].concat())
+        };
+        assert_eq!(of(&sets[..7 * 5]), Ok(Value::Int(5)));
+        assert_eq!(of(&sets).unwrap_err().problem, Problem::TooLarge);
+    }
+
+    #[test]
+    fn shapes_have_few_dimensions_and_none_of_them_overflows() {
+        // pickle.dumps(numpy.zeros(shape, "<i2"), protocol=2) of a shape that is spelled out.
+        let of = |shape: &[u8]| {
+            let array =
+                b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85U\x01b\x87R";
+            let of_type = b"cnumpy\ndtype\nU\x02i2K\0K\x01\x87R(K\x03U\x01<NNNJ\xff\xff\xff\xff\
+                J\xff\xff\xff\xffK\0tb\x89U\0tb.";
+            read(&[b"\x80\x02", &array[..], b"(K\x01", shape, of_type].concat())
+        };
+        let Value::Array(array) = of(b"K\0K\x05\x86").unwrap() else { panic!("an array") };
+        assert_eq!(array.shape, [0, 5]);
+        let many = [&b"("[..], &b"K\0".repeat(65), b"t"].concat();
+        let problem = of(&many).unwrap_err().problem;
+        assert_eq!(problem, Problem::Expected("at most 64 dimensions"));
+        let huge = b"\x8a\x08\0\0\0\0\0\0\0\x40".repeat(2);
+        let huge = [&huge[..], b"\x86"].concat();
+        assert!(matches!(of(&huge).unwrap_err().problem, Problem::Expected(_)));
     }
 }

@@ -68,6 +68,7 @@ pub(crate) fn cards() -> impl Iterator<Item = Card> {
         let (model, problem) = graph.title.split_once(", ").unwrap_or((graph.title, "inference"));
         let input = |&(name, shape): &(&str, &[usize])| Input {
             name: name.to_owned(),
+            also: Vec::new(),
             element: "as the model declares it".to_owned(),
             shape: shape.to_vec(),
         };

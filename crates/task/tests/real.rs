@@ -2,72 +2,33 @@
 //! ONNX Runtime is installed: `dyno fetch minilm minilm-fp32 efficientnet-lite0`.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod engines;
+mod fetched;
+
 use std::collections::BTreeMap;
-use std::num::NonZero;
-use std::path::Path;
 use std::sync::Arc;
 
 use dyno_loadgen::qsl::SampleLibrary;
-use dyno_loadgen::sut::{QuerySample, ResponseId};
-use dyno_sut::engine::Answers;
-use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
-use dyno_sut::onnx::runtime::Search;
 use dyno_task::archive::entry;
-use dyno_task::cache::{Cache, Held};
+use dyno_task::cache::Cache;
 use dyno_task::card;
 use dyno_task::data::texts::Tokenizer;
-use dyno_task::files::{Files, OpenError};
-use dyno_task::open::{Ready, open};
+use dyno_task::open::Ready;
 use dyno_task::package;
-
-/// Whether nothing was fetched; what is there and altered is a failure.
-fn is_absent(error: &OpenError) -> bool {
-    match error {
-        OpenError::Fetch { held, .. } => *held == Held::Missing,
-        OpenError::Several(errors) => errors.iter().all(is_absent),
-        _ => false,
-    }
-}
-
-/// Samples in a call.
-const BATCH: NonZero<usize> = NonZero::new(8).unwrap();
 
 /// The figures of a task, by their names; nothing where this machine cannot run it.
 fn figures(task: &str) -> Option<BTreeMap<&'static str, f64>> {
-    let Some(cache) = std::env::var_os("DYNO_CACHE") else {
-        println!("skipped: DYNO_CACHE names no folder with files of {task}");
-        return None;
-    };
-    let (card, cache) = (card::named(task).unwrap(), Cache::at(cache));
-    let search = Search::everywhere(None);
-    if let Err(missing) = search.find() {
-        println!("skipped: {missing}");
-        return None;
-    }
-    let files = Files::of(card, &cache, BTreeMap::new()).unwrap();
-    let Ready { computes, samples, judge, .. } = match open(&files) {
-        Ok(ready) => ready,
-        Err(missing) if is_absent(&missing) => {
-            println!("skipped: {missing}");
-            return None;
-        }
-        Err(error) => panic!("{task}: {error}"),
-    };
+    let Ready { computes, samples, judge, .. } = fetched::ready(task)?;
     let judge = judge.unwrap();
     let mut scorer = judge.scorer().unwrap();
     let library = Arc::new(samples);
-    let open = |path: &Path| OrtModel::open(path, &search, OrtOptions::default());
-    let engine = computes.engine(&library, BATCH, &open).unwrap();
-    let count = library.total_sample_count() as u64;
-    assert_eq!(count, card.data.accuracy_samples, "{task}");
-    library.load(&(0..count as u32).collect::<Vec<_>>());
-    let query: Vec<QuerySample> =
-        (0..count).map(|index| QuerySample { id: ResponseId(index + 1), index }).collect();
-    let mut answers = Answers::new();
-    engine.answer(&query, &mut answers);
+    let engine = engines::engine(computes, &library, 8)?.unwrap();
+    let expected = card::named(task).unwrap().data.accuracy_samples;
+    assert_eq!(library.total_sample_count() as u64, expected, "{task}");
+    let answers = engines::answers(&*engine, &library);
     assert_eq!(engine.trouble(), None, "{task}");
-    for (id, answer) in answers.iter() {
-        scorer.take(id.0 - 1, answer.unwrap()).unwrap();
+    for (index, answer) in answers {
+        scorer.take(index, &answer.unwrap()).unwrap();
     }
     let scores = scorer.scores();
     println!("{task}: {}", scores.text.trim());

@@ -1,53 +1,23 @@
 //! Tasks of speech with the files of their packages, where `DYNO_CACHE` has them, and with
 //! ONNX Runtime, where there is one.
 
+mod engines;
+mod fetched;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use dyno_loadgen::qsl::SampleLibrary as _;
-use dyno_loadgen::sut::{QuerySample, ResponseId};
 use dyno_onnx::{Weights, count};
-use dyno_sut::engine::{Answers, Engine};
-use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
-use dyno_sut::onnx::runtime::Search;
-use dyno_sut::onnx::{Answer, EngineOptions};
+use dyno_sut::onnx::Answer;
 use dyno_sut::tensors::TensorLibrary;
 use dyno_task::answers::phonemes;
-use dyno_task::cache::{Cache, Held};
 use dyno_task::card::{self, Bound};
 use dyno_task::data::words;
-use dyno_task::files::{Files, OpenError};
 use dyno_task::graphs::g2p;
-use dyno_task::open::{self, Computes, Ready};
+use dyno_task::open::{Computes, Ready};
 
-/// Whether nothing was fetched; what is there and altered is a failure.
-fn is_absent(error: &OpenError) -> bool {
-    match error {
-        OpenError::Fetch { held, .. } => *held == Held::Missing,
-        OpenError::Several(errors) => errors.iter().all(is_absent),
-        _ => false,
-    }
-}
-
-/// A task whose files are there, or `None` after saying that a test is skipped.
-fn ready(task: &str) -> Option<Ready> {
-    let Some(root) = std::env::var_os("DYNO_CACHE").filter(|root| !root.is_empty()) else {
-        println!("skipped: DYNO_CACHE is not set");
-        return None;
-    };
-    let card = card::named(task).expect("the task is ours");
-    let cache = Cache::at(PathBuf::from(root));
-    let files = Files::of(card, &cache, BTreeMap::new()).expect("no files are given");
-    match open::open(&files) {
-        Ok(ready) => Some(ready),
-        Err(error) if is_absent(&error) => {
-            println!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
+use crate::fetched::ready;
 
 /// The answers of a model to samples, this many in a call at most; `None` after saying that
 /// there is no ONNX Runtime.
@@ -57,23 +27,13 @@ fn answers(
     answer: Answer,
     largest_batch: usize,
 ) -> Option<BTreeMap<u64, Vec<u8>>> {
-    let mut search = Search::everywhere(None);
-    // Without a file that is known to be there a test would fail, not skip.
-    search.system = false;
-    if let Err(missing) = search.find() {
-        println!("skipped: {missing}");
-        return None;
-    }
-    let model = OrtModel::open(model, &search, OrtOptions::default()).expect("it is a model");
-    let engine = model.engine(samples, EngineOptions { answer, largest_batch });
-    let engine = engine.expect("it fits its samples");
-    let count = samples.total_sample_count() as u64;
-    let query: Vec<QuerySample> =
-        (0..count).map(|index| QuerySample { id: ResponseId(index), index }).collect();
-    let mut answers = Answers::new();
-    engine.answer(&query, &mut answers);
+    let computes = Computes::Model { path: model.to_owned(), answer, largest_batch: None };
+    let engine = engines::engine(computes, samples, largest_batch)?;
+    let engine = engine.expect("it is a model that fits its samples");
+    let answers = engines::answers(&*engine, samples);
     assert_eq!(engine.trouble(), None);
-    Some(answers.iter().map(|(id, data)| (id.0, data.expect("it was answered").to_vec())).collect())
+    let answered = |(index, data): (u64, Result<Vec<u8>, _>)| (index, data.expect("an answer"));
+    Some(answers.into_iter().map(answered).collect())
 }
 
 /// The file of the model that answers, and what is made of its outputs.
@@ -92,7 +52,7 @@ fn judged(ready: &Ready, answers: &BTreeMap<u64, Vec<u8>>) -> f64 {
     let scores = scorer.scores();
     let figure = scores.figures.iter().find(|figure| figure.metric == judge.metric);
     let value = figure.expect("cards name metrics that there are").value;
-    match judge.bounds.first().map(|(_, bound)| *bound) {
+    match judge.targets.first().map(|target| target.bound) {
         Some(Bound::AtMost(most)) => assert!(value <= most, "{value} > {most}"),
         Some(Bound::AtLeast(least)) => assert!(value >= least, "{value} < {least}"),
         None => panic!("the card asks for something"),

@@ -2,22 +2,19 @@
 //! What computes needs ONNX Runtime and is skipped without.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod engines;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use dyno_loadgen::qsl::SampleLibrary;
-use dyno_loadgen::sut::{QuerySample, ResponseId};
-use dyno_sut::engine::Answers;
-use dyno_sut::onnx::OnnxError;
-use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
-use dyno_sut::onnx::runtime::Search;
 use dyno_task::cache::Cache;
 use dyno_task::card::{self, Bound};
 use dyno_task::files::Files;
+use dyno_task::judge::Target;
 use dyno_task::open::{self, Computes, Ready};
 
 /// An empty folder for a cache.
@@ -31,27 +28,13 @@ fn scratch(name: &str) -> PathBuf {
 /// The figure of a task that answers all of its samples, three in a call; nothing without
 /// ONNX Runtime.
 fn figure(ready: Ready) -> Option<f64> {
-    const BATCH: NonZero<usize> = NonZero::new(3).unwrap();
     let library = Arc::new(ready.samples);
-    let search = Search::everywhere(None);
-    let open = |path: &Path| OrtModel::open(path, &search, OrtOptions::default());
-    let engine = match ready.computes.engine(&library, BATCH, &open) {
-        Err(OnnxError::Runtime(missing)) => {
-            println!("skipped: {missing}");
-            return None;
-        }
-        engine => engine.unwrap(),
-    };
-    let all: Vec<u32> = (0..library.total_sample_count() as u32).collect();
-    library.load(&all);
+    let engine = engines::engine(ready.computes, &library, 3)?.unwrap();
     let judge = ready.judge.unwrap();
     let mut scorer = judge.scorer().unwrap();
-    assert_eq!(scorer.references(), Some(all.len() as u64));
-    let sample = |&index: &u32| QuerySample { id: ResponseId(index.into()), index: index.into() };
-    let mut answers = Answers::new();
-    engine.answer(&all.iter().map(sample).collect::<Vec<_>>(), &mut answers);
-    for (id, answer) in answers.iter() {
-        scorer.take(id.0, answer.unwrap()).unwrap();
+    assert_eq!(scorer.references(), Some(library.total_sample_count() as u64));
+    for (index, answer) in engines::answers(&*engine, &library) {
+        scorer.take(index, &answer.unwrap()).unwrap();
     }
     let scores = scorer.scores();
     assert_eq!(scores.notes, [""; 0]);
@@ -72,7 +55,7 @@ fn trained_tasks_reach_the_figures_of_their_cards() {
         let (card, cache) = (card::named(name).unwrap(), Cache::at(folder.clone()));
         let files = Files::of(card, &cache, BTreeMap::new()).unwrap();
         let ready = open::open(&files).unwrap();
-        let bounds = ready.judge.as_ref().unwrap().bounds.clone();
+        let targets = ready.judge.as_ref().unwrap().targets.clone();
         let found = figure(ready);
         fs::remove_dir_all(&folder).unwrap();
         let Some(found) = found else { return };
@@ -81,7 +64,9 @@ fn trained_tasks_reach_the_figures_of_their_cards() {
         println!("{name}: {found}, the card has {reference}");
         // The kernels of an engine may round in another order.
         assert!((found / reference - 1.0).abs() < 2e-3, "{name}: {found}, not {reference}");
-        let [(_, Bound::AtLeast(bound))] = bounds[..] else { panic!("{bounds:?}") };
+        let [Target { bound: Bound::AtLeast(bound), .. }] = targets[..] else {
+            panic!("{targets:?}")
+        };
         assert!((bound / reference - 0.99).abs() < 1e-3, "{name}: {bound} of {reference}");
     }
 }

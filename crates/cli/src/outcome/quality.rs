@@ -4,7 +4,7 @@ use dyno_loadgen::run::TestLog;
 use dyno_mlperf::accuracy::{Scored, score_answers};
 use dyno_sut::top1;
 use dyno_task::card::{Bound, Unit};
-use dyno_task::judge::Judge;
+use dyno_task::judge::{Judge, Target};
 
 use crate::summary::{self, Accuracy, QualityUnit};
 use crate::system::System;
@@ -45,7 +45,8 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System) {
                 let wide = answers.into_iter().map(|(index, data)| (index.into(), data));
                 let scored = score_answers(wide, scorer.as_mut());
                 let target = system.accuracy_target;
-                reasons.extend(by_method(&mut accuracy, judge, &scored, target));
+                let targets: Vec<&Target> = judge.targets_in(log.plan.scenario()).collect();
+                reasons.extend(by_method(&mut accuracy, (judge, &targets), &scored, target));
             }
             // The answers are in the log, and can be scored later.
             Err(error) => reasons.push(format!("The answers were not scored: {error}.")),
@@ -64,7 +65,7 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System) {
 /// good enough; returns what is wrong with the answers.
 fn by_method(
     accuracy: &mut Accuracy,
-    judge: &Judge,
+    (judge, targets): (&Judge, &[&Target]),
     scored: &Scored,
     asked: Option<f64>,
 ) -> Vec<String> {
@@ -74,9 +75,10 @@ fn by_method(
         Unit::Percent | Unit::Share => QualityUnit::Share,
         Unit::Points => QualityUnit::Points,
     };
-    let own = judge.bounds.iter().find(|(metric, _)| *metric == judge.metric);
-    accuracy.lower_is_better = matches!(own, Some((_, Bound::AtMost(_))));
-    let bound = own.map(|(_, bound)| match *bound {
+    let own = targets.iter().position(|target| target.metric == judge.metric);
+    let bound = own.map(|at| targets[at].bound);
+    accuracy.lower_is_better = matches!(bound, Some(Bound::AtMost(_)));
+    let bound = bound.map(|bound| match bound {
         Bound::AtLeast(bound) | Bound::AtMost(bound) => bound / per_one,
     });
     accuracy.metric = Some(judge.metric.clone());
@@ -102,8 +104,8 @@ fn by_method(
         reasons.push(format!("No {} comes of these answers.", judge.metric));
     }
     // The first bound of the figure that decides is its target.
-    let others = judge.bounds.iter().filter(|one| own.is_none_or(|own| !std::ptr::eq(own, *one)));
-    for (metric, bound) in others {
+    let others = targets.iter().enumerate().filter(|(at, _)| own != Some(*at));
+    for (_, Target { metric, bound, .. }) in others {
         let Some(value) = scored.scores.figure(metric) else {
             reasons.push(format!("No {metric} comes of these answers."));
             continue;
@@ -146,17 +148,22 @@ mod tests {
         bounds: &[(&str, Bound)],
         scored: &Scored,
     ) -> (Accuracy, Vec<String>) {
-        let bounds = bounds.iter().map(|(metric, bound)| ((*metric).to_owned(), *bound));
+        let target = |(metric, bound): &(&str, Bound)| Target {
+            metric: (*metric).to_owned(),
+            bound: *bound,
+            scenario: None,
+        };
         let judge = Judge {
             method: Method::named("top1").unwrap(),
             inputs: Inputs::default(),
             metric: metric.into(),
             unit,
-            bounds: bounds.collect(),
+            targets: bounds.iter().map(target).collect(),
             networks: None,
         };
         let mut accuracy = Accuracy { answered: 4, ..Accuracy::default() };
-        let reasons = by_method(&mut accuracy, &judge, scored, None);
+        let targets: Vec<&Target> = judge.targets.iter().collect();
+        let reasons = by_method(&mut accuracy, (&judge, &targets), scored, None);
         (accuracy, reasons)
     }
 

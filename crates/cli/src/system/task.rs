@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::settings::nearest;
-use dyno_mlperf::round::{Benchmark, Round};
+use dyno_mlperf::round::{self, Benchmark, Round};
 use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
 use dyno_sut::engine::Engine;
 use dyno_sut::tensors::TensorLibrary;
@@ -15,7 +15,7 @@ use dyno_task::cache::Cache;
 use dyno_task::card::{self, Bound, Card, Unit};
 use dyno_task::files::{Files, OpenError};
 use dyno_task::graphs::Graph;
-use dyno_task::judge::Judge;
+use dyno_task::judge::{Judge, Target};
 use dyno_task::open::Ready;
 use dyno_task::{open, shape};
 
@@ -154,9 +154,9 @@ fn opened(card: &Card, cache: &Cache, run: &RunOptions) -> Result<Loaded, Failur
     let samples = ready.samples.telling(tell_broken);
     let loaded = onnx::load_prepared(ready.computes, samples, run)?;
     let judge = ready.judge.map(|judge| of_round(judge, card, run));
-    let least = judge.as_ref().and_then(|judge| match (judge.unit, judge.bounds.first()?) {
-        (Unit::Percent, (_, Bound::AtLeast(least))) => Some(least / 100.0),
-        (Unit::Share, (_, Bound::AtLeast(least))) => Some(*least),
+    let least = judge.as_ref().and_then(|judge| match (judge.unit, judge.targets.first()?.bound) {
+        (Unit::Percent, Bound::AtLeast(least)) => Some(least / 100.0),
+        (Unit::Share, Bound::AtLeast(least)) => Some(least),
         _ => None,
     });
     Ok(Loaded {
@@ -193,14 +193,24 @@ fn of_round(mut judge: Judge, card: &Card, run: &RunOptions) -> Judge {
     let asked =
         asked.and_then(|round| round.benchmark(run.benchmark.as_ref().or(card.rules.as_ref())?));
     let benchmark = asked.or(newest(card).map(|(_, benchmark)| benchmark));
-    if let (true, Some(benchmark)) = (judge.bounds.is_empty(), benchmark) {
-        for target in &benchmark.accuracy {
-            let bounds = [target.at_least.map(Bound::AtLeast), target.at_most.map(Bound::AtMost)];
-            judge.bounds.extend(bounds.into_iter().flatten().map(|of| (target.metric.clone(), of)));
-        }
-        judge.bounds.sort_by_key(|(metric, _)| *metric != judge.metric);
+    if let (true, Some(benchmark)) = (judge.targets.is_empty(), benchmark) {
+        judge.targets = targets(benchmark, run.is_interactive);
+        judge.targets.sort_by_key(|target| target.metric != judge.metric);
     }
     judge
+}
+
+/// What a benchmark asks for, where Server is played as itself or as Interactive.
+fn targets(benchmark: &Benchmark, is_interactive: bool) -> Vec<Target> {
+    let other = if is_interactive { round::Scenario::Server } else { round::Scenario::Interactive };
+    let asked = benchmark.accuracy.iter().filter(|target| target.scenario != Some(other));
+    let both = asked.flat_map(|target| {
+        let bounds = [target.at_least.map(Bound::AtLeast), target.at_most.map(Bound::AtMost)];
+        let scenario = target.scenario.map(round::Scenario::played_as);
+        let of = move |bound| Target { metric: target.metric.clone(), bound, scenario };
+        bounds.into_iter().flatten().map(of)
+    });
+    both.collect()
 }
 
 /// The newest round that has the benchmark of a card.
@@ -249,4 +259,25 @@ fn failed(card: &Card, error: &OpenError) -> Failure {
         _ => Failure::set_up(failure),
     }
     .hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_loadgen::settings::Scenario;
+
+    use super::*;
+
+    #[test]
+    fn a_scenario_is_held_to_its_own_targets() {
+        let round = Round::named("v6.1").unwrap();
+        let benchmark = round.benchmark("qwen3-vl-235b-a22b").unwrap();
+        let least = |is_interactive, scenario| -> Vec<Bound> {
+            let all = targets(benchmark, is_interactive);
+            let own = all.iter().filter(|target| target.scenario.is_none_or(|of| of == scenario));
+            own.map(|target| target.bound).collect()
+        };
+        assert_eq!(least(false, Scenario::Offline), [Bound::AtLeast(0.782_397)]);
+        assert_eq!(least(false, Scenario::Server), [Bound::AtLeast(0.782_397)]);
+        assert_eq!(least(true, Scenario::Server), [Bound::AtLeast(0.779_921_999_999_999_9)]);
+    }
 }

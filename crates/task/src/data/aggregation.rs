@@ -6,7 +6,8 @@
 //! and publishes what came of it; other sizes are drawn here with a seed of our own.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::rng::Mt19937;
@@ -16,6 +17,10 @@ const SEED: u64 = 1;
 
 /// More pairs in a sample than any model is fed at once.
 const MOST: usize = 1 << 20;
+
+/// Bytes of a longer file than any trace: one of the reference has 8 MB, and a day of click
+/// logs would fill the memory before its first line is looked at.
+const LONGEST: u64 = 1 << 30;
 
 /// Where samples end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,12 +68,20 @@ impl Aggregation {
     /// # Errors
     /// It is none of these, or the lines of a trace do not follow each other.
     pub fn read(path: &Path) -> Result<Self, AggregationError> {
-        let text = std::fs::read_to_string(path).map_err(|error| AggregationError {
+        let refused = |found: String| AggregationError {
             path: path.to_owned(),
             line: None,
             expected: "a trace or sizes".to_owned(),
-            found: error.to_string(),
-        })?;
+            found,
+        };
+        let unreadable = |error: io::Error| refused(error.to_string());
+        let file = File::open(path).map_err(unreadable)?;
+        let bytes = file.metadata().map_err(unreadable)?.len();
+        if bytes > LONGEST {
+            return Err(refused(format!("{bytes} bytes")));
+        }
+        let mut text = String::new();
+        file.take(LONGEST).read_to_string(&mut text).map_err(unreadable)?;
         Self::parse(path, &text)
     }
 
@@ -204,6 +217,15 @@ mod tests {
             let found = error(text);
             assert!(found.starts_with(":1: expected `fixed PAIRS`, `uniform"), "{found}");
         }
+    }
+
+    #[test]
+    fn a_file_that_is_far_too_long_is_not_read() {
+        let path = std::env::temp_dir().join(format!("dyno-long-{}", std::process::id()));
+        File::create(&path).unwrap().set_len(LONGEST + 1).unwrap();
+        let error = Aggregation::read(&path).unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((error.line, &error.found[..]), (None, "1073741825 bytes"));
     }
 
     #[test]

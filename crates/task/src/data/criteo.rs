@@ -11,6 +11,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_sut::tensors::{ElementType, Elements, NpyHead, SampleTensor, Source};
@@ -31,9 +32,12 @@ const VALUES: usize = 1 + DENSE + SPARSE;
 const BYTES: u64 = 4;
 /// Categories count up to the largest table: `--max-ind-range` of the official model.
 const LARGEST_TABLE: i32 = 40_000_000;
-/// Pairs whose labels are compared. One in thirty is clicked, so that those of another day
-/// differ in hundreds of them.
-const LABELS: u64 = 1 << 12;
+/// Pairs that are compared with the click logs. One in thirty is clicked, so that labels of
+/// another day differ in hundreds of them.
+const COMPARED: u64 = 1 << 12;
+/// Samples of up to so many pairs share the offsets of their size. These are half of what a
+/// sample of DLRM takes, and the trace has 601 sizes, whose offsets take 50 MB.
+const SHARED: usize = 1 << 10;
 /// Headers of arrays are shorter.
 const LONGEST_HEAD: u64 = 1 << 12;
 
@@ -102,9 +106,12 @@ pub(crate) fn read(
         _ => binary(files.path("pairs")?),
     }
     .map_err(OpenError::content)?;
-    if let Format::Binary(path) = &format {
-        same_labels(path, pairs, &files.path("day_23")?).map_err(OpenError::content)?;
+    let day = files.path("day_23")?;
+    match &format {
+        Format::Binary(path) => same_labels(path, pairs, &day),
+        Format::Arrays { dense, .. } => same_features(dense, pairs, &day),
     }
+    .map_err(OpenError::content)?;
     let path = files.path("trace")?;
     let aggregation = Aggregation::read(&path).map_err(OpenError::content)?;
     let starts = aggregation.starts(pairs).map_err(|end| {
@@ -139,18 +146,24 @@ fn binary(path: PathBuf) -> Result<(Format, u64), CriteoError> {
     Ok((Format::Binary(path), bytes / pair))
 }
 
+/// The lines of the first pairs of the click logs.
+fn first_lines(
+    day: &Path,
+) -> Result<impl Iterator<Item = Result<Vec<u8>, CriteoError>>, CriteoError> {
+    // They are shorter than 64 KiB.
+    let day_23 = File::open(day).map_err(unreadable(day))?.take(COMPARED << 16);
+    let lines = BufReader::new(day_23).split(b'\n');
+    Ok(lines.map(|line| line.map_err(unreadable(day))))
+}
+
 /// Holds the labels of the first pairs against those of the click logs, which the judge
 /// takes: logs of another day would be a figure of nothing.
 fn same_labels(path: &Path, pairs: u64, day: &Path) -> Result<(), CriteoError> {
-    let count = pairs.min(LABELS) as usize;
     let rows = Rows { path: path.to_owned(), start: 0, width: VALUES };
-    let bytes = rows.read(0, count)?;
-    // Lines of the day are shorter than 64 KiB.
-    let day_23 = File::open(day).map_err(unreadable(day))?.take(LABELS << 16);
-    let lines = BufReader::new(day_23).split(b'\n');
-    for ((pair, line), values) in (0..).zip(lines).zip(bytes.chunks_exact(VALUES * BYTES as usize))
-    {
-        let line = line.map_err(unreadable(day))?;
+    let bytes = rows.read(0, pairs.min(COMPARED) as usize)?;
+    let all = bytes.chunks_exact(VALUES * BYTES as usize);
+    for ((pair, line), values) in (0..).zip(first_lines(day)?).zip(all) {
+        let line = line?;
         // What is no label is told with its line by whoever reads all of them.
         let found = line.first().filter(|label| matches!(label, b'0' | b'1'));
         let of_pair = integers(values).next().unwrap_or_default();
@@ -162,6 +175,32 @@ fn same_labels(path: &Path, pairs: u64, day: &Path) -> Result<(), CriteoError> {
                 expected: format!("the label {of_pair} of pair {pair} of {}", path.display()),
                 found: found.to_string(),
             });
+        }
+    }
+    Ok(())
+}
+
+/// The same of DLRMv2, whose arrays have no labels: their numerical features are logarithms
+/// of those of the click logs plus three.
+fn same_features(dense: &Rows, pairs: u64, day: &Path) -> Result<(), CriteoError> {
+    let bytes = dense.read(0, pairs.min(COMPARED) as usize)?;
+    let all = bytes.chunks_exact(DENSE * BYTES as usize);
+    for ((pair, line), values) in (0..).zip(first_lines(day)?).zip(all) {
+        let line = line?;
+        // The label, then the features; what is none is 0.
+        let numbers = line.split(|byte| *byte == b'\t').skip(1).map(|number| {
+            str::from_utf8(number).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0_i32)
+        });
+        for ((feature, number), found) in (1..).zip(numbers).zip(floats(values)) {
+            let expected = (number as f32 + 3.0).ln();
+            // Of other logarithms the last digits differ. There is none of -3 and below.
+            let is_near = (expected - found).abs() <= 1e-4 * expected.abs().max(1.0);
+            if expected.is_finite() && !is_near {
+                let (path, day) = (dense.path.clone(), day.display());
+                let of_day = format!("the logarithm of {number} + 3 of line {} of {day}", pair + 1);
+                let expected = format!("{expected} as feature {feature} of pair {pair}, {of_day}");
+                return Err(CriteoError { path, expected, found: found.to_string() });
+            }
         }
     }
     Ok(())
@@ -229,14 +268,17 @@ fn rows(
     let head = NpyHead::parse(&head);
     let head = head.map_err(|problem| refused("an array of NumPy".into(), problem.to_string()))?;
     let (count, width) = match head.shape[..] {
-        [count, width] if head.element == element && width > 0 => (count as u64, width),
+        [count, width] if head.element == element && count > 0 && width > 0 => {
+            (count as u64, width)
+        }
         _ => {
             let expected = format!("rows of {element}");
             return Err(refused(expected, format!("{} {:?}", head.element, head.shape)));
         }
     };
     let start = start + head.start as u64;
-    let end = count.saturating_mul(width as u64 * BYTES).saturating_add(start);
+    let row = (width as u64).saturating_mul(BYTES);
+    let end = count.saturating_mul(row).saturating_add(start);
     if end > length {
         return Err(refused(format!("{end} bytes at least"), length.to_string()));
     }
@@ -258,6 +300,20 @@ impl Rows {
 
 fn integers(bytes: &[u8]) -> impl Iterator<Item = i32> {
     bytes.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes))
+}
+
+fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
+    bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes))
+}
+
+/// Of each feature where the category of each pair begins, which has one row of its table.
+fn offsets(pairs: usize) -> Cow<'static, [i64]> {
+    static HELD: [OnceLock<Vec<i64>>; SHARED + 1] = [const { OnceLock::new() }; SHARED + 1];
+    let all = || (0..SPARSE).flat_map(|_| 0..pairs as i64).collect::<Vec<i64>>();
+    match HELD.get(pairs) {
+        Some(held) => Cow::Borrowed(held.get_or_init(all)),
+        None => Cow::Owned(all()),
+    }
 }
 
 impl Source for Clicks {
@@ -305,7 +361,6 @@ fn of_binary(path: &Path, from: u64, count: usize) -> Result<Vec<SampleTensor>, 
     let pairs = || values.chunks_exact(VALUES);
     let dense = pairs().flat_map(|pair| &pair[1..=DENSE]).map(|value| (*value as f32 + 1.0).ln());
     let dense: Vec<f32> = dense.collect();
-    let offsets: Vec<i64> = (0..SPARSE).flat_map(|_| 0..count as i64).collect();
     let category = |feature: usize| {
         pairs().map(move |pair| i64::from(pair[1 + DENSE + feature] % LARGEST_TABLE))
     };
@@ -313,7 +368,7 @@ fn of_binary(path: &Path, from: u64, count: usize) -> Result<Vec<SampleTensor>, 
     let of = |shape: [usize; 2], elements| SampleTensor { shape: shape.to_vec(), elements };
     Ok(vec![
         of([count, DENSE], Elements::F32(Cow::Owned(dense))),
-        of([SPARSE, count], Elements::I64(Cow::Owned(offsets))),
+        of([SPARSE, count], Elements::I64(offsets(count))),
         of([SPARSE, count], Elements::I64(Cow::Owned(indices))),
     ])
 }
@@ -326,7 +381,7 @@ fn of_arrays(
     count: usize,
 ) -> Result<Vec<SampleTensor>, CriteoError> {
     let bytes = dense.read(from, count)?;
-    let features = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let features = floats(&bytes).collect();
     let width: usize = sparse.iter().map(|rows| rows.width).sum();
     let mut tables = vec![0; count * width];
     let mut at = 0;
@@ -343,4 +398,19 @@ fn of_arrays(
         of(dense.width, Elements::F32(Cow::Owned(features))),
         of(width, Elements::I32(Cow::Owned(tables))),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_of_a_size_are_held_once_where_many_samples_have_it() {
+        let (first, again) = (offsets(3), offsets(3));
+        assert_eq!(first[..], [0, 1, 2].repeat(SPARSE));
+        assert_eq!(first.as_ptr(), again.as_ptr());
+        let large = offsets(SHARED + 1);
+        assert_eq!(large[SHARED..SHARED + 3], [SHARED as i64, 0, 1]);
+        assert!(matches!(large, Cow::Owned(_)), "of rare sizes nothing is kept");
+    }
 }

@@ -5,10 +5,10 @@
 //! is the first array of its pickle, of one channel and three axes.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::SampleIndex;
@@ -17,6 +17,9 @@ use dyno_mlperf::accuracy::payload::Element;
 use dyno_mlperf::accuracy::segmentation::segmentation;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
+use crate::card::Card;
+use crate::files::{Files, Of, OpenError};
+use crate::open::{Read, library};
 use crate::pickle::{self, Array, Value};
 
 /// The list of the folder.
@@ -49,6 +52,37 @@ impl fmt::Display for KitsError {
 }
 
 impl std::error::Error for KitsError {}
+
+/// Cases of KiTS 2019, and the list of their names.
+pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
+    let card = files.card();
+    let input = &card.data.inputs[0].name;
+    let cases = Kits19::open(&files.path("images")?, input).map_err(OpenError::content)?;
+    known_cases(card, &cases)?;
+    cases.check(&files.path("volumes")?).map_err(OpenError::content)?;
+    let list = format!("{}\n", cases.cases().join("\n"));
+    let made = files.made("cases", 1, Of::Text(&list), |file| {
+        file.write_all(list.as_bytes()).map_err(OpenError::content)
+    })?;
+    let references = BTreeMap::from([("cases".to_owned(), made)]);
+    Ok(Read { references, ..Read::of(library(card, cases)?) })
+}
+
+/// The reference publishes a checksum of each case of its own; another has none.
+fn known_cases(card: &Card, cases: &Kits19) -> Result<(), OpenError> {
+    let known = card.data.files.iter().find(|file| file.name == "images");
+    let known = known.map(|file| &file.md5_of).filter(|known| !known.is_empty());
+    let is_other =
+        |case: &&String| known.is_some_and(|known| !known.contains_key(&format!("{case}.pkl")));
+    match cases.cases().iter().find(is_other) {
+        Some(case) => Err(OpenError::content(format!(
+            "{}: expected cases of {}, found {case}",
+            cases.list().display(),
+            card.data.name
+        ))),
+        None => Ok(()),
+    }
+}
 
 impl Kits19 {
     /// Reads the list, and looks for the file of every case.

@@ -1,11 +1,16 @@
 //! Words of the CMU Pronouncing Dictionary as letters, drawn with a seed.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::rng::Mt19937;
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
+
+use crate::files::{Files, Of, OpenError};
+use crate::open::Read;
 
 /// Of the draw.
 const SEED: u64 = 20_061_021;
@@ -56,6 +61,21 @@ impl fmt::Display for WordsError {
 }
 
 impl std::error::Error for WordsError {}
+
+/// Words of a dictionary, and the list of those that were drawn.
+pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
+    let card = files.card();
+    let input = &card.data.inputs[0].name;
+    let dictionary = files.path("dictionary")?;
+    let count = usize::try_from(card.data.accuracy_samples).unwrap_or(usize::MAX);
+    let drawn = draw(&dictionary, count).map_err(OpenError::content)?;
+    let samples = self::samples(&drawn, input).map_err(OpenError::content)?;
+    let list = files.made("words", 1, Of::Files(&["dictionary"]), |file| {
+        file.write_all(drawn.join("\n").as_bytes()).map_err(OpenError::content)
+    })?;
+    let references = BTreeMap::from([("words".to_owned(), list)]);
+    Ok(Read { references, ..Read::of(samples) })
+}
 
 /// So many words of a dictionary: of those that consist of the letters a to z, in the
 /// order of the file, shuffled as `std::shuffle` does with `std::mt19937`, the first.

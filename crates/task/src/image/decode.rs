@@ -1,26 +1,14 @@
-//! JPEG and PNG files as pictures of 8 bits.
-//!
-//! PNG equals Pillow's and OpenCV's. JPEG is decoded by `zune-jpeg`, whose inverse
-//! transform and interpolation of colours are not libjpeg's: measured on 24 files of
-//! three qualities and samplings, values differ from Pillow's by 4 of 255 at most and
-//! by 0.17 on average at most. Where colours are held at half the width and height
-//! (4:2:0, as in most photographs), the differences have a sign: over four photographs the
-//! mean of a channel moves by up to 0.3 of 255 (red and blue up, green down), over a
-//! picture of smooth colours by 0.43, since libjpeg rounds up and down in turn.
+//! JPEG and PNG files as pictures of 8 bits. PNG equals Pillow's and OpenCV's; of JPEG
+//! `image::jpeg` says how far it does.
 
 use std::fmt;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use zune_jpeg::JpegDecoder;
-use zune_jpeg::zune_core::bytestream::ZCursor;
-use zune_jpeg::zune_core::colorspace::ColorSpace;
-use zune_jpeg::zune_core::options::DecoderOptions;
-
-use super::{Picture, orientation};
+use super::{Picture, jpeg, orientation};
 
 /// Pictures of more pixels along an axis are refused: a small file may claim any size.
-const LONGEST: usize = 1 << 14;
+pub(super) const LONGEST: usize = 1 << 14;
 
 /// Why a file is no picture.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,8 +21,13 @@ pub struct DecodeError {
 
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
-        write!(f, "{path}: expected a whole JPEG or PNG file, found {}; copy it again", self.why)
+        let Self { path, why } = self;
+        let path = path.display();
+        write!(
+            f,
+            "{path}: expected a whole JPEG or PNG file, found {why}; copy it again, or, where \
+             other programs read it, let one write it as PNG under the same name"
+        )
     }
 }
 
@@ -57,25 +50,11 @@ pub fn open(path: &Path) -> Result<Picture<u8>, DecodeError> {
 /// What is wrong with them.
 pub fn picture(bytes: &[u8]) -> Result<Picture<u8>, String> {
     match bytes {
-        [0xff, 0xd8, ..] => jpeg(bytes),
+        [0xff, 0xd8, ..] => jpeg::picture(bytes),
         [0x89, b'P', b'N', b'G', ..] => png(bytes),
         [] => Err("an empty file".to_owned()),
         _ => Err("another format".to_owned()),
     }
-}
-
-fn jpeg(bytes: &[u8]) -> Result<Picture<u8>, String> {
-    // A decoder that is not strict fills what is missing with grey.
-    let options = DecoderOptions::default()
-        .set_strict_mode(true)
-        .set_max_width(LONGEST)
-        .set_max_height(LONGEST)
-        .jpeg_set_out_colorspace(ColorSpace::RGB);
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
-    let values = decoder.decode().map_err(|error| format!("{error:?}"))?;
-    let (width, height) = decoder.dimensions().ok_or("no dimensions")?;
-    let way = decoder.exif().and_then(|exif| orientation::stated(exif));
-    whole(width, height, values, way)
 }
 
 fn png(bytes: &[u8]) -> Result<Picture<u8>, String> {
@@ -100,7 +79,7 @@ fn png(bytes: &[u8]) -> Result<Picture<u8>, String> {
     whole(width, height, values, exif.and_then(orientation::stated))
 }
 
-fn whole(
+pub(super) fn whole(
     width: usize,
     height: usize,
     values: Vec<u8>,

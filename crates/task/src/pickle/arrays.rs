@@ -12,9 +12,15 @@ use super::{Array, PickleError, Problem, Value};
 /// Containers within containers.
 const DEEPEST: usize = 100;
 
-/// What a pickle may unfold to, as a multiple of its length and at least, in values and
-/// in bytes: objects that are named twice are two values.
-const UNFOLDED: (usize, usize) = (16, 1 << 16);
+/// Dimensions of an array; NumPy has no more.
+const DIMENSIONS: usize = 64;
+
+/// Bytes of memory that a pickle may unfold to, as a multiple of its length and besides:
+/// objects that are named twice are two values.
+const UNFOLDED: (usize, usize) = (32, 1 << 26);
+
+/// Characters of a name that are told.
+const TOLD: usize = 100;
 
 /// Names that pickles of data use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +71,10 @@ impl Global {
             ("torch", "ByteStorage" | "BoolStorage") => Self::Storage(Element::Uint8),
             _ => match frames::Name::of(module, name) {
                 Some(name) => Self::Frame(name),
-                None => return Err(Problem::Global(format!("{module}.{name}"))),
+                None => {
+                    let name = format!("{module}.{name}");
+                    return Err(Problem::Global(name.chars().take(TOLD).collect()));
+                }
             },
         })
     }
@@ -84,7 +93,11 @@ fn size(objects: &[Object], id: Id) -> Result<usize, Problem> {
 }
 
 fn sizes(objects: &[Object], id: Id) -> Result<Vec<usize>, Problem> {
-    tuple(objects, id)?.iter().map(|id| size(objects, *id)).collect()
+    let ids = tuple(objects, id)?;
+    if ids.len() > DIMENSIONS {
+        return Err(Problem::Expected("at most 64 dimensions"));
+    }
+    ids.iter().map(|id| size(objects, *id)).collect()
 }
 
 fn bytes(objects: &[Object], id: Id) -> Result<&[u8], Problem> {
@@ -156,7 +169,7 @@ fn dtype(name: &[u8]) -> Result<Object, Problem> {
         "f4" => Element::Float32,
         "f8" => Element::Float64,
         "O" | "O4" | "O8" => return Ok(Object::TypeOfObjects),
-        _ => return Err(Problem::Element(name.to_owned())),
+        _ => return Err(Problem::Element(name.chars().take(TOLD).collect())),
     };
     Ok(Object::Type { element, is_big_endian: name.starts_with('>') })
 }
@@ -230,9 +243,10 @@ fn shown(
     Some(bytes)
 }
 
-/// Gives an object the state that a pickle keeps beside it.
-pub(super) fn fill(objects: &mut [Object], id: Id, state: Id) -> Result<(), Problem> {
-    let made = match &objects[id] {
+/// What an object becomes by the state that a pickle keeps beside it; nothing if it stays
+/// as it is.
+pub(super) fn filled(objects: &[Object], id: Id, state: Id) -> Result<Option<Object>, Problem> {
+    Ok(Some(match &objects[id] {
         Object::Type { element, .. } => {
             let order = *tuple(objects, state)?.get(1).ok_or(Problem::Expected("a byte order"))?;
             let is_big_endian = bytes(objects, order)? == b">";
@@ -250,19 +264,16 @@ pub(super) fn fill(objects: &mut [Object], id: Id, state: Id) -> Result<(), Prob
                 if count != Some(ids.len()) {
                     return Err(Problem::Expected("as many objects as the shape of an array says"));
                 }
-                objects[id] = Object::Cells { shape, ids };
-                return Ok(());
+                return Ok(Some(Object::Cells { shape, ids }));
             }
             let made = array(objects, of, shape, bytes(objects, contents)?)?;
             if matches!(objects[is_columns], Object::Bool(true)) { transposed(made) } else { made }
         }
         // What PyTorch notes at a dictionary of weights: versions of its modules.
-        Object::Dict(_) | Object::TypeOfObjects => return Ok(()),
+        Object::Dict(_) | Object::TypeOfObjects => return Ok(None),
         Object::Part(part) => Object::Part(frames::fill(objects, part, state)?),
         _ => return Err(Problem::Expected("an array, a type or a dictionary")),
-    };
-    objects[id] = made;
-    Ok(())
+    }))
 }
 
 /// What PyTorch keeps outside of the pickle.
@@ -286,7 +297,7 @@ pub(super) fn unfold(
     length: usize,
     storages: &Storages,
 ) -> Result<Value, PickleError> {
-    let left = length.saturating_mul(UNFOLDED.0).max(UNFOLDED.1);
+    let left = length.saturating_mul(UNFOLDED.0).saturating_add(UNFOLDED.1);
     let mut unfolding = Unfolding { objects: &machine.objects, storages, left };
     let value = unfolding.value(machine.result, 0);
     value.map_err(|problem| PickleError { at: machine.instruction, problem })
@@ -295,14 +306,19 @@ pub(super) fn unfold(
 pub(super) struct Unfolding<'a> {
     pub objects: &'a [Object],
     storages: &'a Storages<'a>,
-    /// Values that may still come.
+    /// Bytes that values may still take.
     left: usize,
 }
 
 impl Unfolding<'_> {
-    pub fn pay(&mut self, count: usize) -> Result<(), Problem> {
-        self.left = self.left.checked_sub(count).ok_or(Problem::TooLarge)?;
+    pub fn pay(&mut self, bytes: usize) -> Result<(), Problem> {
+        self.left = self.left.checked_sub(bytes).ok_or(Problem::TooLarge)?;
         Ok(())
+    }
+
+    /// Pays for so many values.
+    pub fn pay_values(&mut self, count: usize) -> Result<(), Problem> {
+        self.pay(count.saturating_mul(size_of::<Value>()))
     }
 
     fn values(&mut self, ids: &[Id], depth: usize) -> Result<Vec<Value>, Problem> {
@@ -313,7 +329,7 @@ impl Unfolding<'_> {
         if depth > DEEPEST {
             return Err(Problem::TooDeep);
         }
-        self.pay(1)?;
+        self.pay_values(1)?;
         let objects = self.objects;
         Ok(match &objects[id] {
             Object::None => Value::None,

@@ -162,19 +162,20 @@ impl Unfolding<'_> {
             Object::Array(array) => {
                 let [count, rows] = array.shape[..] else { return Err(expected) };
                 self.pay(array.bytes.len())?;
-                let length = rows * array.element.size();
+                self.pay_values(count)?;
+                // Without columns rows may be any number.
+                let length = array.bytes.len() / count.max(1);
                 let column = |at: usize| {
                     let bytes = array.bytes[at * length..][..length].to_vec();
                     let shape = vec![rows];
                     Value::Array(Arc::new(Array { shape, element: array.element, bytes }))
                 };
-                self.pay(count)?;
                 Ok(Block { rows, columns: (0..count).map(column).collect() })
             }
             Object::Cells { shape, ids } => {
                 let [count, rows] = shape[..] else { return Err(expected) };
                 let mut columns = Vec::new();
-                self.pay(count)?;
+                self.pay_values(count)?;
                 for at in 0..count {
                     let cells = ids[at * rows..][..rows].iter();
                     let cells = cells.map(|id| self.cell(*id, depth + 2));
@@ -193,12 +194,12 @@ impl Unfolding<'_> {
         let (Object::List(ids) | Object::Tuple(ids)) = &objects[id] else {
             return self.value(id, depth);
         };
-        let mut bytes = Vec::new();
+        self.pay(size_of::<Array>() + size_of::<i64>() * ids.len())?;
+        let mut bytes = Vec::with_capacity(size_of::<i64>() * ids.len());
         for of in ids {
             let Object::Int(number) = objects[*of] else { return self.value(id, depth) };
             bytes.extend(number.to_le_bytes());
         }
-        self.pay(ids.len())?;
         let shape = vec![ids.len()];
         Ok(Value::Array(Arc::new(Array { shape, element: Element::Int64, bytes })))
     }

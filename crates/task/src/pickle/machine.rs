@@ -12,6 +12,13 @@ use super::{Array, PickleError, Problem};
 /// Place of an object in [`Machine::objects`].
 pub(super) type Id = usize;
 
+/// Bytes of memory that the objects of a pickle may take: as a multiple of its length, and
+/// besides. An instruction of one byte makes an object of some eighty, but one that is called
+/// with a large one, and makes a copy of it, is as short.
+const OBJECTS: (usize, usize) = (32, 1 << 26);
+/// That an entry of a table of numbers takes.
+const ENTRY: usize = 32;
+
 /// An object while the pickle is read; containers may still grow.
 #[derive(Debug, Clone)]
 pub(super) enum Object {
@@ -57,6 +64,24 @@ pub(super) enum Object {
     },
 }
 
+impl Object {
+    /// Bytes that it takes, without the objects that it names.
+    fn memory(&self) -> usize {
+        let own = match self {
+            Self::Text(text) => text.len(),
+            Self::Bytes(bytes) | Self::Long(bytes) => bytes.len(),
+            Self::List(ids) | Self::Tuple(ids) | Self::Dict(ids) => size_of_val(&ids[..]),
+            Self::Cells { shape, ids } => size_of_val(&shape[..]) + size_of_val(&ids[..]),
+            Self::Array(array) => size_of_val(&array.shape[..]) + array.bytes.len(),
+            Self::Tensor { shape, stride, .. } => {
+                size_of_val(&shape[..]) + size_of_val(&stride[..])
+            }
+            _ => 0,
+        };
+        size_of::<Self>() + own
+    }
+}
+
 /// What a pickle leaves behind.
 #[derive(Debug)]
 pub(super) struct Machine<'a> {
@@ -73,6 +98,8 @@ pub(super) struct Machine<'a> {
     memo: HashMap<u64, Id>,
     /// Whole numbers that there are already, by value: lists of tokens name few of them often.
     numbers: HashMap<i64, Id>,
+    /// Bytes of memory that objects may still take.
+    left: usize,
 }
 
 type Done<T = ()> = Result<T, Problem>;
@@ -113,6 +140,7 @@ impl<'a> Machine<'a> {
             marks: Vec::new(),
             memo: HashMap::new(),
             numbers: HashMap::new(),
+            left: bytes.len().saturating_mul(OBJECTS.0).saturating_add(OBJECTS.1),
         }
     }
 
@@ -156,9 +184,27 @@ impl<'a> Machine<'a> {
         Ok(self.take(length)?.into())
     }
 
-    fn push(&mut self, object: Object) {
+    fn pay(&mut self, bytes: usize) -> Done {
+        self.left = self.left.checked_sub(bytes).ok_or(Problem::TooLarge)?;
+        Ok(())
+    }
+
+    /// Pays for a look at an object and at those that it names, as each call takes one.
+    fn look(&mut self, id: Id) -> Done {
+        let object = &self.objects[id];
+        let named = match object {
+            Object::Tuple(ids) | Object::List(ids) => &ids[..],
+            _ => &[],
+        };
+        let all = named.iter().map(|id| self.objects[*id].memory()).sum::<usize>();
+        self.pay(all.saturating_add(object.memory()))
+    }
+
+    fn push(&mut self, object: Object) -> Done {
+        self.pay(object.memory())?;
         self.stack.push(self.objects.len());
         self.objects.push(object);
+        Ok(())
     }
 
     fn pop(&mut self) -> Done<Id> {
@@ -186,7 +232,9 @@ impl<'a> Machine<'a> {
 
     fn remember(&mut self, key: u64) -> Done {
         let id = self.top()?;
-        self.memo.insert(key, id);
+        if self.memo.insert(key, id).is_none() {
+            self.pay(ENTRY)?;
+        }
         Ok(())
     }
 
@@ -198,6 +246,7 @@ impl<'a> Machine<'a> {
 
     /// Adds to the list or dictionary on top.
     fn extend(&mut self, ids: Vec<Id>) -> Done {
+        self.pay(size_of_val(&ids[..]))?;
         let top = self.top()?;
         match &mut self.objects[top] {
             Object::List(values) => values.extend(ids),
@@ -237,35 +286,41 @@ impl<'a> Machine<'a> {
             b'R' | 0x81 => {
                 let arguments = self.pop()?;
                 let function = self.pop()?;
+                self.look(arguments)?;
                 let made = arrays::call(&self.objects, function, arguments)?;
-                self.push(made);
+                self.push(made)?;
             }
             b'b' => {
                 let state = self.pop()?;
                 let top = self.top()?;
-                arrays::fill(&mut self.objects, top, state)?;
+                self.look(state)?;
+                if let Some(filled) = arrays::filled(&self.objects, top, state)? {
+                    self.pay(filled.memory())?;
+                    self.objects[top] = filled;
+                }
             }
             b'Q' => {
                 let id = self.pop()?;
                 let made = arrays::storage(&self.objects, id)?;
-                self.push(made);
+                self.push(made)?;
             }
-            _ => {
-                let object = self.literal(code)?;
-                if let Object::Int(number) = object {
-                    let known = self.numbers.get(&number).copied();
-                    let id = known.unwrap_or(self.objects.len());
-                    if known.is_none() {
-                        self.numbers.insert(number, id);
-                        self.objects.push(object);
-                    }
-                    self.stack.push(id);
-                } else {
-                    self.push(object);
-                }
-            }
+            _ => match self.literal(code)? {
+                Object::Int(number) => self.number(number)?,
+                object => self.push(object)?,
+            },
         }
         Ok(false)
+    }
+
+    /// Pushes a whole number, of which there is one object.
+    fn number(&mut self, number: i64) -> Done {
+        if let Some(known) = self.numbers.get(&number) {
+            self.stack.push(*known);
+            return Ok(());
+        }
+        self.pay(ENTRY)?;
+        self.numbers.insert(number, self.objects.len());
+        self.push(Object::Int(number))
     }
 
     /// An object that an instruction spells out.
@@ -341,8 +396,7 @@ impl<'a> Machine<'a> {
             (module.clone(), name.clone())
         };
         let global = Global::of(&module, &name)?;
-        self.push(Object::Global(global));
-        Ok(())
+        self.push(Object::Global(global))
     }
 }
 

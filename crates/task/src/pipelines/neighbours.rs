@@ -13,8 +13,13 @@ use super::sampling::{Edges, HOPS, Subgraph, draw};
 use super::{Asked, Load, Pipeline};
 use crate::data::igbh::{Igbh, KINDS, PAPER, RELATIONS, Rows};
 use crate::files::{Files, OpenError};
+use crate::fit::Declared;
 use crate::graphs::rgat::{edges_of, starts_from};
 use crate::networks;
+
+/// What a model of the task takes.
+const INPUTS: &str = "inputs called after the kinds of nodes, such as `paper`, the relations and \
+                      hops, such as `paper__cites__paper.1`, and `reached`";
 
 /// Of the neighbours that are drawn; it never changes.
 const SEED: u64 = 20_240_712;
@@ -45,6 +50,10 @@ type Input = (Vec<usize>, Elements<'static>);
 /// Reads the graph, which takes a while and much memory, and looks for the model.
 pub(crate) fn open(files: &Files<'_>, fan_outs: [usize; HOPS]) -> Result<Load, OpenError> {
     let path = networks::rgat(files)?;
+    // Told before edges are read for minutes.
+    let declared = Declared::read(&path)?;
+    let fit = declared.takes_only(|name| port(name).is_some(), INPUTS);
+    fit.map_err(OpenError::content)?;
     let folder = files.path("graph")?;
     files.say("turning the edges of IGBH to the neighbours of each node, in memory");
     let graph = Igbh::open(&folder).map_err(OpenError::content)?;
@@ -59,11 +68,8 @@ pub(crate) fn open(files: &Files<'_>, fan_outs: [usize; HOPS]) -> Result<Load, O
 /// What each input of the model is.
 fn ports(model: &Callable, width: usize) -> Result<Vec<Port>, OnnxError> {
     let port = |input: &ModelInput| {
-        let known = port(&input.name).ok_or_else(|| {
-            let all = "the kinds of nodes, such as `paper`, the relations and hops, such as \
-                       `paper__cites__paper.1`, and `reached`";
-            model.unfit(format!("input '{}' is none of its task: these are {all}", input.name))
-        })?;
+        let known = port(&input.name);
+        let known = known.ok_or_else(|| model.unfit(format!("'{}': {INPUTS}", input.name)))?;
         let (port, element, shape) = match known {
             Port::Features(kind, _) => {
                 let element = match input.element {

@@ -44,9 +44,12 @@ fn dlrm() -> Model {
     model("dense_x", &sparse)
 }
 
-/// The label first, as the click logs have it; what follows is not looked at.
+/// The label first and 13 numbers behind it, as the click logs have them; the categories are
+/// not looked at.
 fn day() -> String {
-    PAIRS.iter().map(|(_, label)| format!("{label}\t12\t\tab\n")).collect()
+    let line =
+        |(number, label): &(i32, u8)| format!("{label}{}\tab\n", format!("\t{number}").repeat(13));
+    PAIRS.iter().map(line).collect()
 }
 
 /// Of each pair its label, 13 times its number, and categories from the number on.
@@ -143,9 +146,14 @@ fn widths() -> Vec<usize> {
     widths
 }
 
+/// A numerical feature as DLRMv2 has it.
+fn log(number: i32) -> f32 {
+    (number as f32 + 3.0).ln()
+}
+
 fn dense() -> Vec<u8> {
     // The second half of the day is for calibration.
-    let all = PAIRS.iter().map(|(number, _)| *number as f32).chain([0.0; 3]);
+    let all = PAIRS.iter().map(|(number, _)| log(*number)).chain([0.0; 3]);
     let body: Vec<u8> = all.flat_map(|number| [number; 13]).flat_map(f32::to_le_bytes).collect();
     npy("<f4", &[7, 13], &body)
 }
@@ -167,7 +175,7 @@ fn features_with_many_rows_of_tables_stand_side_by_side() {
     let ready = folder.open(&made::card("dlrm-v2"), &ARRAYS).unwrap();
     let sample = ready.samples.sample(1).unwrap();
     let [(_, dense), (_, tables)] = &sample[..] else { panic!("two inputs") };
-    let expected = [[4.0_f32; 13], [3.0; 13], [8.0; 13]].concat();
+    let expected = [4, 3, 8].map(|number| [log(number); 13]).concat();
     assert_eq!((&dense.shape[..], dense.elements.of()), (&[3, 13][..], Some(&expected[..])));
     assert_eq!(tables.shape, [3, 214]);
     let rows = tables.elements.of::<i32>().unwrap();
@@ -179,7 +187,10 @@ fn features_with_many_rows_of_tables_stand_side_by_side() {
         [232_000, 242_000, 242_099, 252_000]
     );
     let Some(told) = answered(ready) else { return };
-    assert_eq!((floats(&told.answers[&1]), told.figure), (vec![4.0, 3.0, 8.0], AREA));
+    let found = floats(&told.answers[&1]);
+    let near = |(found, number): (&f32, i32)| (found - log(number)).abs() < 1e-6;
+    assert!(found.len() == 3 && found.iter().zip([4, 3, 8]).all(near), "{found:?}");
+    assert_eq!(told.figure, AREA);
 }
 
 #[test]
@@ -240,6 +251,16 @@ fn what_is_wrong_with_arrays_is_told_with_the_file() {
     );
     folder.write("sparse.npz", "no archive");
     assert!(refusal().starts_with("sparse.npz: expected an npz of 26 arrays"), "{}", refusal());
+    folder.write("sparse.npz", sparse(&widths(), 7, CompressionMethod::Stored));
+    // Another day has the same labels here, and other numbers.
+    folder.write("day_23", day().replacen("\t3\t", "\t5\t", 1));
+    let found = refusal();
+    let start = "dense.npy: expected 2.0794415 as feature 1 of pair 2, the logarithm of 5 + 3 of line 3 of ";
+    assert!(found.starts_with(start), "{found}");
+    assert!(found.ends_with("day_23, found 1.7917595"), "{found}");
+    folder.write("day_23", day());
+    folder.write("dense.npy", npy("<f4", &[0, 13], &[]));
+    assert_eq!(refusal(), "dense.npy: expected rows of float32, found float32 [0, 13]");
     folder.write("dense.npy", &dense()[..200]);
     assert!(refusal().starts_with("dense.npy: expected 4"), "{}", refusal());
     folder.write("dense.npy", npy("<f8", &[1, 13], &[0; 104]));

@@ -6,9 +6,6 @@ mod tables;
 
 use std::sync::Arc;
 
-use dyno_loadgen::qsl::SampleLibrary;
-use dyno_loadgen::sut::{QuerySample, ResponseId};
-use dyno_sut::engine::Answers;
 use dyno_task::card::Card;
 use dyno_task::open::Ready;
 use dyno_task::pipelines::beam::{Beams, Counted, Length, Stop};
@@ -16,6 +13,7 @@ use dyno_task::pipelines::generation::Rules;
 use dyno_task::system::AnswerKind;
 use serde_json::{Value, json};
 
+use crate::engines;
 use crate::made::{self, Folder};
 use plain::{Form, Plain};
 
@@ -57,22 +55,13 @@ fn given<'a>(data: (&'a str, &'a str)) -> [(&'a str, &'a str); 4] {
 /// Answers of all samples, so many in a call; nothing without ONNX Runtime.
 fn texts(ready: Ready, batch: usize) -> Option<Vec<Vec<i32>>> {
     let library = Arc::new(ready.samples);
-    let engine = made::engine(ready.computes, &library, batch)?.unwrap();
-    let all: Vec<u32> = (0..library.total_sample_count() as u32).collect();
-    library.load(&all);
-    let sample = |&index: &u32| QuerySample { id: ResponseId(index.into()), index: index.into() };
-    let mut answers = Answers::new();
-    engine.answer(&all.iter().map(sample).collect::<Vec<_>>(), &mut answers);
+    let engine = engines::engine(ready.computes, &library, batch)?.unwrap();
+    let answers = engines::answers(&*engine, &library);
     assert_eq!(engine.trouble(), None);
-    let mut found: Vec<(u64, Vec<i32>)> = answers
-        .iter()
-        .map(|(id, answer)| {
-            let tokens = answer.unwrap().as_chunks().0.iter();
-            (id.0, tokens.map(|bytes| i32::from_le_bytes(*bytes)).collect())
-        })
-        .collect();
-    found.sort_unstable();
-    Some(found.into_iter().map(|(_, tokens)| tokens).collect())
+    let tokens = |answer: Result<Vec<u8>, _>| -> Vec<i32> {
+        answer.unwrap().as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes)).collect()
+    };
+    Some(answers.into_values().map(tokens).collect())
 }
 
 /// Prompts of different lengths.

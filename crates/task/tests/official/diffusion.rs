@@ -396,6 +396,9 @@ fn what_does_not_fit_is_told_before_anything_is_timed() {
     inception().write(&folder.path("clip/model.onnx")).unwrap();
     let refusal = folder.refusal(&card(), &all);
     assert!(refusal.starts_with("clip/model.onnx: expected the input pixel_values"), "{refusal}");
+    clip().write(&folder.path("inception.onnx")).unwrap();
+    let refusal = folder.refusal(&card(), &all);
+    assert!(refusal.starts_with("inception.onnx: expected"), "{refusal}");
     decoder().write(&folder.path("export/unet/model.onnx")).unwrap();
     let ready = folder.open(&card(), &FILES).unwrap();
     if let Some(error) = made::unfit(ready) {

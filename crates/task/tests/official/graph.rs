@@ -263,8 +263,11 @@ fn what_is_wrong_with_the_model_or_the_papers_is_told_before_the_run() {
     let path = "images/paper__venue__conference/edge_index.npy: expected a file";
     assert!(found.starts_with(path), "{found}");
     let open = || Dim::symbol("n");
-    let cases: [(&str, Element, &[Dim], &str); 3] = [
-        ("papers", Element::F32, &[open(), 6.into()], "input 'papers' is none of its task"),
+    folder.model(&sums(&[("papers", Element::F32, &[open(), 6.into()])]));
+    let found = folder.refusal(&card, &FILES);
+    assert!(found.starts_with("model.onnx: expected inputs called after the kinds"), "{found}");
+    assert!(found.contains("found papers float32 [?, 6]"), "{found}");
+    let cases: [(&str, Element, &[Dim], &str); 2] = [
         (
             "paper",
             Element::F32,

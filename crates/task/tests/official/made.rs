@@ -2,24 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Failure;
-use dyno_loadgen::sut::{QuerySample, ResponseId};
 use dyno_onnx::Model;
-use dyno_sut::engine::{Answers, Engine};
-use dyno_sut::onnx::OnnxError;
-use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
-use dyno_sut::onnx::runtime::Search;
-use dyno_sut::tensors::TensorLibrary;
 use dyno_task::cache::Cache;
 use dyno_task::card::{self, Card};
 use dyno_task::files::{Files, OpenError};
-use dyno_task::open::{self, Computes, Ready};
+use dyno_task::open::{self, Ready};
+
+use crate::engines::{answers, engine};
 
 /// A folder that is gone when the test is over.
 pub struct Folder(PathBuf);
@@ -126,42 +120,20 @@ pub fn answered(ready: Ready) -> Option<Told> {
 pub fn answered_in(ready: Ready, batch: usize) -> Option<Told> {
     let library = Arc::new(ready.samples);
     let engine = engine(ready.computes, &library, batch)?.unwrap();
-    let all: Vec<u32> = (0..library.total_sample_count() as u32).collect();
-    library.load(&all);
-    let sample = |&index: &u32| QuerySample { id: ResponseId(index.into()), index: index.into() };
-    let mut answers = Answers::new();
-    engine.answer(&all.iter().map(sample).collect::<Vec<_>>(), &mut answers);
     let judge = ready.judge.unwrap();
     let mut scorer = judge.scorer().unwrap();
     let (mut told, mut failed) = (BTreeMap::new(), Vec::new());
-    for (id, answer) in answers.iter() {
+    for (index, answer) in answers(&*engine, &library) {
         match answer {
             Ok(answer) => {
-                scorer.take(id.0, answer).unwrap();
-                told.insert(id.0, answer.to_vec());
+                scorer.take(index, &answer).unwrap();
+                told.insert(index, answer);
             }
-            Err(failure) => failed.push((id.0, failure)),
+            Err(failure) => failed.push((index, failure)),
         }
     }
     let figure = scorer.scores().figure(&judge.metric).unwrap();
     Some(Told { answers: told, failed, trouble: engine.trouble().map(str::to_owned), figure })
-}
-
-/// What answers samples, so many in a call at most; nothing without ONNX Runtime.
-pub fn engine(
-    computes: Computes,
-    library: &Arc<TensorLibrary>,
-    batch: usize,
-) -> Option<Result<Arc<dyn Engine>, OnnxError>> {
-    let search = Search::everywhere(None);
-    let open = |path: &Path| OrtModel::open(path, &search, OrtOptions::default());
-    match computes.engine(library, NonZero::new(batch).unwrap(), &open) {
-        Err(OnnxError::Runtime(missing)) => {
-            println!("skipped: {missing}");
-            None
-        }
-        engine => Some(engine),
-    }
 }
 
 /// An answer as floats.

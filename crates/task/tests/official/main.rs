@@ -6,6 +6,8 @@
 mod criteo;
 mod decoders;
 mod diffusion;
+#[path = "../engines/mod.rs"]
+mod engines;
 mod gnmt;
 mod graph;
 mod kits;

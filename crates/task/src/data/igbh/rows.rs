@@ -44,7 +44,11 @@ impl Rows {
             (0, vec![raw(length), FEATURES], ElementType::F32)
         };
         let (count, width) = match (&shape[..], element) {
-            (&[count, width], ElementType::F32 | ElementType::F16) if width > 0 => (count, width),
+            (&[count, width], ElementType::F32 | ElementType::F16)
+                if width > 0 && width.checked_mul(element.size()).is_some() =>
+            {
+                (count, width)
+            }
             _ => {
                 let expected = "rows of float32 or float16";
                 return Err(IgbhError::new(path, expected, format!("{element} {shape:?}")));

@@ -1,20 +1,13 @@
 //! From a table of prompts to the figure that decides.
 
-use std::num::NonZero;
-use std::path::Path;
-use std::sync::Arc;
-
-use dyno_loadgen::qsl::SampleLibrary;
+use dyno_loadgen::qsl::SampleLibrary as _;
 use dyno_onnx::{Builder, Dim, Element, Weights};
-use dyno_sut::onnx::OnnxError;
-use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
-use dyno_sut::onnx::runtime::Search;
 use dyno_task::pipelines::beam::{Beams, Counted, Stop};
 use serde_json::{Value, json};
 
 use super::plain::{Form, Plain};
 use super::{as_i32, card, folder, given, prompts, rules, table, texts, words};
-use crate::made::answered;
+use crate::made::{answered, unfit};
 
 /// What `pd.DataFrame({"tok_input": .., "output": ..}).to_pickle(.., protocol=2)` writes, less
 /// what it notes twice.
@@ -248,14 +241,7 @@ fn a_model_of_another_form_is_refused_before_the_run() {
         net.output(output, &last).unwrap();
         folder.model(&net.finish());
         let ready = folder.open(&card, &given(("open_orca", "data.json"))).unwrap();
-        let search = Search::everywhere(None);
-        let open = |path: &Path| OrtModel::open(path, &search, OrtOptions::default());
-        let engine = ready.computes.engine(&Arc::new(ready.samples), NonZero::<usize>::MIN, &open);
-        match engine.map(drop).unwrap_err() {
-            OnnxError::Runtime(missing) => println!("skipped: {missing}"),
-            error => return Some(error.to_string()),
-        }
-        None
+        unfit(ready)
     };
     let Some(found) = refusal(&["input_ids"], "logits") else { return };
     assert!(

@@ -1,0 +1,128 @@
+//! What answers the samples of a task: the file of a model with what is made of its outputs,
+//! or a pipeline.
+
+use dyno_sut::onnx::Answer;
+use dyno_sut::onnx::windows::Windows;
+
+use super::{Computes, PipelineLoad};
+use crate::answers::{class, embedding, given, labels, pairs, phonemes};
+use crate::card::{Card, Tier};
+use crate::files::{Files, OpenError};
+use crate::fit::{Declared, Fed};
+use crate::graphs::g2p;
+use crate::pipelines::{Load, diffusion, generation, neighbours, transducer, translation};
+use crate::system::{AnswerKind, Network, Samples, System};
+use crate::{networks, trained};
+
+/// What answers, and how samples enter it.
+pub(super) fn computes(
+    system: &System,
+    files: &Files<'_>,
+    remarks: &mut Vec<String>,
+) -> Result<(Computes, Fed), OpenError> {
+    let card = files.card();
+    if let Some(load) = pipeline(&system.answer, files)? {
+        return Ok((Computes::Pipeline(PipelineLoad(load)), Fed::as_of(card, system.layout)));
+    }
+    let path = match system.network {
+        Network::File => files.path("model")?,
+        Network::G2p => g2p::file(files)?,
+        Network::EfficientnetLite0 => networks::efficientnet_lite0(files)?,
+        Network::MinilmL6 => networks::minilm_l6(files)?,
+        Network::Movielens => trained::movielens::model(files)?,
+        Network::Karate => trained::karate::model(files)?,
+        Network::DigitsBoxes => trained::digit_boxes::model(files)?,
+        Network::Shapes3d => trained::shapes3d::model(files)?,
+    };
+    // Other tiers have the models that their cards were written for.
+    let declared = match card.tier {
+        Tier::Official => Some(Declared::read(&path)?),
+        Tier::Real | Tier::Shape => None,
+    };
+    let fed = fed(system, card, declared.as_ref())?;
+    let answer = answer(&system.answer, declared.as_ref(), remarks)?;
+    Ok((Computes::Model { path, answer, largest_batch: system.largest_batch }, fed))
+}
+
+/// The pipeline that answers, if several calls do.
+fn pipeline(kind: &AnswerKind, files: &Files<'_>) -> Result<Option<Load>, OpenError> {
+    Ok(Some(match kind {
+        AnswerKind::Generated(rules) => generation::open(files, rules)?,
+        AnswerKind::Diffusion(config) => diffusion::open(files, config)?,
+        AnswerKind::Neighbours { fan_outs } => neighbours::open(files, *fan_outs)?,
+        AnswerKind::Transducer => transducer::open(files)?,
+        AnswerKind::Translation { beams, length_penalty } => {
+            translation::open(files, beams.get(), *length_penalty)?
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// How samples enter the model.
+fn fed(system: &System, card: &Card, declared: Option<&Declared>) -> Result<Fed, OpenError> {
+    let is_picture =
+        matches!(system.samples, Samples::Imagenet | Samples::Coco | Samples::Openimages);
+    let Some(declared) = declared else { return Ok(Fed::as_of(card, system.layout)) };
+    let fed = declared.fed(&card.data.inputs, is_picture.then_some(system.layout));
+    fed.map_err(OpenError::content)
+}
+
+fn answer(
+    kind: &AnswerKind,
+    declared: Option<&Declared>,
+    remarks: &mut Vec<String>,
+) -> Result<Answer, OpenError> {
+    Ok(match kind {
+        AnswerKind::Output => Answer::Output,
+        AnswerKind::Argmax => Answer::Argmax,
+        AnswerKind::Class { offset, of, outputs } => match declared {
+            None => class::answer(*offset, outputs.first().cloned()),
+            Some(declared) => {
+                let port = declared.output(outputs).map_err(OpenError::content)?;
+                let offset = match (of, declared.scores(outputs)) {
+                    (Some(of), Some((found, scores))) if found != *of => {
+                        if of.checked_add_signed(*offset as isize) != Some(found) {
+                            let expected = format!("{of} scores");
+                            return Err(OpenError::content(declared.unfit(expected, scores)));
+                        }
+                        remarks.push(format!(
+                            "the model has {found} scores where the reference's has {of}: the \
+                             position of the greatest is the class"
+                        ));
+                        0
+                    }
+                    _ => *offset,
+                };
+                class::answer(offset, Some(port.name.clone()))
+            }
+        },
+        AnswerKind::Boxes { given, outputs } => {
+            let named = |name: &String| match declared {
+                None => Ok(name.clone()),
+                Some(declared) => {
+                    declared.output(std::slice::from_ref(name)).map(|port| port.name.clone())
+                }
+            };
+            let names = given::Names {
+                boxes: named(&outputs.boxes).map_err(OpenError::content)?,
+                scores: named(&outputs.scores).map_err(OpenError::content)?,
+                classes: named(&outputs.classes).map_err(OpenError::content)?,
+                count: outputs.count.as_ref().map(named).transpose().map_err(OpenError::content)?,
+            };
+            given::answer(*given, names)
+        }
+        AnswerKind::Labels => labels::answer(),
+        AnswerKind::DigitsBoxes => trained::digit_boxes::answer(),
+        AnswerKind::Phonemes => phonemes::answer(),
+        AnswerKind::Embedding => embedding::answer(),
+        AnswerKind::Pairs => pairs::answer(),
+        AnswerKind::Windows { side, step, spread } => {
+            Answer::Windows(Windows::gaussian(side.get(), step.get(), *spread))
+        }
+        AnswerKind::Generated(_)
+        | AnswerKind::Diffusion(_)
+        | AnswerKind::Neighbours { .. }
+        | AnswerKind::Transducer
+        | AnswerKind::Translation { .. } => unreachable!("a pipeline answers"),
+    })
+}

@@ -1,0 +1,48 @@
+//! Tasks answered by ONNX Runtime, for all tests that need it: they are skipped without.
+
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::Arc;
+
+use dyno_loadgen::qsl::SampleLibrary as _;
+use dyno_loadgen::record::Failure;
+use dyno_loadgen::sut::{QuerySample, ResponseId};
+use dyno_sut::engine::{Answers, Engine};
+use dyno_sut::onnx::OnnxError;
+use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
+use dyno_sut::onnx::runtime::Search;
+use dyno_sut::tensors::TensorLibrary;
+use dyno_task::open::Computes;
+
+/// What answers samples, so many in a call at most; nothing, and a word about it, without
+/// ONNX Runtime.
+pub fn engine(
+    computes: Computes,
+    library: &Arc<TensorLibrary>,
+    batch: usize,
+) -> Option<Result<Arc<dyn Engine>, OnnxError>> {
+    let search = Search::everywhere(None);
+    let open = |path: &Path| OrtModel::open(path, &search, OrtOptions::default());
+    let batch = NonZero::new(batch).expect("a call has samples");
+    match computes.engine(library, batch, &open) {
+        Err(OnnxError::Runtime(missing)) => {
+            println!("skipped: {missing}");
+            None
+        }
+        engine => Some(engine),
+    }
+}
+
+/// The answer to each sample of the library, all of which are asked for at once.
+pub fn answers(
+    engine: &dyn Engine,
+    library: &TensorLibrary,
+) -> BTreeMap<u64, Result<Vec<u8>, Failure>> {
+    let all: Vec<u32> = (0..library.total_sample_count() as u32).collect();
+    library.load(&all);
+    let sample = |&index: &u32| QuerySample { id: ResponseId(index.into()), index: index.into() };
+    let mut answers = Answers::new();
+    engine.answer(&all.iter().map(sample).collect::<Vec<_>>(), &mut answers);
+    answers.iter().map(|(id, answer)| (id.0, answer.map(<[u8]>::to_vec))).collect()
+}
