@@ -32,8 +32,8 @@ pub fn inlined(graph: GraphProto, functions: &[FunctionProto]) -> Result<GraphPr
     }
     if let Some(function) = functions.iter().find(|one| standard(&one.domain).is_empty()) {
         return Err(format!(
-            "the function '{}' of the file is in the standard set of operators, where engines disagree on \
-             what it means; give it a domain of its own",
+            "the function '{}' of the file is in the standard set of operators, where engines \
+             disagree on what it means; give it a domain of its own",
             function.name
         ));
     }

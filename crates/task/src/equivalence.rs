@@ -277,7 +277,8 @@ pub fn compare(model: &Model, reference: &Model, told: Told) -> Result<Equivalen
         }
         false => Vec::new(),
     };
-    let layers = layers::layers(model, &own.flow);
+    let mut layers = layers::layers(model, &own.flow);
+    layers.linear += fused(&pairs, &theirs);
     let graphs = verdict::Graphs {
         unlike: layers.unlike(&layers::layers(reference, &theirs.flow)),
         folded: folded.len(),
@@ -379,6 +380,16 @@ fn extra(
     let extra = own.all.iter().enumerate().filter(|(at, _)| !used.contains(at));
     let extra = extra.map(|(_, weight)| (weight.held_as.clone(), weight.shape.clone()));
     Ok(extra.map(|(name, shape)| Extra { name, shape }).collect())
+}
+
+/// How many layers of the reference share one with another.
+fn fused(pairs: &[Pair], theirs: &Weights<'_>) -> usize {
+    let is_part = |pair: &&Pair| {
+        let is_matrix = theirs.all[pair.reference].shape.len() > 1;
+        is_matrix && matches!(pair.arrangement, Arrangement::Part { .. })
+    };
+    let parts = pairs.iter().filter(is_part).count();
+    parts - pairs.iter().filter(is_part).map(|pair| pair.own).collect::<HashSet<_>>().len()
 }
 
 /// A weight with the operators that change it in the model's graph, and not in the

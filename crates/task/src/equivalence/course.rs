@@ -258,6 +258,10 @@ impl Walk<'_> {
 
     /// What comes of nothing: random numbers, texts.
     fn made(&self, step: &Step<'_>) -> Value {
+        // The number of a turn, or that there is one more.
+        if step.op == "Identity" {
+            return Value::Size;
+        }
         let source = Source::Other(format!("{} of its own", step.op));
         let trace = Trace { from: [(source, BTreeSet::new())].into(), ..Trace::default() };
         Value::Fed { trace, by: step.op.to_owned() }

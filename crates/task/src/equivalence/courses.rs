@@ -20,7 +20,12 @@ pub fn unlike(
     pairs: &[Pair],
     folded: &[Folded],
 ) -> Result<Vec<String>, ReadError> {
-    let first = first_alike(theirs)?;
+    let mut first = first_alike(theirs)?;
+    let mut held: HashMap<usize, usize> = HashMap::new();
+    for pair in pairs.iter().filter(|pair| !matches!(pair.arrangement, Arrangement::Part { .. })) {
+        // What the reference holds twice, the model may hold once.
+        first[pair.reference] = *held.entry(pair.own).or_insert(first[pair.reference]);
+    }
     let mut known = Known {
         weights: HashMap::new(),
         folded: folded.iter().map(|one| one.scale.as_str()).collect(),
@@ -61,11 +66,19 @@ pub fn unlike(
     Ok(unlike_courses(&here, &there, &compared))
 }
 
+/// Numbers of a weight that may be another's; larger ones would be read from their files
+/// once more.
+const MOST_ALIKE: usize = 1 << 22;
+
 /// For each weight the first one that holds the same numbers: either may stand for both.
 fn first_alike(weights: &Weights<'_>) -> Result<Vec<usize>, ReadError> {
     let mut known: HashMap<(&[usize], Vec<u32>), usize> = HashMap::new();
     let mut first = Vec::new();
     for (at, weight) in weights.all.iter().enumerate() {
+        if weight.shape.iter().fold(1_usize, |all, &n| all.saturating_mul(n)) > MOST_ALIKE {
+            first.push(at);
+            continue;
+        }
         let samples = samples(&weights.numbers(weight)?);
         let bits = samples.into_iter().map(f32::to_bits).collect();
         first.push(*known.entry((&weight.shape[..], bits)).or_insert(at));
