@@ -318,7 +318,9 @@ impl Walk<'_> {
         let is_layer = |at: usize| layers.iter().any(|(layer, _)| *layer == at);
         let vectors =
             given.fixed.iter().filter(|(at, _)| !is_layer(*at) && !is_place(step.op, *at));
-        for weight in vectors.flat_map(|(_, fixed)| &fixed.weights) {
+        // What a body is handed is used by the steps in it.
+        let has_body = matches!(step.op, "If" | "Loop" | "Scan");
+        for weight in vectors.filter(|_| !has_body).flat_map(|(_, fixed)| &fixed.weights) {
             trace.add(Done::Vector(*weight), number);
         }
         let is_folded = step.op == "BatchNormalization"
