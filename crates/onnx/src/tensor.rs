@@ -99,9 +99,19 @@ impl Element {
     #[must_use]
     pub fn bytes(self) -> usize {
         match self {
-            Self::U8 | Self::I8 | Self::Bool => 1,
-            Self::F8E4M3 | Self::F8E4M3Fnuz | Self::F8E5M2 | Self::F8E5M2Fnuz | Self::F8E8M0 => 1,
-            Self::U4 | Self::I4 | Self::F4E2M1 | Self::U2 | Self::I2 => 1,
+            Self::U8
+            | Self::I8
+            | Self::Bool
+            | Self::U4
+            | Self::I4
+            | Self::U2
+            | Self::I2
+            | Self::F8E4M3
+            | Self::F8E4M3Fnuz
+            | Self::F8E5M2
+            | Self::F8E5M2Fnuz
+            | Self::F8E8M0
+            | Self::F4E2M1 => 1,
             Self::U16 | Self::I16 | Self::F16 | Self::BF16 => 2,
             Self::F32 | Self::I32 | Self::U32 => 4,
             Self::I64 | Self::F64 | Self::U64 => 8,

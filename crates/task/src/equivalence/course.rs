@@ -221,7 +221,7 @@ impl Walk<'_> {
                 let bias = if step.op.starts_with("SkipS") { 3 } else { 4 };
                 let vectors = given.fixed.iter().filter(|(at, _)| *at == bias);
                 let vectors = vectors.flat_map(|(_, fixed)| &fixed.weights);
-                vectors.for_each(|&weight| trace.add(Done::Vector(weight), number));
+                vectors.for_each(|&weight| trace.add(&Done::Vector(weight), number));
                 value = Value::Fed { trace, by: "Add".into() };
             }
             if let Value::Fed { trace, .. } = &mut value {
@@ -301,7 +301,7 @@ impl Walk<'_> {
             for (at, fed, _) in &given.fed {
                 let mut fed = fed.clone();
                 let side = sides.iter().position(|side| side == at).unwrap_or(0);
-                fed.add(functions::SIDES[side].clone(), number);
+                fed.add(&functions::SIDES[side], number);
                 trace.join(&fed);
             }
         } else if layers.is_empty() {
@@ -321,7 +321,7 @@ impl Walk<'_> {
         // What a body is handed is used by the steps in it.
         let has_body = matches!(step.op, "If" | "Loop" | "Scan");
         for weight in vectors.filter(|_| !has_body).flat_map(|(_, fixed)| &fixed.weights) {
-            trace.add(Done::Vector(*weight), number);
+            trace.add(&Done::Vector(*weight), number);
         }
         let is_folded = step.op == "BatchNormalization"
             && step.inputs.get(1).is_some_and(|scale| self.known.folded.contains(scale.as_str()));
@@ -348,7 +348,7 @@ impl Walk<'_> {
             has_size: given.sizes > 0,
             is_scaled: has_weight || given.has_scale,
         });
-        work.done.into_iter().for_each(|done| trace.add(done, number));
+        work.done.iter().for_each(|done| trace.add(done, number));
         // Heads of an attention are told by their size.
         let shape = step.inputs.get(1).filter(|_| step.op == "Reshape");
         let shape = shape.and_then(|name| self.flow.tensors.get(name)?.integers());
@@ -391,7 +391,7 @@ impl Trace {
         self.is_lost |= other.is_lost;
     }
 
-    fn add(&mut self, done: Done, number: usize) {
+    fn add(&mut self, done: &Done, number: usize) {
         let at = if done.is_counted() { number } else { 0 };
         for all in self.from.values_mut() {
             all.insert((done.clone(), at));

@@ -300,8 +300,7 @@ fn arithmetic(work: &Work<'_>, op: &str) -> Option<Found> {
         }
         ("Div", Some(value)) if !both => Found::of(&["Quotient"]).number(Use::Factor, value),
         ("Div", _) if !both => untold(Found::default()),
-        ("Div", _) => Found::of(&["Quotient"]),
-        ("Reciprocal", _) => Found::of(&["Quotient"]),
+        ("Div" | "Reciprocal", _) => Found::of(&["Quotient"]),
         ("Neg", _) => Found::default().number(Use::Factor, -1.0),
         ("Sqrt", _) => Found::of(&["Sqrt"]),
         ("Pow", Some(value)) if !both && work.is_fed(0) => match value {
