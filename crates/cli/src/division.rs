@@ -183,11 +183,15 @@ fn against_closed(run: &Run, options: &Options, model: Option<&Model>) -> Vec<St
         reasons.extend(sentences);
     }
     if let Some(model) = model.filter(|model| model.verdict != "closed") {
-        let tag = match model.verdict.as_str() {
-            "restricted-retraining" => " (the tag of restricted retraining is open to it)",
-            _ => "",
-        };
-        reasons.push(format!("the model is not the reference's: {}{tag}", model.why));
+        let why = &model.why;
+        reasons.push(match model.verdict.as_str() {
+            "unknown" => format!("whether the model is the reference's is not known: {why}"),
+            "restricted-retraining" => format!(
+                "the model is not the reference's: {why} (the tag of restricted retraining is \
+                 open to it)"
+            ),
+            _ => format!("the model is not the reference's: {why}"),
+        });
     }
     reasons
 }
@@ -373,6 +377,10 @@ mod tests {
         assert!(reasons[0].contains("min_duration_ms to 1000"), "{reasons:?}");
         assert_eq!(reasons[1], "Offline accuracy: The acc is below.");
         assert!(reasons[2].ends_with("pruned (the tag of restricted retraining is open to it)"));
+        let (verdict, why) = ("unknown".into(), "packed".into());
+        let model = Model { verdict, why, conditions: Vec::new() };
+        let reasons = against_closed(&run(0.76), &options, Some(&model));
+        assert_eq!(reasons[1], "whether the model is the reference's is not known: packed");
     }
 
     #[test]

@@ -22,8 +22,10 @@
 
 mod build;
 mod count;
+mod functions;
 mod graph;
 mod messages;
+mod order;
 mod read;
 pub mod shape;
 mod tensor;

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 
+use crate::functions;
 use crate::graph::{Attribute, Body, Model, Node, Port};
 use crate::messages::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfo};
+use crate::order;
 use crate::shape::Dim;
 use crate::tensor::{Element, Tensor, Values};
 
@@ -23,6 +25,9 @@ pub enum ReadError {
     },
     /// It is no ONNX file, or only the beginning of one.
     Format(String),
+    /// Nodes that no order can execute, or functions that no list of nodes can take the
+    /// place of.
+    Nodes(String),
     /// A tensor is of a kind that is not supported.
     Tensor {
         /// Which.
@@ -37,6 +42,7 @@ impl fmt::Display for ReadError {
         match self {
             Self::File { path, why } => write!(f, "cannot read {}: {why}", path.display()),
             Self::Format(why) => write!(f, "expected an ONNX model, found something else: {why}"),
+            Self::Nodes(why) => f.write_str(why),
             Self::Tensor { name, why } => write!(f, "tensor '{name}': {why}"),
         }
     }
@@ -45,7 +51,8 @@ impl fmt::Display for ReadError {
 impl std::error::Error for ReadError {}
 
 impl Model {
-    /// Reads a file. Weights that lie in files beside it are not loaded.
+    /// Reads a file. Weights that lie in files beside it are not loaded; in the place of a
+    /// node whose operator is a function of the file stand the nodes of the function.
     ///
     /// # Errors
     /// Says what is wrong with the file, and where.
@@ -62,6 +69,7 @@ impl Model {
     pub fn from_bytes(bytes: &[u8], folder: &Path) -> Result<Self, ReadError> {
         let proto = ModelProto::decode(bytes).map_err(|why| ReadError::Format(why.to_string()))?;
         let graph = proto.graph.ok_or_else(|| ReadError::Format("there is no graph".into()))?;
+        let graph = functions::inlined(graph, &proto.functions).map_err(ReadError::Nodes)?;
         let Body { name, inputs, outputs, between, nodes, tensors } = body(graph, folder)?;
         Ok(Self {
             name,
@@ -109,7 +117,8 @@ impl Tensor {
 fn body(graph: GraphProto, folder: &Path) -> Result<Body, ReadError> {
     let tensors = graph.initializer.into_iter().map(|one| tensor(one, folder));
     let tensors: Vec<Tensor> = tensors.collect::<Result<_, _>>()?;
-    let nodes = graph.node.into_iter().map(|one| node(one, folder));
+    let nodes = order::executable(graph.node).map_err(ReadError::Nodes)?;
+    let nodes = nodes.into_iter().map(|one| node(one, folder));
     let held: std::collections::HashSet<&str> =
         tensors.iter().map(|tensor| tensor.name.as_str()).collect();
     let is_fed = |port: &ValueInfo| !held.contains(port.name.as_str());

@@ -20,12 +20,20 @@ pub enum Element {
     U32 = 12,
     U64 = 13,
     BF16 = 16,
+    F8E4M3 = 17,
+    F8E4M3Fnuz = 18,
+    F8E5M2 = 19,
+    F8E5M2Fnuz = 20,
     U4 = 21,
     I4 = 22,
+    F4E2M1 = 23,
+    F8E8M0 = 24,
+    U2 = 25,
+    I2 = 26,
 }
 
 impl Element {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 23] = [
         Self::F32,
         Self::U8,
         Self::I8,
@@ -39,8 +47,16 @@ impl Element {
         Self::U32,
         Self::U64,
         Self::BF16,
+        Self::F8E4M3,
+        Self::F8E4M3Fnuz,
+        Self::F8E5M2,
+        Self::F8E5M2Fnuz,
         Self::U4,
         Self::I4,
+        Self::F4E2M1,
+        Self::F8E8M0,
+        Self::U2,
+        Self::I2,
     ];
 
     /// As NumPy names it.
@@ -60,23 +76,42 @@ impl Element {
             Self::U32 => "uint32",
             Self::U64 => "uint64",
             Self::BF16 => "bfloat16",
+            Self::F8E4M3 => "float8_e4m3fn",
+            Self::F8E4M3Fnuz => "float8_e4m3fnuz",
+            Self::F8E5M2 => "float8_e5m2",
+            Self::F8E5M2Fnuz => "float8_e5m2fnuz",
             Self::U4 => "uint4",
             Self::I4 => "int4",
+            Self::F4E2M1 => "float4_e2m1fn",
+            Self::F8E8M0 => "float8_e8m0fnu",
+            Self::U2 => "uint2",
+            Self::I2 => "int2",
         }
     }
 
-    /// By its number in files; `None` for strings, complex numbers and floating-point
-    /// numbers of a byte or less.
+    /// By its number in files; `None` for strings and complex numbers.
     #[must_use]
     pub fn of(code: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|&element| element as i32 == code)
     }
 
-    /// Size of one by itself; in tensors, two of 4 bits share a byte.
+    /// Size of one by itself; in tensors, two of 4 bits or four of 2 share a byte.
     #[must_use]
     pub fn bytes(self) -> usize {
         match self {
-            Self::U8 | Self::I8 | Self::Bool | Self::U4 | Self::I4 => 1,
+            Self::U8
+            | Self::I8
+            | Self::Bool
+            | Self::U4
+            | Self::I4
+            | Self::U2
+            | Self::I2
+            | Self::F8E4M3
+            | Self::F8E4M3Fnuz
+            | Self::F8E5M2
+            | Self::F8E5M2Fnuz
+            | Self::F8E8M0
+            | Self::F4E2M1 => 1,
             Self::U16 | Self::I16 | Self::F16 | Self::BF16 => 2,
             Self::F32 | Self::I32 | Self::U32 => 4,
             Self::I64 | Self::F64 | Self::U64 => 8,
@@ -87,8 +122,9 @@ impl Element {
     #[must_use]
     pub fn bytes_of(self, elements: u64) -> u64 {
         match self {
-            // The first of a pair is the lower half of its byte.
-            Self::U4 | Self::I4 => elements.div_ceil(2),
+            // The first has the lowest bits of its byte.
+            Self::U4 | Self::I4 | Self::F4E2M1 => elements.div_ceil(2),
+            Self::U2 | Self::I2 => elements.div_ceil(4),
             whole => elements.saturating_mul(whole.bytes() as u64),
         }
     }

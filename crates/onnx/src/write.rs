@@ -153,6 +153,7 @@ impl Model {
             producer_name: self.producer.clone(),
             graph: None,
             opset_import: self.operator_sets.iter().map(set).collect(),
+            functions: Vec::new(),
         };
         let graph = GraphProto {
             node: self.nodes.iter().map(node).collect::<io::Result<_>>()?,
@@ -265,6 +266,7 @@ fn node(node: &Node) -> io::Result<NodeProto> {
         op_type: node.op.clone(),
         attribute: node.attributes.iter().map(attribute).collect::<io::Result<_>>()?,
         domain: node.domain.clone(),
+        overload: String::new(),
     })
 }
 

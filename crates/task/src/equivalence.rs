@@ -7,6 +7,8 @@
 //! are those of `inference_rules.adoc` and `inference_retraining_rules.adoc`.
 
 mod alignment;
+mod course;
+mod courses;
 mod difference;
 mod flow;
 mod fold;
@@ -17,6 +19,7 @@ mod numbers;
 mod operators;
 mod pair;
 mod reach;
+mod small;
 mod verdict;
 mod weights;
 
@@ -228,7 +231,7 @@ pub fn compare(model: &Model, reference: &Model, told: Told) -> Result<Equivalen
     own.forget_same_unread(&mut theirs).map_err(either)?;
     let folded = fold::fold(&mut theirs, &own).map_err(of_reference)?;
     let unread = (own.not_read(), theirs.not_read());
-    let pairs = pair::pairs(&theirs, &own).map_err(either)?;
+    let mut pairs = pair::pairs(&theirs, &own).map_err(either)?;
     let (mut tensors, mut non_zero, mut padded) = (Vec::new(), (0, 0), 0);
     let mut changed = Vec::new();
     for pair in &pairs {
@@ -243,11 +246,7 @@ pub fn compare(model: &Model, reference: &Model, told: Told) -> Result<Equivalen
         non_zero.1 += theirs.numbers(&theirs.all[at]).map_err(of_reference)?.non_zero();
         tensors.push(absent(weight, unread.0.1));
     }
-    let used: HashSet<usize> = pairs.iter().map(|pair| pair.own).collect();
-    let extra = own.all.iter().enumerate().filter(|(at, _)| !used.contains(at));
-    let extra: Vec<Extra> = extra
-        .map(|(_, weight)| Extra { name: weight.held_as.clone(), shape: weight.shape.clone() })
-        .collect();
+    let extra = extra(&theirs, &own, &mut pairs).map_err(either)?;
     tensors.sort_by(|a, b| {
         let relative = |one: &Compared| one.away.map_or(0.0, |away| away.relative);
         let by_distance = || relative(b).total_cmp(&relative(a));
@@ -268,12 +267,25 @@ pub fn compare(model: &Model, reference: &Model, told: Told) -> Result<Equivalen
             layers::beams(&theirs.flow).or(told.reference_beams),
         ),
     };
-    let layers = layers::layers(model, &own.flow);
+    let is_there =
+        |one: &Compared| one.finding <= Finding::Scaled { axis: usize::MAX } && one.own.is_some();
+    let is_compared = unread.0.0.is_empty() && unread.1.0.is_empty();
+    let otherwise = match is_compared && equivalence.tensors.iter().all(is_there) {
+        true => {
+            let (own, theirs) = ((model, &own), (reference, &theirs));
+            courses::unlike(own, theirs, &pairs, &folded).map_err(either)?
+        }
+        false => Vec::new(),
+    };
+    let mut layers = layers::layers(model, &own.flow);
+    layers.linear += fused(&pairs, &theirs);
     let graphs = verdict::Graphs {
         unlike: layers.unlike(&layers::layers(reference, &theirs.flow)),
         folded: folded.len(),
         padded,
         changed,
+        otherwise,
+        singles: own.singles.saturating_sub(theirs.singles),
         unread: (unread.0.0, unread.1.0),
     };
     verdict::judge(&mut equivalence, &graphs);
@@ -350,6 +362,34 @@ fn compared(
         relative: found.relative,
     });
     Ok((compared, found.non_zero))
+}
+
+/// Weights of the model that are none of the reference. Those that hold again what another
+/// one holds are paired.
+fn extra(
+    theirs: &Weights<'_>,
+    own: &Weights<'_>,
+    pairs: &mut Vec<Pair>,
+) -> Result<Vec<Extra>, ReadError> {
+    for pair in pair::again(theirs, own, pairs)? {
+        if compared(&pair, theirs, own)?.0.finding <= Finding::Rounded {
+            pairs.push(pair);
+        }
+    }
+    let used: HashSet<usize> = pairs.iter().map(|pair| pair.own).collect();
+    let extra = own.all.iter().enumerate().filter(|(at, _)| !used.contains(at));
+    let extra = extra.map(|(_, weight)| (weight.held_as.clone(), weight.shape.clone()));
+    Ok(extra.map(|(name, shape)| Extra { name, shape }).collect())
+}
+
+/// How many layers of the reference share one with another.
+fn fused(pairs: &[Pair], theirs: &Weights<'_>) -> usize {
+    let is_part = |pair: &&Pair| {
+        let is_matrix = theirs.all[pair.reference].shape.len() > 1;
+        is_matrix && matches!(pair.arrangement, Arrangement::Part { .. })
+    };
+    let parts = pairs.iter().filter(is_part).count();
+    parts - pairs.iter().filter(is_part).map(|pair| pair.own).collect::<HashSet<_>>().len()
 }
 
 /// A weight with the operators that change it in the model's graph, and not in the

@@ -9,6 +9,9 @@ pub enum Arrangement {
     Axes(Vec<usize>),
     /// In the same order, in another shape.
     Flat,
+    /// As `Axes`, in a part of the model's weight that begins there along a dimension: what
+    /// several layers of the reference have, one of the model has.
+    Part { axes: Vec<usize>, axis: usize, start: usize },
     /// Without the first slice along a dimension: 1 of 1001 classes.
     WithoutFirst(usize),
     /// There are more or fewer of them, or they cannot be told.
@@ -25,14 +28,18 @@ pub struct Alignment {
     /// How many of each are the reference's.
     limits: Vec<usize>,
     first: usize,
+    /// How far apart the model's numbers are along each, and where they begin.
+    own_strides: Vec<usize>,
+    own_first: usize,
 }
 
 impl Alignment {
     /// Of shapes, as they are arranged; `None` if the numbers cannot be told.
     pub fn of(arrangement: &Arrangement, theirs: &[usize], ours: &[usize]) -> Option<Self> {
         let len = |shape: &[usize]| shape.iter().product::<usize>();
+        let own_strides = self::strides(ours);
         let strides = strides(theirs);
-        let ours = ours.to_vec();
+        let (ours, own_first) = (ours.to_vec(), 0);
         Some(match arrangement {
             Arrangement::Axes(axes) => {
                 let limits: Vec<usize> = axes.iter().map(|&axis| theirs[axis]).collect();
@@ -41,15 +48,28 @@ impl Alignment {
                     return None;
                 }
                 let strides = axes.iter().map(|&axis| strides[axis]).collect();
-                Self { shape: ours, strides, limits, first: 0 }
+                Self { shape: ours, strides, limits, first: 0, own_strides, own_first }
+            }
+            Arrangement::Part { axes, axis, start } => {
+                let limits: Vec<usize> = axes.iter().map(|&axis| theirs[axis]).collect();
+                let end = |at: usize| limits[at] + if at == *axis { *start } else { 0 };
+                if limits.len() != ours.len() || (0..ours.len()).any(|at| end(at) > ours[at]) {
+                    return None;
+                }
+                let strides = axes.iter().map(|&axis| strides[axis]).collect();
+                let own_first = start * own_strides[*axis];
+                Self { shape: limits.clone(), strides, limits, first: 0, own_strides, own_first }
             }
             Arrangement::Flat if len(theirs) == len(&ours) => {
                 let all = len(theirs);
-                Self { shape: vec![all], strides: vec![1], limits: vec![all], first: 0 }
+                let (shape, limits) = (vec![all], vec![all]);
+                let own_strides = vec![1];
+                Self { shape, strides: vec![1], limits, first: 0, own_strides, own_first }
             }
             Arrangement::WithoutFirst(axis) => {
                 let first = strides[*axis];
-                Self { limits: ours.clone(), shape: ours, strides, first }
+                let limits = ours.clone();
+                Self { limits, shape: ours, strides, first, own_strides, own_first }
             }
             Arrangement::Flat | Arrangement::Other => return None,
         })
@@ -60,24 +80,30 @@ impl Alignment {
         self.limits != self.shape
     }
 
-    /// The reference's place for one of the model's; `None` is beyond its numbers.
-    pub fn place(&self, index: usize) -> Option<usize> {
-        let (mut rest, mut from) = (index, self.first);
+    /// The model's place of this number and the reference's for it; `None` is beyond its
+    /// numbers.
+    pub fn place(&self, index: usize) -> (usize, Option<usize>) {
+        let (mut rest, mut from, mut own) = (index, self.first, self.own_first);
+        let mut is_theirs = true;
         for axis in (0..self.shape.len()).rev() {
             let at = rest % self.shape[axis];
             rest /= self.shape[axis];
-            if at >= self.limits[axis] {
-                return None;
-            }
+            is_theirs &= at < self.limits[axis];
             from += at * self.strides[axis];
+            own += at * self.own_strides[axis];
         }
-        Some(from)
+        (own, is_theirs.then_some(from))
     }
 
-    /// The reference's places for all of the model's, in their order.
+    /// The model's places with those of the reference, in their order.
     pub fn places(&self) -> Places<'_> {
-        let left = self.shape.iter().product();
-        Places { of: self, at: vec![0; self.shape.len()], from: self.first, left }
+        let (left, own) = (self.len(), self.own_first);
+        Places { of: self, at: vec![0; self.shape.len()], from: self.first, own, left }
+    }
+
+    /// How many of the model's numbers there are.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
     }
 }
 
@@ -86,23 +112,26 @@ pub struct Places<'a> {
     of: &'a Alignment,
     at: Vec<usize>,
     from: usize,
+    own: usize,
     left: usize,
 }
 
 impl Iterator for Places<'_> {
-    type Item = Option<usize>;
+    type Item = (usize, Option<usize>);
 
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
         let is_theirs = self.at.iter().zip(&self.of.limits).all(|(at, limit)| at < limit);
-        let place = is_theirs.then_some(self.from);
+        let place = (self.own, is_theirs.then_some(self.from));
         for axis in (0..self.at.len()).rev() {
             self.at[axis] += 1;
             self.from += self.of.strides[axis];
+            self.own += self.of.own_strides[axis];
             if self.at[axis] < self.of.shape[axis] {
                 break;
             }
             self.from -= self.of.strides[axis] * self.of.shape[axis];
+            self.own -= self.of.own_strides[axis] * self.of.shape[axis];
             self.at[axis] = 0;
         }
         Some(place)
@@ -125,12 +154,12 @@ pub struct Sides<'a> {
 }
 
 impl Sides<'_> {
-    /// The reference's number and the model's, in the model's order; beyond the reference's
-    /// numbers, 0 stands for them.
-    pub fn pairs(&self) -> impl Iterator<Item = (f32, f32)> {
+    /// The model's places, each with the reference's number and the model's; beyond the
+    /// reference's numbers, 0 stands for them.
+    pub fn pairs(&self) -> impl Iterator<Item = (usize, f32, f32)> {
         let theirs = |place: Option<usize>| place.map_or(0.0, |place| self.theirs.value(place));
-        let places = self.alignment.places().enumerate();
-        places.map(move |(index, place)| (theirs(place), self.own.value(index)))
+        let places = self.alignment.places();
+        places.map(move |(index, place)| (index, theirs(place), self.own.value(index)))
     }
 }
 
@@ -143,7 +172,7 @@ mod tests {
         let all: Vec<_> = alignment.places().collect();
         let each: Vec<_> = (0..all.len()).map(|index| alignment.place(index)).collect();
         assert_eq!(all, each);
-        all
+        all.into_iter().map(|(_, place)| place).collect()
     }
 
     #[test]
@@ -157,5 +186,18 @@ mod tests {
         let padded = [Some(0), None, Some(1), None, None, None];
         assert_eq!(places(&same, &short, &[3, 2]), padded);
         assert_eq!(Alignment::of(&same, &[3, 2], &short), None);
+    }
+
+    #[test]
+    fn a_part_has_places_of_its_own() {
+        let part = |start: usize| Arrangement::Part { axes: vec![1, 0], axis: 1, start };
+        let places = |start: usize| {
+            let alignment = Alignment::of(&part(start), &[2, 3], &[3, 5])?;
+            Some(alignment.places().map(|(own, theirs)| (own, theirs.unwrap())).collect::<Vec<_>>())
+        };
+        // Rows of the reference are columns 2 and 3 of the model.
+        let expected = [(2, 0), (3, 3), (7, 1), (8, 4), (12, 2), (13, 5)];
+        assert_eq!(places(2).unwrap(), expected);
+        assert_eq!(places(4), None, "it ends beyond the model's");
     }
 }

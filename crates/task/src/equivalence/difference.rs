@@ -71,7 +71,7 @@ pub fn difference(sides: &Sides<'_>) -> Difference {
 
 fn apart(sides: &Sides<'_>, factors: Option<&Factors>) -> Difference {
     let mut found = Difference {
-        elements: sides.own.len() as u64,
+        elements: sides.alignment.len() as u64,
         non_zero: (0, 0),
         pruned: 0,
         clipped: 0,
@@ -85,12 +85,12 @@ fn apart(sides: &Sides<'_>, factors: Option<&Factors>) -> Difference {
     let factor = |index: usize| factors.map_or(1.0, |factors| factors.at(index));
     let reach = sides.own.as_codes().map(|codes| Reach::of(sides, codes, factor));
     // What a calculation left open in the reference's own numbers.
-    let by_itself = match sides.theirs.grain() {
-        _ if factors.is_some() => Some(Grain::Computed),
-        grain => grain.filter(|grain| *grain == Grain::Computed),
+    let by_itself = |theirs: f32| match factors {
+        Some(_) => Grain::Computed.half_step(theirs),
+        None => sides.theirs.slack(sides.own, theirs),
     };
     let (mut squares, mut of_own, mut product, mut distance) = (0.0, 0.0, 0.0, 0.0);
-    for (index, (theirs, value)) in sides.pairs().enumerate() {
+    for (index, theirs, value) in sides.pairs() {
         let theirs = theirs * factor(index);
         let (wide, narrow) = (f64::from(theirs), f64::from(value));
         squares += wide * wide;
@@ -104,7 +104,7 @@ fn apart(sides: &Sides<'_>, factors: Option<&Factors>) -> Difference {
         }
         found.is_exact &= theirs == value;
         let half = sides.own.half_step(index, theirs);
-        let half = half.max(by_itself.map_or(0.0, |grain| grain.half_step(theirs)));
+        let half = half.max(by_itself(theirs));
         let half = half * (1.0 + SLACK) + theirs.abs() * f32::EPSILON;
         found.count(sides, reach.as_ref(), index, (theirs, value), half);
     }
@@ -173,7 +173,7 @@ fn is_scaled(sides: &Sides<'_>, axis: usize) -> bool {
         return false;
     }
     let mut sums = vec![(0.0_f64, 0.0_f64); len];
-    for (index, (theirs, value)) in sides.pairs().enumerate() {
+    for (index, theirs, value) in sides.pairs() {
         let (product, square) = &mut sums[index / inner % len];
         *product += f64::from(theirs) * f64::from(value);
         *square += f64::from(theirs) * f64::from(theirs);
@@ -198,7 +198,7 @@ pub fn is_reordered(sides: &Sides<'_>) -> bool {
     }
     // Sums that do not depend on the order; sorting would take both weights in memory.
     let mut sums = ([0_u64; 2], [0_u64; 2]);
-    for (theirs, value) in sides.pairs() {
+    for (_, theirs, value) in sides.pairs() {
         for (sum, value) in [(&mut sums.0, theirs), (&mut sums.1, value)] {
             let (first, second) = mixed(value);
             *sum = [sum[0].wrapping_add(first), sum[1].wrapping_add(second)];
@@ -207,7 +207,7 @@ pub fn is_reordered(sides: &Sides<'_>) -> bool {
     if sums.0 != sums.1 {
         return false;
     }
-    let mut values: Vec<f32> = sides.pairs().map(|(_, value)| value).collect();
+    let mut values: Vec<f32> = sides.pairs().map(|(.., value)| value).collect();
     values.sort_unstable_by(f32::total_cmp);
     // Among a few distinct numbers, order says nothing.
     let distinct = 1 + values.windows(2).filter(|pair| pair[0] != pair[1]).count();

@@ -91,6 +91,7 @@ impl<'a> Flow<'a> {
         let mut known: HashSet<String> = flow.tensors.keys().cloned().collect();
         known.extend(model.inputs.iter().map(|port| port.name.clone()));
         known.extend(flow.steps.iter().flat_map(|step| &step.outputs).cloned());
+        flow.find_doubles(model);
         flow.keep_what_is_put_out();
         flow.hidden.extend(flow.steps.iter().filter_map(|step| step.hides.clone()));
         let mut unknown: Vec<&String> = flow.steps.iter().flat_map(|step| &step.inputs).collect();
@@ -104,8 +105,26 @@ impl<'a> Flow<'a> {
 
     fn hold(&mut self, tensors: &'a [Tensor], scope: &Scope<'_>) {
         let is_possible = |one: &&Tensor| one.elements() < MOST_ELEMENTS;
-        let held = tensors.iter().filter(is_possible);
-        self.tensors.extend(held.map(|one| (scope.full(&one.name), Cow::Borrowed(one))));
+        for one in tensors.iter().filter(is_possible) {
+            self.hold_one(scope.full(&one.name), Cow::Borrowed(one));
+        }
+    }
+
+    fn hold_one(&mut self, name: String, tensor: Cow<'a, Tensor>) {
+        if self.tensors.contains_key(&name) {
+            self.hidden.push(double(&name));
+        }
+        self.tensors.insert(name, tensor);
+    }
+
+    /// Engines disagree on which of two things one name stands for.
+    fn find_doubles(&mut self, model: &Model) {
+        let mut known: HashSet<&str> = self.tensors.keys().map(String::as_str).collect();
+        known.extend(model.inputs.iter().map(|port| port.name.as_str()));
+        let made = self.steps.iter().flat_map(|step| &step.outputs);
+        let twice = made.filter(|name| !name.is_empty() && !known.insert(name));
+        let twice: Vec<String> = twice.map(|name| double(name)).collect();
+        self.hidden.extend(twice);
     }
 
     fn walk(&mut self, nodes: &'a [Node], scope: &Scope<'_>, places: &mut HashSet<String>) {
@@ -119,7 +138,9 @@ impl<'a> Flow<'a> {
             let output = outputs.first().cloned().unwrap_or_default();
             let (held, hides) = attributes(node, &output);
             if node.op == "Constant" && !held.is_empty() {
-                self.tensors.extend(held.into_iter().map(|(_, tensor)| (output.clone(), tensor)));
+                for (_, tensor) in held {
+                    self.hold_one(output.clone(), tensor);
+                }
                 continue;
             }
             for (name, tensor) in held {
@@ -175,6 +196,10 @@ impl<'a> Flow<'a> {
         kept.reverse();
         self.steps = kept;
     }
+}
+
+fn double(name: &str) -> String {
+    format!("'{name}', which stands for two things")
 }
 
 /// What names inside a body begin with, different for each.

@@ -6,12 +6,21 @@ use dyno_onnx::ReadError;
 use super::flow::{Flow, Step};
 use super::weights::Weights;
 
-/// Folds each normalisation of the reference that the model does not have any more, with
-/// the names of what was folded.
+/// A normalisation that was folded.
+pub struct Folded {
+    /// Its scale, which tells it from others.
+    pub scale: String,
+    /// Tensors that one takes the place of.
+    pub gone: Vec<String>,
+    /// That one.
+    pub made: String,
+}
+
+/// Folds each normalisation of the reference that the model does not have any more.
 ///
 /// # Errors
 /// Weights that cannot be read.
-pub fn fold(reference: &mut Weights<'_>, own: &Weights<'_>) -> Result<Vec<String>, ReadError> {
+pub fn fold(reference: &mut Weights<'_>, own: &Weights<'_>) -> Result<Vec<Folded>, ReadError> {
     let is_norm = |step: &&Step<'_>| step.op == "BatchNormalization";
     let count = |flow: &Flow<'_>| flow.steps.iter().filter(is_norm).count();
     let (theirs, left) = (count(&reference.flow), count(&own.flow));
@@ -36,8 +45,8 @@ pub fn fold(reference: &mut Weights<'_>, own: &Weights<'_>) -> Result<Vec<String
     for (fold, scale) in folds {
         reference.scale(&fold.kernel, fold.factors);
         let gone: Vec<&str> = fold.gone.iter().map(String::as_str).collect();
-        reference.replace(&gone, &fold.made, fold.bias);
-        folded.push(scale);
+        reference.replace(&gone, &fold.made, (fold.bias, fold.greatest));
+        folded.push(Folded { scale, gone: fold.gone, made: fold.made });
     }
     Ok(folded)
 }
@@ -50,6 +59,8 @@ struct Fold {
     gone: Vec<String>,
     made: String,
     bias: Vec<f32>,
+    /// The greatest of the numbers that the bias is the sum of.
+    greatest: f32,
 }
 
 fn fold_one(
@@ -87,6 +98,10 @@ fn fold_one(
     let biased =
         |at: usize| (f64::from(bias[at]) - f64::from(mean[at])) * factor(at) + f64::from(shift[at]);
     let all = 0..scale.len();
+    let greatest = all.clone().fold(0_f64, |most, at| {
+        let sum = (f64::from(bias[at]).abs() + f64::from(mean[at]).abs()) * factor(at).abs();
+        most.max(sum + f64::from(shift[at]).abs())
+    });
     let (factors, values) = (
         all.clone().map(|at| factor(at) as f32).collect(),
         all.map(|at| biased(at) as f32).collect(),
@@ -94,5 +109,12 @@ fn fold_one(
     let own = conv.inputs.get(2).filter(|name| !name.is_empty());
     let made = own.cloned().unwrap_or_else(|| format!("{kernel}, its bias"));
     let gone = norm.inputs[1..].iter().chain(own).cloned().collect();
-    Ok(Some(Fold { kernel: kernel.clone(), factors, gone, made, bias: values }))
+    Ok(Some(Fold {
+        kernel: kernel.clone(),
+        factors,
+        gone,
+        made,
+        bias: values,
+        greatest: greatest as f32,
+    }))
 }

@@ -9,6 +9,7 @@ use super::flow::{Flow, Step};
 use super::operators::{
     COMPARING, Kind, MOVING, PICKING, Reads, is_place, plain_operator, reads, scales_of_activations,
 };
+use super::small::Small;
 
 /// Codes, or numbers that the graph rounds to codes, with what they stand for.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +49,16 @@ const FEW: u64 = 16;
 struct Carried {
     tensors: Vec<String>,
     form: Form,
+    /// What the model is fed picked it.
+    is_fed: bool,
+    /// Operators that changed it, without computing with it.
+    through: BTreeSet<String>,
+}
+
+impl Carried {
+    fn of(tensors: Vec<String>, form: Form) -> Self {
+        Self { tensors, form, is_fed: false, through: BTreeSet::new() }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -68,10 +79,7 @@ enum Form {
 
 /// What a graph computes with.
 pub fn uses(flow: &Flow<'_>) -> Uses {
-    let itself = |name: &String| Carried {
-        tensors: vec![name.clone()],
-        form: Form::Itself { is_moved: false },
-    };
+    let itself = |name: &String| Carried::of(vec![name.clone()], Form::Itself { is_moved: false });
     let mut walk = Walk {
         flow,
         values: flow.tensors.keys().map(|name| (name.clone(), itself(name))).collect(),
@@ -88,7 +96,7 @@ pub fn uses(flow: &Flow<'_>) -> Uses {
         walk.step(number, step);
     }
     for output in &flow.outputs {
-        if let Some(Carried { tensors, form: Form::Itself { .. } }) = walk.values.get(output)
+        if let Some(Carried { tensors, form: Form::Itself { .. }, .. }) = walk.values.get(output)
             && is_float(&flow.tensors[&tensors[0]])
         {
             let tensor = tensors[0].clone();
@@ -114,6 +122,7 @@ struct Walk<'f> {
 
 pub fn is_float(tensor: &Tensor) -> bool {
     matches!(tensor.element, Element::F32 | Element::F16 | Element::BF16 | Element::F64)
+        || Small::of(tensor.element).is_some()
 }
 
 impl Walk<'_> {
@@ -124,8 +133,8 @@ impl Walk<'_> {
             ("Cast", Some(value)) => Some(self.cast(value, step.node.int("to", 1))),
             ("Identity", Some(value)) => Some(value),
             (op, Some(value)) if MOVING.contains(&op) => Some(moved(value)),
-            ("Gather", Some(value)) if self.is_codes(&value) && self.is_asked(input(1)) => {
-                Some(moved(value))
+            ("Gather", Some(value)) if self.is_codes(&value) => {
+                Some(self.picked(value, self.is_asked(input(1))))
             }
             ("DequantizeLinear", Some(value)) => Some(self.dequantised(value, step)),
             ("QuantizeLinear", Some(value)) => Some(self.quantised(value, step)),
@@ -137,7 +146,7 @@ impl Walk<'_> {
             self.values.insert(name.clone(), value);
             return;
         }
-        let mut told: HashSet<usize> = HashSet::new();
+        let mut told = self.packed(step);
         for at in scales_of_activations(step.op) {
             let few = |tensor: &String| self.flow.tensors[tensor].elements() <= FEW;
             if input(*at).and_then(|name| self.fixed(name)).is_none_or(few) {
@@ -153,6 +162,14 @@ impl Walk<'_> {
             told.extend(scales.map(|scales| self.read(step, &read, scales)).unwrap_or_default());
         }
         self.computed(step, &told);
+    }
+
+    /// A kernel in the layout of one kind of processor, which is not understood; its input.
+    fn packed(&mut self, step: &Step<'_>) -> HashSet<usize> {
+        let is_packed = step.node.domain == "com.microsoft.nchwc" && step.op == "Conv";
+        let kernel = self.fixed_input(step, 1).filter(|_| is_packed);
+        self.unread.extend(kernel.clone());
+        kernel.map(|_| 1).into_iter().collect()
     }
 
     /// The scale of products of whole numbers: what those are multiplied with later.
@@ -224,9 +241,17 @@ impl Walk<'_> {
     /// Which of two dimensions has the scales.
     fn settle(&self, codes: &str, by: &mut Quantised) {
         if by.kind == Kind::FirstOrLast {
-            let first = self.flow.tensors[codes].shape.first().copied().unwrap_or(1) as u64;
-            let is_first = self.flow.tensors[&by.scales[0]].elements() == first;
-            by.kind = Kind::Axis(if is_first { 0 } else { -1 });
+            let shape = &self.flow.tensors[codes].shape;
+            let scales = self.flow.tensors[&by.scales[0]].elements();
+            let first = shape.first().copied().unwrap_or(1) as u64;
+            by.kind = match shape[..] {
+                _ if scales == first => Kind::Axis(0),
+                // For each direction, for each gate.
+                [_, size, last] if scales == first.saturating_mul(last as u64) => {
+                    Kind::Blocks { axis: 1, size: size.max(1) }
+                }
+                _ => Kind::Axis(-1),
+            };
         }
     }
 
@@ -238,20 +263,33 @@ impl Walk<'_> {
     /// The tensor that a value is, as it stands in the file.
     fn fixed(&self, name: &str) -> Option<&String> {
         match self.values.get(name)? {
-            Carried { tensors, form: Form::Itself { is_moved: false } } => tensors.first(),
+            Carried { tensors, form: Form::Itself { is_moved: false }, is_fed: false, .. } => {
+                tensors.first()
+            }
             _ => None,
         }
     }
 
-    /// Whether a value is a tensor of whole numbers.
+    /// Whether a value is a tensor of whole numbers, or of others that take a scale.
     fn is_codes(&self, value: &Carried) -> bool {
+        let tensor = &self.flow.tensors[&value.tensors[0]];
         matches!(value.form, Form::Itself { .. } | Form::Shifted { .. })
-            && !is_float(&self.flow.tensors[&value.tensors[0]])
+            && (!is_float(tensor) || Small::of(tensor.element).is_some())
     }
 
     /// Whether a value depends on what the model is fed.
     fn is_asked(&self, name: Option<&String>) -> bool {
-        name.is_some_and(|name| !self.values.contains_key(name))
+        name.is_some_and(|name| self.values.get(name).is_none_or(|value| value.is_fed))
+    }
+
+    /// Rows of codes: those that the model is fed with ask for, or always the same.
+    fn picked(&self, value: Carried, is_fed: bool) -> Carried {
+        let mut picked = moved(value);
+        picked.is_fed |= is_fed;
+        if !is_fed {
+            picked.through.insert("Gather".into());
+        }
+        picked
     }
 
     /// In another type: floating-point numbers stay those, whole ones lose nothing.
@@ -316,8 +354,7 @@ impl Walk<'_> {
         let is_spread =
             is_one || !is_moved && spread(shape(&value.tensors[0]), shape(&zero)).is_some();
         let form = Form::Shifted { zero, is_moved };
-        (self.is_codes(value) && is_spread)
-            .then(|| Carried { tensors: value.tensors.clone(), form })
+        (self.is_codes(value) && is_spread).then(|| Carried { form, ..value.clone() })
     }
 
     /// Codes that are multiplied with a scale.
@@ -343,7 +380,7 @@ impl Walk<'_> {
         }
         let by = Quantised { scales: vec![scale.clone()], zero, kind, made: None };
         let is_read = !is_moved || self.is_whole(&by);
-        is_read.then(|| Carried { tensors: value.tensors.clone(), form: Form::Read(by) })
+        is_read.then(|| Carried { form: Form::Read(by), ..value.clone() })
     }
 
     /// What an operator computes with, besides what was told.
@@ -374,6 +411,10 @@ impl Walk<'_> {
                 }
             };
             self.record(value.tensors[0].clone(), slot, by);
+            if is_fed {
+                self.change(&value.tensors[0], &value.through);
+            }
+            through.extend(value.through);
             weights.push(value.tensors[0].clone());
         }
         let of = |names: &[String]| {
@@ -388,11 +429,11 @@ impl Walk<'_> {
         if !lost.is_empty() && (is_passed || !is_fed) {
             // Numbers that are computed with such codes are changed by them.
             lost.extend(weights);
-            let value = Carried { tensors: lost, form: Form::Lost };
+            let value = Carried::of(lost, Form::Lost);
             self.values.extend(made.map(|name| (name.clone(), value.clone())));
         } else if !is_fed && is_weight {
             through.insert(step.op.to_owned());
-            let value = Carried { tensors: weights, form: Form::Computed(through) };
+            let value = Carried::of(weights, Form::Computed(through));
             self.values.extend(made.map(|name| (name.clone(), value.clone())));
         } else {
             self.unread.extend(lost);

@@ -1,6 +1,8 @@
 //! How finely a weight's numbers are told, and so by how much they may differ from what
 //! they stand for.
 
+use super::small::Small;
+
 /// What codes stand for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Affine {
@@ -10,6 +12,8 @@ pub struct Affine {
     pub layout: Layout,
     /// The least and the greatest code.
     pub range: (i64, i64),
+    /// Codes are floating-point numbers, told in units of the least.
+    pub small: Option<Small>,
 }
 
 /// Which scale belongs to an element.
@@ -77,8 +81,18 @@ impl Affine {
         self.offset(index, code) as f32 * self.scale(index)
     }
 
+    /// What rounding to the nearest code changes at most.
+    pub fn half_step(&self, index: usize, value: f32) -> f32 {
+        let scale = self.scale(index).abs();
+        let half = self.small.map_or(0.5, |small| small.half_step_in_units(value / scale));
+        half * scale
+    }
+
     /// The code of a number, as `QuantizeLinear` has it.
     pub fn code(&self, index: usize, value: f32) -> i64 {
+        if let Some(small) = self.small {
+            return small.nearest(value / self.scale(index));
+        }
         let zero = -self.offset(index, 0) as i64;
         let steps = (value / self.scale(index)).round_ties_even();
         let (least, greatest) = self.range;
@@ -97,6 +111,8 @@ pub enum Grain {
     F16,
     /// The upper half of 32 bits.
     Bf16,
+    /// Those of a byte or less.
+    Small(Small),
 }
 
 /// Calculations that are the same but for the order of their steps agree to this share.
@@ -116,6 +132,7 @@ impl Grain {
             Self::Computed => CALCULATION * value.abs() + f32::EPSILON,
             Self::F16 => of(10, -24),
             Self::Bf16 => of(7, -126),
+            Self::Small(small) => small.half_step_in_units(value / small.unit()) * small.unit(),
         }
     }
 
@@ -125,6 +142,7 @@ impl Grain {
             Self::F32 | Self::Computed => f32::INFINITY,
             Self::F16 => 65_504.0,
             Self::Bf16 => 3.38e38,
+            Self::Small(small) => small.greatest(),
         }
     }
 }
@@ -163,7 +181,7 @@ mod tests {
     #[test]
     fn codes_are_those_of_quantize_linear() {
         let (scales, zeros) = (vec![0.5], vec![3.0]);
-        let affine = Affine { scales, zeros, layout: Layout::Whole, range: (0, 15) };
+        let affine = Affine { scales, zeros, layout: Layout::Whole, range: (0, 15), small: None };
         let codes = [-9.0, -0.75, 0.25, 0.3, 100.0].map(|value| affine.code(0, value));
         assert_eq!(codes, [0, 1, 3, 4, 15]);
         assert_eq!(affine.value(0, 1), -1.0);

@@ -6,6 +6,7 @@ use dyno_onnx::{Element, ReadError, Tensor, Values};
 use half::{bf16, f16};
 
 use super::grain::{Affine, Grain};
+use super::small::Small;
 
 /// A weight's numbers.
 #[derive(Debug)]
@@ -19,8 +20,8 @@ enum Held<'a> {
     Plain(Bytes<'a>),
     /// Each slice along the first dimension times a factor.
     Scaled(Bytes<'a>, &'a [f32]),
-    /// Numbers that stand in no file.
-    Made(&'a [f32]),
+    /// Numbers that stand in no file, and the greatest of those that they are the sums of.
+    Made(&'a [f32], f32),
     Codes(Codes<'a>),
 }
 
@@ -99,11 +100,24 @@ impl<'a> Bytes<'a> {
             Element::U32 => u32::from_le_bytes(self.array(index)).into(),
             Element::I64 => i64::from_le_bytes(self.array(index)),
             Element::U64 => u64::from_le_bytes(self.array(index)).cast_signed(),
+            Element::U2 => i64::from(self.pair(index)),
+            Element::I2 => i64::from((self.pair(index) << 6).cast_signed() >> 6),
             Element::U4 => i64::from(self.nibble(index)),
             // The sign is the fourth bit.
             Element::I4 => i64::from((self.nibble(index) << 4).cast_signed() >> 4),
-            _ => self.number(index) as i64,
+            Element::F32 | Element::F64 | Element::F16 | Element::BF16 | Element::F8E8M0 => {
+                self.number(index) as i64
+            }
+            Element::F4E2M1 => Small::F4E2M1.units(self.nibble(index)),
+            Element::F8E4M3 => Small::F8E4M3.units(self.all()[index]),
+            Element::F8E4M3Fnuz => Small::F8E4M3Fnuz.units(self.all()[index]),
+            Element::F8E5M2 => Small::F8E5M2.units(self.all()[index]),
+            Element::F8E5M2Fnuz => Small::F8E5M2Fnuz.units(self.all()[index]),
         }
+    }
+
+    fn pair(&self, index: usize) -> u8 {
+        self.all()[index / 4] >> (index % 4 * 2) & 3
     }
 
     fn nibble(&self, index: usize) -> u8 {
@@ -117,7 +131,12 @@ impl<'a> Bytes<'a> {
             Element::F64 => f64::from_le_bytes(self.array(index)) as f32,
             Element::F16 => f16::from_le_bytes(self.array(index)).to_f32(),
             Element::BF16 => bf16::from_le_bytes(self.array(index)).to_f32(),
-            _ => self.integer(index) as f32,
+            // A power of two.
+            Element::F8E8M0 => (f32::from(self.all()[index]) - 127.0).exp2(),
+            element => match Small::of(element) {
+                Some(small) => small.value(self.integer(index)),
+                None => self.integer(index) as f32,
+            },
         }
     }
 
@@ -130,7 +149,7 @@ impl<'a> Bytes<'a> {
         match self.tensor.element {
             Element::F16 => Grain::F16,
             Element::BF16 => Grain::Bf16,
-            _ => Grain::F32,
+            element => Small::of(element).map_or(Grain::F32, Grain::Small),
         }
     }
 }
@@ -152,6 +171,9 @@ impl Codes<'_> {
     }
 }
 
+/// Roundings that go into a product: of both factors, of what one of them is made of.
+const STEPS: f32 = 4.0;
+
 /// A number of less than 9 bits; rows begin at a byte.
 pub fn packed(bytes: &[u8], bits: usize, columns: usize, row_bytes: usize, index: usize) -> u8 {
     let (row, bit) = (index / columns, index % columns * bits);
@@ -169,8 +191,8 @@ impl<'a> Numbers<'a> {
         Self { shape, held: Held::Scaled(bytes, factors) }
     }
 
-    pub fn made(shape: Vec<usize>, values: &'a [f32]) -> Self {
-        Self { shape, held: Held::Made(values) }
+    pub fn made(shape: Vec<usize>, values: &'a [f32], of: f32) -> Self {
+        Self { shape, held: Held::Made(values, of) }
     }
 
     pub fn codes(
@@ -202,7 +224,7 @@ impl<'a> Numbers<'a> {
                 let slice = (bytes.len() / factors.len().max(1)).max(1);
                 bytes.number(index) * factors.get(index / slice).copied().unwrap_or(1.0)
             }
-            Held::Made(values) => values[index],
+            Held::Made(values, _) => values[index],
             Held::Codes(codes) => codes.value(index),
         }
     }
@@ -219,7 +241,7 @@ impl<'a> Numbers<'a> {
     pub fn grain(&self) -> Option<Grain> {
         match &self.held {
             Held::Plain(bytes) => Some(bytes.grain()),
-            Held::Scaled(..) | Held::Made(_) => Some(Grain::Computed),
+            Held::Scaled(..) | Held::Made(..) => Some(Grain::Computed),
             Held::Codes(_) => None,
         }
     }
@@ -227,8 +249,23 @@ impl<'a> Numbers<'a> {
     /// What rounding to the nearest of its numbers changes at most.
     pub fn half_step(&self, index: usize, value: f32) -> f32 {
         match &self.held {
-            Held::Codes(codes) => codes.affine.scale(index).abs() / 2.0,
+            Held::Codes(codes) => codes.affine.half_step(index, value),
             _ => self.grain().map_or(0.0, |grain| grain.half_step(value)),
+        }
+    }
+
+    /// What the calculations that made its numbers leave open, where those of `own` are
+    /// the results: each step of them may have rounded.
+    pub fn slack(&self, own: &Self, value: f32) -> f32 {
+        let of = match &self.held {
+            Held::Scaled(..) => value,
+            Held::Made(_, greatest) => *greatest,
+            _ => return 0.0,
+        };
+        let computed = Grain::Computed.half_step(of);
+        match own.grain() {
+            Some(grain @ (Grain::F16 | Grain::Bf16)) => computed + STEPS * grain.half_step(of),
+            _ => computed,
         }
     }
 

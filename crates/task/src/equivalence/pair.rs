@@ -1,6 +1,6 @@
 //! Which weight of a model is which of the reference.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use dyno_onnx::ReadError;
 
@@ -64,9 +64,7 @@ pub fn pairs(reference: &Weights<'_>, own: &Weights<'_>) -> Result<Vec<Pair>, Re
             pairs.push(pair);
         }
     }
-    let mut left: Vec<usize> = (0..reference.all.len()).collect();
-    left.retain(|at| pairs.iter().all(|pair| pair.reference != *at));
-    for at in left {
+    for at in unpaired(reference, &pairs) {
         let weight = &reference.all[at];
         for (found, ours) in own.all.iter().enumerate() {
             if is_taken[found] || !may_be(weight, ours) {
@@ -76,14 +74,147 @@ pub fn pairs(reference: &Weights<'_>, own: &Weights<'_>) -> Result<Vec<Pair>, Re
             let by = match arrangement {
                 Arrangement::Flat | Arrangement::Axes(_) => Pairing::Numbers,
                 Arrangement::WithoutFirst(_) => Pairing::Place,
-                Arrangement::Other => continue,
+                Arrangement::Part { .. } | Arrangement::Other => continue,
             };
             is_taken[found] = true;
             pairs.push(Pair { reference: at, own: found, by, arrangement });
             break;
         }
     }
+    let free = (0..own.all.len()).filter(|at| !is_taken[*at]);
+    side_by_side(reference, own, free.collect(), &mut pairs)?;
+    // What the reference holds twice may be there once.
+    for at in unpaired(reference, &pairs) {
+        let weight = &reference.all[at];
+        for (found, ours) in own.all.iter().enumerate().filter(|(_, ours)| may_be(weight, ours)) {
+            if let Some(arrangement) = near(reference, weight, own, ours)? {
+                pairs.push(Pair { reference: at, own: found, by: Pairing::Numbers, arrangement });
+                break;
+            }
+        }
+    }
     Ok(pairs)
+}
+
+/// Weights of the reference that have no counterpart.
+fn unpaired(reference: &Weights<'_>, pairs: &[Pair]) -> Vec<usize> {
+    let paired: HashSet<usize> = pairs.iter().map(|pair| pair.reference).collect();
+    (0..reference.all.len()).filter(|at| !paired.contains(at)).collect()
+}
+
+/// Weights of the model that hold again what another one holds, with those of the reference.
+///
+/// # Errors
+/// Weights that cannot be read.
+pub fn again(
+    reference: &Weights<'_>,
+    own: &Weights<'_>,
+    pairs: &[Pair],
+) -> Result<Vec<Pair>, ReadError> {
+    let used: HashSet<usize> = pairs.iter().map(|pair| pair.own).collect();
+    let (mut again, mut looks) = (Vec::new(), 0);
+    for (found, ours) in own.all.iter().enumerate().filter(|(at, _)| !used.contains(at)) {
+        for (at, weight) in reference.all.iter().enumerate() {
+            if !may_be(weight, ours) || looks >= MOST_LOOKS {
+                continue;
+            }
+            looks += 1;
+            if let Some(arrangement) = near(reference, weight, own, ours)? {
+                again.push(Pair { reference: at, own: found, by: Pairing::Numbers, arrangement });
+                break;
+            }
+        }
+    }
+    Ok(again)
+}
+
+/// How the numbers of a weight lie in another, if they are there.
+fn near(
+    reference: &Weights<'_>,
+    theirs: &Weight,
+    own: &Weights<'_>,
+    ours: &Weight,
+) -> Result<Option<Arrangement>, ReadError> {
+    let arrangement = arrangement(reference, theirs, own, ours)?;
+    let (numbers, candidate) = (reference.numbers(theirs)?, own.numbers(ours)?);
+    Ok((distance(&numbers, &candidate, &arrangement) < CLOSE).then_some(arrangement))
+}
+
+/// Pairs weights of the reference that lie side by side in one of the model's, as those of
+/// layers that were fused.
+fn side_by_side(
+    reference: &Weights<'_>,
+    own: &Weights<'_>,
+    free: Vec<usize>,
+    pairs: &mut Vec<Pair>,
+) -> Result<(), ReadError> {
+    let mut left = unpaired(reference, pairs);
+    if left.len().saturating_mul(free.len()) > MOST_LOOKS {
+        return Ok(());
+    }
+    for found in free {
+        for axis in 0..own.all[found].shape.len() {
+            let parts = parts(reference, &left, own, (found, axis))?;
+            if parts.is_empty() {
+                continue;
+            }
+            left.retain(|at| parts.iter().all(|part| part.reference != *at));
+            pairs.extend(parts);
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The weights of the reference, one behind the other along a dimension of the model's;
+/// none if they are not all there.
+fn parts(
+    reference: &Weights<'_>,
+    left: &[usize],
+    own: &Weights<'_>,
+    (found, axis): (usize, usize),
+) -> Result<Vec<Pair>, ReadError> {
+    let ours = &own.all[found];
+    let (numbers, mut parts, mut start) = (own.numbers(ours)?, Vec::<Pair>::new(), 0);
+    while start < ours.shape[axis] {
+        let mut best = (CLOSE, None);
+        for &at in left.iter().filter(|at| parts.iter().all(|part| part.reference != **at)) {
+            let shape = &reference.all[at].shape;
+            let is_part = |axes: &Vec<usize>| {
+                let mut dims = axes.iter().map(|&from| shape[from]).zip(&ours.shape).enumerate();
+                dims.all(|(at, (len, &own))| if at == axis { len < own } else { len == own })
+            };
+            let straight: Vec<usize> = (0..shape.len()).collect();
+            let turned = straight.iter().rev().copied().collect();
+            let orders = [straight, turned].into_iter();
+            let orders = orders.filter(|axes| axes.len() == ours.shape.len() && is_part(axes));
+            for axes in orders {
+                let len = shape[axes[axis]];
+                let arrangement = Arrangement::Part { axes, axis, start };
+                let theirs = reference.numbers(&reference.all[at])?;
+                let away = distance(&theirs, &numbers, &arrangement);
+                if len > 0 && away < best.0 {
+                    best = (away, Some((at, arrangement, len)));
+                }
+            }
+        }
+        let (_, Some((reference, arrangement, len))) = best else { return Ok(Vec::new()) };
+        parts.push(Pair { reference, own: found, by: Pairing::Numbers, arrangement });
+        start += len;
+    }
+    Ok(parts)
+}
+
+/// The relative distance of two weights, by some of their elements.
+fn distance(theirs: &Numbers<'_>, ours: &Numbers<'_>, arrangement: &Arrangement) -> f64 {
+    let Some(alignment) = Alignment::of(arrangement, &theirs.shape, &ours.shape) else {
+        return f64::INFINITY;
+    };
+    let places = looked_at(alignment.len()).map(|index| alignment.place(index));
+    let (there, here): (Vec<f32>, Vec<f32>) = places
+        .map(|(own, place)| (place.map_or(0.0, |place| theirs.value(place)), ours.value(own)))
+        .unzip();
+    apart(&there, &here)
 }
 
 /// Whether one may be the other in another shape.
@@ -249,14 +380,14 @@ fn looked_at(count: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Some of a weight's numbers.
-fn samples(numbers: &Numbers<'_>) -> Vec<f32> {
+pub fn samples(numbers: &Numbers<'_>) -> Vec<f32> {
     looked_at(numbers.len()).map(|index| numbers.value(index)).collect()
 }
 
 /// The reference's numbers at the same places; `None` if they cannot be told.
 fn sampled(numbers: &Numbers<'_>, as_in: &Arrangement, shape: &[usize]) -> Option<Vec<f32>> {
     let alignment = Alignment::of(as_in, &numbers.shape, shape)?;
-    let places = looked_at(shape.iter().product()).map(|index| alignment.place(index));
+    let places = looked_at(shape.iter().product()).map(|index| alignment.place(index).1);
     Some(places.map(|place| place.map_or(0.0, |place| numbers.value(place))).collect())
 }
 

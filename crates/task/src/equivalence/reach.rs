@@ -40,7 +40,7 @@ impl<'a> Reach<'a> {
         let affine = &codes.affine;
         let mut greatest = vec![0_f32; affine.layout.groups(sides.own.len())];
         let (mut furthest, mut used) = (1_f64, (i64::MAX, i64::MIN));
-        for (index, place) in sides.alignment.places().enumerate() {
+        for (index, place) in sides.alignment.places() {
             let code = codes.code(index);
             furthest = furthest.max(affine.offset(index, code).abs());
             used = (used.0.min(code), used.1.max(code));

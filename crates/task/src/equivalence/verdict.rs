@@ -58,6 +58,10 @@ pub(super) struct Graphs {
     pub padded: usize,
     /// Weights that the graph changes before it computes with them, with what it does.
     pub changed: Vec<String>,
+    /// Single numbers that are computed with, more than in the reference.
+    pub singles: u64,
+    /// Where the model computes otherwise than the reference.
+    pub otherwise: Vec<String>,
     /// What is held in a form that is not understood, in the model and in the reference.
     pub unread: (Vec<String>, Vec<String>),
 }
@@ -86,7 +90,7 @@ type IsSo = fn(&Finding) -> bool;
 /// Decides, and says why.
 pub(super) fn judge(equivalence: &mut Equivalence, graphs: &Graphs) {
     let mut reasons = of_tensors(equivalence);
-    reasons.extend(of_extra(equivalence));
+    reasons.extend(of_extra(equivalence, graphs.singles));
     reasons.extend(of_beams(equivalence.beams));
     reasons.extend(of_description(equivalence));
     // Whether layers were kept is asked of a model that was retrained.
@@ -202,13 +206,23 @@ fn of_unread(equivalence: &Equivalence, graphs: &Graphs) -> Vec<Reason> {
             tensors(graphs.changed.len())
         )));
     }
+    if let Some(first) = graphs.otherwise.first() {
+        let places = match graphs.otherwise.len() {
+            1 => "in one place".into(),
+            all => format!("in {all} places"),
+        };
+        reasons.push(unknown(format!(
+            "with the same weights the model computes otherwise than the reference {places}: \
+             {first}; show that it comes to the same"
+        )));
+    }
     if equivalence.tensors.is_empty() {
         reasons.push(unknown("the reference has no weights that could be compared".into()));
     }
     reasons
 }
 
-fn of_extra(equivalence: &Equivalence) -> Option<Reason> {
+fn of_extra(equivalence: &Equivalence, singles: u64) -> Option<Reason> {
     let small = equivalence.extra.iter().map(super::Extra::elements).filter(|&n| n <= SMALL);
     // Many small ones are a large one in pieces.
     let is_pieces = small.sum::<u64>() > PIECES;
@@ -220,7 +234,13 @@ fn of_extra(equivalence: &Equivalence) -> Option<Reason> {
         matches!(finding, Finding::Missing | Finding::Reshaped { .. })
     }) > 0;
     let leaves = if is_substituted { Verdict::RestrictedRetraining } else { Verdict::Open };
-    let first = large.first()?;
+    let Some(first) = large.first() else {
+        let what = format!(
+            "{singles} single numbers more than the reference: together they are a weight \
+             supplement"
+        );
+        return (singles > PIECES).then_some(Reason { leaves, rule: EQUIVALENCE, what });
+    };
     Some(Reason {
         leaves,
         rule: EQUIVALENCE,

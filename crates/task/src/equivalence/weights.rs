@@ -10,6 +10,7 @@ use super::forms::{Quantised, Uses, is_float, uses};
 use super::grain::{Affine, Layout};
 use super::numbers::{Bytes, Numbers, Packing, packed};
 use super::operators::Kind;
+use super::small::Small;
 
 /// A weight, not decoded yet.
 #[derive(Debug, Clone)]
@@ -36,8 +37,8 @@ enum Source {
     Plain,
     /// Codes with the tensors that tell what they stand for.
     Quantised(Quantised),
-    /// Numbers that stand in no file.
-    Made(Vec<f32>),
+    /// Numbers that stand in no file, and the greatest of those that they are the sums of.
+    Made(Vec<f32>, f32),
     /// A plain one, each slice along the first dimension times a factor.
     Scaled(Vec<f32>),
 }
@@ -50,6 +51,8 @@ pub struct Weights<'a> {
     pub all: Vec<Weight>,
     /// Tensors that operators compute with in a way that is not understood.
     pub unread: Vec<String>,
+    /// Tensors of one number that are computed with.
+    pub singles: u64,
 }
 
 impl<'a> Weights<'a> {
@@ -57,10 +60,11 @@ impl<'a> Weights<'a> {
     pub fn of(model: &'a Model) -> Self {
         let flow = Flow::of(model);
         let Uses { all, unread } = uses(&flow);
-        let mut weights = Self { flow, all: Vec::new(), unread };
+        let mut weights = Self { flow, all: Vec::new(), unread, singles: 0 };
         for (place, used) in all.into_iter().enumerate() {
             let tensor = &weights.flow.tensors[&used.tensor];
             if tensor.elements() < 2 {
+                weights.singles += tensor.elements();
                 continue;
             }
             let shape = match used.by.as_ref().map(|by| by.kind) {
@@ -88,7 +92,7 @@ impl<'a> Weights<'a> {
     pub fn numbers<'w>(&'w self, weight: &'w Weight) -> Result<Numbers<'w>, ReadError> {
         let shape = weight.shape.clone();
         let by = match &weight.source {
-            Source::Made(values) => return Ok(Numbers::made(shape, values)),
+            Source::Made(values, of) => return Ok(Numbers::made(shape, values, *of)),
             Source::Plain => return Ok(Numbers::plain(shape, self.bytes(&weight.held_as)?)),
             Source::Scaled(factors) => {
                 return Ok(Numbers::scaled(shape, self.bytes(&weight.held_as)?, factors));
@@ -113,7 +117,11 @@ impl<'a> Weights<'a> {
             Packing::Bits { bits, .. } => (0, (1 << bits) - 1),
             _ => limits(by.made.unwrap_or(tensor.element)),
         };
-        let affine = Affine { scales, zeros, layout, range };
+        let small = Small::of(by.made.unwrap_or(tensor.element));
+        if let Some(small) = small {
+            scales.iter_mut().for_each(|scale| *scale *= small.unit());
+        }
+        let affine = Affine { scales, zeros, layout, range, small };
         Numbers::codes(shape, Bytes::of(tensor)?, packing, affine)
             .ok_or_else(|| wrong("its codes or their scales are not as many as it needs"))
     }
@@ -221,7 +229,7 @@ impl<'a> Weights<'a> {
     }
 
     /// Removes weights, and puts numbers that no file holds in the place of the first.
-    pub fn replace(&mut self, names: &[&str], made: &str, values: Vec<f32>) {
+    pub fn replace(&mut self, names: &[&str], made: &str, (values, of): (Vec<f32>, f32)) {
         let first = self.all.iter().find(|weight| names.contains(&weight.held_as.as_str()));
         let Some(first) = first.cloned() else { return };
         self.all.retain(|weight| !names.contains(&weight.held_as.as_str()));
@@ -231,7 +239,7 @@ impl<'a> Weights<'a> {
             element: Element::F32,
             shape: vec![values.len()],
             slot: ("Conv".into(), 2),
-            source: Source::Made(values),
+            source: Source::Made(values, of),
             ..first
         });
     }
@@ -289,12 +297,16 @@ fn layout(
 
 fn limits(element: Element) -> (i64, i64) {
     match element {
+        Element::I2 => (-2, 1),
+        Element::U2 => (0, 3),
         Element::I4 => (-8, 7),
         Element::U4 => (0, 15),
         Element::I8 => (-128, 127),
         Element::U8 => (0, 255),
         Element::I16 => (-32_768, 32_767),
         Element::U16 => (0, 65_535),
+        // Codes of floating-point numbers are bounded where they are made.
+        element if Small::of(element).is_some() => (0, 0),
         _ => (i64::from(i32::MIN), i64::from(i32::MAX)),
     }
 }

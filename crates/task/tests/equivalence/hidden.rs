@@ -26,7 +26,7 @@ fn whole(element: Element, code: impl Fn(f32) -> i64, scale: f32, zero: f32) -> 
 }
 
 #[track_caller]
-fn unknown(made: &Made, why: &str) -> Equivalence {
+pub fn unknown(made: &Made, why: &str) -> Equivalence {
     let found = made.compared();
     assert_eq!(found.verdict, Verdict::Unknown, "{:?}", found.reasons);
     assert_eq!(found.verdict.name(), "unknown");

@@ -1,9 +1,11 @@
 //! Models made of a reference: what became of each weight, and what that makes of them.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod course;
 mod hidden;
 mod made;
 mod quantised;
+mod small;
 
 use dyno_onnx::{Attribute, Element, Tensor, Values};
 use dyno_task::equivalence::{Finding, Pairing, Told, Verdict, compare};

@@ -65,8 +65,8 @@ impl CompareWeights {
         let told = Told { beams: self.beams, reference_beams: self.reference_beams };
         let found = compare_files(&self.model, &self.reference, told).map_err(|error| {
             Failure::set_up(error).hint(
-                "weights in a file of their own (.onnx.data) lie beside the model; of elements \
-                 of less than 8 bits, int4 and uint4 are read",
+                "weights in a file of their own (.onnx.data) lie beside the model; elements that \
+                 are texts, complex numbers or numbers of 6 bits are not read",
             )
         })?;
         let text = match self.json {

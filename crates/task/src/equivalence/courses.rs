@@ -1,0 +1,97 @@
+//! The courses of a model and of its reference, side by side.
+
+use std::collections::{HashMap, HashSet};
+
+use dyno_onnx::{Model, ReadError};
+
+use super::alignment::Arrangement;
+use super::course::{Compared, Known, Source, course, unlike as unlike_courses};
+use super::fold::Folded;
+use super::pair::{Pair, samples};
+use super::weights::Weights;
+
+/// Where the model computes otherwise than the reference, in words.
+///
+/// # Errors
+/// Weights that cannot be read.
+pub fn unlike(
+    (model, own): (&Model, &Weights<'_>),
+    (reference, theirs): (&Model, &Weights<'_>),
+    pairs: &[Pair],
+    folded: &[Folded],
+) -> Result<Vec<String>, ReadError> {
+    let mut first = first_alike(theirs)?;
+    let mut held: HashMap<usize, usize> = HashMap::new();
+    for pair in pairs.iter().filter(|pair| !matches!(pair.arrangement, Arrangement::Part { .. })) {
+        // What the reference holds twice, the model may hold once.
+        first[pair.reference] = *held.entry(pair.own).or_insert(first[pair.reference]);
+    }
+    let mut known = Known {
+        weights: HashMap::new(),
+        folded: folded.iter().map(|one| one.scale.as_str()).collect(),
+        inputs: inputs(reference, reference),
+    };
+    for (at, weight) in theirs.all.iter().enumerate() {
+        known.weights.insert(&weight.held_as, vec![first[at]]);
+        let made = folded.iter().filter(|one| one.made == weight.held_as);
+        for gone in made.flat_map(|one| &one.gone) {
+            known.weights.insert(gone, vec![first[at]]);
+        }
+    }
+    let there = course(reference, &theirs.flow, &known);
+    let mut weights: HashMap<&str, Vec<usize>> = HashMap::new();
+    for pair in pairs {
+        let all = weights.entry(&own.all[pair.own].held_as).or_default();
+        let weight = first[pair.reference];
+        if !all.contains(&weight) {
+            all.push(weight);
+        }
+    }
+    let inputs = inputs(model, reference);
+    let here = course(model, &own.flow, &Known { weights, folded: HashSet::new(), inputs });
+    let name = |source: &Source| match source {
+        Source::Input(at) => format!("input '{}'", reference.inputs[*at].name),
+        Source::Weight(at) => format!("the layer of '{}'", theirs.all[*at].name),
+        Source::Other(what) => what.clone(),
+    };
+    let weight = |at: usize| theirs.all[at].name.clone();
+    let is_turned = |at: usize| {
+        let pair = pairs.iter().find(|pair| pair.reference == at)?;
+        match (&theirs.all[at].shape[..], &pair.arrangement) {
+            ([rows, columns], Arrangement::Axes(axes)) if rows == columns => Some(axes[0] == 1),
+            _ => None,
+        }
+    };
+    let compared = Compared { name: &name, weight: &weight, is_turned: &is_turned };
+    Ok(unlike_courses(&here, &there, &compared))
+}
+
+/// Numbers of a weight that may be another's; larger ones would be read from their files
+/// once more.
+const MOST_ALIKE: usize = 1 << 22;
+
+/// For each weight the first one that holds the same numbers: either may stand for both.
+fn first_alike(weights: &Weights<'_>) -> Result<Vec<usize>, ReadError> {
+    let mut known: HashMap<(&[usize], Vec<u32>), usize> = HashMap::new();
+    let mut first = Vec::new();
+    for (at, weight) in weights.all.iter().enumerate() {
+        if weight.shape.iter().fold(1_usize, |all, &n| all.saturating_mul(n)) > MOST_ALIKE {
+            first.push(at);
+            continue;
+        }
+        let samples = samples(&weights.numbers(weight)?);
+        let bits = samples.into_iter().map(f32::to_bits).collect();
+        first.push(*known.entry((&weight.shape[..], bits)).or_insert(at));
+    }
+    Ok(first)
+}
+
+/// Positions in the reference of a model's inputs: by their names, others in their order.
+fn inputs<'a>(model: &'a Model, reference: &Model) -> HashMap<&'a str, usize> {
+    let has = |model: &Model, name: &str| model.inputs.iter().any(|port| port.name == name);
+    let free = reference.inputs.iter().enumerate();
+    let mut free = free.filter(|(_, port)| !has(model, &port.name)).map(|(at, _)| at);
+    let place = |name: &str| reference.inputs.iter().position(|port| port.name == name);
+    let names = model.inputs.iter().map(|port| port.name.as_str());
+    names.filter_map(|name| Some((name, place(name).or_else(|| free.next())?))).collect()
+}
