@@ -1,0 +1,31 @@
+//! Packed products for small batches, the cells of recurrent networks, and the team of threads that
+//! runs them: what is unsafe in Dyno's engines is here.
+//!
+//! Weights are packed once ([`Panels`]). What is done with them is a [`Program`]: data, proven when it is
+//! made, so that this crate's interface is safe. An [`Execution`] runs it on a [`Team`] with the
+//! instructions of an [`Isa`].
+
+#![expect(unsafe_code, reason = "vectors, packed memory and workers that share it")]
+
+mod activation;
+mod arch;
+mod cell;
+mod execute;
+mod isa;
+mod lanes;
+mod memory;
+mod panels;
+mod program;
+mod team;
+mod tile;
+
+pub use activation::{Activation, Tanh};
+pub use execute::{Call, Execution, RunError};
+pub use isa::Isa;
+pub use lanes::LANES;
+pub use panels::{MAX_VECTORS, Panels, Precision};
+pub use program::{
+    At, Buffer, Every, Gru, Hidden, Kind, Loop, Lstm, Phase, Place, Product, Program, ProgramError,
+    Rnn, Slots, Stage, Then, Work,
+};
+pub use team::{Team, Waiting};

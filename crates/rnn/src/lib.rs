@@ -1,0 +1,13 @@
+//! Recurrent networks on CPUs, after DeepCPU: a layer becomes a schedule of phased products, the
+//! schedule a program that a team of pinned threads runs.
+
+#![forbid(unsafe_code)]
+
+pub mod layer;
+pub mod oracle;
+pub mod plan;
+pub mod sequence;
+
+pub use layer::{Cell, Directions, Layer, LayerError, Weights};
+pub use plan::Choice;
+pub use sequence::{Sequence, States};
