@@ -248,6 +248,8 @@ pub(crate) struct Whole<'a> {
     pub excess: &'a [i32],
     pub bias: Option<&'a [f32]>,
     pub scale: f32,
+    /// Of each row of the block, beside `scale`.
+    pub row_scales: Option<&'a [f32]>,
 }
 
 impl Kernel for Whole<'_> {
@@ -256,8 +258,9 @@ impl Kernel for Whole<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let vectors = self.block.vectors;
-        let scale = s.splat(self.scale);
-        self.block.each(|panel, _, sums| {
+        self.block.each(|panel, row, sums| {
+            let of_row = self.row_scales.map_or(1.0, |scales| scales[row - self.block.first_row]);
+            let scale = s.splat(self.scale * of_row);
             for vector in 0..vectors {
                 let at = ((panel - self.block.first_panel) * vectors + vector) * LANES;
                 let sums = sums.wrapping_add(vector * LANES).cast_mut();

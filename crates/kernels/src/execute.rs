@@ -6,6 +6,7 @@ use crate::cell::{Block, Gru, Hidden, Lstm, Matrix, Rnn, Store, Whole};
 use crate::isa::Isa;
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::memory::Memory;
+use crate::narrow::{self, Narrow};
 use crate::panels::Precision;
 use crate::program::{self, At, Every, Kind, Loop, Place, Product, Program, Slots, Then};
 use crate::team::{Meeting, Team};
@@ -87,10 +88,20 @@ pub struct Execution {
     isa: Isa,
     inside: Vec<Memory>,
     sums: Vec<Memory>,
+    /// Of each worker: rows in fewer bits, and what one of each is worth.
+    narrow: Vec<(Memory, Memory)>,
     meeting: Meeting,
     met: u32,
     /// Where each buffer begins in a run; kept only for its allocation.
     bases: Vec<Base>,
+}
+
+/// Memory of one worker.
+#[derive(Clone, Copy)]
+struct Scratch {
+    sums: Base,
+    rows: Base,
+    scales: Base,
 }
 
 #[derive(Clone, Copy)]
@@ -114,6 +125,7 @@ impl Execution {
         Self {
             inside: inside.collect(),
             sums: (0..program.workers()).map(|_| Memory::zeroed(SUMS)).collect(),
+            narrow: (0..program.workers()).map(|worker| narrowed(&program, worker)).collect(),
             meeting: Meeting::new(program.workers()),
             met: 0,
             bases: Vec::with_capacity(program.buffers().len()),
@@ -184,12 +196,17 @@ impl Execution {
             };
             self.bases.push(Base(base));
         }
-        let sums: smallvec::SmallVec<[Base; 16]> =
-            self.sums.iter_mut().map(|sums| Base(sums.numbers_mut().as_mut_ptr())).collect();
+        let base = |memory: &mut Memory| Base(memory.numbers_mut().as_mut_ptr());
+        let sums = self.sums.iter_mut().zip(&mut self.narrow).map(|(sums, (rows, scales))| Scratch {
+            sums: base(sums),
+            rows: base(rows),
+            scales: base(scales),
+        });
+        let scratch: smallvec::SmallVec<[Scratch; 16]> = sums.collect();
         let run = Run {
             program: &self.program,
             bases: &self.bases,
-            sums: &sums,
+            scratch: &scratch,
             lengths,
             active,
             fresh,
@@ -209,6 +226,30 @@ impl Execution {
         self.met = self.met.wrapping_add(self.program.meetings(lengths));
         Ok(())
     }
+}
+
+/// Room for the rows that a worker narrows at once, and for their scales.
+fn narrowed(program: &Program, worker: usize) -> (Memory, Memory) {
+    let (mut words, mut scales) = (0, 0);
+    for looped in program.loops() {
+        for stage in &looped.stages {
+            let steps = if stage.every == Every::Chunk { looped.chunk } else { 1 };
+            let work = stage.phases.iter().flat_map(|phase| &phase.work[worker]);
+            for product in work.filter(|product| narrows(product)) {
+                let rows = product.rows.len() * steps;
+                let stride = narrow::stride(product.weights.precision(), product.weights.k());
+                words = words.max(rows * stride);
+                scales = scales.max(rows);
+            }
+        }
+    }
+    (Memory::zeroed(words), Memory::zeroed(scales))
+}
+
+/// Whether a product's rows are narrowed first.
+#[inline(always)]
+fn narrows(product: &Product) -> bool {
+    product.holds != product.weights.precision()
 }
 
 fn count(what: &'static str, expected: usize, found: usize) -> Result<(), RunError> {
@@ -241,7 +282,7 @@ impl Program {
 struct Run<'a> {
     program: &'a Program,
     bases: &'a [Base],
-    sums: &'a [Base],
+    scratch: &'a [Scratch],
     lengths: &'a [usize],
     active: &'a [usize],
     fresh: bool,
@@ -339,6 +380,9 @@ impl Worker<'_> {
         }
         let vectors = product.weights.vectors();
         let all = rows.len() * span.steps;
+        if narrows(product) {
+            self.narrow(s, product, span, &rows);
+        }
         let most = (SUMS / (vectors * LANES)).max(1);
         let block_rows = if all <= most { all } else { most };
         let block_panels = (SUMS / (vectors * LANES * block_rows)).max(1);
@@ -356,6 +400,63 @@ impl Worker<'_> {
         }
     }
 
+    /// Whether a product's rows are zeros.
+    #[inline(always)]
+    fn is_zero(&self, product: &Product, span: Span) -> bool {
+        product.of_state && self.run.fresh && span.first == 0
+    }
+
+    /// In what sums are made: without anything to multiply they are the biases.
+    #[inline(always)]
+    fn precision(&self, product: &Product, span: Span) -> Precision {
+        if self.is_zero(product, span) { Precision::F32 } else { product.weights.precision() }
+    }
+
+    /// Puts all rows of a product into the worker's own memory, in fewer bits.
+    #[inline(always)]
+    fn narrow<S: Lanes>(
+        &self,
+        s: S,
+        product: &Product,
+        span: Span,
+        rows: &std::ops::Range<usize>,
+    ) {
+        let (precision, k) = (product.weights.precision(), product.weights.k());
+        let Scratch { rows: to, scales, .. } = self.run.scratch[self.worker];
+        let stride = narrow::stride(precision, k);
+        for step in 0..span.steps {
+            let a = self.matrix(product.a, span.first + step, span.length);
+            for row in 0..rows.len() {
+                let from = a.first.wrapping_add((rows.start + row) * a.stride).cast_const();
+                let index = step * rows.len() + row;
+                let to = to.0.wrapping_add(index * stride).cast();
+                let scale = s.call(Narrow { from, k, to, precision });
+                // SAFETY: `narrowed` made room for all rows of all products of this worker.
+                unsafe { scales.0.add(index).write(scale) };
+            }
+        }
+    }
+
+    /// Where a row's words begin, of the rows of all steps of a span.
+    #[inline(always)]
+    fn row(
+        &self,
+        product: &Product,
+        span: Span,
+        rows: &std::ops::Range<usize>,
+        row: usize,
+    ) -> *const u32 {
+        if narrows(product) {
+            let stride = narrow::stride(product.weights.precision(), product.weights.k());
+            let narrow = self.run.scratch[self.worker].rows.0;
+            return narrow.wrapping_add(row * stride).cast::<u32>().cast_const();
+        }
+        let (step, row) =
+            if span.steps == 1 { (0, row) } else { (row / rows.len(), row % rows.len()) };
+        let a = self.matrix(product.a, span.first + step, span.length);
+        a.first.wrapping_add((rows.start + row) * a.stride).cast::<u32>().cast_const()
+    }
+
     /// Sums of a block: for each panel, slice of k and tile of rows.
     #[inline(always)]
     fn multiply<S: Lanes>(
@@ -368,11 +469,10 @@ impl Worker<'_> {
         (first_row, count): (usize, usize),
     ) {
         let weights = &product.weights;
-        let nothing = product.of_state && self.run.fresh && span.first == 0;
-        let (vectors, words) =
-            (weights.vectors(), if nothing { 0 } else { weights.words() });
+        let (vectors, precision) = (weights.vectors(), self.precision(product, span));
+        let words = if self.is_zero(product, span) { 0 } else { weights.words() };
         let width = vectors * LANES;
-        let sums = self.run.sums[self.worker].0;
+        let sums = self.run.scratch[self.worker].sums.0;
         let most = tile::rows::<S>(vectors);
         let tiles = count.div_ceil(most);
         // One tile of few rows uses each weight once: then there is nothing to slice for.
@@ -389,22 +489,15 @@ impl Worker<'_> {
                     let to = sums.wrapping_add((panel * count + done) * width);
                     let (start, start_stride) = match &product.bias {
                         _ if word > 0 => (to.cast_const(), width),
-                        Some(bias) if weights.precision() != Precision::Int8 => {
+                        Some(bias) if precision != Precision::Int8 => {
                             (bias[(first_panel + panel) * width..].as_ptr(), 0)
                         }
                         _ => (std::ptr::null(), 0),
                     };
                     let mut pointers = [std::ptr::null(); MAX_ROWS];
                     for (at, pointer) in pointers[..share].iter_mut().enumerate() {
-                        let row = first_row + done + at;
-                        let (step, row) = if span.steps == 1 {
-                            (0, row)
-                        } else {
-                            (row / rows.len(), row % rows.len())
-                        };
-                        let a = self.matrix(product.a, span.first + step, span.length);
-                        let from = a.first.wrapping_add((rows.start + row) * a.stride + word);
-                        *pointer = from.cast::<u32>().cast_const();
+                        let row = self.row(product, span, rows, first_row + done + at);
+                        *pointer = row.wrapping_add(word);
                     }
                     let tile = Tile {
                         rows: pointers,
@@ -417,7 +510,7 @@ impl Worker<'_> {
                     };
                     // SAFETY: the program is proven, so rows and panels lie inside of their buffers; the
                     // sums of a block are at most `SUMS` words.
-                    unsafe { tile::multiply(s, weights.precision(), share, vectors, tile) };
+                    unsafe { tile::multiply(s, precision, share, vectors, tile) };
                     done += share;
                 }
                 word += length;
@@ -440,7 +533,7 @@ impl Worker<'_> {
         (first_row, count): (usize, usize),
     ) {
         let vectors = product.weights.vectors();
-        let sums = self.run.sums[self.worker].0.cast_const();
+        let sums = self.run.scratch[self.worker].sums.0.cast_const();
         let mut done = 0;
         while done < count {
             let row = first_row + done;
@@ -455,9 +548,34 @@ impl Worker<'_> {
                 rows: share,
                 vectors,
             };
+            let scales = narrows(product).then(|| {
+                let scales = self.run.scratch[self.worker].scales.0.cast_const();
+                // SAFETY: `narrow` has written the scales of all rows of the span.
+                unsafe { std::slice::from_raw_parts(scales.add(first_row + done), share) }
+            });
+            if self.precision(product, span) == Precision::Int8 {
+                self.whole(s, product, block, scales);
+            }
             self.finish_step(s, product, block, step, span.length);
             done += share;
         }
+    }
+
+    /// Whole numbers become `f32`.
+    #[inline(always)]
+    fn whole<S: Lanes>(
+        &self,
+        s: S,
+        product: &Product,
+        block: Block,
+        row_scales: Option<&[f32]>,
+    ) {
+        let (scales, excess) =
+            product.weights.whole(block.first_panel..block.first_panel + block.panels);
+        let bias = product.bias.as_deref();
+        let bias = bias.map(|bias| &bias[block.first_panel * block.vectors * LANES..]);
+        let scale = product.scale;
+        s.call(Whole { block, scales, excess, bias, scale, row_scales });
     }
 
     #[inline(always)]
@@ -469,13 +587,6 @@ impl Worker<'_> {
         step: usize,
         length: usize,
     ) {
-        let weights = &product.weights;
-        if weights.precision() == Precision::Int8 {
-            let (scales, excess) = weights.whole(block.first_panel..block.first_panel + block.panels);
-            let bias = product.bias.as_deref();
-            let bias = bias.map(|bias| &bias[block.first_panel * block.vectors * LANES..]);
-            s.call(Whole { block, scales, excess, bias, scale: product.scale });
-        }
         let matrix = |place| self.matrix(place, step, length);
         let hidden = |hidden: &program::Hidden| Hidden {
             state: matrix(hidden.state),

@@ -14,6 +14,7 @@ mod execute;
 mod isa;
 mod lanes;
 mod memory;
+mod narrow;
 mod panels;
 mod program;
 mod team;

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::activation::{Activation, Tanh};
-use crate::panels::Panels;
+use crate::panels::{Panels, Precision};
 
 pub use proof::ProgramError;
 
@@ -80,8 +80,11 @@ pub struct Place {
 /// A product and what becomes of its sums.
 #[derive(Clone, Debug)]
 pub struct Product {
-    /// Rows of `panels.words()` words.
+    /// Rows of `weights.k()` values.
     pub a: Place,
+    /// How `a` holds them: as the weights are, or in `f32`, of which each worker then makes what it
+    /// needs, whole numbers with a scale for each row.
+    pub holds: Precision,
     /// The weights.
     pub weights: Arc<Panels>,
     /// Which of their panels.
@@ -90,7 +93,7 @@ pub struct Product {
     pub rows: Range<usize>,
     /// Added to each row: a number for each output of all panels, or nothing.
     pub bias: Option<Arc<[f32]>>,
-    /// Of [`Precision::Int8`](crate::Precision::Int8): what one of `a` is worth.
+    /// What one of `a` is worth, if it holds whole numbers.
     pub scale: f32,
     /// Whether `a` is a state, which is all zeros at the first step of a fresh sequence: then there is
     /// nothing to multiply.
@@ -125,7 +128,7 @@ pub struct Hidden {
     /// In `f32`, for the next step.
     pub state: Place,
     /// For the next product, if that is not in `f32`: where, and in what.
-    pub narrow: Option<(Place, crate::Precision)>,
+    pub narrow: Option<(Place, Precision)>,
     /// To the caller.
     pub output: Option<Place>,
     /// Units of the layer.

@@ -56,6 +56,8 @@ pub struct StateBuffers {
     pub hidden: usize,
     /// One slot, of an LSTM.
     pub cell: Option<usize>,
+    /// The hidden state in fewer bits, two slots.
+    pub narrow: Option<usize>,
     /// Words of a row: units, and zeros up to a whole panel.
     pub columns: usize,
 }
@@ -169,6 +171,8 @@ pub fn build(
 struct Parts {
     /// Products with the input, for each step of a chunk.
     gates: usize,
+    /// The state as products with it want it, if that is not in `f32`: two slots.
+    narrow: Option<usize>,
     states: StateBuffers,
 }
 
@@ -188,7 +192,9 @@ fn direction_buffers(
     let gates = inside(choice.chunk.max(1), sums);
     let hidden = inside(2, columns);
     let cell = (layer.cell() == Cell::Lstm).then(|| inside(1, columns));
-    Parts { gates, states: StateBuffers { hidden, cell, columns } }
+    let narrow = (choice.precision != Precision::F32)
+        .then(|| inside(2, choice.precision.words(columns)));
+    Parts { gates, narrow, states: StateBuffers { hidden, cell, narrow, columns } }
 }
 
 /// A worker's part of a direction.
@@ -207,6 +213,7 @@ impl Part<'_> {
         let outputs = self.packed.input.panels() * self.packed.input.vectors() * LANES;
         Product {
             a: Place { buffer: 0, at: self.time, column: 0 },
+            holds: Precision::F32,
             weights: Arc::clone(&self.packed.input),
             panels: self.panels.clone(),
             rows: self.rows.clone(),
@@ -226,10 +233,10 @@ impl Part<'_> {
         let StateBuffers { hidden, cell, .. } = parts.states;
         let last = at(hidden, At::Turn { by: 0 });
         let input = at(parts.gates, At::Turn { by: 0 });
-        let units = self.layer.units();
+        let (units, precision) = (self.layer.units(), self.choice.precision);
         let next = Hidden {
             state: at(hidden, At::Turn { by: 1 }),
-            narrow: None,
+            narrow: parts.narrow.map(|buffer| (at(buffer, At::Turn { by: 1 }), precision)),
             output: Some(Place { buffer: 1, at: self.time, column: self.direction * units }),
             units,
         };
@@ -245,12 +252,14 @@ impl Part<'_> {
             _ => Then::Gru(Arc::new(Gru { input, last, hidden: next, tanh })),
         };
         Product {
-            a: last,
+            a: parts.narrow.map_or(last, |buffer| at(buffer, At::Turn { by: 0 })),
+            holds: precision,
             weights: Arc::clone(&self.packed.state),
             panels: self.panels.clone(),
             rows: self.rows.clone(),
             bias: self.packed.state_bias.clone(),
-            scale: 1.0,
+            // States are in (-1, 1): `Hidden` puts 127 for 1.
+            scale: if precision == Precision::Int8 { 1.0 / 127.0 } else { 1.0 },
             of_state: true,
             then,
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dyno_kernels::{Call, Execution, Isa, ProgramError, RunError, Team};
+use dyno_kernels::{Call, Execution, Isa, Precision, ProgramError, RunError, Team};
 
 use crate::layer::Layer;
 use crate::plan::{self, Choice, Packed, StateBuffers};
@@ -15,6 +15,7 @@ pub struct Sequence {
     units: usize,
     inputs: usize,
     outputs: usize,
+    precision: Precision,
 }
 
 /// States of a layer: `directions` x `batch` x `units` each.
@@ -64,6 +65,7 @@ impl Sequence {
             units: layer.units(),
             inputs: layer.inputs(),
             outputs: layer.outputs(),
+            precision: choice.precision,
         })
     }
 
@@ -114,6 +116,13 @@ impl Sequence {
             self.execution.inside_mut(state.hidden).fill(0.0);
             if let Some(cell) = state.cell {
                 self.execution.inside_mut(cell).fill(0.0);
+            }
+            if let Some(narrow) = state.narrow {
+                let zero = match self.precision {
+                    Precision::Int8 => f32::from_le_bytes([128; 4]),
+                    Precision::F32 | Precision::Bf16 => 0.0,
+                };
+                self.execution.inside_mut(narrow).fill(zero);
             }
         }
     }

@@ -89,3 +89,19 @@ fn every_plan_agrees_with_the_oracle() {
         }
     }
 }
+
+/// Fewer bits: what an error of half a unit in the last place of every weight may do.
+#[test]
+fn fewer_bits_stay_near_the_oracle() {
+    for (precision, within) in [(Precision::Bf16, 2e-2), (Precision::Int8, 8e-2)] {
+        for cell in CELLS {
+            for (inputs, units, batch, steps) in [(3, 17, 1, 5), (40, 27, 2, 9), (64, 64, 7, 6)] {
+                let layer = layer(cell, inputs, units, Directions::Both);
+                for isa in Isa::all() {
+                    let choice = Choice { precision, units: 2, sides: 2, ..PLAIN };
+                    check(&layer, batch, steps, &choice, isa, within);
+                }
+            }
+        }
+    }
+}

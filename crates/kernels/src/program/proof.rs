@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use super::{At, Buffer, Every, Hidden, Kind, Loop, Phase, Place, Product, Slots, Then};
 use crate::lanes::LANES;
+use crate::panels::Precision;
 
 /// Why a program is not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,6 +139,9 @@ fn fits(product: &Product) -> Result<(), ProgramError> {
     {
         return needed("biases", outputs, bias.len());
     }
+    if product.holds != Precision::F32 && product.holds != weights.precision() {
+        return needed("values of k in a word", weights.precision().per_word(), product.holds.per_word());
+    }
     let (gates, units) = match &product.then {
         Then::Store { outputs: stored, .. } => (weights.vectors(), *stored),
         Then::Lstm(cell) => (4, cell.hidden.units),
@@ -167,7 +171,7 @@ fn accesses(product: &Product) -> Vec<Access> {
         all.push(Access { place, rows: rows.clone(), columns, writes });
     };
     let sums = panels.start * width..panels.end * width;
-    touch(product.a, 0..product.weights.words(), false);
+    touch(product.a, 0..product.holds.words(product.weights.k()), false);
     match &product.then {
         Then::Store { to, outputs, .. } => {
             touch(*to, sums.start..sums.end.min(*outputs), true);
