@@ -368,7 +368,7 @@ fn parts(spec: &str, name: &str, argument: &str, run: &RunOptions) -> Result<Par
     let numbers = || Arc::new(Numbers { count: run.samples_or_of_round(SAMPLES_DEFAULT) });
     match name {
         "onnx" | "tract" => {
-            let loaded = onnx::load(name, argument, &Spans::new(), run)?;
+            let loaded = onnx::load(name, argument, &Spans::new(), None, run)?;
             Ok(Parts {
                 labels: loaded.library.labels().map(<[i64]>::to_vec),
                 tensors: Some(loaded.library.clone()),

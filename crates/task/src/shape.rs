@@ -4,6 +4,7 @@
 use std::fmt;
 use std::fs;
 use std::io;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use dyno_onnx::{BuildError, Weights, WriteError, count};
@@ -115,6 +116,24 @@ pub fn size(graph: &Graph) -> Result<(u64, u64), ShapeError> {
     Ok((cost.parameters, cost.operations()))
 }
 
+/// What all layers of a call may write: an engine keeps some of it at once, and beside it what it
+/// makes of an input for a convolution.
+const LARGEST_CALL: u64 = 2 << 30;
+
+/// Samples in a call at most, so that it fits into the memory of most machines; one of the
+/// largest graphs may need more than these have.
+///
+/// # Errors
+/// The graph contradicts itself: a defect of this program.
+pub fn fitting_batch(graph: &Graph) -> Result<NonZero<usize>, ShapeError> {
+    let model = (graph.build)(Weights::seeded(SEED)).map_err(ShapeError::Build)?;
+    let cost = count(&model);
+    let written = cost.layers.iter().map(|of| of.output_bytes.saturating_mul(of.times));
+    let bytes = written.fold(0, u64::saturating_add);
+    let fitting = usize::try_from(LARGEST_CALL / bytes.max(1)).unwrap_or(usize::MAX);
+    Ok(NonZero::new(fitting).unwrap_or(NonZero::<usize>::MIN))
+}
+
 /// Where the model of a graph lies in a cache, or would.
 #[must_use]
 pub fn path(graph: &Graph, cache: &Cache) -> PathBuf {
@@ -163,6 +182,14 @@ pub fn write(graph: &Graph, cache: &Cache) -> Result<PathBuf, ShapeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn graphs_that_write_much_take_few_samples_a_call() {
+        let fitting = |name| fitting_batch(graph(name).unwrap()).unwrap().get();
+        assert_eq!(fitting("retinanet-shape"), 1);
+        assert!((4..32).contains(&fitting("resnet50-shape")), "{}", fitting("resnet50-shape"));
+        assert!(fitting("dlrm-shape") > 1000);
+    }
 
     #[test]
     fn a_model_is_written_once_and_is_a_model() {

@@ -27,7 +27,7 @@ pub struct Loaded {
 }
 
 /// Loads the model of `onnx:FILE` or `tract:FILE`; the file may also come from
-/// `--model`. Random samples have the integers of `spans`.
+/// `--model`. Random samples have the integers of `spans`, calls no more of them than `fitting`.
 ///
 /// # Errors
 /// A missing file or engine, or samples that do not fit the model.
@@ -35,6 +35,7 @@ pub fn load(
     engine: &str,
     file: &str,
     spans: &Spans<'_>,
+    fitting: Option<NonZero<usize>>,
     run: &RunOptions,
 ) -> Result<Loaded, Failure> {
     let path = match (file, &run.model) {
@@ -49,7 +50,7 @@ pub fn load(
         return Err(Failure::set_up(format!("there is no model {}", path.display())));
     }
     match engine {
-        "onnx" => load_ort(&path, spans, run),
+        "onnx" => load_ort(&path, spans, fitting, run),
         _ => load_tract(&path, spans, run),
     }
 }
@@ -57,14 +58,22 @@ pub fn load(
 /// ONNX Runtime spreads one call over all cores by itself, so that one worker
 /// is enough, which keeps Offline batched and open to Ctrl-C. With several
 /// workers, each has a session of its own and a share of the cores.
-fn load_ort(path: &Path, spans: &Spans<'_>, run: &RunOptions) -> Result<Loaded, Failure> {
+fn load_ort(
+    path: &Path,
+    spans: &Spans<'_>,
+    fitting: Option<NonZero<usize>>,
+    run: &RunOptions,
+) -> Result<Loaded, Failure> {
     let _bound = policy::bound(run.cores.as_ref())?;
     let search = Search::everywhere(run.ort_lib.clone());
     let model = OrtModel::open(path, &search, ort_options(run));
     let model = model.map_err(|error| missing(error, &[], run))?;
     let library = Arc::new(library(model.inputs(), spans, run)?);
     let inputs = model.inputs().to_vec();
-    let engine = model.engine(&library, options(run));
+    let mut options = options(run);
+    options.largest_batch =
+        fitting.map_or(options.largest_batch, |most| most.get().min(options.largest_batch));
+    let engine = model.engine(&library, options);
     let engine = engine.map_err(|error| missing(error, &inputs, run))?;
     Ok(Loaded { engine: Arc::new(engine), library, offline_workers: 1 })
 }

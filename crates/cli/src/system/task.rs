@@ -102,7 +102,9 @@ fn shaped(graph: &Graph, cache: &Cache, run: &RunOptions) -> Result<Loaded, Fail
     let path = shape::write(graph, cache).map_err(Failure::set_up)?;
     let samples = NonZero::new(shape::samples(graph) as usize);
     let run = RunOptions { samples: run.samples.or(samples), ..run.clone() };
-    let loaded = onnx::load("onnx", &path.to_string_lossy(), &graph.spans(), &run)?;
+    let fitting = shape::fitting_batch(graph).map_err(Failure::set_up)?;
+    let fitting = run.batch.is_none().then_some(fitting);
+    let loaded = onnx::load("onnx", &path.to_string_lossy(), &graph.spans(), fitting, &run)?;
     Ok(Loaded {
         engine: loaded.engine,
         library: loaded.library.clone(),

@@ -18,7 +18,8 @@ const SHAPE: &str = "shape tasks answer from a clean cache";
 /// Shape tasks that take less than seconds.
 const QUICK: &[&str] = &["mobilenet-v1-shape", "dlrm-shape"];
 
-/// More of parameters, in bytes of 32-bit floats, is not tried.
+/// More of parameters, in bytes of 32-bit floats, is not tried: engines hold them twice, as the file
+/// has them and as they multiply by them.
 const LARGEST: u64 = 8 << 30;
 
 pub fn run(bench: &Bench) -> Result<Vec<Named>> {
@@ -144,6 +145,10 @@ impl Program {
         run.args(["task", "run", &task.name, "--no-progress", "--json"]).args(args);
         let ran = run.arg("--out").arg(&out).output().context("cannot start dyno")?;
         let _ = fs::remove_dir_all(&out);
+        if ran.status.code().is_none() {
+            // Nobody but the system kills it, and for nothing but memory.
+            bail!("ended by the system ({}), most likely for want of memory", ran.status);
+        }
         // 1 says that a test is INVALID, which the summary tells.
         if !matches!(ran.status.code(), Some(0 | 1)) {
             bail!("{}: {}", task.name, String::from_utf8_lossy(&ran.stderr).trim());
