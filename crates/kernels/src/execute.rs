@@ -160,7 +160,8 @@ impl Execution {
         if team.workers() < workers {
             return Err(RunError::Workers { expected: workers, found: team.workers() });
         }
-        let lengths = self.program.loops().iter().map(|looped| looped.length + 1).max().unwrap_or(0);
+        let lengths =
+            self.program.loops().iter().map(|looped| looped.length + 1).max().unwrap_or(0);
         count("lengths", lengths, call.lengths.len())?;
         self.bases.clear();
         let Call { lengths, active, fresh, inputs, outputs } = call;
@@ -197,10 +198,8 @@ impl Execution {
             self.bases.push(Base(base));
         }
         let base = |memory: &mut Memory| Base(memory.numbers_mut().as_mut_ptr());
-        let sums = self.sums.iter_mut().zip(&mut self.narrow).map(|(sums, (rows, scales))| Scratch {
-            sums: base(sums),
-            rows: base(rows),
-            scales: base(scales),
+        let sums = self.sums.iter_mut().zip(&mut self.narrow).map(|(sums, (rows, scales))| {
+            Scratch { sums: base(sums), rows: base(rows), scales: base(scales) }
         });
         let scratch: smallvec::SmallVec<[Scratch; 16]> = sums.collect();
         let run = Run {
@@ -329,7 +328,8 @@ impl Kernel for Worker<'_> {
                         Every::Step => (1, end - start),
                     };
                     for span in 0..spans {
-                        let span = Span { first: start + span, steps: each, length, every: stage.every };
+                        let span =
+                            Span { first: start + span, steps: each, length, every: stage.every };
                         for phase in &stage.phases {
                             for product in &phase.work[self.worker] {
                                 self.product(s, product, span);
@@ -414,13 +414,7 @@ impl Worker<'_> {
 
     /// Puts all rows of a product into the worker's own memory, in fewer bits.
     #[inline(always)]
-    fn narrow<S: Lanes>(
-        &self,
-        s: S,
-        product: &Product,
-        span: Span,
-        rows: &std::ops::Range<usize>,
-    ) {
+    fn narrow<S: Lanes>(&self, s: S, product: &Product, span: Span, rows: &std::ops::Range<usize>) {
         let (precision, k) = (product.weights.precision(), product.weights.k());
         let Scratch { rows: to, scales, .. } = self.run.scratch[self.worker];
         let stride = narrow::stride(precision, k);
@@ -563,13 +557,7 @@ impl Worker<'_> {
 
     /// Whole numbers become `f32`.
     #[inline(always)]
-    fn whole<S: Lanes>(
-        &self,
-        s: S,
-        product: &Product,
-        block: Block,
-        row_scales: Option<&[f32]>,
-    ) {
+    fn whole<S: Lanes>(&self, s: S, product: &Product, block: Block, row_scales: Option<&[f32]>) {
         let (scales, excess) =
             product.weights.whole(block.first_panel..block.first_panel + block.panels);
         let bias = product.bias.as_deref();

@@ -24,7 +24,8 @@ struct Open {
 
 impl Open {
     fn new(layer: &Layer, batch: usize, choice: Choice, input: &[f32]) -> Self {
-        let sequence = Sequence::new(layer, batch, &choice, Isa::best()).expect("a plan that holds");
+        let sequence =
+            Sequence::new(layer, batch, &choice, Isa::best()).expect("a plan that holds");
         let steps = input.len() / (batch * layer.inputs());
         Self {
             sequence,
@@ -41,7 +42,9 @@ impl Open {
         let end = Instant::now() + budget;
         while times.len() < 3 || (Instant::now() < end && times.len() < 100_000) {
             let start = Instant::now();
-            self.sequence.run(&mut self.team, &self.input, &mut self.output).expect("sizes that fit");
+            self.sequence
+                .run(&mut self.team, &self.input, &mut self.output)
+                .expect("sizes that fit");
             times.push(start.elapsed().as_secs_f64() * 1e3);
         }
         times.sort_by(f64::total_cmp);
@@ -119,14 +122,16 @@ fn main() {
     if !std::env::args().any(|word| word == "serve") {
         std::fs::create_dir_all(&folder).expect("temporary files");
         for (name, count) in [("w", 12), ("u", 16 * 3), ("b", 12), ("c", 12), ("x", 6)] {
-            let bytes: Vec<u8> = (0..count).flat_map(|at| (at as f32 / 40.0).to_le_bytes()).collect();
+            let bytes: Vec<u8> =
+                (0..count).flat_map(|at| (at as f32 / 40.0).to_le_bytes()).collect();
             std::fs::write(folder.join(name), bytes).expect("temporary files");
         }
         let name = folder.display().to_string();
         let words = ["gru", "1", "4", "2", "3", "f32", "2", name.as_str()];
         let mut open = open(&words);
         assert!(open.output.iter().all(|x| (-1.0..=1.0).contains(x)), "{:?}", open.output);
-        println!("{:?} {:?}", open.choice, open.time(Duration::from_millis(1)));
+        let (median, calls) = open.time(Duration::from_millis(1));
+        println!("{:?}: {median} ms, {calls} calls", open.choice);
         std::fs::remove_dir_all(&folder).expect("temporary files");
         return;
     }

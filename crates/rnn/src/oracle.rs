@@ -34,16 +34,22 @@ pub fn run(
         for (row, length) in lengths.iter().enumerate() {
             let at = (direction * batch + row) * units;
             let state = |numbers: &[f32]| -> Vec<f64> {
-                (0..units).map(|unit| numbers.get(at + unit).map_or(0.0, |x| f64::from(*x))).collect()
+                (0..units)
+                    .map(|unit| numbers.get(at + unit).map_or(0.0, |x| f64::from(*x)))
+                    .collect()
             };
             let (mut h, mut c) = (state(states[0]), state(states[1]));
             for t in 0..*length {
                 let time = if layer.directions().is_back(direction) { length - 1 - t } else { t };
                 let x = &input[(time * batch + row) * inputs..][..inputs];
-                let product = |weights: &[f32], bias: &[f32], output: usize, x: &mut dyn Iterator<Item = f64>| {
+                let product = |weights: &[f32],
+                               bias: &[f32],
+                               output: usize,
+                               x: &mut dyn Iterator<Item = f64>| {
                     let k = weights.len() / bias.len();
                     let row = &weights[output * k..][..k];
-                    f64::from(bias[output]) + row.iter().zip(x).map(|(w, x)| f64::from(*w) * x).sum::<f64>()
+                    f64::from(bias[output])
+                        + row.iter().zip(x).map(|(w, x)| f64::from(*w) * x).sum::<f64>()
                 };
                 let of_input = |gate: usize, unit: usize| {
                     let x = &mut x.iter().map(|x| f64::from(*x));

@@ -130,8 +130,18 @@ pub fn build(
 ) -> Result<Plan, ProgramError> {
     let directions = layer.directions().count();
     let mut buffers = vec![
-        Buffer { kind: Kind::Input(0), slots: Slots::Length(0), rows: batch, columns: layer.inputs() },
-        Buffer { kind: Kind::Output(0), slots: Slots::Length(0), rows: batch, columns: layer.outputs() },
+        Buffer {
+            kind: Kind::Input(0),
+            slots: Slots::Length(0),
+            rows: batch,
+            columns: layer.inputs(),
+        },
+        Buffer {
+            kind: Kind::Output(0),
+            slots: Slots::Length(0),
+            rows: batch,
+            columns: layer.outputs(),
+        },
     ];
     let mut states = Vec::new();
     let workers = choice.workers();
@@ -184,7 +194,12 @@ fn direction_buffers(
     buffers: &mut Vec<Buffer>,
 ) -> Parts {
     let mut inside = |slots, columns| {
-        buffers.push(Buffer { kind: Kind::Inside, slots: Slots::Count(slots), rows: batch, columns });
+        buffers.push(Buffer {
+            kind: Kind::Inside,
+            slots: Slots::Count(slots),
+            rows: batch,
+            columns,
+        });
         buffers.len() - 1
     };
     let sums = packed.input.panels() * packed.input.vectors() * LANES;
@@ -192,8 +207,8 @@ fn direction_buffers(
     let gates = inside(choice.chunk.max(1), sums);
     let hidden = inside(2, columns);
     let cell = (layer.cell() == Cell::Lstm).then(|| inside(1, columns));
-    let narrow = (choice.precision != Precision::F32)
-        .then(|| inside(2, choice.precision.words(columns)));
+    let narrow =
+        (choice.precision != Precision::F32).then(|| inside(2, choice.precision.words(columns)));
     Parts { gates, narrow, states: StateBuffers { hidden, cell, narrow, columns } }
 }
 

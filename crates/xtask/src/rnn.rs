@@ -27,8 +27,10 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         Ok(bench) => bench,
         Err(wrong) => return Ok(wrong),
     };
-    let folder = target_folder(root)?.join("peers").join(if bench.quick { "rnn" } else { "rnn-all" });
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let folder =
+        target_folder(root)?.join("peers").join(if bench.quick { "rnn" } else { "rnn-all" });
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot create {}", folder.display()))?;
     let venv = match Venv::with(&folder, if bench.quick { FEW } else { ALL }) {
         Ok(venv) => venv,
         Err(missing) => {
@@ -126,9 +128,8 @@ impl Cell {
     }
 
     fn line(&self) -> Value {
-        let number = |value: f64| -> Value {
-            serde_json::from_str(&rounded(value)).unwrap_or(Value::Null)
-        };
+        let number =
+            |value: f64| -> Value { serde_json::from_str(&rounded(value)).unwrap_or(Value::Null) };
         let [low, high] = self.quartiles().map(number);
         json!({
             "name": self.name, "ours": number(median(&self.ours)), "peer": number(median(&self.peer)),
@@ -143,14 +144,13 @@ fn summary(precision: &str, cells: &[Cell]) -> Vec<Value> {
     let of = |part: &str| -> Vec<f64> {
         cells.iter().filter(|cell| cell.name.contains(part)).map(Cell::ratio).collect()
     };
-    let line = |name: String, ratio: f64| {
-        json!({"name": name, "ours": null, "peer": null, "ratio": (ratio * 1000.0).round() / 1000.0, "unit": "x"})
-    };
+    let line = |name: String, ratio: f64| json!({"name": name, "ours": null, "peer": null, "ratio": (ratio * 1000.0).round() / 1000.0, "unit": "x"});
     let mean = |ratios: &[f64]| {
         (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp()
     };
     let parts = [("", ""), ("lstm.", ".lstm."), ("gru.", ".gru.")];
-    let with_cells = parts.iter().map(|(name, part)| (name, of(part))).filter(|(_, r)| !r.is_empty());
+    let with_cells =
+        parts.iter().map(|(name, part)| (name, of(part))).filter(|(_, r)| !r.is_empty());
     let mut lines: Vec<Value> = with_cells
         .map(|(name, ratios)| line(format!("rnn.{precision}.{name}geomean"), mean(&ratios)))
         .collect();

@@ -95,13 +95,19 @@ pub(super) fn check(
     loops: &[Loop],
 ) -> Result<(), ProgramError> {
     for (index, buffer) in buffers.iter().enumerate() {
-        let again = |other: &Buffer| matches!(other.kind, Kind::Output(_)) && other.kind == buffer.kind;
+        let again =
+            |other: &Buffer| matches!(other.kind, Kind::Output(_)) && other.kind == buffer.kind;
         if buffers[..index].iter().any(again) {
             return Err(ProgramError::Direction { buffer: index });
         }
     }
     for looped in loops {
-        let phases = || looped.stages.iter().flat_map(|stage| stage.phases.iter().map(move |p| (stage.every, p)));
+        let phases = || {
+            looped
+                .stages
+                .iter()
+                .flat_map(|stage| stage.phases.iter().map(move |p| (stage.every, p)))
+        };
         for (every, phase) in phases() {
             if phase.work.len() != workers {
                 return Err(ProgramError::Workers { expected: workers, found: phase.work.len() });
@@ -140,7 +146,11 @@ fn fits(product: &Product) -> Result<(), ProgramError> {
         return needed("biases", outputs, bias.len());
     }
     if product.holds != Precision::F32 && product.holds != weights.precision() {
-        return needed("values of k in a word", weights.precision().per_word(), product.holds.per_word());
+        return needed(
+            "values of k in a word",
+            weights.precision().per_word(),
+            product.holds.per_word(),
+        );
     }
     let (gates, units) = match &product.then {
         Then::Store { outputs: stored, .. } => (weights.vectors(), *stored),
@@ -234,7 +244,11 @@ fn inside(
         },
         _ => false,
     };
-    if exists { Ok(()) } else { Err(ProgramError::Slot { buffer: index, at: place.at.to_string() }) }
+    if exists {
+        Ok(())
+    } else {
+        Err(ProgramError::Slot { buffer: index, at: place.at.to_string() })
+    }
 }
 
 /// No two workers touch one place in these phases, unless both only read.
