@@ -469,7 +469,7 @@ impl Worker<'_> {
         step: usize,
         length: usize,
     ) {
-        let weights = &product.weights;
+        let (s, weights) = (s.plain(), &product.weights);
         if weights.precision() == Precision::Int8 {
             let (scales, excess) = weights.whole(block.first_panel..block.first_panel + block.panels);
             let bias = product.bias.as_deref();

@@ -25,6 +25,18 @@ pub(crate) trait Lanes: Copy + Send + Sync {
     /// Vectors that a tile's sums may fill without leaving the registers.
     const SUMS: usize;
 
+    /// The least token with the same operations, save for the two products. What needs neither
+    /// is compiled for it, and so once for a family of processors.
+    type Plain: Lanes;
+    /// The least token with this one's products of bfloat16.
+    type Pairs: Lanes;
+    /// The least token with this one's products of bytes.
+    type Fours: Lanes;
+
+    fn plain(self) -> Self::Plain;
+    fn pairs(self) -> Self::Pairs;
+    fn fours(self) -> Self::Fours;
+
     /// Runs `kernel` in a function of its own, compiled with this instruction set.
     fn call<K: Kernel>(self, kernel: K) -> K::Output;
 

@@ -50,6 +50,23 @@ impl Lanes for Avx2 {
     type I = I;
     const SUMS: usize = 4;
 
+    type Plain = Self;
+    type Pairs = Self;
+    type Fours = Self;
+
+    #[inline(always)]
+    fn plain(self) -> Self {
+        self
+    }
+    #[inline(always)]
+    fn pairs(self) -> Self {
+        self
+    }
+    #[inline(always)]
+    fn fours(self) -> Self {
+        self
+    }
+
     #[inline(always)]
     fn call<K: Kernel>(self, kernel: K) -> K::Output {
         // SAFETY: the token exists only if detected.
