@@ -19,7 +19,7 @@ mod program;
 mod team;
 mod tile;
 
-pub use activation::{Activation, Tanh};
+pub use activation::{Activation, Bounds, Tanh};
 pub use execute::{Call, Execution, RunError};
 pub use isa::{Isa, IsaError};
 pub use lanes::LANES;
