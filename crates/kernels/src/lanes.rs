@@ -2,6 +2,9 @@
 //!
 //! Sixteen on every instruction set, so that packed weights have one layout.
 
+#[cfg(test)]
+mod tests;
+
 /// Numbers of one vector.
 pub const LANES: usize = 16;
 
@@ -87,7 +90,8 @@ pub(crate) trait Lanes: Copy + Send + Sync {
     /// # Safety
     /// `to` is valid for writes of 32 bytes.
     unsafe fn store_bf16(self, to: *mut u16, x: Self::F);
-    /// Rounds `x` to the nearest whole number, ties to even, adds 128 and writes 16 `u8`, saturated.
+    /// Rounds `x` to the nearest whole number, ties to even, adds 128 and writes 16 `u8`, saturated;
+    /// 0 for NaN.
     /// # Safety
     /// `to` is valid for writes of 16 bytes.
     unsafe fn store_u8(self, to: *mut u8, x: Self::F);

@@ -5,6 +5,9 @@
 //! panel has all of the gates of these units (DeepCPU, section 4: fused products). A word of a
 //! panel is the weights of one, two or four successive k for one output.
 
+#[cfg(test)]
+mod tests;
+
 use std::ops::Range;
 
 use crate::lanes::LANES;

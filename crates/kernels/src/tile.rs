@@ -1,5 +1,8 @@
 //! The innermost loop: a few rows times one panel, sums in registers.
 
+#[cfg(test)]
+mod tests;
+
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::panels::Precision;
 
