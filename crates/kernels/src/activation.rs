@@ -61,7 +61,7 @@ impl Tanh {
         let of = |absolute, relative, logistic| Bounds { absolute, relative, logistic };
         match self {
             Self::Fitted98 => of(3.3e-7, 3.3e-7, 2.2e-7),
-            Self::Fitted76 => of(1.4e-6, 1.4e-6, 7.1e-7),
+            Self::Fitted76 => of(1.4e-6, 1.4e-6, 7.2e-7),
             Self::Fitted56 => of(9.4e-6, 9.5e-6, 4.8e-6),
             Self::Fraction(..=5) => of(1.1e-3, 1.1e-3, 5.5e-4),
             Self::Fraction(6) => of(7.5e-4, 7.5e-4, 3.8e-4),
