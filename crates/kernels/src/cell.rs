@@ -1,5 +1,8 @@
 //! What becomes of sums: cells of recurrent networks and activations, sixteen units at a time.
 
+#[cfg(test)]
+mod tests;
+
 use crate::activation::{Activation, Curve, Tanh};
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::panels::Precision;
@@ -100,7 +103,8 @@ impl Block {
     }
 }
 
-/// An LSTM with its own activations, neither peepholes nor clipping.
+/// An LSTM with its own activations, neither peepholes nor clipping. Products of its three
+/// denominators are below 2e8, so that states up to 1e29 do not overflow before they are divided.
 pub(crate) struct Lstm<'a, const N: usize> {
     pub block: Block,
     pub input: Option<Matrix>,

@@ -39,6 +39,11 @@ pub enum RunError {
         /// Those given.
         found: usize,
     },
+    /// A sequence is so long that no machine has memory for a buffer.
+    Memory {
+        /// Index of the buffer.
+        buffer: usize,
+    },
     /// The team has fewer workers than the program.
     Workers {
         /// Of the program.
@@ -57,6 +62,12 @@ impl fmt::Display for RunError {
             Self::Size { buffer, expected, found } => {
                 write!(f, "expected {expected} numbers for buffer {buffer}, found {found}")
             }
+            Self::Memory { buffer } => {
+                write!(
+                    f,
+                    "expected a sequence that fits into memory, found a longer one for buffer {buffer}"
+                )
+            }
             Self::Workers { expected, found } => {
                 write!(f, "expected a team of {expected} workers, found {found}")
             }
@@ -72,7 +83,8 @@ pub struct Call<'a> {
     /// Steps of each sequence.
     pub lengths: &'a [usize],
     /// Rows that are in use at each step of the first sequence, of rows sorted by falling length; all
-    /// where it is empty. Products of single steps leave the others as they are.
+    /// where it is empty. Products of single steps leave the others as they are; of those that go
+    /// through the sequence from its end the rows are those in use at the step that they are at.
     pub active: &'a [usize],
     /// Whether the states are zeros, so that the first step needs no product with them.
     pub fresh: bool,
@@ -117,8 +129,10 @@ impl Execution {
     #[must_use]
     pub fn new(program: Program, isa: Isa) -> Self {
         let inside = program.buffers().iter().map(|buffer| match buffer {
-            program::Buffer { kind: Kind::Inside, slots: Slots::Count(count), rows, columns } => {
-                Memory::zeroed(count * rows * columns)
+            program::Buffer { kind: Kind::Inside, slots: Slots::Count(count), .. } => {
+                Memory::zeroed(
+                    buffer.words(*count).expect("a proven program's buffers have a size"),
+                )
             }
             _ => Memory::zeroed(0),
         });
@@ -160,8 +174,13 @@ impl Execution {
         if team.workers() < workers {
             return Err(RunError::Workers { expected: workers, found: team.workers() });
         }
-        let lengths =
-            self.program.loops().iter().map(|looped| looped.length + 1).max().unwrap_or(0);
+        let lengths = self
+            .program
+            .loops()
+            .iter()
+            .map(|looped| looped.length.saturating_add(1))
+            .max()
+            .unwrap_or(0);
         count("lengths", lengths, call.lengths.len())?;
         self.bases.clear();
         let Call { lengths, active, fresh, inputs, outputs } = call;
@@ -172,15 +191,18 @@ impl Execution {
             let slots = match buffer.slots {
                 Slots::Count(count) => count,
                 Slots::Length(length) => {
-                    count("lengths", length + 1, lengths.len())?;
+                    count("lengths", length.saturating_add(1), lengths.len())?;
                     lengths[length]
                 }
             };
-            let expected = slots * buffer.rows * buffer.columns;
+            let expected = buffer.words(slots).ok_or(RunError::Memory { buffer: index })?;
             let base = match buffer.kind {
                 Kind::Inside => {
-                    if self.inside[index].words().len() < expected {
-                        self.inside[index] = Memory::zeroed(expected);
+                    let kept = self.inside[index].words().len();
+                    if kept < expected {
+                        let mut longer = Memory::zeroed(expected);
+                        longer.words_mut()[..kept].copy_from_slice(self.inside[index].words());
+                        self.inside[index] = longer;
                     }
                     self.inside[index].numbers_mut().as_mut_ptr()
                 }
@@ -295,7 +317,8 @@ struct Span {
     first: usize,
     steps: usize,
     length: usize,
-    every: Every,
+    /// Whether `active` counts its rows.
+    is_of_rows: bool,
 }
 
 /// One worker's part.
@@ -321,15 +344,17 @@ impl Kernel for Worker<'_> {
             let length = self.run.lengths[looped.length];
             let chunk = looped.chunk.max(1);
             for start in (0..length).step_by(chunk) {
-                let end = (start + chunk).min(length);
+                let end = start.saturating_add(chunk).min(length);
                 for stage in &looped.stages {
                     let (each, spans) = match stage.every {
                         Every::Chunk => (end - start, 1),
                         Every::Step => (1, end - start),
                     };
                     for span in 0..spans {
-                        let span =
-                            Span { first: start + span, steps: each, length, every: stage.every };
+                        let is_of_rows = stage.every == Every::Step
+                            && looped.length == 0
+                            && !self.run.active.is_empty();
+                        let span = Span { first: start + span, steps: each, length, is_of_rows };
                         for phase in &stage.phases {
                             for product in &phase.work[self.worker] {
                                 self.product(s, product, span);
@@ -356,7 +381,7 @@ impl Worker<'_> {
             At::Step => step,
             At::Back => length - 1 - step,
             At::Turn { by } => match buffer.slots {
-                Slots::Count(count) => (step + by) % count,
+                Slots::Count(count) => step.wrapping_add(by) % count,
                 Slots::Length(_) => 0,
             },
         };
@@ -368,11 +393,8 @@ impl Worker<'_> {
     #[inline(always)]
     fn product<S: Lanes>(&self, s: S, product: &Product, span: Span) {
         let mut rows = product.rows.clone();
-        if span.every == Every::Step && !self.run.active.is_empty() {
-            let step = match product.a.at {
-                At::Back => span.length - 1 - span.first,
-                _ => span.first,
-            };
+        if span.is_of_rows {
+            let step = if product.is_back() { span.length - 1 - span.first } else { span.first };
             rows.end = rows.end.min(self.run.active[step]);
         }
         if rows.is_empty() {
@@ -403,7 +425,7 @@ impl Worker<'_> {
     /// Whether a product's rows are zeros.
     #[inline(always)]
     fn is_zero(&self, product: &Product, span: Span) -> bool {
-        product.of_state && self.run.fresh && span.first == 0
+        product.of_state && self.run.fresh && span.first == 0 && span.steps == 1
     }
 
     /// In what sums are made: without anything to multiply they are the biases.
@@ -424,7 +446,7 @@ impl Worker<'_> {
                 let from = a.first.wrapping_add((rows.start + row) * a.stride).cast_const();
                 let index = step * rows.len() + row;
                 let to = to.0.wrapping_add(index * stride).cast();
-                let scale = s.call(Narrow { from, k, to, precision });
+                let scale = s.plain().call(Narrow { from, k, to, precision });
                 // SAFETY: `narrowed` made room for all rows of all products of this worker.
                 unsafe { scales.0.add(index).write(scale) };
             }
@@ -563,7 +585,7 @@ impl Worker<'_> {
         let bias = product.bias.as_deref();
         let bias = bias.map(|bias| &bias[block.first_panel * block.vectors * LANES..]);
         let scale = product.scale;
-        s.call(Whole { block, scales, excess, bias, scale, row_scales });
+        s.plain().call(Whole { block, scales, excess, bias, scale, row_scales });
     }
 
     #[inline(always)]
@@ -575,6 +597,7 @@ impl Worker<'_> {
         step: usize,
         length: usize,
     ) {
+        let s = s.plain();
         let matrix = |place| self.matrix(place, step, length);
         let hidden = |hidden: &program::Hidden| Hidden {
             state: matrix(hidden.state),

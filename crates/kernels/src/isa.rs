@@ -45,6 +45,18 @@ impl Isa {
         Self::all()[0]
     }
 
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// No instruction set has the name, or this processor has it not.
+    pub fn named(name: &str) -> Result<Isa, IsaError> {
+        let all = Self::all();
+        all.iter().copied().find(|isa| isa.name() == name).ok_or_else(|| IsaError {
+            expected: all.iter().map(|isa| isa.name()).collect(),
+            found: name.to_owned(),
+        })
+    }
+
     /// The portable twin of all others.
     #[must_use]
     pub fn scalar() -> Isa {
@@ -96,9 +108,40 @@ impl fmt::Display for Isa {
     }
 }
 
+/// An instruction set that is not to be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IsaError {
+    /// What there is.
+    pub expected: Vec<&'static str>,
+    /// What was asked for.
+    pub found: String,
+}
+
+impl fmt::Display for IsaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { expected, found } = self;
+        write!(
+            f,
+            "expected an instruction set of this processor ({}), found {found}",
+            expected.join(", ")
+        )
+    }
+}
+
+impl std::error::Error for IsaError {}
+
 #[cfg(test)]
 mod tests {
     use super::Isa;
+
+    #[test]
+    fn an_instruction_set_is_found_by_its_name() {
+        for isa in Isa::all() {
+            assert_eq!(Isa::named(isa.name()), Ok(isa));
+        }
+        let error = Isa::named("sse9").expect_err("no processor has it");
+        assert!(error.to_string().ends_with("scalar), found sse9"), "{error}");
+    }
 
     #[test]
     fn portable_code_is_always_there_and_last() {

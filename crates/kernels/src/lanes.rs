@@ -2,6 +2,9 @@
 //!
 //! Sixteen on every instruction set, so that packed weights have one layout.
 
+#[cfg(test)]
+mod tests;
+
 /// Numbers of one vector.
 pub const LANES: usize = 16;
 
@@ -24,6 +27,18 @@ pub(crate) trait Lanes: Copy + Send + Sync {
     type I: Copy;
     /// Vectors that a tile's sums may fill without leaving the registers.
     const SUMS: usize;
+
+    /// The least token with the same operations, save for the two products. What needs neither
+    /// is compiled for it, and so once for a family of processors.
+    type Plain: Lanes;
+    /// The least token with this one's products of bfloat16.
+    type Pairs: Lanes;
+    /// The least token with this one's products of bytes.
+    type Fours: Lanes;
+
+    fn plain(self) -> Self::Plain;
+    fn pairs(self) -> Self::Pairs;
+    fn fours(self) -> Self::Fours;
 
     /// Runs `kernel` in a function of its own, compiled with this instruction set.
     fn call<K: Kernel>(self, kernel: K) -> K::Output;
@@ -75,7 +90,8 @@ pub(crate) trait Lanes: Copy + Send + Sync {
     /// # Safety
     /// `to` is valid for writes of 32 bytes.
     unsafe fn store_bf16(self, to: *mut u16, x: Self::F);
-    /// Rounds `x` to the nearest whole number, ties to even, adds 128 and writes 16 `u8`, saturated.
+    /// Rounds `x` to the nearest whole number, ties to even, adds 128 and writes 16 `u8`, saturated;
+    /// 0 for NaN.
     /// # Safety
     /// `to` is valid for writes of 16 bytes.
     unsafe fn store_u8(self, to: *mut u8, x: Self::F);

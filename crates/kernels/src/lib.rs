@@ -20,11 +20,11 @@ mod program;
 mod team;
 mod tile;
 
-pub use activation::{Activation, Tanh};
+pub use activation::{Activation, Bounds, Tanh};
 pub use execute::{Call, Execution, RunError};
-pub use isa::Isa;
+pub use isa::{Isa, IsaError};
 pub use lanes::LANES;
-pub use panels::{MAX_VECTORS, Panels, Precision};
+pub use panels::{MAX_BYTES, MAX_VECTORS, Panels, Precision};
 pub use program::{
     At, Buffer, Every, Gru, Hidden, Kind, Loop, Lstm, Phase, Place, Product, Program, ProgramError,
     Rnn, Slots, Stage, Then, Work,

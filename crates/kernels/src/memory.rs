@@ -79,8 +79,9 @@ impl Drop for Memory {
 fn layout(words: usize) -> Layout {
     let bytes = words.max(1).checked_mul(4).expect("memory of a machine is counted by usize");
     let align = if bytes >= HUGE / 2 { HUGE } else { LINE };
-    Layout::from_size_align(bytes.next_multiple_of(align), align)
-        .expect("the alignment is a power of two")
+    let whole =
+        bytes.checked_next_multiple_of(align).expect("a machine has less than all of usize");
+    Layout::from_size_align(whole, align).expect("a machine has less than half of usize")
 }
 
 #[cfg(test)]

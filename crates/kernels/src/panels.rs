@@ -5,6 +5,9 @@
 //! panel has all of the gates of these units (DeepCPU, section 4: fused products). A word of a
 //! panel is the weights of one, two or four successive k for one output.
 
+#[cfg(test)]
+mod tests;
+
 use std::ops::Range;
 
 use crate::lanes::LANES;
@@ -54,6 +57,10 @@ pub struct Panels {
     excess: Vec<i32>,
 }
 
+/// The most weights of an output of [`Precision::Int8`]: their products with bytes fill the 32
+/// bits of a sum.
+pub const MAX_BYTES: usize = i32::MAX as usize / (255 * 127);
+
 /// The most vectors of a panel.
 pub const MAX_VECTORS: usize = 4;
 
@@ -62,7 +69,8 @@ impl Panels {
     /// (a gate); units go from 0 to `units`, and those that fill the last panel are zeros.
     ///
     /// # Panics
-    /// `vectors` is not 1 to 4, or a row is not of `k` weights.
+    /// `vectors` is not 1 to 4, a row is not of `k` weights, or of [`Precision::Int8`] `k` is more
+    /// than [`MAX_BYTES`].
     pub fn pack<'a>(
         precision: Precision,
         vectors: usize,
@@ -71,14 +79,19 @@ impl Panels {
         row: impl Fn(usize, usize) -> &'a [f32],
     ) -> Self {
         assert!((1..=MAX_VECTORS).contains(&vectors), "1 to 4 vectors, not {vectors}");
+        assert!(
+            precision != Precision::Int8 || k <= MAX_BYTES,
+            "at most {MAX_BYTES} weights of 8 bits, not {k}"
+        );
         let panels = units.div_ceil(LANES);
         let words = precision.words(k);
+        let all = [panels, words, vectors, LANES].into_iter().try_fold(1, usize::checked_mul);
         let mut packed = Self {
             precision,
             vectors,
             panels,
             k,
-            memory: Memory::zeroed(panels * words * vectors * LANES),
+            memory: Memory::zeroed(all.expect("weights are counted by usize")),
             scales: Vec::new(),
             excess: Vec::new(),
         };

@@ -30,6 +30,14 @@ pub struct Buffer {
     pub columns: usize,
 }
 
+impl Buffer {
+    /// Words of that many slots, if a machine can have as many.
+    pub(crate) fn words(&self, slots: usize) -> Option<usize> {
+        let words = slots.checked_mul(self.rows)?.checked_mul(self.columns)?;
+        (words <= isize::MAX as usize / size_of::<u32>()).then_some(words)
+    }
+}
+
 /// Where a buffer's words are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -80,7 +88,8 @@ pub struct Place {
 /// A product and what becomes of its sums.
 #[derive(Clone, Debug)]
 pub struct Product {
-    /// Rows of `weights.k()` values.
+    /// Rows of `weights.k()` values, in whole words. What the last word holds beyond the k of the panels is
+    /// multiplied by zero weights: of bfloat16 it must be finite.
     pub a: Place,
     /// How `a` holds them: as the weights are, or in `f32`, of which each worker then makes what it
     /// needs, whole numbers with a scale for each row.
@@ -207,10 +216,25 @@ pub enum Every {
 pub struct Loop {
     /// Which length counts its steps.
     pub length: usize,
-    /// Steps of a chunk; the last may have fewer.
+    /// Steps of a chunk, 0 for 1; the last may have fewer.
     pub chunk: usize,
     /// In this order, for each chunk.
     pub stages: Vec<Stage>,
+}
+
+impl Product {
+    /// Whether any of its places goes through the sequence from the end.
+    pub(crate) fn is_back(&self) -> bool {
+        let back = |place: &Place| place.at == At::Back;
+        let hidden = |hidden: &Hidden| hidden.output.is_some_and(|place| place.at == At::Back);
+        back(&self.a)
+            || match &self.then {
+                Then::Store { to, .. } => back(to),
+                Then::Lstm(cell) => cell.input.as_ref().is_some_and(back) || hidden(&cell.hidden),
+                Then::Gru(cell) => back(&cell.input) || hidden(&cell.hidden),
+                Then::Rnn(cell) => back(&cell.input) || hidden(&cell.hidden),
+            }
+    }
 }
 
 /// A proven program.

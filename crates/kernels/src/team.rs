@@ -1,16 +1,15 @@
 //! A team of threads that stays: workers bound to cores, started by one store, meeting without
 //! the kernel's help (DeepCPU, section 5.3: weight-centric streamlining).
 
+mod protocol;
+
 use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// Two cache lines: neighbours are fetched in pairs.
-#[repr(align(128))]
-#[derive(Default)]
-struct Line<T>(T);
+use protocol::{Came, Jobs};
 
 /// How a team waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,15 +30,12 @@ type Job = dyn Fn(usize) + Sync;
 
 struct Shared {
     /// Counted up for each job; the greatest number ends the team.
-    start: Line<AtomicU32>,
-    /// The last job that each worker but the first has done.
-    done: Vec<Line<AtomicU32>>,
-    asleep: Vec<Line<AtomicBool>>,
+    jobs: Jobs<AtomicU32>,
     job: UnsafeCell<Option<*const Job>>,
     waiting: Waiting,
 }
 
-// SAFETY: `job` is written by the caller of `run` alone, while no worker reads: before `start` tells
+// SAFETY: `job` is written by the caller of `run` alone, while no worker reads: before `jobs` tells
 // of it (release, acquire), and after all have told that they are done with the last.
 unsafe impl Sync for Shared {}
 // SAFETY: as above.
@@ -58,14 +54,8 @@ impl Team {
     /// A team of one more than `cores`, each of these bound to its core where the system knows how.
     #[must_use]
     pub fn new(cores: &[Option<usize>], waiting: Waiting) -> Self {
-        let lines = || (0..cores.len()).map(|_| Line::default()).collect();
-        let shared = Arc::new(Shared {
-            start: Line::default(),
-            done: lines(),
-            asleep: (0..cores.len()).map(|_| Line::default()).collect(),
-            job: UnsafeCell::new(None),
-            waiting,
-        });
+        let shared =
+            Arc::new(Shared { jobs: Jobs::new(cores.len()), job: UnsafeCell::new(None), waiting });
         let threads = cores.iter().enumerate().map(|(index, core)| {
             let (shared, core) = (Arc::clone(&shared), *core);
             let work = move || {
@@ -113,23 +103,17 @@ impl Team {
         if self.jobs == END {
             self.jobs = 1;
         }
-        self.shared.start.0.store(self.jobs, Ordering::SeqCst);
-        for ((_, thread), asleep) in self.threads.iter().zip(&self.shared.asleep) {
-            if asleep.0.load(Ordering::SeqCst) {
-                thread.unpark();
-            }
-        }
+        self.shared.jobs.begin(self.jobs, |worker| self.threads[worker].1.unpark());
         job(0);
-        for done in &self.shared.done {
-            wait_for(&self.shared.waiting, || done.0.load(Ordering::Acquire) == self.jobs);
-        }
+        let mut patience = Patience::new(self.shared.waiting);
+        self.shared.jobs.wait(self.jobs, || patience.pause());
         std::mem::forget(guard);
     }
 }
 
 impl Drop for Team {
     fn drop(&mut self) {
-        self.shared.start.0.store(END, Ordering::SeqCst);
+        self.shared.jobs.begin(END, |_| ());
         for (handle, thread) in self.threads.drain(..) {
             thread.unpark();
             // A worker that panicked has aborted the process.
@@ -158,35 +142,29 @@ impl Shared {
             }
             last = told;
             let guard = Abort;
-            // SAFETY: `start` told of a job, so `run` has written it and waits until `done` is told.
+            // SAFETY: `jobs` told of a job, so `run` has written it and waits until `done` is told.
             let job = unsafe { (*self.job.get()).map(|job| &*job) };
             if let Some(job) = job {
                 job(index + 1);
             }
             std::mem::forget(guard);
-            self.done[index].0.store(told, Ordering::Release);
+            self.jobs.end(index, told);
         }
     }
 
     /// Waits for a job other than the last: spins, then sleeps.
     fn next(&self, index: usize, last: u32) -> u32 {
-        let told = || self.start.0.load(Ordering::SeqCst);
         let since = Instant::now();
         loop {
             for _ in 0..256 {
-                if told() != last {
-                    return told();
+                let told = self.jobs.told();
+                if told != last {
+                    return told;
                 }
                 std::hint::spin_loop();
             }
             if since.elapsed() > self.waiting.spin {
-                self.asleep[index].0.store(true, Ordering::SeqCst);
-                // Either the caller sees that this one sleeps, or this one sees the job.
-                while told() == last {
-                    std::thread::park();
-                }
-                self.asleep[index].0.store(false, Ordering::SeqCst);
-                return told();
+                return self.jobs.sleep(index, last, std::thread::park);
             }
         }
     }
@@ -194,44 +172,44 @@ impl Shared {
 
 /// Spins, and lets others run when that takes long: with fewer free cores than workers, the one
 /// that is waited for may not be running.
-pub(crate) fn wait_for(waiting: &Waiting, is_there: impl Fn() -> bool) {
-    let mut spun = 0_u32;
-    let mut since = None;
-    while !is_there() {
+struct Patience {
+    waiting: Waiting,
+    spun: u32,
+    since: Option<Instant>,
+}
+
+impl Patience {
+    fn new(waiting: Waiting) -> Self {
+        Self { waiting, spun: 0, since: None }
+    }
+
+    fn pause(&mut self) {
         std::hint::spin_loop();
-        spun += 1;
-        if spun.is_multiple_of(4096) {
-            let since = *since.get_or_insert_with(Instant::now);
-            if since.elapsed() > waiting.spin.min(Duration::from_micros(200)) {
+        self.spun = self.spun.wrapping_add(1);
+        if self.spun.is_multiple_of(4096) {
+            let since = *self.since.get_or_insert_with(Instant::now);
+            if since.elapsed() > self.waiting.spin.min(Duration::from_micros(200)) {
                 std::thread::yield_now();
             }
         }
     }
 }
 
-/// Where workers wait for one another. Each tells its own line how often it came, so that lines
-/// have one writer.
+/// Where workers wait for one another.
 pub(crate) struct Meeting {
-    came: Vec<Line<AtomicU32>>,
+    came: Came<AtomicU32>,
     waiting: Waiting,
 }
 
 impl Meeting {
     pub(crate) fn new(workers: usize) -> Self {
-        Self { came: (0..workers).map(|_| Line::default()).collect(), waiting: Waiting::default() }
+        Self { came: Came::new(workers), waiting: Waiting::default() }
     }
 
     /// Returns when all workers have come for the `time`th time. What they wrote before is seen.
     pub(crate) fn wait(&self, worker: usize, time: u32) {
-        self.came[worker].0.store(time, Ordering::Release);
-        for (other, came) in self.came.iter().enumerate() {
-            if other != worker {
-                // Another may have gone on to the next meeting already, never further.
-                let is_there =
-                    || came.0.load(Ordering::Acquire).wrapping_sub(time).cast_signed() >= 0;
-                wait_for(&self.waiting, is_there);
-            }
-        }
+        let mut patience = Patience::new(self.waiting);
+        self.came.meet(worker, time, || patience.pause());
     }
 }
 
@@ -261,7 +239,7 @@ fn bind(_core: usize) {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn all_workers_run_each_job_once_and_sleep_between() {

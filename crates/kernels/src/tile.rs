@@ -1,5 +1,8 @@
 //! The innermost loop: a few rows times one panel, sums in registers.
 
+#[cfg(test)]
+mod tests;
+
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::panels::Precision;
 
@@ -180,10 +183,10 @@ impl<D: Dot, const R: usize, const V: usize> Kernel for Sized<D, R, V> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        // Known when compiled: one of the three is left.
-        if S::SUMS >= 4 * R * V {
+        // Constants, so that only one of the three is compiled.
+        if const { S::SUMS >= 4 * R * V } {
             self.multiply::<S, 4>(s);
-        } else if S::SUMS >= 2 * R * V {
+        } else if const { S::SUMS >= 2 * R * V } {
             self.multiply::<S, 2>(s);
         } else {
             self.multiply::<S, 1>(s);
@@ -210,9 +213,9 @@ pub(crate) unsafe fn multiply<S: Lanes>(
     tile: Tile,
 ) {
     match precision {
-        Precision::F32 => of_rows::<S, F32>(s, rows, vectors, tile),
-        Precision::Bf16 => of_rows::<S, Bf16>(s, rows, vectors, tile),
-        Precision::Int8 => of_rows::<S, Int8>(s, rows, vectors, tile),
+        Precision::F32 => of_rows::<S::Plain, F32>(s.plain(), rows, vectors, tile),
+        Precision::Bf16 => of_rows::<S::Pairs, Bf16>(s.pairs(), rows, vectors, tile),
+        Precision::Int8 => of_rows::<S::Fours, Int8>(s.fours(), rows, vectors, tile),
     }
 }
 
@@ -241,7 +244,7 @@ fn of_vectors<S: Lanes, D: Dot, const R: usize>(s: S, vectors: usize, tile: Tile
 #[inline(always)]
 fn sized<S: Lanes, D: Dot, const R: usize, const V: usize>(s: S, tile: Tile) {
     // [`rows`] asks for no other; the condition keeps those from being compiled.
-    if R == 1 || R * V <= S::SUMS {
+    if const { R == 1 || R * V <= S::SUMS } {
         s.call(Sized::<D, R, V>(tile, std::marker::PhantomData));
     }
 }

@@ -50,6 +50,23 @@ impl Lanes for Avx2 {
     type I = I;
     const SUMS: usize = 4;
 
+    type Plain = Self;
+    type Pairs = Self;
+    type Fours = Self;
+
+    #[inline(always)]
+    fn plain(self) -> Self {
+        self
+    }
+    #[inline(always)]
+    fn pairs(self) -> Self {
+        self
+    }
+    #[inline(always)]
+    fn fours(self) -> Self {
+        self
+    }
+
     #[inline(always)]
     fn call<K: Kernel>(self, kernel: K) -> K::Output {
         // SAFETY: the token exists only if detected.
@@ -109,7 +126,9 @@ impl Lanes for Avx2 {
         // SAFETY: `numbers` are 16; the caller vouches for `count` of them at `to`.
         unsafe {
             self.store(numbers.as_mut_ptr(), x);
-            to.copy_from_nonoverlapping(numbers.as_ptr(), count.min(LANES));
+            // Bytes, which are aligned anywhere.
+            let bytes = size_of::<f32>() * count.min(LANES);
+            to.cast::<u8>().copy_from_nonoverlapping(numbers.as_ptr().cast(), bytes);
         }
     }
 

@@ -52,7 +52,7 @@ fn dot_i8(sum: __m512i, a: u32, weights: __m512i) -> __m512i {
 /// A token with its operations.
 macro_rules! token {
     ($(#[$doc:meta])* $token:ident, $compiled:ident, [$($feature:tt),*], $features:literal,
-        $dot_bf16:ident, $dot_i8:ident) => {
+        $dot_bf16:ident of $pairs:ident, $dot_i8:ident of $fours:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq)]
         pub(crate) struct $token(());
@@ -72,6 +72,24 @@ macro_rules! token {
             type F = __m512;
             type I = __m512i;
             const SUMS: usize = 24;
+
+            // Whoever has this token has those of the instructions that it adds to.
+            type Plain = Avx512;
+            type Pairs = $pairs;
+            type Fours = $fours;
+
+            #[inline(always)]
+            fn plain(self) -> Avx512 {
+                Avx512(())
+            }
+            #[inline(always)]
+            fn pairs(self) -> $pairs {
+                $pairs(())
+            }
+            #[inline(always)]
+            fn fours(self) -> $fours {
+                $fours(())
+            }
 
             #[inline(always)]
             fn call<K: Kernel>(self, kernel: K) -> K::Output {
@@ -211,18 +229,21 @@ macro_rules! token {
 token!(
     /// Exists only where the processor has the base. Each of its methods relies on that.
     Avx512, compiled, ["avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma"],
-    "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma", dot_bf16_widened, dot_i8_widened
+    "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma",
+    dot_bf16_widened of Avx512, dot_i8_widened of Avx512
 );
 token!(
     /// Exists only where the processor has the base and VNNI. Each of its methods relies on that.
     Avx512Vnni, compiled_vnni,
     ["avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx2", "fma"],
-    "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma", dot_bf16_widened, dot_i8
+    "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma",
+    dot_bf16_widened of Avx512, dot_i8 of Avx512Vnni
 );
 token!(
     /// Exists only where the processor has the base, VNNI and bfloat16. Each of its methods
     /// relies on that.
     Avx512Bf16, compiled_bf16,
     ["avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx2", "fma"],
-    "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma", dot_bf16, dot_i8
+    "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma",
+    dot_bf16 of Avx512Bf16, dot_i8 of Avx512Vnni
 );

@@ -31,6 +31,23 @@ impl Lanes for Scalar {
     type I = [i32; LANES];
     const SUMS: usize = 4;
 
+    type Plain = Self;
+    type Pairs = Self;
+    type Fours = Self;
+
+    #[inline(always)]
+    fn plain(self) -> Self {
+        self
+    }
+    #[inline(always)]
+    fn pairs(self) -> Self {
+        self
+    }
+    #[inline(always)]
+    fn fours(self) -> Self {
+        self
+    }
+
     #[inline(never)]
     fn call<K: Kernel>(self, kernel: K) -> K::Output {
         kernel.run(self)

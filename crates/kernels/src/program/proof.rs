@@ -26,6 +26,11 @@ pub enum ProgramError {
         /// Rows and columns that would be touched.
         touched: (Range<usize>, Range<usize>),
     },
+    /// A buffer of more words than a machine has.
+    Size {
+        /// Which buffer.
+        buffer: usize,
+    },
     /// A slot that the buffer, or this loop, has not.
     Slot {
         /// Which buffer.
@@ -65,6 +70,12 @@ impl fmt::Display for ProgramError {
             Self::Outside { buffer, touched: (rows, columns) } => {
                 write!(f, "rows {rows:?}, columns {columns:?} are outside of buffer {buffer}")
             }
+            Self::Size { buffer } => {
+                write!(
+                    f,
+                    "expected a buffer that fits into memory, found more words in buffer {buffer}"
+                )
+            }
             Self::Slot { buffer, at } => write!(f, "buffer {buffer} has no slot {at} in this loop"),
             Self::Direction { buffer } => {
                 write!(f, "buffer {buffer} is an input that is written, or an output named twice")
@@ -89,12 +100,26 @@ struct Access {
     writes: bool,
 }
 
+impl Access {
+    fn is_nothing(&self) -> bool {
+        self.rows.is_empty() || self.columns.is_empty()
+    }
+}
+
 pub(super) fn check(
     workers: usize,
     buffers: &[Buffer],
     loops: &[Loop],
 ) -> Result<(), ProgramError> {
+    if workers == 0 {
+        return Err(ProgramError::Workers { expected: 1, found: 0 });
+    }
     for (index, buffer) in buffers.iter().enumerate() {
+        // Of a buffer as long as a sequence, who runs the program looks again.
+        let slots = if let Slots::Count(count) = buffer.slots { count } else { 1 };
+        if buffer.words(slots).is_none() {
+            return Err(ProgramError::Size { buffer: index });
+        }
         let again =
             |other: &Buffer| matches!(other.kind, Kind::Output(_)) && other.kind == buffer.kind;
         if buffers[..index].iter().any(again) {
@@ -173,12 +198,16 @@ fn fits(product: &Product) -> Result<(), ProgramError> {
 
 /// All that a product touches.
 fn accesses(product: &Product) -> Vec<Access> {
-    let Product { panels, rows, .. } = product;
+    // Ranges that end before they begin are of nothing, and nothing is done where either is.
+    let nothing = product.panels.is_empty() || product.rows.is_empty();
+    let some = |range: &Range<usize>| if nothing { 0..0 } else { range.clone() };
+    let (panels, rows) = (some(&product.panels), some(&product.rows));
     let width = product.weights.vectors() * LANES;
     let mut all = Vec::new();
     let mut touch = |place: Place, columns: Range<usize>, writes| {
-        let columns = place.column + columns.start..place.column + columns.end.max(columns.start);
-        all.push(Access { place, rows: rows.clone(), columns, writes });
+        // A sum that is too great for its type is too great for any buffer.
+        let [start, end] = [columns.start, columns.end].map(|at| place.column.saturating_add(at));
+        all.push(Access { place, rows: rows.clone(), columns: start..end, writes });
     };
     let sums = panels.start * width..panels.end * width;
     touch(product.a, 0..product.holds.words(product.weights.k()), false);
@@ -228,7 +257,7 @@ fn inside(
     let outside =
         || ProgramError::Outside { buffer: index, touched: (rows.clone(), columns.clone()) };
     let buffer = buffers.get(index).ok_or_else(outside)?;
-    if rows.end > buffer.rows || columns.end > buffer.columns {
+    if !access.is_nothing() && (rows.end > buffer.rows || columns.end > buffer.columns) {
         return Err(outside());
     }
     if *writes && matches!(buffer.kind, Kind::Input(_)) {
@@ -239,7 +268,7 @@ fn inside(
         (At::Step | At::Back, Slots::Length(length)) => length == looped.length,
         (At::Turn { .. }, Slots::Count(count)) => match every {
             // A chunk's steps must not fall upon one another.
-            Every::Chunk => count >= looped.chunk,
+            Every::Chunk => count >= looped.chunk.max(1),
             Every::Step => count >= 1,
         },
         _ => false,
@@ -283,6 +312,8 @@ fn meet(buffers: &[Buffer], a: &Access, b: &Access, one_step: bool) -> bool {
         _ => false,
     };
     a.place.buffer == b.place.buffer
+        && !a.is_nothing()
+        && !b.is_nothing()
         && overlap(&a.rows, &b.rows)
         && overlap(&a.columns, &b.columns)
         && !slots_differ
