@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod import;
 pub mod layer;
 pub mod oracle;
 pub mod plan;
