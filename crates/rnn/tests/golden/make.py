@@ -150,8 +150,10 @@ case("lstm_activations", "LSTM", "bidirectional", activations=["HardSigmoid", "S
 case("gru_reset_after", "GRU", "bidirectional", linear_before_reset=1, lengths=True, initial=True)
 case("gru_reset_after_clip", "GRU", linear_before_reset=1, clip=0.3)
 case("gru_activations", "GRU", activations=["HardSigmoid", "Softplus"])
-for name in ("Relu", "LeakyRelu", "ThresholdedRelu", "HardSigmoid", "Elu", "Softsign", "Softplus", "Sigmoid"):
+for name in ("Relu", "LeakyRelu", "HardSigmoid", "Elu", "Softsign", "Softplus", "Sigmoid"):
     case(f"rnn_{name.lower()}_defaults", "RNN", activations=[name])
+# Without its alpha, ONNX Runtime takes 0 and not the operator's 1, which ONNX asks for.
+case("rnn_thresholdedrelu", "RNN", activations=["ThresholdedRelu"], activation_alpha=[0.3])
 case("rnn_affine", "RNN", activations=["Affine"], activation_alpha=[0.5], activation_beta=[0.1])
 case("rnn_scaledtanh", "RNN", activations=["ScaledTanh"], activation_alpha=[0.5], activation_beta=[0.7])
 case("lstm_dynamic_tensor", "DynamicQuantizeLSTM", quantised="tensor")
