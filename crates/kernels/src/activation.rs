@@ -76,9 +76,8 @@ fn fraction(terms: usize) -> Curve {
     }
     // tanh(x) = x below(y) / above(y), scaled so that it begins with 1 / 1.
     let scale = above[0];
-    let five = |of: &[f64]| {
-        std::array::from_fn(|at| of.get(at).map_or(0.0, |c| (c / scale) as f32))
-    };
+    let five =
+        |of: &[f64]| std::array::from_fn(|at| of.get(at).map_or(0.0, |c| (c / scale) as f32));
     let clamp = [3.45, 4.35, 4.8, 5.7, 6.1][terms - 5];
     Curve { p: five(&below), q: five(&above), clamp }
 }
@@ -177,13 +176,37 @@ impl Activation {
             Self::Identity => x,
             Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
             Self::Tanh => x.tanh(),
-            Self::Relu => if x < 0.0 { 0.0 } else { x },
+            Self::Relu => {
+                if x < 0.0 {
+                    0.0
+                } else {
+                    x
+                }
+            }
             Self::Affine { alpha, beta } => alpha * x + beta,
-            Self::LeakyRelu { alpha } => if x < 0.0 { alpha * x } else { x },
-            Self::ThresholdedRelu { alpha } => if x > alpha || x.is_nan() { x } else { 0.0 },
+            Self::LeakyRelu { alpha } => {
+                if x < 0.0 {
+                    alpha * x
+                } else {
+                    x
+                }
+            }
+            Self::ThresholdedRelu { alpha } => {
+                if x > alpha || x.is_nan() {
+                    x
+                } else {
+                    0.0
+                }
+            }
             Self::ScaledTanh { alpha, beta } => alpha * (beta * x).tanh(),
             Self::HardSigmoid { alpha, beta } => (alpha * x + beta).clamp(0.0, 1.0),
-            Self::Elu { alpha } => if x < 0.0 { alpha * x.exp_m1() } else { x },
+            Self::Elu { alpha } => {
+                if x < 0.0 {
+                    alpha * x.exp_m1()
+                } else {
+                    x
+                }
+            }
             Self::Softsign => x / (1.0 + x.abs()),
             Self::Softplus => x.exp().ln_1p(),
         }

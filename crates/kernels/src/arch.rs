@@ -1,10 +1,10 @@
 //! One file an instruction set: what sixteen lanes are there.
 
-mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod scalar;
 
 pub(crate) use scalar::{Scalar, narrowed};
 #[cfg(target_arch = "x86_64")]

@@ -62,14 +62,7 @@ impl Hidden {
 /// # Safety
 /// The row and that many columns from `column` on lie inside of the matrix.
 #[inline(always)]
-unsafe fn put_first<S: Lanes>(
-    s: S,
-    to: Matrix,
-    row: usize,
-    column: usize,
-    x: S::F,
-    count: usize,
-) {
+unsafe fn put_first<S: Lanes>(s: S, to: Matrix, row: usize, column: usize, x: S::F, count: usize) {
     // SAFETY: the caller vouches for the row and the columns.
     unsafe {
         if count >= LANES {
@@ -101,7 +94,9 @@ impl Block {
             for row in 0..self.rows {
                 let sums = (panel * self.all_rows + row) * self.vectors * LANES;
                 // SAFETY: who made the block vouches for its sums.
-                each(self.first_panel + panel, self.first_row + row, unsafe { self.sums.add(sums) });
+                each(self.first_panel + panel, self.first_row + row, unsafe {
+                    self.sums.add(sums)
+                });
             }
         }
     }
@@ -129,7 +124,9 @@ impl<const N: usize> Kernel for Lstm<'_, N> {
                 let gate = |gate: usize| {
                     let sum = s.load(sums.add(gate * LANES));
                     match self.input {
-                        Some(input) => s.add(sum, s.load(input.at(row, (panel * 4 + gate) * LANES))),
+                        Some(input) => {
+                            s.add(sum, s.load(input.at(row, (panel * 4 + gate) * LANES)))
+                        }
                         None => sum,
                     }
                 };
@@ -139,7 +136,11 @@ impl<const N: usize> Kernel for Lstm<'_, N> {
                 let (no, d_o) = curve.logistic::<S, N>(s, gate(3));
                 // c' = nf/df c + ni/di ng/dg, by one division.
                 let of_input = s.mul(di, dg);
-                let above = s.fma(s.mul(nf, s.load(self.cell.at(row, unit))), of_input, s.mul(s.mul(ni, ng), df));
+                let above = s.fma(
+                    s.mul(nf, s.load(self.cell.at(row, unit))),
+                    of_input,
+                    s.mul(s.mul(ni, ng), df),
+                );
                 let c = s.div(above, s.mul(df, of_input));
                 s.store(self.cell.at(row, unit), c);
                 let (nc, dc) = curve.parts::<S, N>(s, c);
@@ -205,7 +206,8 @@ impl Kernel for Rnn {
                 let unit = (panel * vectors + vector) * LANES;
                 // SAFETY: who made the kernel vouches for panels and rows of all matrices.
                 unsafe {
-                    let sum = s.add(s.load(sums.add(vector * LANES)), s.load(self.input.at(row, unit)));
+                    let sum =
+                        s.add(s.load(sums.add(vector * LANES)), s.load(self.input.at(row, unit)));
                     self.hidden.put(s, row, unit, self.activation.apply(s, &curve, sum));
                 }
             }
@@ -265,7 +267,8 @@ impl Kernel for Whole<'_> {
                 let sums = sums.wrapping_add(vector * LANES).cast_mut();
                 // SAFETY: who made the kernel vouches for scales, excesses and biases of its panels.
                 unsafe {
-                    let whole = s.sub_i32(s.load_i32(sums.cast()), s.load_i32(self.excess.as_ptr().add(at)));
+                    let whole = s
+                        .sub_i32(s.load_i32(sums.cast()), s.load_i32(self.excess.as_ptr().add(at)));
                     let worth = s.mul(scale, s.load(self.scales.as_ptr().add(at)));
                     let bias = self.bias.map_or(s.splat(0.0), |bias| s.load(bias.as_ptr().add(at)));
                     s.store(sums, s.fma(s.to_f32(whole), worth, bias));

@@ -150,7 +150,8 @@ impl Execution {
         if team.workers() < workers {
             return Err(RunError::Workers { expected: workers, found: team.workers() });
         }
-        let lengths = self.program.loops().iter().map(|looped| looped.length + 1).max().unwrap_or(0);
+        let lengths =
+            self.program.loops().iter().map(|looped| looped.length + 1).max().unwrap_or(0);
         count("lengths", lengths, call.lengths.len())?;
         self.bases.clear();
         let Call { lengths, active, fresh, inputs, outputs } = call;
@@ -290,7 +291,8 @@ impl Kernel for Worker<'_> {
                         Every::Step => (1, end - start),
                     };
                     for span in 0..spans {
-                        let span = Span { first: start + span, steps: each, length, every: stage.every };
+                        let span =
+                            Span { first: start + span, steps: each, length, every: stage.every };
                         for phase in &stage.phases {
                             for product in &phase.work[self.worker] {
                                 self.product(s, product, span);
@@ -371,8 +373,7 @@ impl Worker<'_> {
     ) {
         let weights = &product.weights;
         let nothing = product.of_state && self.run.fresh && span.first == 0;
-        let (vectors, words) =
-            (weights.vectors(), if nothing { 0 } else { weights.words() });
+        let (vectors, words) = (weights.vectors(), if nothing { 0 } else { weights.words() });
         let width = vectors * LANES;
         let sums = self.run.sums[self.worker].0;
         let most = tile::rows::<S>(vectors);
@@ -473,7 +474,8 @@ impl Worker<'_> {
     ) {
         let weights = &product.weights;
         if weights.precision() == Precision::Int8 {
-            let (scales, excess) = weights.whole(block.first_panel..block.first_panel + block.panels);
+            let (scales, excess) =
+                weights.whole(block.first_panel..block.first_panel + block.panels);
             let bias = product.bias.as_deref();
             let bias = bias.map(|bias| &bias[block.first_panel * block.vectors * LANES..]);
             s.call(Whole { block, scales, excess, bias, scale: product.scale });

@@ -25,7 +25,8 @@ pub use isa::Isa;
 pub use lanes::LANES;
 pub use panels::{MAX_VECTORS, Panels, Precision};
 pub use program::{
-    At, Blend, Buffer, Every, Gates, General, GeneralGru, GeneralLstm, GeneralRnn, Gru, Hidden, Kind,
-    Loop, Lstm, Phase, Place, Product, Program, ProgramError, Reset, Rnn, Slots, Stage, Then, Work,
+    At, Blend, Buffer, Every, Gates, General, GeneralGru, GeneralLstm, GeneralRnn, Gru, Hidden,
+    Kind, Loop, Lstm, Phase, Place, Product, Program, ProgramError, Reset, Rnn, Slots, Stage, Then,
+    Work,
 };
 pub use team::{Team, Waiting};

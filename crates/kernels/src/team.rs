@@ -84,8 +84,9 @@ impl Team {
     pub fn of(workers: usize) -> Self {
         let cores = usable_cores();
         let more = workers.saturating_sub(1);
-        let bound: Vec<Option<usize>> =
-            (0..more).map(|at| cores.len().checked_sub(at + 1).and_then(|last| cores.get(last).copied())).collect();
+        let bound: Vec<Option<usize>> = (0..more)
+            .map(|at| cores.len().checked_sub(at + 1).and_then(|last| cores.get(last).copied()))
+            .collect();
         Self::new(&bound, Waiting::default())
     }
 
@@ -217,10 +218,7 @@ pub(crate) struct Meeting {
 
 impl Meeting {
     pub(crate) fn new(workers: usize) -> Self {
-        Self {
-            came: (0..workers).map(|_| Line::default()).collect(),
-            waiting: Waiting::default(),
-        }
+        Self { came: (0..workers).map(|_| Line::default()).collect(), waiting: Waiting::default() }
     }
 
     /// Returns when all workers have come for the `time`th time. What they wrote before is seen.
@@ -239,7 +237,8 @@ impl Meeting {
 
 #[cfg(target_os = "linux")]
 fn usable_cores() -> Vec<usize> {
-    let set = rustix::thread::sched_getaffinity(None).unwrap_or_else(|_| rustix::thread::CpuSet::new());
+    let set =
+        rustix::thread::sched_getaffinity(None).unwrap_or_else(|_| rustix::thread::CpuSet::new());
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()
 }
 

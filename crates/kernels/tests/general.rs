@@ -46,8 +46,13 @@ fn reset_first(meets: bool) -> Result<Program, ProgramError> {
     let gates = Arc::new(Panels::pack(Precision::F32, 2, UNITS, UNITS, |_, _| &zeros));
     let candidate = Arc::new(Panels::pack_matrix(Precision::F32, UNITS, &vec![0.0; UNITS * UNITS]));
     // Hidden states, sums of z and r, of n, then z, and the state times r.
-    let buffers =
-        vec![inside(2, UNITS), inside(1, 2 * UNITS), inside(1, UNITS), inside(1, UNITS), inside(1, UNITS)];
+    let buffers = vec![
+        inside(2, UNITS),
+        inside(1, 2 * UNITS),
+        inside(1, UNITS),
+        inside(1, UNITS),
+        inside(1, UNITS),
+    ];
     let last = at(0, At::Turn { by: 0 });
     let first = |worker| {
         let (update, reset) = (at(3, FIXED), at(4, FIXED));
@@ -93,6 +98,7 @@ fn peepholes_must_be_those_of_all_panels() {
         Program::new(1, buffers, vec![Loop { length: 0, chunk: 1, stages }]).map(|_| ())
     };
     assert_eq!(program(3 * UNITS), Ok(()));
-    let refused = ProgramError::Weights { what: "peepholes", expected: 3 * UNITS, found: 3 * UNITS - 1 };
+    let refused =
+        ProgramError::Weights { what: "peepholes", expected: 3 * UNITS, found: 3 * UNITS - 1 };
     assert_eq!(program(3 * UNITS - 1), Err(refused));
 }

@@ -132,7 +132,8 @@ impl<'a> Constants<'a> {
                 let tensor = input(0)?;
                 let mut view = View::of(&tensor)?;
                 for at in 0..starts.len() {
-                    let axis = axes.as_ref().map_or(Some(at as i64), |axes| axes.get(at).copied())?;
+                    let axis =
+                        axes.as_ref().map_or(Some(at as i64), |axes| axes.get(at).copied())?;
                     let step = steps.as_ref().map_or(Some(1), |steps| steps.get(at).copied())?;
                     view = view.cut(axis, starts[at], *ends.get(at)?, step)?;
                 }
@@ -142,7 +143,12 @@ impl<'a> Constants<'a> {
                 let (tensor, index) = (input(0)?, input(1)?);
                 let axis = node.int("axis", 0);
                 let [at] = index.integers()?[..] else { return None };
-                let one = View::of(&tensor)?.cut(axis, at, at.checked_add(1).filter(|end| *end != 0).unwrap_or(i64::MAX), 1)?;
+                let one = View::of(&tensor)?.cut(
+                    axis,
+                    at,
+                    at.checked_add(1).filter(|end| *end != 0).unwrap_or(i64::MAX),
+                    1,
+                )?;
                 let one = one.tensor()?;
                 if index.shape.is_empty() { squeezed(one, Some(&[axis])) } else { Some(one) }
             }
@@ -151,7 +157,8 @@ impl<'a> Constants<'a> {
                 joined(&parts, node.int("axis", 0))
             }
             "If" => {
-                let is_then = input(0)?.integers()?.first().is_some_and(|condition| *condition != 0);
+                let is_then =
+                    input(0)?.integers()?.first().is_some_and(|condition| *condition != 0);
                 let branch = if is_then { "then_branch" } else { "else_branch" };
                 let (_, body) = node.bodies().find(|(name, _)| *name == branch)?;
                 let inside = self.within(body);
@@ -186,7 +193,9 @@ fn constant(node: &Node) -> Option<Tensor> {
             Some(Tensor::of_f32("", &[values.len()], values))
         }
         ("value_int", Attribute::Int(value)) => Some(Tensor::of_i64("", &[], &[*value])),
-        ("value_ints", Attribute::Ints(values)) => Some(Tensor::of_i64("", &[values.len()], values)),
+        ("value_ints", Attribute::Ints(values)) => {
+            Some(Tensor::of_i64("", &[values.len()], values))
+        }
         _ => None,
     })
 }
@@ -194,7 +203,8 @@ fn constant(node: &Node) -> Option<Tensor> {
 fn of_shape(node: &Node, shape: &[i64]) -> Option<Tensor> {
     /// Elements of what is made here: states and sizes, no weights.
     const MOST: usize = 1 << 24;
-    let shape: Vec<usize> = shape.iter().map(|n| usize::try_from(*n).ok()).collect::<Option<_>>()?;
+    let shape: Vec<usize> =
+        shape.iter().map(|n| usize::try_from(*n).ok()).collect::<Option<_>>()?;
     let count = shape.iter().try_fold(1_usize, |count, n| count.checked_mul(*n))?;
     let one = match node.attribute("value") {
         Some(Attribute::Tensor(tensor)) => held(tensor)?,
@@ -212,7 +222,8 @@ fn axis_of(axis: i64, rank: usize) -> Option<usize> {
 
 fn unsqueezed(mut tensor: Tensor, axes: &[i64]) -> Option<Tensor> {
     let rank = tensor.shape.len() + axes.len();
-    let mut axes: Vec<usize> = axes.iter().map(|axis| axis_of(*axis, rank)).collect::<Option<_>>()?;
+    let mut axes: Vec<usize> =
+        axes.iter().map(|axis| axis_of(*axis, rank)).collect::<Option<_>>()?;
     axes.sort_unstable();
     for axis in axes {
         if axis > tensor.shape.len() {
@@ -225,8 +236,9 @@ fn unsqueezed(mut tensor: Tensor, axes: &[i64]) -> Option<Tensor> {
 
 fn squeezed(mut tensor: Tensor, axes: Option<&[i64]>) -> Option<Tensor> {
     let rank = tensor.shape.len();
-    let named: Option<Vec<usize>> =
-        axes.map(|axes| axes.iter().map(|axis| axis_of(*axis, rank)).collect()).unwrap_or(Some(Vec::new()));
+    let named: Option<Vec<usize>> = axes
+        .map(|axes| axes.iter().map(|axis| axis_of(*axis, rank)).collect())
+        .unwrap_or(Some(Vec::new()));
     let named = named?;
     if named.iter().any(|axis| tensor.shape[*axis] != 1) {
         return None;
@@ -266,7 +278,10 @@ fn joined(parts: &[Tensor], axis: i64) -> Option<Tensor> {
     shape[axis] = 0;
     for part in parts {
         let same = |at: usize| at == axis || part.shape.get(at) == first.shape.get(at);
-        if part.element != first.element || part.shape.len() != shape.len() || !(0..shape.len()).all(same) {
+        if part.element != first.element
+            || part.shape.len() != shape.len()
+            || !(0..shape.len()).all(same)
+        {
             return None;
         }
         shape[axis] += part.shape[axis];
@@ -279,7 +294,12 @@ fn joined(parts: &[Tensor], axis: i64) -> Option<Tensor> {
             bytes.extend_from_slice(from.get(block * length..(block + 1) * length)?);
         }
     }
-    Some(Tensor { name: String::new(), element: first.element, shape, values: Values::Bytes(bytes) })
+    Some(Tensor {
+        name: String::new(),
+        element: first.element,
+        shape,
+        values: Values::Bytes(bytes),
+    })
 }
 
 /// Bytes of an element that has some to itself.
@@ -332,7 +352,8 @@ impl<'a> View<'a> {
         let length = i64::try_from(count).ok()?;
         let place = |at: i64| if at < 0 { at.saturating_add(length) } else { at };
         let (low, high) = if step > 0 { (0, length) } else { (-1, length - 1) };
-        let (start, end) = (place(start).clamp(low.max(0), high.max(0)), place(end).clamp(low, high));
+        let (start, end) =
+            (place(start).clamp(low.max(0), high.max(0)), place(end).clamp(low, high));
         let kept = match step {
             0 => return None,
             1.. => (end - start).max(0).unsigned_abs().div_ceil(step.unsigned_abs()),
@@ -343,7 +364,8 @@ impl<'a> View<'a> {
             let skipped = isize::try_from(start).ok()?.checked_mul(stride)?;
             self.first = self.first.checked_add_signed(skipped)?;
         }
-        let stride = if kept > 1 { stride.checked_mul(isize::try_from(step).ok()?)? } else { stride };
+        let stride =
+            if kept > 1 { stride.checked_mul(isize::try_from(step).ok()?)? } else { stride };
         self.axes[axis] = (kept, stride);
         Some(self)
     }

@@ -24,7 +24,8 @@ const SIX: (&[usize], &[f32]) = (&[2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
 
 #[test]
 fn what_moves_is_moved() {
-    let of = |op, others: &[&[i64]], attributes: &[(&str, Attribute)]| made(op, SIX, others, attributes);
+    let of =
+        |op, others: &[&[i64]], attributes: &[(&str, Attribute)]| made(op, SIX, others, attributes);
     let is = |shape: &[usize], numbers: &[f32]| Some((shape.to_vec(), numbers.to_vec()));
     assert_eq!(of("Identity", &[], &[]), is(SIX.0, SIX.1));
     let turned = is(&[3, 2], &[0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
@@ -33,7 +34,10 @@ fn what_moves_is_moved() {
     assert_eq!(of("Unsqueeze", &[&[0, -1]], &[]), is(&[1, 2, 3, 1], SIX.1));
     assert_eq!(of("Reshape", &[&[-1, 2]], &[]), is(&[3, 2], SIX.1));
     assert_eq!(of("Slice", &[&[1], &[i64::MAX], &[1]], &[]), is(&[2, 2], &[1.0, 2.0, 4.0, 5.0]));
-    assert_eq!(of("Slice", &[&[-1], &[i64::MIN + 1], &[1], &[-2]], &[]), is(&[2, 2], &[2.0, 0.0, 5.0, 3.0]));
+    assert_eq!(
+        of("Slice", &[&[-1], &[i64::MIN + 1], &[1], &[-2]], &[]),
+        is(&[2, 2], &[2.0, 0.0, 5.0, 3.0])
+    );
     assert_eq!(of("Slice", &[&[0, 2], &[1, 2]], &[]), is(&[1, 0], &[]));
     assert_eq!(of("Gather", &[&[-1]], &[("axis", 1.into())]), is(&[2, 1], &[2.0, 5.0]));
 }

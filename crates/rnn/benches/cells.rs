@@ -43,7 +43,8 @@ fn main() {
                 input_bias: numbers(outputs),
                 state_bias: numbers(outputs),
             };
-            let layer = Layer::new(cell, inputs, units, Directions::Forward, vec![weights]).expect("fits");
+            let layer =
+                Layer::new(cell, inputs, units, Directions::Forward, vec![weights]).expect("fits");
             let input = numbers(steps * batch * inputs);
             let mut output = vec![0.0; steps * batch * units];
             let flops = 2.0 * (outputs * (inputs + units) * batch * steps) as f64;
@@ -61,7 +62,8 @@ fn main() {
                     units: by_units,
                 };
                 let mut team = Team::of(choice.workers());
-                let mut sequence = Sequence::new(&layer, batch, &choice, Isa::best()).expect("a plan");
+                let mut sequence =
+                    Sequence::new(&layer, batch, &choice, Isa::best()).expect("a plan");
                 let mut times = Vec::new();
                 let end = Instant::now() + std::time::Duration::from_millis(300);
                 while times.len() < 5 || (Instant::now() < end && times.len() < 2000) {

@@ -154,11 +154,19 @@ impl Layer {
             check(what, if fits && given > 0 { directions.count() } else { 0 }, given)
         };
         let given = options.activations.len();
-        check("directions with activations", if given > 0 { directions.count() } else { 0 }, given)?;
+        check(
+            "directions with activations",
+            if given > 0 { directions.count() } else { 0 },
+            given,
+        )?;
         allowed("directions with peepholes", Cell::Lstm, options.peepholes.len())?;
         allowed("directions with projections", Cell::Lstm, options.projections.len())?;
         check("gates coupled", 0, usize::from(options.coupled && cell != Cell::Lstm))?;
-        check("gates that reset the state", 0, usize::from(options.reset_first && cell != Cell::Gru))?;
+        check(
+            "gates that reset the state",
+            0,
+            usize::from(options.reset_first && cell != Cell::Gru),
+        )?;
         for of in &options.peepholes {
             check("peepholes", 3 * units, of.len())?;
         }

@@ -25,11 +25,29 @@ pub fn activate(activation: Activation, x: f64) -> f64 {
         Activation::Tanh => x.tanh(),
         Activation::Relu => x.max(0.0),
         Activation::Affine { alpha, beta } => wide(alpha) * x + wide(beta),
-        Activation::LeakyRelu { alpha } => if x < 0.0 { wide(alpha) * x } else { x },
-        Activation::ThresholdedRelu { alpha } => if x > wide(alpha) { x } else { 0.0 },
+        Activation::LeakyRelu { alpha } => {
+            if x < 0.0 {
+                wide(alpha) * x
+            } else {
+                x
+            }
+        }
+        Activation::ThresholdedRelu { alpha } => {
+            if x > wide(alpha) {
+                x
+            } else {
+                0.0
+            }
+        }
         Activation::ScaledTanh { alpha, beta } => wide(alpha) * (wide(beta) * x).tanh(),
         Activation::HardSigmoid { alpha, beta } => (wide(alpha) * x + wide(beta)).clamp(0.0, 1.0),
-        Activation::Elu { alpha } => if x < 0.0 { wide(alpha) * x.exp_m1() } else { x },
+        Activation::Elu { alpha } => {
+            if x < 0.0 {
+                wide(alpha) * x.exp_m1()
+            } else {
+                x
+            }
+        }
         Activation::Softsign => x / (1.0 + x.abs()),
         Activation::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
     }
@@ -130,9 +148,13 @@ pub fn run(
                 let of_state = product(&weights.state, &weights.state_bias, &h);
                 let step = Step { layer, direction, input: &of_input, state: &of_state };
                 h = match layer.cell() {
-                    Cell::Lstm => c.iter_mut().enumerate().map(|(unit, c)| step.lstm(unit, c)).collect(),
+                    Cell::Lstm => {
+                        c.iter_mut().enumerate().map(|(unit, c)| step.lstm(unit, c)).collect()
+                    }
                     Cell::Gru => step.gru(weights, &h),
-                    Cell::Rnn(_) => (0..units).map(|unit| step.shaped(0, step.sum(0, unit))).collect(),
+                    Cell::Rnn(_) => {
+                        (0..units).map(|unit| step.shaped(0, step.sum(0, unit))).collect()
+                    }
                 };
                 if let Some(projection) = layer.options().projections.get(direction) {
                     h = product(projection, &vec![0.0; width], &h);

@@ -139,8 +139,18 @@ pub fn build(
     }
     let directions = layer.directions().count();
     let mut buffers = vec![
-        Buffer { kind: Kind::Input(0), slots: Slots::Length(0), rows: batch, columns: layer.inputs() },
-        Buffer { kind: Kind::Output(0), slots: Slots::Length(0), rows: batch, columns: layer.outputs() },
+        Buffer {
+            kind: Kind::Input(0),
+            slots: Slots::Length(0),
+            rows: batch,
+            columns: layer.inputs(),
+        },
+        Buffer {
+            kind: Kind::Output(0),
+            slots: Slots::Length(0),
+            rows: batch,
+            columns: layer.outputs(),
+        },
     ];
     let mut states = Vec::new();
     let workers = choice.workers();
@@ -191,7 +201,12 @@ fn direction_buffers(
     buffers: &mut Vec<Buffer>,
 ) -> Parts {
     let mut inside = |slots, columns| {
-        buffers.push(Buffer { kind: Kind::Inside, slots: Slots::Count(slots), rows: batch, columns });
+        buffers.push(Buffer {
+            kind: Kind::Inside,
+            slots: Slots::Count(slots),
+            rows: batch,
+            columns,
+        });
         buffers.len() - 1
     };
     let sums = packed.input.panels() * packed.input.vectors() * LANES;

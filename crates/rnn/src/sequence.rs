@@ -71,7 +71,12 @@ impl Sequence {
     ///
     /// # Errors
     /// The choice asks for what a program must not do.
-    pub fn new(layer: &Layer, batch: usize, choice: &Choice, isa: Isa) -> Result<Self, ProgramError> {
+    pub fn new(
+        layer: &Layer,
+        batch: usize,
+        choice: &Choice,
+        isa: Isa,
+    ) -> Result<Self, ProgramError> {
         let packed: Vec<Packed> = (0..layer.directions().count())
             .map(|direction| Packed::new(layer, direction, choice.precision))
             .collect();
@@ -171,7 +176,12 @@ impl Sequence {
     }
 
     /// As an execution would, which here gets other memory than the caller's.
-    fn check_sizes(&self, steps: usize, input: &[f32], output: &[f32]) -> Result<(), SequenceError> {
+    fn check_sizes(
+        &self,
+        steps: usize,
+        input: &[f32],
+        output: &[f32],
+    ) -> Result<(), SequenceError> {
         let rows = steps * self.batch;
         for (buffer, expected, found) in
             [(0, rows * self.inputs, input.len()), (1, rows * self.outputs, output.len())]

@@ -12,8 +12,14 @@ use dyno_rnn::sequence::States;
 use dyno_rnn::{Choice, Sequence};
 use serde_json::Value;
 
-const CHOICE: Choice =
-    Choice { precision: Precision::F32, tanh: Tanh::Fitted98, chunk: 3, sides: 1, rows: 1, units: 1 };
+const CHOICE: Choice = Choice {
+    precision: Precision::F32,
+    tanh: Tanh::Fitted98,
+    chunk: 3,
+    sides: 1,
+    rows: 1,
+    units: 1,
+};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -52,10 +58,13 @@ fn run(of: &Imported, feeds: &Value) -> (Vec<f32>, States) {
         numbers(&feeds[name.as_str()]).into_iter().map(|length| length as usize).collect()
     });
     let mut output = vec![f32::NAN; steps * batch * layer.outputs()];
-    sequence.run_lengths_on(&mut Team::of(1), &input, &mut output, &lengths).expect("sizes that fit");
+    sequence
+        .run_lengths_on(&mut Team::of(1), &input, &mut output, &lengths)
+        .expect("sizes that fit");
     let (directions, width) = (layer.directions().count(), layer.width());
     let place = |at: usize| {
-        let (step, direction) = (at / (directions * batch * width), at / (batch * width) % directions);
+        let (step, direction) =
+            (at / (directions * batch * width), at / (batch * width) % directions);
         let (row, unit) = (at / width % batch, at % width);
         ((step * batch + row) * directions + direction) * width + unit
     };
@@ -127,7 +136,8 @@ fn names_and_ports_are_those_of_the_graph() {
     assert!(imported(&folder(), "rnn_relu_defaults").layer.is_plain());
 }
 
-/// A file of the package silero-vad: two detectors, for 16 and for 8 kHz, in the branches of an `If`.
+/// A file of the package silero-vad: two detectors, for 16 and for 8 kHz, in the branches of an `If`, and in
+/// each of them the same layer twice, with states and from zeros.
 #[test]
 fn layers_of_real_models_are_found() {
     let cache = std::env::var_os("DYNO_CACHE").unwrap_or_default();
@@ -139,7 +149,9 @@ fn layers_of_real_models_are_found() {
     let model = Model::read(&path).expect("a model");
     let found = layers(&model).expect("layers that can be imported");
     let sizes: Vec<_> = found.iter().map(|of| (of.layer.inputs(), of.layer.units())).collect();
-    assert_eq!(sizes, [(128, 128), (128, 128)]);
+    assert_eq!(sizes, [(128, 128); 4]);
     assert!(found.iter().all(|of| of.layer.is_plain() && of.layer.outputs() == 128));
     assert!(matches!(found[0].initial, [Initial::Fed(_), Initial::Fed(_)]));
+    assert_eq!(found[1].initial, [Initial::Zeros, Initial::Zeros]);
+    assert_eq!(found[0].layer, found[1].layer);
 }

@@ -123,12 +123,15 @@ fn a_gru_of_pytorch_has_its_reset_gate_first() {
     let layers = pytorch(Cell::Gru, "net.", &|name| of.get(name).cloned()).expect("a layer");
     check(&layers[0], |x, h| {
         let sums = |which: &str, of_which: &str, x: &[f64], row: usize| {
-            by_row(&of[&format!("net.{which}_l0")], row, x) + number(&of[&format!("net.{of_which}_l0")], row)
+            by_row(&of[&format!("net.{which}_l0")], row, x)
+                + number(&of[&format!("net.{of_which}_l0")], row)
         };
         let one = |unit: usize| {
             let [r, z] = [0, 1].map(|gate| {
                 let row = gate * UNITS + unit;
-                logistic(sums("weight_ih", "bias_ih", x, row) + sums("weight_hh", "bias_hh", h, row))
+                logistic(
+                    sums("weight_ih", "bias_ih", x, row) + sums("weight_hh", "bias_hh", h, row),
+                )
             });
             let row = 2 * UNITS + unit;
             let n = sums("weight_ih", "bias_ih", x, row) + r * sums("weight_hh", "bias_hh", h, row);
@@ -141,7 +144,10 @@ fn a_gru_of_pytorch_has_its_reset_gate_first() {
 #[test]
 fn stacked_layers_of_both_directions_are_read_one_after_the_other() {
     let names = ["l0", "l0_reverse", "l1", "l1_reverse"];
-    let named: Vec<_> = names.iter().map(|name| [format!("weight_ih_{name}"), format!("weight_hh_{name}")]).collect();
+    let named: Vec<_> = names
+        .iter()
+        .map(|name| [format!("weight_ih_{name}"), format!("weight_hh_{name}")])
+        .collect();
     let (first, second, state) = ([UNITS, INPUTS], [UNITS, 2 * UNITS], [UNITS, UNITS]);
     let mut all: Vec<(&str, &[usize])> = Vec::new();
     for (at, [input, of_state]) in named.iter().enumerate() {
@@ -149,7 +155,8 @@ fn stacked_layers_of_both_directions_are_read_one_after_the_other() {
         all.push((of_state.as_str(), &state));
     }
     let of = arrays(&all);
-    let layers = pytorch(Cell::Rnn(Activation::Relu), "", &|name| of.get(name).cloned()).expect("layers");
+    let layers =
+        pytorch(Cell::Rnn(Activation::Relu), "", &|name| of.get(name).cloned()).expect("layers");
     assert_eq!(layers.len(), 2);
     assert_eq!((layers[0].inputs(), layers[1].inputs()), (INPUTS, 2 * UNITS));
     assert!(layers.iter().all(|layer| layer.directions() == Directions::Both));
@@ -157,7 +164,8 @@ fn stacked_layers_of_both_directions_are_read_one_after_the_other() {
     assert_eq!(layers[1].weights()[1].state_bias, [0.0; UNITS]);
     let missing = pytorch(Cell::Lstm, "", &|_| None);
     assert_eq!(missing, Err(ImportError::Missing("weight_ih_l0".into())));
-    let error = pytorch(Cell::Lstm, "", &|name| of.get(name).cloned()).map_err(|error| error.to_string());
+    let error =
+        pytorch(Cell::Lstm, "", &|name| of.get(name).cloned()).map_err(|error| error.to_string());
     assert_eq!(error, Err("'weight_ih_l0': expected [0, 3], found [2, 3]".into()));
 }
 
@@ -175,7 +183,8 @@ fn keras_gru<'a>(of: &'a Arrays, reset_after: bool) -> impl FnMut(&[f64], &[f64]
         let reset: Vec<f64> = (0..UNITS).map(|unit| gate(1, unit) * h[unit]).collect();
         let one = |unit: usize| {
             let at = 2 * UNITS + unit;
-            let of_state = if reset_after { gate(1, unit) * state(at, h) } else { state(at, &reset) };
+            let of_state =
+                if reset_after { gate(1, unit) * state(at, h) } else { state(at, &reset) };
             let z = gate(0, unit);
             z * h[unit] + (1.0 - z) * (input(at) + of_state).tanh()
         };
@@ -196,7 +205,10 @@ fn a_gru_of_keras_resets_after_or_before_the_product() {
         let layer = keras(&how, &|name| of.get(name).cloned()).expect("a layer");
         check(&layer, keras_gru(&of, reset_after));
         let other = Keras { reset_after: !reset_after, ..how };
-        assert!(matches!(keras(&other, &|name| of.get(name).cloned()), Err(ImportError::Shape { .. })));
+        assert!(matches!(
+            keras(&other, &|name| of.get(name).cloned()),
+            Err(ImportError::Shape { .. })
+        ));
     }
 }
 
@@ -218,9 +230,12 @@ fn an_lstm_of_keras_has_one_bias_and_the_activations_it_is_given() {
     let mut c = [0.0; UNITS];
     check(&layer, |x, h| {
         let sum = |at: usize| {
-            by_column(&of["kernel"], at, x) + by_column(&of["recurrent_kernel"], at, h) + number(&of["bias"], at)
+            by_column(&of["kernel"], at, x)
+                + by_column(&of["recurrent_kernel"], at, h)
+                + number(&of["bias"], at)
         };
-        let gate = |gate: usize, unit: usize| (0.2 * sum(gate * UNITS + unit) + 0.5).clamp(0.0, 1.0);
+        let gate =
+            |gate: usize, unit: usize| (0.2 * sum(gate * UNITS + unit) + 0.5).clamp(0.0, 1.0);
         let soft = |x: f64| x / (1.0 + x.abs());
         let one = |unit: usize| {
             c[unit] = gate(1, unit) * c[unit] + gate(0, unit) * soft(sum(2 * UNITS + unit));

@@ -8,7 +8,8 @@ pub struct Numbers(pub u64);
 
 impl Numbers {
     fn next(&mut self) -> f32 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 40) as f32) / (1 << 23) as f32 - 1.0
     }
 
@@ -44,7 +45,12 @@ fn check(layer: &Layer, batch: usize, steps: usize, choice: &Choice, isa: Isa, w
         };
         let states = sequence.states();
         let worst = of(&output, &expected.outputs).max(of(&states.hidden, &expected.hidden));
-        let what = format!("{:?} {}x{} b{batch} t{steps} {choice:?} {isa}", layer.cell(), layer.inputs(), layer.units());
+        let what = format!(
+            "{:?} {}x{} b{batch} t{steps} {choice:?} {isa}",
+            layer.cell(),
+            layer.inputs(),
+            layer.units()
+        );
         assert!(worst <= within && worst >= 0.0, "{worst:e} in {what}");
         assert_eq!(states.hidden.len(), expected.hidden.len());
     }

@@ -59,7 +59,9 @@ impl Kernel for Lstm<'_> {
                     let sum = s.load(sums.add(gate * LANES));
                     let sum = s.add(sum, s.load(self.input.at(row, (panel * 4 + gate) * LANES)));
                     match self.peepholes {
-                        Some(p) => s.fma(s.load(p.as_ptr().add((panel * 3 + which) * LANES)), of, sum),
+                        Some(p) => {
+                            s.fma(s.load(p.as_ptr().add((panel * 3 + which) * LANES)), of, sum)
+                        }
                         None => sum,
                     }
                 };
@@ -165,7 +167,8 @@ impl Kernel for Blend {
                 let unit = (panel * vectors + vector) * LANES;
                 // SAFETY: who made the kernel vouches for panels and rows of all matrices.
                 unsafe {
-                    let sum = s.add(s.load(sums.add(vector * LANES)), s.load(self.input.at(row, unit)));
+                    let sum =
+                        s.add(s.load(sums.add(vector * LANES)), s.load(self.input.at(row, unit)));
                     let n = shaped.of(s, 1, sum);
                     let z = s.load(self.update.at(row, unit));
                     let last = s.load(self.last.at(row, unit));

@@ -94,13 +94,19 @@ pub(super) fn check(
     loops: &[Loop],
 ) -> Result<(), ProgramError> {
     for (index, buffer) in buffers.iter().enumerate() {
-        let again = |other: &Buffer| matches!(other.kind, Kind::Output(_)) && other.kind == buffer.kind;
+        let again =
+            |other: &Buffer| matches!(other.kind, Kind::Output(_)) && other.kind == buffer.kind;
         if buffers[..index].iter().any(again) {
             return Err(ProgramError::Direction { buffer: index });
         }
     }
     for looped in loops {
-        let phases = || looped.stages.iter().flat_map(|stage| stage.phases.iter().map(move |p| (stage.every, p)));
+        let phases = || {
+            looped
+                .stages
+                .iter()
+                .flat_map(|stage| stage.phases.iter().map(move |p| (stage.every, p)))
+        };
         for (every, phase) in phases() {
             if phase.work.len() != workers {
                 return Err(ProgramError::Workers { expected: workers, found: phase.work.len() });
@@ -244,7 +250,11 @@ fn inside(
         },
         _ => false,
     };
-    if exists { Ok(()) } else { Err(ProgramError::Slot { buffer: index, at: place.at.to_string() }) }
+    if exists {
+        Ok(())
+    } else {
+        Err(ProgramError::Slot { buffer: index, at: place.at.to_string() })
+    }
 }
 
 /// No two workers touch one place in these phases, unless both only read.

@@ -30,13 +30,16 @@ pub fn keras(of: &Keras<'_>, array: &dyn Fn(&str) -> Option<Array>) -> Result<La
     let directions = match of.prefixes.len() {
         1 => Directions::Forward,
         2 => Directions::Both,
-        count => return Err(ImportError::Format(format!("expected one or two prefixes, found {count}"))),
+        count => {
+            return Err(ImportError::Format(format!("expected one or two prefixes, found {count}")));
+        }
     };
     let mut weights = Vec::new();
     let mut sizes = (0, 0);
     for prefix in of.prefixes {
         let name = |what: &str| format!("{prefix}{what}");
-        let needed = |what: &str| array(&name(what)).ok_or_else(|| ImportError::Missing(name(what)));
+        let needed =
+            |what: &str| array(&name(what)).ok_or_else(|| ImportError::Missing(name(what)));
         let (kernel, state) = (needed("kernel")?, needed("recurrent_kernel")?);
         let (inputs, _) = kernel.matrix(&name("kernel"))?;
         let (units, _) = state.matrix(&name("recurrent_kernel"))?;
@@ -66,7 +69,11 @@ pub fn keras(of: &Keras<'_>, array: &dyn Fn(&str) -> Option<Array>) -> Result<La
         Cell::Lstm | Cell::Gru => [gates, own, own],
     };
     let options = Options {
-        activations: of.activations.into_iter().flat_map(|of| vec![shape(of); directions.count()]).collect(),
+        activations: of
+            .activations
+            .into_iter()
+            .flat_map(|of| vec![shape(of); directions.count()])
+            .collect(),
         reset_first: of.cell == Cell::Gru && !of.reset_after,
         ..Options::default()
     };

@@ -92,7 +92,8 @@ impl Reader<'_> {
         if value.is_empty() {
             return Ok(None);
         }
-        let not_constant = || ImportError::NotConstant { node: self.name.clone(), value: value.into() };
+        let not_constant =
+            || ImportError::NotConstant { node: self.name.clone(), value: value.into() };
         self.constants.get(value).map(Some).ok_or_else(not_constant)
     }
 
@@ -103,7 +104,8 @@ impl Reader<'_> {
     }
 
     fn array(&self, tensor: &Tensor, name: &str) -> Result<Array, ImportError> {
-        let numbers = tensor.floats().ok_or_else(|| self.wrong(name, "float32", tensor.element.name()))?;
+        let numbers =
+            tensor.floats().ok_or_else(|| self.wrong(name, "float32", tensor.element.name()))?;
         Ok(Array { shape: tensor.shape.clone(), numbers })
     }
 
@@ -175,7 +177,10 @@ impl Reader<'_> {
             layer,
             input: self.input(0).into(),
             lengths: Some(self.input(4)).filter(|name| !name.is_empty()).map(Into::into),
-            initial: [self.initial(5)?, if cell == Cell::Lstm { self.initial(6)? } else { Initial::Zeros }],
+            initial: [
+                self.initial(5)?,
+                if cell == Cell::Lstm { self.initial(6)? } else { Initial::Zeros },
+            ],
             outputs: [0, 1, 2].map(output),
             batch_first,
         })
@@ -207,7 +212,8 @@ impl Reader<'_> {
             Cell::Rnn(_) => 1,
         };
         if !named.is_empty() && named.len() != each * count {
-            let what = format!("a list of {} activations where {} are needed", named.len(), each * count);
+            let what =
+                format!("a list of {} activations where {} are needed", named.len(), each * count);
             return Err(self.unknown(what));
         }
         // Those that a cell has not are never looked at.
@@ -252,7 +258,11 @@ impl Reader<'_> {
         let tensor = self.tensor(at)?.ok_or_else(missing)?;
         let whole = self.bytes(&tensor, at)?;
         let [directions, k, rows] = tensor.shape[..] else {
-            return Err(self.wrong(self.input(at), "three dimensions", &format!("{:?}", tensor.shape)));
+            return Err(self.wrong(
+                self.input(at),
+                "three dimensions",
+                &format!("{:?}", tensor.shape),
+            ));
         };
         let scale = self.needed(scale_at)?;
         let zero = match self.tensor(scale_at + 1)? {
@@ -261,7 +271,8 @@ impl Reader<'_> {
         };
         let per_row = scale.numbers.len() == directions * rows;
         if (!per_row && scale.numbers.len() != directions) || zero.len() != scale.numbers.len() {
-            let expected = format!("{directions} or {} scales and as many zero points", directions * rows);
+            let expected =
+                format!("{directions} or {} scales and as many zero points", directions * rows);
             let found = format!("{} and {}", scale.numbers.len(), zero.len());
             return Err(self.wrong(self.input(scale_at), &expected, &found));
         }

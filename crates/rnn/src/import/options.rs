@@ -11,7 +11,9 @@ use super::ImportError;
 /// parameter, in order; what is not given has the default of the operator of that name, as ONNX says. (ONNX
 /// Runtime 1.32 takes 0 for the alpha of a `ThresholdedRelu`, whose default is 1.)
 pub(super) fn activations(node: &Node, name: &str) -> Result<Vec<Activation>, ImportError> {
-    let Some(Attribute::Texts(names)) = node.attribute("activations") else { return Ok(Vec::new()) };
+    let Some(Attribute::Texts(names)) = node.attribute("activations") else {
+        return Ok(Vec::new());
+    };
     let numbers = |name: &str| match node.attribute(name) {
         Some(Attribute::Floats(numbers)) => numbers.clone(),
         _ => Vec::new(),

@@ -32,7 +32,8 @@ pub fn pytorch(
             let named = |what: &str| format!("{}{ending}", name(what));
             let (of, found) = direction(cell, &named, array)?;
             if !all.is_empty() && sizes != found {
-                let (expected, found) = (format!("{sizes:?} inputs and units"), format!("{found:?}"));
+                let (expected, found) =
+                    (format!("{sizes:?} inputs and units"), format!("{found:?}"));
                 return Err(ImportError::Shape { name: named("weight_ih"), expected, found });
             }
             sizes = found;
@@ -56,7 +57,8 @@ fn direction(
 ) -> Result<(Weights, (usize, usize)), ImportError> {
     let needed = |what: &str| array(&name(what)).ok_or_else(|| ImportError::Missing(name(what)));
     let (input, state) = (needed("weight_ih")?, needed("weight_hh")?);
-    let ((rows, inputs), (_, width)) = (input.matrix(&name("weight_ih"))?, state.matrix(&name("weight_hh"))?);
+    let ((rows, inputs), (_, width)) =
+        (input.matrix(&name("weight_ih"))?, state.matrix(&name("weight_hh"))?);
     let units = rows / cell.gates();
     input.expect(&name("weight_ih"), &[cell.gates() * units, inputs])?;
     state.expect(&name("weight_hh"), &[rows, width])?;

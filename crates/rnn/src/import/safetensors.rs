@@ -27,10 +27,15 @@ impl<'a> Safetensors<'a> {
             bytes.as_chunks::<2>().0.iter().map(|two| of(*two)).collect()
         };
         let numbers = match view.dtype() {
-            Dtype::F32 => bytes.as_chunks::<4>().0.iter().map(|four| f32::from_le_bytes(*four)).collect(),
-            Dtype::F64 => {
-                bytes.as_chunks::<8>().0.iter().map(|eight| f64::from_le_bytes(*eight) as f32).collect()
+            Dtype::F32 => {
+                bytes.as_chunks::<4>().0.iter().map(|four| f32::from_le_bytes(*four)).collect()
             }
+            Dtype::F64 => bytes
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .map(|eight| f64::from_le_bytes(*eight) as f32)
+                .collect(),
             Dtype::F16 => two(|two| f16::from_le_bytes(two).to_f32()),
             Dtype::BF16 => two(|two| bf16::from_le_bytes(two).to_f32()),
             _ => return None,

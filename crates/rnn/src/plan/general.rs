@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use dyno_kernels::{
-    Activation, At, Blend, Buffer, Every, Gates, General, GeneralGru, GeneralLstm, GeneralRnn, Hidden,
-    Kind, LANES, Loop, Panels, Phase, Place, Precision, Product, Program, ProgramError, Reset, Slots,
-    Stage, Then, Work,
+    Activation, At, Blend, Buffer, Every, Gates, General, GeneralGru, GeneralLstm, GeneralRnn,
+    Hidden, Kind, LANES, Loop, Panels, Phase, Place, Precision, Product, Program, ProgramError,
+    Reset, Slots, Stage, Then, Work,
 };
 
 use super::{Choice, Packed, Plan, StateBuffers, share};
@@ -64,8 +64,18 @@ pub(super) fn build(
     choice: &Choice,
 ) -> Result<Plan, ProgramError> {
     let mut buffers = vec![
-        Buffer { kind: Kind::Input(0), slots: Slots::Length(0), rows: batch, columns: layer.inputs() },
-        Buffer { kind: Kind::Output(0), slots: Slots::Length(0), rows: batch, columns: layer.outputs() },
+        Buffer {
+            kind: Kind::Input(0),
+            slots: Slots::Length(0),
+            rows: batch,
+            columns: layer.inputs(),
+        },
+        Buffer {
+            kind: Kind::Output(0),
+            slots: Slots::Length(0),
+            rows: batch,
+            columns: layer.outputs(),
+        },
     ];
     let mut states = Vec::new();
     let [mut of_input, mut first, mut second] =
@@ -82,7 +92,8 @@ pub(super) fn build(
         for worker in 0..choice.rows * choice.units {
             let rows = share(batch, worker / choice.units, choice.rows);
             let of_units = (worker % choice.units, choice.units);
-            let of = Part { layer, packed, extras, places, time, direction, rows, of_units, choice };
+            let of =
+                Part { layer, packed, extras, places, time, direction, rows, of_units, choice };
             let worker = direction % choice.sides * choice.rows * choice.units + worker;
             of_input[worker].extend(of.inputs());
             first[worker].push(of.first());
@@ -93,7 +104,8 @@ pub(super) fn build(
     let phase = |work: Vec<Work>| Phase { work, meets };
     let mut stages = Vec::new();
     if choice.chunk <= 1 {
-        first = of_input.into_iter().zip(first).map(|(input, state)| [input, state].concat()).collect();
+        first =
+            of_input.into_iter().zip(first).map(|(input, state)| [input, state].concat()).collect();
     } else {
         stages.push(Stage { every: Every::Chunk, phases: vec![phase(of_input)] });
     }
@@ -128,7 +140,12 @@ fn places(
     buffers: &mut Vec<Buffer>,
 ) -> Places {
     let mut inside = |slots, columns| {
-        buffers.push(Buffer { kind: Kind::Inside, slots: Slots::Count(slots), rows: batch, columns });
+        buffers.push(Buffer {
+            kind: Kind::Inside,
+            slots: Slots::Count(slots),
+            rows: batch,
+            columns,
+        });
         buffers.len() - 1
     };
     let sums = |panels: &Panels| panels.panels() * panels.vectors() * LANES;
@@ -170,7 +187,13 @@ const NEXT: At = At::Turn { by: 1 };
 const ONLY: At = At::Fixed(0);
 
 impl Part<'_> {
-    fn product(&self, a: Place, weights: &Arc<Panels>, bias: Option<&Arc<[f32]>>, then: Then) -> Product {
+    fn product(
+        &self,
+        a: Place,
+        weights: &Arc<Panels>,
+        bias: Option<&Arc<[f32]>>,
+        then: Then,
+    ) -> Product {
         Product {
             a,
             weights: Arc::clone(weights),
@@ -246,7 +269,9 @@ impl Part<'_> {
                 reset: at(places.between, ONLY),
                 gates,
             }),
-            (Cell::Gru, _) => General::Gru(GeneralGru { input, last, hidden: self.hidden(), gates }),
+            (Cell::Gru, _) => {
+                General::Gru(GeneralGru { input, last, hidden: self.hidden(), gates })
+            }
             _ => General::Rnn(GeneralRnn { input: Some(input), hidden: self.hidden(), gates }),
         };
         let bias = self.packed.state_bias.as_ref();
@@ -268,8 +293,11 @@ impl Part<'_> {
                 (state, cell)
             }
             (None, Some(projection)) => {
-                let gates =
-                    Gates { activations: [Activation::Identity; 3], clip: None, tanh: self.choice.tanh };
+                let gates = Gates {
+                    activations: [Activation::Identity; 3],
+                    clip: None,
+                    tanh: self.choice.tanh,
+                };
                 (projection, General::Rnn(GeneralRnn { input: None, hidden: self.hidden(), gates }))
             }
             (None, None) => return None,

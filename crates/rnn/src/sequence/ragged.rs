@@ -88,7 +88,8 @@ impl Ragged {
                 let columns = program.buffers()[to_buffer].columns;
                 let (from, to) = (from.inside(from_buffer), execution.inside_mut(to_buffer));
                 for (at, row) in self.order.iter().enumerate() {
-                    to[at * columns..][..columns].copy_from_slice(&from[row * columns..][..columns]);
+                    to[at * columns..][..columns]
+                        .copy_from_slice(&from[row * columns..][..columns]);
                 }
             }
         }
