@@ -127,31 +127,10 @@ impl<'a> Constants<'a> {
             "Reshape" => reshaped(input(0)?, &input(1)?.integers()?),
             "Transpose" => View::of(&input(0)?)?.turned(node.ints("perm"))?.tensor(),
             "Slice" => {
-                let (starts, ends) = (whole("starts", 1)?, whole("ends", 2)?);
-                let (axes, steps) = (whole("axes", 3), whole("steps", 4));
-                let tensor = input(0)?;
-                let mut view = View::of(&tensor)?;
-                for at in 0..starts.len() {
-                    let axis =
-                        axes.as_ref().map_or(Some(at as i64), |axes| axes.get(at).copied())?;
-                    let step = steps.as_ref().map_or(Some(1), |steps| steps.get(at).copied())?;
-                    view = view.cut(axis, starts[at], *ends.get(at)?, step)?;
-                }
-                view.tensor()
+                let steps = [whole("axes", 3), whole("steps", 4)];
+                sliced(&input(0)?, &whole("starts", 1)?, &whole("ends", 2)?, &steps)
             }
-            "Gather" => {
-                let (tensor, index) = (input(0)?, input(1)?);
-                let axis = node.int("axis", 0);
-                let [at] = index.integers()?[..] else { return None };
-                let one = View::of(&tensor)?.cut(
-                    axis,
-                    at,
-                    at.checked_add(1).filter(|end| *end != 0).unwrap_or(i64::MAX),
-                    1,
-                )?;
-                let one = one.tensor()?;
-                if index.shape.is_empty() { squeezed(one, Some(&[axis])) } else { Some(one) }
-            }
+            "Gather" => picked(&input(0)?, &input(1)?, node.int("axis", 0)),
             "Concat" => {
                 let parts = (0..node.inputs.len()).map(input).collect::<Option<Vec<_>>>()?;
                 joined(&parts, node.int("axis", 0))
@@ -212,6 +191,32 @@ fn of_shape(node: &Node, shape: &[i64]) -> Option<Tensor> {
     };
     let Values::Bytes(bytes) = &one.values else { return None };
     (count <= MOST).then(|| Tensor { shape, values: Values::Bytes(bytes.repeat(count)), ..one })
+}
+
+/// Parts of some axes, which are the first ones where they are not said.
+fn sliced(
+    tensor: &Tensor,
+    starts: &[i64],
+    ends: &[i64],
+    [axes, steps]: &[Option<Vec<i64>>; 2],
+) -> Option<Tensor> {
+    let mut view = View::of(tensor)?;
+    for (at, start) in starts.iter().enumerate() {
+        let said = |of: &Option<Vec<i64>>, default: i64| match of {
+            Some(of) => of.get(at).copied(),
+            None => Some(default),
+        };
+        view = view.cut(said(axes, at as i64)?, *start, *ends.get(at)?, said(steps, 1)?)?;
+    }
+    view.tensor()
+}
+
+/// One index of an axis, which goes if the index has no dimension.
+fn picked(tensor: &Tensor, index: &Tensor, axis: i64) -> Option<Tensor> {
+    let [at] = index.integers()?[..] else { return None };
+    let end = if at == -1 { i64::MAX } else { at.checked_add(1)? };
+    let one = View::of(tensor)?.cut(axis, at, end, 1)?.tensor()?;
+    if index.shape.is_empty() { squeezed(one, Some(&[axis])) } else { Some(one) }
 }
 
 /// An axis that may be counted from the end.

@@ -156,9 +156,8 @@ fn fits(product: &Product) -> Result<(), ProgramError> {
     }
     let most = match &product.then {
         Then::Store { .. } | Then::Rnn(_) => outputs,
-        Then::Lstm(_) | Then::Gru(_) => weights.panels() * LANES,
         Then::General(cell) if cell.vectors().is_none() => outputs,
-        Then::General(_) => weights.panels() * LANES,
+        Then::Lstm(_) | Then::Gru(_) | Then::General(_) => weights.panels() * LANES,
     };
     if units > most {
         return needed("outputs of the weights", units, most);
