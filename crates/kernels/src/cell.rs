@@ -1,5 +1,6 @@
 //! What becomes of sums: cells of recurrent networks and activations, sixteen units at a time.
 
+pub(crate) mod general;
 #[cfg(test)]
 mod tests;
 

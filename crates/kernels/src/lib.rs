@@ -26,7 +26,8 @@ pub use isa::{Isa, IsaError};
 pub use lanes::LANES;
 pub use panels::{MAX_BYTES, MAX_VECTORS, Panels, Precision};
 pub use program::{
-    At, Buffer, Every, Gru, Hidden, Kind, Loop, Lstm, Phase, Place, Product, Program, ProgramError,
-    Rnn, Slots, Stage, Then, Work,
+    At, Blend, Buffer, Every, Gates, General, GeneralGru, GeneralLstm, GeneralRnn, Gru, Hidden,
+    Kind, Loop, Lstm, Phase, Place, Product, Program, ProgramError, Reset, Rnn, Slots, Stage, Then,
+    Work,
 };
 pub use team::{Team, Waiting};

@@ -6,6 +6,7 @@
 //! another reads or writes between two meetings; only a proven program runs. That is the safety
 //! argument of this crate: below it are pointers, above it none.
 
+mod general;
 mod proof;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use crate::activation::{Activation, Tanh};
 use crate::panels::{Panels, Precision};
 
+pub use general::{Blend, Gates, General, GeneralGru, GeneralLstm, GeneralRnn, Reset};
 pub use proof::ProgramError;
 
 /// A sequence of matrices of 32-bit words, one for each slot.
@@ -129,6 +131,8 @@ pub enum Then {
     Gru(Arc<Gru>),
     /// A plain recurrent network.
     Rnn(Arc<Rnn>),
+    /// A cell with options.
+    General(Arc<General>),
 }
 
 /// Where a step's new state goes.
@@ -233,6 +237,12 @@ impl Product {
                 Then::Lstm(cell) => cell.input.as_ref().is_some_and(back) || hidden(&cell.hidden),
                 Then::Gru(cell) => back(&cell.input) || hidden(&cell.hidden),
                 Then::Rnn(cell) => back(&cell.input) || hidden(&cell.hidden),
+                Then::General(cell) => {
+                    let mut found = false;
+                    let mut touch = |place: Place, _: Range<usize>, _| found |= back(&place);
+                    let last = cell.touches(&(0..0), 1, &mut touch);
+                    last.is_some_and(|(of, _)| hidden(of)) || found
+                }
             }
     }
 }

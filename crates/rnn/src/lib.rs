@@ -3,11 +3,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod import;
 pub mod layer;
 pub mod oracle;
 pub mod plan;
 pub mod sequence;
 
-pub use layer::{Cell, Directions, Layer, LayerError, Weights};
+pub use layer::{Cell, Directions, Layer, LayerError, Options, Weights};
 pub use plan::Choice;
 pub use sequence::{Sequence, States};

@@ -43,7 +43,7 @@ fn check(layer: &Layer, batch: usize, steps: usize, choice: &Choice, isa: Isa, w
         let of = |found: &[f32], expected: &[f64]| {
             found.iter().zip(expected).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max)
         };
-        let states = sequence.states(steps);
+        let states = sequence.states();
         let worst = of(&output, &expected.outputs).max(of(&states.hidden, &expected.hidden));
         let what = format!(
             "{:?} {}x{} b{batch} t{steps} {choice:?} {isa}",
@@ -108,6 +108,31 @@ fn fewer_bits_stay_near_the_oracle() {
                     check(&layer, batch, steps, &choice, isa, within);
                 }
             }
+        }
+    }
+}
+
+/// A sequence in two pieces, and one whose states are handed over, end as the whole does.
+#[test]
+fn states_are_carried_in_all_precisions() {
+    for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
+        for cell in CELLS {
+            let layer = layer(cell, 9, 21, Directions::Forward);
+            let input = Numbers(3).take(7 * 2 * 9, 2.0);
+            let choice = Choice { precision, ..PLAIN };
+            let mut team = Team::of(1);
+            let sequence =
+                || Sequence::new(&layer, 2, &choice, Isa::best()).expect("a plan that holds");
+            let (mut whole, mut pieces, mut handed) = (sequence(), sequence(), sequence());
+            let mut outputs = [const { Vec::new() }; 3].map(|_: Vec<f32>| vec![0.0; 7 * 2 * 21]);
+            let at = 3 * 2;
+            whole.run(&mut team, &input, &mut outputs[0]).expect("sizes that fit");
+            pieces.run(&mut team, &input[..at * 9], &mut outputs[1][..at * 21]).expect("sizes");
+            handed.set_states(&pieces.states()).expect("states of this layer");
+            pieces.run_on(&mut team, &input[at * 9..], &mut outputs[1][at * 21..]).expect("sizes");
+            handed.run_on(&mut team, &input[at * 9..], &mut outputs[2][at * 21..]).expect("sizes");
+            assert_eq!(outputs[0], outputs[1], "{cell:?} {precision:?}");
+            assert_eq!(outputs[0][at * 21..], outputs[2][at * 21..], "{cell:?} {precision:?}");
         }
     }
 }
