@@ -30,6 +30,7 @@ fn product(a: usize, weights: &Arc<Panels>, worker: usize, cell: General) -> Pro
     let half = weights.panels() / 2;
     Product {
         a: at(a, if a == 0 { At::Turn { by: 0 } } else { FIXED }),
+        holds: weights.precision(),
         weights: Arc::clone(weights),
         panels: worker * half..(worker + 1) * half,
         rows: 0..1,

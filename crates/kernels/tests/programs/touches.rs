@@ -140,6 +140,7 @@ impl Touches {
                     self.hidden(moment, &cell.hidden, row, at);
                 }
             }
+            Then::General(_) => unreachable!("random programs have none: tests/general.rs does"),
         }
     }
 
@@ -204,6 +205,7 @@ fn places(product: &Product) -> Vec<Place> {
         }
         Then::Gru(cell) => [vec![cell.input, cell.last], of(&cell.hidden)].concat(),
         Then::Rnn(cell) => [vec![cell.input], of(&cell.hidden)].concat(),
+        Then::General(_) => unreachable!("random programs have none: tests/general.rs does"),
     };
     [vec![product.a], more].concat()
 }
