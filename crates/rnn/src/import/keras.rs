@@ -31,7 +31,9 @@ pub fn keras(of: &Keras<'_>, array: &dyn Fn(&str) -> Option<Array>) -> Result<La
         1 => Directions::Forward,
         2 => Directions::Both,
         count => {
-            return Err(ImportError::Format(format!("expected one or two prefixes, found {count}")));
+            return Err(ImportError::Format(format!(
+                "expected one or two prefixes, found {count}"
+            )));
         }
     };
     let mut weights = Vec::new();
