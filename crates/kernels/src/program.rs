@@ -230,12 +230,17 @@ impl Product {
     /// Whether any of its places goes through the sequence from the end.
     pub(crate) fn is_back(&self) -> bool {
         let back = |place: &Place| place.at == At::Back;
-        let hidden = |hidden: &Hidden| hidden.output.is_some_and(|place| place.at == At::Back);
+        let some = |place: &Option<Place>| place.as_ref().is_some_and(back);
+        let hidden = |hidden: &Hidden| {
+            back(&hidden.state)
+                || hidden.narrow.as_ref().is_some_and(|(place, _)| back(place))
+                || some(&hidden.output)
+        };
         back(&self.a)
             || match &self.then {
                 Then::Store { to, .. } => back(to),
-                Then::Lstm(cell) => cell.input.as_ref().is_some_and(back) || hidden(&cell.hidden),
-                Then::Gru(cell) => back(&cell.input) || hidden(&cell.hidden),
+                Then::Lstm(cell) => some(&cell.input) || back(&cell.cell) || hidden(&cell.hidden),
+                Then::Gru(cell) => back(&cell.input) || back(&cell.last) || hidden(&cell.hidden),
                 Then::Rnn(cell) => back(&cell.input) || hidden(&cell.hidden),
                 Then::General(cell) => {
                     let mut found = false;

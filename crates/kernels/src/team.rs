@@ -154,7 +154,7 @@ impl Shared {
 
     /// Waits for a job other than the last: spins, then sleeps.
     fn next(&self, index: usize, last: u32) -> u32 {
-        let since = Instant::now();
+        let since = now();
         loop {
             for _ in 0..256 {
                 let told = self.jobs.told();
@@ -168,6 +168,11 @@ impl Shared {
             }
         }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long to spin is no part of any measurement")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// Spins, and lets others run when that takes long: with fewer free cores than workers, the one
@@ -187,7 +192,7 @@ impl Patience {
         std::hint::spin_loop();
         self.spun = self.spun.wrapping_add(1);
         if self.spun.is_multiple_of(4096) {
-            let since = *self.since.get_or_insert_with(Instant::now);
+            let since = *self.since.get_or_insert_with(now);
             if since.elapsed() > self.waiting.spin.min(Duration::from_micros(200)) {
                 std::thread::yield_now();
             }

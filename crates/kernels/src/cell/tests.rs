@@ -189,7 +189,7 @@ fn what_is_no_number_is_not_hidden() {
         for gate in 0..4 {
             let unit = |lane: usize| {
                 let mut sums = [0.5, -0.5, 30.0, -30.0];
-                if lane % 2 == 0 {
+                if lane.is_multiple_of(2) {
                     sums[gate] = f32::NAN;
                 }
                 Unit { sums, last: 0.25, cell: 0.0, hidden: 0.0 }
@@ -198,8 +198,12 @@ fn what_is_no_number_is_not_hidden() {
                 let mut all: Vec<Unit> = (0..LANES).map(unit).collect();
                 run(isa, Tanh::Fitted98, is_gru, &mut all);
                 for (lane, unit) in all.iter().enumerate() {
-                    assert_eq!(unit.hidden.is_nan(), lane % 2 == 0, "{gate} {is_gru} {isa}");
-                    let in_cell = lane % 2 == 0 && gate < 3 && !is_gru;
+                    assert_eq!(
+                        unit.hidden.is_nan(),
+                        lane.is_multiple_of(2),
+                        "{gate} {is_gru} {isa}"
+                    );
+                    let in_cell = lane.is_multiple_of(2) && gate < 3 && !is_gru;
                     assert_eq!(unit.cell.is_nan(), in_cell, "{gate} {is_gru} {isa}");
                 }
             }

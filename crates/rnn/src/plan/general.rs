@@ -21,9 +21,16 @@ pub(super) struct Extras {
     /// Panels x 3 x 16.
     peepholes: Option<Arc<[f32]>>,
     projection: Option<Arc<Panels>>,
-    /// Of a GRU that resets its state before the product: n's weights of the input and of the state,
-    /// and all of its biases.
-    candidate: Option<(Arc<Panels>, Arc<Panels>, Arc<[f32]>)>,
+    candidate: Option<Candidate>,
+}
+
+/// The gate n of a GRU that resets its state before the product.
+#[derive(Clone, Debug)]
+struct Candidate {
+    input: Arc<Panels>,
+    state: Arc<Panels>,
+    /// Of both.
+    bias: Arc<[f32]>,
 }
 
 impl Extras {
@@ -45,7 +52,7 @@ impl Extras {
             let both = of.input_bias[2 * units..].iter().zip(&of.state_bias[2 * units..]);
             let mut bias: Vec<f32> = both.map(|(input, state)| input + state).collect();
             bias.resize(input.panels() * input.vectors() * LANES, 0.0);
-            (input, state, bias.into())
+            Candidate { input, state, bias: bias.into() }
         });
         Self {
             activations: layer.activations(direction),
@@ -157,7 +164,7 @@ fn places(
     let (own, candidate) = (sums(&packed.input), extras.candidate.as_ref());
     let two = candidate.is_some() || extras.projection.is_some();
     Places {
-        input: [inside(chunk, own), inside(chunk, candidate.map_or(0, |(input, ..)| sums(input)))],
+        input: [inside(chunk, own), inside(chunk, candidate.map_or(0, |of| sums(&of.input)))],
         hidden: inside(2, width),
         cell: (layer.cell() == Cell::Lstm).then(|| inside(1, units)),
         between: inside(1, if two { units } else { 0 }),
@@ -210,7 +217,7 @@ impl Part<'_> {
 
     fn inputs(&self) -> Vec<Product> {
         let own = Some((&self.packed.input, &self.packed.input_bias));
-        let candidate = self.extras.candidate.as_ref().map(|(input, _, bias)| (input, bias));
+        let candidate = self.extras.candidate.as_ref().map(|of| (&of.input, &of.bias));
         let products = [own, candidate].into_iter().flatten().zip(self.places.input);
         let products = products.map(|((weights, bias), to)| {
             let then = Then::Store {
@@ -284,7 +291,7 @@ impl Part<'_> {
     fn second(&self) -> Option<Product> {
         let places = self.places;
         let (weights, cell) = match (&self.extras.candidate, &self.extras.projection) {
-            (Some((_, state, _)), _) => {
+            (Some(Candidate { state, .. }), _) => {
                 let cell = General::Blend(Blend {
                     input: at(places.input[1], NOW),
                     update: at(places.update, ONLY),

@@ -39,7 +39,7 @@ fn all_orders(switches: usize, model: impl Fn() + Sync + Send + 'static) {
 }
 
 /// Workers that each write a cell, meet, read those of all, and meet before they write again.
-fn meetings(workers: usize, first: u32) {
+fn meetings(workers: usize, rounds: u32, first: u32) {
     let came = Arc::new(Came::<Modelled>::new(workers));
     // As if there had been all meetings before.
     for word in &came.0 {
@@ -50,7 +50,7 @@ fn meetings(workers: usize, first: u32) {
     let work = |worker: usize| {
         let (came, cells) = (Arc::clone(&came), Arc::clone(&cells));
         move || {
-            for round in 1..=2_u32 {
+            for round in 1..=rounds {
                 // SAFETY: the model fails if another thread is in the cell.
                 cells[worker].with_mut(|cell| unsafe { *cell = round });
                 came.meet(worker, first.wrapping_add(2 * round - 1), thread::yield_now);
@@ -71,10 +71,11 @@ fn meetings(workers: usize, first: u32) {
 
 #[test]
 fn what_is_written_before_a_meeting_is_seen_after_it_and_not_before() {
-    all_orders(4, || meetings(2, 0));
-    all_orders(1, || meetings(3, 0));
+    all_orders(3, || meetings(2, 1, 0));
+    all_orders(1, || meetings(2, 2, 0));
+    all_orders(0, || meetings(3, 1, 0));
     // Counts begin again at 0.
-    all_orders(3, || meetings(2, u32::MAX - 1));
+    all_orders(2, || meetings(2, 1, u32::MAX));
     assert_eq!(u32::MAX.wrapping_add(2), 1);
 }
 
