@@ -3,9 +3,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cost;
+pub mod dag;
 pub mod layer;
+pub mod machine;
 pub mod oracle;
+pub mod partition;
 pub mod plan;
+pub mod schedule;
 pub mod sequence;
 
 pub use layer::{Cell, Directions, Layer, LayerError, Weights};
