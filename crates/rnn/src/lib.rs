@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod choices;
 pub mod cost;
 pub mod dag;
 pub mod layer;
@@ -12,6 +13,7 @@ pub mod partition;
 pub mod plan;
 pub mod schedule;
 pub mod sequence;
+pub mod tuner;
 
 pub use layer::{Cell, Directions, Layer, LayerError, Weights};
 pub use plan::Choice;

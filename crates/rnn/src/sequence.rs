@@ -56,7 +56,21 @@ impl Sequence {
     pub fn new(layer: &Layer, batch: usize, choice: &Choice, isa: Isa) -> Result<Self, ProgramError> {
         let packed: Vec<Packed> =
             layer.weights().iter().map(|of| Packed::new(layer, of, choice.precision)).collect();
-        let plan = plan::build(layer, &packed, batch, choice)?;
+        Self::of_packed(layer, &packed, batch, choice, isa)
+    }
+
+    /// Plans for weights that are packed already, in the precision of the choice; they are shared.
+    ///
+    /// # Errors
+    /// The choice asks for what a program must not do.
+    pub fn of_packed(
+        layer: &Layer,
+        packed: &[Packed],
+        batch: usize,
+        choice: &Choice,
+        isa: Isa,
+    ) -> Result<Self, ProgramError> {
+        let plan = plan::build(layer, packed, batch, choice)?;
         Ok(Self {
             execution: Execution::new(plan.program, isa),
             states: plan.states,
