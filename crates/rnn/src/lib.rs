@@ -3,9 +3,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 pub mod choices;
 pub mod cost;
 pub mod dag;
+pub mod explain;
 pub mod layer;
 pub mod machine;
 pub mod oracle;
