@@ -59,7 +59,10 @@ impl fmt::Display for ChoicesError {
             Self::File { path, error } => write!(f, "{}: {error}", path.display()),
             Self::Line { path, line, what } => {
                 let path = path.display();
-                write!(f, "{path}:{line}: {what}; delete the line or the file, and plans are tuned anew")
+                write!(
+                    f,
+                    "{path}:{line}: {what}; delete the line or the file, and plans are tuned anew"
+                )
             }
         }
     }
@@ -106,8 +109,10 @@ impl Choices {
             if line.trim().is_empty() || line.starts_with('#') {
                 continue;
             }
-            let (key, kept) = parse(line).map_err(|what| {
-                ChoicesError::Line { path: path.to_owned(), line: index + 1, what }
+            let (key, kept) = parse(line).map_err(|what| ChoicesError::Line {
+                path: path.to_owned(),
+                line: index + 1,
+                what,
             })?;
             lines.insert(key, kept);
         }
@@ -119,9 +124,12 @@ impl Choices {
     /// # Errors
     /// The file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), ChoicesError> {
-        let mut text = String::from("# Plans of `dyno rnn`, as they were timed. Delete what you distrust.\n");
+        let mut text =
+            String::from("# Plans of `dyno rnn`, as they were timed. Delete what you distrust.\n");
         for (key, Kept { parts: [chunk, sides, rows, units], ns }) in &self.lines {
-            text += &format!("{key} chunk={chunk} sides={sides} rows={rows} units={units} ns={ns:.0}\n");
+            text += &format!(
+                "{key} chunk={chunk} sides={sides} rows={rows} units={units} ns={ns:.0}\n"
+            );
         }
         let beside = path.with_extension(format!("{}.tmp", std::process::id()));
         let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
@@ -164,7 +172,8 @@ fn parse(line: &str) -> Result<(String, Kept), &'static str> {
         if found != name {
             return Err("expected chunk, sides, rows, units and ns in this order");
         }
-        *number = value.parse::<f64>().ok().filter(|n| *n >= 1.0).ok_or("expected a number from 1 on")?;
+        *number =
+            value.parse::<f64>().ok().filter(|n| *n >= 1.0).ok_or("expected a number from 1 on")?;
     }
     if words.next().is_some() {
         return Err("expected nothing after ns");
@@ -198,7 +207,10 @@ mod tests {
         choices.write(&path).unwrap();
         let read = Choices::read(&path).unwrap();
         fs::remove_file(&path).unwrap();
-        assert_eq!((read.get("a;b", &BASE), read.get("c", &BASE)), (Some((choice, 12_345.0)), None));
+        assert_eq!(
+            (read.get("a;b", &BASE), read.get("c", &BASE)),
+            (Some((choice, 12_345.0)), None)
+        );
         assert_eq!((read.len(), read.is_empty()), (1, false));
     }
 

@@ -273,7 +273,8 @@ mod tests {
                     for (rows, units_by) in [(1, 1), (1, 2), (2, 1), (4, 4)] {
                         let precision = Precision::F32;
                         let rows = rows.min(batch);
-                        let choice = Choice { precision, tanh, chunk, sides: 1, rows, units: units_by };
+                        let choice =
+                            Choice { precision, tanh, chunk, sides: 1, rows, units: units_by };
                         let shape = shape(Cell::Lstm, inputs, units, batch, 100);
                         let least = roofline(&shape, precision, &machine, choice.workers());
                         let found = predict(&shape, &choice, &machine).ns();

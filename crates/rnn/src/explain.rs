@@ -209,12 +209,19 @@ impl fmt::Display for Explanation {
         let (workers, reached) = (self.choice.workers(), 100.0 * self.reached());
         let what = if self.measured_ns.is_some() { "measured" } else { "predicted" };
         let roof = span(self.roofline_ns);
-        writeln!(f, "roofline   {roof} on {workers} cores, {reached:.0} % of it reached as {what}")?;
+        writeln!(
+            f,
+            "roofline   {roof} on {workers} cores, {reached:.0} % of it reached as {what}"
+        )?;
         for (index, other) in self.others.iter().enumerate() {
             let head = if index == 0 { "also       " } else { "           " };
             let measured = other.measured_ns.map_or("not measured".to_owned(), span);
             let predicted = span(other.predicted.ns());
-            writeln!(f, "{head}{}: predicted {predicted}, measured {measured}", parts(&other.choice))?;
+            writeln!(
+                f,
+                "{head}{}: predicted {predicted}, measured {measured}",
+                parts(&other.choice)
+            )?;
         }
         Ok(())
     }

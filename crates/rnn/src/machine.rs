@@ -140,8 +140,7 @@ impl Machine {
             rates.iter().map(|&(rows, gflops)| Peak { precision, rows, gflops }).collect()
         };
         // Of 10 and 16 rows as its quiet tables imply, of fewer as section 2 has them.
-        let amx =
-            [(1, 286.0), (2, 572.0), (4, 1142.0), (8, 1807.0), (10, 1807.0), (16, 2838.0)];
+        let amx = [(1, 286.0), (2, 572.0), (4, 1142.0), (8, 1807.0), (10, 1807.0), (16, 2838.0)];
         let twice = amx.map(|(rows, gflops)| (rows, 2.0 * gflops));
         Self {
             name: "Intel Sapphire Rapids, 2 cores".to_owned(),
@@ -209,7 +208,8 @@ impl Machine {
     /// 10^9 operations a second of one core where `rows` rows share each weight.
     #[must_use]
     pub fn peak(&self, precision: Precision, rows: usize) -> f64 {
-        let known: Vec<&Peak> = self.peaks.iter().filter(|peak| peak.precision == precision).collect();
+        let known: Vec<&Peak> =
+            self.peaks.iter().filter(|peak| peak.precision == precision).collect();
         let rows = rows.max(1);
         let Some(after) = known.iter().position(|peak| peak.rows >= rows) else {
             // A precision without a figure is expanded to `f32` and multiplied so.
@@ -362,7 +362,14 @@ fn count(list: &str) -> usize {
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Caches { l1, l2, l3, l3_cores } = self.caches;
-        write!(f, "{}, {} cores, caches {} KiB, {} KiB", self.name, self.cores, l1 >> 10, l2 >> 10)?;
+        write!(
+            f,
+            "{}, {} cores, caches {} KiB, {} KiB",
+            self.name,
+            self.cores,
+            l1 >> 10,
+            l2 >> 10
+        )?;
         write!(f, ", {} KiB for {l3_cores} cores", l3 >> 10)?;
         let Bandwidths { l1, l2, l3, .. } = self.bandwidths;
         write!(f, ", read at {l1:.0}, {l2:.0}, {l3:.0} GB/s a core")?;
@@ -398,7 +405,8 @@ mod tests {
         ];
         for (file, text) in files {
             let path = core.join(file);
-            fs::create_dir_all(path.parent().expect("files lie in directories")).expect("a directory");
+            fs::create_dir_all(path.parent().expect("files lie in directories"))
+                .expect("a directory");
             fs::write(path, text).expect("a file");
         }
         core

@@ -95,7 +95,11 @@ impl Multiply {
 pub fn most(of: &Multiply, gates: usize, precision: Precision) -> Split {
     // A tile of 16 bit or 8 bit weights has 32 or 64 of them (SPEC section 5); a word of 32 bit one.
     let k = LANES * precision.per_word();
-    Split { i: of.i, j: of.j.div_ceil(gates * LANES), k: of.k.div_ceil(if k > LANES { k } else { 1 }) }
+    Split {
+        i: of.i,
+        j: of.j.div_ceil(gates * LANES),
+        k: of.k.div_ceil(if k > LANES { k } else { 1 }),
+    }
 }
 
 /// All cuts for exactly `workers` that are no finer than `most`.
@@ -157,9 +161,7 @@ pub fn reading(machine: &Machine, bytes: f64, workers: usize, all: f64, sweep: S
     }
     let far = machine.far(workers, all);
     match sweep {
-        Sweep::Alternate => {
-            Reading { ns: (bytes / rates.l2).max(excess / far), far_bytes: excess }
-        }
+        Sweep::Alternate => Reading { ns: (bytes / rates.l2).max(excess / far), far_bytes: excess },
         Sweep::Forward => {
             // Between what is dependable and the whole cache, pages that fall on full sets go first.
             let edge = (machine.caches.l2 as f64 - kept).max(1.0);
@@ -219,7 +221,7 @@ impl Task<'_> {
         let bytes = |weights: usize| (weights * 4 / precision.per_word()) as f64;
         let all = bytes(product.j * product.k);
         // Others' units of the state, and, of a sum in parts, the other parts.
-        let others = (product.j / gates).saturating_sub(units) * rows * 4;
+        let others = (product.j / gates).saturating_sub(units) * rows * 4 / precision.per_word();
         let parts = (split.k - 1) * rows * gates * units * 4 / split.k;
         let meetings = usize::from(split.j > 1 || split.k > 1) + usize::from(split.k > 1);
         let rounds = rows * panels;

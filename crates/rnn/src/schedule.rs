@@ -196,11 +196,7 @@ pub struct Parallelism {
 /// many at once, or many workers for one after the other (DeepCPU, section 5.1). More workers are not
 /// always better: each part of a product moves its own numbers.
 #[must_use]
-pub fn parallelisms(
-    products: &[Multiply],
-    machine: &Machine,
-    workers: usize,
-) -> Vec<Parallelism> {
+pub fn parallelisms(products: &[Multiply], machine: &Machine, workers: usize) -> Vec<Parallelism> {
     // Outputs alone: cells come after the phase, whoever multiplied.
     let (cell, precision) = (Cell::Rnn(Activation::Identity), Precision::F32);
     let mut sorted = products.to_vec();
@@ -212,9 +208,9 @@ pub fn parallelisms(
             (*product, task.fastest(workers / at_once))
         });
         let found: Vec<(Multiply, (Split, StepTime))> = found.collect();
-        let rounds = found.chunks(at_once).map(|round| {
-            round.iter().map(|(_, (_, time))| time.total()).fold(0.0, f64::max)
-        });
+        let rounds = found
+            .chunks(at_once)
+            .map(|round| round.iter().map(|(_, (_, time))| time.total()).fold(0.0, f64::max));
         let ns = rounds.sum();
         let flops: f64 = sorted.iter().map(Multiply::flops).sum();
         let moved = |(product, (split, _)): &(Multiply, (Split, StepTime))| {

@@ -53,7 +53,12 @@ impl Sequence {
     ///
     /// # Errors
     /// The choice asks for what a program must not do.
-    pub fn new(layer: &Layer, batch: usize, choice: &Choice, isa: Isa) -> Result<Self, ProgramError> {
+    pub fn new(
+        layer: &Layer,
+        batch: usize,
+        choice: &Choice,
+        isa: Isa,
+    ) -> Result<Self, ProgramError> {
         let packed: Vec<Packed> =
             layer.weights().iter().map(|of| Packed::new(layer, of, choice.precision)).collect();
         Self::of_packed(layer, &packed, batch, choice, isa)

@@ -3,10 +3,11 @@
 //! Source: DeepCPU, section 5.4 (calibration). What is forced is not tried otherwise.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dyno_kernels::{Isa, ProgramError, Team};
 
+use crate::calibrate::now;
 use crate::cost::{Prediction, Shape, predict};
 use crate::layer::Layer;
 use crate::machine::Machine;
@@ -164,8 +165,8 @@ pub fn rank(goal: &Goal<'_>, machine: &Machine) -> Vec<Ranked> {
 
 /// Ranks all choices and times the first few of them, which then come first, the fastest at the top.
 ///
-/// Weights are packed once. Each choice runs once, then those that are not far behind take turns
-/// until the time is up; of a choice its fastest call counts. `team` has at least as many workers as
+/// Weights are packed once. Choices take turns until the time is up, those far behind no longer; of a
+/// choice its fastest call counts. `team` has at least as many workers as
 /// the goal has threads.
 ///
 /// # Errors
@@ -209,7 +210,7 @@ fn time(
     let layer = goal.layer;
     let pack = |of| Packed::new(layer, of, goal.base.precision);
     let packed: Vec<Packed> = layer.weights().iter().map(pack).collect();
-    let end = Instant::now() + effort.time;
+    let end = now() + effort.time;
     let steps = trial_steps(goal, few, effort);
     let shape = Shape::of(layer, goal.batch, steps);
     let input: Vec<f32> = (0..steps * goal.batch * layer.inputs())
@@ -222,25 +223,24 @@ fn time(
         sequences.push(Sequence::of_packed(layer, &packed, goal.batch, choice, isa)?);
     }
     let mut least = f64::INFINITY;
-    for round in 0.. {
+    for round in 0..ROUNDS {
         for (ranked, sequence) in few.iter_mut().zip(&mut sequences) {
-            let last = ranked.measured_ns;
+            let last = ranked.measured_ns.unwrap_or(f64::INFINITY);
+            // The first call fetches what the next finds: nobody is behind after one.
+            let behind = round > 1 && last > BEHIND * least;
             // The best predicted is timed in any case, so that there is always one.
-            if least.is_finite() && (Instant::now() >= end || last.is_some_and(|ns| ns > BEHIND * least)) {
+            if least.is_finite() && (behind || now() >= end) {
                 continue;
             }
             let scale = ranked.predicted.ns() / predict(&shape, &ranked.choice, machine).ns();
-            let start = Instant::now();
+            let start = now();
             sequence.run(team, &input, &mut output)?;
-            let ns = start.elapsed().as_nanos() as f64 * scale;
-            // The first call fetches the weights.
-            if round > 0 || least.is_infinite() || Instant::now() >= end {
-                ranked.measured_ns = Some(last.map_or(ns, |last| last.min(ns)));
-                least = least.min(ns);
-            }
+            let ns = last.min(start.elapsed().as_nanos() as f64 * scale);
+            ranked.measured_ns = Some(ns);
+            least = least.min(ns);
         }
-        if Instant::now() >= end || round >= ROUNDS {
-            return Ok(());
+        if now() >= end {
+            break;
         }
     }
     Ok(())
@@ -319,7 +319,8 @@ mod tests {
         let goal = goal(&layer, 2, 2);
         let effort = Effort { choices: 3, time: Duration::from_millis(5) };
         let machine = Machine::sapphire_rapids();
-        let all = tune(&goal, &machine, Isa::best(), &mut Team::of(2), effort).expect("plans that run");
+        let all =
+            tune(&goal, &machine, Isa::best(), &mut Team::of(2), effort).expect("plans that run");
         assert_eq!(all.len(), choices(&goal).len());
         let timed = all.iter().filter_map(|ranked| ranked.measured_ns).collect::<Vec<_>>();
         assert!((1..=3).contains(&timed.len()) && timed.is_sorted(), "{timed:?}");

@@ -118,15 +118,20 @@ fn moved(dag: &Dag, phases: &[u32]) -> usize {
     let count = dag.products.len();
     let mut all = 0;
     for phase in phases {
-        let (mut lefts, mut weights) = (BTreeSet::new(), BTreeSet::new());
-        for at in (0..32).filter(|at| phase >> at & 1 == 1) {
+        let (mut lefts, mut weights) = (0_u32, 0_u32);
+        let mut left = *phase;
+        while left > 0 {
+            let at = left.trailing_zeros() as usize;
+            left &= left - 1;
             let product = &dag.products[at % count];
-            if lefts.insert((at / count, product.source)) {
+            let (a, b) = (1 << (3 * (at / count) + product.source as usize), 1 << (at % count));
+            if lefts & a == 0 {
                 all += product.m * product.k;
             }
-            if weights.insert(at % count) {
+            if weights & b == 0 {
                 all += product.k * product.n;
             }
+            (lefts, weights) = (lefts | a, weights | b);
             all += 2 * product.m * product.n;
         }
     }
@@ -199,13 +204,15 @@ fn each_cell_has_a_schedule_that_chunks_and_one_that_does_not() {
 fn gates_are_one_product_and_both_sides_where_their_gates_agree() {
     let dag = Dag::new(Recurrence::Lstm, 2, 64, 32);
     let all = schedules(&dag);
-    let chunked = all.iter().find(|of| of.chunked(&dag) == Some(true)).expect("a schedule that chunks");
+    let chunked =
+        all.iter().find(|of| of.chunked(&dag) == Some(true)).expect("a schedule that chunks");
     let phases = chunked.fused(&dag, 100);
     let products: Vec<Multiply> = phases.iter().flatten().map(|fused| fused.product).collect();
     let once = Multiply { i: 200, j: 128, k: 64, steps: 1 };
     let each = Multiply { i: 2, j: 128, k: 32, steps: 100 };
     assert_eq!(products, [once, each]);
-    let together = all.iter().find(|of| of.chunked(&dag) == Some(false)).expect("one that does not");
+    let together =
+        all.iter().find(|of| of.chunked(&dag) == Some(false)).expect("one that does not");
     let phases = together.fused(&dag, 100);
     assert_eq!(phases.len(), 1);
     // [x | h] times the weights of both.
