@@ -83,7 +83,7 @@ fn obeys(dag: &Dag, steps: usize, phases: &[u32]) -> bool {
         return false;
     }
     let rest = &phases[first..];
-    if rest.len() % steps != 0 {
+    if !rest.len().is_multiple_of(steps) {
         return false;
     }
     let each = rest.len() / steps;
