@@ -83,11 +83,13 @@ fn main() {
             let forced = Forced::default();
             let (batch, steps, threads) = (*batch, *steps, machine.cores);
             let goal = Goal { layer: &layer, batch, steps, base: BASE, forced, threads };
+            let packed = goal.pack();
             let start = Instant::now();
-            let tuned = tune(&goal, &machine, isa, &mut team, Effort::default()).expect("plans");
+            let tuned =
+                tune(&goal, &packed, &machine, isa, &mut team, Effort::default()).expect("plans");
             let took = start.elapsed().as_secs_f64();
             let every = Effort { choices: usize::MAX, time: sweep };
-            let swept = tune(&goal, &machine, isa, &mut team, every).expect("plans");
+            let swept = tune(&goal, &packed, &machine, isa, &mut team, every).expect("plans");
             let chosen = swept.iter().find(|ranked| ranked.choice == tuned[0].choice);
             let ratio = chosen.map_or(f64::NAN, measured) / measured(&swept[0]);
             let near = |choice: &Choice| {

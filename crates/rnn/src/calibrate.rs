@@ -1,5 +1,5 @@
-//! What a machine really does, measured with the engine's own kernels: some fifty milliseconds that
-//! make predictions those of this processor.
+//! What a machine really does, measured with the engine's own kernels: some two hundred milliseconds
+//! that make predictions those of this processor.
 
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,10 @@ const ROWS: [usize; 6] = [1, 2, 4, 6, 8, 16];
 const WORDS: usize = 96;
 /// How long each figure is measured; the best of its runs counts.
 const EACH: Duration = Duration::from_micros(1_500);
+/// How long it is measured how workers meet: of them one may not be running.
+const TOGETHER: Duration = Duration::from_millis(10);
+/// Bytes of weights beyond which packing them to measure a bandwidth takes too long.
+const FAR: usize = 40 << 20;
 
 /// Measures what a core of this machine multiplies and reads, and what meetings and cells cost, and
 /// puts it in place of what the description says. `team` has a worker for each core of it.
@@ -47,10 +51,14 @@ pub fn calibrate(machine: &Machine, isa: Isa, team: &mut Team) -> Result<Machine
     let rates = &mut found.bandwidths;
     rates.l1 = rate(panel)?;
     rates.l2 = rate(machine.kept_l2() / 2.0)?.min(rates.l1);
-    if machine.caches.l3 > 4 * machine.caches.l2 {
-        // So much that little of it is left in the second cache from one time to the next.
-        rates.l3 = rate(3.0 * machine.caches.l2 as f64)?.min(rates.l2);
+    let shared = machine.caches.l3;
+    if shared > 4 * machine.caches.l2 {
+        rates.l3 = rate((shared / 2).min(FAR) as f64)?.min(rates.l2);
         rates.l3_all = rates.l3 * machine.cores as f64;
+        if shared < FAR {
+            // So much that little of it is left from one time to the next.
+            rates.memory = rate(1.5 * shared as f64)?;
+        }
         rates.memory = rates.memory.min(rates.l3);
     }
     if machine.cores > 1 && team.workers() > 1 {
@@ -76,10 +84,11 @@ pub(crate) fn now() -> Instant {
 
 /// The least nanoseconds of one of `times` that `run` does at once.
 fn least(
+    each: Duration,
     times: f64,
     mut run: impl FnMut() -> Result<(), SequenceError>,
 ) -> Result<f64, SequenceError> {
-    let end = now() + EACH;
+    let end = now() + each;
     let mut best = f64::INFINITY;
     // At least three: the first fetches what the others find.
     for count in 0.. {
@@ -133,7 +142,7 @@ fn product(
         .expect("one worker's product lies inside of buffers made for it");
     let mut execution = Execution::new(program, isa);
     let steps = (512 / (rows * panels)).max(1);
-    least(steps as f64, || run(&mut execution, team, steps))
+    least(EACH, steps as f64, || run(&mut execution, team, steps))
 }
 
 /// Workers that only meet.
@@ -142,9 +151,9 @@ fn meetings(machine: &Machine, isa: Isa, team: &mut Team) -> Result<Meetings, Se
         let program = program(Vec::new(), vec![Work::new(); workers], true)
             .expect("workers without work do not meet in one place");
         let mut execution = Execution::new(program, isa);
-        least(1.0, || run(&mut execution, team, steps))
+        least(TOGETHER, 1.0, || run(&mut execution, team, steps))
     };
-    let (call, many) = (of(2, 1)?, 256);
+    let (call, many) = (of(2, 1)?, 17);
     let two = (of(2, many)? - call).max(1.0) / (many - 1) as f64;
     let all = machine.cores.min(team_size(&mut of, machine.cores));
     let doubling = if all > 2 {
@@ -184,7 +193,7 @@ fn cell(cell: Cell, isa: Isa, team: &mut Team) -> Result<f64, SequenceError> {
     let mut sequence = Sequence::new(&layer, rows, &choice, isa)
         .expect("a plan of one worker is no other's concern");
     let (input, mut output) = (vec![0.5; rows], vec![0.0; rows * units]);
-    least((rows * units / LANES) as f64, || sequence.run(team, &input, &mut output))
+    least(EACH, (rows * units / LANES) as f64, || sequence.run(team, &input, &mut output))
 }
 
 #[cfg(test)]

@@ -10,12 +10,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use dyno_kernels::Isa;
+use dyno_kernels::{Isa, Team};
 
 use crate::cost::Shape;
 use crate::machine::Machine;
-use crate::plan::Choice;
-use crate::tuner::Goal;
+use crate::plan::{Choice, Packed};
+use crate::tuner::{Effort, Forced, Goal, Ranked, TuneError, choices, rank, tune};
 
 /// Choices by key.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -82,12 +82,15 @@ pub fn key(goal: &Goal<'_>, machine: &Machine, isa: Isa) -> String {
         3 => "gru",
         _ => "rnn",
     };
+    let Forced { chunk, sides, rows, units: by_units } = goal.forced;
+    let forced = [chunk, sides, rows, by_units];
     let key = format!(
-        "{};{cell},{inputs}x{units}x{batch}x{steps},directions={directions};{:?},{:?};threads={};{isa};{}",
+        "{};{cell},{inputs}x{units}x{batch}x{steps},directions={directions};{:?},{:?};threads={};forced={};{isa};{}",
         machine.identity(),
         goal.base.precision,
         goal.base.tanh,
         goal.threads,
+        forced.map(|part| part.map_or("-".to_owned(), |part| part.to_string())).join("."),
         env!("CARGO_PKG_VERSION"),
     );
     key.split_whitespace().collect::<Vec<_>>().join("_")
@@ -162,6 +165,72 @@ impl Choices {
     }
 }
 
+/// Why nothing was chosen.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ChooseError {
+    /// No plan could be timed.
+    Tune(TuneError),
+    /// The file of choices cannot be used.
+    Choices(ChoicesError),
+}
+
+impl fmt::Display for ChooseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tune(error) => error.fmt(f),
+            Self::Choices(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ChooseError {}
+
+impl From<TuneError> for ChooseError {
+    fn from(error: TuneError) -> Self {
+        Self::Tune(error)
+    }
+}
+
+impl From<ChoicesError> for ChooseError {
+    fn from(error: ChoicesError) -> Self {
+        Self::Choices(error)
+    }
+}
+
+/// The ranking of a goal's choices, the best first: as the file at `path` knows it, or else tuned and
+/// then kept there.
+///
+/// # Errors
+/// The file cannot be used, nothing is as forced, or a plan does not run.
+pub fn choose(
+    path: &Path,
+    goal: &Goal<'_>,
+    packed: &[Packed],
+    machine: &Machine,
+    (isa, team): (Isa, &mut Team),
+    effort: Effort,
+) -> Result<Vec<Ranked>, ChooseError> {
+    let mut file = Choices::read(path)?;
+    let key = key(goal, machine, isa);
+    // A line that a hand has changed to what cannot be is none.
+    let kept = file.get(&key, &goal.base).filter(|(choice, _)| choices(goal).contains(choice));
+    if let Some((choice, ns)) = kept {
+        let mut all = rank(goal, machine);
+        if let Some(at) = all.iter().position(|ranked| ranked.choice == choice) {
+            all[at].measured_ns = Some(ns);
+            all[..=at].rotate_right(1);
+        }
+        return Ok(all);
+    }
+    let all = tune(goal, packed, machine, isa, team, effort)?;
+    if let Some((first, ns)) = all.first().and_then(|first| Some((first, first.measured_ns?))) {
+        file.keep(key, &first.choice, ns);
+        file.write(path)?;
+    }
+    Ok(all)
+}
+
 fn parse(line: &str) -> Result<(String, Kept), &'static str> {
     let mut words = line.split_whitespace();
     let key = words.next().ok_or("expected a key")?;
@@ -186,6 +255,7 @@ fn parse(line: &str) -> Result<(String, Kept), &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layer::{Cell, Directions, Layer, Weights};
     use dyno_kernels::{Precision, Tanh};
 
     const BASE: Choice = Choice {
@@ -212,6 +282,43 @@ mod tests {
             (Some((choice, 12_345.0)), None)
         );
         assert_eq!((read.len(), read.is_empty()), (1, false));
+    }
+
+    #[test]
+    fn what_was_tuned_is_not_tuned_again() {
+        let path = std::env::temp_dir().join(format!("dyno-chosen-{}.txt", std::process::id()));
+        let weights = Weights {
+            input: vec![0.1; 4 * 32 * 8],
+            state: vec![0.1; 4 * 32 * 32],
+            input_bias: vec![0.0; 4 * 32],
+            state_bias: vec![0.0; 4 * 32],
+        };
+        let layer = Layer::new(Cell::Lstm, 8, 32, Directions::Forward, vec![weights]).unwrap();
+        let (forced, machine) = (Forced::default(), Machine::sapphire_rapids());
+        let goal = Goal {
+            layer: &layer,
+            batch: 2,
+            steps: 9,
+            base: Choice { precision: Precision::F32, ..BASE },
+            forced,
+            threads: 1,
+        };
+        let (packed, isa, mut team) = (goal.pack(), Isa::scalar(), Team::of(1));
+        let effort = Effort { choices: 2, ..Effort::default() };
+        let mut choose = |goal: &Goal<'_>, effort| {
+            choose(&path, goal, &packed, &machine, (isa, &mut team), effort).unwrap()
+        };
+        let tuned = choose(&goal, effort);
+        // Without effort nothing can be timed: what has a time comes from the file.
+        let again = choose(&goal, Effort { choices: 0, ..effort });
+        let other = choose(&Goal { steps: 10, ..goal }, Effort { choices: 0, ..effort });
+        fs::remove_file(&path).unwrap();
+        assert_eq!(again[0].choice, tuned[0].choice);
+        let ns = |all: &[Ranked]| all[0].measured_ns.map(f64::round);
+        assert_eq!((ns(&again), ns(&other)), (ns(&tuned), None));
+        assert_eq!(again.len(), tuned.len());
+        let forced = Goal { forced: Forced { rows: Some(1), ..forced }, ..goal };
+        assert_ne!(key(&forced, &machine, isa), key(&goal, &machine, isa));
     }
 
     #[test]

@@ -248,11 +248,11 @@ impl Machine {
     /// them together read `bytes` again and again.
     #[must_use]
     pub fn far(&self, workers: usize, bytes: f64) -> f64 {
-        if bytes <= self.kept_l3() {
-            self.bandwidths.l3.min(self.bandwidths.l3_all / workers.max(1) as f64)
-        } else {
-            self.bandwidths.memory
-        }
+        let shared = self.bandwidths.l3.min(self.bandwidths.l3_all / workers.max(1) as f64);
+        // As in the private cache: lost bit by bit from what is dependable to all of it.
+        let edge = (self.kept_l3() / self.dependable - self.kept_l3()).max(1.0);
+        let lost = ((bytes - self.kept_l3()) / edge).clamp(0.0, 1.0);
+        1.0 / ((1.0 - lost) / shared + lost / self.bandwidths.memory.min(shared))
     }
 
     /// Nanoseconds until `workers` have met.

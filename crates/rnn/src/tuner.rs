@@ -47,12 +47,21 @@ pub struct Goal<'a> {
     pub threads: usize,
 }
 
+impl Goal<'_> {
+    /// The layer's weights as all of its choices share them.
+    #[must_use]
+    pub fn pack(&self) -> Vec<Packed> {
+        let Self { layer, base, .. } = self;
+        layer.weights().iter().map(|of| Packed::new(layer, of, base.precision)).collect()
+    }
+}
+
 /// How long to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
     /// Most choices that are timed; 0 or 1 times none and trusts the prediction.
     pub choices: usize,
-    /// Time for all of them, without packing the weights.
+    /// Time for all of them, from the first call on. Whoever has had no turn by then has none.
     pub time: Duration,
 }
 
@@ -165,7 +174,7 @@ pub fn rank(goal: &Goal<'_>, machine: &Machine) -> Vec<Ranked> {
 
 /// Ranks all choices and times the first few of them, which then come first, the fastest at the top.
 ///
-/// Weights are packed once. Choices take turns until the time is up, those far behind no longer; of a
+/// `packed` are the weights, see [`Goal::pack`]. Choices take turns until the time is up, those far behind no longer; of a
 /// choice its fastest call counts. `team` has at least as many workers as
 /// the goal has threads.
 ///
@@ -173,6 +182,7 @@ pub fn rank(goal: &Goal<'_>, machine: &Machine) -> Vec<Ranked> {
 /// Nothing is as forced, or a plan does not run.
 pub fn tune(
     goal: &Goal<'_>,
+    packed: &[Packed],
     machine: &Machine,
     isa: Isa,
     team: &mut Team,
@@ -187,7 +197,7 @@ pub fn tune(
         return Ok(all);
     }
     let few = &mut all[..count];
-    time(goal, machine, isa, team, effort, few)?;
+    time(goal, packed, machine, isa, team, effort, few)?;
     few.sort_by(|a, b| {
         let ns = |ranked: &Ranked| ranked.measured_ns.unwrap_or(f64::INFINITY);
         ns(a).total_cmp(&ns(b))
@@ -201,6 +211,7 @@ const BEHIND: f64 = 1.25;
 /// Times choices in turns.
 fn time(
     goal: &Goal<'_>,
+    packed: &[Packed],
     machine: &Machine,
     isa: Isa,
     team: &mut Team,
@@ -208,8 +219,6 @@ fn time(
     few: &mut [Ranked],
 ) -> Result<(), TuneError> {
     let layer = goal.layer;
-    let pack = |of| Packed::new(layer, of, goal.base.precision);
-    let packed: Vec<Packed> = layer.weights().iter().map(pack).collect();
     let end = now() + effort.time;
     let steps = trial_steps(goal, few, effort);
     let shape = Shape::of(layer, goal.batch, steps);
@@ -220,7 +229,7 @@ fn time(
     let mut sequences = Vec::new();
     for ranked in few.iter() {
         let choice = &ranked.choice;
-        sequences.push(Sequence::of_packed(layer, &packed, goal.batch, choice, isa)?);
+        sequences.push(Sequence::of_packed(layer, packed, goal.batch, choice, isa)?);
     }
     let mut least = f64::INFINITY;
     for round in 0..ROUNDS {
@@ -309,7 +318,7 @@ mod tests {
         assert!(all.iter().all(|choice| choice.chunk == 7 && choice.units == 2));
         goal.forced.units = Some(9);
         let (machine, isa) = (Machine::sapphire_rapids(), Isa::scalar());
-        let refused = tune(&goal, &machine, isa, &mut Team::of(4), Effort::default());
+        let refused = tune(&goal, &goal.pack(), &machine, isa, &mut Team::of(4), Effort::default());
         assert_eq!(refused, Err(TuneError::Forced(goal.forced)));
     }
 
@@ -319,8 +328,8 @@ mod tests {
         let goal = goal(&layer, 2, 2);
         let effort = Effort { choices: 3, time: Duration::from_millis(5) };
         let machine = Machine::sapphire_rapids();
-        let all =
-            tune(&goal, &machine, Isa::best(), &mut Team::of(2), effort).expect("plans that run");
+        let all = tune(&goal, &goal.pack(), &machine, Isa::best(), &mut Team::of(2), effort)
+            .expect("plans that run");
         assert_eq!(all.len(), choices(&goal).len());
         let timed = all.iter().filter_map(|ranked| ranked.measured_ns).collect::<Vec<_>>();
         assert!((1..=3).contains(&timed.len()) && timed.is_sorted(), "{timed:?}");
