@@ -157,7 +157,8 @@ pub fn predict(shape: &Shape, choice: &Choice, machine: &Machine) -> Prediction 
 /// Weights of the input and of the state are read at each step.
 fn step_by_step(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -> Prediction {
     let steps = shape.steps as f64;
-    let read = read(shape, choice, machine, share.input + share.state);
+    let all = shape.weights(choice.precision).iter().sum();
+    let read = read(choice, machine, share.input + share.state, all);
     let peak = machine.peak(choice.precision, share.rows);
     let [input, state] = [shape.inputs, shape.units].map(|k| share.flops(k) / peak);
     let part = share.input / (share.input + share.state).max(1.0);
@@ -176,13 +177,13 @@ fn by_chunks(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -
     let chunk = choice.chunk.min(shape.steps.max(1));
     let (chunks, steps) = (shape.steps.div_ceil(chunk) as f64, shape.steps as f64);
     let workers = choice.workers().max(1);
-    let all = shape.weights(choice.precision).iter().sum::<f64>() * choice.rows as f64;
-    let (near, far) = (machine.bandwidths.l2, machine.far(workers, all));
+    let weights = shape.weights(choice.precision);
+    let (near, far) = (machine.bandwidths.l2, machine.far(workers, weights.iter().sum()));
     let sums = (4 * share.directions * share.rows * chunk * share.sums) as f64;
     let together = share.input + share.state + sums;
     let fits = together <= machine.kept_l2();
     // What the products with the input evict is read again, once a chunk.
-    let (weights, again) = match fits {
+    let (input_ns, again) = match fits {
         true => (share.input / near, 0.0),
         false if share.state <= machine.kept_l2() => (share.input / far, share.state),
         false => (share.input / far, 0.0),
@@ -191,12 +192,13 @@ fn by_chunks(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -
     let sums_ns = 2.0 * sums / if sums <= machine.kept_l2() { near } else { far };
     let peak = machine.peak(choice.precision, share.rows * chunk);
     let multiply = share.flops(shape.inputs) * chunk as f64 / peak;
-    let step = read(shape, choice, machine, share.state);
+    // Between chunks it is the state's weights alone that are read again and again.
+    let step = read(choice, machine, share.state, weights[1]);
     let state = share.flops(shape.units) / machine.peak(choice.precision, share.rows);
     let far_sums = if sums <= machine.kept_l2() { 0.0 } else { 2.0 * sums };
     let far_input = if fits { 0.0 } else { share.input };
     Prediction {
-        input: chunks * (multiply.max(weights) + sums_ns + again / far),
+        input: chunks * (multiply.max(input_ns) + sums_ns + again / far),
         state: (steps - 1.0).max(0.0) * state.max(step.ns),
         bytes: chunks * (share.input + 2.0 * sums) + steps * share.state,
         far_bytes: chunks * (far_input + far_sums + again) + steps * step.far_bytes,
@@ -204,9 +206,9 @@ fn by_chunks(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -
     }
 }
 
-/// Reading a worker's weights at each step.
-fn read(shape: &Shape, choice: &Choice, machine: &Machine, bytes: f64) -> Reading {
-    let all = shape.weights(choice.precision).iter().sum::<f64>() * choice.rows as f64;
+/// Reading a worker's weights at each step, where workers together read `all`: those who share rows
+/// read the same.
+fn read(choice: &Choice, machine: &Machine, bytes: f64, all: f64) -> Reading {
     reading(machine, bytes, choice.workers().max(1), all, Sweep::Forward)
 }
 

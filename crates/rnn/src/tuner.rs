@@ -1,6 +1,37 @@
 //! Choosing a plan: all choices ranked by the closed form, the best few timed, the fastest kept.
 //!
-//! Source: DeepCPU, section 5.4 (calibration). What is forced is not tried otherwise.
+//! Source: DeepCPU's auto-tuning of schedules and degrees of parallelism. What is forced is not tried
+//! otherwise.
+//!
+//! ```
+//! use dyno_kernels::{Isa, Precision, Tanh, Team};
+//! use dyno_rnn::tuner::{Effort, Forced, Goal, tune};
+//! use dyno_rnn::{Cell, Choice, Directions, Layer, Sequence, Weights, explain, machine::Machine};
+//!
+//! let weights = Weights {
+//!     input: vec![0.1; 3 * 16 * 4],
+//!     state: vec![0.1; 3 * 16 * 16],
+//!     input_bias: vec![0.0; 3 * 16],
+//!     state_bias: vec![0.0; 3 * 16],
+//! };
+//! let layer = Layer::new(Cell::Gru, 4, 16, Directions::Forward, vec![weights])?;
+//! let (precision, tanh) = (Precision::F32, Tanh::Fitted98);
+//! let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
+//! // Only the chunk is decided; two rows may be shared by two workers.
+//! let forced = Forced { chunk: Some(4), ..Forced::default() };
+//! let goal = Goal { layer: &layer, batch: 2, steps: 10, base, forced, threads: 2 };
+//!
+//! let (isa, mut team) = (Isa::best(), Team::of(2));
+//! let (machine, packed) = (Machine::detect(isa), goal.pack());
+//! let ranking = tune(&goal, &packed, &machine, isa, &mut team, Effort::default())?;
+//! assert_eq!(ranking[0].choice.chunk, 4);
+//! println!("{}", explain::explain(&goal, &ranking, &machine).expect("one choice at least"));
+//! let mut sequence = Sequence::of_packed(&layer, &packed, 2, &ranking[0].choice, isa)?;
+//! let mut output = [0.0; 10 * 2 * 16];
+//! sequence.run(&mut team, &[0.5; 10 * 2 * 4], &mut output)?;
+//! assert!(output.iter().all(|h| *h > 0.0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt;
 use std::time::Duration;
@@ -174,7 +205,7 @@ pub fn rank(goal: &Goal<'_>, machine: &Machine) -> Vec<Ranked> {
 
 /// Ranks all choices and times the first few of them, which then come first, the fastest at the top.
 ///
-/// `packed` are the weights, see [`Goal::pack`]. Choices take turns until the time is up, those far behind no longer; of a
+/// The best choice of a single worker is among them. `packed` are the weights, see [`Goal::pack`]. Choices take turns until the time is up, those far behind no longer; of a
 /// choice its fastest call counts. `team` has at least as many workers as
 /// the goal has threads.
 ///
@@ -195,6 +226,11 @@ pub fn tune(
     let count = effort.choices.min(all.len());
     if count <= 1 {
         return Ok(all);
+    }
+    // Predictions take it that all cores are free. Where they are not, one worker may be the best, and
+    // is timed whatever is predicted.
+    if let Some(alone @ 2..) = all.iter().position(|ranked| ranked.choice.workers() == 1) {
+        all[1..=alone].rotate_right(1);
     }
     let few = &mut all[..count];
     time(goal, packed, machine, isa, team, effort, few)?;
