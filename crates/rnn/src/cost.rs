@@ -158,15 +158,16 @@ pub fn predict(shape: &Shape, choice: &Choice, machine: &Machine) -> Prediction 
 fn step_by_step(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -> Prediction {
     let steps = shape.steps as f64;
     let all = shape.weights(choice.precision).iter().sum();
-    let read = read(choice, machine, share.input + share.state, all);
+    // A fresh sequence has no product with the state at its first step.
+    let state = if shape.steps > 1 { share.state } else { 0.0 };
+    let read = read(choice, machine, share.input + state, all);
+    let part = share.input / (share.input + state).max(1.0);
     let peak = machine.peak(choice.precision, share.rows);
-    let [input, state] = [shape.inputs, shape.units].map(|k| share.flops(k) / peak);
-    let part = share.input / (share.input + share.state).max(1.0);
+    let [of_input, of_state] = [shape.inputs, shape.units].map(|k| share.flops(k) / peak);
     Prediction {
-        input: steps * input.max(read.ns * part),
-        // A fresh sequence has no product with the state at its first step.
-        state: (steps - 1.0).max(0.0) * state.max(read.ns * (1.0 - part)),
-        bytes: steps * (share.input + share.state),
+        input: steps * of_input.max(read.ns * part),
+        state: (steps - 1.0).max(0.0) * of_state.max(read.ns * (1.0 - part)),
+        bytes: steps * share.input + (steps - 1.0).max(0.0) * share.state,
         far_bytes: steps * read.far_bytes,
         ..Prediction::default()
     }

@@ -249,9 +249,7 @@ impl Machine {
     #[must_use]
     pub fn far(&self, workers: usize, bytes: f64) -> f64 {
         let shared = self.bandwidths.l3.min(self.bandwidths.l3_all / workers.max(1) as f64);
-        // As in the private cache: lost bit by bit from what is dependable to all of it.
-        let edge = (self.kept_l3() / self.dependable - self.kept_l3()).max(1.0);
-        let lost = ((bytes - self.kept_l3()) / edge).clamp(0.0, 1.0);
+        let lost = lost(bytes, self.kept_l3(), self.kept_l3() / self.dependable);
         1.0 / ((1.0 - lost) / shared + lost / self.bandwidths.memory.min(shared))
     }
 
@@ -282,6 +280,13 @@ impl Machine {
             _ => self.cells.rnn,
         }
     }
+}
+
+/// The part of `bytes`, read from first to last again and again, that a cache of `whole` bytes loses
+/// each time, where it keeps `kept` in any case. Nothing up to there, and all from half as much
+/// again as the cache on; between them as SPEC section 2 measured its edge.
+pub(crate) fn lost(bytes: f64, kept: f64, whole: f64) -> f64 {
+    ((bytes - kept) / (1.5 * whole - kept).max(1.0)).clamp(0.0, 1.0).powi(2)
 }
 
 /// What cores with these instructions commonly do.

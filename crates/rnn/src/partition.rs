@@ -7,7 +7,7 @@
 use dyno_kernels::{LANES, Precision};
 
 use crate::layer::Cell;
-use crate::machine::Machine;
+use crate::machine::{Machine, lost};
 
 /// A product that is done `steps` times with the same B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,15 +160,11 @@ pub fn reading(machine: &Machine, bytes: f64, workers: usize, all: f64, sweep: S
         return Reading { ns: bytes / rates.l2, far_bytes: 0.0 };
     }
     let far = machine.far(workers, all);
-    match sweep {
-        Sweep::Alternate => Reading { ns: (bytes / rates.l2).max(excess / far), far_bytes: excess },
-        Sweep::Forward => {
-            // Between what is dependable and the whole cache, pages that fall on full sets go first.
-            let edge = (machine.caches.l2 as f64 - kept).max(1.0);
-            let lost = bytes * (excess / edge).min(1.0);
-            Reading { ns: (bytes - lost) / rates.l2 + lost / far, far_bytes: lost }
-        }
-    }
+    let lost = bytes * lost(bytes, kept, machine.caches.l2 as f64);
+    let forward = Reading { ns: (bytes - lost) / rates.l2 + lost / far, far_bytes: lost };
+    let alternate = Reading { ns: (bytes / rates.l2).max(excess / far), far_bytes: excess };
+    // Where a cache loses less than it might, turning round saves nothing.
+    if sweep == Sweep::Alternate && alternate.ns < forward.ns { alternate } else { forward }
 }
 
 /// Nanoseconds of a step, part by part.

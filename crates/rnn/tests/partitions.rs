@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use dyno_kernels::{Precision, Tanh};
 use dyno_rnn::cost::{Shape, predict};
 use dyno_rnn::machine::Machine;
-use dyno_rnn::partition::{Multiply, Split, Sweep, Task, least_moved, most, splits};
+use dyno_rnn::partition::{Multiply, Split, Sweep, Task, least_moved, most, reading, splits};
 use dyno_rnn::{Cell, Choice};
 
 /// Three loops over all numbers.
@@ -115,6 +115,27 @@ fn searches_find_what_brute_force_finds() {
             let least = all().filter(|split| split.workers() == machine.cores).map(moved);
             assert_eq!(found.map(moved), Some(least.fold(f64::MAX, f64::min)), "{units}, {batch}");
         }
+    }
+}
+
+/// SPEC section 2: 2, 2.5 and 3 MiB of weights on a core whose second cache has 2.
+#[test]
+fn the_edge_of_a_cache_is_as_soft_as_measured() {
+    let machine = Machine::sapphire_rapids();
+    let rate = |mebibytes: f64, sweep| {
+        let bytes = mebibytes * f64::from(1 << 20);
+        bytes / reading(&machine, bytes, 1, bytes, sweep).ns
+    };
+    for (mebibytes, least, most) in [
+        (0.03, 241.0, 242.0),
+        (1.0, 121.0, 122.0),
+        (2.0, 66.0, 121.0),
+        (2.5, 32.0, 48.0),
+        (3.0, 26.0, 29.0),
+    ] {
+        let found = rate(mebibytes, Sweep::Forward);
+        assert!((least..=most).contains(&found), "{mebibytes} MiB at {found} GB/s");
+        assert!(rate(mebibytes, Sweep::Alternate) >= found, "{mebibytes} MiB");
     }
 }
 
