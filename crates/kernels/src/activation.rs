@@ -159,9 +159,15 @@ impl Activation {
         let mut lanes = [0.0; LANES];
         // SAFETY: `lanes` are 16 numbers.
         unsafe { s.store(lanes.as_mut_ptr(), x) };
-        let lanes = lanes.map(|x| self.of(x));
+        self.of_all(&mut lanes);
         // SAFETY: `lanes` are 16 numbers.
         unsafe { s.load(lanes.as_ptr()) }
+    }
+
+    /// Apart, so that it is compiled once and not in every cell for every instruction set.
+    #[inline(never)]
+    fn of_all(self, lanes: &mut [f32; LANES]) {
+        lanes.iter_mut().for_each(|x| *x = self.of(*x));
     }
 
     /// Of one number, as the mathematics library computes it.

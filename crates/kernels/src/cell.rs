@@ -1,5 +1,7 @@
 //! What becomes of sums: cells of recurrent networks and activations, sixteen units at a time.
 
+pub(crate) mod general;
+
 use crate::activation::{Activation, Curve, Tanh};
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::panels::Precision;

@@ -1,5 +1,7 @@
 //! Running a proven program: the only place that turns places into pointers.
 
+mod general;
+
 use std::fmt;
 
 use crate::cell::{Block, Gru, Hidden, Lstm, Matrix, Rnn, Store, Whole};
@@ -510,6 +512,7 @@ impl Worker<'_> {
                 let (input, activation) = (matrix(cell.input), cell.activation);
                 s.call(Rnn { block, input, hidden: hidden(&cell.hidden), activation });
             }
+            Then::General(cell) => self.finish_general(s, cell, block, &matrix, &hidden),
         }
     }
 }

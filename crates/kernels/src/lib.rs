@@ -25,7 +25,7 @@ pub use isa::Isa;
 pub use lanes::LANES;
 pub use panels::{MAX_VECTORS, Panels, Precision};
 pub use program::{
-    At, Buffer, Every, Gru, Hidden, Kind, Loop, Lstm, Phase, Place, Product, Program, ProgramError,
-    Rnn, Slots, Stage, Then, Work,
+    At, Blend, Buffer, Every, Gates, General, GeneralGru, GeneralLstm, GeneralRnn, Gru, Hidden, Kind,
+    Loop, Lstm, Phase, Place, Product, Program, ProgramError, Reset, Rnn, Slots, Stage, Then, Work,
 };
 pub use team::{Team, Waiting};

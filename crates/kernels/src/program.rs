@@ -6,6 +6,7 @@
 //! another reads or writes between two meetings; only a proven program runs. That is the safety
 //! argument of this crate: below it are pointers, above it none.
 
+mod general;
 mod proof;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use crate::activation::{Activation, Tanh};
 use crate::panels::Panels;
 
+pub use general::{Blend, Gates, General, GeneralGru, GeneralLstm, GeneralRnn, Reset};
 pub use proof::ProgramError;
 
 /// A sequence of matrices of 32-bit words, one for each slot.
@@ -117,6 +119,8 @@ pub enum Then {
     Gru(Arc<Gru>),
     /// A plain recurrent network.
     Rnn(Arc<Rnn>),
+    /// A cell with options.
+    General(Arc<General>),
 }
 
 /// Where a step's new state goes.

@@ -75,8 +75,13 @@ const NAMES: [&str; 5] = ["chunk", "sides", "rows", "units", "ns"];
 /// What a choice is known by.
 #[must_use]
 pub fn key(goal: &Goal<'_>, machine: &Machine, isa: Isa) -> String {
-    let Shape { cell, inputs, units, directions, batch, steps } =
+    let Shape { cell, inputs, units, width, phases, narrows, directions, batch, steps } =
         Shape::of(goal.layer, goal.batch, goal.steps);
+    let kind = match (narrows, phases) {
+        (true, _) => String::new(),
+        (false, 1) => ",options".to_owned(),
+        (false, _) => format!(",options,width={width}"),
+    };
     let cell = match cell.gates() {
         4 => "lstm",
         3 => "gru",
@@ -85,7 +90,7 @@ pub fn key(goal: &Goal<'_>, machine: &Machine, isa: Isa) -> String {
     let Forced { chunk, sides, rows, units: by_units } = goal.forced;
     let forced = [chunk, sides, rows, by_units];
     let key = format!(
-        "{};{cell},{inputs}x{units}x{batch}x{steps},directions={directions};{:?},{:?};threads={};forced={};{isa};{}",
+        "{};{cell}{kind},{inputs}x{units}x{batch}x{steps},directions={directions};{:?},{:?};threads={};forced={};{isa};{}",
         machine.identity(),
         goal.base.precision,
         goal.base.tanh,

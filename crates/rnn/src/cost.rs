@@ -17,6 +17,13 @@ pub struct Shape {
     pub inputs: usize,
     /// Units of a direction.
     pub units: usize,
+    /// Numbers of a direction's state: units, or what they are projected to.
+    pub width: usize,
+    /// Phases of a step: two if its products must follow one another (a GRU that resets its state
+    /// first, a projection).
+    pub phases: usize,
+    /// Whether weights are held as chosen; those of cells with options are in `f32`.
+    pub narrows: bool,
     /// One or two.
     pub directions: usize,
     /// Rows.
@@ -30,8 +37,31 @@ impl Shape {
     #[must_use]
     pub fn of(layer: &Layer, batch: usize, steps: usize) -> Self {
         let directions = layer.directions().count();
-        let (inputs, units) = (layer.inputs(), layer.units());
-        Self { cell: layer.cell(), inputs, units, directions, batch, steps }
+        let (inputs, units, width) = (layer.inputs(), layer.units(), layer.width());
+        let options = layer.options();
+        let two = options.reset_first || !options.projections.is_empty();
+        Self {
+            cell: layer.cell(),
+            inputs,
+            units,
+            width,
+            phases: 1 + usize::from(two),
+            narrows: layer.is_plain(),
+            directions,
+            batch,
+            steps,
+        }
+    }
+
+    /// Weights of a row of the state: of the gates of all units, and of the projection.
+    fn of_state(&self) -> usize {
+        let projected = self.phases == 2 && self.cell == Cell::Lstm;
+        (self.cell.gates() + usize::from(projected)) * self.units * self.width
+    }
+
+    /// How numbers are held where this was chosen.
+    fn held(&self, precision: Precision) -> Precision {
+        if self.narrows { precision } else { Precision::F32 }
     }
 
     /// Units and vectors of a panel: gates of sixteen units, or 64 units where there is one gate.
@@ -53,15 +83,17 @@ impl Shape {
     /// an LSTM.
     #[must_use]
     pub fn flops(&self) -> f64 {
-        let per_step = 2 * self.cell.gates() * self.units * (self.inputs + self.units);
+        let per_step = 2 * (self.cell.gates() * self.units * self.inputs + self.of_state());
         (per_step * self.batch * self.steps * self.directions) as f64
     }
 
     /// Bytes of the weights of the input and of the state, unpadded, in all directions.
     #[must_use]
     pub fn weights(&self, precision: Precision) -> [f64; 2] {
-        let of = |k: usize| (self.directions * self.cell.gates() * self.units * k) as f64;
-        [self.inputs, self.units].map(|k| of(k) * 4.0 / precision.per_word() as f64)
+        let of_input = self.cell.gates() * self.units * self.inputs;
+        let bytes = |weights: usize| (self.directions * weights * 4) as f64;
+        let per_word = self.held(precision).per_word() as f64;
+        [of_input, self.of_state()].map(|weights| bytes(weights) / per_word)
     }
 }
 
@@ -114,12 +146,16 @@ impl Share {
         let panels = shape.panels().div_ceil(choice.units.max(1));
         let sums = panels * shape.panel().1 * LANES;
         let bytes = |k: usize| (directions * sums * choice.precision.words(k) * 4) as f64;
-        let (input, state) = (bytes(shape.inputs), bytes(shape.units));
+        // A projection's outputs are shared as units are.
+        let gates = shape.cell.gates() * shape.units * shape.width;
+        let (input, state) = (bytes(shape.inputs), bytes(shape.width));
+        let state = state * shape.of_state() as f64 / gates.max(1) as f64;
         Self { directions, rows, panels, sums, input, state }
     }
 
-    fn flops(&self, k: usize) -> f64 {
-        2.0 * (self.directions * self.rows * self.sums * k) as f64
+    /// Operations of a step's product with weights of so many bytes.
+    fn flops(&self, bytes: f64, precision: Precision) -> f64 {
+        2.0 * self.rows as f64 * bytes / 4.0 * precision.per_word() as f64
     }
 }
 
@@ -129,6 +165,7 @@ impl Share {
 /// the machine's cells have them.
 #[must_use]
 pub fn predict(shape: &Shape, choice: &Choice, machine: &Machine) -> Prediction {
+    let choice = &Choice { precision: shape.held(choice.precision), ..*choice };
     let share = Share::of(shape, choice);
     let (workers, steps) = (choice.workers().max(1), shape.steps as f64);
     let mut of = if choice.chunk <= 1 {
@@ -143,10 +180,12 @@ pub fn predict(shape: &Shape, choice: &Choice, machine: &Machine) -> Prediction 
     if choice.units > 1 {
         // All meet at the end of each chunk's products with the input and of each step.
         let chunks = if choice.chunk > 1 { shape.steps.div_ceil(choice.chunk) } else { 0 };
-        of.meetings = (shape.steps + chunks) as f64 * machine.meeting(workers);
+        let meetings = (shape.steps * shape.phases + chunks) as f64;
+        of.meetings = meetings * machine.meeting(workers);
         let others = shape.units.saturating_sub(share.panels * shape.panel().0);
         let bytes = others * share.rows * 4 / choice.precision.per_word();
-        of.exchange = steps * share.directions as f64 * machine.exchange(bytes as f64);
+        let exchanges = steps * (share.directions * shape.phases) as f64;
+        of.exchange = exchanges * machine.exchange(bytes as f64);
     }
     if workers > 1 {
         of.call = machine.meetings.call + machine.meeting(workers);
@@ -163,7 +202,8 @@ fn step_by_step(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share
     let read = read(choice, machine, share.input + state, all);
     let part = share.input / (share.input + state).max(1.0);
     let peak = machine.peak(choice.precision, share.rows);
-    let [of_input, of_state] = [shape.inputs, shape.units].map(|k| share.flops(k) / peak);
+    let [of_input, of_state] =
+        [share.input, share.state].map(|of| share.flops(of, choice.precision) / peak);
     Prediction {
         input: steps * of_input.max(read.ns * part),
         state: (steps - 1.0).max(0.0) * of_state.max(read.ns * (1.0 - part)),
@@ -192,10 +232,11 @@ fn by_chunks(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -
     // Sums are written, and read when their steps come.
     let sums_ns = 2.0 * sums / if sums <= machine.kept_l2() { near } else { far };
     let peak = machine.peak(choice.precision, share.rows * chunk);
-    let multiply = share.flops(shape.inputs) * chunk as f64 / peak;
+    let multiply = share.flops(share.input, choice.precision) * chunk as f64 / peak;
     // Between chunks it is the state's weights alone that are read again and again.
     let step = read(choice, machine, share.state, weights[1]);
-    let state = share.flops(shape.units) / machine.peak(choice.precision, share.rows);
+    let peak = machine.peak(choice.precision, share.rows);
+    let state = share.flops(share.state, choice.precision) / peak;
     let far_sums = if sums <= machine.kept_l2() { 0.0 } else { 2.0 * sums };
     let far_input = if fits { 0.0 } else { share.input };
     Prediction {
@@ -221,17 +262,19 @@ pub fn roofline(shape: &Shape, precision: Precision, machine: &Machine, workers:
     let [input, state] = shape.weights(precision).map(|bytes| bytes / workers);
     let rates = &machine.bandwidths;
     let l2 = machine.caches.l2 as f64;
-    let per_k = 2.0 * (shape.directions * shape.cell.gates() * shape.units * shape.batch) as f64;
-    let flops = |k: usize| per_k * k as f64 / workers;
+    let precision = shape.held(precision);
+    let per_weight = 2.0 * (shape.directions * shape.batch) as f64;
+    let flops = |weights: usize| per_weight * weights as f64 / workers;
     let near = if (input + state) * workers <= l2 { rates.l2 } else { rates.l3 };
-    let first = flops(shape.inputs) * shape.steps as f64
-        / machine.peak(precision, shape.batch * shape.steps);
+    let of_input = shape.cell.gates() * shape.units * shape.inputs;
+    let first =
+        flops(of_input) * shape.steps as f64 / machine.peak(precision, shape.batch * shape.steps);
     let read = if state <= machine.kept_l1() {
         state / rates.l1
     } else {
         (state / rates.l2).max((state - l2).max(0.0) / rates.l3)
     };
-    let step = (flops(shape.units) / machine.peak(precision, shape.batch)).max(read);
+    let step = (flops(shape.of_state()) / machine.peak(precision, shape.batch)).max(read);
     first.max(input / near) + step * shape.steps.saturating_sub(1) as f64
 }
 
@@ -241,7 +284,8 @@ mod tests {
     use dyno_kernels::Tanh;
 
     fn shape(cell: Cell, inputs: usize, units: usize, batch: usize, steps: usize) -> Shape {
-        Shape { cell, inputs, units, directions: 1, batch, steps }
+        let (width, phases, narrows) = (units, 1, true);
+        Shape { cell, inputs, units, width, phases, narrows, directions: 1, batch, steps }
     }
 
     /// Milliseconds of `tables_quiet.md`, which its `roofline.py` made from the same limits.

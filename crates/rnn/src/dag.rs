@@ -28,7 +28,7 @@ pub enum Recurrence {
 }
 
 impl Recurrence {
-    /// Of a layer's cell.
+    /// Of a cell without options.
     #[must_use]
     pub fn of(cell: Cell) -> Self {
         match cell {
@@ -131,10 +131,18 @@ impl Dag {
         Self { recurrence, products }
     }
 
-    /// Of a layer's direction.
+    /// Of a layer's direction. What projects a state is no product of a gate, and left out.
     #[must_use]
     pub fn of(layer: &Layer, batch: usize) -> Self {
-        Self::new(Recurrence::of(layer.cell()), batch, layer.inputs(), layer.units())
+        let recurrence = if layer.options().reset_first {
+            Recurrence::Gru(Reset::Before)
+        } else {
+            Recurrence::of(layer.cell())
+        };
+        let mut dag = Self::new(recurrence, batch, layer.inputs(), layer.units());
+        let waiting = dag.products.iter_mut().filter(|product| product.depends_on_state());
+        waiting.for_each(|product| product.k = layer.width());
+        dag
     }
 
     /// A product's name: `Wi x`, `Un (r h)`.

@@ -121,7 +121,7 @@ impl Explanation {
     }
 
     fn layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shape { cell, inputs, units, directions, batch, steps } = self.shape;
+        let Shape { cell, inputs, units, directions, batch, steps, .. } = self.shape;
         let name = cell_name(cell);
         let [input, state] = self.shape.weights(self.choice.precision).map(|bytes| bytes / 1024.0);
         write!(f, "layer      {name}, {inputs} inputs, {units} units")?;

@@ -8,6 +8,7 @@ pub mod choices;
 pub mod cost;
 pub mod dag;
 pub mod explain;
+pub mod import;
 pub mod layer;
 pub mod machine;
 pub mod oracle;
@@ -17,6 +18,6 @@ pub mod schedule;
 pub mod sequence;
 pub mod tuner;
 
-pub use layer::{Cell, Directions, Layer, LayerError, Weights};
+pub use layer::{Cell, Directions, Layer, LayerError, Options, Weights};
 pub use plan::Choice;
 pub use sequence::{Sequence, States};

@@ -5,6 +5,8 @@
 //! state and the cell, fused. Workers share units (columns of the weights), rows of the batch, or
 //! directions.
 
+mod general;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,7 +15,7 @@ use dyno_kernels::{
     Product, Program, ProgramError, Rnn, Slots, Stage, Tanh, Then, Work,
 };
 
-use crate::layer::{Cell, Layer, Weights};
+use crate::layer::{Cell, Layer};
 
 /// What is chosen of a layer's execution. Whatever is chosen, the outputs are the same up to
 /// rounding.
@@ -68,13 +70,18 @@ pub struct Packed {
     input_bias: Arc<[f32]>,
     /// Only of a GRU: under the reset gate.
     state_bias: Option<Arc<[f32]>>,
+    /// Only of a layer with options.
+    extras: Option<general::Extras>,
 }
 
 impl Packed {
-    /// Packs a direction's weights.
+    /// Packs a direction's weights; in `f32` if the layer has options.
     #[must_use]
-    pub fn new(layer: &Layer, weights: &Weights, precision: Precision) -> Self {
-        let (units, gates) = (layer.units(), layer.cell().gates());
+    pub fn new(layer: &Layer, direction: usize, precision: Precision) -> Self {
+        let (units, weights) = (layer.units(), &layer.weights()[direction]);
+        let precision = if layer.is_plain() { precision } else { Precision::F32 };
+        // If r acts on the state, n has products of its own.
+        let gates = layer.cell().gates() - usize::from(layer.options().reset_first);
         let pack = |k: usize, rows: &[f32]| {
             Arc::new(if gates == 1 {
                 Panels::pack_matrix(precision, k, rows)
@@ -97,7 +104,7 @@ impl Packed {
             (0..count).map(of).collect()
         };
         let of = |bias: &[f32], gate: usize, unit: usize| bias[gate * units + unit];
-        let is_gru = layer.cell() == Cell::Gru;
+        let is_gru = layer.cell() == Cell::Gru && !layer.options().reset_first;
         let input_bias = order(&|gate, unit| {
             let state = of(&weights.state_bias, gate, unit);
             let state = if is_gru && gate == 2 { 0.0 } else { state };
@@ -106,7 +113,8 @@ impl Packed {
         let state_bias = is_gru.then(|| {
             order(&|gate, unit| if gate == 2 { of(&weights.state_bias, gate, unit) } else { 0.0 })
         });
-        Self { state: pack(units, &weights.state), input, input_bias, state_bias }
+        let extras = (!layer.is_plain()).then(|| general::Extras::new(layer, direction));
+        Self { state: pack(layer.width(), &weights.state), input, input_bias, state_bias, extras }
     }
 }
 
@@ -126,6 +134,9 @@ pub fn build(
     batch: usize,
     choice: &Choice,
 ) -> Result<Plan, ProgramError> {
+    if !layer.is_plain() {
+        return general::build(layer, packed, batch, choice);
+    }
     let directions = layer.directions().count();
     let mut buffers = vec![
         Buffer { kind: Kind::Input(0), slots: Slots::Length(0), rows: batch, columns: layer.inputs() },

@@ -83,7 +83,8 @@ impl Goal<'_> {
     #[must_use]
     pub fn pack(&self) -> Vec<Packed> {
         let Self { layer, base, .. } = self;
-        layer.weights().iter().map(|of| Packed::new(layer, of, base.precision)).collect()
+        let pack = |direction| Packed::new(layer, direction, base.precision);
+        (0..layer.directions().count()).map(pack).collect()
     }
 }
 

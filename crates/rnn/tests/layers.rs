@@ -42,7 +42,7 @@ fn check(layer: &Layer, batch: usize, steps: usize, choice: &Choice, isa: Isa, w
         let of = |found: &[f32], expected: &[f64]| {
             found.iter().zip(expected).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max)
         };
-        let states = sequence.states(steps);
+        let states = sequence.states();
         let worst = of(&output, &expected.outputs).max(of(&states.hidden, &expected.hidden));
         let what = format!("{:?} {}x{} b{batch} t{steps} {choice:?} {isa}", layer.cell(), layer.inputs(), layer.units());
         assert!(worst <= within && worst >= 0.0, "{worst:e} in {what}");

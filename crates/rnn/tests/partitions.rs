@@ -195,8 +195,17 @@ fn predictions_know_what_directions_and_rows_save() {
         rows,
         units,
     };
-    let shape =
-        Shape { cell: Cell::Lstm, inputs: 256, units: 256, directions: 2, batch: 1, steps: 100 };
+    let shape = Shape {
+        cell: Cell::Lstm,
+        inputs: 256,
+        units: 256,
+        width: 256,
+        phases: 1,
+        narrows: true,
+        directions: 2,
+        batch: 1,
+        steps: 100,
+    };
     let ns = |shape: &Shape, choice: Choice| predict(shape, &choice, &machine).ns();
     // A direction on each core: no meeting at each step (SPEC, decision 9).
     assert!(ns(&shape, choice(16, 2, 1, 1)) < ns(&shape, choice(16, 1, 1, 2)));
@@ -204,8 +213,12 @@ fn predictions_know_what_directions_and_rows_save() {
     let batch = Shape { directions: 1, batch: 10, ..shape };
     assert!(ns(&batch, choice(16, 1, 2, 1)) < ns(&batch, choice(16, 1, 1, 1)) / 1.8);
     // Weights of the input are read once a chunk and not at each step.
-    let large = Shape { units: 1024, inputs: 1024, directions: 1, ..shape };
+    let large = Shape { units: 1024, width: 1024, inputs: 1024, directions: 1, ..shape };
     assert!(ns(&large, choice(16, 1, 1, 1)) < 0.7 * ns(&large, choice(1, 1, 1, 1)));
+    // A step of two phases meets twice.
+    let two = Shape { phases: 2, ..large };
+    let met = |shape: &Shape| predict(shape, &choice(1, 1, 1, 2), &machine).meetings;
+    assert_eq!(met(&two), 2.0 * met(&large));
     // Sums of a whole long sequence leave the private cache.
     let long = Shape { batch: 20, ..large };
     let far = |chunk| predict(&long, &choice(chunk, 1, 1, 2), &machine).far_bytes;

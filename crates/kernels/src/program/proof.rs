@@ -143,6 +143,7 @@ fn fits(product: &Product) -> Result<(), ProgramError> {
         Then::Lstm(cell) => (4, cell.hidden.units),
         Then::Gru(cell) => (3, cell.hidden.units),
         Then::Rnn(cell) => (weights.vectors(), cell.hidden.units),
+        Then::General(cell) => (cell.vectors().unwrap_or(weights.vectors()), cell.units()),
     };
     if gates != weights.vectors() {
         return needed("vectors of a panel", gates, weights.vectors());
@@ -150,9 +151,17 @@ fn fits(product: &Product) -> Result<(), ProgramError> {
     let most = match &product.then {
         Then::Store { .. } | Then::Rnn(_) => outputs,
         Then::Lstm(_) | Then::Gru(_) => weights.panels() * LANES,
+        Then::General(cell) if cell.vectors().is_none() => outputs,
+        Then::General(_) => weights.panels() * LANES,
     };
     if units > most {
         return needed("outputs of the weights", units, most);
+    }
+    if let Then::General(cell) = &product.then
+        && let Some((expected, found)) = cell.peepholes(weights.panels())
+        && expected != found
+    {
+        return needed("peepholes", expected, found);
     }
     Ok(())
 }
@@ -187,6 +196,11 @@ fn accesses(product: &Product) -> Vec<Access> {
         Then::Rnn(cell) => {
             touch(cell.input, sums.clone(), false);
             hidden(&cell.hidden, sums, &mut touch);
+        }
+        Then::General(cell) => {
+            if let Some((of, units)) = cell.touches(panels, product.weights.vectors(), &mut touch) {
+                hidden(of, units, &mut touch);
+            }
         }
     }
     all
