@@ -97,10 +97,14 @@ fn main() {
                 in_sweep.is_some_and(|ranked| measured(ranked) <= 1.03 * measured(&swept[0]))
             };
             let top3 = rank(&goal, &machine).iter().take(3).any(|ranked| near(&ranked.choice));
-            (worst, found, count) = (worst.max(ratio), found + usize::from(top3), count + 1);
+            // The sweep's time was up before the tuner's choice had its turn: nothing is known.
+            let known = ratio.is_finite();
+            worst = if known { worst.max(ratio) } else { worst };
+            (found, count) = (found + usize::from(top3), count + 1);
+            let ratio = if known { format!("{ratio:.3}") } else { "null".to_owned() };
             let Choice { chunk, rows, units: by_units, .. } = tuned[0].choice;
             println!(
-                "{{\"name\":\"rnn.tuner.{}.{inputs}x{units}x{batch}x{steps}\",\"ratio\":{ratio:.3},\"top3\":{top3},\"chunk\":{chunk},\"rows\":{rows},\"units\":{by_units},\"predicted_ms\":{:.4},\"measured_ms\":{:.4},\"tuned_s\":{took:.3}}}",
+                "{{\"name\":\"rnn.tuner.{}.{inputs}x{units}x{batch}x{steps}\",\"ratio\":{ratio},\"top3\":{top3},\"chunk\":{chunk},\"rows\":{rows},\"units\":{by_units},\"predicted_ms\":{:.4},\"measured_ms\":{:.4},\"tuned_s\":{took:.3}}}",
                 if cell == Cell::Lstm { "lstm" } else { "gru" },
                 tuned[0].predicted.ns() / 1e6,
                 measured(&tuned[0]) / 1e6,

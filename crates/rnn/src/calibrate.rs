@@ -21,7 +21,8 @@ const WORDS: usize = 96;
 const EACH: Duration = Duration::from_micros(1_500);
 /// How long it is measured how workers meet: of them one may not be running.
 const TOGETHER: Duration = Duration::from_millis(10);
-/// Nanoseconds of a meeting beyond which a worker was not running: that is no figure of the machine.
+/// Nanoseconds of a meeting or a call beyond which a worker was not running: that is no figure of the
+/// machine, and what the description says stays.
 const LONGEST: f64 = 20_000.0;
 /// Bytes of weights beyond which packing them to measure a bandwidth takes too long.
 const FAR: usize = 40 << 20;
@@ -164,7 +165,7 @@ fn meetings(machine: &Machine, isa: Isa, team: &mut Team) -> Result<Meetings, Se
     } else {
         machine.meetings.doubling
     };
-    if two > LONGEST {
+    if two.max(call) > LONGEST || two <= 1.0 {
         return Ok(machine.meetings);
     }
     Ok(Meetings { two, doubling, call: (call - 2.0 * two).max(0.0), ..machine.meetings })
