@@ -175,6 +175,31 @@ mod tests {
     }
 
     #[test]
+    fn options_of_a_layer_change_its_products() {
+        use crate::cost::Shape;
+        use crate::layer::{Directions, Options, Weights};
+        let layer = |cell: Cell, width: usize, options: Options| {
+            let gates = cell.gates();
+            let weights = Weights {
+                input: vec![0.0; gates * 4 * 3],
+                state: vec![0.0; gates * 4 * width],
+                input_bias: vec![0.0; gates * 4],
+                state_bias: vec![0.0; gates * 4],
+            };
+            Layer::with_options(cell, 3, 4, Directions::Forward, vec![weights], options).unwrap()
+        };
+        let reset = Options { reset_first: true, ..Options::default() };
+        let gru = layer(Cell::Gru, 4, reset);
+        assert_eq!(Dag::of(&gru, 1).recurrence, Recurrence::Gru(Reset::Before));
+        assert_eq!(Shape::of(&gru, 1, 1).phases, 2);
+        let projected = Options { projections: vec![vec![0.0; 2 * 4]], ..Options::default() };
+        let lstm = layer(Cell::Lstm, 2, projected);
+        assert_eq!(Dag::of(&lstm, 1).products[7].k, 2);
+        // Gates of 4 units see 3 inputs and 2 of the state, which 4 outputs are projected to.
+        assert_eq!(Shape::of(&lstm, 1, 1).flops(), 2.0 * (16.0 * 5.0 + 2.0 * 4.0));
+    }
+
+    #[test]
     fn a_gru_waits_for_its_reset_gate_only_where_it_acts_before() {
         let after = Dag::new(Recurrence::Gru(Reset::After), 1, 8, 16);
         assert!(after.products.iter().all(|product| product.after.is_empty()));
