@@ -3,11 +3,20 @@
 
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
+pub mod choices;
+pub mod cost;
+pub mod dag;
+pub mod explain;
 pub mod import;
 pub mod layer;
+pub mod machine;
 pub mod oracle;
+pub mod partition;
 pub mod plan;
+pub mod schedule;
 pub mod sequence;
+pub mod tuner;
 
 pub use layer::{Cell, Directions, Layer, LayerError, Options, Weights};
 pub use plan::Choice;

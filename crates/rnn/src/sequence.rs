@@ -83,7 +83,21 @@ impl Sequence {
         let packed: Vec<Packed> = (0..layer.directions().count())
             .map(|direction| Packed::new(layer, direction, choice.precision))
             .collect();
-        let plan = plan::build(layer, &packed, batch, choice)?;
+        Self::of_packed(layer, &packed, batch, choice, isa)
+    }
+
+    /// Plans for weights that are packed already, in the precision of the choice; they are shared.
+    ///
+    /// # Errors
+    /// The choice asks for what a program must not do.
+    pub fn of_packed(
+        layer: &Layer,
+        packed: &[Packed],
+        batch: usize,
+        choice: &Choice,
+        isa: Isa,
+    ) -> Result<Self, ProgramError> {
+        let plan = plan::build(layer, packed, batch, choice)?;
         Ok(Self {
             execution: Execution::new(plan.program, isa),
             states: plan.states,
@@ -93,7 +107,7 @@ impl Sequence {
             outputs: layer.outputs(),
             precision: choice.precision,
             widths: [layer.width(), layer.units()],
-            ragged: Ragged::new(layer, &packed, batch, choice, isa)?,
+            ragged: Ragged::new(layer, packed, batch, choice, isa)?,
         })
     }
 
