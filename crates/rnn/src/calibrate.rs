@@ -133,6 +133,7 @@ fn product(
     let place = |buffer| Place { buffer, at: At::Fixed(0), column: 0 };
     let product = Product {
         a: place(0),
+        holds: weights.precision(),
         weights: weights.into(),
         panels: 0..panels,
         rows: 0..rows,
