@@ -184,7 +184,7 @@ fn of_shape(node: &Node, shape: &[i64]) -> Option<Tensor> {
     const MOST: usize = 1 << 24;
     let shape: Vec<usize> =
         shape.iter().map(|n| usize::try_from(*n).ok()).collect::<Option<_>>()?;
-    let count = shape.iter().try_fold(1_usize, |count, n| count.checked_mul(*n))?;
+    let count = elements(&shape)?;
     let one = match node.attribute("value") {
         Some(Attribute::Tensor(tensor)) => held(tensor)?,
         _ => Tensor::of_f32("", &[1], &[0.0]),
@@ -257,18 +257,18 @@ fn squeezed(mut tensor: Tensor, axes: Option<&[i64]>) -> Option<Tensor> {
 }
 
 fn reshaped(mut tensor: Tensor, to: &[i64]) -> Option<Tensor> {
-    let count = tensor.shape.iter().product::<usize>();
+    let count = elements(&tensor.shape)?;
     let size = |(at, n): (usize, &i64)| match *n {
         0 => tensor.shape.get(at).copied(),
         -1 => Some(1),
         n => usize::try_from(n).ok(),
     };
     let mut shape: Vec<usize> = to.iter().enumerate().map(size).collect::<Option<_>>()?;
-    let known = shape.iter().try_fold(1_usize, |count, n| count.checked_mul(*n))?;
+    let known = elements(&shape)?;
     if let Some(open) = to.iter().position(|n| *n == -1) {
         shape[open] = count.checked_div(known)?;
     }
-    let all = shape.iter().try_fold(1_usize, |count, n| count.checked_mul(*n))?;
+    let all = elements(&shape)?;
     tensor.shape = shape;
     (all == count).then_some(tensor)
 }
@@ -278,7 +278,7 @@ fn joined(parts: &[Tensor], axis: i64) -> Option<Tensor> {
     let first = parts.first()?;
     let axis = axis_of(axis, first.shape.len())?;
     let size = element_size(first.element)?;
-    let outer: usize = first.shape[..axis].iter().product();
+    let outer = elements(&first.shape[..axis])?;
     let mut shape = first.shape.clone();
     shape[axis] = 0;
     for part in parts {
@@ -289,13 +289,15 @@ fn joined(parts: &[Tensor], axis: i64) -> Option<Tensor> {
         {
             return None;
         }
-        shape[axis] += part.shape[axis];
+        shape[axis] = shape[axis].checked_add(part.shape[axis])?;
     }
+    // Of nothing there may be any number of blocks.
+    let outer = if elements(&shape)? == 0 { 0 } else { outer };
     let mut bytes = Vec::new();
     for block in 0..outer {
         for part in parts {
             let Values::Bytes(from) = &part.values else { return None };
-            let length = part.shape[axis..].iter().product::<usize>() * size;
+            let length = elements(&part.shape[axis..])?.checked_mul(size)?;
             bytes.extend_from_slice(from.get(block * length..(block + 1) * length)?);
         }
     }
@@ -305,6 +307,14 @@ fn joined(parts: &[Tensor], axis: i64) -> Option<Tensor> {
         shape,
         values: Values::Bytes(bytes),
     })
+}
+
+/// Elements of a shape, if they can be counted: files may name any numbers.
+fn elements(shape: &[usize]) -> Option<usize> {
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    shape.iter().try_fold(1_usize, |count, n| count.checked_mul(*n))
 }
 
 /// Bytes of an element that has some to itself.
@@ -325,11 +335,11 @@ impl<'a> View<'a> {
     fn of(tensor: &'a Tensor) -> Option<Self> {
         let Values::Bytes(bytes) = &tensor.values else { return None };
         element_size(tensor.element)?;
-        let mut stride = 1;
+        let mut stride = 1_isize;
         let mut axes = Vec::new();
         for n in tensor.shape.iter().rev() {
             axes.push((*n, stride));
-            stride *= isize::try_from((*n).max(1)).ok()?;
+            stride = stride.checked_mul(isize::try_from((*n).max(1)).ok()?)?;
         }
         axes.reverse();
         Some(Self { element: tensor.element, bytes, first: 0, axes })
@@ -379,7 +389,7 @@ impl<'a> View<'a> {
     fn tensor(&self) -> Option<Tensor> {
         let size = element_size(self.element)?;
         let shape: Vec<usize> = self.axes.iter().map(|(n, _)| *n).collect();
-        let count: usize = shape.iter().product();
+        let count = elements(&shape)?;
         let mut bytes = Vec::with_capacity(count * size);
         let mut index = vec![0; shape.len()];
         let mut at = self.first;

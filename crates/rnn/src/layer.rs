@@ -148,6 +148,8 @@ impl Layer {
         let check = |what, expected, found| {
             if expected == found { Ok(()) } else { Err(LayerError { what, expected, found }) }
         };
+        check("inputs or more", 1, inputs.min(1))?;
+        check("units or more", 1, units.min(1))?;
         check("directions with weights", directions.count(), weights.len())?;
         let allowed = |what, cells: Cell, given: usize| {
             let fits = std::mem::discriminant(&cells) == std::mem::discriminant(&cell);

@@ -1,5 +1,7 @@
 //! Nodes of ONNX that are no layers, and what is said of them.
 
+use std::path::Path;
+
 use dyno_onnx::{Attribute, Builder, Element, Fill, Model, Name, Weights};
 use dyno_rnn::import::{ImportError, Imported, Initial, layers};
 
@@ -58,4 +60,26 @@ fn choices_that_are_not_known_are_named() {
     model.nodes[0].op = "LSTM".into();
     let error = read(&model).unwrap_err();
     assert_eq!(error, "'w': expected [1, 8, 3], found [1, 6, 3]");
+}
+
+/// Golden models with one byte after the other changed: what is read is a layer or an error.
+#[test]
+fn wrong_bytes_never_stop_the_import() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let (mut read_on, mut refused) = (0, 0);
+    for name in ["lstm_chained", "lstm_dynamic_channel", "lstm_peepholes", "gru_activations"] {
+        let bytes = std::fs::read(folder.join(format!("{name}.onnx"))).expect("a golden model");
+        for at in 0..bytes.len() {
+            for with in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut bytes = bytes.clone();
+                bytes[at] = with;
+                let Ok(model) = Model::from_bytes(&bytes, Path::new("")) else { continue };
+                match layers(&model) {
+                    Ok(_) => read_on += 1,
+                    Err(error) => refused += usize::from(!error.to_string().is_empty()),
+                }
+            }
+        }
+    }
+    assert!(read_on > 0 && refused > 0, "{read_on} read, {refused} refused");
 }

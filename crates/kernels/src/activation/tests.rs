@@ -82,7 +82,7 @@ fn each_dial_comes_near_its_bound() {
         dial.tanh(Isa::best(), &mut tanh);
         let error = |(x, found): (&f32, &f32)| (f64::from(*found) - f64::from(*x).tanh()).abs();
         let worst = numbers.iter().zip(&tanh).map(error).fold(0.0, f64::max);
-        assert!(worst > 0.8 * dial.bounds().absolute, "{worst:e} of {dial:?}");
+        assert!(worst > 0.7 * dial.bounds().absolute, "{worst:e} of {dial:?}");
     }
 }
 

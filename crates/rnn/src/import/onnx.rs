@@ -144,7 +144,7 @@ impl Reader<'_> {
                 .map_err(|_| self.wrong(self.input(at), "three dimensions", &found))
         };
         let ([_, _, inputs], [_, _, units]) = (shape(&w, 1)?, shape(&r, 2)?);
-        let rows = cell.gates() * units;
+        let rows = cell.gates().saturating_mul(units);
         w.expect(self.input(1), &[count, rows, inputs])?;
         r.expect(self.input(2), &[count, rows, units])?;
         let bias = if self.input(3).is_empty() {
@@ -237,7 +237,7 @@ impl Reader<'_> {
             let peepholes = self.needed(7)?;
             peepholes.expect(self.input(7), &[count, 3 * units])?;
             // ONNX has i, o, f.
-            peepholes.numbers.chunks(3 * units).map(|of| reordered(of, &[0, 2, 1])).collect()
+            peepholes.numbers.chunks(3 * units.max(1)).map(|of| reordered(of, &[0, 2, 1])).collect()
         } else {
             Vec::new()
         };
@@ -264,6 +264,9 @@ impl Reader<'_> {
                 &format!("{:?}", tensor.shape),
             ));
         };
+        if whole.is_empty() {
+            return Err(self.wrong(self.input(at), "weights", "none"));
+        }
         let scale = self.needed(scale_at)?;
         let zero = match self.tensor(scale_at + 1)? {
             Some(zero) => self.bytes(&zero, scale_at + 1)?,
