@@ -183,11 +183,48 @@ impl Execution {
             .max()
             .unwrap_or(0);
         count("lengths", lengths, call.lengths.len())?;
-        self.bases.clear();
         let Call { lengths, active, fresh, inputs, outputs } = call;
         if let (false, Some(steps)) = (active.is_empty(), lengths.first()) {
             count("rows in use", *steps, active.len())?;
         }
+        self.find_bases(lengths, inputs, outputs)?;
+        let base = |memory: &mut Memory| Base(memory.numbers_mut().as_mut_ptr());
+        let sums = self.sums.iter_mut().zip(&mut self.narrow).map(|(sums, (rows, scales))| {
+            Scratch { sums: base(sums), rows: base(rows), scales: base(scales) }
+        });
+        let scratch: smallvec::SmallVec<[Scratch; 16]> = sums.collect();
+        let run = Run {
+            program: &self.program,
+            bases: &self.bases,
+            scratch: &scratch,
+            lengths,
+            active,
+            fresh,
+            meeting: &self.meeting,
+            met: self.met,
+        };
+        let isa = self.isa;
+        if workers == 1 {
+            isa.run(Worker { run: &run, worker: 0 });
+        } else {
+            team.run(&|worker| {
+                if worker < workers {
+                    isa.run(Worker { run: &run, worker });
+                }
+            });
+        }
+        self.met = self.met.wrapping_add(self.program.meetings(lengths));
+        Ok(())
+    }
+
+    /// Where each buffer begins: memory of the program, as long as the lengths ask for, or the caller's.
+    fn find_bases(
+        &mut self,
+        lengths: &[usize],
+        inputs: &[&[f32]],
+        outputs: &mut [&mut [f32]],
+    ) -> Result<(), RunError> {
+        self.bases.clear();
         for (index, buffer) in self.program.buffers().iter().enumerate() {
             let slots = match buffer.slots {
                 Slots::Count(count) => count,
@@ -220,32 +257,6 @@ impl Execution {
             };
             self.bases.push(Base(base));
         }
-        let base = |memory: &mut Memory| Base(memory.numbers_mut().as_mut_ptr());
-        let sums = self.sums.iter_mut().zip(&mut self.narrow).map(|(sums, (rows, scales))| {
-            Scratch { sums: base(sums), rows: base(rows), scales: base(scales) }
-        });
-        let scratch: smallvec::SmallVec<[Scratch; 16]> = sums.collect();
-        let run = Run {
-            program: &self.program,
-            bases: &self.bases,
-            scratch: &scratch,
-            lengths,
-            active,
-            fresh,
-            meeting: &self.meeting,
-            met: self.met,
-        };
-        let isa = self.isa;
-        if workers == 1 {
-            isa.run(Worker { run: &run, worker: 0 });
-        } else {
-            team.run(&|worker| {
-                if worker < workers {
-                    isa.run(Worker { run: &run, worker });
-                }
-            });
-        }
-        self.met = self.met.wrapping_add(self.program.meetings(lengths));
         Ok(())
     }
 }

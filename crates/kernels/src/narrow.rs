@@ -49,7 +49,7 @@ impl Kernel for Narrow {
             Precision::Bf16 => {
                 // SAFETY: who made this vouches for `stride` words: 32 bytes for sixteen numbers.
                 self.each(s, |at, x| unsafe {
-                    s.store_bf16(self.to.cast::<u16>().add(at * LANES), x)
+                    s.store_bf16(self.to.cast::<u16>().add(at * LANES), x);
                 });
                 1.0
             }

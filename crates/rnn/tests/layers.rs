@@ -115,7 +115,10 @@ fn fewer_bits_stay_near_the_oracle() {
 /// A sequence in two pieces, and one whose states are handed over, end as the whole does.
 #[test]
 fn states_are_carried_in_all_precisions() {
-    for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
+    // Pieces have other tiles, so that sums are added in another order, and then round otherwise.
+    for (precision, within) in
+        [(Precision::F32, 1e-6), (Precision::Bf16, 5e-3), (Precision::Int8, 2e-2)]
+    {
         for cell in CELLS {
             let layer = layer(cell, 9, 21, Directions::Forward);
             let input = Numbers(3).take(7 * 2 * 9, 2.0);
@@ -131,8 +134,13 @@ fn states_are_carried_in_all_precisions() {
             handed.set_states(&pieces.states()).expect("states of this layer");
             pieces.run_on(&mut team, &input[at * 9..], &mut outputs[1][at * 21..]).expect("sizes");
             handed.run_on(&mut team, &input[at * 9..], &mut outputs[2][at * 21..]).expect("sizes");
-            assert_eq!(outputs[0], outputs[1], "{cell:?} {precision:?}");
-            assert_eq!(outputs[0][at * 21..], outputs[2][at * 21..], "{cell:?} {precision:?}");
+            let [whole, pieces, handed] = &outputs;
+            let apart = |a: &[f32], b: &[f32]| {
+                a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+            };
+            let worst = apart(whole, pieces).max(apart(&whole[at * 21..], &handed[at * 21..]));
+            assert!(worst <= within, "{worst:e} of {cell:?} {precision:?}");
+            assert_eq!(pieces[at * 21..], handed[at * 21..], "{cell:?} {precision:?}");
         }
     }
 }

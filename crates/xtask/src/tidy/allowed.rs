@@ -38,6 +38,7 @@ pub const EDGES: &[Edge] = &[
         "reads the logs with the code that writes them, and names settings and scenarios",
     ),
     ("rnn", "kernels", "runs its plans"),
+    ("rnn", "onnx", "reads layers out of models"),
     ("sut", "loadgen", "adapts engines to the traits of what is measured"),
     ("task", "loadgen", "names samples and scenarios"),
     ("task", "mlperf", "scores answers by the metrics of the rules"),
