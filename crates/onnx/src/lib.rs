@@ -22,6 +22,7 @@
 
 mod build;
 mod count;
+mod fold;
 mod functions;
 mod graph;
 mod messages;
@@ -33,6 +34,7 @@ mod write;
 
 pub use build::{BuildError, Builder, Name, Weights};
 pub use count::{Cost, Layer, Uncounted, count, count_with};
+pub use fold::Constants;
 pub use graph::{Attribute, Body, Model, Node, Port};
 pub use read::ReadError;
 pub use shape::{Dim, Fact, ShapeError, infer};

@@ -1,5 +1,5 @@
 //! Chores of the repository: `cargo xtask tidy`, `book`, `peers`, `screenshots`,
-//! `install-c`, `wheel`, `release`, `fuzz`, `report`, `tasks`, `task-table` and `dropin`.
+//! `install-c`, `wheel`, `release`, `fuzz`, `report`, `rnn`, `tasks`, `task-table` and `dropin`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
@@ -13,6 +13,7 @@ mod install_c;
 mod peers;
 mod release;
 mod report;
+mod rnn;
 mod screenshots;
 mod task_table;
 mod tasks;
@@ -51,6 +52,9 @@ usage: cargo xtask COMMAND
                            if one panics or hangs (needs a C++ compiler)
   report [--quick] [PART OF A NAME]...
                            what `bench/report` runs: search, comparison, installation, report
+  rnn [--quick] [PART OF A NAME]...
+                           what `bench/rnn` runs: recurrent layers beside PyTorch, ONNX Runtime and
+                           OpenVINO
   tasks [--quick] [PART OF A NAME]...
                            what `bench/tasks` runs: accuracy logs scored beside Python's libraries
   task-table [--write] [TASK]...
@@ -73,6 +77,7 @@ fn main() -> anyhow::Result<ExitCode> {
         ["fuzz", rest @ ..] => fuzz::run(&root(), rest),
         ["report", rest @ ..] => report::run(&root(), rest),
         ["tasks", rest @ ..] => tasks::run(&root(), rest),
+        ["rnn", rest @ ..] => rnn::run(&root(), rest),
         ["task-table", rest @ ..] => task_table::run(&root(), rest),
         ["dropin", rest @ ..] => dropin::run(&root(), rest),
         [] | ["help" | "-h" | "--help"] => {

@@ -37,6 +37,8 @@ pub const EDGES: &[Edge] = &[
         "loadgen",
         "reads the logs with the code that writes them, and names settings and scenarios",
     ),
+    ("rnn", "kernels", "runs its plans"),
+    ("rnn", "onnx", "reads layers out of models"),
     ("sut", "loadgen", "adapts engines to the traits of what is measured"),
     ("task", "loadgen", "names samples and scenarios"),
     ("task", "mlperf", "scores answers by the metrics of the rules"),
@@ -58,6 +60,8 @@ pub const OUTSIDE: &[(&str, &[&str])] = &[
 pub const UNSAFE_CRATES: &[&str] = &[
     // Pointers that C programs pass.
     "loadgen-c",
+    // Vectors, packed memory, and workers that share it; programs are proven before they run.
+    "kernels",
     // Addresses and buffers that Python programs pass, and classes built on Python's C interface.
     "loadgen-py",
 ];

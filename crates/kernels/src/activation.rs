@@ -1,0 +1,289 @@
+//! Activations: rationals for tanh and the logistic function, and what ONNX knows besides.
+//!
+//! tanh(x) is near `x p(x^2) / q(x^2)` on an interval and cut off outside. Numerator and denominator are
+//! kept apart as long as possible: a cell divides twice, not once for each of its activations.
+
+#[cfg(test)]
+mod tests;
+
+use crate::isa::Isa;
+use crate::lanes::{Kernel, LANES, Lanes};
+
+/// How near to tanh: the dial of precision against time. The logistic function is
+/// `(1 + tanh(x / 2)) / 2`. [`Tanh::bounds`] says how near each is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Tanh {
+    /// Degree 9 over 8, fitted. For `f32`.
+    #[default]
+    Fitted98,
+    /// Degree 7 over 6, fitted. For bfloat16.
+    Fitted76,
+    /// Degree 5 over 6, fitted. For eight bits.
+    Fitted56,
+    /// Lambert's continued fraction cut after 5 to 9 terms, as in DeepCPU (section 4).
+    Fraction(u8),
+}
+
+/// The greatest errors of a dial, of all numbers of 32 bits and on every instruction set. They are
+/// those that `examples/bounds.rs` found by trying each number, rounded up in the second figure: of
+/// portable code, which rounds products, and of AVX-512, which does not. AVX2 computes the same as that.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// Of tanh.
+    pub absolute: f64,
+    /// Of tanh, against its value; of numbers that are not denormal.
+    pub relative: f64,
+    /// Of the logistic function, absolute.
+    pub logistic: f64,
+}
+
+/// Coefficients of `N` terms above and below, the constant first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Curve {
+    p: [f32; 5],
+    q: [f32; 5],
+    clamp: f32,
+}
+
+impl Tanh {
+    /// Terms of the longer polynomial.
+    pub(crate) fn terms(self) -> usize {
+        match self {
+            Self::Fitted98 => 5,
+            Self::Fitted76 | Self::Fitted56 => 4,
+            Self::Fraction(terms) => usize::from(terms.clamp(5, 9)).div_ceil(2),
+        }
+    }
+
+    /// How far results are at most from the exact ones. Neither function leaves its range, tanh is
+    /// odd to the last bit, and NaN stays NaN.
+    #[must_use]
+    pub fn bounds(self) -> Bounds {
+        let of = |absolute, relative, logistic| Bounds { absolute, relative, logistic };
+        match self {
+            Self::Fitted98 => of(3.6e-7, 3.6e-7, 2.5e-7),
+            Self::Fitted76 => of(1.4e-6, 1.4e-6, 7.2e-7),
+            Self::Fitted56 => of(9.4e-6, 9.4e-6, 4.8e-6),
+            Self::Fraction(..=5) => of(1.1e-3, 1.1e-3, 5.3e-4),
+            Self::Fraction(6) => of(7.2e-4, 7.2e-4, 3.6e-4),
+            Self::Fraction(7) => of(7.3e-5, 7.3e-5, 3.7e-5),
+            Self::Fraction(8) => of(5.1e-5, 5.1e-5, 2.6e-5),
+            Self::Fraction(9..) => of(5.3e-6, 5.3e-6, 2.7e-6),
+        }
+    }
+
+    /// Replaces each number by its tanh, as cells compute it.
+    pub fn tanh(self, isa: Isa, numbers: &mut [f32]) {
+        isa.run(Each { curve: &self.curve(), is_logistic: false, numbers });
+    }
+
+    /// Replaces each number by its logistic function, as cells compute it.
+    pub fn logistic(self, isa: Isa, numbers: &mut [f32]) {
+        isa.run(Each { curve: &self.curve(), is_logistic: true, numbers });
+    }
+
+    /// Those that are fitted are found by `fit_tanh.py` beside this crate's manifest.
+    pub(crate) fn curve(self) -> Curve {
+        match self {
+            Self::Fitted98 => Curve {
+                p: [1.0, 0.134_132_5, 3.534_031_3e-3, 2.125_111_7e-5, 1.426_932_9e-8],
+                q: [1.0, 0.467_465_73, 2.602_276_8e-2, 3.348_872_3e-4, 8.145_164_5e-7],
+                clamp: 8.0,
+            },
+            Self::Fitted76 => Curve {
+                p: [0.999_999, 0.123_220_63, 2.293_095_2e-3, 3.995_895_4e-6, 0.0],
+                q: [1.0, 0.456_546_22, 2.115_164_5e-2, 1.439_850_9e-4, 0.0],
+                clamp: 7.0,
+            },
+            Self::Fitted56 => Curve {
+                p: [0.999_990_94, 0.114_450_64, 1.490_077e-3, 0.0, 0.0],
+                q: [1.0, 0.447_723_4, 1.746_717_7e-2, 5.471_919_6e-5, 0.0],
+                clamp: 5.9,
+            },
+            Self::Fraction(terms) => fraction(usize::from(terms.clamp(5, 9))),
+        }
+    }
+}
+
+/// x / (1 + y / (3 + y / (5 + ...))) with y = x^2, as a quotient of polynomials in y.
+fn fraction(terms: usize) -> Curve {
+    // From the innermost denominator outwards: n / d becomes d0 + y / (n / d) = (d0 n + y d) / n.
+    let (mut above, mut below) = (vec![(2 * terms - 1) as f64], vec![1.0]);
+    for term in (0..terms - 1).rev() {
+        let odd = (2 * term + 1) as f64;
+        let mut next: Vec<f64> = above.iter().map(|c| odd * c).collect();
+        next.resize(next.len().max(below.len() + 1), 0.0);
+        for (power, c) in below.iter().enumerate() {
+            next[power + 1] += c;
+        }
+        below = std::mem::replace(&mut above, next);
+    }
+    // tanh(x) = x below(y) / above(y), scaled so that it begins with 1 / 1.
+    let scale = above[0];
+    let five =
+        |of: &[f64]| std::array::from_fn(|at| of.get(at).map_or(0.0, |c| (c / scale) as f32));
+    let clamp = [3.45, 4.35, 4.8, 5.7, 6.1][terms - 5];
+    Curve { p: five(&below), q: five(&above), clamp }
+}
+
+impl Curve {
+    /// Numerator and denominator of tanh(x).
+    #[inline(always)]
+    pub(crate) fn parts<S: Lanes, const N: usize>(&self, s: S, x: S::F) -> (S::F, S::F) {
+        // NaN stays: it is the second operand of both.
+        let x = s.min(s.splat(self.clamp), s.max(s.splat(-self.clamp), x));
+        let y = s.mul(x, x);
+        let polynomial = |c: &[f32; 5]| {
+            let mut sum = s.splat(c[N - 1]);
+            for power in (0..N - 1).rev() {
+                sum = s.fma(sum, y, s.splat(c[power]));
+            }
+            sum
+        };
+        (s.mul(x, polynomial(&self.p)), polynomial(&self.q))
+    }
+
+    /// Numerator and denominator of the logistic function of x.
+    #[inline(always)]
+    pub(crate) fn logistic<S: Lanes, const N: usize>(&self, s: S, x: S::F) -> (S::F, S::F) {
+        let (p, q) = self.parts::<S, N>(s, s.mul(x, s.splat(0.5)));
+        (s.add(q, p), s.add(q, q))
+    }
+}
+
+/// A function of every number of a slice.
+struct Each<'a> {
+    curve: &'a Curve,
+    is_logistic: bool,
+    numbers: &'a mut [f32],
+}
+
+impl Kernel for Each<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        for some in self.numbers.chunks_mut(LANES) {
+            let mut lanes = [0.0; LANES];
+            lanes[..some.len()].copy_from_slice(some);
+            // SAFETY: `lanes` are 16 numbers.
+            let x = unsafe { s.load(lanes.as_ptr()) };
+            // Terms that a curve has not are zeros, which change nothing.
+            let (p, q) = if self.is_logistic {
+                self.curve.logistic::<S, 5>(s, x)
+            } else {
+                self.curve.parts::<S, 5>(s, x)
+            };
+            // SAFETY: `lanes` are 16 numbers.
+            unsafe { s.store(lanes.as_mut_ptr(), s.div(p, q)) };
+            some.copy_from_slice(&lanes[..some.len()]);
+        }
+    }
+}
+
+/// What is done to a sum. Names and parameters are those of ONNX.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(missing_docs, reason = "ONNX documents its activations")]
+pub enum Activation {
+    Identity,
+    Sigmoid,
+    Tanh,
+    Relu,
+    Affine { alpha: f32, beta: f32 },
+    LeakyRelu { alpha: f32 },
+    ThresholdedRelu { alpha: f32 },
+    ScaledTanh { alpha: f32, beta: f32 },
+    HardSigmoid { alpha: f32, beta: f32 },
+    Elu { alpha: f32 },
+    Softsign,
+    Softplus,
+}
+
+impl Activation {
+    #[inline(always)]
+    pub(crate) fn apply<S: Lanes>(self, s: S, curve: &Curve, x: S::F) -> S::F {
+        let tanh = |x| {
+            let (p, q) = curve.parts::<S, 5>(s, x);
+            s.div(p, q)
+        };
+        match self {
+            Self::Identity => x,
+            Self::Sigmoid => {
+                let (p, q) = curve.logistic::<S, 5>(s, x);
+                s.div(p, q)
+            }
+            Self::Tanh => tanh(x),
+            Self::Relu => s.max(s.splat(0.0), x),
+            Self::Affine { alpha, beta } => s.fma(s.splat(alpha), x, s.splat(beta)),
+            Self::HardSigmoid { alpha, beta } => {
+                let line = s.fma(s.splat(alpha), x, s.splat(beta));
+                s.min(s.splat(1.0), s.max(s.splat(0.0), line))
+            }
+            Self::ScaledTanh { alpha, beta } => {
+                s.mul(s.splat(alpha), tanh(s.mul(s.splat(beta), x)))
+            }
+            _ => self.apply_by_lane(s, x),
+        }
+    }
+
+    /// Those that few models have, one lane after the other.
+    #[inline(always)]
+    fn apply_by_lane<S: Lanes>(self, s: S, x: S::F) -> S::F {
+        let mut lanes = [0.0; LANES];
+        // SAFETY: `lanes` are 16 numbers.
+        unsafe { s.store(lanes.as_mut_ptr(), x) };
+        self.of_all(&mut lanes);
+        // SAFETY: `lanes` are 16 numbers.
+        unsafe { s.load(lanes.as_ptr()) }
+    }
+
+    /// Apart, so that it is compiled once and not in every cell for every instruction set.
+    #[inline(never)]
+    fn of_all(self, lanes: &mut [f32; LANES]) {
+        lanes.iter_mut().for_each(|x| *x = self.of(*x));
+    }
+
+    /// Of one number, as the mathematics library computes it.
+    #[must_use]
+    pub fn of(self, x: f32) -> f32 {
+        match self {
+            Self::Identity => x,
+            Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Self::Tanh => x.tanh(),
+            Self::Relu => {
+                if x < 0.0 {
+                    0.0
+                } else {
+                    x
+                }
+            }
+            Self::Affine { alpha, beta } => alpha * x + beta,
+            Self::LeakyRelu { alpha } => {
+                if x < 0.0 {
+                    alpha * x
+                } else {
+                    x
+                }
+            }
+            Self::ThresholdedRelu { alpha } => {
+                if x > alpha || x.is_nan() {
+                    x
+                } else {
+                    0.0
+                }
+            }
+            Self::ScaledTanh { alpha, beta } => alpha * (beta * x).tanh(),
+            Self::HardSigmoid { alpha, beta } => (alpha * x + beta).clamp(0.0, 1.0),
+            Self::Elu { alpha } => {
+                if x < 0.0 {
+                    alpha * x.exp_m1()
+                } else {
+                    x
+                }
+            }
+            Self::Softsign => x / (1.0 + x.abs()),
+            // The exponential of a great x alone would be infinite.
+            Self::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Curves against the mathematics library, on all instruction sets.
+
+use super::{Activation, LANES, Tanh};
+use crate::isa::Isa;
+use crate::lanes::{Kernel, Lanes};
+
+const DIALS: [Tanh; 8] = [
+    Tanh::Fitted98,
+    Tanh::Fitted76,
+    Tanh::Fitted56,
+    Tanh::Fraction(5),
+    Tanh::Fraction(6),
+    Tanh::Fraction(7),
+    Tanh::Fraction(8),
+    Tanh::Fraction(9),
+];
+
+/// Numbers from 0 on: dense where curves bend, and of every exponent.
+fn numbers() -> Vec<f32> {
+    let dense = (0..60_000).map(|at| at as f32 * 2e-4);
+    let mantissas = [0, 1, 0x12_3456, 0x3f_ffff, 0x40_0000, 0x55_5555, 0x7f_fffe, 0x7f_ffff];
+    let all = (0..255_u32).flat_map(|e| mantissas.map(|m| f32::from_bits(e << 23 | m)));
+    dense.chain(all).chain([f32::INFINITY]).collect()
+}
+
+#[test]
+fn curves_stay_within_their_bounds_and_ranges() {
+    let numbers = numbers();
+    let negative: Vec<f32> = numbers.iter().map(|x| -x).collect();
+    for (isa, dial) in Isa::all().into_iter().flat_map(|isa| DIALS.map(|dial| (isa, dial))) {
+        let of = |function: fn(Tanh, Isa, &mut [f32]), of: &[f32]| {
+            let mut results = of.to_vec();
+            function(dial, isa, &mut results);
+            results
+        };
+        let [tanh, back] = [&numbers, &negative].map(|x| of(Tanh::tanh, x));
+        let [above, below] = [&numbers, &negative].map(|x| of(Tanh::logistic, x));
+        let bounds = dial.bounds();
+        for (at, x) in numbers.iter().enumerate() {
+            let exact = f64::from(*x).tanh();
+            let error = (f64::from(tanh[at]) - exact).abs();
+            assert!(error <= bounds.absolute, "tanh({x}) = {} {dial:?} {isa}", tanh[at]);
+            if x.is_normal() {
+                assert!(
+                    error / exact <= bounds.relative,
+                    "tanh({x}) = {} {dial:?} {isa}",
+                    tanh[at]
+                );
+            }
+            assert_eq!(back[at].to_bits(), (-tanh[at]).to_bits(), "tanh(-{x}) {dial:?} {isa}");
+            let once = (-f64::from(*x)).exp();
+            for (found, exact) in
+                [(above[at], 1.0 / (1.0 + once)), (below[at], once / (1.0 + once))]
+            {
+                let error = (f64::from(found) - exact).abs();
+                assert!(error <= bounds.logistic, "logistic({x}) = {found} {dial:?} {isa}");
+            }
+            let are_in = [tanh[at], above[at], below[at]].iter().all(|x| (0.0..=1.0).contains(x));
+            assert!(are_in, "{} {} {} of {x} {dial:?} {isa}", tanh[at], above[at], below[at]);
+        }
+    }
+}
+
+#[test]
+fn what_is_no_number_stays_so() {
+    for (isa, dial) in Isa::all().into_iter().flat_map(|isa| DIALS.map(|dial| (isa, dial))) {
+        let mut numbers = [f32::NAN, -f32::NAN, f32::from_bits(0x7f80_0001), 1.0];
+        dial.tanh(isa, &mut numbers);
+        let mut logistic = numbers;
+        dial.logistic(isa, &mut logistic);
+        assert_eq!(numbers.map(f32::is_nan), [true, true, true, false], "{dial:?} {isa}");
+        assert_eq!(logistic.map(f32::is_nan), [true, true, true, false], "{dial:?} {isa}");
+    }
+}
+
+/// The bounds are not looser than they need be: they are what the dial is chosen by.
+#[test]
+fn each_dial_comes_near_its_bound() {
+    let numbers = numbers();
+    for dial in DIALS {
+        let mut tanh = numbers.clone();
+        dial.tanh(Isa::best(), &mut tanh);
+        let error = |(x, found): (&f32, &f32)| (f64::from(*found) - f64::from(*x).tanh()).abs();
+        let worst = numbers.iter().zip(&tanh).map(error).fold(0.0, f64::max);
+        assert!(worst > 0.7 * dial.bounds().absolute, "{worst:e} of {dial:?}");
+    }
+}
+
+struct Apply<'a> {
+    activation: Activation,
+    numbers: &'a mut [f32; LANES],
+}
+
+impl Kernel for Apply<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        // SAFETY: the numbers are 16.
+        unsafe {
+            let x = s.load(self.numbers.as_ptr());
+            let x = self.activation.apply(s, &Tanh::Fitted98.curve(), x);
+            s.store(self.numbers.as_mut_ptr(), x);
+        }
+    }
+}
+
+#[test]
+fn activations_are_those_of_the_mathematics_library() {
+    let (alpha, beta) = (0.7, -0.3);
+    let all = [
+        Activation::Identity,
+        Activation::Sigmoid,
+        Activation::Tanh,
+        Activation::Relu,
+        Activation::Affine { alpha, beta },
+        Activation::LeakyRelu { alpha },
+        Activation::ThresholdedRelu { alpha },
+        Activation::ScaledTanh { alpha, beta },
+        Activation::HardSigmoid { alpha, beta },
+        Activation::Elu { alpha },
+        Activation::Softsign,
+        Activation::Softplus,
+    ];
+    let numbers = [
+        0.0,
+        -0.0,
+        0.5,
+        -0.5,
+        0.71,
+        3.0,
+        -3.0,
+        20.0,
+        -20.0,
+        100.0,
+        -100.0,
+        1e30,
+        -1e30,
+        1e-30,
+        -1e-30,
+        f32::NAN,
+    ];
+    for (isa, activation) in Isa::all().into_iter().flat_map(|isa| all.map(|of| (isa, of))) {
+        let mut found = numbers;
+        isa.run(Apply { activation, numbers: &mut found });
+        for (x, found) in numbers.iter().zip(found) {
+            let expected = activation.of(*x);
+            let near = (found - expected).abs() <= 5e-7 * expected.abs().max(1.0);
+            assert!(
+                near || found.is_nan() && expected.is_nan(),
+                "{activation:?} {x} {found} {isa}"
+            );
+        }
+        assert_eq!(activation.of(f32::NAN).is_nan(), found[15].is_nan());
+    }
+    // Where exponentials overflow, these are the lines that they come near to.
+    assert_eq!(Activation::Softplus.of(100.0), 100.0);
+    assert!((Activation::Softplus.of(0.0) - std::f32::consts::LN_2).abs() < 1e-7);
+    assert_eq!(Activation::Elu { alpha }.of(-200.0), -alpha);
+}

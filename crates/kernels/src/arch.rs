@@ -1,0 +1,14 @@
+//! One file an instruction set: what sixteen lanes are there.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod scalar;
+
+pub(crate) use scalar::{Scalar, narrowed};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use {
+    avx2::Avx2,
+    avx512::{Avx512, Avx512Bf16, Avx512Vnni},
+};

@@ -1,0 +1,213 @@
+//! AVX2 with FMA: sixteen lanes are two registers.
+
+use std::arch::x86_64::*;
+
+use crate::lanes::{Kernel, LANES, Lanes};
+
+/// Exists only where the processor has AVX2 and FMA. Each method below relies on that.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Avx2(());
+
+impl Avx2 {
+    pub(crate) fn detect() -> Option<Self> {
+        (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")).then_some(Self(()))
+    }
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn compiled<K: Kernel>(token: Avx2, kernel: K) -> K::Output {
+    kernel.run(token)
+}
+
+type F = [__m256; 2];
+type I = [__m256i; 2];
+
+/// Both halves by one instruction.
+macro_rules! both {
+    ($instruction:ident, $a:ident $(, $more:ident)*) => {
+        // SAFETY: the token exists only if detected.
+        unsafe { [$instruction($a[0] $(, $more[0])*), $instruction($a[1] $(, $more[1])*)] }
+    };
+}
+
+/// `low` and `high` halves' products of fours of bytes, without the saturation of `vpmaddubsw`:
+/// bytes of even and of odd places are widened to 16 bits, multiplied, and added in pairs.
+#[inline(always)]
+fn dot_half(sum: __m256i, a: __m256i, weights: __m256i) -> __m256i {
+    // SAFETY: called by methods of the token, which exists only if detected.
+    unsafe {
+        let bytes = _mm256_set1_epi16(0xff);
+        let even = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(weights));
+        let odd = _mm256_srai_epi16::<8>(weights);
+        let even = _mm256_madd_epi16(even, _mm256_and_si256(a, bytes));
+        let odd = _mm256_madd_epi16(odd, _mm256_srli_epi16::<8>(a));
+        _mm256_add_epi32(sum, _mm256_add_epi32(even, odd))
+    }
+}
+
+impl Lanes for Avx2 {
+    type F = F;
+    type I = I;
+    const SUMS: usize = 4;
+
+    type Plain = Self;
+    type Pairs = Self;
+    type Fours = Self;
+
+    #[inline(always)]
+    fn plain(self) -> Self {
+        self
+    }
+    #[inline(always)]
+    fn pairs(self) -> Self {
+        self
+    }
+    #[inline(always)]
+    fn fours(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn call<K: Kernel>(self, kernel: K) -> K::Output {
+        // SAFETY: the token exists only if detected.
+        unsafe { compiled(self, kernel) }
+    }
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> F {
+        // SAFETY: the token exists only if detected.
+        unsafe { [_mm256_set1_ps(x); 2] }
+    }
+    #[inline(always)]
+    fn add(self, a: F, b: F) -> F {
+        both!(_mm256_add_ps, a, b)
+    }
+    #[inline(always)]
+    fn sub(self, a: F, b: F) -> F {
+        both!(_mm256_sub_ps, a, b)
+    }
+    #[inline(always)]
+    fn mul(self, a: F, b: F) -> F {
+        both!(_mm256_mul_ps, a, b)
+    }
+    #[inline(always)]
+    fn div(self, a: F, b: F) -> F {
+        both!(_mm256_div_ps, a, b)
+    }
+    #[inline(always)]
+    fn fma(self, a: F, b: F, c: F) -> F {
+        both!(_mm256_fmadd_ps, a, b, c)
+    }
+    #[inline(always)]
+    fn min(self, a: F, b: F) -> F {
+        both!(_mm256_min_ps, a, b)
+    }
+    #[inline(always)]
+    fn max(self, a: F, b: F) -> F {
+        both!(_mm256_max_ps, a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn load(self, from: *const f32) -> F {
+        // SAFETY: the token exists only if detected; the caller vouches for 16 numbers.
+        unsafe { [_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))] }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32, x: F) {
+        // SAFETY: the token exists only if detected; the caller vouches for 16 numbers.
+        unsafe {
+            _mm256_storeu_ps(to, x[0]);
+            _mm256_storeu_ps(to.add(8), x[1]);
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, x: F, count: usize) {
+        let mut numbers = [0.0; LANES];
+        // SAFETY: `numbers` are 16; the caller vouches for `count` of them at `to`.
+        unsafe {
+            self.store(numbers.as_mut_ptr(), x);
+            // Bytes, which are aligned anywhere.
+            let bytes = size_of::<f32>() * count.min(LANES);
+            to.cast::<u8>().copy_from_nonoverlapping(numbers.as_ptr().cast(), bytes);
+        }
+    }
+
+    #[inline(always)]
+    fn zero_i32(self) -> I {
+        // SAFETY: the token exists only if detected.
+        unsafe { [_mm256_setzero_si256(); 2] }
+    }
+    #[inline(always)]
+    unsafe fn store_i32(self, to: *mut i32, x: I) {
+        // SAFETY: the token exists only if detected; the caller vouches for 16 numbers.
+        unsafe {
+            _mm256_storeu_si256(to.cast(), x[0]);
+            _mm256_storeu_si256(to.add(8).cast(), x[1]);
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_i32(self, from: *const i32) -> I {
+        // SAFETY: the token exists only if detected; the caller vouches for 16 numbers.
+        unsafe { [_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(8).cast())] }
+    }
+    #[inline(always)]
+    fn to_f32(self, x: I) -> F {
+        both!(_mm256_cvtepi32_ps, x)
+    }
+    #[inline(always)]
+    fn add_i32(self, a: I, b: I) -> I {
+        both!(_mm256_add_epi32, a, b)
+    }
+    #[inline(always)]
+    fn sub_i32(self, a: I, b: I) -> I {
+        both!(_mm256_sub_epi32, a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn dot_bf16(self, sum: F, a: u32, weights: *const u8) -> F {
+        let low = self.splat(f32::from_bits(a << 16));
+        let high = self.splat(f32::from_bits(a & 0xffff_0000));
+        // SAFETY: the token exists only if detected; the caller vouches for 64 bytes.
+        let pairs = unsafe { self.load_i32(weights.cast()) };
+        // SAFETY: the token exists only if detected.
+        let (first, second) = unsafe {
+            let first = pairs.map(|pairs| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs)));
+            let mask = _mm256_set1_epi32(0xffff_0000_u32.cast_signed());
+            (first, pairs.map(|pairs| _mm256_castsi256_ps(_mm256_and_si256(pairs, mask))))
+        };
+        self.fma(low, first, self.fma(high, second, sum))
+    }
+    #[inline(always)]
+    unsafe fn dot_i8(self, sum: I, a: u32, weights: *const u8) -> I {
+        // SAFETY: the token exists only if detected; the caller vouches for 64 bytes.
+        unsafe {
+            let a = _mm256_set1_epi32(a.cast_signed());
+            let weights = self.load_i32(weights.cast());
+            [dot_half(sum[0], a, weights[0]), dot_half(sum[1], a, weights[1])]
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_bf16(self, to: *mut u16, x: F) {
+        let mut numbers = [0.0; LANES];
+        // SAFETY: `numbers` are 16; the caller vouches for as many of two bytes at `to`.
+        unsafe {
+            self.store(numbers.as_mut_ptr(), x);
+            to.cast::<[u16; LANES]>().write_unaligned(numbers.map(super::narrowed));
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_u8(self, to: *mut u8, x: F) {
+        let x = self.max(self.splat(-128.0), self.min(self.splat(127.0), x));
+        // SAFETY: the token exists only if detected; the caller vouches for 16 bytes.
+        unsafe {
+            let [low, high] = x.map(|x| {
+                let whole = _mm256_add_epi32(_mm256_cvtps_epi32(x), _mm256_set1_epi32(128));
+                _mm256_max_epi32(whole, _mm256_setzero_si256())
+            });
+            // Packing works within halves of registers; the permutation undoes that.
+            let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(low, high));
+            let halves = (_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
+            _mm_storeu_si128(to.cast(), _mm_packus_epi16(halves.0, halves.1));
+        }
+    }
+}

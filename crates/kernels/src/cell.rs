@@ -1,0 +1,285 @@
+//! What becomes of sums: cells of recurrent networks and activations, sixteen units at a time.
+
+pub(crate) mod general;
+#[cfg(test)]
+mod tests;
+
+use crate::activation::{Activation, Curve, Tanh};
+use crate::lanes::{Kernel, LANES, Lanes};
+use crate::panels::Precision;
+
+/// A matrix at some step: its first row, and words from one row to the next.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix {
+    pub first: *mut f32,
+    pub stride: usize,
+}
+
+impl Matrix {
+    /// # Safety
+    /// The row and column lie inside of the matrix.
+    #[inline(always)]
+    unsafe fn at(self, row: usize, column: usize) -> *mut f32 {
+        // SAFETY: the caller vouches for both.
+        unsafe { self.first.add(row * self.stride + column) }
+    }
+}
+
+/// Where a new state goes: see `program::Hidden`.
+#[derive(Clone, Copy)]
+pub(crate) struct Hidden {
+    pub state: Matrix,
+    pub narrow: Option<(Matrix, Precision)>,
+    pub output: Option<Matrix>,
+    pub units: usize,
+}
+
+impl Hidden {
+    /// Sixteen units from `unit` on.
+    ///
+    /// # Safety
+    /// The row and the units lie inside of all matrices; of the output those below `units`.
+    #[inline(always)]
+    unsafe fn put<S: Lanes>(&self, s: S, row: usize, unit: usize, h: S::F) {
+        // SAFETY: the caller vouches for the row and the units.
+        unsafe {
+            s.store(self.state.at(row, unit), h);
+            match self.narrow {
+                Some((to, Precision::Bf16)) => s.store_bf16(to.at(row, unit / 2).cast(), h),
+                Some((to, Precision::Int8)) => {
+                    s.store_u8(to.at(row, unit / 4).cast(), s.mul(h, s.splat(127.0)));
+                }
+                Some((_, Precision::F32)) | None => {}
+            }
+            if let Some(output) = self.output {
+                let count = self.units.saturating_sub(unit);
+                put_first(s, output, row, unit, h, count);
+            }
+        }
+    }
+}
+
+/// The first `count` of sixteen numbers, which may be more or none.
+///
+/// # Safety
+/// The row and that many columns from `column` on lie inside of the matrix.
+#[inline(always)]
+unsafe fn put_first<S: Lanes>(s: S, to: Matrix, row: usize, column: usize, x: S::F, count: usize) {
+    // SAFETY: the caller vouches for the row and the columns.
+    unsafe {
+        if count >= LANES {
+            s.store(to.at(row, column), x);
+        } else if count > 0 {
+            s.store_first(to.at(row, column), x, count);
+        }
+    }
+}
+
+/// Sums of a block of panels: `panels` x `all_rows` x `vectors` x 16, of which `rows` are meant
+/// that begin at `sums` and are the rows from `first_row` on of the matrices.
+#[derive(Clone, Copy)]
+pub(crate) struct Block {
+    pub sums: *const f32,
+    pub all_rows: usize,
+    pub first_panel: usize,
+    pub panels: usize,
+    pub first_row: usize,
+    pub rows: usize,
+    pub vectors: usize,
+}
+
+impl Block {
+    /// Calls `each` with the sums of every panel and row.
+    #[inline(always)]
+    fn each(&self, mut each: impl FnMut(usize, usize, *const f32)) {
+        for panel in 0..self.panels {
+            for row in 0..self.rows {
+                let sums = (panel * self.all_rows + row) * self.vectors * LANES;
+                // SAFETY: who made the block vouches for its sums.
+                each(self.first_panel + panel, self.first_row + row, unsafe {
+                    self.sums.add(sums)
+                });
+            }
+        }
+    }
+}
+
+/// An LSTM with its own activations, neither peepholes nor clipping. Products of its three
+/// denominators are below 2e8, so that states up to 1e29 do not overflow before they are divided.
+pub(crate) struct Lstm<'a, const N: usize> {
+    pub block: Block,
+    pub input: Option<Matrix>,
+    pub cell: Matrix,
+    pub hidden: Hidden,
+    pub curve: &'a Curve,
+}
+
+impl<const N: usize> Kernel for Lstm<'_, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let curve = *self.curve;
+        self.block.each(|panel, row, sums| {
+            let unit = panel * LANES;
+            // SAFETY: who made the kernel vouches for panels and rows of all matrices.
+            unsafe {
+                let gate = |gate: usize| {
+                    let sum = s.load(sums.add(gate * LANES));
+                    match self.input {
+                        Some(input) => {
+                            s.add(sum, s.load(input.at(row, (panel * 4 + gate) * LANES)))
+                        }
+                        None => sum,
+                    }
+                };
+                let (ni, di) = curve.logistic::<S, N>(s, gate(0));
+                let (nf, df) = curve.logistic::<S, N>(s, gate(1));
+                let (ng, dg) = curve.parts::<S, N>(s, gate(2));
+                let (no, d_o) = curve.logistic::<S, N>(s, gate(3));
+                // c' = nf/df c + ni/di ng/dg, by one division.
+                let of_input = s.mul(di, dg);
+                let above = s.fma(
+                    s.mul(nf, s.load(self.cell.at(row, unit))),
+                    of_input,
+                    s.mul(s.mul(ni, ng), df),
+                );
+                let c = s.div(above, s.mul(df, of_input));
+                s.store(self.cell.at(row, unit), c);
+                let (nc, dc) = curve.parts::<S, N>(s, c);
+                let h = s.div(s.mul(no, nc), s.mul(d_o, dc));
+                self.hidden.put(s, row, unit, h);
+            }
+        });
+    }
+}
+
+/// A GRU whose reset gate acts on the product.
+pub(crate) struct Gru<'a, const N: usize> {
+    pub block: Block,
+    pub input: Matrix,
+    pub last: Matrix,
+    pub hidden: Hidden,
+    pub curve: &'a Curve,
+}
+
+impl<const N: usize> Kernel for Gru<'_, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let curve = *self.curve;
+        self.block.each(|panel, row, sums| {
+            let unit = panel * LANES;
+            // SAFETY: who made the kernel vouches for panels and rows of all matrices.
+            unsafe {
+                let sum = |gate: usize| s.load(sums.add(gate * LANES));
+                let input = |gate: usize| s.load(self.input.at(row, (panel * 3 + gate) * LANES));
+                let (nz, dz) = curve.logistic::<S, N>(s, s.add(sum(0), input(0)));
+                let (nr, dr) = curve.logistic::<S, N>(s, s.add(sum(1), input(1)));
+                let r = s.div(nr, dr);
+                let (nn, dn) = curve.parts::<S, N>(s, s.fma(r, sum(2), input(2)));
+                // (1 - z) n + z h, by one division.
+                let last = s.load(self.last.at(row, unit));
+                let above = s.fma(s.mul(nz, last), dn, s.mul(s.sub(dz, nz), nn));
+                let h = s.div(above, s.mul(dz, dn));
+                self.hidden.put(s, row, unit, h);
+            }
+        });
+    }
+}
+
+/// A plain network; the vectors of a panel are groups of sixteen units.
+pub(crate) struct Rnn {
+    pub block: Block,
+    pub input: Matrix,
+    pub hidden: Hidden,
+    pub activation: Activation,
+}
+
+impl Kernel for Rnn {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let curve = Tanh::Fitted98.curve();
+        let vectors = self.block.vectors;
+        self.block.each(|panel, row, sums| {
+            for vector in 0..vectors {
+                let unit = (panel * vectors + vector) * LANES;
+                // SAFETY: who made the kernel vouches for panels and rows of all matrices.
+                unsafe {
+                    let sum =
+                        s.add(s.load(sums.add(vector * LANES)), s.load(self.input.at(row, unit)));
+                    self.hidden.put(s, row, unit, self.activation.apply(s, &curve, sum));
+                }
+            }
+        });
+    }
+}
+
+/// Outputs as they are, or with an activation.
+pub(crate) struct Store {
+    pub block: Block,
+    pub to: Matrix,
+    pub outputs: usize,
+    pub activation: Activation,
+}
+
+impl Kernel for Store {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let curve = Tanh::Fitted98.curve();
+        let vectors = self.block.vectors;
+        self.block.each(|panel, row, sums| {
+            for vector in 0..vectors {
+                let output = (panel * vectors + vector) * LANES;
+                // SAFETY: who made the kernel vouches for panels and rows of all matrices, and for
+                // the outputs of the last.
+                unsafe {
+                    let x = self.activation.apply(s, &curve, s.load(sums.add(vector * LANES)));
+                    let count = self.outputs.saturating_sub(output);
+                    put_first(s, self.to, row, output, x, count);
+                }
+            }
+        });
+    }
+}
+
+/// Sums of whole numbers become `f32`: less the excess of the 128s, times both scales.
+pub(crate) struct Whole<'a> {
+    pub block: Block,
+    pub scales: &'a [f32],
+    pub excess: &'a [i32],
+    pub bias: Option<&'a [f32]>,
+    pub scale: f32,
+    /// Of each row of the block, beside `scale`.
+    pub row_scales: Option<&'a [f32]>,
+}
+
+impl Kernel for Whole<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let vectors = self.block.vectors;
+        self.block.each(|panel, row, sums| {
+            let of_row = self.row_scales.map_or(1.0, |scales| scales[row - self.block.first_row]);
+            let scale = s.splat(self.scale * of_row);
+            for vector in 0..vectors {
+                let at = ((panel - self.block.first_panel) * vectors + vector) * LANES;
+                let sums = sums.wrapping_add(vector * LANES).cast_mut();
+                // SAFETY: who made the kernel vouches for scales, excesses and biases of its panels.
+                unsafe {
+                    let whole = s
+                        .sub_i32(s.load_i32(sums.cast()), s.load_i32(self.excess.as_ptr().add(at)));
+                    let worth = s.mul(scale, s.load(self.scales.as_ptr().add(at)));
+                    let bias = self.bias.map_or(s.splat(0.0), |bias| s.load(bias.as_ptr().add(at)));
+                    s.store(sums, s.fma(s.to_f32(whole), worth, bias));
+                }
+            }
+        });
+    }
+}

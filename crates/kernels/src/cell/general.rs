@@ -1,0 +1,211 @@
+//! The cells of `program::general`, sixteen units at a time.
+
+use super::{Block, Hidden, Matrix};
+use crate::activation::Curve;
+use crate::lanes::{Kernel, LANES, Lanes};
+use crate::program::Gates;
+
+/// The gates' activations with a curve made for them.
+#[derive(Clone, Copy)]
+pub(crate) struct Shaped {
+    gates: Gates,
+    curve: Curve,
+}
+
+impl Shaped {
+    pub(crate) fn new(gates: Gates) -> Self {
+        Self { gates, curve: gates.tanh.curve() }
+    }
+
+    /// Activation `which` of a sum, clipped before.
+    #[inline(always)]
+    fn of<S: Lanes>(&self, s: S, which: usize, sum: S::F) -> S::F {
+        let sum = match self.gates.clip {
+            // NaN stays: it is the second operand of both.
+            Some(clip) => s.min(s.splat(clip), s.max(s.splat(-clip), sum)),
+            None => sum,
+        };
+        self.unclipped(s, which, sum)
+    }
+
+    #[inline(always)]
+    fn unclipped<S: Lanes>(&self, s: S, which: usize, sum: S::F) -> S::F {
+        self.gates.activations[which].apply(s, &self.curve, sum)
+    }
+}
+
+pub(crate) struct Lstm<'a> {
+    pub block: Block,
+    pub input: Matrix,
+    pub cell: Matrix,
+    pub hidden: Hidden,
+    pub shaped: Shaped,
+    pub peepholes: Option<&'a [f32]>,
+    pub coupled: bool,
+}
+
+impl Kernel for Lstm<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let shaped = self.shaped;
+        self.block.each(|panel, row, sums| {
+            let unit = panel * LANES;
+            // SAFETY: who made the kernel vouches for panels and rows of all matrices, and the proof for
+            // three vectors of peepholes a panel.
+            unsafe {
+                let seen = |which: usize, gate: usize, of: S::F| {
+                    let sum = s.load(sums.add(gate * LANES));
+                    let sum = s.add(sum, s.load(self.input.at(row, (panel * 4 + gate) * LANES)));
+                    match self.peepholes {
+                        Some(p) => {
+                            s.fma(s.load(p.as_ptr().add((panel * 3 + which) * LANES)), of, sum)
+                        }
+                        None => sum,
+                    }
+                };
+                let last = s.load(self.cell.at(row, unit));
+                let i = shaped.of(s, 0, seen(0, 0, last));
+                let f = if self.coupled {
+                    s.sub(s.splat(1.0), i)
+                } else {
+                    shaped.of(s, 0, seen(1, 1, last))
+                };
+                let sum = s.load(sums.add(2 * LANES));
+                let sum = s.add(sum, s.load(self.input.at(row, (panel * 4 + 2) * LANES)));
+                let g = shaped.of(s, 1, sum);
+                let c = s.fma(f, last, s.mul(i, g));
+                s.store(self.cell.at(row, unit), c);
+                let o = shaped.of(s, 0, seen(2, 3, c));
+                let h = s.mul(o, shaped.unclipped(s, 2, c));
+                self.hidden.put(s, row, unit, h);
+            }
+        });
+    }
+}
+
+pub(crate) struct Gru {
+    pub block: Block,
+    pub input: Matrix,
+    pub last: Matrix,
+    pub hidden: Hidden,
+    pub shaped: Shaped,
+}
+
+impl Kernel for Gru {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let shaped = self.shaped;
+        self.block.each(|panel, row, sums| {
+            let unit = panel * LANES;
+            // SAFETY: who made the kernel vouches for panels and rows of all matrices.
+            unsafe {
+                let sum = |gate: usize| s.load(sums.add(gate * LANES));
+                let input = |gate: usize| s.load(self.input.at(row, (panel * 3 + gate) * LANES));
+                let z = shaped.of(s, 0, s.add(sum(0), input(0)));
+                let r = shaped.of(s, 0, s.add(sum(1), input(1)));
+                let n = shaped.of(s, 1, s.fma(r, sum(2), input(2)));
+                let last = s.load(self.last.at(row, unit));
+                self.hidden.put(s, row, unit, s.fma(z, s.sub(last, n), n));
+            }
+        });
+    }
+}
+
+pub(crate) struct Reset {
+    pub block: Block,
+    pub input: Matrix,
+    pub last: Matrix,
+    pub update: Matrix,
+    pub reset: Matrix,
+    pub shaped: Shaped,
+}
+
+impl Kernel for Reset {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let shaped = self.shaped;
+        self.block.each(|panel, row, sums| {
+            let unit = panel * LANES;
+            // SAFETY: who made the kernel vouches for panels and rows of all matrices.
+            unsafe {
+                let gate = |gate: usize| {
+                    let input = s.load(self.input.at(row, (panel * 2 + gate) * LANES));
+                    shaped.of(s, 0, s.add(s.load(sums.add(gate * LANES)), input))
+                };
+                let (z, r) = (gate(0), gate(1));
+                s.store(self.update.at(row, unit), z);
+                s.store(self.reset.at(row, unit), s.mul(r, s.load(self.last.at(row, unit))));
+            }
+        });
+    }
+}
+
+pub(crate) struct Blend {
+    pub block: Block,
+    pub input: Matrix,
+    pub update: Matrix,
+    pub last: Matrix,
+    pub hidden: Hidden,
+    pub shaped: Shaped,
+}
+
+impl Kernel for Blend {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let shaped = self.shaped;
+        let vectors = self.block.vectors;
+        self.block.each(|panel, row, sums| {
+            for vector in 0..vectors {
+                let unit = (panel * vectors + vector) * LANES;
+                // SAFETY: who made the kernel vouches for panels and rows of all matrices.
+                unsafe {
+                    let sum =
+                        s.add(s.load(sums.add(vector * LANES)), s.load(self.input.at(row, unit)));
+                    let n = shaped.of(s, 1, sum);
+                    let z = s.load(self.update.at(row, unit));
+                    let last = s.load(self.last.at(row, unit));
+                    self.hidden.put(s, row, unit, s.fma(z, s.sub(last, n), n));
+                }
+            }
+        });
+    }
+}
+
+pub(crate) struct Rnn {
+    pub block: Block,
+    pub input: Option<Matrix>,
+    pub hidden: Hidden,
+    pub shaped: Shaped,
+}
+
+impl Kernel for Rnn {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let shaped = self.shaped;
+        let vectors = self.block.vectors;
+        self.block.each(|panel, row, sums| {
+            for vector in 0..vectors {
+                let unit = (panel * vectors + vector) * LANES;
+                // SAFETY: who made the kernel vouches for panels and rows of all matrices.
+                unsafe {
+                    let sum = s.load(sums.add(vector * LANES));
+                    let sum = match self.input {
+                        Some(input) => s.add(sum, s.load(input.at(row, unit))),
+                        None => sum,
+                    };
+                    self.hidden.put(s, row, unit, shaped.of(s, 0, sum));
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,344 @@
+//! One worker's part of a run: its products, tile by tile, and what becomes of their sums.
+
+use std::ops::Range;
+
+use super::{Base, SLICE, SUMS, Scratch, narrows};
+use crate::cell::{Block, Gru, Hidden, Lstm, Matrix, Rnn, Store, Whole};
+use crate::lanes::{Kernel, LANES, Lanes};
+use crate::narrow::{self, Narrow};
+use crate::panels::Precision;
+use crate::program::{self, At, Every, Place, Product, Program, Slots, Then};
+use crate::team::Meeting;
+use crate::tile::{self, MAX_ROWS, Tile};
+
+/// One call, as all workers see it.
+pub(super) struct Run<'a> {
+    pub(super) program: &'a Program,
+    pub(super) bases: &'a [Base],
+    pub(super) scratch: &'a [Scratch],
+    pub(super) lengths: &'a [usize],
+    pub(super) active: &'a [usize],
+    pub(super) fresh: bool,
+    pub(super) meeting: &'a Meeting,
+    pub(super) met: u32,
+}
+
+/// Steps that a product is for.
+#[derive(Clone, Copy)]
+struct Span {
+    first: usize,
+    steps: usize,
+    length: usize,
+    /// Whether `active` counts its rows.
+    is_of_rows: bool,
+}
+
+/// One worker's part.
+pub(super) struct Worker<'a> {
+    pub(super) run: &'a Run<'a>,
+    pub(super) worker: usize,
+}
+
+impl Kernel for Worker<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let mut met = self.run.met;
+        let alone = self.run.program.workers() == 1;
+        let mut meet = || {
+            met = met.wrapping_add(1);
+            if !alone {
+                self.run.meeting.wait(self.worker, met);
+            }
+        };
+        for looped in self.run.program.loops() {
+            let length = self.run.lengths[looped.length];
+            let chunk = looped.chunk.max(1);
+            for start in (0..length).step_by(chunk) {
+                let end = start.saturating_add(chunk).min(length);
+                for stage in &looped.stages {
+                    let (each, spans) = match stage.every {
+                        Every::Chunk => (end - start, 1),
+                        Every::Step => (1, end - start),
+                    };
+                    for span in 0..spans {
+                        let is_of_rows = stage.every == Every::Step
+                            && looped.length == 0
+                            && !self.run.active.is_empty();
+                        let span = Span { first: start + span, steps: each, length, is_of_rows };
+                        for phase in &stage.phases {
+                            for product in &phase.work[self.worker] {
+                                self.product(s, product, span);
+                            }
+                            if phase.meets {
+                                meet();
+                            }
+                        }
+                    }
+                }
+            }
+            meet();
+        }
+    }
+}
+
+impl Worker<'_> {
+    /// The matrix of a place at a step, from its column on.
+    #[inline(always)]
+    fn matrix(&self, place: Place, step: usize, length: usize) -> Matrix {
+        let buffer = &self.run.program.buffers()[place.buffer];
+        let slot = match place.at {
+            At::Fixed(slot) => slot,
+            At::Step => step,
+            At::Back => length - 1 - step,
+            At::Turn { by } => match buffer.slots {
+                Slots::Count(count) => step.wrapping_add(by) % count,
+                Slots::Length(_) => 0,
+            },
+        };
+        let words = slot * buffer.rows * buffer.columns + place.column;
+        let first = self.run.bases[place.buffer].0.wrapping_add(words);
+        Matrix { first, stride: buffer.columns }
+    }
+
+    #[inline(always)]
+    fn product<S: Lanes>(&self, s: S, product: &Product, span: Span) {
+        let mut rows = product.rows.clone();
+        if span.is_of_rows {
+            let step = if product.is_back() { span.length - 1 - span.first } else { span.first };
+            rows.end = rows.end.min(self.run.active[step]);
+        }
+        if rows.is_empty() {
+            return;
+        }
+        let vectors = product.weights.vectors();
+        let all = rows.len() * span.steps;
+        if narrows(product) {
+            self.narrow(s, product, span, &rows);
+        }
+        let most = (SUMS / (vectors * LANES)).max(1);
+        let block_rows = if all <= most { all } else { most };
+        let block_panels = (SUMS / (vectors * LANES * block_rows)).max(1);
+        let mut panel = product.panels.start;
+        while panel < product.panels.end {
+            let panels = block_panels.min(product.panels.end - panel);
+            let mut row = 0;
+            while row < all {
+                let count = block_rows.min(all - row);
+                self.multiply(s, product, span, &rows, (panel, panels), (row, count));
+                self.finish(s, product, span, &rows, (panel, panels), (row, count));
+                row += count;
+            }
+            panel += panels;
+        }
+    }
+
+    /// Whether a product's rows are zeros.
+    #[inline(always)]
+    fn is_zero(&self, product: &Product, span: Span) -> bool {
+        product.of_state && self.run.fresh && span.first == 0 && span.steps == 1
+    }
+
+    /// In what sums are made: without anything to multiply they are the biases.
+    #[inline(always)]
+    fn precision(&self, product: &Product, span: Span) -> Precision {
+        if self.is_zero(product, span) { Precision::F32 } else { product.weights.precision() }
+    }
+
+    /// Puts all rows of a product into the worker's own memory, in fewer bits.
+    #[inline(always)]
+    fn narrow<S: Lanes>(&self, s: S, product: &Product, span: Span, rows: &Range<usize>) {
+        let (precision, k) = (product.weights.precision(), product.weights.k());
+        let Scratch { rows: to, scales, .. } = self.run.scratch[self.worker];
+        let stride = narrow::stride(precision, k);
+        for step in 0..span.steps {
+            let a = self.matrix(product.a, span.first + step, span.length);
+            for row in 0..rows.len() {
+                let from = a.first.wrapping_add((rows.start + row) * a.stride).cast_const();
+                let index = step * rows.len() + row;
+                let to = to.0.wrapping_add(index * stride).cast();
+                let scale = s.plain().call(Narrow { from, k, to, precision });
+                // SAFETY: `narrowed` made room for all rows of all products of this worker.
+                unsafe { scales.0.add(index).write(scale) };
+            }
+        }
+    }
+
+    /// Where a row's words begin, of the rows of all steps of a span.
+    #[inline(always)]
+    fn row(&self, product: &Product, span: Span, rows: &Range<usize>, row: usize) -> *const u32 {
+        if narrows(product) {
+            let stride = narrow::stride(product.weights.precision(), product.weights.k());
+            let narrow = self.run.scratch[self.worker].rows.0;
+            return narrow.wrapping_add(row * stride).cast::<u32>().cast_const();
+        }
+        let (step, row) =
+            if span.steps == 1 { (0, row) } else { (row / rows.len(), row % rows.len()) };
+        let a = self.matrix(product.a, span.first + step, span.length);
+        a.first.wrapping_add((rows.start + row) * a.stride).cast::<u32>().cast_const()
+    }
+
+    /// Sums of a block: for each panel, slice of k and tile of rows.
+    #[inline(always)]
+    fn multiply<S: Lanes>(
+        &self,
+        s: S,
+        product: &Product,
+        span: Span,
+        rows: &Range<usize>,
+        (first_panel, panels): (usize, usize),
+        (first_row, count): (usize, usize),
+    ) {
+        let weights = &product.weights;
+        let (vectors, precision) = (weights.vectors(), self.precision(product, span));
+        let words = if self.is_zero(product, span) { 0 } else { weights.words() };
+        let width = vectors * LANES;
+        let sums = self.run.scratch[self.worker].sums.0;
+        let most = tile::rows::<S>(vectors);
+        let tiles = count.div_ceil(most);
+        // One tile of few rows uses each weight once: then there is nothing to slice for.
+        let slice = if tiles == 1 { words.max(1) } else { SLICE };
+        for panel in 0..panels {
+            let packed = weights.panel(first_panel + panel).as_ptr();
+            let mut word = 0;
+            loop {
+                let length = slice.min(words - word);
+                let mut done = 0;
+                for tile in 0..tiles {
+                    // Equal shares: of ten rows five and five, not six and four.
+                    let share = (count - done).div_ceil(tiles - tile);
+                    let to = sums.wrapping_add((panel * count + done) * width);
+                    let (start, start_stride) = match &product.bias {
+                        _ if word > 0 => (to.cast_const(), width),
+                        Some(bias) if precision != Precision::Int8 => {
+                            (bias[(first_panel + panel) * width..].as_ptr(), 0)
+                        }
+                        _ => (std::ptr::null(), 0),
+                    };
+                    let mut pointers = [std::ptr::null(); MAX_ROWS];
+                    for (at, pointer) in pointers[..share].iter_mut().enumerate() {
+                        let row = self.row(product, span, rows, first_row + done + at);
+                        *pointer = row.wrapping_add(word);
+                    }
+                    let tile = Tile {
+                        rows: pointers,
+                        words: length,
+                        panel: packed.wrapping_add(word * width),
+                        start,
+                        start_stride,
+                        sums: to,
+                        sums_stride: width,
+                    };
+                    // SAFETY: the program is proven, so rows and panels lie inside of their buffers; the
+                    // sums of a block are at most `SUMS` words.
+                    unsafe { tile::multiply(s, precision, share, vectors, tile) };
+                    done += share;
+                }
+                word += length;
+                if word >= words {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// What becomes of a block's sums, one step after the other.
+    #[inline(always)]
+    fn finish<S: Lanes>(
+        &self,
+        s: S,
+        product: &Product,
+        span: Span,
+        rows: &Range<usize>,
+        (first_panel, panels): (usize, usize),
+        (first_row, count): (usize, usize),
+    ) {
+        let vectors = product.weights.vectors();
+        let sums = self.run.scratch[self.worker].sums.0.cast_const();
+        let mut done = 0;
+        while done < count {
+            let row = first_row + done;
+            let (step, row) = (span.first + row / rows.len(), row % rows.len());
+            let share = (rows.len() - row).min(count - done);
+            let block = Block {
+                sums: sums.wrapping_add(done * vectors * LANES),
+                all_rows: count,
+                first_panel,
+                panels,
+                first_row: rows.start + row,
+                rows: share,
+                vectors,
+            };
+            let scales = narrows(product).then(|| {
+                let scales = self.run.scratch[self.worker].scales.0.cast_const();
+                // SAFETY: `narrow` has written the scales of all rows of the span.
+                unsafe { std::slice::from_raw_parts(scales.add(first_row + done), share) }
+            });
+            if self.precision(product, span) == Precision::Int8 {
+                self.whole(s, product, block, scales);
+            }
+            self.finish_step(s, product, block, step, span.length);
+            done += share;
+        }
+    }
+
+    /// Whole numbers become `f32`.
+    #[inline(always)]
+    fn whole<S: Lanes>(&self, s: S, product: &Product, block: Block, row_scales: Option<&[f32]>) {
+        let (scales, excess) =
+            product.weights.whole(block.first_panel..block.first_panel + block.panels);
+        let bias = product.bias.as_deref();
+        let bias = bias.map(|bias| &bias[block.first_panel * block.vectors * LANES..]);
+        let scale = product.scale;
+        s.plain().call(Whole { block, scales, excess, bias, scale, row_scales });
+    }
+
+    #[inline(always)]
+    fn finish_step<S: Lanes>(
+        &self,
+        s: S,
+        product: &Product,
+        block: Block,
+        step: usize,
+        length: usize,
+    ) {
+        let s = s.plain();
+        let matrix = |place| self.matrix(place, step, length);
+        let hidden = |hidden: &program::Hidden| Hidden {
+            state: matrix(hidden.state),
+            narrow: hidden.narrow.map(|(place, precision)| (matrix(place), precision)),
+            output: hidden.output.map(matrix),
+            units: hidden.units,
+        };
+        match &product.then {
+            Then::Store { to, activation, outputs } => {
+                let (to, outputs, activation) = (matrix(*to), *outputs, *activation);
+                s.call(Store { block, to, outputs, activation });
+            }
+            Then::Lstm(cell) => {
+                let (input, state) = (cell.input.map(matrix), matrix(cell.cell));
+                let (hidden, curve) = (hidden(&cell.hidden), &cell.tanh.curve());
+                match cell.tanh.terms() {
+                    5 => s.call(Lstm::<5> { block, input, cell: state, hidden, curve }),
+                    4 => s.call(Lstm::<4> { block, input, cell: state, hidden, curve }),
+                    _ => s.call(Lstm::<3> { block, input, cell: state, hidden, curve }),
+                }
+            }
+            Then::Gru(cell) => {
+                let (input, last) = (matrix(cell.input), matrix(cell.last));
+                let (hidden, curve) = (hidden(&cell.hidden), &cell.tanh.curve());
+                match cell.tanh.terms() {
+                    5 => s.call(Gru::<5> { block, input, last, hidden, curve }),
+                    4 => s.call(Gru::<4> { block, input, last, hidden, curve }),
+                    _ => s.call(Gru::<3> { block, input, last, hidden, curve }),
+                }
+            }
+            Then::Rnn(cell) => {
+                let (input, activation) = (matrix(cell.input), cell.activation);
+                s.call(Rnn { block, input, hidden: hidden(&cell.hidden), activation });
+            }
+            Then::General(cell) => self.finish_general(s, cell, block, &matrix, &hidden),
+        }
+    }
+}

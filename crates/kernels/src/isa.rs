@@ -1,0 +1,156 @@
+//! Instruction sets: what this processor has, as values that only detection can make.
+
+use std::fmt;
+
+use crate::arch;
+use crate::lanes::Kernel;
+
+/// An instruction set that this processor has. There is no other way to a value than
+/// [`Isa::all`], so whoever holds one may run its instructions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Isa(Token);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Token {
+    Scalar(arch::Scalar),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(arch::Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(arch::Avx512),
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vnni(arch::Avx512Vnni),
+    #[cfg(target_arch = "x86_64")]
+    Avx512Bf16(arch::Avx512Bf16),
+}
+
+impl Isa {
+    /// All that this processor has, the fastest first. The last is portable code.
+    #[must_use]
+    pub fn all() -> Vec<Isa> {
+        let mut found = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            found.extend(arch::Avx512Bf16::detect().map(Token::Avx512Bf16));
+            found.extend(arch::Avx512Vnni::detect().map(Token::Avx512Vnni));
+            found.extend(arch::Avx512::detect().map(Token::Avx512));
+            found.extend(arch::Avx2::detect().map(Token::Avx2));
+        }
+        found.push(Token::Scalar(arch::Scalar));
+        found.into_iter().map(Isa).collect()
+    }
+
+    /// The fastest.
+    #[must_use]
+    pub fn best() -> Isa {
+        Self::all()[0]
+    }
+
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// No instruction set has the name, or this processor has it not.
+    pub fn named(name: &str) -> Result<Isa, IsaError> {
+        let all = Self::all();
+        all.iter().copied().find(|isa| isa.name() == name).ok_or_else(|| IsaError {
+            expected: all.iter().map(|isa| isa.name()).collect(),
+            found: name.to_owned(),
+        })
+    }
+
+    /// The portable twin of all others.
+    #[must_use]
+    pub fn scalar() -> Isa {
+        Isa(Token::Scalar(arch::Scalar))
+    }
+
+    /// As it is named in options: `scalar`, `avx2`, `avx512`, `avx512-vnni` or `avx512-bf16`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Token::Scalar(_) => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Token::Avx2(_) => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Token::Avx512(_) => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Token::Avx512Vnni(_) => "avx512-vnni",
+            #[cfg(target_arch = "x86_64")]
+            Token::Avx512Bf16(_) => "avx512-bf16",
+        }
+    }
+
+    /// Runs a kernel compiled for this instruction set.
+    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        use crate::lanes::Lanes;
+        match self.0 {
+            Token::Scalar(token) => token.call(kernel),
+            #[cfg(target_arch = "x86_64")]
+            Token::Avx2(token) => token.call(kernel),
+            #[cfg(target_arch = "x86_64")]
+            Token::Avx512(token) => token.call(kernel),
+            #[cfg(target_arch = "x86_64")]
+            Token::Avx512Vnni(token) => token.call(kernel),
+            #[cfg(target_arch = "x86_64")]
+            Token::Avx512Bf16(token) => token.call(kernel),
+        }
+    }
+}
+
+impl fmt::Debug for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An instruction set that is not to be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IsaError {
+    /// What there is.
+    pub expected: Vec<&'static str>,
+    /// What was asked for.
+    pub found: String,
+}
+
+impl fmt::Display for IsaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { expected, found } = self;
+        write!(
+            f,
+            "expected an instruction set of this processor ({}), found {found}",
+            expected.join(", ")
+        )
+    }
+}
+
+impl std::error::Error for IsaError {}
+
+#[cfg(test)]
+mod tests {
+    use super::Isa;
+
+    #[test]
+    fn an_instruction_set_is_found_by_its_name() {
+        for isa in Isa::all() {
+            assert_eq!(Isa::named(isa.name()), Ok(isa));
+        }
+        let error = Isa::named("sse9").expect_err("no processor has it");
+        assert!(error.to_string().ends_with("scalar), found sse9"), "{error}");
+    }
+
+    #[test]
+    fn portable_code_is_always_there_and_last() {
+        let all = Isa::all();
+        assert_eq!(all.last(), Some(&Isa::scalar()));
+        assert_eq!(all[0], Isa::best());
+        let mut names: Vec<&str> = all.iter().map(|isa| isa.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all.len());
+    }
+}

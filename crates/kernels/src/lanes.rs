@@ -1,0 +1,98 @@
+//! What kernels are written in: vectors of sixteen numbers, whatever the processor makes of them.
+//!
+//! Sixteen on every instruction set, so that packed weights have one layout.
+
+#[cfg(test)]
+mod tests;
+
+/// Numbers of one vector.
+pub const LANES: usize = 16;
+
+/// A computation that is compiled once for each instruction set. `run` must be
+/// `#[inline(always)]`, as must be what it calls with `s`: only then is it compiled inside of
+/// [`Lanes::call`], where the instructions are allowed.
+pub(crate) trait Kernel {
+    type Output;
+    fn run<S: Lanes>(self, s: S) -> Self::Output;
+}
+
+/// Operations on sixteen lanes. An implementor is a token that exists only where the
+/// processor has the instructions.
+///
+/// The methods with pointers read or write 64 bytes, aligned or not.
+pub(crate) trait Lanes: Copy + Send + Sync {
+    /// Sixteen `f32`.
+    type F: Copy;
+    /// Sixteen `i32`.
+    type I: Copy;
+    /// Vectors that a tile's sums may fill without leaving the registers.
+    const SUMS: usize;
+
+    /// The least token with the same operations, save for the two products. What needs neither
+    /// is compiled for it, and so once for a family of processors.
+    type Plain: Lanes;
+    /// The least token with this one's products of bfloat16.
+    type Pairs: Lanes;
+    /// The least token with this one's products of bytes.
+    type Fours: Lanes;
+
+    fn plain(self) -> Self::Plain;
+    fn pairs(self) -> Self::Pairs;
+    fn fours(self) -> Self::Fours;
+
+    /// Runs `kernel` in a function of its own, compiled with this instruction set.
+    fn call<K: Kernel>(self, kernel: K) -> K::Output;
+
+    fn splat(self, x: f32) -> Self::F;
+    fn add(self, a: Self::F, b: Self::F) -> Self::F;
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F;
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F;
+    fn div(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a * b + c`, rounded once where the processor can.
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// The lesser; `b` where either is NaN.
+    fn min(self, a: Self::F, b: Self::F) -> Self::F;
+    /// The greater; `b` where either is NaN.
+    fn max(self, a: Self::F, b: Self::F) -> Self::F;
+
+    /// # Safety
+    /// `from` is valid for reads of 16 numbers.
+    unsafe fn load(self, from: *const f32) -> Self::F;
+    /// # Safety
+    /// `to` is valid for writes of 16 numbers.
+    unsafe fn store(self, to: *mut f32, x: Self::F);
+    /// The first `count` lanes.
+    /// # Safety
+    /// `to` is valid for writes of `count` numbers, and `count` at most 16.
+    unsafe fn store_first(self, to: *mut f32, x: Self::F, count: usize);
+
+    fn zero_i32(self) -> Self::I;
+    /// # Safety
+    /// `to` is valid for writes of 16 numbers.
+    unsafe fn store_i32(self, to: *mut i32, x: Self::I);
+    /// # Safety
+    /// `from` is valid for reads of 16 numbers.
+    unsafe fn load_i32(self, from: *const i32) -> Self::I;
+    fn to_f32(self, x: Self::I) -> Self::F;
+    fn add_i32(self, a: Self::I, b: Self::I) -> Self::I;
+    fn sub_i32(self, a: Self::I, b: Self::I) -> Self::I;
+
+    /// Adds products of pairs: lane `n` gains `a.0 * w[n].0 + a.1 * w[n].1`, where `a` holds two
+    /// bfloat16 (the first in the low half) and each lane of the weights two.
+    /// # Safety
+    /// `weights` is valid for reads of 64 bytes.
+    unsafe fn dot_bf16(self, sum: Self::F, a: u32, weights: *const u8) -> Self::F;
+    /// Adds products of fours: `a` holds four `u8`, each lane of the weights four `i8`.
+    /// # Safety
+    /// `weights` is valid for reads of 64 bytes.
+    unsafe fn dot_i8(self, sum: Self::I, a: u32, weights: *const u8) -> Self::I;
+    /// Rounds to bfloat16, ties to even, and writes 16 of them.
+    /// # Safety
+    /// `to` is valid for writes of 32 bytes.
+    unsafe fn store_bf16(self, to: *mut u16, x: Self::F);
+    /// Rounds `x` to the nearest whole number, ties to even, adds 128 and writes 16 `u8`, saturated;
+    /// 0 for NaN.
+    /// # Safety
+    /// `to` is valid for writes of 16 bytes.
+    unsafe fn store_u8(self, to: *mut u8, x: Self::F);
+}

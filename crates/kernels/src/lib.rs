@@ -1,0 +1,33 @@
+//! Packed products for small batches, the cells of recurrent networks, and the team of threads that
+//! runs them: what is unsafe in Dyno's engines is here.
+//!
+//! Weights are packed once ([`Panels`]). What is done with them is a [`Program`]: data, proven when it is
+//! made, so that this crate's interface is safe. An [`Execution`] runs it on a [`Team`] with the
+//! instructions of an [`Isa`].
+
+#![expect(unsafe_code, reason = "vectors, packed memory and workers that share it")]
+
+mod activation;
+mod arch;
+mod cell;
+mod execute;
+mod isa;
+mod lanes;
+mod memory;
+mod narrow;
+mod panels;
+mod program;
+mod team;
+mod tile;
+
+pub use activation::{Activation, Bounds, Tanh};
+pub use execute::{Call, Execution, RunError};
+pub use isa::{Isa, IsaError};
+pub use lanes::LANES;
+pub use panels::{MAX_BYTES, MAX_VECTORS, Panels, Precision};
+pub use program::{
+    At, Blend, Buffer, Every, Gates, General, GeneralGru, GeneralLstm, GeneralRnn, Gru, Hidden,
+    Kind, Loop, Lstm, Phase, Place, Product, Program, ProgramError, Reset, Rnn, Slots, Stage, Then,
+    Work,
+};
+pub use team::{Team, Waiting};

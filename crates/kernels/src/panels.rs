@@ -1,0 +1,217 @@
+//! Weights in the order in which kernels read them.
+//!
+//! A panel is what one tile multiplies by: `vectors` times sixteen outputs, for all of K. Of a
+//! recurrent cell the vectors are the gates of sixteen units, so that whoever has multiplied by a
+//! panel has all of the gates of these units (DeepCPU, section 4: fused products). A word of a
+//! panel is the weights of one, two or four successive k for one output.
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use crate::lanes::LANES;
+use crate::memory::Memory;
+
+/// How numbers of a product are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// Both sides in `f32`.
+    F32,
+    /// Both sides in bfloat16, sums in `f32`.
+    Bf16,
+    /// Weights in `i8` with a scale for each output, the other side in `u8` about 128, sums in
+    /// `i32`.
+    Int8,
+}
+
+impl Precision {
+    /// Values of k in a word of 32 bits.
+    #[must_use]
+    pub fn per_word(self) -> usize {
+        match self {
+            Self::F32 => 1,
+            Self::Bf16 => 2,
+            Self::Int8 => 4,
+        }
+    }
+
+    /// Words of a row of `k` values.
+    #[must_use]
+    pub fn words(self, k: usize) -> usize {
+        k.div_ceil(self.per_word())
+    }
+}
+
+/// Packed weights: `panels` x `words` x `vectors` x 16 words of 32 bits.
+#[derive(Debug)]
+pub struct Panels {
+    precision: Precision,
+    vectors: usize,
+    panels: usize,
+    k: usize,
+    memory: Memory,
+    /// Of [`Precision::Int8`], `panels` x `vectors` x 16 each: what a whole number of a sum is
+    /// worth, and what the 128 added to each `u8` has added to the sum.
+    scales: Vec<f32>,
+    excess: Vec<i32>,
+}
+
+/// The most weights of an output of [`Precision::Int8`]: their products with bytes fill the 32
+/// bits of a sum.
+pub const MAX_BYTES: usize = i32::MAX as usize / (255 * 127);
+
+/// The most vectors of a panel.
+pub const MAX_VECTORS: usize = 4;
+
+impl Panels {
+    /// Packs `outputs` rows of `k` weights. `row(vector, unit)` is the row of a unit in a vector
+    /// (a gate); units go from 0 to `units`, and those that fill the last panel are zeros.
+    ///
+    /// # Panics
+    /// `vectors` is not 1 to 4, a row is not of `k` weights, or of [`Precision::Int8`] `k` is more
+    /// than [`MAX_BYTES`].
+    pub fn pack<'a>(
+        precision: Precision,
+        vectors: usize,
+        units: usize,
+        k: usize,
+        row: impl Fn(usize, usize) -> &'a [f32],
+    ) -> Self {
+        assert!((1..=MAX_VECTORS).contains(&vectors), "1 to 4 vectors, not {vectors}");
+        assert!(
+            precision != Precision::Int8 || k <= MAX_BYTES,
+            "at most {MAX_BYTES} weights of 8 bits, not {k}"
+        );
+        let panels = units.div_ceil(LANES);
+        let words = precision.words(k);
+        let all = [panels, words, vectors, LANES].into_iter().try_fold(1, usize::checked_mul);
+        let mut packed = Self {
+            precision,
+            vectors,
+            panels,
+            k,
+            memory: Memory::zeroed(all.expect("weights are counted by usize")),
+            scales: Vec::new(),
+            excess: Vec::new(),
+        };
+        if precision == Precision::Int8 {
+            packed.scales = vec![0.0; panels * vectors * LANES];
+            packed.excess = vec![0; panels * vectors * LANES];
+        }
+        for unit in 0..units {
+            for vector in 0..vectors {
+                let weights = row(vector, unit);
+                assert_eq!(weights.len(), k, "weights of unit {unit}, vector {vector}");
+                packed.put(vector, unit, weights);
+            }
+        }
+        packed
+    }
+
+    /// Packs a matrix whose outputs are all alike: a panel is 64 of them, in their order.
+    ///
+    /// # Panics
+    /// `weights` is not a whole number of rows of `k`.
+    #[must_use]
+    pub fn pack_matrix(precision: Precision, k: usize, weights: &[f32]) -> Self {
+        let outputs = weights.len() / k.max(1);
+        assert_eq!(weights.len(), outputs * k, "rows of {k} weights");
+        let zeros = vec![0.0; k];
+        let units = outputs.div_ceil(MAX_VECTORS * LANES) * LANES;
+        Self::pack(precision, MAX_VECTORS, units, k, |vector, unit| {
+            let output = (unit / LANES * MAX_VECTORS + vector) * LANES + unit % LANES;
+            if output < outputs { &weights[output * k..][..k] } else { &zeros }
+        })
+    }
+
+    fn put(&mut self, vector: usize, unit: usize, weights: &[f32]) {
+        let (panel, lane) = (unit / LANES, unit % LANES);
+        let (words, vectors) = (self.words(), self.vectors);
+        let place = |word| ((panel * words + word) * vectors + vector) * LANES + lane;
+        let memory = self.memory.words_mut();
+        match self.precision {
+            Precision::F32 => {
+                for (word, weight) in weights.iter().enumerate() {
+                    memory[place(word)] = weight.to_bits();
+                }
+            }
+            Precision::Bf16 => {
+                for (word, pair) in weights.chunks(2).enumerate() {
+                    let bits = |at| pair.get(at).map_or(0, |weight| u32::from(bf16(*weight)));
+                    memory[place(word)] = bits(0) | bits(1) << 16;
+                }
+            }
+            Precision::Int8 => {
+                let largest = weights.iter().fold(0.0_f32, |most, weight| most.max(weight.abs()));
+                let scale = if largest > 0.0 { largest / 127.0 } else { 1.0 };
+                let whole = |weight: f32| (weight / scale).round_ties_even() as i8;
+                let mut sum = 0_i32;
+                for (word, four) in weights.chunks(4).enumerate() {
+                    let mut bytes = [0_u8; 4];
+                    for (byte, weight) in bytes.iter_mut().zip(four) {
+                        sum += i32::from(whole(*weight));
+                        *byte = whole(*weight).cast_unsigned();
+                    }
+                    memory[place(word)] = u32::from_le_bytes(bytes);
+                }
+                let at = (panel * vectors + vector) * LANES + lane;
+                self.scales[at] = scale;
+                self.excess[at] = 128 * sum;
+            }
+        }
+    }
+
+    /// How its numbers are held.
+    #[must_use]
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// Vectors of sixteen outputs in a panel.
+    #[must_use]
+    pub fn vectors(&self) -> usize {
+        self.vectors
+    }
+
+    /// How many panels there are.
+    #[must_use]
+    pub fn panels(&self) -> usize {
+        self.panels
+    }
+
+    /// Weights of an output.
+    #[must_use]
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    /// Words of 32 bits in a row of the other side.
+    #[must_use]
+    pub fn words(&self) -> usize {
+        self.precision.words(self.k)
+    }
+
+    /// What a product with all panels reads.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.memory.words().len() * 4
+    }
+
+    /// Words of the panels from `panel` on.
+    pub(crate) fn panel(&self, panel: usize) -> &[u32] {
+        &self.memory.words()[panel * self.words() * self.vectors * LANES..]
+    }
+
+    /// Scales and excesses of the outputs of panels, of [`Precision::Int8`].
+    pub(crate) fn whole(&self, panels: Range<usize>) -> (&[f32], &[i32]) {
+        let width = self.vectors * LANES;
+        let at = panels.start * width..panels.end * width;
+        (&self.scales[at.clone()], &self.excess[at])
+    }
+}
+
+/// The nearest bfloat16, ties to even.
+fn bf16(weight: f32) -> u16 {
+    crate::arch::narrowed(weight)
+}

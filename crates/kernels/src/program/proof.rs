@@ -1,0 +1,334 @@
+//! What must hold of a program before it runs: every place lies inside of its buffer, and between two
+//! meetings no worker touches what another writes.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::{At, Buffer, Every, Hidden, Kind, Loop, Phase, Place, Product, Slots, Then};
+use crate::lanes::LANES;
+use crate::panels::Precision;
+
+/// Why a program is not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProgramError {
+    /// A phase has not as much work as there are workers.
+    Workers {
+        /// Of the program.
+        expected: usize,
+        /// Of the phase.
+        found: usize,
+    },
+    /// A place is outside of its buffer, or there is no such buffer or slot.
+    Outside {
+        /// Which buffer.
+        buffer: usize,
+        /// Rows and columns that would be touched.
+        touched: (Range<usize>, Range<usize>),
+    },
+    /// A buffer of more words than a machine has.
+    Size {
+        /// Which buffer.
+        buffer: usize,
+    },
+    /// A slot that the buffer, or this loop, has not.
+    Slot {
+        /// Which buffer.
+        buffer: usize,
+        /// Which slot.
+        at: String,
+    },
+    /// Something would write an input, or two buffers are one output.
+    Direction {
+        /// Which buffer.
+        buffer: usize,
+    },
+    /// Panels, biases or cells do not fit the weights.
+    Weights {
+        /// What does not.
+        what: &'static str,
+        /// How many are needed.
+        expected: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// Two workers would touch one place, one of them writing, without a meeting between them.
+    Race {
+        /// The workers.
+        workers: (usize, usize),
+        /// The buffer.
+        buffer: usize,
+    },
+}
+
+impl fmt::Display for ProgramError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Workers { expected, found } => {
+                write!(f, "expected work for {expected} workers, found work for {found}")
+            }
+            Self::Outside { buffer, touched: (rows, columns) } => {
+                write!(f, "rows {rows:?}, columns {columns:?} are outside of buffer {buffer}")
+            }
+            Self::Size { buffer } => {
+                write!(
+                    f,
+                    "expected a buffer that fits into memory, found more words in buffer {buffer}"
+                )
+            }
+            Self::Slot { buffer, at } => write!(f, "buffer {buffer} has no slot {at} in this loop"),
+            Self::Direction { buffer } => {
+                write!(f, "buffer {buffer} is an input that is written, or an output named twice")
+            }
+            Self::Weights { what, expected, found } => {
+                write!(f, "expected {expected} {what}, found {found}")
+            }
+            Self::Race { workers: (one, other), buffer } => {
+                write!(f, "workers {one} and {other} would meet in buffer {buffer}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ProgramError {}
+
+/// What a product touches in one buffer.
+struct Access {
+    place: Place,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    writes: bool,
+}
+
+impl Access {
+    fn is_nothing(&self) -> bool {
+        self.rows.is_empty() || self.columns.is_empty()
+    }
+}
+
+pub(super) fn check(
+    workers: usize,
+    buffers: &[Buffer],
+    loops: &[Loop],
+) -> Result<(), ProgramError> {
+    if workers == 0 {
+        return Err(ProgramError::Workers { expected: 1, found: 0 });
+    }
+    for (index, buffer) in buffers.iter().enumerate() {
+        // Of a buffer as long as a sequence, who runs the program looks again.
+        let slots = if let Slots::Count(count) = buffer.slots { count } else { 1 };
+        if buffer.words(slots).is_none() {
+            return Err(ProgramError::Size { buffer: index });
+        }
+        let again =
+            |other: &Buffer| matches!(other.kind, Kind::Output(_)) && other.kind == buffer.kind;
+        if buffers[..index].iter().any(again) {
+            return Err(ProgramError::Direction { buffer: index });
+        }
+    }
+    for looped in loops {
+        let phases = || {
+            looped
+                .stages
+                .iter()
+                .flat_map(|stage| stage.phases.iter().map(move |p| (stage.every, p)))
+        };
+        for (every, phase) in phases() {
+            if phase.work.len() != workers {
+                return Err(ProgramError::Workers { expected: workers, found: phase.work.len() });
+            }
+            for product in phase.work.iter().flatten() {
+                fits(product)?;
+                for access in accesses(product) {
+                    inside(buffers, looped, every, &access)?;
+                }
+            }
+        }
+        // Where each phase ends with a meeting, only what is in one phase can race, and all of it is at
+        // one step. Otherwise a worker may be anywhere in the loop while another is anywhere.
+        if phases().all(|(_, phase)| phase.meets) {
+            for (every, phase) in phases() {
+                apart(buffers, &[phase], every == Every::Step)?;
+            }
+        } else {
+            apart(buffers, &phases().map(|(_, phase)| phase).collect::<Vec<_>>(), false)?;
+        }
+    }
+    Ok(())
+}
+
+/// Panels, biases and cells against the weights.
+fn fits(product: &Product) -> Result<(), ProgramError> {
+    let weights = &product.weights;
+    let needed = |what, expected, found| Err(ProgramError::Weights { what, expected, found });
+    if product.panels.end > weights.panels() {
+        return needed("panels", product.panels.end, weights.panels());
+    }
+    let outputs = weights.panels() * weights.vectors() * LANES;
+    if let Some(bias) = &product.bias
+        && bias.len() != outputs
+    {
+        return needed("biases", outputs, bias.len());
+    }
+    if product.holds != Precision::F32 && product.holds != weights.precision() {
+        return needed(
+            "values of k in a word",
+            weights.precision().per_word(),
+            product.holds.per_word(),
+        );
+    }
+    let (gates, units) = match &product.then {
+        Then::Store { outputs: stored, .. } => (weights.vectors(), *stored),
+        Then::Lstm(cell) => (4, cell.hidden.units),
+        Then::Gru(cell) => (3, cell.hidden.units),
+        Then::Rnn(cell) => (weights.vectors(), cell.hidden.units),
+        Then::General(cell) => (cell.vectors().unwrap_or(weights.vectors()), cell.units()),
+    };
+    if gates != weights.vectors() {
+        return needed("vectors of a panel", gates, weights.vectors());
+    }
+    let most = match &product.then {
+        Then::Store { .. } | Then::Rnn(_) => outputs,
+        Then::General(cell) if cell.vectors().is_none() => outputs,
+        Then::Lstm(_) | Then::Gru(_) | Then::General(_) => weights.panels() * LANES,
+    };
+    if units > most {
+        return needed("outputs of the weights", units, most);
+    }
+    if let Then::General(cell) = &product.then
+        && let Some((expected, found)) = cell.peepholes(weights.panels())
+        && expected != found
+    {
+        return needed("peepholes", expected, found);
+    }
+    Ok(())
+}
+
+/// All that a product touches.
+fn accesses(product: &Product) -> Vec<Access> {
+    // Ranges that end before they begin are of nothing, and nothing is done where either is.
+    let nothing = product.panels.is_empty() || product.rows.is_empty();
+    let some = |range: &Range<usize>| if nothing { 0..0 } else { range.clone() };
+    let (panels, rows) = (some(&product.panels), some(&product.rows));
+    let width = product.weights.vectors() * LANES;
+    let mut all = Vec::new();
+    let mut touch = |place: Place, columns: Range<usize>, writes| {
+        // A sum that is too great for its type is too great for any buffer.
+        let [start, end] = [columns.start, columns.end].map(|at| place.column.saturating_add(at));
+        all.push(Access { place, rows: rows.clone(), columns: start..end, writes });
+    };
+    let sums = panels.start * width..panels.end * width;
+    touch(product.a, 0..product.holds.words(product.weights.k()), false);
+    match &product.then {
+        Then::Store { to, outputs, .. } => {
+            touch(*to, sums.start..sums.end.min(*outputs), true);
+        }
+        Then::Lstm(cell) => {
+            let units = panels.start * LANES..panels.end * LANES;
+            cell.input.iter().for_each(|input| touch(*input, sums.clone(), false));
+            touch(cell.cell, units.clone(), true);
+            hidden(&cell.hidden, units, &mut touch);
+        }
+        Then::Gru(cell) => {
+            let units = panels.start * LANES..panels.end * LANES;
+            touch(cell.input, sums, false);
+            touch(cell.last, units.clone(), false);
+            hidden(&cell.hidden, units, &mut touch);
+        }
+        Then::Rnn(cell) => {
+            touch(cell.input, sums.clone(), false);
+            hidden(&cell.hidden, sums, &mut touch);
+        }
+        Then::General(cell) => {
+            if let Some((of, units)) = cell.touches(&panels, product.weights.vectors(), &mut touch)
+            {
+                hidden(of, units, &mut touch);
+            }
+        }
+    }
+    all
+}
+
+fn hidden(hidden: &Hidden, units: Range<usize>, touch: &mut impl FnMut(Place, Range<usize>, bool)) {
+    touch(hidden.state, units.clone(), true);
+    if let Some((place, precision)) = hidden.narrow {
+        let words = |units: usize| units / precision.per_word();
+        touch(place, words(units.start)..words(units.end), true);
+    }
+    if let Some(output) = hidden.output {
+        touch(output, units.start..units.end.min(hidden.units), true);
+    }
+}
+
+fn inside(
+    buffers: &[Buffer],
+    looped: &Loop,
+    every: Every,
+    access: &Access,
+) -> Result<(), ProgramError> {
+    let Access { place, rows, columns, writes } = access;
+    let index = place.buffer;
+    let outside =
+        || ProgramError::Outside { buffer: index, touched: (rows.clone(), columns.clone()) };
+    let buffer = buffers.get(index).ok_or_else(outside)?;
+    if !access.is_nothing() && (rows.end > buffer.rows || columns.end > buffer.columns) {
+        return Err(outside());
+    }
+    if *writes && matches!(buffer.kind, Kind::Input(_)) {
+        return Err(ProgramError::Direction { buffer: index });
+    }
+    let exists = match (place.at, buffer.slots) {
+        (At::Fixed(slot), Slots::Count(count)) => slot < count,
+        (At::Step | At::Back, Slots::Length(length)) => length == looped.length,
+        (At::Turn { .. }, Slots::Count(count)) => match every {
+            // A chunk's steps must not fall upon one another.
+            Every::Chunk => count >= looped.chunk.max(1),
+            Every::Step => count >= 1,
+        },
+        _ => false,
+    };
+    if exists {
+        Ok(())
+    } else {
+        Err(ProgramError::Slot { buffer: index, at: place.at.to_string() })
+    }
+}
+
+/// No two workers touch one place in these phases, unless both only read.
+fn apart(buffers: &[Buffer], phases: &[&Phase], one_step: bool) -> Result<(), ProgramError> {
+    let workers = phases.first().map_or(0, |phase| phase.work.len());
+    let of = |worker: usize| -> Vec<Access> {
+        phases.iter().flat_map(|phase| &phase.work[worker]).flat_map(accesses).collect()
+    };
+    let all: Vec<Vec<Access>> = (0..workers).map(of).collect();
+    for one in 0..workers {
+        for other in one + 1..workers {
+            for a in &all[one] {
+                for b in &all[other] {
+                    if (a.writes || b.writes) && meet(buffers, a, b, one_step) {
+                        let buffer = a.place.buffer;
+                        return Err(ProgramError::Race { workers: (one, other), buffer });
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn meet(buffers: &[Buffer], a: &Access, b: &Access, one_step: bool) -> bool {
+    let overlap = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
+    let slots_differ = match (a.place.at, b.place.at, buffers[a.place.buffer].slots) {
+        (At::Fixed(a), At::Fixed(b), _) => a != b,
+        (At::Turn { by: a }, At::Turn { by: b }, Slots::Count(count)) => {
+            one_step && a % count != b % count
+        }
+        _ => false,
+    };
+    a.place.buffer == b.place.buffer
+        && !a.is_nothing()
+        && !b.is_nothing()
+        && overlap(&a.rows, &b.rows)
+        && overlap(&a.columns, &b.columns)
+        && !slots_differ
+}

@@ -1,0 +1,154 @@
+//! All orders in which threads can come, and all that the memory model lets them see, tried by a
+//! model. Data that the protocols guard is in cells that fail where two threads meet in one.
+
+use loom::cell::UnsafeCell;
+use loom::model::Builder;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, Ordering, fence};
+use loom::thread;
+
+use super::{Came, Jobs, Word};
+
+/// A word of the model; one that is not sound orders nothing.
+struct Modelled<const SOUND: bool>(AtomicU32);
+
+impl<const SOUND: bool> Default for Modelled<SOUND> {
+    fn default() -> Self {
+        Self(AtomicU32::new(0))
+    }
+}
+
+impl<const SOUND: bool> Word for Modelled<SOUND> {
+    fn seen(&self) -> u32 {
+        self.0.load(Ordering::Acquire)
+    }
+    fn tell(&self, number: u32) {
+        self.0.store(number, if SOUND { Ordering::Release } else { Ordering::Relaxed });
+    }
+    fn between() {
+        if SOUND {
+            fence(Ordering::SeqCst);
+        }
+    }
+}
+
+/// All orders with at most so many switches that no thread asked for: more find nothing here
+/// that fewer do not, and take minutes.
+fn all_orders(switches: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(switches);
+    builder.check(model);
+}
+
+/// Whether the model finds an order that goes wrong.
+fn fails(
+    switches: usize,
+    model: impl Fn() + Sync + Send + std::panic::UnwindSafe + 'static,
+) -> bool {
+    std::panic::catch_unwind(move || all_orders(switches, model)).is_err()
+}
+
+/// Workers that each write a cell, meet, read those of all, and meet before they write again.
+fn meetings<const SOUND: bool>(workers: usize, rounds: u32, first: u32) {
+    let came = Arc::new(Came::<Modelled<SOUND>>::new(workers));
+    // As if there had been all meetings before.
+    for word in &came.0 {
+        word.0.tell(first);
+    }
+    let cells: Arc<Vec<UnsafeCell<u32>>> =
+        Arc::new((0..workers).map(|_| UnsafeCell::new(0)).collect());
+    let work = |worker: usize| {
+        let (came, cells) = (Arc::clone(&came), Arc::clone(&cells));
+        move || {
+            for round in 1..=rounds {
+                // SAFETY: the model fails if another thread is in the cell.
+                cells[worker].with_mut(|cell| unsafe { *cell = round });
+                came.meet(worker, first.wrapping_add(2 * round - 1), thread::yield_now);
+                for cell in cells.iter() {
+                    // SAFETY: as above.
+                    assert_eq!(cell.with(|cell| unsafe { *cell }), round);
+                }
+                came.meet(worker, first.wrapping_add(2 * round), thread::yield_now);
+            }
+        }
+    };
+    let others: Vec<_> = (1..workers).map(|worker| thread::spawn(work(worker))).collect();
+    work(0)();
+    for other in others {
+        other.join().expect("no thread fails");
+    }
+}
+
+#[test]
+fn what_is_written_before_a_meeting_is_seen_after_it_and_not_before() {
+    all_orders(3, || meetings::<true>(2, 1, 0));
+    all_orders(1, || meetings::<true>(2, 2, 0));
+    all_orders(0, || meetings::<true>(3, 1, 0));
+    // Counts begin again at 0.
+    all_orders(2, || meetings::<true>(2, 1, u32::MAX));
+    assert!(fails(1, || meetings::<false>(2, 1, 0)), "words that order nothing");
+}
+
+const END: u32 = u32::MAX;
+
+/// The loop of a worker, as in `Shared::work`, that looks for a job once and then sleeps.
+fn work<const SOUND: bool>(
+    jobs: &Jobs<Modelled<SOUND>>,
+    worker: usize,
+    job: &UnsafeCell<u32>,
+    result: &UnsafeCell<u32>,
+) {
+    let mut last = 0;
+    loop {
+        let told = match jobs.told() {
+            told if told != last => told,
+            _ => jobs.sleep(worker, last, thread::park),
+        };
+        if told == END {
+            return;
+        }
+        last = told;
+        // SAFETY: the model fails if another thread is in either cell.
+        let of = job.with(|job| unsafe { *job });
+        // SAFETY: as above.
+        result.with_mut(|result| unsafe { *result = of * 10 });
+        jobs.end(worker, told);
+    }
+}
+
+fn jobs<const SOUND: bool>(workers: usize, count: u32) {
+    let jobs = Arc::new(Jobs::<Modelled<SOUND>>::new(workers));
+    let job = Arc::new(UnsafeCell::new(0));
+    let results: Arc<Vec<UnsafeCell<u32>>> =
+        Arc::new((0..workers).map(|_| UnsafeCell::new(0)).collect());
+    let start = |worker: usize| {
+        let (jobs, job, results) = (Arc::clone(&jobs), Arc::clone(&job), Arc::clone(&results));
+        thread::spawn(move || work(&jobs, worker, &job, &results[worker]))
+    };
+    let threads: Vec<_> = (0..workers).map(start).collect();
+    let wake = |worker: usize| threads[worker].thread().unpark();
+    for number in 1..=count {
+        // SAFETY: the model fails if another thread is in the cell.
+        job.with_mut(|job| unsafe { *job = number });
+        jobs.begin(number, wake);
+        jobs.wait(number, thread::yield_now);
+        for result in results.iter() {
+            // SAFETY: as above.
+            assert_eq!(result.with(|result| unsafe { *result }), number * 10);
+        }
+    }
+    // As when a team is dropped: all are woken, asleep or not.
+    jobs.begin(END, |_| ());
+    (0..workers).for_each(wake);
+    for thread in threads {
+        thread.join().expect("no thread fails");
+    }
+}
+
+/// A lost wake-up would leave all threads asleep, which the model takes for a failure.
+#[test]
+fn every_worker_does_every_job_whether_it_slept_or_not() {
+    all_orders(3, || jobs::<true>(1, 2));
+    all_orders(1, || jobs::<true>(2, 1));
+    assert!(fails(2, || jobs::<false>(1, 1)), "words that order nothing");
+}

@@ -1,0 +1,250 @@
+//! The innermost loop: a few rows times one panel, sums in registers.
+
+#[cfg(test)]
+mod tests;
+
+use crate::lanes::{Kernel, LANES, Lanes};
+use crate::panels::Precision;
+
+/// Most rows of a tile. Six rows of four vectors and what they are multiplied by fill the
+/// 32 registers of AVX-512.
+pub(crate) const MAX_ROWS: usize = 6;
+
+/// What a tile works on: `words` of each row, as many rows of a panel, and where sums begin and
+/// end. Pointers are checked by who makes it (`execute.rs`).
+#[derive(Clone, Copy)]
+pub(crate) struct Tile {
+    /// Where each row's words begin; the first `rows` are valid.
+    pub rows: [*const u32; MAX_ROWS],
+    pub words: usize,
+    /// `words` x `vectors` x 16 words.
+    pub panel: *const u32,
+    /// `vectors` x 16 numbers for each row, `start_stride` from one row to the next; null for zeros.
+    pub start: *const f32,
+    pub start_stride: usize,
+    /// `vectors` x 16 numbers for each row: the sums.
+    pub sums: *mut f32,
+    pub sums_stride: usize,
+}
+
+/// How a precision multiplies and adds.
+trait Dot {
+    type Sum<S: Lanes>: Copy;
+    fn zero<S: Lanes>(s: S) -> Self::Sum<S>;
+    fn add<S: Lanes>(s: S, a: Self::Sum<S>, b: Self::Sum<S>) -> Self::Sum<S>;
+    /// # Safety
+    /// `from` is valid for reads of 16 words.
+    unsafe fn load<S: Lanes>(s: S, from: *const f32) -> Self::Sum<S>;
+    /// # Safety
+    /// `to` is valid for writes of 16 words.
+    unsafe fn store<S: Lanes>(s: S, to: *mut f32, sum: Self::Sum<S>);
+    /// # Safety
+    /// `weights` is valid for reads of 16 words.
+    unsafe fn dot<S: Lanes>(s: S, sum: Self::Sum<S>, a: u32, weights: *const u32) -> Self::Sum<S>;
+}
+
+struct F32;
+struct Bf16;
+struct Int8;
+
+/// Sums in `f32`.
+macro_rules! sums_in_f32 {
+    () => {
+        type Sum<S: Lanes> = S::F;
+        #[inline(always)]
+        fn zero<S: Lanes>(s: S) -> S::F {
+            s.splat(0.0)
+        }
+        #[inline(always)]
+        fn add<S: Lanes>(s: S, a: S::F, b: S::F) -> S::F {
+            s.add(a, b)
+        }
+        #[inline(always)]
+        unsafe fn load<S: Lanes>(s: S, from: *const f32) -> S::F {
+            // SAFETY: the caller vouches for 16 words.
+            unsafe { s.load(from) }
+        }
+        #[inline(always)]
+        unsafe fn store<S: Lanes>(s: S, to: *mut f32, sum: S::F) {
+            // SAFETY: the caller vouches for 16 words.
+            unsafe { s.store(to, sum) }
+        }
+    };
+}
+
+impl Dot for F32 {
+    sums_in_f32!();
+    #[inline(always)]
+    unsafe fn dot<S: Lanes>(s: S, sum: S::F, a: u32, weights: *const u32) -> S::F {
+        // SAFETY: the caller vouches for 16 words.
+        s.fma(s.splat(f32::from_bits(a)), unsafe { s.load(weights.cast()) }, sum)
+    }
+}
+
+impl Dot for Bf16 {
+    sums_in_f32!();
+    #[inline(always)]
+    unsafe fn dot<S: Lanes>(s: S, sum: S::F, a: u32, weights: *const u32) -> S::F {
+        // SAFETY: the caller vouches for 16 words.
+        unsafe { s.dot_bf16(sum, a, weights.cast()) }
+    }
+}
+
+impl Dot for Int8 {
+    type Sum<S: Lanes> = S::I;
+    #[inline(always)]
+    fn zero<S: Lanes>(s: S) -> S::I {
+        s.zero_i32()
+    }
+    #[inline(always)]
+    fn add<S: Lanes>(s: S, a: S::I, b: S::I) -> S::I {
+        s.add_i32(a, b)
+    }
+    #[inline(always)]
+    unsafe fn load<S: Lanes>(s: S, from: *const f32) -> S::I {
+        // SAFETY: the caller vouches for 16 words.
+        unsafe { s.load_i32(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn store<S: Lanes>(s: S, to: *mut f32, sum: S::I) {
+        // SAFETY: the caller vouches for 16 words.
+        unsafe { s.store_i32(to.cast(), sum) }
+    }
+    #[inline(always)]
+    unsafe fn dot<S: Lanes>(s: S, sum: S::I, a: u32, weights: *const u32) -> S::I {
+        // SAFETY: the caller vouches for 16 words.
+        unsafe { s.dot_i8(sum, a, weights.cast()) }
+    }
+}
+
+/// A tile of `R` rows and `V` vectors.
+struct Sized<D, const R: usize, const V: usize>(Tile, std::marker::PhantomData<D>);
+
+impl<D: Dot, const R: usize, const V: usize> Sized<D, R, V> {
+    /// With `U` sums for each output, each of every `U`th word: few rows have too few sums to keep
+    /// the multipliers busy while one waits for the last.
+    #[inline(always)]
+    fn multiply<S: Lanes, const U: usize>(&self, s: S) {
+        let Self(tile, _) = self;
+        let mut sums = [[[D::zero(s); V]; R]; U];
+        let row = |vector: usize| vector * LANES;
+        // SAFETY: who made the tile vouches for its pointers: `start` and `sums` for V vectors of
+        // each of R rows, `panel` for `words` x V vectors, `rows` for `words` of R rows.
+        unsafe {
+            if !tile.start.is_null() {
+                for (r, sums) in sums[0].iter_mut().enumerate() {
+                    for (v, sum) in sums.iter_mut().enumerate() {
+                        *sum = D::load(s, tile.start.add(r * tile.start_stride + row(v)));
+                    }
+                }
+            }
+            let mut word = 0;
+            while word + U <= tile.words {
+                for (u, sums) in sums.iter_mut().enumerate() {
+                    Self::step(s, tile, word + u, sums);
+                }
+                word += U;
+            }
+            while word < tile.words {
+                Self::step(s, tile, word, &mut sums[0]);
+                word += 1;
+            }
+            for r in 0..R {
+                for v in 0..V {
+                    let mut sum = sums[0][r][v];
+                    for more in &sums[1..] {
+                        sum = D::add(s, sum, more[r][v]);
+                    }
+                    D::store(s, tile.sums.add(r * tile.sums_stride + row(v)), sum);
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// The tile is valid, and `word` less than its words.
+    #[inline(always)]
+    unsafe fn step<S: Lanes>(s: S, tile: &Tile, word: usize, sums: &mut [[D::Sum<S>; V]; R]) {
+        // SAFETY: the caller vouches for the tile and the word.
+        unsafe {
+            let weights = tile.panel.add(word * V * LANES);
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let a = *tile.rows[r].add(word);
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    *sum = D::dot(s, *sum, a, weights.add(v * LANES));
+                }
+            }
+        }
+    }
+}
+
+impl<D: Dot, const R: usize, const V: usize> Kernel for Sized<D, R, V> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        // Constants, so that only one of the three is compiled.
+        if const { S::SUMS >= 4 * R * V } {
+            self.multiply::<S, 4>(s);
+        } else if const { S::SUMS >= 2 * R * V } {
+            self.multiply::<S, 2>(s);
+        } else {
+            self.multiply::<S, 1>(s);
+        }
+    }
+}
+
+/// The most rows of a tile with `vectors` whose sums stay in registers.
+#[inline(always)]
+pub(crate) fn rows<S: Lanes>(vectors: usize) -> usize {
+    (S::SUMS / vectors).clamp(1, MAX_ROWS)
+}
+
+/// Multiplies a tile of `rows` rows and `vectors` vectors.
+///
+/// # Safety
+/// The tile is valid for that many rows and vectors; `rows` is 1 to 6, `vectors` 1 to 4.
+#[inline(always)]
+pub(crate) unsafe fn multiply<S: Lanes>(
+    s: S,
+    precision: Precision,
+    rows: usize,
+    vectors: usize,
+    tile: Tile,
+) {
+    match precision {
+        Precision::F32 => of_rows::<S::Plain, F32>(s.plain(), rows, vectors, tile),
+        Precision::Bf16 => of_rows::<S::Pairs, Bf16>(s.pairs(), rows, vectors, tile),
+        Precision::Int8 => of_rows::<S::Fours, Int8>(s.fours(), rows, vectors, tile),
+    }
+}
+
+#[inline(always)]
+fn of_rows<S: Lanes, D: Dot>(s: S, rows: usize, vectors: usize, tile: Tile) {
+    match rows {
+        1 => of_vectors::<S, D, 1>(s, vectors, tile),
+        2 => of_vectors::<S, D, 2>(s, vectors, tile),
+        3 => of_vectors::<S, D, 3>(s, vectors, tile),
+        4 => of_vectors::<S, D, 4>(s, vectors, tile),
+        5 => of_vectors::<S, D, 5>(s, vectors, tile),
+        _ => of_vectors::<S, D, 6>(s, vectors, tile),
+    }
+}
+
+#[inline(always)]
+fn of_vectors<S: Lanes, D: Dot, const R: usize>(s: S, vectors: usize, tile: Tile) {
+    match vectors {
+        1 => sized::<S, D, R, 1>(s, tile),
+        2 => sized::<S, D, R, 2>(s, tile),
+        3 => sized::<S, D, R, 3>(s, tile),
+        _ => sized::<S, D, R, 4>(s, tile),
+    }
+}
+
+#[inline(always)]
+fn sized<S: Lanes, D: Dot, const R: usize, const V: usize>(s: S, tile: Tile) {
+    // [`rows`] asks for no other; the condition keeps those from being compiled.
+    if const { R == 1 || R * V <= S::SUMS } {
+        s.call(Sized::<D, R, V>(tile, std::marker::PhantomData));
+    }
+}

@@ -1,0 +1,105 @@
+//! What the proof says of cells with options.
+
+use std::sync::Arc;
+
+use dyno_kernels::{
+    Activation, At, Blend, Buffer, Every, Gates, General, GeneralLstm, Hidden, Kind, Loop, Panels,
+    Phase, Place, Precision, Product, Program, ProgramError, Reset, Slots, Stage, Tanh, Then,
+};
+
+const UNITS: usize = 128;
+const GATES: Gates =
+    Gates { activations: [Activation::Sigmoid; 3], clip: None, tanh: Tanh::Fitted98 };
+
+fn inside(slots: usize, columns: usize) -> Buffer {
+    Buffer { kind: Kind::Inside, slots: Slots::Count(slots), rows: 1, columns }
+}
+
+fn at(buffer: usize, at: At) -> Place {
+    Place { buffer, at, column: 0 }
+}
+
+const FIXED: At = At::Fixed(0);
+
+fn hidden(buffer: usize) -> Hidden {
+    Hidden { state: at(buffer, At::Turn { by: 1 }), narrow: None, output: None, units: UNITS }
+}
+
+/// A product by share `worker` of two.
+fn product(a: usize, weights: &Arc<Panels>, worker: usize, cell: General) -> Product {
+    let half = weights.panels() / 2;
+    Product {
+        a: at(a, if a == 0 { At::Turn { by: 0 } } else { FIXED }),
+        holds: weights.precision(),
+        weights: Arc::clone(weights),
+        panels: worker * half..(worker + 1) * half,
+        rows: 0..1,
+        bias: None,
+        scale: 1.0,
+        of_state: false,
+        then: Then::General(Arc::new(cell)),
+    }
+}
+
+/// A GRU of two workers that resets its state before the second product.
+fn reset_first(meets: bool) -> Result<Program, ProgramError> {
+    let zeros = vec![0.0; UNITS];
+    let gates = Arc::new(Panels::pack(Precision::F32, 2, UNITS, UNITS, |_, _| &zeros));
+    let candidate = Arc::new(Panels::pack_matrix(Precision::F32, UNITS, &vec![0.0; UNITS * UNITS]));
+    // Hidden states, sums of z and r, of n, then z, and the state times r.
+    let buffers = vec![
+        inside(2, UNITS),
+        inside(1, 2 * UNITS),
+        inside(1, UNITS),
+        inside(1, UNITS),
+        inside(1, UNITS),
+    ];
+    let last = at(0, At::Turn { by: 0 });
+    let first = |worker| {
+        let (update, reset) = (at(3, FIXED), at(4, FIXED));
+        let cell = Reset { input: at(1, FIXED), last, update, reset, gates: GATES };
+        vec![product(0, &gates, worker, General::Reset(cell))]
+    };
+    let second = |worker| {
+        let (input, update) = (at(2, FIXED), at(3, FIXED));
+        let cell = Blend { input, update, last, hidden: hidden(0), gates: GATES };
+        vec![product(4, &candidate, worker, General::Blend(cell))]
+    };
+    let phases = vec![
+        Phase { work: vec![first(0), first(1)], meets },
+        Phase { work: vec![second(0), second(1)], meets: true },
+    ];
+    let stages = vec![Stage { every: Every::Step, phases }];
+    Program::new(2, buffers, vec![Loop { length: 0, chunk: 1, stages }])
+}
+
+#[test]
+fn between_two_products_that_follow_one_another_workers_must_meet() {
+    assert!(reset_first(true).is_ok());
+    // The second product reads all of what both have reset.
+    assert!(matches!(reset_first(false), Err(ProgramError::Race { workers: (0, 1), .. })));
+}
+
+#[test]
+fn peepholes_must_be_those_of_all_panels() {
+    let zeros = vec![0.0; UNITS];
+    let weights = Arc::new(Panels::pack(Precision::F32, 4, UNITS, UNITS, |_, _| &zeros));
+    let program = |peepholes: usize| {
+        let cell = GeneralLstm {
+            input: at(1, FIXED),
+            cell: at(2, FIXED),
+            hidden: hidden(0),
+            gates: GATES,
+            peepholes: Some(vec![0.0; peepholes].into()),
+            coupled: false,
+        };
+        let work = vec![vec![product(0, &weights, 0, General::Lstm(cell))]];
+        let stages = vec![Stage { every: Every::Step, phases: vec![Phase { work, meets: true }] }];
+        let buffers = vec![inside(2, UNITS), inside(1, 4 * UNITS), inside(1, UNITS)];
+        Program::new(1, buffers, vec![Loop { length: 0, chunk: 1, stages }]).map(|_| ())
+    };
+    assert_eq!(program(3 * UNITS), Ok(()));
+    let refused =
+        ProgramError::Weights { what: "peepholes", expected: 3 * UNITS, found: 3 * UNITS - 1 };
+    assert_eq!(program(3 * UNITS - 1), Err(refused));
+}

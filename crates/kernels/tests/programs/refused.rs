@@ -1,0 +1,295 @@
+//! Programs that must not run, each with the error that says why.
+
+use std::sync::Arc;
+
+use dyno_kernels::{
+    At, Buffer, Call, Every, Execution, Gru, Hidden, Isa, Kind, Loop, Lstm, Phase, Place,
+    Precision, Product, Program, ProgramError, Rnn, RunError, Slots, Stage, Tanh, Team, Then, Work,
+};
+
+use super::{buffer, hidden, panels, place, store};
+
+const STEPS: Slots = Slots::Length(0);
+const TURN: At = At::Turn { by: 0 };
+const NEXT: At = At::Turn { by: 1 };
+
+/// Input, output, sums of two slots, a state of two, one of one, a sequence of another length.
+fn buffers() -> Vec<Buffer> {
+    vec![
+        buffer(Kind::Input(0), STEPS, 4, 8),
+        buffer(Kind::Output(0), STEPS, 4, 64),
+        buffer(Kind::Inside, Slots::Count(2), 4, 64),
+        buffer(Kind::Inside, Slots::Count(2), 4, 64),
+        buffer(Kind::Inside, Slots::Count(1), 4, 64),
+        buffer(Kind::Inside, Slots::Length(1), 4, 64),
+    ]
+}
+
+fn phase(work: Vec<Work>) -> Phase {
+    Phase { work, meets: true }
+}
+
+fn stage(every: Every, phases: Vec<Phase>) -> Stage {
+    Stage { every, phases }
+}
+
+fn program(workers: usize, chunk: usize, stages: Vec<Stage>) -> Result<Program, ProgramError> {
+    Program::new(workers, buffers(), vec![Loop { length: 0, chunk, stages }])
+}
+
+/// One phase of single steps.
+fn steps(work: Vec<Work>) -> Result<Program, ProgramError> {
+    program(work.len(), 1, vec![stage(Every::Step, vec![phase(work)])])
+}
+
+fn one(product: Product) -> Option<ProgramError> {
+    steps(vec![vec![product]]).err()
+}
+
+/// From the input to the sums: 16 outputs of 8 inputs.
+fn plain() -> Product {
+    let weights = panels(Precision::F32, 1, 16, 8);
+    store(place(0, At::Step, 0), place(2, TURN, 0), &weights, 0..4)
+}
+
+fn to(place: Place, product: Product) -> Product {
+    let Then::Store { activation, outputs, .. } = product.then else { return product };
+    Product { then: Then::Store { to: place, activation, outputs }, ..product }
+}
+
+fn outside(
+    of: usize,
+    rows: std::ops::Range<usize>,
+    columns: std::ops::Range<usize>,
+) -> ProgramError {
+    ProgramError::Outside { buffer: of, touched: (rows, columns) }
+}
+
+#[test]
+fn places_outside_of_their_buffers_are_refused() {
+    assert_eq!(one(plain()), None);
+    let far = |column| one(to(place(2, TURN, column), plain()));
+    assert_eq!(far(48), None);
+    assert_eq!(far(49), Some(outside(2, 0..4, 49..65)));
+    // Sums of columns that wrap round are no way in.
+    let most = usize::MAX;
+    assert_eq!(far(most - 7), Some(outside(2, 0..4, most - 7..most)));
+    assert_eq!(one(Product { rows: 0..5, ..plain() }), Some(outside(0, 0..5, 0..8)));
+    assert_eq!(one(to(place(9, TURN, 0), plain())), Some(outside(9, 0..4, 0..16)));
+    let read = Product { a: place(0, At::Step, 1), ..plain() };
+    assert_eq!(one(read), Some(outside(0, 0..4, 1..9)));
+    // A row of bfloat16 is half as long, and of an odd k as long as of the next even one.
+    let weights = panels(Precision::Bf16, 1, 16, 17);
+    let narrow = store(place(0, At::Step, 0), place(2, TURN, 0), &weights, 0..1);
+    assert_eq!(one(narrow), Some(outside(0, 0..1, 0..9)));
+}
+
+#[test]
+fn slots_that_are_not_there_are_refused() {
+    let slot = |of, at: At, to_string: &str| {
+        let error = one(to(place(of, at, 0), plain()));
+        assert_eq!(error, Some(ProgramError::Slot { buffer: of, at: to_string.to_owned() }));
+    };
+    slot(2, At::Fixed(2), "2");
+    slot(2, At::Step, "t");
+    slot(1, At::Fixed(0), "0");
+    slot(1, TURN, "t+0");
+    // Slots of another sequence's steps.
+    slot(5, At::Step, "t");
+    slot(5, At::Back, "T-1-t");
+    // A chunk of three steps does not fit into two slots; one of none is one of one.
+    let chunk = |chunk| {
+        program(1, chunk, vec![stage(Every::Chunk, vec![phase(vec![vec![plain()]])])]).err()
+    };
+    let slots = ProgramError::Slot { buffer: 2, at: "t+0".to_owned() };
+    assert_eq!((chunk(0), chunk(2), chunk(3)), (None, None, Some(slots.clone())));
+    let none = vec![
+        buffers().swap_remove(0),
+        buffer(Kind::Inside, Slots::Count(0), 4, 64),
+        buffer(Kind::Inside, Slots::Count(0), 4, 64),
+    ];
+    let stages = vec![stage(Every::Chunk, vec![phase(vec![vec![plain()]])])];
+    let error = Program::new(1, none, vec![Loop { length: 0, chunk: 0, stages }]).err();
+    assert_eq!(error, Some(slots));
+}
+
+#[test]
+fn written_inputs_and_doubled_outputs_are_refused() {
+    let weights = panels(Precision::F32, 1, 5, 8);
+    let narrow = store(place(0, At::Step, 0), place(0, At::Step, 0), &weights, 0..4);
+    let Then::Store { to, activation, .. } = narrow.then else { panic!("it stores") };
+    let written = Product { then: Then::Store { to, activation, outputs: 5 }, ..narrow };
+    assert_eq!(one(written), Some(ProgramError::Direction { buffer: 0 }));
+    let mut twice = buffers();
+    twice.push(buffer(Kind::Output(0), STEPS, 1, 1));
+    let error = Program::new(1, twice, Vec::new()).err();
+    assert_eq!(error, Some(ProgramError::Direction { buffer: 6 }));
+}
+
+#[test]
+fn buffers_greater_than_memory_are_refused() {
+    let size = |count, rows, columns| {
+        let all = vec![buffer(Kind::Inside, Slots::Count(count), rows, columns)];
+        Program::new(1, all, Vec::new()).err()
+    };
+    let refused = Some(ProgramError::Size { buffer: 0 });
+    assert_eq!(size(1 << 20, 1 << 24, 1 << 20), refused);
+    assert_eq!(size(1, 1 << 40, 1 << 24), refused);
+    assert_eq!(size(1, 1, usize::MAX / 4), refused);
+    assert_eq!(size(usize::MAX, 0, usize::MAX), None);
+}
+
+#[test]
+fn weights_that_do_not_fit_are_refused() {
+    let error = |product| match one(product) {
+        Some(ProgramError::Weights { what, expected, found }) => Some((what, expected, found)),
+        _ => None,
+    };
+    assert_eq!(error(Product { panels: 0..2, ..plain() }), Some(("panels", 2, 1)));
+    let bias = |count| Product { bias: Some(vec![0.0; count].into()), ..plain() };
+    assert_eq!(error(bias(15)), Some(("biases", 16, 15)));
+    assert_eq!(one(bias(16)), None);
+    let Then::Store { to, activation, .. } = plain().then else { panic!("it stores") };
+    let wide = Product { then: Then::Store { to, activation, outputs: 17 }, ..plain() };
+    assert_eq!(error(wide), Some(("outputs of the weights", 17, 16)));
+    let cell = |vectors, then| {
+        let weights = panels(Precision::F32, vectors, 16, 8);
+        error(Product { weights, then, ..plain() })
+    };
+    let of = |units| hidden(place(3, NEXT, 0), units);
+    let tanh = Tanh::Fitted98;
+    let lstm = |units| {
+        let cell = place(4, At::Fixed(0), 0);
+        Then::Lstm(Arc::new(Lstm { input: None, cell, hidden: of(units), tanh }))
+    };
+    assert_eq!(cell(3, lstm(16)), Some(("vectors of a panel", 4, 3)));
+    assert_eq!(cell(4, lstm(17)), Some(("outputs of the weights", 17, 16)));
+    let (input, last) = (place(2, TURN, 0), place(3, TURN, 0));
+    let gru = Then::Gru(Arc::new(Gru { input, last, hidden: of(16), tanh }));
+    assert_eq!(cell(4, gru), Some(("vectors of a panel", 3, 4)));
+    let activation = dyno_kernels::Activation::Tanh;
+    let rnn = Then::Rnn(Arc::new(Rnn { input, hidden: of(17), activation }));
+    assert_eq!(cell(1, rnn), Some(("outputs of the weights", 17, 16)));
+}
+
+#[test]
+fn every_phase_has_work_for_every_worker() {
+    let error = program(2, 1, vec![stage(Every::Step, vec![phase(vec![vec![plain()]])])]).err();
+    assert_eq!(error, Some(ProgramError::Workers { expected: 2, found: 1 }));
+    let nobody = program(0, 1, Vec::new()).err();
+    assert_eq!(nobody, Some(ProgramError::Workers { expected: 1, found: 0 }));
+}
+
+fn race(of: usize) -> Option<ProgramError> {
+    Some(ProgramError::Race { workers: (0, 1), buffer: of })
+}
+
+fn of_rows(rows: std::ops::Range<usize>, product: Product) -> Work {
+    vec![Product { rows, ..product }]
+}
+
+#[test]
+fn two_writers_of_one_place_are_refused() {
+    let halves = |a, b| steps(vec![of_rows(a, plain()), of_rows(b, plain())]).err();
+    assert_eq!(halves(0..2, 2..4), None);
+    assert_eq!(halves(0..3, 2..4), race(2));
+    assert_eq!(halves(0..4, 1..1), None);
+    let beside = |column| {
+        let other = to(place(2, TURN, column), plain());
+        steps(vec![vec![plain()], vec![other]]).err()
+    };
+    assert_eq!((beside(15), beside(16)), (race(2), None));
+    let fixed = |slot| to(place(2, At::Fixed(slot), 0), plain());
+    assert_eq!(steps(vec![vec![fixed(0)], vec![fixed(1)]]).err(), None);
+    assert_eq!(steps(vec![vec![fixed(1)], vec![fixed(1)]]).err(), race(2));
+    // At some step it is slot 1 that turns round.
+    assert_eq!(steps(vec![vec![plain()], vec![fixed(1)]]).err(), race(2));
+    // In the middle of a sequence of odd length both are at one step.
+    let output = |at| to(place(1, at, 0), plain());
+    assert_eq!(steps(vec![vec![output(At::Step)], vec![output(At::Back)]]).err(), race(1));
+}
+
+/// A state of 16 units that follows from itself, and each half of it by one worker.
+fn state(to: At, column: usize) -> Product {
+    let weights = panels(Precision::F32, 1, 16, 32);
+    store(place(3, TURN, 0), place(3, to, column), &weights, 0..4)
+}
+
+#[test]
+fn readers_of_what_another_writes_wait_for_it() {
+    // Two slots: what is read was written before the last meeting.
+    let two = |to| steps(vec![vec![state(to, 0)], vec![state(to, 16)]]).err();
+    assert_eq!(two(NEXT), None);
+    assert_eq!(two(TURN), race(3));
+    assert_eq!(two(At::Turn { by: 2 }), race(3));
+    // Without meetings one may be a step ahead.
+    let free = Phase { work: vec![vec![state(NEXT, 0)], vec![state(NEXT, 16)]], meets: false };
+    assert_eq!(program(2, 1, vec![stage(Every::Step, vec![free])]).err(), race(3));
+    // All steps of a chunk are done before the meeting.
+    let work = vec![vec![state(NEXT, 0)], vec![state(NEXT, 16)]];
+    assert_eq!(program(2, 2, vec![stage(Every::Chunk, vec![phase(work)])]).err(), race(3));
+    // One phase that does not meet leaves those around it together.
+    let reads = to(place(4, At::Fixed(0), 0), Product { a: place(2, TURN, 0), ..plain() });
+    let both = |meets| {
+        let first = Phase { work: vec![vec![plain()], Vec::new()], meets };
+        let second = phase(vec![Vec::new(), vec![reads.clone()]]);
+        program(2, 1, vec![stage(Every::Step, vec![first, second])]).err()
+    };
+    assert_eq!((both(true), both(false)), (None, race(2)));
+}
+
+#[test]
+fn all_places_of_a_cell_are_looked_at() {
+    let weights = panels(Precision::F32, 4, 16, 8);
+    let free = place(4, At::Fixed(0), 0);
+    let cell = |input, cell, hidden: Hidden| {
+        let then = Then::Lstm(Arc::new(Lstm { input, cell, hidden, tanh: Tanh::Fitted98 }));
+        Product { weights: Arc::clone(&weights), then, ..plain() }
+    };
+    let next = hidden(place(3, NEXT, 0), 16);
+    let narrow = |place| Hidden { narrow: Some((place, Precision::Bf16)), ..next };
+    let output = |place| Hidden { output: Some(place), ..next };
+    let meets = |mine: Product, of: usize, at, column| {
+        let other = to(place(of, at, column), plain());
+        assert_eq!(steps(vec![vec![mine], vec![other]]).err(), race(of));
+    };
+    meets(cell(Some(place(2, TURN, 0)), free, next), 2, TURN, 48);
+    meets(cell(None, free, next), 4, At::Fixed(0), 15);
+    meets(cell(None, free, next), 3, NEXT, 15);
+    meets(cell(None, free, narrow(place(2, TURN, 8))), 2, TURN, 15);
+    meets(cell(None, free, output(place(1, At::Step, 0))), 1, At::Step, 15);
+    // Sixteen units of bfloat16 are eight words, and of an output only the units that there are.
+    let beside = |mine: Product, of, at, column| {
+        let other = to(place(of, at, column), plain());
+        assert_eq!(steps(vec![vec![mine], vec![other]]).err(), None);
+    };
+    beside(cell(None, free, narrow(place(2, TURN, 0))), 2, TURN, 8);
+    let three = Hidden { units: 3, ..output(place(1, At::Step, 0)) };
+    beside(cell(None, free, three), 1, At::Step, 3);
+}
+
+#[test]
+fn calls_that_do_not_fit_are_refused() {
+    let program = steps(vec![vec![to(place(1, At::Step, 0), plain())]]).expect("it holds");
+    let mut execution = Execution::new(program, Isa::scalar());
+    let mut team = Team::of(1);
+    let mut call = |lengths: &[usize], active: &[usize], input: usize, output: usize| {
+        let (input, mut output) = (vec![0.5; input], vec![0.0; output]);
+        let outputs: &mut [&mut [f32]] = &mut [&mut output];
+        let inputs: &[&[f32]] = &[&input];
+        execution.run(&mut team, Call { lengths, active, fresh: false, inputs, outputs })
+    };
+    let size = |buffer, expected, found| Err(RunError::Size { buffer, expected, found });
+    assert_eq!(call(&[2, 0], &[], 64, 512), Ok(()));
+    assert_eq!(call(&[2, 0], &[], 63, 512), size(0, 64, 63));
+    assert_eq!(call(&[2, 0], &[], 64, 513), size(1, 512, 513));
+    // 2^59 steps of 32 words are none when counted modulo 2^64.
+    assert_eq!(call(&[1 << 59, 0], &[], 0, 0), Err(RunError::Memory { buffer: 0 }));
+    assert_eq!(call(&[0, 1 << 60], &[], 0, 0), Err(RunError::Memory { buffer: 5 }));
+    let count = |what, expected, found| Err(RunError::Count { what, expected, found });
+    assert_eq!(call(&[2], &[], 64, 512), count("lengths", 2, 1));
+    assert_eq!(call(&[], &[], 0, 0), count("lengths", 1, 0));
+    assert_eq!(call(&[2, 0], &[4], 64, 512), count("rows in use", 2, 1));
+    // More rows than there are is all of them.
+    assert_eq!(call(&[2, 0], &[99, 0], 64, 512), Ok(()));
+}

@@ -1,0 +1,211 @@
+//! What every worker touches in a run, word by word and in the order of its meetings: an
+//! interpreter that knows of programs what their documentation says, and no more.
+
+use std::collections::HashMap;
+
+use dyno_kernels::{At, Buffer, Every, Hidden, LANES, Loop, Place, Product, Slots, Then};
+
+/// A run, as far as places go.
+pub struct Run<'a> {
+    pub buffers: &'a [Buffer],
+    pub loops: &'a [Loop],
+    pub lengths: &'a [usize],
+    pub active: &'a [usize],
+    pub fresh: bool,
+}
+
+/// A word: of which buffer, and which.
+pub type Word = (usize, usize);
+
+/// Who has touched words, all meetings since the start of the run, and two who met.
+#[derive(Default)]
+pub struct Touches {
+    pub read: Vec<Word>,
+    pub written: Vec<Word>,
+    pub races: Vec<(Word, usize, usize)>,
+    pub outside: Vec<(Word, usize)>,
+    /// Since the last meeting: a bit for each worker that read, and that wrote.
+    now: HashMap<Word, (u32, u32)>,
+}
+
+/// Where in a run a product stands.
+#[derive(Clone, Copy)]
+struct Moment<'a> {
+    run: &'a Run<'a>,
+    looped: &'a Loop,
+    step: usize,
+    worker: usize,
+}
+
+/// Lets all workers run from meeting to meeting.
+pub fn touches(run: &Run<'_>) -> Touches {
+    let mut touches = Touches::default();
+    // Between meetings the order of workers is of no account: all is compared with all.
+    for looped in run.loops {
+        let (length, chunk) = (run.lengths[looped.length], looped.chunk.max(1));
+        let mut start = 0;
+        while start < length {
+            let end = length.min(start + chunk);
+            for stage in &looped.stages {
+                let rounds: Vec<Vec<usize>> = match stage.every {
+                    Every::Chunk => vec![(start..end).collect()],
+                    Every::Step => (start..end).map(|step| vec![step]).collect(),
+                };
+                for steps in rounds {
+                    for phase in &stage.phases {
+                        for (worker, work) in phase.work.iter().enumerate() {
+                            for (product, step) in
+                                work.iter().flat_map(|p| steps.iter().map(move |s| (p, *s)))
+                            {
+                                let moment = Moment { run, looped, step, worker };
+                                touches.product(moment, product, stage.every);
+                            }
+                        }
+                        if phase.meets {
+                            touches.now.clear();
+                        }
+                    }
+                }
+            }
+            start = end;
+        }
+        touches.now.clear();
+    }
+    touches
+}
+
+impl Touches {
+    fn product(&mut self, moment: Moment<'_>, product: &Product, every: Every) {
+        let Moment { run, looped, step, .. } = moment;
+        let mut rows = product.rows.clone();
+        if every == Every::Step && looped.length == 0 && !run.active.is_empty() {
+            let places = places(product);
+            let is_back = places.iter().any(|place| place.at == At::Back);
+            let at = if is_back { run.lengths[0] - 1 - step } else { step };
+            rows.end = rows.end.min(run.active[at]);
+        }
+        let chunk_of_one =
+            every == Every::Step || looped.chunk.min(run.lengths[looped.length]) <= 1;
+        let nothing = product.of_state && run.fresh && step == 0 && chunk_of_one;
+        for row in rows {
+            for panel in product.panels.clone() {
+                for word in 0..product.holds.words(product.weights.k()) {
+                    if !nothing {
+                        self.touch(moment, product.a, (row, word), false);
+                    }
+                }
+                for lane in 0..LANES {
+                    self.lane(moment, product, row, panel, lane);
+                }
+            }
+        }
+    }
+
+    /// What becomes of a lane of every vector.
+    fn lane(
+        &mut self,
+        moment: Moment<'_>,
+        product: &Product,
+        row: usize,
+        panel: usize,
+        lane: usize,
+    ) {
+        let vectors = product.weights.vectors();
+        let unit = panel * LANES + lane;
+        let output = |vector: usize| (panel * vectors + vector) * LANES + lane;
+        match &product.then {
+            Then::Store { to, outputs, .. } => {
+                for at in (0..vectors).map(output).filter(|at| at < outputs) {
+                    self.touch(moment, *to, (row, at), true);
+                }
+            }
+            Then::Lstm(cell) => {
+                for (input, vector) in cell.input.iter().flat_map(|i| (0..4).map(move |v| (i, v))) {
+                    self.touch(moment, *input, (row, output(vector)), false);
+                }
+                self.touch(moment, cell.cell, (row, unit), false);
+                self.touch(moment, cell.cell, (row, unit), true);
+                self.hidden(moment, &cell.hidden, row, unit);
+            }
+            Then::Gru(cell) => {
+                for vector in 0..3 {
+                    self.touch(moment, cell.input, (row, output(vector)), false);
+                }
+                self.touch(moment, cell.last, (row, unit), false);
+                self.hidden(moment, &cell.hidden, row, unit);
+            }
+            Then::Rnn(cell) => {
+                for at in (0..vectors).map(output) {
+                    self.touch(moment, cell.input, (row, at), false);
+                    self.hidden(moment, &cell.hidden, row, at);
+                }
+            }
+            Then::General(_) => unreachable!("random programs have none: tests/general.rs does"),
+        }
+    }
+
+    fn hidden(&mut self, moment: Moment<'_>, hidden: &Hidden, row: usize, unit: usize) {
+        self.touch(moment, hidden.state, (row, unit), true);
+        if let Some((place, precision)) = hidden.narrow
+            && precision != dyno_kernels::Precision::F32
+        {
+            self.touch(moment, place, (row, unit / precision.per_word()), true);
+        }
+        if let Some(place) = hidden.output
+            && unit < hidden.units
+        {
+            self.touch(moment, place, (row, unit), true);
+        }
+    }
+
+    fn touch(&mut self, moment: Moment<'_>, place: Place, at: (usize, usize), writes: bool) {
+        let Moment { run, looped, step, worker } = moment;
+        let buffer = &run.buffers[place.buffer];
+        let (row, column) = (at.0, place.column + at.1);
+        let slots = match buffer.slots {
+            Slots::Count(count) => count,
+            Slots::Length(length) => run.lengths[length],
+        };
+        let slot = match place.at {
+            At::Fixed(slot) => slot,
+            At::Step => step,
+            At::Back => run.lengths[looped.length] - 1 - step,
+            At::Turn { by } => (step + by) % slots,
+        };
+        let word = (place.buffer, (slot * buffer.rows + row) * buffer.columns + column);
+        if slot >= slots || row >= buffer.rows || column >= buffer.columns {
+            self.outside.push((word, worker));
+        }
+        let (mut readers, mut writers) = self.now.get(&word).copied().unwrap_or_default();
+        let others = if writes { readers | writers } else { writers } & !(1 << worker);
+        if others != 0 {
+            self.races.push((word, worker, others.trailing_zeros() as usize));
+        }
+        if writes {
+            writers |= 1 << worker;
+            self.written.push(word);
+        } else {
+            readers |= 1 << worker;
+            self.read.push(word);
+        }
+        self.now.insert(word, (readers, writers));
+    }
+}
+
+/// All places of a product.
+fn places(product: &Product) -> Vec<Place> {
+    let of = |hidden: &Hidden| {
+        let narrow = hidden.narrow.map(|(place, _)| place);
+        [Some(hidden.state), narrow, hidden.output].into_iter().flatten().collect::<Vec<_>>()
+    };
+    let more = match &product.then {
+        Then::Store { to, .. } => vec![*to],
+        Then::Lstm(cell) => {
+            [cell.input.into_iter().collect(), vec![cell.cell], of(&cell.hidden)].concat()
+        }
+        Then::Gru(cell) => [vec![cell.input, cell.last], of(&cell.hidden)].concat(),
+        Then::Rnn(cell) => [vec![cell.input], of(&cell.hidden)].concat(),
+        Then::General(_) => unreachable!("random programs have none: tests/general.rs does"),
+    };
+    [vec![product.a], more].concat()
+}

@@ -1,0 +1,342 @@
+//! Choices that were made before: a text file, one line each, known by machine, shape, precision,
+//! threads and build.
+//!
+//! A line is `KEY chunk=N sides=N rows=N units=N ns=N`; lines that begin with `#` are remarks. What a
+//! line says of precision and activations is in its key alone.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use dyno_kernels::{Isa, Team};
+
+use crate::cost::Shape;
+use crate::machine::Machine;
+use crate::plan::{Choice, Packed};
+use crate::tuner::{Effort, Forced, Goal, Ranked, TuneError, choices, rank, tune};
+
+/// Choices by key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choices {
+    lines: BTreeMap<String, Kept>,
+}
+
+/// What is kept of a choice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Kept {
+    /// Chunk, sides, rows, units.
+    parts: [usize; 4],
+    ns: f64,
+}
+
+/// A file of choices that cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ChoicesError {
+    /// It cannot be read or written.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A line is not as it should be.
+    Line {
+        /// Which file.
+        path: PathBuf,
+        /// Its number, from 1.
+        line: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+impl fmt::Display for ChoicesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Line { path, line, what } => {
+                let path = path.display();
+                write!(
+                    f,
+                    "{path}:{line}: {what}; delete the line or the file, and plans are tuned anew"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for ChoicesError {}
+
+const NAMES: [&str; 5] = ["chunk", "sides", "rows", "units", "ns"];
+
+/// What a choice is known by.
+#[must_use]
+pub fn key(goal: &Goal<'_>, machine: &Machine, isa: Isa) -> String {
+    let Shape { cell, inputs, units, width, phases, narrows, directions, batch, steps } =
+        Shape::of(goal.layer, goal.batch, goal.steps);
+    let kind = match (narrows, phases) {
+        (true, _) => String::new(),
+        (false, 1) => ",options".to_owned(),
+        (false, _) => format!(",options,width={width}"),
+    };
+    let cell = match cell.gates() {
+        4 => "lstm",
+        3 => "gru",
+        _ => "rnn",
+    };
+    let Forced { chunk, sides, rows, units: by_units } = goal.forced;
+    let forced = [chunk, sides, rows, by_units];
+    let key = format!(
+        "{};{cell}{kind},{inputs}x{units}x{batch}x{steps},directions={directions};{:?},{:?};threads={};forced={};{isa};{}",
+        machine.identity(),
+        goal.base.precision,
+        goal.base.tanh,
+        goal.threads,
+        forced.map(|part| part.map_or("-".to_owned(), |part| part.to_string())).join("."),
+        env!("CARGO_PKG_VERSION"),
+    );
+    key.split_whitespace().collect::<Vec<_>>().join("_")
+}
+
+impl Choices {
+    /// Reads a file; none is no choices.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a line is not a choice.
+    pub fn read(path: &Path) -> Result<Self, ChoicesError> {
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(ChoicesError::File { path: path.to_owned(), error }),
+        };
+        let mut lines = BTreeMap::new();
+        for (index, line) in text.lines().enumerate() {
+            if line.trim().is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (key, kept) = parse(line).map_err(|what| ChoicesError::Line {
+                path: path.to_owned(),
+                line: index + 1,
+                what,
+            })?;
+            lines.insert(key, kept);
+        }
+        Ok(Self { lines })
+    }
+
+    /// Writes a file in place of the one that is there, whole or not at all.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), ChoicesError> {
+        let mut text =
+            String::from("# Plans of `dyno rnn`, as they were timed. Delete what you distrust.\n");
+        for (key, Kept { parts: [chunk, sides, rows, units], ns }) in &self.lines {
+            text += &format!(
+                "{key} chunk={chunk} sides={sides} rows={rows} units={units} ns={ns:.0}\n"
+            );
+        }
+        let beside = path.with_extension(format!("{}.tmp", std::process::id()));
+        let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
+        written.map_err(|error| ChoicesError::File { path: path.to_owned(), error })
+    }
+
+    /// The choice kept for a key, with precision and activations of `base`, and its nanoseconds.
+    #[must_use]
+    pub fn get(&self, key: &str, base: &Choice) -> Option<(Choice, f64)> {
+        let Kept { parts: [chunk, sides, rows, units], ns } = *self.lines.get(key)?;
+        Some((Choice { chunk, sides, rows, units, ..*base }, ns))
+    }
+
+    /// Keeps a choice.
+    pub fn keep(&mut self, key: String, choice: &Choice, ns: f64) {
+        let parts = [choice.chunk, choice.sides, choice.rows, choice.units];
+        self.lines.insert(key, Kept { parts, ns });
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+}
+
+/// Why nothing was chosen.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ChooseError {
+    /// No plan could be timed.
+    Tune(TuneError),
+    /// The file of choices cannot be used.
+    Choices(ChoicesError),
+}
+
+impl fmt::Display for ChooseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tune(error) => error.fmt(f),
+            Self::Choices(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ChooseError {}
+
+impl From<TuneError> for ChooseError {
+    fn from(error: TuneError) -> Self {
+        Self::Tune(error)
+    }
+}
+
+impl From<ChoicesError> for ChooseError {
+    fn from(error: ChoicesError) -> Self {
+        Self::Choices(error)
+    }
+}
+
+/// The ranking of a goal's choices, the best first: as the file at `path` knows it, or else tuned and
+/// then kept there.
+///
+/// # Errors
+/// The file cannot be used, nothing is as forced, or a plan does not run.
+pub fn choose(
+    path: &Path,
+    goal: &Goal<'_>,
+    packed: &[Packed],
+    machine: &Machine,
+    (isa, team): (Isa, &mut Team),
+    effort: Effort,
+) -> Result<Vec<Ranked>, ChooseError> {
+    let mut file = Choices::read(path)?;
+    let key = key(goal, machine, isa);
+    // A line that a hand has changed to what cannot be is none.
+    let kept = file.get(&key, &goal.base).filter(|(choice, _)| choices(goal).contains(choice));
+    if let Some((choice, ns)) = kept {
+        let mut all = rank(goal, machine);
+        if let Some(at) = all.iter().position(|ranked| ranked.choice == choice) {
+            all[at].measured_ns = Some(ns);
+            all[..=at].rotate_right(1);
+        }
+        return Ok(all);
+    }
+    let all = tune(goal, packed, machine, isa, team, effort)?;
+    if let Some((first, ns)) = all.first().and_then(|first| Some((first, first.measured_ns?))) {
+        file.keep(key, &first.choice, ns);
+        file.write(path)?;
+    }
+    Ok(all)
+}
+
+fn parse(line: &str) -> Result<(String, Kept), &'static str> {
+    let mut words = line.split_whitespace();
+    let key = words.next().ok_or("expected a key")?;
+    let mut numbers = [0.0; 5];
+    for (number, name) in numbers.iter_mut().zip(NAMES) {
+        let word = words.next().ok_or("expected chunk, sides, rows, units and ns")?;
+        let (found, value) = word.split_once('=').ok_or("expected name=number")?;
+        if found != name {
+            return Err("expected chunk, sides, rows, units and ns in this order");
+        }
+        *number =
+            value.parse::<f64>().ok().filter(|n| *n >= 1.0).ok_or("expected a number from 1 on")?;
+    }
+    if words.next().is_some() {
+        return Err("expected nothing after ns");
+    }
+    let [chunk, sides, rows, units, ns] = numbers;
+    let parts = [chunk, sides, rows, units].map(|number: f64| number as usize);
+    Ok((key.to_owned(), Kept { parts, ns }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layer::{Cell, Directions, Layer, Weights};
+    use dyno_kernels::{Precision, Tanh};
+
+    const BASE: Choice = Choice {
+        precision: Precision::Bf16,
+        tanh: Tanh::Fitted76,
+        chunk: 1,
+        sides: 1,
+        rows: 1,
+        units: 1,
+    };
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let path = std::env::temp_dir().join(format!("dyno-choices-{}.txt", std::process::id()));
+        assert_eq!(Choices::read(&path).unwrap(), Choices::default());
+        let mut choices = Choices::default();
+        let choice = Choice { chunk: 16, rows: 2, ..BASE };
+        choices.keep("a;b".to_owned(), &choice, 12_345.0);
+        choices.write(&path).unwrap();
+        let read = Choices::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(
+            (read.get("a;b", &BASE), read.get("c", &BASE)),
+            (Some((choice, 12_345.0)), None)
+        );
+        assert_eq!((read.len(), read.is_empty()), (1, false));
+    }
+
+    #[test]
+    fn what_was_tuned_is_not_tuned_again() {
+        let path = std::env::temp_dir().join(format!("dyno-chosen-{}.txt", std::process::id()));
+        let weights = Weights {
+            input: vec![0.1; 4 * 32 * 8],
+            state: vec![0.1; 4 * 32 * 32],
+            input_bias: vec![0.0; 4 * 32],
+            state_bias: vec![0.0; 4 * 32],
+        };
+        let layer = Layer::new(Cell::Lstm, 8, 32, Directions::Forward, vec![weights]).unwrap();
+        let (forced, machine) = (Forced::default(), Machine::sapphire_rapids());
+        let goal = Goal {
+            layer: &layer,
+            batch: 2,
+            steps: 9,
+            base: Choice { precision: Precision::F32, ..BASE },
+            forced,
+            threads: 1,
+        };
+        let (packed, isa, mut team) = (goal.pack(), Isa::scalar(), Team::of(1));
+        let effort = Effort { choices: 2, ..Effort::default() };
+        let mut choose = |goal: &Goal<'_>, effort| {
+            choose(&path, goal, &packed, &machine, (isa, &mut team), effort).unwrap()
+        };
+        let tuned = choose(&goal, effort);
+        // Without effort nothing can be timed: what has a time comes from the file.
+        let again = choose(&goal, Effort { choices: 0, ..effort });
+        let other = choose(&Goal { steps: 10, ..goal }, Effort { choices: 0, ..effort });
+        fs::remove_file(&path).unwrap();
+        assert_eq!(again[0].choice, tuned[0].choice);
+        let ns = |all: &[Ranked]| all[0].measured_ns.map(f64::round);
+        assert_eq!((ns(&again), ns(&other)), (ns(&tuned), None));
+        assert_eq!(again.len(), tuned.len());
+        let forced = Goal { forced: Forced { rows: Some(1), ..forced }, ..goal };
+        assert_ne!(key(&forced, &machine, isa), key(&goal, &machine, isa));
+    }
+
+    #[test]
+    fn a_broken_line_is_named() {
+        for (line, expected) in [
+            ("key chunk=1 sides=1 rows=1 units=1", "expected chunk, sides, rows, units and ns"),
+            ("key chunk=1 sides=1 units=1 rows=1 ns=1", "in this order"),
+            ("key chunk=1 sides=1 rows=0 units=1 ns=1", "from 1 on"),
+            ("key chunk=1 sides=1 rows=1 units=1 ns=1 more", "nothing after"),
+            ("key chunk", "name=number"),
+        ] {
+            let found = parse(line).expect_err("a line that is broken");
+            assert!(found.contains(expected), "{line}: {found}");
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! What a plan will take, in closed form: the time of a [`Choice`] for a layer, a batch and a number
+//! of steps on a [`Machine`], and the least that any plan could take.
+
+use dyno_kernels::{LANES, Precision};
+
+use crate::layer::{Cell, Layer};
+use crate::machine::Machine;
+use crate::partition::{Reading, Sweep, reading};
+use crate::plan::Choice;
+
+/// What is to be done: a layer without its weights.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// The cell.
+    pub cell: Cell,
+    /// Numbers of a step's input.
+    pub inputs: usize,
+    /// Units of a direction.
+    pub units: usize,
+    /// Numbers of a direction's state: units, or what they are projected to.
+    pub width: usize,
+    /// Phases of a step: two if its products must follow one another (a GRU that resets its state
+    /// first, a projection).
+    pub phases: usize,
+    /// Whether weights are held as chosen; those of cells with options are in `f32`.
+    pub narrows: bool,
+    /// One or two.
+    pub directions: usize,
+    /// Rows.
+    pub batch: usize,
+    /// Steps of a sequence.
+    pub steps: usize,
+}
+
+impl Shape {
+    /// Of a layer.
+    #[must_use]
+    pub fn of(layer: &Layer, batch: usize, steps: usize) -> Self {
+        let directions = layer.directions().count();
+        let (inputs, units, width) = (layer.inputs(), layer.units(), layer.width());
+        let options = layer.options();
+        let two = options.reset_first || !options.projections.is_empty();
+        Self {
+            cell: layer.cell(),
+            inputs,
+            units,
+            width,
+            phases: 1 + usize::from(two),
+            narrows: layer.is_plain(),
+            directions,
+            batch,
+            steps,
+        }
+    }
+
+    /// Weights of a row of the state: of the gates of all units, and of the projection.
+    fn of_state(&self) -> usize {
+        let projected = self.phases == 2 && self.cell == Cell::Lstm;
+        (self.cell.gates() + usize::from(projected)) * self.units * self.width
+    }
+
+    /// How numbers are held where this was chosen.
+    fn held(&self, precision: Precision) -> Precision {
+        if self.narrows { precision } else { Precision::F32 }
+    }
+
+    /// Units and vectors of a panel: gates of sixteen units, or 64 units where there is one gate.
+    #[must_use]
+    pub fn panel(&self) -> (usize, usize) {
+        match self.cell.gates() {
+            1 => (4 * LANES, 4),
+            gates => (LANES, gates),
+        }
+    }
+
+    /// Panels of a direction.
+    #[must_use]
+    pub fn panels(&self) -> usize {
+        self.units.div_ceil(self.panel().0)
+    }
+
+    /// Multiplications and additions of a call, each counted, as the SPEC counts: 8 H (E + H) B T of
+    /// an LSTM.
+    #[must_use]
+    pub fn flops(&self) -> f64 {
+        let per_step = 2 * (self.cell.gates() * self.units * self.inputs + self.of_state());
+        (per_step * self.batch * self.steps * self.directions) as f64
+    }
+
+    /// Bytes of the weights of the input and of the state, unpadded, in all directions.
+    #[must_use]
+    pub fn weights(&self, precision: Precision) -> [f64; 2] {
+        let of_input = self.cell.gates() * self.units * self.inputs;
+        let bytes = |weights: usize| (self.directions * weights * 4) as f64;
+        let per_word = self.held(precision).per_word() as f64;
+        [of_input, self.of_state()].map(|weights| bytes(weights) / per_word)
+    }
+}
+
+/// Nanoseconds of a call, part by part, and what it reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Prediction {
+    /// Products with the input.
+    pub input: f64,
+    /// Products with the state.
+    pub state: f64,
+    /// From sums to states.
+    pub cells: f64,
+    /// Waiting for others.
+    pub meetings: f64,
+    /// Reading what others wrote.
+    pub exchange: f64,
+    /// Starting the team.
+    pub call: f64,
+    /// Bytes of weights and sums that a worker reads and writes.
+    pub bytes: f64,
+    /// Those of them from beyond its private cache.
+    pub far_bytes: f64,
+}
+
+impl Prediction {
+    /// Nanoseconds in all.
+    #[must_use]
+    pub fn ns(&self) -> f64 {
+        self.input + self.state + self.cells + self.meetings + self.exchange + self.call
+    }
+}
+
+/// The share of the worker with most to do.
+struct Share {
+    /// Directions, one after the other.
+    directions: usize,
+    rows: usize,
+    panels: usize,
+    /// Numbers of a row's sums.
+    sums: usize,
+    /// Bytes of weights of the input and of the state, all directions.
+    input: f64,
+    state: f64,
+}
+
+impl Share {
+    fn of(shape: &Shape, choice: &Choice) -> Self {
+        let directions = shape.directions.div_ceil(choice.sides.max(1));
+        let rows = shape.batch.div_ceil(choice.rows.max(1));
+        let panels = shape.panels().div_ceil(choice.units.max(1));
+        let sums = panels * shape.panel().1 * LANES;
+        let bytes = |k: usize| (directions * sums * choice.precision.words(k) * 4) as f64;
+        // A projection's outputs are shared as units are.
+        let gates = shape.cell.gates() * shape.units * shape.width;
+        let (input, state) = (bytes(shape.inputs), bytes(shape.width));
+        let state = state * shape.of_state() as f64 / gates.max(1) as f64;
+        Self { directions, rows, panels, sums, input, state }
+    }
+
+    /// Operations of a step's product with weights of so many bytes.
+    fn flops(&self, bytes: f64, precision: Precision) -> f64 {
+        2.0 * self.rows as f64 * bytes / 4.0 * precision.per_word() as f64
+    }
+}
+
+/// Predicts a call of a plan: what the worker with most to do does, and what it waits for.
+///
+/// Of what a choice has, chunks, sides, rows, units and the precision count; activations are taken as
+/// the machine's cells have them.
+#[must_use]
+pub fn predict(shape: &Shape, choice: &Choice, machine: &Machine) -> Prediction {
+    let choice = &Choice { precision: shape.held(choice.precision), ..*choice };
+    let share = Share::of(shape, choice);
+    let (workers, steps) = (choice.workers().max(1), shape.steps as f64);
+    let mut of = if choice.chunk <= 1 {
+        step_by_step(shape, choice, machine, &share)
+    } else {
+        by_chunks(shape, choice, machine, &share)
+    };
+    let per_step = share.directions * share.rows;
+    let sixteens = per_step * share.panels * shape.panel().0 / LANES;
+    let tiles = (per_step * share.panels) as f64 * machine.cells.tile;
+    of.cells = steps * (sixteens as f64 * machine.cell(shape.cell) + 2.0 * tiles);
+    if choice.units > 1 {
+        // All meet at the end of each chunk's products with the input and of each step.
+        let chunks = if choice.chunk > 1 { shape.steps.div_ceil(choice.chunk) } else { 0 };
+        let meetings = (shape.steps * shape.phases + chunks) as f64;
+        of.meetings = meetings * machine.meeting(workers);
+        let others = shape.units.saturating_sub(share.panels * shape.panel().0);
+        let bytes = others * share.rows * 4 / choice.precision.per_word();
+        let exchanges = steps * (share.directions * shape.phases) as f64;
+        of.exchange = exchanges * machine.exchange(bytes as f64);
+    }
+    if workers > 1 {
+        of.call = machine.meetings.call + machine.meeting(workers);
+    }
+    of
+}
+
+/// Weights of the input and of the state are read at each step.
+fn step_by_step(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -> Prediction {
+    let steps = shape.steps as f64;
+    let all = shape.weights(choice.precision).iter().sum();
+    // A fresh sequence has no product with the state at its first step.
+    let state = if shape.steps > 1 { share.state } else { 0.0 };
+    let read = read(choice, machine, share.input + state, all);
+    let part = share.input / (share.input + state).max(1.0);
+    let peak = machine.peak(choice.precision, share.rows);
+    let [of_input, of_state] =
+        [share.input, share.state].map(|of| share.flops(of, choice.precision) / peak);
+    Prediction {
+        input: steps * of_input.max(read.ns * part),
+        state: (steps - 1.0).max(0.0) * of_state.max(read.ns * (1.0 - part)),
+        bytes: steps * share.input + (steps - 1.0).max(0.0) * share.state,
+        far_bytes: steps * read.far_bytes,
+        ..Prediction::default()
+    }
+}
+
+/// Weights of the input are read once a chunk, and its sums wait for their step.
+fn by_chunks(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -> Prediction {
+    let chunk = choice.chunk.min(shape.steps.max(1));
+    let (chunks, steps) = (shape.steps.div_ceil(chunk) as f64, shape.steps as f64);
+    let workers = choice.workers().max(1);
+    let weights = shape.weights(choice.precision);
+    let (near, far) = (machine.bandwidths.l2, machine.far(workers, weights.iter().sum()));
+    let sums = (4 * share.directions * share.rows * chunk * share.sums) as f64;
+    let together = share.input + share.state + sums;
+    let fits = together <= machine.kept_l2();
+    // What the products with the input evict is read again, once a chunk.
+    let (input_ns, again) = match fits {
+        true => (share.input / near, 0.0),
+        false if share.state <= machine.kept_l2() => (share.input / far, share.state),
+        false => (share.input / far, 0.0),
+    };
+    // Sums are written, and read when their steps come.
+    let sums_ns = 2.0 * sums / if sums <= machine.kept_l2() { near } else { far };
+    let peak = machine.peak(choice.precision, share.rows * chunk);
+    let multiply = share.flops(share.input, choice.precision) * chunk as f64 / peak;
+    // Between chunks it is the state's weights alone that are read again and again.
+    let step = read(choice, machine, share.state, weights[1]);
+    let peak = machine.peak(choice.precision, share.rows);
+    let state = share.flops(share.state, choice.precision) / peak;
+    let far_sums = if sums <= machine.kept_l2() { 0.0 } else { 2.0 * sums };
+    let far_input = if fits { 0.0 } else { share.input };
+    Prediction {
+        input: chunks * (multiply.max(input_ns) + sums_ns + again / far),
+        state: (steps - 1.0).max(0.0) * state.max(step.ns),
+        bytes: chunks * (share.input + 2.0 * sums) + steps * share.state,
+        far_bytes: chunks * (far_input + far_sums + again) + steps * step.far_bytes,
+        ..Prediction::default()
+    }
+}
+
+/// Reading a worker's weights at each step, where workers together read `all`: those who share rows
+/// read the same.
+fn read(choice: &Choice, machine: &Machine, bytes: f64, all: f64) -> Reading {
+    reading(machine, bytes, choice.workers().max(1), all, Sweep::Forward)
+}
+
+/// Nanoseconds below which no plan on `workers` cores can be: operations at the peak, weights from
+/// the nearest cache that can hold them, nothing for cells and meetings (SPEC section 2, roofline).
+#[must_use]
+pub fn roofline(shape: &Shape, precision: Precision, machine: &Machine, workers: usize) -> f64 {
+    let workers = workers.max(1) as f64;
+    let [input, state] = shape.weights(precision).map(|bytes| bytes / workers);
+    let rates = &machine.bandwidths;
+    let l2 = machine.caches.l2 as f64;
+    let precision = shape.held(precision);
+    let per_weight = 2.0 * (shape.directions * shape.batch) as f64;
+    let flops = |weights: usize| per_weight * weights as f64 / workers;
+    let near = if (input + state) * workers <= l2 { rates.l2 } else { rates.l3 };
+    let of_input = shape.cell.gates() * shape.units * shape.inputs;
+    let first =
+        flops(of_input) * shape.steps as f64 / machine.peak(precision, shape.batch * shape.steps);
+    let read = if state <= machine.kept_l1() {
+        state / rates.l1
+    } else {
+        (state / rates.l2).max((state - l2).max(0.0) / rates.l3)
+    };
+    let step = (flops(shape.of_state()) / machine.peak(precision, shape.batch)).max(read);
+    first.max(input / near) + step * shape.steps.saturating_sub(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dyno_kernels::Tanh;
+
+    fn shape(cell: Cell, inputs: usize, units: usize, batch: usize, steps: usize) -> Shape {
+        let (width, phases, narrows) = (units, 1, true);
+        Shape { cell, inputs, units, width, phases, narrows, directions: 1, batch, steps }
+    }
+
+    /// Milliseconds of `tables_quiet.md`, which its `roofline.py` made from the same limits.
+    #[test]
+    fn rooflines_are_those_of_the_reference() {
+        use Precision::{Bf16, F32, Int8};
+        let machine = Machine::sapphire_rapids();
+        let rows = [
+            (64, 64, 1, 100, [(F32, 1, 0.0742), (F32, 2, 0.0238), (Bf16, 1, 0.0146)]),
+            (1024, 64, 1, 100, [(F32, 1, 0.3843), (F32, 2, 0.1788), (Int8, 2, 0.0080)]),
+            (64, 256, 1, 100, [(F32, 1, 0.9385), (Bf16, 2, 0.2163), (Int8, 2, 0.1081)]),
+            (64, 1024, 1, 100, [(F32, 1, 53.179), (Bf16, 2, 7.5593), (Int8, 2, 1.7164)]),
+            (256, 256, 20, 100, [(F32, 2, 6.5825), (Bf16, 1, 0.7973), (Int8, 2, 0.1993)]),
+            (1024, 1024, 10, 100, [(F32, 2, 52.6603), (Bf16, 1, 25.6041), (Int8, 2, 2.4503)]),
+        ];
+        for (inputs, units, batch, steps, cells) in rows {
+            for (precision, cores, expected) in cells {
+                let shape = shape(Cell::Lstm, inputs, units, batch, steps);
+                let found = roofline(&shape, precision, &machine, cores) / 1e6;
+                let what = format!("{inputs},{units},{batch} {precision:?} {cores}: {found} ms");
+                assert!((found / expected - 1.0).abs() < 0.012, "{what}, expected {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_plan_is_predicted_below_the_roofline() {
+        let tanh = Tanh::Fitted98;
+        for machine in [Machine::sapphire_rapids(), Machine::paper()] {
+            for (inputs, units, batch) in [(64, 64, 1), (256, 256, 20), (1024, 1024, 1)] {
+                for chunk in [1, 16, 100] {
+                    for (rows, units_by) in [(1, 1), (1, 2), (2, 1), (4, 4)] {
+                        let precision = Precision::F32;
+                        let rows = rows.min(batch);
+                        let choice =
+                            Choice { precision, tanh, chunk, sides: 1, rows, units: units_by };
+                        let shape = shape(Cell::Lstm, inputs, units, batch, 100);
+                        let least = roofline(&shape, precision, &machine, choice.workers());
+                        let found = predict(&shape, &choice, &machine).ns();
+                        assert!(found >= 0.99 * least, "{choice:?}: {found} below {least}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The products of a step and what each needs: the MM-DAG of DeepCPU (section 4.1).
+//!
+//! Nodes are matrix products, one for each gate and each side, as the formulas of the cell have
+//! them; nothing is fused yet. The number of steps is no part of it.
+
+use std::fmt;
+
+use crate::layer::{Cell, Layer};
+
+/// Where the reset gate of a GRU acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reset {
+    /// On the product of n with the state: `r * (U h)`.
+    After,
+    /// On the state, before its product with n: `U (r * h)`.
+    Before,
+}
+
+/// Cells, as far as their products differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recurrence {
+    /// Gates i, f, g, o.
+    Lstm,
+    /// Gates z, r, n.
+    Gru(Reset),
+    /// One gate.
+    Rnn,
+}
+
+impl Recurrence {
+    /// Of a cell without options.
+    #[must_use]
+    pub fn of(cell: Cell) -> Self {
+        match cell {
+            Cell::Lstm => Self::Lstm,
+            Cell::Gru => Self::Gru(Reset::After),
+            Cell::Rnn(_) => Self::Rnn,
+        }
+    }
+
+    /// Names of the gates.
+    #[must_use]
+    pub fn gates(self) -> &'static [&'static str] {
+        match self {
+            Self::Lstm => &["i", "f", "g", "o"],
+            Self::Gru(_) => &["z", "r", "n"],
+            Self::Rnn => &["h"],
+        }
+    }
+}
+
+/// What a product multiplies its weights by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// The step's input.
+    Input,
+    /// The last step's state.
+    State,
+    /// The last step's state under the reset gate.
+    Reset,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Input => "x",
+            Self::State => "h",
+            Self::Reset => "(r h)",
+        })
+    }
+}
+
+/// A product of a step: `m` x `k` by `k` x `n`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Product {
+    /// Index of its gate.
+    pub gate: usize,
+    /// Its left side.
+    pub source: Source,
+    /// Rows of the batch.
+    pub m: usize,
+    /// Units.
+    pub n: usize,
+    /// Inputs or units.
+    pub k: usize,
+    /// Products of the same step that must come before.
+    pub after: Vec<usize>,
+}
+
+impl Product {
+    /// Whether it must wait for the step before: then it cannot be done for all steps at once.
+    #[must_use]
+    pub fn depends_on_state(&self) -> bool {
+        self.source != Source::Input
+    }
+
+    /// Multiplications and additions.
+    #[must_use]
+    pub fn flops(&self) -> f64 {
+        2.0 * (self.m * self.n * self.k) as f64
+    }
+}
+
+/// The products of a step of one direction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dag {
+    /// The cell.
+    pub recurrence: Recurrence,
+    /// Those with the input, gate by gate, then those with the state.
+    pub products: Vec<Product>,
+}
+
+impl Dag {
+    /// Of a cell of `units` over `inputs` for a batch.
+    #[must_use]
+    pub fn new(recurrence: Recurrence, batch: usize, inputs: usize, units: usize) -> Self {
+        let gates = recurrence.gates().len();
+        let mut products = Vec::new();
+        for source in [Source::Input, Source::State] {
+            for gate in 0..gates {
+                let k = if source == Source::Input { inputs } else { units };
+                products.push(Product { gate, source, m: batch, n: units, k, after: Vec::new() });
+            }
+        }
+        if recurrence == Recurrence::Gru(Reset::Before) {
+            // n's product with the state needs r, and that both of r's products.
+            let (r, n) = (1, 2);
+            products[gates + n].source = Source::Reset;
+            products[gates + n].after = vec![r, gates + r];
+        }
+        Self { recurrence, products }
+    }
+
+    /// Of a layer's direction. What projects a state is no product of a gate, and left out.
+    #[must_use]
+    pub fn of(layer: &Layer, batch: usize) -> Self {
+        let recurrence = if layer.options().reset_first {
+            Recurrence::Gru(Reset::Before)
+        } else {
+            Recurrence::of(layer.cell())
+        };
+        let mut dag = Self::new(recurrence, batch, layer.inputs(), layer.units());
+        let waiting = dag.products.iter_mut().filter(|product| product.depends_on_state());
+        waiting.for_each(|product| product.k = layer.width());
+        dag
+    }
+
+    /// A product's name: `Wi x`, `Un (r h)`.
+    #[must_use]
+    pub fn name(&self, product: usize) -> String {
+        let Product { gate, source, .. } = &self.products[product];
+        let side = if *source == Source::Input { "W" } else { "U" };
+        format!("{side}{} {source}", self.recurrence.gates()[*gate])
+    }
+
+    /// Multiplications and additions of a step.
+    #[must_use]
+    pub fn flops(&self) -> f64 {
+        self.products.iter().map(Product::flops).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_of_an_lstm_is_eight_products_of_which_four_wait() {
+        let dag = Dag::new(Recurrence::Lstm, 10, 64, 256);
+        let waiting = dag.products.iter().filter(|product| product.depends_on_state()).count();
+        assert_eq!((dag.products.len(), waiting), (8, 4));
+        // SPEC section 2: 8 H (E + H) B of a step.
+        assert_eq!(dag.flops(), 8.0 * 256.0 * 320.0 * 10.0);
+        assert_eq!((dag.name(0), dag.name(7)), ("Wi x".to_owned(), "Uo h".to_owned()));
+    }
+
+    #[test]
+    fn options_of_a_layer_change_its_products() {
+        use crate::cost::Shape;
+        use crate::layer::{Directions, Options, Weights};
+        let layer = |cell: Cell, width: usize, options: Options| {
+            let gates = cell.gates();
+            let weights = Weights {
+                input: vec![0.0; gates * 4 * 3],
+                state: vec![0.0; gates * 4 * width],
+                input_bias: vec![0.0; gates * 4],
+                state_bias: vec![0.0; gates * 4],
+            };
+            Layer::with_options(cell, 3, 4, Directions::Forward, vec![weights], options).unwrap()
+        };
+        let reset = Options { reset_first: true, ..Options::default() };
+        let gru = layer(Cell::Gru, 4, reset);
+        assert_eq!(Dag::of(&gru, 1).recurrence, Recurrence::Gru(Reset::Before));
+        assert_eq!(Shape::of(&gru, 1, 1).phases, 2);
+        let projected = Options { projections: vec![vec![0.0; 2 * 4]], ..Options::default() };
+        let lstm = layer(Cell::Lstm, 2, projected);
+        assert_eq!(Dag::of(&lstm, 1).products[7].k, 2);
+        // Gates of 4 units see 3 inputs and 2 of the state, which 4 outputs are projected to.
+        assert_eq!(Shape::of(&lstm, 1, 1).flops(), 2.0 * (16.0 * 5.0 + 2.0 * 4.0));
+    }
+
+    #[test]
+    fn a_gru_waits_for_its_reset_gate_only_where_it_acts_before() {
+        let after = Dag::new(Recurrence::Gru(Reset::After), 1, 8, 16);
+        assert!(after.products.iter().all(|product| product.after.is_empty()));
+        let before = Dag::new(Recurrence::Gru(Reset::Before), 1, 8, 16);
+        assert_eq!(before.products[5].after, [1, 4]);
+        assert_eq!(before.name(5), "Un (r h)");
+        assert_eq!(before.flops(), after.flops());
+        assert_eq!(after.flops(), 6.0 * 16.0 * 24.0);
+    }
+}

@@ -1,0 +1,303 @@
+//! Nodes `LSTM`, `GRU` and `RNN` of ONNX and `DynamicQuantizeLSTM` of ONNX Runtime, wherever in a
+//! model they are: bodies of loops and branches too.
+
+use dyno_kernels::Activation;
+use dyno_onnx::{Attribute, Constants, Element, Model, Node, Tensor, Values};
+
+use super::{Array, ImportError, options, reordered, transposed};
+use crate::layer::{Cell, Directions, Layer, Options, Weights};
+
+/// A node of a model as a layer. Names of values are those of the graph that the node is in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Imported {
+    /// The node's, or its first output's; before it the nodes that it is inside of, with the names of
+    /// their bodies: `If_12/then_branch/LSTM_3`.
+    pub name: String,
+    /// What it computes.
+    pub layer: Layer,
+    /// What is fed: steps x batch x inputs.
+    pub input: String,
+    /// Steps of each row, if they differ.
+    pub lengths: Option<String>,
+    /// Initial hidden state, and of an LSTM that of its cells.
+    pub initial: [Initial; 2],
+    /// `Y`, `Y_h` and `Y_c`; empty where nobody asks for them.
+    pub outputs: [String; 3],
+    /// Whether the batch comes first: input batch x steps x inputs, `Y` batch x steps x directions x
+    /// units, states batch x directions x units (`layout = 1`).
+    pub batch_first: bool,
+}
+
+/// Where a layer begins.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Initial {
+    /// At zeros.
+    Zeros,
+    /// At these numbers, directions x batch x units, or as [`Imported::batch_first`] says.
+    Given(Vec<f32>),
+    /// At a value of the graph.
+    Fed(String),
+}
+
+/// All recurrent nodes of a model, in its order. Weights are taken through nodes that only move them,
+/// see [`Constants::get`].
+///
+/// # Errors
+/// A node whose weights are not constant, or that is not as ONNX defines it.
+pub fn layers(model: &Model) -> Result<Vec<Imported>, ImportError> {
+    let mut found = Vec::new();
+    gather(&model.nodes, &Constants::new(model), "", &mut found)?;
+    Ok(found)
+}
+
+fn gather(
+    nodes: &[Node],
+    constants: &Constants<'_>,
+    path: &str,
+    found: &mut Vec<Imported>,
+) -> Result<(), ImportError> {
+    for node in nodes {
+        let own = if node.name.is_empty() { node.outputs.first() } else { Some(&node.name) };
+        let name = format!("{path}{}", own.map_or("", |name| name.as_str()));
+        let is_rnn = match node.domain.as_str() {
+            "" => matches!(node.op.as_str(), "LSTM" | "GRU" | "RNN"),
+            "com.microsoft" => node.op == "DynamicQuantizeLSTM",
+            _ => false,
+        };
+        if is_rnn {
+            found.push(Reader { node, constants, name }.read()?);
+            continue;
+        }
+        for (attribute, body) in node.bodies() {
+            let path = format!("{name}/{attribute}/");
+            gather(&body.nodes, &constants.within(body), &path, found)?;
+        }
+    }
+    Ok(())
+}
+
+struct Reader<'a> {
+    node: &'a Node,
+    constants: &'a Constants<'a>,
+    name: String,
+}
+
+impl Reader<'_> {
+    fn input(&self, at: usize) -> &str {
+        self.node.inputs.get(at).map_or("", String::as_str)
+    }
+
+    fn tensor(&self, at: usize) -> Result<Option<Tensor>, ImportError> {
+        let value = self.input(at);
+        if value.is_empty() {
+            return Ok(None);
+        }
+        let not_constant =
+            || ImportError::NotConstant { node: self.name.clone(), value: value.into() };
+        self.constants.get(value).map(Some).ok_or_else(not_constant)
+    }
+
+    /// Numbers of an input, which must be there and constant.
+    fn needed(&self, at: usize) -> Result<Array, ImportError> {
+        let missing = || ImportError::Missing(format!("input {at} of {}", self.name));
+        self.array(&self.tensor(at)?.ok_or_else(missing)?, self.input(at))
+    }
+
+    fn array(&self, tensor: &Tensor, name: &str) -> Result<Array, ImportError> {
+        let numbers =
+            tensor.floats().ok_or_else(|| self.wrong(name, "float32", tensor.element.name()))?;
+        Ok(Array { shape: tensor.shape.clone(), numbers })
+    }
+
+    fn wrong(&self, value: &str, expected: &str, found: &str) -> ImportError {
+        let name = format!("{value} of {}", self.name);
+        ImportError::Shape { name, expected: expected.into(), found: found.into() }
+    }
+
+    fn unknown(&self, what: String) -> ImportError {
+        ImportError::Option { node: self.name.clone(), what }
+    }
+
+    fn read(&self) -> Result<Imported, ImportError> {
+        let named = options::activations(self.node, &self.name)?;
+        let cell = match self.node.op.as_str() {
+            "GRU" => Cell::Gru,
+            "RNN" => Cell::Rnn(named.first().copied().unwrap_or(Activation::Tanh)),
+            _ => Cell::Lstm,
+        };
+        let directions = match self.node.text("direction") {
+            "" | "forward" => Directions::Forward,
+            "reverse" => Directions::Backward,
+            "bidirectional" => Directions::Both,
+            other => return Err(self.unknown(format!("direction {other}"))),
+        };
+        let is_quantised = self.node.op == "DynamicQuantizeLSTM";
+        let [w, r] = if is_quantised {
+            [self.dequantised(1, 8)?, self.dequantised(2, 10)?]
+        } else {
+            [self.needed(1)?, self.needed(2)?]
+        };
+        let count = directions.count();
+        let shape = |array: &Array, at: usize| -> Result<[usize; 3], ImportError> {
+            let found = format!("{:?}", array.shape);
+            <[usize; 3]>::try_from(array.shape.clone())
+                .map_err(|_| self.wrong(self.input(at), "three dimensions", &found))
+        };
+        let ([_, _, inputs], [_, _, units]) = (shape(&w, 1)?, shape(&r, 2)?);
+        let rows = cell.gates().saturating_mul(units);
+        w.expect(self.input(1), &[count, rows, inputs])?;
+        r.expect(self.input(2), &[count, rows, units])?;
+        let bias = if self.input(3).is_empty() {
+            vec![0.0; count * 2 * rows]
+        } else {
+            let bias = self.needed(3)?;
+            bias.expect(self.input(3), &[count, 2 * rows])?;
+            bias.numbers
+        };
+        // ONNX has gates i, o, f, c of an LSTM and z, r, h of a GRU.
+        let order: &[usize] = match cell {
+            Cell::Lstm => &[0, 2, 3, 1],
+            Cell::Gru => &[0, 1, 2],
+            Cell::Rnn(_) => &[0],
+        };
+        let part = |of: &[f32], at: usize, size: usize| reordered(&of[at * size..][..size], order);
+        let weights = (0..count).map(|direction| Weights {
+            input: part(&w.numbers, direction, rows * inputs),
+            state: part(&r.numbers, direction, rows * units),
+            input_bias: part(&bias, 2 * direction, rows),
+            state_bias: part(&bias, 2 * direction + 1, rows),
+        });
+        let weights = weights.collect();
+        let options = self.options(cell, directions, units, &named)?;
+        let layer = Layer::with_options(cell, inputs, units, directions, weights, options)?;
+        let batch_first = self.node.int("layout", 0) != 0;
+        let output = |at: usize| self.node.outputs.get(at).cloned().unwrap_or_default();
+        Ok(Imported {
+            name: self.name.clone(),
+            layer,
+            input: self.input(0).into(),
+            lengths: Some(self.input(4)).filter(|name| !name.is_empty()).map(Into::into),
+            initial: [
+                self.initial(5)?,
+                if cell == Cell::Lstm { self.initial(6)? } else { Initial::Zeros },
+            ],
+            outputs: [0, 1, 2].map(output),
+            batch_first,
+        })
+    }
+
+    fn initial(&self, at: usize) -> Result<Initial, ImportError> {
+        let name = self.input(at);
+        if name.is_empty() || self.constants.is_zeros(name) {
+            return Ok(Initial::Zeros);
+        }
+        match self.constants.get(name) {
+            Some(tensor) => Ok(Initial::Given(self.array(&tensor, name)?.numbers)),
+            None => Ok(Initial::Fed(name.into())),
+        }
+    }
+
+    fn options(
+        &self,
+        cell: Cell,
+        directions: Directions,
+        units: usize,
+        named: &[Activation],
+    ) -> Result<Options, ImportError> {
+        let node = self.node;
+        let count = directions.count();
+        let each = match cell {
+            Cell::Lstm => 3,
+            Cell::Gru => 2,
+            Cell::Rnn(_) => 1,
+        };
+        if !named.is_empty() && named.len() != each * count {
+            let what =
+                format!("a list of {} activations where {} are needed", named.len(), each * count);
+            return Err(self.unknown(what));
+        }
+        // Those that a cell has not are never looked at.
+        let three = |of: &[Activation]| -> [Activation; 3] {
+            std::array::from_fn(|at| of.get(at).copied().unwrap_or(Activation::Tanh))
+        };
+        let own = match cell {
+            Cell::Lstm | Cell::Gru => [Activation::Sigmoid, Activation::Tanh, Activation::Tanh],
+            Cell::Rnn(activation) => [activation, Activation::Tanh, Activation::Tanh],
+        };
+        let mut activations: Vec<[Activation; 3]> = named.chunks(each).map(three).collect();
+        if activations.iter().all(|of| *of == own) {
+            // What a cell does anyhow is no option.
+            activations.clear();
+        }
+        let clip = match node.attribute("clip") {
+            Some(Attribute::Float(clip)) if *clip > 0.0 => Some(*clip),
+            _ => None,
+        };
+        let peepholes = if cell == Cell::Lstm && !self.input(7).is_empty() {
+            let peepholes = self.needed(7)?;
+            peepholes.expect(self.input(7), &[count, 3 * units])?;
+            // ONNX has i, o, f.
+            peepholes.numbers.chunks(3 * units.max(1)).map(|of| reordered(of, &[0, 2, 1])).collect()
+        } else {
+            Vec::new()
+        };
+        Ok(Options {
+            activations,
+            clip,
+            coupled: cell == Cell::Lstm && node.int("input_forget", 0) != 0,
+            reset_first: cell == Cell::Gru && node.int("linear_before_reset", 0) == 0,
+            peepholes,
+            projections: Vec::new(),
+        })
+    }
+
+    /// Weights of `DynamicQuantizeLSTM`, directions x k x rows of bytes, as directions x rows x k numbers:
+    /// `(byte - zero point) * scale`, both of them one a direction or one a row.
+    fn dequantised(&self, at: usize, scale_at: usize) -> Result<Array, ImportError> {
+        let missing = || ImportError::Missing(format!("input {at} of {}", self.name));
+        let tensor = self.tensor(at)?.ok_or_else(missing)?;
+        let whole = self.bytes(&tensor, at)?;
+        let [directions, k, rows] = tensor.shape[..] else {
+            return Err(self.wrong(
+                self.input(at),
+                "three dimensions",
+                &format!("{:?}", tensor.shape),
+            ));
+        };
+        if whole.is_empty() {
+            return Err(self.wrong(self.input(at), "weights", "none"));
+        }
+        let scale = self.needed(scale_at)?;
+        let zero = match self.tensor(scale_at + 1)? {
+            Some(zero) => self.bytes(&zero, scale_at + 1)?,
+            None => vec![0.0; scale.numbers.len()],
+        };
+        let per_row = scale.numbers.len() == directions * rows;
+        if (!per_row && scale.numbers.len() != directions) || zero.len() != scale.numbers.len() {
+            let expected =
+                format!("{directions} or {} scales and as many zero points", directions * rows);
+            let found = format!("{} and {}", scale.numbers.len(), zero.len());
+            return Err(self.wrong(self.input(scale_at), &expected, &found));
+        }
+        let mut numbers = Vec::with_capacity(whole.len());
+        for direction in 0..directions {
+            let of = transposed(&whole[direction * k * rows..][..k * rows], k, rows);
+            numbers.extend(of.iter().enumerate().map(|(place, whole)| {
+                let which = if per_row { direction * rows + place / k } else { direction };
+                (whole - zero[which]) * scale.numbers[which]
+            }));
+        }
+        Ok(Array { shape: vec![directions, rows, k], numbers })
+    }
+
+    /// Whole numbers of eight bits as numbers.
+    fn bytes(&self, tensor: &Tensor, at: usize) -> Result<Vec<f32>, ImportError> {
+        let wrong = || self.wrong(self.input(at), "int8 or uint8", tensor.element.name());
+        let Values::Bytes(bytes) = &tensor.values else { return Err(wrong()) };
+        match tensor.element {
+            Element::I8 => Ok(bytes.iter().map(|byte| f32::from(byte.cast_signed())).collect()),
+            Element::U8 => Ok(bytes.iter().map(|byte| f32::from(*byte)).collect()),
+            _ => Err(wrong()),
+        }
+    }
+}

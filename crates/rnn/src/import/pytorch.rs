@@ -1,0 +1,81 @@
+//! Weights under the names of `torch.nn.LSTM`, `GRU` and `RNN`.
+
+use super::{Array, ImportError, reordered};
+use crate::layer::{Cell, Directions, Layer, Options, Weights};
+
+/// The stacked layers of a module, from the first on: `{prefix}weight_ih_l0`, `weight_hh_l0`, `bias_ih_l0`
+/// and `bias_hh_l0` if it has biases, `weight_hr_l0` if it projects, the same with `_reverse` if it is
+/// bidirectional, and so on with `l1`. Layers that follow one another take what the last put out.
+///
+/// Gates there are i, f, g, o of an LSTM and r, z, n of a GRU, whose r acts on the product.
+///
+/// # Errors
+/// An array is missing or has another shape.
+pub fn pytorch(
+    cell: Cell,
+    prefix: &str,
+    array: &dyn Fn(&str) -> Option<Array>,
+) -> Result<Vec<Layer>, ImportError> {
+    let mut layers = Vec::new();
+    loop {
+        let name = |what: &str| format!("{prefix}{what}_l{}", layers.len());
+        let weights = name("weight_ih");
+        if !layers.is_empty() && array(&weights).is_none() {
+            return Ok(layers);
+        }
+        let is_both = array(&format!("{weights}_reverse")).is_some();
+        let directions = if is_both { Directions::Both } else { Directions::Forward };
+        let endings = if is_both { &["", "_reverse"][..] } else { &[""] };
+        let mut all = Vec::new();
+        let (mut sizes, mut projections) = ((0, 0), Vec::new());
+        for ending in endings {
+            let named = |what: &str| format!("{}{ending}", name(what));
+            let (of, found) = direction(cell, &named, array)?;
+            if !all.is_empty() && sizes != found {
+                let (expected, found) =
+                    (format!("{sizes:?} inputs and units"), format!("{found:?}"));
+                return Err(ImportError::Shape { name: named("weight_ih"), expected, found });
+            }
+            sizes = found;
+            all.push(of);
+            if let Some(projection) = array(&named("weight_hr")) {
+                let (width, _) = projection.matrix(&named("weight_hr"))?;
+                projection.expect(&named("weight_hr"), &[width, sizes.1])?;
+                projections.push(projection.numbers);
+            }
+        }
+        let options = Options { projections, ..Options::default() };
+        layers.push(Layer::with_options(cell, sizes.0, sizes.1, directions, all, options)?);
+    }
+}
+
+/// Weights of one direction, with how many inputs and units it has.
+fn direction(
+    cell: Cell,
+    name: &dyn Fn(&str) -> String,
+    array: &dyn Fn(&str) -> Option<Array>,
+) -> Result<(Weights, (usize, usize)), ImportError> {
+    let needed = |what: &str| array(&name(what)).ok_or_else(|| ImportError::Missing(name(what)));
+    let (input, state) = (needed("weight_ih")?, needed("weight_hh")?);
+    let ((rows, inputs), (_, width)) =
+        (input.matrix(&name("weight_ih"))?, state.matrix(&name("weight_hh"))?);
+    let units = rows / cell.gates();
+    input.expect(&name("weight_ih"), &[cell.gates() * units, inputs])?;
+    state.expect(&name("weight_hh"), &[rows, width])?;
+    let order: &[usize] = match cell {
+        Cell::Lstm => &[0, 1, 2, 3],
+        Cell::Gru => &[1, 0, 2],
+        Cell::Rnn(_) => &[0],
+    };
+    let bias = |what: &str| match array(&name(what)) {
+        Some(bias) => bias.expect(&name(what), &[rows]).map(|()| reordered(&bias.numbers, order)),
+        None => Ok(vec![0.0; rows]),
+    };
+    let weights = Weights {
+        input: reordered(&input.numbers, order),
+        state: reordered(&state.numbers, order),
+        input_bias: bias("bias_ih")?,
+        state_bias: bias("bias_hh")?,
+    };
+    Ok((weights, (inputs, units)))
+}

@@ -1,0 +1,293 @@
+//! Plans: a layer and a choice become a program.
+//!
+//! Products with the input do not depend on the state: they are done for a chunk of steps at once
+//! (DeepCPU, section 4.2: time-independent first). What is left of a step is one product with the
+//! state and the cell, fused. Workers share units (columns of the weights), rows of the batch, or
+//! directions.
+
+mod general;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use dyno_kernels::{
+    At, Buffer, Every, Gru, Hidden, Kind, LANES, Loop, Lstm, Panels, Phase, Place, Precision,
+    Product, Program, ProgramError, Rnn, Slots, Stage, Tanh, Then, Work,
+};
+
+use crate::layer::{Cell, Layer};
+
+/// What is chosen of a layer's execution. Whatever is chosen, the outputs are the same up to
+/// rounding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Choice {
+    /// How numbers of products are held.
+    pub precision: Precision,
+    /// How near to tanh.
+    pub tanh: Tanh,
+    /// Steps whose products with the input are done at once: 1 does them with the step.
+    pub chunk: usize,
+    /// Directions side by side: 1 or 2.
+    pub sides: usize,
+    /// Workers that share the rows of a batch (DeepCPU's X_i).
+    pub rows: usize,
+    /// Workers that share the units (its X_j).
+    pub units: usize,
+}
+
+impl Choice {
+    /// All workers at once.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.sides * self.rows * self.units
+    }
+}
+
+/// A layer's program for a batch, and where its states are.
+pub struct Plan {
+    /// What runs.
+    pub program: Program,
+    /// Of each direction.
+    pub states: Vec<StateBuffers>,
+}
+
+/// Buffers of a direction's state.
+#[derive(Clone, Copy, Debug)]
+pub struct StateBuffers {
+    /// Two slots of `batch` x `columns`: after step t of T the state is in slot t + 1, and round.
+    pub hidden: usize,
+    /// One slot, of an LSTM.
+    pub cell: Option<usize>,
+    /// The hidden state in fewer bits, two slots.
+    pub narrow: Option<usize>,
+    /// Words of a row: units, and zeros up to a whole panel.
+    pub columns: usize,
+}
+
+/// Packed weights of a direction.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    input: Arc<Panels>,
+    state: Arc<Panels>,
+    input_bias: Arc<[f32]>,
+    /// Only of a GRU: under the reset gate.
+    state_bias: Option<Arc<[f32]>>,
+    /// Only of a layer with options.
+    extras: Option<general::Extras>,
+}
+
+impl Packed {
+    /// Packs a direction's weights; in `f32` if the layer has options.
+    #[must_use]
+    pub fn new(layer: &Layer, direction: usize, precision: Precision) -> Self {
+        let (units, weights) = (layer.units(), &layer.weights()[direction]);
+        let precision = if layer.is_plain() { precision } else { Precision::F32 };
+        // If r acts on the state, n has products of its own.
+        let gates = layer.cell().gates() - usize::from(layer.options().reset_first);
+        let pack = |k: usize, rows: &[f32]| {
+            Arc::new(if gates == 1 {
+                Panels::pack_matrix(precision, k, rows)
+            } else {
+                Panels::pack(precision, gates, units, k, |gate, unit| {
+                    &rows[(gate * units + unit) * k..][..k]
+                })
+            })
+        };
+        let input = pack(layer.inputs(), &weights.input);
+        let order = |bias: &dyn Fn(usize, usize) -> f32| -> Arc<[f32]> {
+            let count = input.panels() * input.vectors() * LANES;
+            let vectors = if gates == 1 { 1 } else { gates };
+            let of = |at: usize| {
+                let (panel, vector, lane) =
+                    (at / (vectors * LANES), at / LANES % vectors, at % LANES);
+                let unit = panel * LANES + lane;
+                if unit < units { bias(vector, unit) } else { 0.0 }
+            };
+            (0..count).map(of).collect()
+        };
+        let of = |bias: &[f32], gate: usize, unit: usize| bias[gate * units + unit];
+        let is_gru = layer.cell() == Cell::Gru && !layer.options().reset_first;
+        let input_bias = order(&|gate, unit| {
+            let state = of(&weights.state_bias, gate, unit);
+            let state = if is_gru && gate == 2 { 0.0 } else { state };
+            of(&weights.input_bias, gate, unit) + state
+        });
+        let state_bias = is_gru.then(|| {
+            order(&|gate, unit| if gate == 2 { of(&weights.state_bias, gate, unit) } else { 0.0 })
+        });
+        let extras = (!layer.is_plain()).then(|| general::Extras::new(layer, direction));
+        Self { state: pack(layer.width(), &weights.state), input, input_bias, state_bias, extras }
+    }
+}
+
+/// Share `index` of `count` of `all`, as equal as whole numbers can be.
+fn share(all: usize, index: usize, count: usize) -> Range<usize> {
+    all * index / count..all * (index + 1) / count
+}
+
+/// Builds the program of a layer: input 0 is `steps` x `batch` x inputs, output 0 `steps` x
+/// `batch` x outputs.
+///
+/// # Errors
+/// The choice asks for what a program must not do; of the choices of the planner none does.
+pub fn build(
+    layer: &Layer,
+    packed: &[Packed],
+    batch: usize,
+    choice: &Choice,
+) -> Result<Plan, ProgramError> {
+    if !layer.is_plain() {
+        return general::build(layer, packed, batch, choice);
+    }
+    let directions = layer.directions().count();
+    let mut buffers = vec![
+        Buffer {
+            kind: Kind::Input(0),
+            slots: Slots::Length(0),
+            rows: batch,
+            columns: layer.inputs(),
+        },
+        Buffer {
+            kind: Kind::Output(0),
+            slots: Slots::Length(0),
+            rows: batch,
+            columns: layer.outputs(),
+        },
+    ];
+    let mut states = Vec::new();
+    let workers = choice.workers();
+    let mut of_input: Vec<Work> = vec![Vec::new(); workers];
+    let mut of_state: Vec<Work> = vec![Vec::new(); workers];
+    for (direction, packed) in packed.iter().enumerate().take(directions) {
+        let parts = direction_buffers(layer, packed, batch, choice, &mut buffers);
+        states.push(parts.states);
+        let time = if layer.directions().is_back(direction) { At::Back } else { At::Step };
+        let side = direction % choice.sides;
+        for worker in 0..choice.rows * choice.units {
+            let rows = share(batch, worker / choice.units, choice.rows);
+            let panels = share(packed.input.panels(), worker % choice.units, choice.units);
+            let of = Part { layer, packed, time, direction, rows, panels, choice };
+            let worker = side * choice.rows * choice.units + worker;
+            of_input[worker].push(of.input(&parts));
+            of_state[worker].push(of.state(&parts));
+        }
+    }
+    // Whoever shares neither units nor state with another worker need not wait for it.
+    let meets = choice.units > 1;
+    let stages = if choice.chunk <= 1 {
+        let work = of_input.into_iter().zip(of_state).map(|(input, state)| [input, state].concat());
+        let phases = vec![Phase { work: work.collect(), meets }];
+        vec![Stage { every: Every::Step, phases }]
+    } else {
+        // Each worker multiplies what it needs itself, so that there is nothing to wait for between.
+        let first = Stage { every: Every::Chunk, phases: vec![Phase { work: of_input, meets }] };
+        let steps = Stage { every: Every::Step, phases: vec![Phase { work: of_state, meets }] };
+        vec![first, steps]
+    };
+    let looped = Loop { length: 0, chunk: choice.chunk.max(1), stages };
+    Ok(Plan { program: Program::new(workers, buffers, vec![looped])?, states })
+}
+
+/// Buffers of a direction.
+struct Parts {
+    /// Products with the input, for each step of a chunk.
+    gates: usize,
+    /// The state as products with it want it, if that is not in `f32`: two slots.
+    narrow: Option<usize>,
+    states: StateBuffers,
+}
+
+fn direction_buffers(
+    layer: &Layer,
+    packed: &Packed,
+    batch: usize,
+    choice: &Choice,
+    buffers: &mut Vec<Buffer>,
+) -> Parts {
+    let mut inside = |slots, columns| {
+        buffers.push(Buffer {
+            kind: Kind::Inside,
+            slots: Slots::Count(slots),
+            rows: batch,
+            columns,
+        });
+        buffers.len() - 1
+    };
+    let sums = packed.input.panels() * packed.input.vectors() * LANES;
+    let columns = sums / layer.cell().gates();
+    let gates = inside(choice.chunk.max(1), sums);
+    let hidden = inside(2, columns);
+    let cell = (layer.cell() == Cell::Lstm).then(|| inside(1, columns));
+    let narrow =
+        (choice.precision != Precision::F32).then(|| inside(2, choice.precision.words(columns)));
+    Parts { gates, narrow, states: StateBuffers { hidden, cell, narrow, columns } }
+}
+
+/// A worker's part of a direction.
+struct Part<'a> {
+    layer: &'a Layer,
+    packed: &'a Packed,
+    time: At,
+    direction: usize,
+    rows: Range<usize>,
+    panels: Range<usize>,
+    choice: &'a Choice,
+}
+
+impl Part<'_> {
+    fn input(&self, parts: &Parts) -> Product {
+        let outputs = self.packed.input.panels() * self.packed.input.vectors() * LANES;
+        Product {
+            a: Place { buffer: 0, at: self.time, column: 0 },
+            holds: Precision::F32,
+            weights: Arc::clone(&self.packed.input),
+            panels: self.panels.clone(),
+            rows: self.rows.clone(),
+            bias: Some(Arc::clone(&self.packed.input_bias)),
+            scale: 1.0,
+            of_state: false,
+            then: Then::Store {
+                to: Place { buffer: parts.gates, at: At::Turn { by: 0 }, column: 0 },
+                activation: dyno_kernels::Activation::Identity,
+                outputs,
+            },
+        }
+    }
+
+    fn state(&self, parts: &Parts) -> Product {
+        let at = |buffer, at| Place { buffer, at, column: 0 };
+        let StateBuffers { hidden, cell, .. } = parts.states;
+        let last = at(hidden, At::Turn { by: 0 });
+        let input = at(parts.gates, At::Turn { by: 0 });
+        let (units, precision) = (self.layer.units(), self.choice.precision);
+        let next = Hidden {
+            state: at(hidden, At::Turn { by: 1 }),
+            narrow: parts.narrow.map(|buffer| (at(buffer, At::Turn { by: 1 }), precision)),
+            output: Some(Place { buffer: 1, at: self.time, column: self.direction * units }),
+            units,
+        };
+        let tanh = self.choice.tanh;
+        let then = match (self.layer.cell(), cell) {
+            (Cell::Lstm, Some(cell)) => {
+                let cell = at(cell, At::Fixed(0));
+                Then::Lstm(Arc::new(Lstm { input: Some(input), cell, hidden: next, tanh }))
+            }
+            (Cell::Rnn(activation), _) => {
+                Then::Rnn(Arc::new(Rnn { input, hidden: next, activation }))
+            }
+            _ => Then::Gru(Arc::new(Gru { input, last, hidden: next, tanh })),
+        };
+        Product {
+            a: parts.narrow.map_or(last, |buffer| at(buffer, At::Turn { by: 0 })),
+            holds: precision,
+            weights: Arc::clone(&self.packed.state),
+            panels: self.panels.clone(),
+            rows: self.rows.clone(),
+            bias: self.packed.state_bias.clone(),
+            // States are in (-1, 1): `Hidden` puts 127 for 1.
+            scale: if precision == Precision::Int8 { 1.0 / 127.0 } else { 1.0 },
+            of_state: true,
+            then,
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Plans of layers whose cells have options. They are plans as of other layers, with two differences:
+//! sums become states by the general cells, and a step may have two products that follow one another, with
+//! a meeting between them where workers share units. Products are in `f32`, whatever is chosen.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use dyno_kernels::{
+    Activation, At, Blend, Buffer, Every, Gates, General, GeneralGru, GeneralLstm, GeneralRnn,
+    Hidden, Kind, LANES, Loop, Panels, Phase, Place, Precision, Product, Program, ProgramError,
+    Reset, Slots, Stage, Then, Work,
+};
+
+use super::{Choice, Packed, Plan, StateBuffers, share};
+use crate::layer::{Cell, Layer};
+
+/// What a direction's options need beside its packed weights.
+#[derive(Clone, Debug)]
+pub(super) struct Extras {
+    activations: [Activation; 3],
+    /// Panels x 3 x 16.
+    peepholes: Option<Arc<[f32]>>,
+    projection: Option<Arc<Panels>>,
+    candidate: Option<Candidate>,
+}
+
+/// The gate n of a GRU that resets its state before the product.
+#[derive(Clone, Debug)]
+struct Candidate {
+    input: Arc<Panels>,
+    state: Arc<Panels>,
+    /// Of both.
+    bias: Arc<[f32]>,
+}
+
+impl Extras {
+    pub(super) fn new(layer: &Layer, direction: usize) -> Self {
+        let (units, options) = (layer.units(), layer.options());
+        let peepholes = options.peepholes.get(direction).map(|of| {
+            let number = |at: usize| {
+                let (panel, which, lane) = (at / (3 * LANES), at / LANES % 3, at % LANES);
+                let unit = panel * LANES + lane;
+                if unit < units { of[which * units + unit] } else { 0.0 }
+            };
+            (0..units.div_ceil(LANES) * 3 * LANES).map(number).collect()
+        });
+        let matrix = |k: usize, of: &[f32]| Arc::new(Panels::pack_matrix(Precision::F32, k, of));
+        let candidate = options.reset_first.then(|| {
+            let of = &layer.weights()[direction];
+            let input = matrix(layer.inputs(), &of.input[2 * units * layer.inputs()..]);
+            let state = matrix(units, &of.state[2 * units * units..]);
+            let both = of.input_bias[2 * units..].iter().zip(&of.state_bias[2 * units..]);
+            let mut bias: Vec<f32> = both.map(|(input, state)| input + state).collect();
+            bias.resize(input.panels() * input.vectors() * LANES, 0.0);
+            Candidate { input, state, bias: bias.into() }
+        });
+        Self {
+            activations: layer.activations(direction),
+            peepholes,
+            projection: options.projections.get(direction).map(|of| matrix(units, of)),
+            candidate,
+        }
+    }
+}
+
+/// Builds the program of a layer with options; see [`super::build`].
+pub(super) fn build(
+    layer: &Layer,
+    packed: &[Packed],
+    batch: usize,
+    choice: &Choice,
+) -> Result<Plan, ProgramError> {
+    let mut buffers = vec![
+        Buffer {
+            kind: Kind::Input(0),
+            slots: Slots::Length(0),
+            rows: batch,
+            columns: layer.inputs(),
+        },
+        Buffer {
+            kind: Kind::Output(0),
+            slots: Slots::Length(0),
+            rows: batch,
+            columns: layer.outputs(),
+        },
+    ];
+    let mut states = Vec::new();
+    let [mut of_input, mut first, mut second] =
+        [(); 3].map(|()| vec![Work::new(); choice.workers()]);
+    for (direction, packed) in packed.iter().enumerate().take(layer.directions().count()) {
+        let Some(extras) = &packed.extras else { continue };
+        let places = places(layer, packed, extras, batch, choice, &mut buffers);
+        states.push(StateBuffers {
+            hidden: places.hidden,
+            cell: places.cell,
+            narrow: None,
+            columns: buffers[places.hidden].columns,
+        });
+        let time = if layer.directions().is_back(direction) { At::Back } else { At::Step };
+        for worker in 0..choice.rows * choice.units {
+            let rows = share(batch, worker / choice.units, choice.rows);
+            let of_units = (worker % choice.units, choice.units);
+            let of =
+                Part { layer, packed, extras, places, time, direction, rows, of_units, choice };
+            let worker = direction % choice.sides * choice.rows * choice.units + worker;
+            of_input[worker].extend(of.inputs());
+            first[worker].push(of.first());
+            second[worker].extend(of.second());
+        }
+    }
+    let meets = choice.units > 1;
+    let phase = |work: Vec<Work>| Phase { work, meets };
+    let mut stages = Vec::new();
+    if choice.chunk <= 1 {
+        first =
+            of_input.into_iter().zip(first).map(|(input, state)| [input, state].concat()).collect();
+    } else {
+        stages.push(Stage { every: Every::Chunk, phases: vec![phase(of_input)] });
+    }
+    let mut phases = vec![phase(first)];
+    if second.iter().any(|work| !work.is_empty()) {
+        phases.push(phase(second));
+    }
+    stages.push(Stage { every: Every::Step, phases });
+    let looped = Loop { length: 0, chunk: choice.chunk.max(1), stages };
+    Ok(Plan { program: Program::new(choice.workers(), buffers, vec![looped])?, states })
+}
+
+/// Buffers of a direction.
+#[derive(Clone, Copy)]
+struct Places {
+    /// Products with the input for each step of a chunk, of the first product of a step and of n.
+    input: [usize; 2],
+    hidden: usize,
+    cell: Option<usize>,
+    /// What the second product of a step reads: the state times r, or what is projected.
+    between: usize,
+    /// z, for the second product.
+    update: usize,
+}
+
+fn places(
+    layer: &Layer,
+    packed: &Packed,
+    extras: &Extras,
+    batch: usize,
+    choice: &Choice,
+    buffers: &mut Vec<Buffer>,
+) -> Places {
+    let mut inside = |slots, columns| {
+        buffers.push(Buffer {
+            kind: Kind::Inside,
+            slots: Slots::Count(slots),
+            rows: batch,
+            columns,
+        });
+        buffers.len() - 1
+    };
+    let sums = |panels: &Panels| panels.panels() * panels.vectors() * LANES;
+    // Panels of a matrix are of 64 outputs, those of gates of sixteen.
+    let wide = |numbers: usize| numbers.next_multiple_of(4 * LANES);
+    let (units, width) = (wide(layer.units()), wide(layer.width()));
+    let chunk = choice.chunk.max(1);
+    let (own, candidate) = (sums(&packed.input), extras.candidate.as_ref());
+    let two = candidate.is_some() || extras.projection.is_some();
+    Places {
+        input: [inside(chunk, own), inside(chunk, candidate.map_or(0, |of| sums(&of.input)))],
+        hidden: inside(2, width),
+        cell: (layer.cell() == Cell::Lstm).then(|| inside(1, units)),
+        between: inside(1, if two { units } else { 0 }),
+        update: inside(1, if candidate.is_some() { units } else { 0 }),
+    }
+}
+
+/// A worker's part of a direction.
+struct Part<'a> {
+    layer: &'a Layer,
+    packed: &'a Packed,
+    extras: &'a Extras,
+    places: Places,
+    time: At,
+    direction: usize,
+    rows: Range<usize>,
+    /// Which share of how many.
+    of_units: (usize, usize),
+    choice: &'a Choice,
+}
+
+fn at(buffer: usize, at: At) -> Place {
+    Place { buffer, at, column: 0 }
+}
+
+const NOW: At = At::Turn { by: 0 };
+const NEXT: At = At::Turn { by: 1 };
+const ONLY: At = At::Fixed(0);
+
+impl Part<'_> {
+    fn product(
+        &self,
+        a: Place,
+        weights: &Arc<Panels>,
+        bias: Option<&Arc<[f32]>>,
+        then: Then,
+    ) -> Product {
+        Product {
+            a,
+            holds: Precision::F32,
+            weights: Arc::clone(weights),
+            panels: share(weights.panels(), self.of_units.0, self.of_units.1),
+            rows: self.rows.clone(),
+            bias: bias.map(Arc::clone),
+            scale: 1.0,
+            of_state: a.buffer == self.places.hidden,
+            then,
+        }
+    }
+
+    fn inputs(&self) -> Vec<Product> {
+        let own = Some((&self.packed.input, &self.packed.input_bias));
+        let candidate = self.extras.candidate.as_ref().map(|of| (&of.input, &of.bias));
+        let products = [own, candidate].into_iter().flatten().zip(self.places.input);
+        let products = products.map(|((weights, bias), to)| {
+            let then = Then::Store {
+                to: at(to, NOW),
+                activation: Activation::Identity,
+                outputs: weights.panels() * weights.vectors() * LANES,
+            };
+            self.product(at(0, self.time), weights, Some(bias), then)
+        });
+        products.collect()
+    }
+
+    fn gates(&self) -> Gates {
+        Gates {
+            activations: self.extras.activations,
+            clip: self.layer.options().clip,
+            tanh: self.choice.tanh,
+        }
+    }
+
+    /// Where the step's new state goes.
+    fn hidden(&self) -> Hidden {
+        let column = self.direction * self.layer.width();
+        Hidden {
+            state: at(self.places.hidden, NEXT),
+            narrow: None,
+            output: Some(Place { buffer: 1, at: self.time, column }),
+            units: self.layer.width(),
+        }
+    }
+
+    /// The product with the state.
+    fn first(&self) -> Product {
+        let (places, gates) = (self.places, self.gates());
+        let (last, input) = (at(places.hidden, NOW), at(places.input[0], NOW));
+        let cell = match (self.layer.cell(), places.cell) {
+            (Cell::Lstm, Some(cell)) => {
+                let projected = Hidden {
+                    state: at(places.between, ONLY),
+                    narrow: None,
+                    output: None,
+                    units: self.layer.units(),
+                };
+                let is_projected = self.extras.projection.is_some();
+                General::Lstm(GeneralLstm {
+                    input,
+                    cell: at(cell, ONLY),
+                    hidden: if is_projected { projected } else { self.hidden() },
+                    gates,
+                    peepholes: self.extras.peepholes.clone(),
+                    coupled: self.layer.options().coupled,
+                })
+            }
+            (Cell::Gru, _) if self.extras.candidate.is_some() => General::Reset(Reset {
+                input,
+                last,
+                update: at(places.update, ONLY),
+                reset: at(places.between, ONLY),
+                gates,
+            }),
+            (Cell::Gru, _) => {
+                General::Gru(GeneralGru { input, last, hidden: self.hidden(), gates })
+            }
+            _ => General::Rnn(GeneralRnn { input: Some(input), hidden: self.hidden(), gates }),
+        };
+        let bias = self.packed.state_bias.as_ref();
+        self.product(last, &self.packed.state, bias, Then::General(Arc::new(cell)))
+    }
+
+    /// The product with what the first has left, if there is one.
+    fn second(&self) -> Option<Product> {
+        let places = self.places;
+        let (weights, cell) = match (&self.extras.candidate, &self.extras.projection) {
+            (Some(Candidate { state, .. }), _) => {
+                let cell = General::Blend(Blend {
+                    input: at(places.input[1], NOW),
+                    update: at(places.update, ONLY),
+                    last: at(places.hidden, NOW),
+                    hidden: self.hidden(),
+                    gates: self.gates(),
+                });
+                (state, cell)
+            }
+            (None, Some(projection)) => {
+                let gates = Gates {
+                    activations: [Activation::Identity; 3],
+                    clip: None,
+                    tanh: self.choice.tanh,
+                };
+                (projection, General::Rnn(GeneralRnn { input: None, hidden: self.hidden(), gates }))
+            }
+            (None, None) => return None,
+        };
+        Some(self.product(at(places.between, ONLY), weights, None, Then::General(Arc::new(cell))))
+    }
+}

@@ -1,0 +1,346 @@
+//! A layer ready to run: packed, planned, with its states.
+
+mod ragged;
+
+use std::fmt;
+
+use half::bf16;
+
+use dyno_kernels::{Call, Execution, Isa, Precision, ProgramError, RunError, Team};
+
+use crate::layer::Layer;
+use crate::plan::{self, Choice, Packed, StateBuffers};
+use ragged::Ragged;
+
+/// A layer for a batch, with its states.
+pub struct Sequence {
+    execution: Execution,
+    states: Vec<StateBuffers>,
+    /// Which slot of the hidden states is the last that was written.
+    slot: usize,
+    batch: usize,
+    inputs: usize,
+    outputs: usize,
+    precision: Precision,
+    /// Numbers of a row of each direction's hidden states and cells.
+    widths: [usize; 2],
+    ragged: Ragged,
+}
+
+/// States of a layer: `directions` x `batch` x units each, hidden ones as wide as a direction's
+/// outputs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct States {
+    /// Hidden states.
+    pub hidden: Vec<f32>,
+    /// Cells of an LSTM.
+    pub cells: Vec<f32>,
+}
+
+/// Rows of a call that are not those of the sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SequenceError {
+    /// What is given is too long or too short.
+    Run(RunError),
+    /// Lengths are not one for each row, or one is longer than the input.
+    Lengths,
+    /// States that are not those of this layer and batch.
+    States {
+        /// Numbers that there should be.
+        expected: usize,
+        /// Numbers that there are.
+        found: usize,
+    },
+}
+
+impl fmt::Display for SequenceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Run(error) => error.fmt(f),
+            Self::Lengths => {
+                f.write_str("expected a length for each row, none above the input's steps")
+            }
+            Self::States { expected, found } => {
+                write!(f, "expected states of {expected} numbers, found {found}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SequenceError {}
+
+impl Sequence {
+    /// Packs and plans.
+    ///
+    /// # Errors
+    /// The choice asks for what a program must not do.
+    pub fn new(
+        layer: &Layer,
+        batch: usize,
+        choice: &Choice,
+        isa: Isa,
+    ) -> Result<Self, ProgramError> {
+        let packed: Vec<Packed> = (0..layer.directions().count())
+            .map(|direction| Packed::new(layer, direction, choice.precision))
+            .collect();
+        Self::of_packed(layer, &packed, batch, choice, isa)
+    }
+
+    /// Plans for weights that are packed already, in the precision of the choice; they are shared.
+    ///
+    /// # Errors
+    /// The choice asks for what a program must not do.
+    pub fn of_packed(
+        layer: &Layer,
+        packed: &[Packed],
+        batch: usize,
+        choice: &Choice,
+        isa: Isa,
+    ) -> Result<Self, ProgramError> {
+        let plan = plan::build(layer, packed, batch, choice)?;
+        Ok(Self {
+            execution: Execution::new(plan.program, isa),
+            states: plan.states,
+            slot: 0,
+            batch,
+            inputs: layer.inputs(),
+            outputs: layer.outputs(),
+            precision: choice.precision,
+            widths: [layer.width(), layer.units()],
+            ragged: Ragged::new(layer, packed, batch, choice, isa)?,
+        })
+    }
+
+    /// Runs `steps` x `batch` x inputs numbers from zero states to `steps` x `batch` x outputs.
+    ///
+    /// # Errors
+    /// Sizes do not fit.
+    pub fn run(
+        &mut self,
+        team: &mut Team,
+        input: &[f32],
+        output: &mut [f32],
+    ) -> Result<(), SequenceError> {
+        self.clear();
+        self.call(team, input, output, true)
+    }
+
+    /// As [`Sequence::run`], from the states that were left or set: a long sequence may be run piece by
+    /// piece.
+    ///
+    /// # Errors
+    /// Sizes do not fit.
+    pub fn run_on(
+        &mut self,
+        team: &mut Team,
+        input: &[f32],
+        output: &mut [f32],
+    ) -> Result<(), SequenceError> {
+        self.settle();
+        self.call(team, input, output, false)
+    }
+
+    /// As [`Sequence::run`], of rows that have only so many steps each: outputs behind a row's last step
+    /// are zeros, its states are those after that step, and backwards it begins there.
+    ///
+    /// # Errors
+    /// Sizes do not fit.
+    pub fn run_lengths(
+        &mut self,
+        team: &mut Team,
+        input: &[f32],
+        output: &mut [f32],
+        lengths: &[usize],
+    ) -> Result<(), SequenceError> {
+        self.clear();
+        self.call_lengths(team, input, output, lengths, true)
+    }
+
+    /// As [`Sequence::run_lengths`], from the states that were left or set.
+    ///
+    /// # Errors
+    /// Sizes do not fit.
+    pub fn run_lengths_on(
+        &mut self,
+        team: &mut Team,
+        input: &[f32],
+        output: &mut [f32],
+        lengths: &[usize],
+    ) -> Result<(), SequenceError> {
+        self.settle();
+        self.call_lengths(team, input, output, lengths, false)
+    }
+
+    fn call_lengths(
+        &mut self,
+        team: &mut Team,
+        input: &[f32],
+        output: &mut [f32],
+        lengths: &[usize],
+        fresh: bool,
+    ) -> Result<(), SequenceError> {
+        let steps = self.steps(input);
+        if lengths.len() != self.batch || lengths.iter().any(|length| *length > steps) {
+            return Err(SequenceError::Lengths);
+        }
+        if lengths.iter().all(|length| *length == steps) {
+            return self.call(team, input, output, fresh);
+        }
+        self.check_sizes(steps, input, output)?;
+        self.ragged.load(&self.execution, &self.states, lengths);
+        self.ragged.run(team, input, output, fresh)?;
+        self.ragged.store(&mut self.execution, &self.states);
+        Ok(())
+    }
+
+    /// As an execution would, which here gets other memory than the caller's.
+    fn check_sizes(
+        &self,
+        steps: usize,
+        input: &[f32],
+        output: &[f32],
+    ) -> Result<(), SequenceError> {
+        let rows = steps * self.batch;
+        for (buffer, expected, found) in
+            [(0, rows * self.inputs, input.len()), (1, rows * self.outputs, output.len())]
+        {
+            if expected != found {
+                return Err(SequenceError::Run(RunError::Size { buffer, expected, found }));
+            }
+        }
+        Ok(())
+    }
+
+    fn steps(&self, input: &[f32]) -> usize {
+        input.len() / (self.batch * self.inputs).max(1)
+    }
+
+    fn call(
+        &mut self,
+        team: &mut Team,
+        input: &[f32],
+        output: &mut [f32],
+        fresh: bool,
+    ) -> Result<(), SequenceError> {
+        let steps = self.steps(input);
+        let outputs: &mut [&mut [f32]] = &mut [output];
+        let call = Call { lengths: &[steps], active: &[], fresh, inputs: &[input], outputs };
+        self.execution.run(team, call).map_err(SequenceError::Run)?;
+        self.slot = (self.slot + steps) % 2;
+        Ok(())
+    }
+
+    /// Moves the hidden states to where a run begins.
+    fn settle(&mut self) {
+        if self.slot == 1 {
+            for state in &self.states {
+                for buffer in [Some(state.hidden), state.narrow].into_iter().flatten() {
+                    let hidden = self.execution.inside_mut(buffer);
+                    let (first, second) = hidden.split_at_mut(hidden.len() / 2);
+                    first.copy_from_slice(&second[..first.len()]);
+                }
+            }
+            self.slot = 0;
+        }
+    }
+
+    /// Sets all states to zeros.
+    pub fn clear(&mut self) {
+        self.slot = 0;
+        for state in &self.states {
+            self.execution.inside_mut(state.hidden).fill(0.0);
+            if let Some(cell) = state.cell {
+                self.execution.inside_mut(cell).fill(0.0);
+            }
+            if let Some(narrow) = state.narrow {
+                let zero = match self.precision {
+                    Precision::Int8 => f32::from_le_bytes([128; 4]),
+                    Precision::F32 | Precision::Bf16 => 0.0,
+                };
+                self.execution.inside_mut(narrow).fill(zero);
+            }
+        }
+    }
+
+    /// Sets the states for [`Sequence::run_on`]; what is empty becomes zeros.
+    ///
+    /// # Errors
+    /// They have not the numbers of this layer's, or cells where it has none.
+    pub fn set_states(&mut self, states: &States) -> Result<(), SequenceError> {
+        let directions = self.states.len();
+        let has_cells = self.states.iter().any(|state| state.cell.is_some());
+        let [hidden, cells] = self.widths.map(|width| directions * self.batch * width);
+        let cells = if has_cells { cells } else { 0 };
+        for (expected, found) in [(hidden, states.hidden.len()), (cells, states.cells.len())] {
+            if found > 0 && found != expected {
+                return Err(SequenceError::States { expected, found });
+            }
+        }
+        self.clear();
+        let batch = self.batch;
+        let mut put = |direction: usize, buffer: usize, width: usize, from: &[f32]| {
+            let columns = self.execution.program().buffers()[buffer].columns;
+            let to = self.execution.inside_mut(buffer);
+            for row in 0..if from.is_empty() { 0 } else { batch } {
+                let from = &from[(direction * batch + row) * width..][..width];
+                to[row * columns..][..width].copy_from_slice(from);
+            }
+        };
+        for (direction, state) in self.states.iter().enumerate() {
+            put(direction, state.hidden, self.widths[0], &states.hidden);
+            if let Some(cell) = state.cell {
+                put(direction, cell, self.widths[1], &states.cells);
+            }
+        }
+        for state in &self.states {
+            if let Some(narrow) = state.narrow {
+                let words = narrowed(self.execution.inside(state.hidden), self.precision);
+                self.execution.inside_mut(narrow).copy_from_slice(&words);
+            }
+        }
+        Ok(())
+    }
+
+    /// States after the last step of each row.
+    #[must_use]
+    pub fn states(&self) -> States {
+        let mut states = States::default();
+        for state in &self.states {
+            let rows = |buffer: usize, slot: usize, width: usize, to: &mut Vec<f32>| {
+                let columns = self.execution.program().buffers()[buffer].columns;
+                let numbers = self.execution.inside(buffer);
+                for row in 0..self.batch {
+                    to.extend_from_slice(&numbers[(slot * self.batch + row) * columns..][..width]);
+                }
+            };
+            rows(state.hidden, self.slot, self.widths[0], &mut states.hidden);
+            if let Some(cell) = state.cell {
+                rows(cell, 0, self.widths[1], &mut states.cells);
+            }
+        }
+        states
+    }
+
+    /// Numbers of a step's output.
+    #[must_use]
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+}
+
+/// States in fewer bits, as the cells leave them: words of 32 bits.
+fn narrowed(states: &[f32], precision: Precision) -> Vec<f32> {
+    let words = states.chunks(precision.per_word()).map(|states| match precision {
+        Precision::F32 => states[0],
+        Precision::Bf16 => {
+            let bits =
+                |at: usize| states.get(at).map_or(0, |x| u32::from(bf16::from_f32(*x).to_bits()));
+            f32::from_bits(bits(0) | bits(1) << 16)
+        }
+        Precision::Int8 => {
+            let byte = |at: usize| states.get(at).map_or(0.0, |x| (x * 127.0).round_ties_even());
+            f32::from_le_bytes([0, 1, 2, 3].map(|at| (byte(at) + 128.0) as u8))
+        }
+    });
+    words.collect()
+}

@@ -1,0 +1,376 @@
+//! Choosing a plan: all choices ranked by the closed form, the best few timed, the fastest kept.
+//!
+//! Source: DeepCPU's auto-tuning of schedules and degrees of parallelism. What is forced is not tried
+//! otherwise.
+//!
+//! ```
+//! use dyno_kernels::{Isa, Precision, Tanh, Team};
+//! use dyno_rnn::tuner::{Effort, Forced, Goal, tune};
+//! use dyno_rnn::{Cell, Choice, Directions, Layer, Sequence, Weights, explain, machine::Machine};
+//!
+//! let weights = Weights {
+//!     input: vec![0.1; 3 * 16 * 4],
+//!     state: vec![0.1; 3 * 16 * 16],
+//!     input_bias: vec![0.0; 3 * 16],
+//!     state_bias: vec![0.0; 3 * 16],
+//! };
+//! let layer = Layer::new(Cell::Gru, 4, 16, Directions::Forward, vec![weights])?;
+//! let (precision, tanh) = (Precision::F32, Tanh::Fitted98);
+//! let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
+//! // Only the chunk is decided; two rows may be shared by two workers.
+//! let forced = Forced { chunk: Some(4), ..Forced::default() };
+//! let goal = Goal { layer: &layer, batch: 2, steps: 10, base, forced, threads: 2 };
+//!
+//! let (isa, mut team) = (Isa::best(), Team::of(2));
+//! let (machine, packed) = (Machine::detect(isa), goal.pack());
+//! let ranking = tune(&goal, &packed, &machine, isa, &mut team, Effort::default())?;
+//! assert_eq!(ranking[0].choice.chunk, 4);
+//! println!("{}", explain::explain(&goal, &ranking, &machine).expect("one choice at least"));
+//! let mut sequence = Sequence::of_packed(&layer, &packed, 2, &ranking[0].choice, isa)?;
+//! let mut output = [0.0; 10 * 2 * 16];
+//! sequence.run(&mut team, &[0.5; 10 * 2 * 4], &mut output)?;
+//! assert!(output.iter().all(|h| *h > 0.0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::fmt;
+use std::time::Duration;
+
+use dyno_kernels::{Isa, ProgramError, Team};
+
+use crate::calibrate::now;
+use crate::cost::{Prediction, Shape, predict};
+use crate::layer::Layer;
+use crate::machine::Machine;
+use crate::plan::{Choice, Packed};
+use crate::sequence::{Sequence, SequenceError};
+
+/// Steps of a chunk that are tried: in between, a chunk's sums stay in a cache or not.
+const CHUNKS: [usize; 7] = [1, 4, 8, 16, 32, 64, 128];
+
+/// What a user decides; the rest is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forced {
+    /// Steps whose products with the input are done at once.
+    pub chunk: Option<usize>,
+    /// Directions side by side.
+    pub sides: Option<usize>,
+    /// Workers that share the rows.
+    pub rows: Option<usize>,
+    /// Workers that share the units.
+    pub units: Option<usize>,
+}
+
+/// What is tuned for.
+#[derive(Clone, Copy, Debug)]
+pub struct Goal<'a> {
+    /// The layer.
+    pub layer: &'a Layer,
+    /// Rows of the batch.
+    pub batch: usize,
+    /// Steps of the sequences that matter.
+    pub steps: usize,
+    /// Precision and activations of all choices; the rest of it is not looked at.
+    pub base: Choice,
+    /// What is decided already.
+    pub forced: Forced,
+    /// Most workers.
+    pub threads: usize,
+}
+
+impl Goal<'_> {
+    /// The layer's weights as all of its choices share them.
+    #[must_use]
+    pub fn pack(&self) -> Vec<Packed> {
+        let Self { layer, base, .. } = self;
+        let pack = |direction| Packed::new(layer, direction, base.precision);
+        (0..layer.directions().count()).map(pack).collect()
+    }
+}
+
+/// How long to try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// Most choices that are timed; 0 or 1 times none and trusts the prediction.
+    pub choices: usize,
+    /// Time for all of them, from the first call on. Whoever has had no turn by then has none.
+    pub time: Duration,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { choices: 8, time: Duration::from_millis(200) }
+    }
+}
+
+/// A choice and what it costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ranked {
+    /// The choice.
+    pub choice: Choice,
+    /// In closed form.
+    pub predicted: Prediction,
+    /// The fastest call of `steps` steps in nanoseconds, if it was timed; of shorter calls, scaled.
+    pub measured_ns: Option<f64>,
+}
+
+/// Why nothing was chosen.
+#[derive(Debug, PartialEq)]
+#[non_exhaustive]
+pub enum TuneError {
+    /// No choice is as forced, within these threads, for this batch.
+    Forced(Forced),
+    /// A plan was refused.
+    Program(ProgramError),
+    /// A plan did not run.
+    Run(SequenceError),
+}
+
+impl fmt::Display for TuneError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forced(forced) => write!(
+                f,
+                "no plan is as forced ({forced:?}): allow more threads, or force fewer parts than there are rows and panels"
+            ),
+            Self::Program(error) => error.fmt(f),
+            Self::Run(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for TuneError {}
+
+impl From<ProgramError> for TuneError {
+    fn from(error: ProgramError) -> Self {
+        Self::Program(error)
+    }
+}
+
+impl From<SequenceError> for TuneError {
+    fn from(error: SequenceError) -> Self {
+        Self::Run(error)
+    }
+}
+
+/// All choices for a goal. A forced number is taken as it is, if it is possible.
+#[must_use]
+pub fn choices(goal: &Goal<'_>) -> Vec<Choice> {
+    let shape = Shape::of(goal.layer, goal.batch, goal.steps);
+    let most = |forced: Option<usize>, most: usize| -> Vec<usize> {
+        match forced {
+            Some(forced) => (forced..=forced).filter(|part| (1..=most).contains(part)).collect(),
+            None => (1..=most.min(goal.threads)).collect(),
+        }
+    };
+    let chunks: Vec<usize> = match goal.forced.chunk {
+        Some(chunk) => (chunk.max(1)..=chunk.max(1)).collect(),
+        // Of chunks longer than the sequence, which are all alike, the shortest.
+        None => {
+            let after = CHUNKS.windows(2).filter(|pair| pair[0] < goal.steps).map(|pair| pair[1]);
+            std::iter::once(1).chain(after).collect()
+        }
+    };
+    let mut all = Vec::new();
+    for chunk in chunks {
+        for sides in most(goal.forced.sides, shape.directions) {
+            for rows in most(goal.forced.rows, goal.batch) {
+                for units in most(goal.forced.units, shape.panels()) {
+                    let choice = Choice { chunk, sides, rows, units, ..goal.base };
+                    if choice.workers() <= goal.threads.max(1) {
+                        all.push(choice);
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// All choices, the fastest by prediction first.
+#[must_use]
+pub fn rank(goal: &Goal<'_>, machine: &Machine) -> Vec<Ranked> {
+    let shape = Shape::of(goal.layer, goal.batch, goal.steps);
+    let of = |choice: Choice| Ranked {
+        choice,
+        predicted: predict(&shape, &choice, machine),
+        measured_ns: None,
+    };
+    let mut all: Vec<Ranked> = choices(goal).into_iter().map(of).collect();
+    // Of equals fewer workers, then longer chunks: they meet less.
+    let key = |ranked: &Ranked| (ranked.choice.workers(), std::cmp::Reverse(ranked.choice.chunk));
+    all.sort_by_key(key);
+    all.sort_by(|a, b| a.predicted.ns().total_cmp(&b.predicted.ns()));
+    all
+}
+
+/// Ranks all choices and times the first few of them, which then come first, the fastest at the top.
+///
+/// The best choice of a single worker is among them. `packed` are the weights, see [`Goal::pack`]. Choices take turns until the time is up, those far behind no longer; of a
+/// choice its fastest call counts. `team` has at least as many workers as
+/// the goal has threads.
+///
+/// # Errors
+/// Nothing is as forced, or a plan does not run.
+pub fn tune(
+    goal: &Goal<'_>,
+    packed: &[Packed],
+    machine: &Machine,
+    isa: Isa,
+    team: &mut Team,
+    effort: Effort,
+) -> Result<Vec<Ranked>, TuneError> {
+    let mut all = rank(goal, machine);
+    if all.is_empty() {
+        return Err(TuneError::Forced(goal.forced));
+    }
+    let count = effort.choices.min(all.len());
+    if count <= 1 {
+        return Ok(all);
+    }
+    // Predictions take it that all cores are free. Where they are not, one worker may be the best, and
+    // is timed whatever is predicted.
+    if let Some(alone @ 2..) = all.iter().position(|ranked| ranked.choice.workers() == 1) {
+        all[1..=alone].rotate_right(1);
+    }
+    let few = &mut all[..count];
+    time(goal, packed, machine, isa, team, effort, few)?;
+    few.sort_by(|a, b| {
+        let ns = |ranked: &Ranked| ranked.measured_ns.unwrap_or(f64::INFINITY);
+        ns(a).total_cmp(&ns(b))
+    });
+    Ok(all)
+}
+
+/// A choice that is beyond this many times the fastest is timed no further.
+const BEHIND: f64 = 1.25;
+
+/// Times choices in turns.
+fn time(
+    goal: &Goal<'_>,
+    packed: &[Packed],
+    machine: &Machine,
+    isa: Isa,
+    team: &mut Team,
+    effort: Effort,
+    few: &mut [Ranked],
+) -> Result<(), TuneError> {
+    let layer = goal.layer;
+    let end = now() + effort.time;
+    let steps = trial_steps(goal, few, effort);
+    let shape = Shape::of(layer, goal.batch, steps);
+    let input: Vec<f32> = (0..steps * goal.batch * layer.inputs())
+        .map(|at| (at * 37 % 256) as f32 / 128.0 - 1.0)
+        .collect();
+    let mut output = vec![0.0; steps * goal.batch * layer.outputs()];
+    let mut sequences = Vec::new();
+    for ranked in few.iter() {
+        let choice = &ranked.choice;
+        sequences.push(Sequence::of_packed(layer, packed, goal.batch, choice, isa)?);
+    }
+    let mut least = f64::INFINITY;
+    for round in 0..ROUNDS {
+        for (ranked, sequence) in few.iter_mut().zip(&mut sequences) {
+            let last = ranked.measured_ns.unwrap_or(f64::INFINITY);
+            // The first call fetches what the next finds: nobody is behind after one.
+            let behind = round > 1 && last > BEHIND * least;
+            // The best predicted is timed in any case, so that there is always one.
+            if least.is_finite() && (behind || now() >= end) {
+                continue;
+            }
+            let scale = ranked.predicted.ns() / predict(&shape, &ranked.choice, machine).ns();
+            let start = now();
+            sequence.run(team, &input, &mut output)?;
+            let ns = last.min(start.elapsed().as_nanos() as f64 * scale);
+            ranked.measured_ns = Some(ns);
+            least = least.min(ns);
+        }
+        if now() >= end {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// More calls of a choice tell no more.
+const ROUNDS: usize = 200;
+
+/// Steps of a trial: those of the goal, or so few that all choices have four turns in their time.
+fn trial_steps(goal: &Goal<'_>, few: &[Ranked], effort: Effort) -> usize {
+    let round: f64 = few.iter().map(|ranked| ranked.predicted.ns()).sum();
+    let part = effort.time.as_nanos() as f64 / 4.0 / round.max(1.0);
+    let steps = goal.steps.max(1);
+    if part >= 1.0 { steps } else { ((steps as f64 * part) as usize).clamp(steps.min(4), steps) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layer::{Cell, Directions, Weights};
+    use dyno_kernels::{Precision, Tanh};
+
+    fn layer(units: usize, directions: Directions) -> Layer {
+        let weights = Weights {
+            input: vec![0.01; 4 * units * 8],
+            state: vec![0.01; 4 * units * units],
+            input_bias: vec![0.0; 4 * units],
+            state_bias: vec![0.0; 4 * units],
+        };
+        let weights = vec![weights; directions.count()];
+        Layer::new(Cell::Lstm, 8, units, directions, weights).expect("weights of this size")
+    }
+
+    fn goal(layer: &Layer, batch: usize, threads: usize) -> Goal<'_> {
+        let base = Choice {
+            precision: Precision::F32,
+            tanh: Tanh::Fitted98,
+            chunk: 1,
+            sides: 1,
+            rows: 1,
+            units: 1,
+        };
+        Goal { layer, batch, steps: 20, base, forced: Forced::default(), threads }
+    }
+
+    #[test]
+    fn all_choices_are_there_once_and_within_the_threads() {
+        let layer = layer(48, Directions::Both);
+        let all = choices(&goal(&layer, 3, 4));
+        // Sides, rows, units with a product of at most 4, rows and units at most 3: counted by hand.
+        assert_eq!(all.len(), 5 * (6 + 3));
+        assert!(all.iter().all(|choice| choice.workers() <= 4 && choice.rows <= 3));
+        let mut unique: Vec<String> = all.iter().map(|choice| format!("{choice:?}")).collect();
+        unique.sort();
+        unique.dedup();
+        assert_eq!(unique.len(), all.len());
+    }
+
+    #[test]
+    fn what_is_forced_stays_and_what_cannot_be_is_refused() {
+        let layer = layer(48, Directions::Forward);
+        let mut goal = goal(&layer, 2, 4);
+        goal.forced = Forced { chunk: Some(7), units: Some(2), ..Forced::default() };
+        let all = choices(&goal);
+        assert_eq!(all.len(), 2);
+        assert!(all.iter().all(|choice| choice.chunk == 7 && choice.units == 2));
+        goal.forced.units = Some(9);
+        let (machine, isa) = (Machine::sapphire_rapids(), Isa::scalar());
+        let refused = tune(&goal, &goal.pack(), &machine, isa, &mut Team::of(4), Effort::default());
+        assert_eq!(refused, Err(TuneError::Forced(goal.forced)));
+    }
+
+    #[test]
+    fn the_best_few_are_timed_and_the_fastest_is_first() {
+        let layer = layer(32, Directions::Forward);
+        let goal = goal(&layer, 2, 2);
+        let effort = Effort { choices: 3, time: Duration::from_millis(5) };
+        let machine = Machine::sapphire_rapids();
+        let all = tune(&goal, &goal.pack(), &machine, Isa::best(), &mut Team::of(2), effort)
+            .expect("plans that run");
+        assert_eq!(all.len(), choices(&goal).len());
+        let timed = all.iter().filter_map(|ranked| ranked.measured_ns).collect::<Vec<_>>();
+        assert!((1..=3).contains(&timed.len()) && timed.is_sorted(), "{timed:?}");
+        assert!(all[0].measured_ns.is_some_and(|ns| ns > 0.0));
+        assert!(all[timed.len()..].iter().all(|ranked| ranked.measured_ns.is_none()));
+    }
+}
