@@ -163,7 +163,7 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 /// Of numbers up to one 2e-5; activations without bounds let numbers and errors grow alike.
-fn near(found: &[f32], expected: &[f64]) -> Result<(), TestCaseError> {
+fn check_near(found: &[f32], expected: &[f64]) -> Result<(), TestCaseError> {
     prop_assert_eq!(found.len(), expected.len());
     let largest = expected.iter().fold(1.0_f64, |most, x| most.max(x.abs()));
     for (at, (a, b)) in found.iter().zip(expected).enumerate() {
@@ -173,13 +173,13 @@ fn near(found: &[f32], expected: &[f64]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn near_states(
+fn check_states(
     layer: &Layer,
     found: &States,
     expected: &oracle::Oracle,
 ) -> Result<(), TestCaseError> {
-    near(&found.hidden, &expected.hidden)?;
-    if layer.cell() == Cell::Lstm { near(&found.cells, &expected.cells) } else { Ok(()) }
+    check_near(&found.hidden, &expected.hidden)?;
+    if layer.cell() == Cell::Lstm { check_near(&found.cells, &expected.cells) } else { Ok(()) }
 }
 
 /// Of each property.
@@ -195,8 +195,8 @@ proptest! {
         let (mut sequence, mut team, mut output) = case.sequence(&layer);
         for _ in 0..2 {
             sequence.run(&mut team, &input, &mut output).expect("sizes that fit");
-            near(&output, &expected.outputs)?;
-            near_states(&layer, &sequence.states(), &expected)?;
+            check_near(&output, &expected.outputs)?;
+            check_states(&layer, &sequence.states(), &expected)?;
         }
     }
 
@@ -211,8 +211,8 @@ proptest! {
         let (mut sequence, mut team, mut output) = case.sequence(&layer);
         for _ in 0..2 {
             sequence.run_lengths(&mut team, &input, &mut output, &lengths).expect("sizes that fit");
-            near(&output, &expected.outputs)?;
-            near_states(&layer, &sequence.states(), &expected)?;
+            check_near(&output, &expected.outputs)?;
+            check_states(&layer, &sequence.states(), &expected)?;
         }
         // From states, and then all steps from those that were left.
         let states = case.states(&layer);
@@ -220,14 +220,14 @@ proptest! {
         let expected = oracle::run(&layer, case.batch, &input, &lengths, from);
         sequence.set_states(&states).expect("states of this size");
         sequence.run_lengths_on(&mut team, &input, &mut output, &lengths).expect("sizes that fit");
-        near(&output, &expected.outputs)?;
+        check_near(&output, &expected.outputs)?;
         let left = sequence.states();
-        near_states(&layer, &left, &expected)?;
+        check_states(&layer, &left, &expected)?;
         let from = [&left.hidden[..], &left.cells[..]];
         let expected = oracle::run(&layer, case.batch, &input, &vec![case.steps; case.batch], from);
         sequence.run_on(&mut team, &input, &mut output).expect("sizes that fit");
-        near(&output, &expected.outputs)?;
-        near_states(&layer, &sequence.states(), &expected)?;
+        check_near(&output, &expected.outputs)?;
+        check_states(&layer, &sequence.states(), &expected)?;
     }
 
     #[test]
@@ -248,8 +248,8 @@ proptest! {
             sequence.run_on(&mut team, &input[cut[0] * row..cut[1] * row], to).expect("sizes that fit");
         }
         // The products are blocked otherwise, so that roundings may differ.
-        near(&pieces, &whole.iter().map(|x| f64::from(*x)).collect::<Vec<_>>())?;
-        near(&sequence.states().hidden, &last.hidden.iter().map(|x| f64::from(*x)).collect::<Vec<_>>())?;
+        check_near(&pieces, &whole.iter().map(|x| f64::from(*x)).collect::<Vec<_>>())?;
+        check_near(&sequence.states().hidden, &last.hidden.iter().map(|x| f64::from(*x)).collect::<Vec<_>>())?;
     }
 }
 
