@@ -22,6 +22,9 @@ impl Numbers {
     }
 }
 
+/// Activations f, g and h.
+type Three = (Activation, Activation, Activation);
+
 /// Sizes of a layer and what runs it.
 #[derive(Clone, Debug)]
 struct Case {
@@ -29,7 +32,7 @@ struct Case {
     sizes: (usize, usize),
     directions: Directions,
     /// Activations, clip, gates coupled or reset first, peepholes.
-    options: (Option<(Activation, Activation, Activation)>, Option<f32>, bool, bool),
+    options: (Option<Three>, Option<f32>, bool, bool),
     projected: Option<usize>,
     batch: usize,
     steps: usize,
