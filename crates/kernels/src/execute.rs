@@ -175,37 +175,9 @@ impl Execution {
         if let (false, Some(steps)) = (active.is_empty(), lengths.first()) {
             count("rows in use", *steps, active.len())?;
         }
-        for (index, buffer) in self.program.buffers().iter().enumerate() {
-            let slots = match buffer.slots {
-                Slots::Count(count) => count,
-                Slots::Length(length) => {
-                    count("lengths", length.saturating_add(1), lengths.len())?;
-                    lengths[length]
-                }
-            };
-            let expected = buffer.words(slots).ok_or(RunError::Memory { buffer: index })?;
-            let base = match buffer.kind {
-                Kind::Inside => {
-                    let kept = self.inside[index].words().len();
-                    if kept < expected {
-                        let mut longer = Memory::zeroed(expected);
-                        longer.words_mut()[..kept].copy_from_slice(self.inside[index].words());
-                        self.inside[index] = longer;
-                    }
-                    self.inside[index].numbers_mut().as_mut_ptr()
-                }
-                Kind::Input(input) => {
-                    let numbers = inputs.get(input).map_or(0, |numbers| numbers.len());
-                    size(index, expected, numbers)?;
-                    inputs.get(input).map_or(std::ptr::null_mut(), |n| n.as_ptr().cast_mut())
-                }
-                Kind::Output(output) => {
-                    let numbers = outputs.get(output).map_or(0, |numbers| numbers.len());
-                    size(index, expected, numbers)?;
-                    outputs.get_mut(output).map_or(std::ptr::null_mut(), |n| n.as_mut_ptr())
-                }
-            };
-            self.bases.push(Base(base));
+        for index in 0..self.program.buffers().len() {
+            let base = self.base(index, lengths, inputs, outputs)?;
+            self.bases.push(base);
         }
         let sums: smallvec::SmallVec<[Base; 16]> =
             self.sums.iter_mut().map(|sums| Base(sums.numbers_mut().as_mut_ptr())).collect();
@@ -231,6 +203,47 @@ impl Execution {
         }
         self.met = self.met.wrapping_add(self.program.meetings(lengths));
         Ok(())
+    }
+
+    /// Where a buffer begins in a run; one inside gets the memory that it needs.
+    fn base(
+        &mut self,
+        index: usize,
+        lengths: &[usize],
+        inputs: &[&[f32]],
+        outputs: &mut [&mut [f32]],
+    ) -> Result<Base, RunError> {
+        let buffer = &self.program.buffers()[index];
+        let slots = match buffer.slots {
+            Slots::Count(count) => count,
+            Slots::Length(length) => {
+                count("lengths", length.saturating_add(1), lengths.len())?;
+                lengths[length]
+            }
+        };
+        let expected = buffer.words(slots).ok_or(RunError::Memory { buffer: index })?;
+        let first = match buffer.kind {
+            Kind::Inside => {
+                let kept = self.inside[index].words().len();
+                if kept < expected {
+                    let mut longer = Memory::zeroed(expected);
+                    longer.words_mut()[..kept].copy_from_slice(self.inside[index].words());
+                    self.inside[index] = longer;
+                }
+                self.inside[index].numbers_mut().as_mut_ptr()
+            }
+            Kind::Input(input) => {
+                let numbers = inputs.get(input).map_or(0, |numbers| numbers.len());
+                size(index, expected, numbers)?;
+                inputs.get(input).map_or(std::ptr::null_mut(), |n| n.as_ptr().cast_mut())
+            }
+            Kind::Output(output) => {
+                let numbers = outputs.get(output).map_or(0, |numbers| numbers.len());
+                size(index, expected, numbers)?;
+                outputs.get_mut(output).map_or(std::ptr::null_mut(), |n| n.as_mut_ptr())
+            }
+        };
+        Ok(Base(first))
     }
 }
 
