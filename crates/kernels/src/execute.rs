@@ -18,6 +18,9 @@ const SUMS: usize = 4096;
 /// Words of k that all tiles of a panel are multiplied by before the next: 32 KiB of four vectors.
 const SLICE: usize = 128;
 
+/// More than any machine has: 2^45 bytes.
+const MOST_WORDS: usize = (isize::MAX as usize) >> 20;
+
 /// Why a program did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -140,7 +143,9 @@ impl Execution {
         Self {
             inside: inside.collect(),
             sums: (0..program.workers()).map(|_| Memory::zeroed(SUMS)).collect(),
-            narrow: (0..program.workers()).map(|worker| narrowed(&program, worker)).collect(),
+            narrow: (0..program.workers())
+                .map(|_| (Memory::zeroed(0), Memory::zeroed(0)))
+                .collect(),
             meeting: Meeting::new(program.workers()),
             met: 0,
             bases: Vec::with_capacity(program.buffers().len()),
@@ -187,7 +192,14 @@ impl Execution {
         if let (false, Some(steps)) = (active.is_empty(), lengths.first()) {
             count("rows in use", *steps, active.len())?;
         }
-        self.find_bases(lengths, inputs, outputs)?;
+        self.bases.clear();
+        for index in 0..self.program.buffers().len() {
+            let base = self.base(index, lengths, inputs, outputs)?;
+            self.bases.push(base);
+        }
+        for worker in 0..workers {
+            self.make_room(worker, lengths)?;
+        }
         let base = |memory: &mut Memory| Base(memory.numbers_mut().as_mut_ptr());
         let sums = self.sums.iter_mut().zip(&mut self.narrow).map(|(sums, (rows, scales))| {
             Scratch { sums: base(sums), rows: base(rows), scales: base(scales) }
@@ -217,66 +229,76 @@ impl Execution {
         Ok(())
     }
 
-    /// Where each buffer begins: memory of the program, as long as the lengths ask for, or the caller's.
-    fn find_bases(
-        &mut self,
-        lengths: &[usize],
-        inputs: &[&[f32]],
-        outputs: &mut [&mut [f32]],
-    ) -> Result<(), RunError> {
-        self.bases.clear();
-        for (index, buffer) in self.program.buffers().iter().enumerate() {
-            let slots = match buffer.slots {
-                Slots::Count(count) => count,
-                Slots::Length(length) => {
-                    count("lengths", length.saturating_add(1), lengths.len())?;
-                    lengths[length]
+    /// Room for the rows that a worker narrows at once, and for their scales.
+    fn make_room(&mut self, worker: usize, lengths: &[usize]) -> Result<(), RunError> {
+        let (mut words, mut scales) = (0_usize, 0_usize);
+        for looped in self.program.loops() {
+            for stage in &looped.stages {
+                let steps = match stage.every {
+                    Every::Chunk => looped.chunk.max(1).min(lengths[looped.length]),
+                    Every::Step => 1,
+                };
+                let work = stage.phases.iter().flat_map(|phase| &phase.work[worker]);
+                for product in work.filter(|product| narrows(product)) {
+                    let memory = RunError::Memory { buffer: product.a.buffer };
+                    let rows = product.rows.len().checked_mul(steps).ok_or(memory)?;
+                    let stride = narrow::stride(product.weights.precision(), product.weights.k());
+                    let needed = rows.checked_mul(stride).filter(|words| *words <= MOST_WORDS);
+                    words = words.max(needed.ok_or(memory)?);
+                    scales = scales.max(rows);
                 }
-            };
-            let expected = buffer.words(slots).ok_or(RunError::Memory { buffer: index })?;
-            let base = match buffer.kind {
-                Kind::Inside => {
-                    let kept = self.inside[index].words().len();
-                    if kept < expected {
-                        let mut longer = Memory::zeroed(expected);
-                        longer.words_mut()[..kept].copy_from_slice(self.inside[index].words());
-                        self.inside[index] = longer;
-                    }
-                    self.inside[index].numbers_mut().as_mut_ptr()
-                }
-                Kind::Input(input) => {
-                    let numbers = inputs.get(input).map_or(0, |numbers| numbers.len());
-                    size(index, expected, numbers)?;
-                    inputs.get(input).map_or(std::ptr::null_mut(), |n| n.as_ptr().cast_mut())
-                }
-                Kind::Output(output) => {
-                    let numbers = outputs.get(output).map_or(0, |numbers| numbers.len());
-                    size(index, expected, numbers)?;
-                    outputs.get_mut(output).map_or(std::ptr::null_mut(), |n| n.as_mut_ptr())
-                }
-            };
-            self.bases.push(Base(base));
+            }
+        }
+        let (rows, of_rows) = &mut self.narrow[worker];
+        if rows.words().len() < words {
+            *rows = Memory::zeroed(words);
+        }
+        if of_rows.words().len() < scales {
+            *of_rows = Memory::zeroed(scales);
         }
         Ok(())
     }
-}
 
-/// Room for the rows that a worker narrows at once, and for their scales.
-fn narrowed(program: &Program, worker: usize) -> (Memory, Memory) {
-    let (mut words, mut scales) = (0, 0);
-    for looped in program.loops() {
-        for stage in &looped.stages {
-            let steps = if stage.every == Every::Chunk { looped.chunk } else { 1 };
-            let work = stage.phases.iter().flat_map(|phase| &phase.work[worker]);
-            for product in work.filter(|product| narrows(product)) {
-                let rows = product.rows.len() * steps;
-                let stride = narrow::stride(product.weights.precision(), product.weights.k());
-                words = words.max(rows * stride);
-                scales = scales.max(rows);
+    /// Where a buffer begins in a run; one inside gets the memory that it needs.
+    fn base(
+        &mut self,
+        index: usize,
+        lengths: &[usize],
+        inputs: &[&[f32]],
+        outputs: &mut [&mut [f32]],
+    ) -> Result<Base, RunError> {
+        let buffer = &self.program.buffers()[index];
+        let slots = match buffer.slots {
+            Slots::Count(count) => count,
+            Slots::Length(length) => {
+                count("lengths", length.saturating_add(1), lengths.len())?;
+                lengths[length]
             }
-        }
+        };
+        let expected = buffer.words(slots).ok_or(RunError::Memory { buffer: index })?;
+        let first = match buffer.kind {
+            Kind::Inside => {
+                let kept = self.inside[index].words().len();
+                if kept < expected {
+                    let mut longer = Memory::zeroed(expected);
+                    longer.words_mut()[..kept].copy_from_slice(self.inside[index].words());
+                    self.inside[index] = longer;
+                }
+                self.inside[index].numbers_mut().as_mut_ptr()
+            }
+            Kind::Input(input) => {
+                let numbers = inputs.get(input).map_or(0, |numbers| numbers.len());
+                size(index, expected, numbers)?;
+                inputs.get(input).map_or(std::ptr::null_mut(), |n| n.as_ptr().cast_mut())
+            }
+            Kind::Output(output) => {
+                let numbers = outputs.get(output).map_or(0, |numbers| numbers.len());
+                size(index, expected, numbers)?;
+                outputs.get_mut(output).map_or(std::ptr::null_mut(), |n| n.as_mut_ptr())
+            }
+        };
+        Ok(Base(first))
     }
-    (Memory::zeroed(words), Memory::zeroed(scales))
 }
 
 /// Whether a product's rows are narrowed first.

@@ -293,3 +293,36 @@ fn calls_that_do_not_fit_are_refused() {
     // More rows than there are is all of them.
     assert_eq!(call(&[2, 0], &[99, 0], 64, 512), Ok(()));
 }
+
+/// A chunk may be longer than any sequence; rows are narrowed only as far as there are steps, and runs
+/// of other lengths and other callers' memory follow.
+#[test]
+fn room_for_narrowed_rows_is_that_of_the_steps() {
+    let weights = panels(Precision::Int8, 1, 16, 8);
+    let narrowed = || Product {
+        holds: Precision::F32,
+        ..store(place(0, At::Step, 0), place(1, At::Step, 0), &weights, 0..4)
+    };
+    let outputs = |chunk: usize, every: Every| {
+        let stages = vec![stage(every, vec![phase(vec![vec![narrowed()]])])];
+        let program = program(1, chunk, stages).expect("a product inside of its buffers");
+        let mut execution = Execution::new(program, Isa::scalar());
+        [2, 5, 3].map(|steps| {
+            let input: Vec<f32> = (0..steps * 4 * 8).map(|at| (at % 7) as f32 - 3.0).collect();
+            let mut output = vec![0.0; steps * 4 * 64];
+            let call = Call {
+                lengths: &[steps, 1],
+                inputs: &[&input],
+                outputs: &mut [&mut output],
+                ..Call::default()
+            };
+            execution.run(&mut Team::of(1), call).expect("sizes that fit");
+            output
+        })
+    };
+    let expected = outputs(1, Every::Step);
+    assert!(expected[0].iter().any(|x| *x != 0.0));
+    for chunk in [0, 2, usize::MAX] {
+        assert_eq!(outputs(chunk, Every::Chunk), expected, "chunk {chunk}");
+    }
+}
