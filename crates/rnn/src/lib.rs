@@ -18,6 +18,7 @@ pub mod schedule;
 pub mod sequence;
 pub mod tuner;
 
+pub use dyno_kernels::{Activation, Isa, Precision, Tanh, Team};
 pub use layer::{Cell, Directions, Layer, LayerError, Options, Weights};
 pub use plan::Choice;
 pub use sequence::{Sequence, States};

@@ -12,6 +12,7 @@ mod man;
 mod package;
 mod probe;
 mod report;
+mod rnn;
 mod run;
 mod search;
 pub mod selftest;
@@ -63,6 +64,8 @@ enum Command {
     Task(task::Task),
     /// Get models and data of packages, for tasks that need them
     Fetch(fetch::Fetch),
+    /// Look into the engine of recurrent networks: its plans, and what this machine gives it
+    Rnn(rnn::Rnn),
     /// Make a submission tree of run directories
     Package(Box<package::Package>),
     /// Say which results of a submission count, and what is wrong with the others
@@ -96,6 +99,7 @@ impl Dyno {
             Command::Export(export) => export.execute(),
             Command::Task(task) => task.execute(),
             Command::Fetch(fetch) => fetch.execute(),
+            Command::Rnn(rnn) => rnn.execute(),
             Command::Package(package) => package.execute(),
             Command::Check(check) => check.execute(),
             Command::Init(init) => init.execute(),

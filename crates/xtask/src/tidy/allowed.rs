@@ -28,6 +28,7 @@ pub const EDGES: &[Edge] = &[
     ("cli", "loadgen", "wires a run together: settings, plan, driver, logs"),
     ("cli", "mlperf", "takes settings from a round, and checks, audits and packs what runs left"),
     ("cli", "onnx", "tells what models cost"),
+    ("cli", "rnn", "tells how layers are run"),
     ("cli", "sut", "picks the system under test that a run measures"),
     ("cli", "task", "names a task as a system, with its samples and its figure of quality"),
     ("loadgen-c", "loadgen", "gives the load generator to C programs"),

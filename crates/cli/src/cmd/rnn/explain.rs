@@ -1,0 +1,216 @@
+//! `dyno rnn explain`: schedule, partition, predicted and measured time of a model's layers.
+
+use std::path::Path;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use dyno_onnx::Model;
+use dyno_rnn::calibrate::calibrate;
+use dyno_rnn::explain::explain;
+use dyno_rnn::machine::Machine;
+use dyno_rnn::tuner::{Effort, Forced, Goal, rank, tune};
+use dyno_rnn::{
+    Activation, Cell, Choice, Directions, Isa, Layer, Precision, Tanh, Team, Weights, import,
+};
+
+use crate::exit::{Exit, Failure};
+use crate::{environment, output};
+
+/// Which layers, run how.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Explain {
+    /// An ONNX file, or a layer as CELL:INPUTSxUNITS
+    #[arg(value_name = "FILE.onnx|LAYER")]
+    model: String,
+    /// Rows that are run at once
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    batch: usize,
+    /// Steps of a sequence
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    steps: usize,
+    /// How numbers of products are held
+    #[arg(long, value_enum, default_value_t = Held::F32)]
+    precision: Held,
+    /// Workers at most, instead of the cores of the machine
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Steps whose products with the input are done at once, instead of what is chosen
+    #[arg(long, value_name = "N")]
+    chunk: Option<usize>,
+    /// Workers for directions, instead of what is chosen: 1 or 2
+    #[arg(long, value_name = "N")]
+    sides: Option<usize>,
+    /// Workers that share the rows of the batch, instead of what is chosen
+    #[arg(long, value_name = "N")]
+    rows: Option<usize>,
+    /// Workers that share the units, instead of what is chosen
+    #[arg(long, value_name = "N")]
+    units: Option<usize>,
+    /// The machine that is planned for; nothing is timed for another than this one
+    #[arg(long, value_enum, default_value_t = Of::This)]
+    machine: Of,
+    /// The instruction set, instead of the fastest of this processor
+    #[arg(long, value_name = "NAME")]
+    isa: Option<String>,
+    /// Time nothing, and trust the model of costs
+    #[arg(long)]
+    predict: bool,
+}
+
+const AFTER_HELP: &str = "\
+CELL is lstm, gru or rnn; `bi` before it means both directions. Weights of such a layer are made up.
+Examples:
+  dyno rnn explain lstm:64x256 --batch 10
+  dyno rnn explain bigru:200x512 --precision bf16 --steps 20
+  dyno rnn explain model.onnx --predict
+  dyno rnn explain lstm:1024x1024 --machine paper";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Held {
+    F32,
+    Bf16,
+    Int8,
+}
+
+/// Machines that are described.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Of {
+    /// This one
+    This,
+    /// The 24 cores of the paper of DeepCPU
+    Paper,
+    /// Two cores of a Sapphire Rapids
+    SapphireRapids,
+}
+
+impl Explain {
+    /// Prints an explanation of each layer.
+    ///
+    /// # Errors
+    /// A file without layers that can be run, or a plan that cannot be.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        for (flag, number) in [("--batch", self.batch), ("--steps", self.steps)] {
+            if number == 0 {
+                return Err(Failure::usage(format!("{flag} 0 leaves nothing to run")));
+            }
+        }
+        let layers = self.layers()?;
+        let isa = self.isa.as_deref().map_or(Ok(Isa::best()), Isa::named);
+        let isa = isa.map_err(Failure::usage)?;
+        let is_timed = self.machine == Of::This && !self.predict;
+        let (machine, mut team) = self.machine(isa, is_timed)?;
+        let threads = self.threads.unwrap_or(machine.cores).max(1);
+        let mut text = String::new();
+        for (name, layer) in &layers {
+            let goal = self.goal(layer, threads);
+            let ranking = match &mut team {
+                Some(team) => {
+                    let effort = Effort { choices: 8, time: Duration::from_millis(250) };
+                    tune(&goal, &goal.pack(), &machine, isa, team, effort)
+                        .map_err(Failure::usage)?
+                }
+                None => rank(&goal, &machine),
+            };
+            let Some(found) = explain(&goal, &ranking, &machine) else {
+                return Err(Failure::usage(format!("no plan is as forced: {:?}", goal.forced))
+                    .hint("allow more --threads, or force fewer parts"));
+            };
+            text.push_str(&format!("{name}\n{found}\n"));
+        }
+        output::print(text.trim_end().to_owned() + "\n").map(|()| Exit::Valid)
+    }
+
+    fn goal<'a>(&self, layer: &'a Layer, threads: usize) -> Goal<'a> {
+        let (precision, tanh) = match self.precision {
+            Held::F32 => (Precision::F32, Tanh::Fitted98),
+            Held::Bf16 => (Precision::Bf16, Tanh::Fitted76),
+            Held::Int8 => (Precision::Int8, Tanh::Fitted56),
+        };
+        let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
+        let Self { batch, steps, chunk, sides, rows, units, .. } = *self;
+        Goal { layer, batch, steps, base, forced: Forced { chunk, sides, rows, units }, threads }
+    }
+
+    /// The machine, and a team on it if layers are timed: then it is measured as well.
+    fn machine(&self, isa: Isa, is_timed: bool) -> Result<(Machine, Option<Team>), Failure> {
+        let machine = match self.machine {
+            Of::This => Machine::detect(isa),
+            Of::Paper => Machine::paper(),
+            Of::SapphireRapids => Machine::sapphire_rapids(),
+        };
+        if !is_timed {
+            return Ok((machine, None));
+        }
+        let threads = self.threads.unwrap_or_else(environment::cores);
+        let mut team = Team::of(threads.max(machine.cores));
+        let measured = calibrate(&machine, isa, &mut team).map_err(Failure::set_up)?;
+        Ok((measured, Some(team)))
+    }
+
+    fn layers(&self) -> Result<Vec<(String, Layer)>, Failure> {
+        let path = Path::new(&self.model);
+        if path.is_file() {
+            let model = Model::read(path).map_err(Failure::set_up)?;
+            let layers = import::layers(&model).map_err(Failure::set_up)?;
+            if layers.is_empty() {
+                let problem = format!("{} has no LSTM, GRU or RNN node", path.display());
+                return Err(Failure::set_up(problem)
+                    .hint("`dyno task layers` tells what its nodes cost"));
+            }
+            return Ok(layers.into_iter().map(|found| (found.name, found.layer)).collect());
+        }
+        let layer = made(&self.model).ok_or_else(|| {
+            Failure::usage(format!("`{}` is neither a file nor a layer", self.model))
+                .hint("a layer is CELL:INPUTSxUNITS, such as lstm:64x256 or bigru:200x512")
+        })?;
+        Ok(vec![(self.model.clone(), layer)])
+    }
+}
+
+/// The most inputs or units of a made layer: more have weights of gigabytes.
+const MOST: usize = 16_384;
+
+/// A layer of made-up weights.
+fn made(text: &str) -> Option<Layer> {
+    let (cell, sizes) = text.split_once(':')?;
+    let (directions, cell) = match cell.strip_prefix("bi") {
+        Some(cell) => (Directions::Both, cell),
+        None => (Directions::Forward, cell),
+    };
+    let cell = match cell {
+        "lstm" => Cell::Lstm,
+        "gru" => Cell::Gru,
+        "rnn" => Cell::Rnn(Activation::Tanh),
+        _ => return None,
+    };
+    let (inputs, units) = sizes.split_once('x')?;
+    let size = |text: &str| text.parse().ok().filter(|size| (1..=MOST).contains(size));
+    let (inputs, units): (usize, usize) = (size(inputs)?, size(units)?);
+    let outputs = cell.gates() * units;
+    let bound = (units as f32).sqrt().recip();
+    let numbers = |count: usize| -> Vec<f32> {
+        (0..count).map(|at| ((at * 37 % 255) as f32 / 127.0 - 1.0) * bound).collect()
+    };
+    let weights = Weights {
+        input: numbers(outputs * inputs),
+        state: numbers(outputs * units),
+        input_bias: numbers(outputs),
+        state_bias: numbers(outputs),
+    };
+    Layer::new(cell, inputs, units, directions, vec![weights; directions.count()]).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_made_of_their_names() {
+        let layer = made("bigru:3x5").unwrap();
+        assert_eq!((layer.cell(), layer.inputs(), layer.outputs()), (Cell::Gru, 3, 10));
+        for wrong in ["lstm", "lstm:", "lstm:3", "lstm:0x4", "cnn:3x4", "lstm:3x99999999"] {
+            assert!(made(wrong).is_none(), "{wrong}");
+        }
+    }
+}
