@@ -215,13 +215,11 @@ impl fmt::Display for Explanation {
         )?;
         for (index, other) in self.others.iter().enumerate() {
             let head = if index == 0 { "also       " } else { "           " };
-            let measured = other.measured_ns.map_or("not measured".to_owned(), span);
+            let measured = other
+                .measured_ns
+                .map_or("not measured".to_owned(), |ns| format!("measured {}", span(ns)));
             let predicted = span(other.predicted.ns());
-            writeln!(
-                f,
-                "{head}{}: predicted {predicted}, measured {measured}",
-                parts(&other.choice)
-            )?;
+            writeln!(f, "{head}{}: predicted {predicted}, {measured}", parts(&other.choice))?;
         }
         Ok(())
     }

@@ -61,6 +61,25 @@ pub struct Forced {
     pub units: Option<usize>,
 }
 
+impl fmt::Display for Forced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = [
+            ("chunks of", self.chunk),
+            ("sides", self.sides),
+            ("workers for rows", self.rows),
+            ("workers for units", self.units),
+        ];
+        let named = named.iter().filter_map(|(name, count)| count.map(|count| (name, count)));
+        let named: Vec<String> = named
+            .map(|(name, count)| match *name {
+                "chunks of" => format!("chunks of {count}"),
+                name => format!("{count} {name}"),
+            })
+            .collect();
+        f.write_str(&named.join(", "))
+    }
+}
+
 /// What is tuned for.
 #[derive(Clone, Copy, Debug)]
 pub struct Goal<'a> {
@@ -131,7 +150,7 @@ impl fmt::Display for TuneError {
         match self {
             Self::Forced(forced) => write!(
                 f,
-                "no plan is as forced ({forced:?}): allow more threads, or force fewer parts than there are rows and panels"
+                "no plan has {forced}: allow more threads, or force no more parts than there are rows and panels of sixteen units"
             ),
             Self::Program(error) => error.fmt(f),
             Self::Run(error) => error.fmt(f),

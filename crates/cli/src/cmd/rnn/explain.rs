@@ -8,7 +8,7 @@ use dyno_onnx::Model;
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::explain::explain;
 use dyno_rnn::machine::Machine;
-use dyno_rnn::tuner::{Effort, Forced, Goal, rank, tune};
+use dyno_rnn::tuner::{Effort, Forced, Goal, TuneError, rank, tune};
 use dyno_rnn::{
     Activation, Cell, Choice, Directions, Isa, Layer, Precision, Tanh, Team, Weights, import,
 };
@@ -113,8 +113,7 @@ impl Explain {
                 None => rank(&goal, &machine),
             };
             let Some(found) = explain(&goal, &ranking, &machine) else {
-                return Err(Failure::usage(format!("no plan is as forced: {:?}", goal.forced))
-                    .hint("allow more --threads, or force fewer parts"));
+                return Err(Failure::usage(TuneError::Forced(goal.forced)));
             };
             text.push_str(&format!("{name}\n{found}\n"));
         }
@@ -155,8 +154,9 @@ impl Explain {
             let layers = import::layers(&model).map_err(Failure::set_up)?;
             if layers.is_empty() {
                 let problem = format!("{} has no LSTM, GRU or RNN node", path.display());
-                return Err(Failure::set_up(problem)
-                    .hint("`dyno task layers` tells what its nodes cost"));
+                return Err(
+                    Failure::set_up(problem).hint("`dyno task layers` tells what its nodes cost")
+                );
             }
             return Ok(layers.into_iter().map(|found| (found.name, found.layer)).collect());
         }
