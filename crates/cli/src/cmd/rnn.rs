@@ -9,6 +9,7 @@ use crate::exit::{Exit, Failure};
 
 /// What about them.
 #[derive(Debug, Args)]
+#[command(disable_help_subcommand = true)]
 pub struct Rnn {
     #[command(subcommand)]
     command: Command,
