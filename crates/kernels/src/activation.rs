@@ -133,14 +133,13 @@ impl Curve {
         // NaN stays: it is the second operand of both.
         let x = s.min(s.splat(self.clamp), s.max(s.splat(-self.clamp), x));
         let y = s.mul(x, x);
-        let polynomial = |c: &[f32; 5]| {
-            let mut sum = s.splat(c[N - 1]);
-            for power in (0..N - 1).rev() {
-                sum = s.fma(sum, y, s.splat(c[power]));
-            }
-            sum
-        };
-        (s.mul(x, polynomial(&self.p)), polynomial(&self.q))
+        (s.mul(x, polynomial::<S, N>(s, &self.p, y)), polynomial::<S, N>(s, &self.q, y))
+    }
+
+    #[inline(always)]
+    fn tanh<S: Lanes>(&self, s: S, x: S::F) -> S::F {
+        let (p, q) = self.parts::<S, 5>(s, x);
+        s.div(p, q)
     }
 
     /// Numerator and denominator of the logistic function of x.
@@ -149,6 +148,16 @@ impl Curve {
         let (p, q) = self.parts::<S, N>(s, s.mul(x, s.splat(0.5)));
         (s.add(q, p), s.add(q, q))
     }
+}
+
+/// `c[0] + c[1] y + ...`, of N terms.
+#[inline(always)]
+fn polynomial<S: Lanes, const N: usize>(s: S, c: &[f32; 5], y: S::F) -> S::F {
+    let mut sum = s.splat(c[N - 1]);
+    for power in (0..N - 1).rev() {
+        sum = s.fma(sum, y, s.splat(c[power]));
+    }
+    sum
 }
 
 /// A function of every number of a slice.
@@ -202,17 +211,13 @@ pub enum Activation {
 impl Activation {
     #[inline(always)]
     pub(crate) fn apply<S: Lanes>(self, s: S, curve: &Curve, x: S::F) -> S::F {
-        let tanh = |x| {
-            let (p, q) = curve.parts::<S, 5>(s, x);
-            s.div(p, q)
-        };
         match self {
             Self::Identity => x,
             Self::Sigmoid => {
                 let (p, q) = curve.logistic::<S, 5>(s, x);
                 s.div(p, q)
             }
-            Self::Tanh => tanh(x),
+            Self::Tanh => curve.tanh(s, x),
             Self::Relu => s.max(s.splat(0.0), x),
             Self::Affine { alpha, beta } => s.fma(s.splat(alpha), x, s.splat(beta)),
             Self::HardSigmoid { alpha, beta } => {
@@ -220,7 +225,7 @@ impl Activation {
                 s.min(s.splat(1.0), s.max(s.splat(0.0), line))
             }
             Self::ScaledTanh { alpha, beta } => {
-                s.mul(s.splat(alpha), tanh(s.mul(s.splat(beta), x)))
+                s.mul(s.splat(alpha), curve.tanh(s, s.mul(s.splat(beta), x)))
             }
             _ => self.apply_by_lane(s, x),
         }

@@ -89,18 +89,37 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Calls `each` with the sums of every panel and row.
+    /// Every panel and row, and where its sums are. No function is called with them: what calls the
+    /// instructions of a vector must be compiled as part of the kernel, which closures need not be.
     #[inline(always)]
-    fn each(&self, mut each: impl FnMut(usize, usize, *const f32)) {
-        for panel in 0..self.panels {
-            for row in 0..self.rows {
-                let sums = (panel * self.all_rows + row) * self.vectors * LANES;
-                // SAFETY: who made the block vouches for its sums.
-                each(self.first_panel + panel, self.first_row + row, unsafe {
-                    self.sums.add(sums)
-                });
-            }
+    fn each(&self) -> Each {
+        Each { block: *self, panel: 0, row: 0 }
+    }
+}
+
+/// See [`Block::each`].
+struct Each {
+    block: Block,
+    panel: usize,
+    row: usize,
+}
+
+impl Iterator for Each {
+    type Item = (usize, usize, *const f32);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let Self { block, panel, row } = self;
+        if *row == block.rows {
+            (*panel, *row) = (*panel + 1, 0);
         }
+        if *panel >= block.panels || block.rows == 0 {
+            return None;
+        }
+        let sums = (*panel * block.all_rows + *row) * block.vectors * LANES;
+        let found = (block.first_panel + *panel, block.first_row + *row);
+        *row += 1;
+        Some((found.0, found.1, block.sums.wrapping_add(sums)))
     }
 }
 
@@ -120,7 +139,7 @@ impl<const N: usize> Kernel for Lstm<'_, N> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let curve = *self.curve;
-        self.block.each(|panel, row, sums| {
+        for (panel, row, sums) in self.block.each() {
             let unit = panel * LANES;
             // SAFETY: who made the kernel vouches for panels and rows of all matrices.
             unsafe {
@@ -150,7 +169,7 @@ impl<const N: usize> Kernel for Lstm<'_, N> {
                 let h = s.div(s.mul(no, nc), s.mul(d_o, dc));
                 self.hidden.put(s, row, unit, h);
             }
-        });
+        }
     }
 }
 
@@ -169,7 +188,7 @@ impl<const N: usize> Kernel for Gru<'_, N> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let curve = *self.curve;
-        self.block.each(|panel, row, sums| {
+        for (panel, row, sums) in self.block.each() {
             let unit = panel * LANES;
             // SAFETY: who made the kernel vouches for panels and rows of all matrices.
             unsafe {
@@ -185,7 +204,7 @@ impl<const N: usize> Kernel for Gru<'_, N> {
                 let h = s.div(above, s.mul(dz, dn));
                 self.hidden.put(s, row, unit, h);
             }
-        });
+        }
     }
 }
 
@@ -204,7 +223,7 @@ impl Kernel for Rnn {
     fn run<S: Lanes>(self, s: S) {
         let curve = Tanh::Fitted98.curve();
         let vectors = self.block.vectors;
-        self.block.each(|panel, row, sums| {
+        for (panel, row, sums) in self.block.each() {
             for vector in 0..vectors {
                 let unit = (panel * vectors + vector) * LANES;
                 // SAFETY: who made the kernel vouches for panels and rows of all matrices.
@@ -214,7 +233,7 @@ impl Kernel for Rnn {
                     self.hidden.put(s, row, unit, self.activation.apply(s, &curve, sum));
                 }
             }
-        });
+        }
     }
 }
 
@@ -233,7 +252,7 @@ impl Kernel for Store {
     fn run<S: Lanes>(self, s: S) {
         let curve = Tanh::Fitted98.curve();
         let vectors = self.block.vectors;
-        self.block.each(|panel, row, sums| {
+        for (panel, row, sums) in self.block.each() {
             for vector in 0..vectors {
                 let output = (panel * vectors + vector) * LANES;
                 // SAFETY: who made the kernel vouches for panels and rows of all matrices, and for
@@ -244,7 +263,7 @@ impl Kernel for Store {
                     put_first(s, self.to, row, output, x, count);
                 }
             }
-        });
+        }
     }
 }
 
@@ -265,7 +284,7 @@ impl Kernel for Whole<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let vectors = self.block.vectors;
-        self.block.each(|panel, row, sums| {
+        for (panel, row, sums) in self.block.each() {
             let of_row = self.row_scales.map_or(1.0, |scales| scales[row - self.block.first_row]);
             let scale = s.splat(self.scale * of_row);
             for vector in 0..vectors {
@@ -280,6 +299,6 @@ impl Kernel for Whole<'_> {
                     s.store(sums, s.fma(s.to_f32(whole), worth, bias));
                 }
             }
-        });
+        }
     }
 }

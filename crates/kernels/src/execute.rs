@@ -15,6 +15,8 @@ use crate::team::{Meeting, Team};
 
 /// Sums of a worker, in words: they stay in the first cache beside a slice of weights.
 const SUMS: usize = 4096;
+/// The most rows of a block of sums.
+const MAX_BLOCK: usize = 64;
 /// Words of k that all tiles of a panel are multiplied by before the next: 32 KiB of four vectors.
 const SLICE: usize = 128;
 

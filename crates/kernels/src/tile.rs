@@ -14,17 +14,25 @@ pub(crate) const MAX_ROWS: usize = 6;
 /// end. Pointers are checked by who makes it (`execute.rs`).
 #[derive(Clone, Copy)]
 pub(crate) struct Tile {
-    /// Where each row's words begin; the first `rows` are valid.
-    pub rows: [*const u32; MAX_ROWS],
+    /// Where each row's words begin, one for each row.
+    pub rows: *const *const u32,
+    /// Of them, the first that is multiplied.
+    pub first: usize,
     pub words: usize,
     /// `words` x `vectors` x 16 words.
     pub panel: *const u32,
-    /// `vectors` x 16 numbers for each row, `start_stride` from one row to the next; null for zeros.
-    pub start: *const f32,
-    pub start_stride: usize,
-    /// `vectors` x 16 numbers for each row: the sums.
+    pub start: Start,
+    /// Where `vectors` x 16 numbers of each row go: the sums.
     pub sums: *mut f32,
     pub sums_stride: usize,
+}
+
+/// What sums begin with.
+#[derive(Clone, Copy)]
+pub(crate) enum Start {
+    Zeros,
+    /// `vectors` x 16 numbers for each row, so many words from one row to the next.
+    Numbers(*const f32, usize),
 }
 
 /// How a precision multiplies and adds.
@@ -127,26 +135,30 @@ impl<D: Dot, const R: usize, const V: usize> Sized<D, R, V> {
     fn multiply<S: Lanes, const U: usize>(&self, s: S) {
         let Self(tile, _) = self;
         let mut sums = [[[D::zero(s); V]; R]; U];
-        let row = |vector: usize| vector * LANES;
         // SAFETY: who made the tile vouches for its pointers: `start` and `sums` for V vectors of
-        // each of R rows, `panel` for `words` x V vectors, `rows` for `words` of R rows.
+        // each of R rows, `panel` for `words` x V vectors, `rows` for R rows with `words` from `first` on.
         unsafe {
-            if !tile.start.is_null() {
+            if let Start::Numbers(start, stride) = tile.start {
                 for (r, sums) in sums[0].iter_mut().enumerate() {
                     for (v, sum) in sums.iter_mut().enumerate() {
-                        *sum = D::load(s, tile.start.add(r * tile.start_stride + row(v)));
+                        *sum = D::load(s, start.add(r * stride + v * LANES));
                     }
                 }
             }
+            let mut rows = [std::ptr::null(); R];
+            for (r, row) in rows.iter_mut().enumerate() {
+                *row = (*tile.rows.add(r)).add(tile.first);
+            }
             let mut word = 0;
-            while word + U <= tile.words {
-                for (u, sums) in sums.iter_mut().enumerate() {
-                    Self::step(s, tile, word + u, sums);
+            // Four at a time: the fewer rounds, the rarer a wrong guess of the last.
+            while word + 4 <= tile.words {
+                for at in 0..4 {
+                    Self::step(s, tile, &rows, word + at, &mut sums[at % U]);
                 }
-                word += U;
+                word += 4;
             }
             while word < tile.words {
-                Self::step(s, tile, word, &mut sums[0]);
+                Self::step(s, tile, &rows, word, &mut sums[0]);
                 word += 1;
             }
             for r in 0..R {
@@ -155,7 +167,7 @@ impl<D: Dot, const R: usize, const V: usize> Sized<D, R, V> {
                     for more in &sums[1..] {
                         sum = D::add(s, sum, more[r][v]);
                     }
-                    D::store(s, tile.sums.add(r * tile.sums_stride + row(v)), sum);
+                    D::store(s, tile.sums.add(r * tile.sums_stride + v * LANES), sum);
                 }
             }
         }
@@ -164,12 +176,18 @@ impl<D: Dot, const R: usize, const V: usize> Sized<D, R, V> {
     /// # Safety
     /// The tile is valid, and `word` less than its words.
     #[inline(always)]
-    unsafe fn step<S: Lanes>(s: S, tile: &Tile, word: usize, sums: &mut [[D::Sum<S>; V]; R]) {
+    unsafe fn step<S: Lanes>(
+        s: S,
+        tile: &Tile,
+        rows: &[*const u32; R],
+        word: usize,
+        sums: &mut [[D::Sum<S>; V]; R],
+    ) {
         // SAFETY: the caller vouches for the tile and the word.
         unsafe {
             let weights = tile.panel.add(word * V * LANES);
             for (r, sums) in sums.iter_mut().enumerate() {
-                let a = *tile.rows[r].add(word);
+                let a = *rows[r].add(word);
                 for (v, sum) in sums.iter_mut().enumerate() {
                     *sum = D::dot(s, *sum, a, weights.add(v * LANES));
                 }

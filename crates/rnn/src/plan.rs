@@ -47,21 +47,26 @@ impl Choice {
 pub struct Plan {
     /// What runs.
     pub program: Program,
-    /// Of each direction.
-    pub states: Vec<StateBuffers>,
+    /// Of each direction, the state's parts.
+    pub states: Vec<Vec<StatePart>>,
 }
 
-/// Buffers of a direction's state.
-#[derive(Clone, Copy, Debug)]
-pub struct StateBuffers {
-    /// Two slots of `batch` x `columns`: after step t of T the state is in slot t + 1, and round.
+/// Part of a direction's state. What one worker alone reads and writes is in buffers of its own: side
+/// by side with another's, prefetching would take lines from it that it writes. All buffers have
+/// rows for the whole batch, and whole rows.
+#[derive(Clone, Debug)]
+pub struct StatePart {
+    /// Which rows of the batch.
+    pub rows: Range<usize>,
+    /// Which units of the cell.
+    pub units: Range<usize>,
+    /// Two slots: after step t of T the state is in slot t + 1, and round. Parts of the same rows
+    /// have it in common.
     pub hidden: usize,
     /// One slot, of an LSTM.
     pub cell: Option<usize>,
-    /// The hidden state in fewer bits, two slots.
+    /// The hidden state in fewer bits, two slots; in common as well.
     pub narrow: Option<usize>,
-    /// Words of a row: units, and zeros up to a whole panel.
-    pub columns: usize,
 }
 
 /// Packed weights of a direction.
@@ -159,18 +164,24 @@ pub fn build(
     let mut of_input: Vec<Work> = vec![Vec::new(); workers];
     let mut of_state: Vec<Work> = vec![Vec::new(); workers];
     for (direction, packed) in packed.iter().enumerate().take(directions) {
-        let parts = direction_buffers(layer, packed, batch, choice, &mut buffers);
-        states.push(parts.states);
         let time = if layer.directions().is_back(direction) { At::Back } else { At::Step };
         let side = direction % choice.sides;
-        for worker in 0..choice.rows * choice.units {
-            let rows = share(batch, worker / choice.units, choice.rows);
-            let panels = share(packed.input.panels(), worker % choice.units, choice.units);
-            let of = Part { layer, packed, time, direction, rows, panels, choice };
-            let worker = side * choice.rows * choice.units + worker;
-            of_input[worker].push(of.input(&parts));
-            of_state[worker].push(of.state(&parts));
+        let mut parts = Vec::new();
+        for row in 0..choice.rows {
+            let rows = share(batch, row, choice.rows);
+            let hidden = hidden_buffers(packed, layer, batch, choice, &mut buffers);
+            for unit in 0..choice.units {
+                let panels = share(packed.input.panels(), unit, choice.units);
+                let own = own_buffers(packed, layer, batch, choice, &mut buffers);
+                let rows = rows.clone();
+                let of = Part { layer, packed, time, direction, rows, panels, choice, hidden, own };
+                let worker = (side * choice.rows + row) * choice.units + unit;
+                of_input[worker].push(of.input());
+                of_state[worker].push(of.state());
+                parts.push(of.of_states());
+            }
         }
+        states.push(parts);
     }
     // Whoever shares neither units nor state with another worker need not wait for it.
     let meets = choice.units > 1;
@@ -188,39 +199,61 @@ pub fn build(
     Ok(Plan { program: Program::new(workers, buffers, vec![looped])?, states })
 }
 
-/// Buffers of a direction.
-struct Parts {
-    /// Products with the input, for each step of a chunk.
-    gates: usize,
+/// Buffers that workers of the same rows have in common.
+#[derive(Clone, Copy)]
+struct HiddenBuffers {
+    state: usize,
     /// The state as products with it want it, if that is not in `f32`: two slots.
     narrow: Option<usize>,
-    states: StateBuffers,
 }
 
-fn direction_buffers(
-    layer: &Layer,
+/// Buffers of one worker.
+#[derive(Clone, Copy)]
+struct OwnBuffers {
+    /// Products with the input, for each step of a chunk.
+    gates: usize,
+    cell: Option<usize>,
+}
+
+fn inside(buffers: &mut Vec<Buffer>, batch: usize, slots: usize, columns: usize) -> usize {
+    let slots = Slots::Count(slots);
+    buffers.push(Buffer { kind: Kind::Inside, slots, rows: batch, columns });
+    buffers.len() - 1
+}
+
+/// Words of a row of products with the input, and of a state: units, and zeros up to a whole panel.
+fn columns(packed: &Packed, layer: &Layer) -> (usize, usize) {
+    let sums = packed.input.panels() * packed.input.vectors() * LANES;
+    (sums, sums / layer.cell().gates())
+}
+
+fn hidden_buffers(
     packed: &Packed,
+    layer: &Layer,
     batch: usize,
     choice: &Choice,
     buffers: &mut Vec<Buffer>,
-) -> Parts {
-    let mut inside = |slots, columns| {
-        buffers.push(Buffer {
-            kind: Kind::Inside,
-            slots: Slots::Count(slots),
-            rows: batch,
-            columns,
-        });
-        buffers.len() - 1
-    };
-    let sums = packed.input.panels() * packed.input.vectors() * LANES;
-    let columns = sums / layer.cell().gates();
-    let gates = inside(choice.chunk.max(1), sums);
-    let hidden = inside(2, columns);
-    let cell = (layer.cell() == Cell::Lstm).then(|| inside(1, columns));
-    let narrow =
-        (choice.precision != Precision::F32).then(|| inside(2, choice.precision.words(columns)));
-    Parts { gates, narrow, states: StateBuffers { hidden, cell, narrow, columns } }
+) -> HiddenBuffers {
+    let (_, units) = columns(packed, layer);
+    let words = choice.precision.words(units);
+    HiddenBuffers {
+        state: inside(buffers, batch, 2, units),
+        narrow: (choice.precision != Precision::F32).then(|| inside(buffers, batch, 2, words)),
+    }
+}
+
+fn own_buffers(
+    packed: &Packed,
+    layer: &Layer,
+    batch: usize,
+    choice: &Choice,
+    buffers: &mut Vec<Buffer>,
+) -> OwnBuffers {
+    let (sums, units) = columns(packed, layer);
+    OwnBuffers {
+        gates: inside(buffers, batch, choice.chunk.max(1), sums),
+        cell: (layer.cell() == Cell::Lstm).then(|| inside(buffers, batch, 1, units)),
+    }
 }
 
 /// A worker's part of a direction.
@@ -232,10 +265,24 @@ struct Part<'a> {
     rows: Range<usize>,
     panels: Range<usize>,
     choice: &'a Choice,
+    hidden: HiddenBuffers,
+    own: OwnBuffers,
 }
 
 impl Part<'_> {
-    fn input(&self, parts: &Parts) -> Product {
+    fn of_states(&self) -> StatePart {
+        let (_, columns) = columns(self.packed, self.layer);
+        let width = columns / self.packed.input.panels().max(1);
+        StatePart {
+            rows: self.rows.clone(),
+            units: self.panels.start * width..self.panels.end * width,
+            hidden: self.hidden.state,
+            cell: self.own.cell,
+            narrow: self.hidden.narrow,
+        }
+    }
+
+    fn input(&self) -> Product {
         let outputs = self.packed.input.panels() * self.packed.input.vectors() * LANES;
         Product {
             a: Place { buffer: 0, at: self.time, column: 0 },
@@ -247,27 +294,27 @@ impl Part<'_> {
             scale: 1.0,
             of_state: false,
             then: Then::Store {
-                to: Place { buffer: parts.gates, at: At::Turn { by: 0 }, column: 0 },
+                to: Place { buffer: self.own.gates, at: At::Turn { by: 0 }, column: 0 },
                 activation: dyno_kernels::Activation::Identity,
                 outputs,
             },
         }
     }
 
-    fn state(&self, parts: &Parts) -> Product {
+    fn state(&self) -> Product {
         let at = |buffer, at| Place { buffer, at, column: 0 };
-        let StateBuffers { hidden, cell, .. } = parts.states;
+        let HiddenBuffers { state: hidden, narrow } = self.hidden;
         let last = at(hidden, At::Turn { by: 0 });
-        let input = at(parts.gates, At::Turn { by: 0 });
+        let input = at(self.own.gates, At::Turn { by: 0 });
         let (units, precision) = (self.layer.units(), self.choice.precision);
         let next = Hidden {
             state: at(hidden, At::Turn { by: 1 }),
-            narrow: parts.narrow.map(|buffer| (at(buffer, At::Turn { by: 1 }), precision)),
+            narrow: narrow.map(|buffer| (at(buffer, At::Turn { by: 1 }), precision)),
             output: Some(Place { buffer: 1, at: self.time, column: self.direction * units }),
             units,
         };
         let tanh = self.choice.tanh;
-        let then = match (self.layer.cell(), cell) {
+        let then = match (self.layer.cell(), self.own.cell) {
             (Cell::Lstm, Some(cell)) => {
                 let cell = at(cell, At::Fixed(0));
                 Then::Lstm(Arc::new(Lstm { input: Some(input), cell, hidden: next, tanh }))
@@ -278,7 +325,7 @@ impl Part<'_> {
             _ => Then::Gru(Arc::new(Gru { input, last, hidden: next, tanh })),
         };
         Product {
-            a: parts.narrow.map_or(last, |buffer| at(buffer, At::Turn { by: 0 })),
+            a: narrow.map_or(last, |buffer| at(buffer, At::Turn { by: 0 })),
             holds: precision,
             weights: Arc::clone(&self.packed.state),
             panels: self.panels.clone(),

@@ -1,6 +1,7 @@
 //! A layer ready to run: packed, planned, with its states.
 
 mod ragged;
+mod rows;
 
 use std::fmt;
 
@@ -9,13 +10,15 @@ use half::bf16;
 use dyno_kernels::{Call, Execution, Isa, Precision, ProgramError, RunError, Team};
 
 use crate::layer::Layer;
-use crate::plan::{self, Choice, Packed, StateBuffers};
+use crate::plan::{self, Choice, Packed, StatePart};
 use ragged::Ragged;
+use rows::Of;
 
 /// A layer for a batch, with its states.
 pub struct Sequence {
     execution: Execution,
-    states: Vec<StateBuffers>,
+    /// Of each direction.
+    states: Vec<Vec<StatePart>>,
     /// Which slot of the hidden states is the last that was written.
     slot: usize,
     batch: usize,
@@ -233,8 +236,8 @@ impl Sequence {
     /// Moves the hidden states to where a run begins.
     fn settle(&mut self) {
         if self.slot == 1 {
-            for state in &self.states {
-                for buffer in [Some(state.hidden), state.narrow].into_iter().flatten() {
+            for part in self.states.iter().flatten() {
+                for buffer in [Some(part.hidden), part.narrow].into_iter().flatten() {
                     let hidden = self.execution.inside_mut(buffer);
                     let (first, second) = hidden.split_at_mut(hidden.len() / 2);
                     first.copy_from_slice(&second[..first.len()]);
@@ -247,17 +250,15 @@ impl Sequence {
     /// Sets all states to zeros.
     pub fn clear(&mut self) {
         self.slot = 0;
-        for state in &self.states {
-            self.execution.inside_mut(state.hidden).fill(0.0);
-            if let Some(cell) = state.cell {
-                self.execution.inside_mut(cell).fill(0.0);
-            }
-            if let Some(narrow) = state.narrow {
-                let zero = match self.precision {
-                    Precision::Int8 => f32::from_le_bytes([128; 4]),
-                    Precision::F32 | Precision::Bf16 => 0.0,
+        for part in self.states.iter().flatten() {
+            for of in Of::ALL {
+                let zero = match (of, self.precision) {
+                    (Of::Narrow, Precision::Int8) => f32::from_le_bytes([128; 4]),
+                    _ => 0.0,
                 };
-                self.execution.inside_mut(narrow).fill(zero);
+                if let Some(buffer) = of.buffer(part) {
+                    self.execution.inside_mut(buffer).fill(zero);
+                }
             }
         }
     }
@@ -268,7 +269,7 @@ impl Sequence {
     /// They have not the numbers of this layer's, or cells where it has none.
     pub fn set_states(&mut self, states: &States) -> Result<(), SequenceError> {
         let directions = self.states.len();
-        let has_cells = self.states.iter().any(|state| state.cell.is_some());
+        let has_cells = self.states.iter().flatten().any(|part| part.cell.is_some());
         let [hidden, cells] = self.widths.map(|width| directions * self.batch * width);
         let cells = if has_cells { cells } else { 0 };
         for (expected, found) in [(hidden, states.hidden.len()), (cells, states.cells.len())] {
@@ -277,24 +278,21 @@ impl Sequence {
             }
         }
         self.clear();
-        let batch = self.batch;
-        let mut put = |direction: usize, buffer: usize, width: usize, from: &[f32]| {
-            let columns = self.execution.program().buffers()[buffer].columns;
-            let to = self.execution.inside_mut(buffer);
-            for row in 0..if from.is_empty() { 0 } else { batch } {
-                let from = &from[(direction * batch + row) * width..][..width];
-                to[row * columns..][..width].copy_from_slice(from);
-            }
-        };
-        for (direction, state) in self.states.iter().enumerate() {
-            put(direction, state.hidden, self.widths[0], &states.hidden);
-            if let Some(cell) = state.cell {
-                put(direction, cell, self.widths[1], &states.cells);
+        let given =
+            [(Of::Hidden, self.widths[0], &states.hidden), (Of::Cell, self.widths[1], &states.cells)];
+        for (of, width, numbers) in given {
+            let mut rows = numbers.chunks_exact(width.max(1));
+            for parts in &self.states {
+                let mut whole = vec![0.0; rows::columns(&self.execution, parts, of)];
+                for (row, from) in rows.by_ref().take(self.batch).enumerate() {
+                    whole[..width].copy_from_slice(from);
+                    rows::put(&mut self.execution, parts, of, (0, row), &whole);
+                }
             }
         }
-        for state in &self.states {
-            if let Some(narrow) = state.narrow {
-                let words = narrowed(self.execution.inside(state.hidden), self.precision);
+        for part in self.states.iter().flatten() {
+            if let Some(narrow) = part.narrow {
+                let words = narrowed(self.execution.inside(part.hidden), self.precision);
                 self.execution.inside_mut(narrow).copy_from_slice(&words);
             }
         }
@@ -305,18 +303,16 @@ impl Sequence {
     #[must_use]
     pub fn states(&self) -> States {
         let mut states = States::default();
-        for state in &self.states {
-            let rows = |buffer: usize, slot: usize, width: usize, to: &mut Vec<f32>| {
-                let columns = self.execution.program().buffers()[buffer].columns;
-                let numbers = self.execution.inside(buffer);
-                for row in 0..self.batch {
-                    to.extend_from_slice(&numbers[(slot * self.batch + row) * columns..][..width]);
+        for parts in &self.states {
+            let rows = |of: Of, slot: usize, width: usize, to: &mut Vec<f32>| {
+                let mut whole = vec![0.0; rows::columns(&self.execution, parts, of)];
+                for row in 0..if whole.is_empty() { 0 } else { self.batch } {
+                    rows::take(&self.execution, parts, of, (slot, row), &mut whole);
+                    to.extend_from_slice(&whole[..width]);
                 }
             };
-            rows(state.hidden, self.slot, self.widths[0], &mut states.hidden);
-            if let Some(cell) = state.cell {
-                rows(cell, 0, self.widths[1], &mut states.cells);
-            }
+            rows(Of::Hidden, self.slot, self.widths[0], &mut states.hidden);
+            rows(Of::Cell, 0, self.widths[1], &mut states.cells);
         }
         states
     }

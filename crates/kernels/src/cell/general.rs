@@ -50,7 +50,7 @@ impl Kernel for Lstm<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let shaped = self.shaped;
-        self.block.each(|panel, row, sums| {
+        for (panel, row, sums) in self.block.each() {
             let unit = panel * LANES;
             // SAFETY: who made the kernel vouches for panels and rows of all matrices, and the proof for
             // three vectors of peepholes a panel.
@@ -81,7 +81,7 @@ impl Kernel for Lstm<'_> {
                 let h = s.mul(o, shaped.unclipped(s, 2, c));
                 self.hidden.put(s, row, unit, h);
             }
-        });
+        }
     }
 }
 
@@ -99,7 +99,7 @@ impl Kernel for Gru {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let shaped = self.shaped;
-        self.block.each(|panel, row, sums| {
+        for (panel, row, sums) in self.block.each() {
             let unit = panel * LANES;
             // SAFETY: who made the kernel vouches for panels and rows of all matrices.
             unsafe {
@@ -111,7 +111,7 @@ impl Kernel for Gru {
                 let last = s.load(self.last.at(row, unit));
                 self.hidden.put(s, row, unit, s.fma(z, s.sub(last, n), n));
             }
-        });
+        }
     }
 }
 
@@ -130,7 +130,7 @@ impl Kernel for Reset {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let shaped = self.shaped;
-        self.block.each(|panel, row, sums| {
+        for (panel, row, sums) in self.block.each() {
             let unit = panel * LANES;
             // SAFETY: who made the kernel vouches for panels and rows of all matrices.
             unsafe {
@@ -142,7 +142,7 @@ impl Kernel for Reset {
                 s.store(self.update.at(row, unit), z);
                 s.store(self.reset.at(row, unit), s.mul(r, s.load(self.last.at(row, unit))));
             }
-        });
+        }
     }
 }
 
@@ -162,7 +162,7 @@ impl Kernel for Blend {
     fn run<S: Lanes>(self, s: S) {
         let shaped = self.shaped;
         let vectors = self.block.vectors;
-        self.block.each(|panel, row, sums| {
+        for (panel, row, sums) in self.block.each() {
             for vector in 0..vectors {
                 let unit = (panel * vectors + vector) * LANES;
                 // SAFETY: who made the kernel vouches for panels and rows of all matrices.
@@ -175,7 +175,7 @@ impl Kernel for Blend {
                     self.hidden.put(s, row, unit, s.fma(z, s.sub(last, n), n));
                 }
             }
-        });
+        }
     }
 }
 
@@ -193,7 +193,7 @@ impl Kernel for Rnn {
     fn run<S: Lanes>(self, s: S) {
         let shaped = self.shaped;
         let vectors = self.block.vectors;
-        self.block.each(|panel, row, sums| {
+        for (panel, row, sums) in self.block.each() {
             for vector in 0..vectors {
                 let unit = (panel * vectors + vector) * LANES;
                 // SAFETY: who made the kernel vouches for panels and rows of all matrices.
@@ -206,6 +206,6 @@ impl Kernel for Rnn {
                     self.hidden.put(s, row, unit, shaped.of(s, 0, sum));
                 }
             }
-        });
+        }
     }
 }

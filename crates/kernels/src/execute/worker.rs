@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use super::{Base, SLICE, SUMS, Scratch, narrows};
+use super::{Base, MAX_BLOCK, SLICE, SUMS, Scratch, narrows};
 use crate::cell::{Block, Gru, Hidden, Lstm, Matrix, Rnn, Store, Whole};
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::narrow::{self, Narrow};
 use crate::panels::Precision;
 use crate::program::{self, At, Every, Place, Product, Program, Slots, Then};
 use crate::team::Meeting;
-use crate::tile::{self, MAX_ROWS, Tile};
+use crate::tile::{self, Start, Tile};
 
 /// One call, as all workers see it.
 pub(super) struct Run<'a> {
@@ -31,6 +31,13 @@ struct Span {
     length: usize,
     /// Whether `active` counts its rows.
     is_of_rows: bool,
+}
+
+/// Whether a span goes through the panels from their end, as every other step does: of weights that
+/// do not fit into a cache, those used last are then still there.
+#[inline(always)]
+fn is_back(span: Span) -> bool {
+    span.steps == 1 && span.first % 2 == 1
 }
 
 /// One worker's part.
@@ -117,11 +124,13 @@ impl Worker<'_> {
         if narrows(product) {
             self.narrow(s, product, span, &rows);
         }
-        let most = (SUMS / (vectors * LANES)).max(1);
-        let block_rows = if all <= most { all } else { most };
+        let most = (SUMS / (vectors * LANES)).min(MAX_BLOCK);
+        let block_rows = all.min(most);
         let block_panels = (SUMS / (vectors * LANES * block_rows)).max(1);
-        let mut panel = product.panels.start;
-        while panel < product.panels.end {
+        let blocks = product.panels.len().div_ceil(block_panels);
+        for block in 0..blocks {
+            let block = if is_back(span) { blocks - 1 - block } else { block };
+            let panel = product.panels.start + block * block_panels;
             let panels = block_panels.min(product.panels.end - panel);
             let mut row = 0;
             while row < all {
@@ -130,7 +139,6 @@ impl Worker<'_> {
                 self.finish(s, product, span, &rows, (panel, panels), (row, count));
                 row += count;
             }
-            panel += panels;
         }
     }
 
@@ -165,18 +173,36 @@ impl Worker<'_> {
         }
     }
 
-    /// Where a row's words begin, of the rows of all steps of a span.
+    /// Where the words of some rows begin, of the rows of all steps of a span.
     #[inline(always)]
-    fn row(&self, product: &Product, span: Span, rows: &Range<usize>, row: usize) -> *const u32 {
+    fn rows(
+        &self,
+        product: &Product,
+        span: Span,
+        rows: &Range<usize>,
+        (first, count): (usize, usize),
+    ) -> [*const u32; MAX_BLOCK] {
+        let mut found = [std::ptr::null(); MAX_BLOCK];
         if narrows(product) {
             let stride = narrow::stride(product.weights.precision(), product.weights.k());
-            let narrow = self.run.scratch[self.worker].rows.0;
-            return narrow.wrapping_add(row * stride).cast::<u32>().cast_const();
+            let narrow = self.run.scratch[self.worker].rows.0.cast::<u32>().cast_const();
+            for (at, pointer) in found[..count].iter_mut().enumerate() {
+                *pointer = narrow.wrapping_add((first + at) * stride);
+            }
+            return found;
         }
-        let (step, row) =
-            if span.steps == 1 { (0, row) } else { (row / rows.len(), row % rows.len()) };
-        let a = self.matrix(product.a, span.first + step, span.length);
-        a.first.wrapping_add((rows.start + row) * a.stride).cast::<u32>().cast_const()
+        let (mut step, mut row) =
+            if span.steps == 1 { (0, first) } else { (first / rows.len(), first % rows.len()) };
+        let mut a = self.matrix(product.a, span.first + step, span.length);
+        for pointer in &mut found[..count] {
+            if row == rows.len() {
+                (step, row) = (step + 1, 0);
+                a = self.matrix(product.a, span.first + step, span.length);
+            }
+            *pointer = a.first.wrapping_add((rows.start + row) * a.stride).cast();
+            row += 1;
+        }
+        found
     }
 
     /// Sums of a block: for each panel, slice of k and tile of rows.
@@ -195,12 +221,20 @@ impl Worker<'_> {
         let words = if self.is_zero(product, span) { 0 } else { weights.words() };
         let width = vectors * LANES;
         let sums = self.run.scratch[self.worker].sums.0;
+        let pointers = self.rows(product, span, rows, (first_row, count));
         let most = tile::rows::<S>(vectors);
         let tiles = count.div_ceil(most);
         // One tile of few rows uses each weight once: then there is nothing to slice for.
         let slice = if tiles == 1 { words.max(1) } else { SLICE };
         for panel in 0..panels {
+            let panel = if is_back(span) { panels - 1 - panel } else { panel };
             let packed = weights.panel(first_panel + panel).as_ptr();
+            let start = match &product.bias {
+                Some(bias) if precision != Precision::Int8 => {
+                    Start::Numbers(bias[(first_panel + panel) * width..].as_ptr(), 0)
+                }
+                _ => Start::Zeros,
+            };
             let mut word = 0;
             loop {
                 let length = slice.min(words - word);
@@ -209,24 +243,12 @@ impl Worker<'_> {
                     // Equal shares: of ten rows five and five, not six and four.
                     let share = (count - done).div_ceil(tiles - tile);
                     let to = sums.wrapping_add((panel * count + done) * width);
-                    let (start, start_stride) = match &product.bias {
-                        _ if word > 0 => (to.cast_const(), width),
-                        Some(bias) if precision != Precision::Int8 => {
-                            (bias[(first_panel + panel) * width..].as_ptr(), 0)
-                        }
-                        _ => (std::ptr::null(), 0),
-                    };
-                    let mut pointers = [std::ptr::null(); MAX_ROWS];
-                    for (at, pointer) in pointers[..share].iter_mut().enumerate() {
-                        let row = self.row(product, span, rows, first_row + done + at);
-                        *pointer = row.wrapping_add(word);
-                    }
                     let tile = Tile {
-                        rows: pointers,
+                        rows: pointers[done..].as_ptr(),
+                        first: word,
                         words: length,
                         panel: packed.wrapping_add(word * width),
-                        start,
-                        start_stride,
+                        start: if word > 0 { Start::Numbers(to, width) } else { start },
                         sums: to,
                         sums_stride: width,
                     };

@@ -1,6 +1,6 @@
 //! Tiles of all sizes against plain loops.
 
-use super::{MAX_ROWS, Tile, multiply, rows};
+use super::{MAX_ROWS, Start, Tile, multiply, rows};
 use crate::isa::Isa;
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::panels::{Panels, Precision};
@@ -25,13 +25,17 @@ impl Kernel for Tiles<'_> {
             // Between rows of sums there is room that must stay as it is.
             let stride = vectors * LANES + 3;
             let mut sums = vec![-7.0; MAX_ROWS * stride];
-            let row = |row: usize| a[row * words..].as_ptr();
+            let rows: [_; MAX_ROWS] = std::array::from_fn(|row| a[row * words..].as_ptr());
             let tile = Tile {
-                rows: std::array::from_fn(row),
+                rows: rows.as_ptr(),
+                first: 0,
                 words,
                 panel: panels.panel(0).as_ptr(),
-                start: if start.is_empty() { std::ptr::null() } else { start.as_ptr() },
-                start_stride,
+                start: if start.is_empty() {
+                    Start::Zeros
+                } else {
+                    Start::Numbers(start.as_ptr(), start_stride)
+                },
                 sums: sums.as_mut_ptr(),
                 sums_stride: stride,
             };

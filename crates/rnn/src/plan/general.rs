@@ -11,7 +11,7 @@ use dyno_kernels::{
     Reset, Slots, Stage, Then, Work,
 };
 
-use super::{Choice, Packed, Plan, StateBuffers, share};
+use super::{Choice, Packed, Plan, StatePart, share};
 use crate::layer::{Cell, Layer};
 
 /// What a direction's options need beside its packed weights.
@@ -90,12 +90,13 @@ pub(super) fn build(
     for (direction, packed) in packed.iter().enumerate().take(layer.directions().count()) {
         let Some(extras) = &packed.extras else { continue };
         let places = places(layer, packed, extras, batch, choice, &mut buffers);
-        states.push(StateBuffers {
+        states.push(vec![StatePart {
+            rows: 0..batch,
+            units: 0..places.cell.map_or(0, |cell| buffers[cell].columns),
             hidden: places.hidden,
             cell: places.cell,
             narrow: None,
-            columns: buffers[places.hidden].columns,
-        });
+        }]);
         let time = if layer.directions().is_back(direction) { At::Back } else { At::Step };
         for worker in 0..choice.rows * choice.units {
             let rows = share(batch, worker / choice.units, choice.rows);

@@ -8,8 +8,9 @@
 use dyno_kernels::{Call, Execution, Isa, ProgramError, Team};
 
 use super::SequenceError;
+use super::rows::{self, Of};
 use crate::layer::Layer;
-use crate::plan::{self, Choice, Packed, Plan, StateBuffers};
+use crate::plan::{self, Choice, Packed, Plan, StatePart};
 
 /// Programs of each direction by itself, and room for its rows.
 pub(super) struct Ragged {
@@ -27,6 +28,8 @@ pub(super) struct Ragged {
     active: Vec<usize>,
     input: Vec<f32>,
     output: Vec<f32>,
+    /// A row of a state on its way.
+    row: Vec<f32>,
 }
 
 struct Direction {
@@ -62,11 +65,12 @@ impl Ragged {
             active: Vec::new(),
             input: Vec::new(),
             output: Vec::new(),
+            row: Vec::new(),
         })
     }
 
     /// Sorts the rows and takes their states, which are in the first slots.
-    pub(super) fn load(&mut self, from: &Execution, states: &[StateBuffers], lengths: &[usize]) {
+    pub(super) fn load(&mut self, from: &Execution, states: &[Vec<StatePart>], lengths: &[usize]) {
         self.order.clear();
         self.order.extend(0..self.batch);
         self.order.sort_unstable_by_key(|row| (std::cmp::Reverse(lengths[*row]), *row));
@@ -83,31 +87,28 @@ impl Ragged {
             let program = &direction.plan.program;
             let execution =
                 direction.execution.get_or_insert_with(|| Execution::new(program.clone(), isa));
-            let inner = direction.plan.states[0];
-            for (from_buffer, to_buffer) in pairs(outer, &inner) {
-                let columns = program.buffers()[to_buffer].columns;
-                let (from, to) = (from.inside(from_buffer), execution.inside_mut(to_buffer));
+            let inner = &direction.plan.states[0];
+            for of in Of::ALL {
+                self.row.resize(rows::columns(execution, inner, of), 0.0);
                 for (at, row) in self.order.iter().enumerate() {
-                    to[at * columns..][..columns]
-                        .copy_from_slice(&from[row * columns..][..columns]);
+                    rows::take(from, outer, of, (0, *row), &mut self.row);
+                    rows::put(execution, inner, of, (0, at), &self.row);
                 }
             }
         }
     }
 
     /// Gives the states back to the first slots.
-    pub(super) fn store(&self, to: &mut Execution, states: &[StateBuffers]) {
+    pub(super) fn store(&mut self, to: &mut Execution, states: &[Vec<StatePart>]) {
         for (direction, outer) in self.directions.iter().zip(states) {
             let Some(execution) = &direction.execution else { continue };
-            let inner = direction.plan.states[0];
-            for (to_buffer, from_buffer) in pairs(outer, &inner) {
-                let columns = direction.plan.program.buffers()[from_buffer].columns;
-                let (from, to) = (execution.inside(from_buffer), to.inside_mut(to_buffer));
-                let is_hidden = Some(from_buffer) != inner.cell;
+            let inner = &direction.plan.states[0];
+            for of in Of::ALL {
+                self.row.resize(rows::columns(execution, inner, of), 0.0);
                 for (at, (row, length)) in self.order.iter().zip(&self.lengths).enumerate() {
-                    let slot = if is_hidden { length % 2 } else { 0 };
-                    let from = &from[(slot * self.batch + at) * columns..][..columns];
-                    to[row * columns..][..columns].copy_from_slice(from);
+                    let slot = if of == Of::Cell { 0 } else { length % 2 };
+                    rows::take(execution, inner, of, (slot, at), &mut self.row);
+                    rows::put(to, outer, of, (0, *row), &self.row);
                 }
             }
         }
@@ -155,10 +156,4 @@ impl Ragged {
         }
         Ok(())
     }
-}
-
-/// Buffers of two programs' states.
-fn pairs(one: &StateBuffers, other: &StateBuffers) -> impl Iterator<Item = (usize, usize)> {
-    let (cells, narrow) = (one.cell.zip(other.cell), one.narrow.zip(other.narrow));
-    [Some((one.hidden, other.hidden)), cells, narrow].into_iter().flatten()
 }
