@@ -211,7 +211,7 @@ impl<const N: usize> Kernel for Gru<'_, N> {
 /// A plain network; the vectors of a panel are groups of sixteen units.
 pub(crate) struct Rnn {
     pub block: Block,
-    pub input: Matrix,
+    pub input: Option<Matrix>,
     pub hidden: Hidden,
     pub activation: Activation,
 }
@@ -228,8 +228,11 @@ impl Kernel for Rnn {
                 let unit = (panel * vectors + vector) * LANES;
                 // SAFETY: who made the kernel vouches for panels and rows of all matrices.
                 unsafe {
-                    let sum =
-                        s.add(s.load(sums.add(vector * LANES)), s.load(self.input.at(row, unit)));
+                    let sum = s.load(sums.add(vector * LANES));
+                    let sum = match self.input {
+                        Some(input) => s.add(sum, s.load(input.at(row, unit))),
+                        None => sum,
+                    };
                     self.hidden.put(s, row, unit, self.activation.apply(s, &curve, sum));
                 }
             }

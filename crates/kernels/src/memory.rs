@@ -1,13 +1,11 @@
-//! Memory of kernels: aligned, zeroed, in huge pages where the system gives them.
+//! Memory of kernels: in pages of its own, zeroed, in huge pages where the system gives them.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// Two cache lines, which processors fetch together, and two vectors.
-const LINE: usize = 128;
-/// What is left free behind small memory: processors fetch lines ahead of those that are read, and
-/// of another worker's memory that takes what it writes.
-const APART: usize = 512;
+/// Memory begins at a page: processors fetch lines ahead of those that are read, though not beyond a
+/// page, and of another worker's memory that would take what it writes.
+const PAGE: usize = 4096;
 /// What a huge page holds on x86-64 and on most ARM systems.
 const HUGE: usize = 2 << 20;
 
@@ -27,7 +25,7 @@ impl Memory {
     /// `words` zeros.
     pub(crate) fn zeroed(words: usize) -> Self {
         let layout = layout(words);
-        // SAFETY: the layout is of at least one line.
+        // SAFETY: the layout is of at least one page.
         let bytes = unsafe { alloc_zeroed(layout) };
         let Some(first) = NonNull::new(bytes.cast()) else { handle_alloc_error(layout) };
         let memory = Self { first, words };
@@ -80,9 +78,8 @@ impl Drop for Memory {
 
 /// Half a huge page and more is worth whole ones.
 fn layout(words: usize) -> Layout {
-    let bytes = words.checked_mul(4).and_then(|bytes| bytes.checked_add(APART));
-    let bytes = bytes.expect("memory of a machine is counted by usize");
-    let align = if bytes >= HUGE / 2 { HUGE } else { LINE };
+    let bytes = words.max(1).checked_mul(4).expect("memory of a machine is counted by usize");
+    let align = if bytes >= HUGE / 2 { HUGE } else { PAGE };
     let whole =
         bytes.checked_next_multiple_of(align).expect("a machine has less than all of usize");
     Layout::from_size_align(whole, align).expect("a machine has less than half of usize")
@@ -93,11 +90,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_zeros_at_the_start_of_a_line() {
+    fn words_are_zeros_at_the_start_of_a_page() {
         for words in [0, 1, 1000, HUGE / 4 + 1] {
             let mut memory = Memory::zeroed(words);
             assert_eq!(memory.words().len(), words);
-            assert_eq!(memory.words().as_ptr().align_offset(LINE), 0);
+            assert_eq!(memory.words().as_ptr().align_offset(PAGE), 0);
             assert!(memory.words().iter().all(|word| *word == 0));
             memory.numbers_mut().fill(1.0);
             assert!(memory.numbers().iter().all(|number| *number == 1.0));

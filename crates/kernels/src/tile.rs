@@ -22,17 +22,19 @@ pub(crate) struct Tile {
     /// `words` x `vectors` x 16 words.
     pub panel: *const u32,
     pub start: Start,
-    /// Where `vectors` x 16 numbers of each row go: the sums.
-    pub sums: *mut f32,
-    pub sums_stride: usize,
+    /// Where each row's sums go: `vectors` x 16 numbers from `column` on.
+    pub sums: *const *mut f32,
+    pub column: usize,
 }
 
 /// What sums begin with.
 #[derive(Clone, Copy)]
 pub(crate) enum Start {
     Zeros,
-    /// `vectors` x 16 numbers for each row, so many words from one row to the next.
-    Numbers(*const f32, usize),
+    /// `vectors` x 16 numbers, the same for each row.
+    Same(*const f32),
+    /// Of each row, `vectors` x 16 numbers from a column on.
+    Rows(*const *const f32, usize),
 }
 
 /// How a precision multiplies and adds.
@@ -138,11 +140,14 @@ impl<D: Dot, const R: usize, const V: usize> Sized<D, R, V> {
         // SAFETY: who made the tile vouches for its pointers: `start` and `sums` for V vectors of
         // each of R rows, `panel` for `words` x V vectors, `rows` for R rows with `words` from `first` on.
         unsafe {
-            if let Start::Numbers(start, stride) = tile.start {
-                for (r, sums) in sums[0].iter_mut().enumerate() {
-                    for (v, sum) in sums.iter_mut().enumerate() {
-                        *sum = D::load(s, start.add(r * stride + v * LANES));
-                    }
+            for (r, sums) in sums[0].iter_mut().enumerate() {
+                let start = match tile.start {
+                    Start::Zeros => break,
+                    Start::Same(start) => start,
+                    Start::Rows(rows, column) => (*rows.add(r)).add(column),
+                };
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    *sum = D::load(s, start.add(v * LANES));
                 }
             }
             let mut rows = [std::ptr::null(); R];
@@ -162,12 +167,13 @@ impl<D: Dot, const R: usize, const V: usize> Sized<D, R, V> {
                 word += 1;
             }
             for r in 0..R {
+                let to = (*tile.sums.add(r)).add(tile.column);
                 for v in 0..V {
                     let mut sum = sums[0][r][v];
                     for more in &sums[1..] {
                         sum = D::add(s, sum, more[r][v]);
                     }
-                    D::store(s, tile.sums.add(r * tile.sums_stride + v * LANES), sum);
+                    D::store(s, to.add(v * LANES), sum);
                 }
             }
         }

@@ -278,8 +278,10 @@ impl Sequence {
             }
         }
         self.clear();
-        let given =
-            [(Of::Hidden, self.widths[0], &states.hidden), (Of::Cell, self.widths[1], &states.cells)];
+        let given = [
+            (Of::Hidden, self.widths[0], &states.hidden),
+            (Of::Cell, self.widths[1], &states.cells),
+        ];
         for (of, width, numbers) in given {
             let mut rows = numbers.chunks_exact(width.max(1));
             for parts in &self.states {

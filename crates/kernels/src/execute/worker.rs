@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::{Base, MAX_BLOCK, SLICE, SUMS, Scratch, narrows};
+use crate::activation::Activation;
 use crate::cell::{Block, Gru, Hidden, Lstm, Matrix, Rnn, Store, Whole};
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::narrow::{self, Narrow};
@@ -136,7 +137,9 @@ impl Worker<'_> {
             while row < all {
                 let count = block_rows.min(all - row);
                 self.multiply(s, product, span, &rows, (panel, panels), (row, count));
-                self.finish(s, product, span, &rows, (panel, panels), (row, count));
+                if self.stores_at_once(product, span).is_none() {
+                    self.finish(s, product, span, &rows, (panel, panels), (row, count));
+                }
                 row += count;
             }
         }
@@ -173,34 +176,64 @@ impl Worker<'_> {
         }
     }
 
-    /// Where the words of some rows begin, of the rows of all steps of a span.
+    /// Where sums go that need nothing more: then tiles put them there.
+    #[inline(always)]
+    fn stores_at_once(&self, product: &Product, span: Span) -> Option<Place> {
+        let width = product.weights.vectors() * LANES;
+        match &product.then {
+            Then::Store { to, activation: Activation::Identity, outputs }
+                if product.panels.end * width <= *outputs
+                    && self.precision(product, span) != Precision::Int8 =>
+            {
+                Some(*to)
+            }
+            _ => None,
+        }
+    }
+
+    /// What the cell adds to the sums: then they begin with it.
+    #[inline(always)]
+    fn starts_with(&self, product: &Product, span: Span) -> Option<Place> {
+        if product.bias.is_some() || self.precision(product, span) == Precision::Int8 {
+            return None;
+        }
+        match &product.then {
+            Then::Lstm(cell) => cell.input,
+            Then::Rnn(cell) => Some(cell.input),
+            _ => None,
+        }
+    }
+
+    /// Where some rows begin in a place, of the rows of all steps of a span.
     #[inline(always)]
     fn rows(
         &self,
-        product: &Product,
+        place: Place,
         span: Span,
         rows: &Range<usize>,
         (first, count): (usize, usize),
-    ) -> [*const u32; MAX_BLOCK] {
-        let mut found = [std::ptr::null(); MAX_BLOCK];
-        if narrows(product) {
-            let stride = narrow::stride(product.weights.precision(), product.weights.k());
-            let narrow = self.run.scratch[self.worker].rows.0.cast::<u32>().cast_const();
-            for (at, pointer) in found[..count].iter_mut().enumerate() {
-                *pointer = narrow.wrapping_add((first + at) * stride);
-            }
-            return found;
-        }
+    ) -> [*mut f32; MAX_BLOCK] {
+        let mut found = [std::ptr::null_mut(); MAX_BLOCK];
         let (mut step, mut row) =
             if span.steps == 1 { (0, first) } else { (first / rows.len(), first % rows.len()) };
-        let mut a = self.matrix(product.a, span.first + step, span.length);
+        let mut matrix = self.matrix(place, span.first + step, span.length);
         for pointer in &mut found[..count] {
             if row == rows.len() {
                 (step, row) = (step + 1, 0);
-                a = self.matrix(product.a, span.first + step, span.length);
+                matrix = self.matrix(place, span.first + step, span.length);
             }
-            *pointer = a.first.wrapping_add((rows.start + row) * a.stride).cast();
+            *pointer = matrix.first.wrapping_add((rows.start + row) * matrix.stride);
             row += 1;
+        }
+        found
+    }
+
+    /// So many rows that follow one another.
+    #[inline(always)]
+    fn rows_from(first: *mut f32, stride: usize, count: usize) -> [*mut f32; MAX_BLOCK] {
+        let mut found = [std::ptr::null_mut(); MAX_BLOCK];
+        for (at, pointer) in found[..count].iter_mut().enumerate() {
+            *pointer = first.wrapping_add(at * stride);
         }
         found
     }
@@ -220,8 +253,22 @@ impl Worker<'_> {
         let (vectors, precision) = (weights.vectors(), self.precision(product, span));
         let words = if self.is_zero(product, span) { 0 } else { weights.words() };
         let width = vectors * LANES;
-        let sums = self.run.scratch[self.worker].sums.0;
-        let pointers = self.rows(product, span, rows, (first_row, count));
+        let scratch = self.run.scratch[self.worker];
+        let block = (first_row, count);
+        let from = if narrows(product) {
+            let stride = narrow::stride(weights.precision(), weights.k());
+            Self::rows_from(scratch.rows.0.wrapping_add(first_row * stride), stride, count)
+        } else {
+            self.rows(product.a, span, rows, block)
+        };
+        // Sums go where they are to be, or into the worker's own memory, panel by panel.
+        let at_once = self.stores_at_once(product, span);
+        let sums = match at_once {
+            Some(to) => self.rows(to, span, rows, block),
+            None => Self::rows_from(scratch.sums.0, width, count),
+        };
+        let starts = self.starts_with(product, span);
+        let starts = starts.map(|place| self.rows(place, span, rows, block));
         let most = tile::rows::<S>(vectors);
         let tiles = count.div_ceil(most);
         // One tile of few rows uses each weight once: then there is nothing to slice for.
@@ -229,12 +276,8 @@ impl Worker<'_> {
         for panel in 0..panels {
             let panel = if is_back(span) { panels - 1 - panel } else { panel };
             let packed = weights.panel(first_panel + panel).as_ptr();
-            let start = match &product.bias {
-                Some(bias) if precision != Precision::Int8 => {
-                    Start::Numbers(bias[(first_panel + panel) * width..].as_ptr(), 0)
-                }
-                _ => Start::Zeros,
-            };
+            let at = (first_panel + panel) * width;
+            let column = if at_once.is_some() { at } else { panel * count * width };
             let mut word = 0;
             loop {
                 let length = slice.min(words - word);
@@ -242,18 +285,27 @@ impl Worker<'_> {
                 for tile in 0..tiles {
                     // Equal shares: of ten rows five and five, not six and four.
                     let share = (count - done).div_ceil(tiles - tile);
-                    let to = sums.wrapping_add((panel * count + done) * width);
+                    let to = sums[done..].as_ptr();
+                    let start = match (&starts, &product.bias) {
+                        _ if word > 0 => Start::Rows(to.cast(), column),
+                        (Some(rows), _) => Start::Rows(rows[done..].as_ptr().cast(), at),
+                        (None, Some(bias)) if precision != Precision::Int8 => {
+                            Start::Same(bias[at..].as_ptr())
+                        }
+                        _ => Start::Zeros,
+                    };
                     let tile = Tile {
-                        rows: pointers[done..].as_ptr(),
+                        rows: from[done..].as_ptr().cast(),
                         first: word,
                         words: length,
                         panel: packed.wrapping_add(word * width),
-                        start: if word > 0 { Start::Numbers(to, width) } else { start },
+                        start,
                         sums: to,
-                        sums_stride: width,
+                        column,
                     };
                     // SAFETY: the program is proven, so rows and panels lie inside of their buffers; the
-                    // sums of a block are at most `SUMS` words.
+                    // sums of a block are at most `SUMS` words,
+                    // or where the product stores them.
                     unsafe { tile::multiply(s, precision, share, vectors, tile) };
                     done += share;
                 }
@@ -300,7 +352,7 @@ impl Worker<'_> {
             if self.precision(product, span) == Precision::Int8 {
                 self.whole(s, product, block, scales);
             }
-            self.finish_step(s, product, block, step, span.length);
+            self.finish_step(s, product, block, step, span);
             done += share;
         }
     }
@@ -323,10 +375,11 @@ impl Worker<'_> {
         product: &Product,
         block: Block,
         step: usize,
-        length: usize,
+        span: Span,
     ) {
         let s = s.plain();
-        let matrix = |place| self.matrix(place, step, length);
+        let started = self.starts_with(product, span).is_some();
+        let matrix = |place| self.matrix(place, step, span.length);
         let hidden = |hidden: &program::Hidden| Hidden {
             state: matrix(hidden.state),
             narrow: hidden.narrow.map(|(place, precision)| (matrix(place), precision)),
@@ -339,7 +392,8 @@ impl Worker<'_> {
                 s.call(Store { block, to, outputs, activation });
             }
             Then::Lstm(cell) => {
-                let (input, state) = (cell.input.map(matrix), matrix(cell.cell));
+                let input = cell.input.filter(|_| !started).map(matrix);
+                let state = matrix(cell.cell);
                 let (hidden, curve) = (hidden(&cell.hidden), &cell.tanh.curve());
                 match cell.tanh.terms() {
                     5 => s.call(Lstm::<5> { block, input, cell: state, hidden, curve }),
@@ -357,7 +411,8 @@ impl Worker<'_> {
                 }
             }
             Then::Rnn(cell) => {
-                let (input, activation) = (matrix(cell.input), cell.activation);
+                let input = (!started).then(|| matrix(cell.input));
+                let activation = cell.activation;
                 s.call(Rnn { block, input, hidden: hidden(&cell.hidden), activation });
             }
             Then::General(cell) => self.finish_general(s, cell, block, &matrix, &hidden),

@@ -26,18 +26,22 @@ impl Kernel for Tiles<'_> {
             let stride = vectors * LANES + 3;
             let mut sums = vec![-7.0; MAX_ROWS * stride];
             let rows: [_; MAX_ROWS] = std::array::from_fn(|row| a[row * words..].as_ptr());
+            let to: [_; MAX_ROWS] = std::array::from_fn(|row| sums[row * stride..].as_mut_ptr());
+            let from: [_; MAX_ROWS] =
+                std::array::from_fn(|row| start[(row * start_stride).min(start.len())..].as_ptr());
+            let start = match start_stride {
+                _ if start.is_empty() => Start::Zeros,
+                0 => Start::Same(start.as_ptr()),
+                _ => Start::Rows(from.as_ptr(), 0),
+            };
             let tile = Tile {
                 rows: rows.as_ptr(),
                 first: 0,
                 words,
                 panel: panels.panel(0).as_ptr(),
-                start: if start.is_empty() {
-                    Start::Zeros
-                } else {
-                    Start::Numbers(start.as_ptr(), start_stride)
-                },
-                sums: sums.as_mut_ptr(),
-                sums_stride: stride,
+                start,
+                sums: to.as_ptr(),
+                column: 0,
             };
             // SAFETY: there are rows, weights, starts and sums for `MAX_ROWS` rows.
             unsafe { multiply(s, panels.precision(), count, vectors, tile) };
