@@ -27,6 +27,20 @@ pub(crate) struct Tile {
     pub column: usize,
 }
 
+impl Tile {
+    /// The same rows from another vector of the panel on.
+    #[inline(always)]
+    fn from(self, vector: usize) -> Self {
+        let by = vector * LANES;
+        let start = match self.start {
+            Start::Zeros => Start::Zeros,
+            Start::Same(start) => Start::Same(start.wrapping_add(by)),
+            Start::Rows(rows, column) => Start::Rows(rows, column + by),
+        };
+        Self { panel: self.panel.wrapping_add(by), start, column: self.column + by, ..self }
+    }
+}
+
 /// What sums begin with.
 #[derive(Clone, Copy)]
 pub(crate) enum Start {
@@ -127,10 +141,10 @@ impl Dot for Int8 {
     }
 }
 
-/// A tile of `R` rows and `V` vectors.
-struct Sized<D, const R: usize, const V: usize>(Tile, std::marker::PhantomData<D>);
+/// A tile of `R` rows and `V` vectors, of the `W` of its panel.
+struct Sized<D, const R: usize, const V: usize, const W: usize>(Tile, std::marker::PhantomData<D>);
 
-impl<D: Dot, const R: usize, const V: usize> Sized<D, R, V> {
+impl<D: Dot, const R: usize, const V: usize, const W: usize> Sized<D, R, V, W> {
     /// With `U` sums for each output, each of every `U`th word: few rows have too few sums to keep
     /// the multipliers busy while one waits for the last.
     #[inline(always)]
@@ -191,7 +205,7 @@ impl<D: Dot, const R: usize, const V: usize> Sized<D, R, V> {
     ) {
         // SAFETY: the caller vouches for the tile and the word.
         unsafe {
-            let weights = tile.panel.add(word * V * LANES);
+            let weights = tile.panel.add(word * W * LANES);
             for (r, sums) in sums.iter_mut().enumerate() {
                 let a = *rows[r].add(word);
                 for (v, sum) in sums.iter_mut().enumerate() {
@@ -202,7 +216,7 @@ impl<D: Dot, const R: usize, const V: usize> Sized<D, R, V> {
     }
 }
 
-impl<D: Dot, const R: usize, const V: usize> Kernel for Sized<D, R, V> {
+impl<D: Dot, const R: usize, const V: usize, const W: usize> Kernel for Sized<D, R, V, W> {
     type Output = ();
 
     #[inline(always)]
@@ -221,7 +235,7 @@ impl<D: Dot, const R: usize, const V: usize> Kernel for Sized<D, R, V> {
 /// The most rows of a tile with `vectors` whose sums stay in registers.
 #[inline(always)]
 pub(crate) fn rows<S: Lanes>(vectors: usize) -> usize {
-    (S::SUMS / vectors).clamp(1, MAX_ROWS)
+    (S::SUMS / vectors.min(S::GROUP)).clamp(1, MAX_ROWS)
 }
 
 /// Multiplies a tile of `rows` rows and `vectors` vectors.
@@ -258,17 +272,26 @@ fn of_rows<S: Lanes, D: Dot>(s: S, rows: usize, vectors: usize, tile: Tile) {
 #[inline(always)]
 fn of_vectors<S: Lanes, D: Dot, const R: usize>(s: S, vectors: usize, tile: Tile) {
     match vectors {
-        1 => sized::<S, D, R, 1>(s, tile),
-        2 => sized::<S, D, R, 2>(s, tile),
-        3 => sized::<S, D, R, 3>(s, tile),
-        _ => sized::<S, D, R, 4>(s, tile),
+        1 => sized::<S, D, R, 1, 1>(s, tile),
+        2 => sized::<S, D, R, 2, 2>(s, tile),
+        3 if S::GROUP < 3 && R > 1 => {
+            sized::<S, D, R, 2, 3>(s, tile);
+            sized::<S, D, R, 1, 3>(s, tile.from(2));
+        }
+        3 => sized::<S, D, R, 3, 3>(s, tile),
+        _ if S::GROUP < 4 && R > 1 => {
+            sized::<S, D, R, 2, 4>(s, tile);
+            sized::<S, D, R, 2, 4>(s, tile.from(2));
+        }
+        _ => sized::<S, D, R, 4, 4>(s, tile),
     }
 }
 
 #[inline(always)]
-fn sized<S: Lanes, D: Dot, const R: usize, const V: usize>(s: S, tile: Tile) {
+fn sized<S: Lanes, D: Dot, const R: usize, const V: usize, const W: usize>(s: S, tile: Tile) {
     // [`rows`] asks for no other; the condition keeps those from being compiled.
-    if const { R == 1 || R * V <= S::SUMS } {
-        s.call(Sized::<D, R, V>(tile, std::marker::PhantomData));
+    let is_asked = const { R == 1 || (R * V <= S::SUMS && (V == W || S::GROUP < W)) };
+    if is_asked {
+        s.call(Sized::<D, R, V, W>(tile, std::marker::PhantomData));
     }
 }

@@ -48,7 +48,9 @@ fn dot_half(sum: __m256i, a: __m256i, weights: __m256i) -> __m256i {
 impl Lanes for Avx2 {
     type F = F;
     type I = I;
-    const SUMS: usize = 4;
+    // Each vector is two registers, of sixteen.
+    const SUMS: usize = 6;
+    const GROUP: usize = 2;
 
     type Plain = Self;
     type Pairs = Self;
