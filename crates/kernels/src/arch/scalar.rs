@@ -146,11 +146,13 @@ impl Lanes for Scalar {
     #[inline(always)]
     unsafe fn dot_i8(self, sum: Self::I, a: u32, weights: *const u8) -> Self::I {
         // SAFETY: the caller vouches for 64 bytes.
-        let weights = unsafe { weights.cast::<[[i8; 4]; LANES]>().read_unaligned() };
-        let a = a.to_le_bytes();
+        let weights = unsafe { weights.cast::<[i32; LANES]>().read_unaligned() };
+        let [a0, a1, a2, a3] = a.to_le_bytes().map(i32::from);
+        // By shifts of whole words, of which compilers make vectors; they do not of bytes.
         std::array::from_fn(|lane| {
-            let products = a.iter().zip(weights[lane]).map(|(a, w)| i32::from(*a) * i32::from(w));
-            sum[lane].wrapping_add(products.sum())
+            let w = weights[lane];
+            let low = a0 * (w << 24 >> 24) + a1 * (w << 16 >> 24);
+            sum[lane].wrapping_add(low + a2 * (w << 8 >> 24) + a3 * (w >> 24))
         })
     }
     #[inline(always)]
