@@ -44,8 +44,11 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     let folder = target_folder(root)?.join("peers").join("tasks");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let cache = folder.join("table-cache");
-    if cache.exists() {
-        fs::remove_dir_all(&cache).with_context(|| format!("cannot remove {}", cache.display()))?;
+    // Results as well: what a run left that was killed would stop the next.
+    for old in [&cache, &folder.join("out")] {
+        if old.exists() {
+            fs::remove_dir_all(old).with_context(|| format!("cannot remove {}", old.display()))?;
+        }
     }
     let bench = Bench::at(root, folder);
     let program = match Program::build(&bench, Profile::Release, cache) {
