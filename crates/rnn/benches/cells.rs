@@ -91,12 +91,12 @@ impl Bench {
         let packed = goal.pack();
         let start = Instant::now();
         let (kept, effort) = (folder.join("choices.txt"), Effort::default());
-        let ranking = choose(&kept, &goal, &packed, machine, (*isa, team), effort)
-            .expect("a plan that runs");
+        let ranking =
+            choose(&kept, &goal, &packed, machine, (*isa, team), effort).expect("a plan that runs");
         let tuned = start.elapsed().as_secs_f64();
         let choice = ranking[0].choice;
-        let sequence = Sequence::of_packed(&layer, &packed, batch, &choice, *isa)
-            .expect("a plan that holds");
+        let sequence =
+            Sequence::of_packed(&layer, &packed, batch, &choice, *isa).expect("a plan that holds");
         let output = vec![0.0; steps * batch * layer.outputs()];
         let mut open = Open { sequence, input: numbers(folder, "x"), output };
         self.time(&mut open, Duration::ZERO);

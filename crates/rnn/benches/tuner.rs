@@ -107,13 +107,15 @@ impl Bench {
         let every = Effort { choices: usize::MAX, time: *sweep };
         let swept = tune(&goal, &packed, machine, *isa, team, every).expect("plans");
         let best = measured(&swept[0]);
-        let of = |choice: &Choice| swept.iter().find(|ranked| ranked.choice == *choice).map(measured);
+        let of =
+            |choice: &Choice| swept.iter().find(|ranked| ranked.choice == *choice).map(measured);
         // Without a turn in the sweep nothing is known of the tuner's choice.
         let ratio = of(&tuned[0].choice).map(|ns| ns / best).filter(|ratio| ratio.is_finite());
         let first = rank(&goal, machine);
-        let agrees = first.iter().take(3).any(|ranked| {
-            of(&ranked.choice).is_some_and(|ns| ns <= ALIKE * best)
-        });
+        let agrees = first
+            .iter()
+            .take(3)
+            .any(|ranked| of(&ranked.choice).is_some_and(|ns| ns <= ALIKE * best));
         let alone = swept.iter().filter(|ranked| ranked.choice.workers() == 1).map(measured);
         let alone = alone.min_by(f64::total_cmp).filter(|ns| ns.is_finite());
         let is_large = 4 * cell.gates() * units * units >= LARGE && threads > 1;

@@ -1,6 +1,7 @@
 //! What a machine really does, measured with the engine's own kernels: some two hundred milliseconds
 //! that make predictions those of this processor.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dyno_kernels::{
@@ -291,12 +292,8 @@ fn exchange(found: &mut Meetings, isa: Isa, team: &mut Team) -> Result<(), Seque
 fn lines_of_two(lines: usize, crossed: bool) -> Program {
     let zeros = [0.0; LANES];
     let weights = Arc::new(Panels::pack(Precision::F32, 1, LANES, LANES, |_, _| &zeros));
-    let buffer = || Buffer {
-        kind: Kind::Inside,
-        slots: Slots::Count(2),
-        rows: lines,
-        columns: LANES,
-    };
+    let buffer =
+        || Buffer { kind: Kind::Inside, slots: Slots::Count(2), rows: lines, columns: LANES };
     let place = |buffer, by| Place { buffer, at: At::Turn { by }, column: 0 };
     let work = |worker: usize| {
         let from = if crossed { 1 - worker } else { worker };

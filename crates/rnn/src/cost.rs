@@ -199,7 +199,8 @@ fn tiles(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -> f6
     let (chunk, steps) = (choice.chunk.clamp(1, shape.steps.max(1)), shape.steps as f64);
     let panels = (share.directions * share.panels) as f64;
     let of = |rows: usize| {
-        panels * (rows as f64 * machine.cells.tile + rows.div_ceil(TILE) as f64 * machine.cells.panel)
+        panels
+            * (rows as f64 * machine.cells.tile + rows.div_ceil(TILE) as f64 * machine.cells.panel)
     };
     steps / chunk as f64 * of(share.rows * chunk) + steps * of(share.rows)
 }

@@ -34,8 +34,13 @@ pub enum Technique {
 
 impl Technique {
     /// All, in this order.
-    pub const ALL: [Self; 5] =
-        [Self::GemmsInSequence, Self::GemmsInParallel, Self::Fused, Self::Planned, Self::Streamlined];
+    pub const ALL: [Self; 5] = [
+        Self::GemmsInSequence,
+        Self::GemmsInParallel,
+        Self::Fused,
+        Self::Planned,
+        Self::Streamlined,
+    ];
 
     /// As tables name it.
     #[must_use]
@@ -193,7 +198,13 @@ impl<'a> Study<'a> {
     /// For so many workers, with the description that calibration left; each measurement takes about
     /// `time`. `count` is of threads that are made from now on.
     #[must_use]
-    pub fn new(machine: Machine, isa: Isa, workers: usize, time: Duration, count: Count<'a>) -> Self {
+    pub fn new(
+        machine: Machine,
+        isa: Isa,
+        workers: usize,
+        time: Duration,
+        count: Count<'a>,
+    ) -> Self {
         let workers = workers.max(1);
         let loose = Team::new(&vec![None; workers - 1], Waiting::default());
         Self { machine, isa, workers, team: Team::of(workers), loose, time, count }
@@ -203,7 +214,11 @@ impl<'a> Study<'a> {
     ///
     /// # Errors
     /// A plan is refused or does not run.
-    pub fn technique(&mut self, of: &mut Subject, technique: Technique) -> Result<Measured, StudyError> {
+    pub fn technique(
+        &mut self,
+        of: &mut Subject,
+        technique: Technique,
+    ) -> Result<Measured, StudyError> {
         let Some(phasing) = technique.phasing() else {
             let best = self.best(of, self.workers)?;
             let steps = if technique == Technique::Planned { best.chunk } else { of.steps };
@@ -220,7 +235,11 @@ impl<'a> Study<'a> {
     ///
     /// # Errors
     /// A plan is refused or does not run.
-    pub fn degree(&mut self, of: &mut Subject, workers: usize) -> Result<Option<Measured>, StudyError> {
+    pub fn degree(
+        &mut self,
+        of: &mut Subject,
+        workers: usize,
+    ) -> Result<Option<Measured>, StudyError> {
         let ranking = self.ranking(of, workers)?;
         let mut exact = ranking.iter().filter(|ranked| ranked.choice.workers() == workers);
         let Some(best) = exact.next().map(|ranked| ranked.choice) else { return Ok(None) };

@@ -132,8 +132,10 @@ fn cells(bench: &Bench) -> Result<Vec<Cell>> {
 
 /// Whether any line of the tuner is asked for.
 fn wants_tuner(bench: &Bench) -> bool {
-    let lines = CELLS.iter().flat_map(|cell| SHAPES.map(|shape| format!("rnn.tuner.{cell}.{shape}")));
-    OF_TUNER.iter().any(|name| bench.wants(name)) || lines.into_iter().any(|name| bench.wants(&name))
+    let lines =
+        CELLS.iter().flat_map(|cell| SHAPES.map(|shape| format!("rnn.tuner.{cell}.{shape}")));
+    OF_TUNER.iter().any(|name| bench.wants(name))
+        || lines.into_iter().any(|name| bench.wants(&name))
 }
 
 /// Prints the lines of the bench `tuner`.

@@ -27,7 +27,9 @@ mod counted {
             let event = event(&told).ok_or("it is not known how this processor counts them")?;
             let refused = |error: std::io::Error| {
                 // The kernel's answer where a virtual machine has no counters is "no such file".
-                format!("this system does not permit it ({error}; see /proc/sys/kernel/perf_event_paranoid, and virtual machines may have no counters)")
+                format!(
+                    "this system does not permit it ({error}; see /proc/sys/kernel/perf_event_paranoid, and virtual machines may have no counters)"
+                )
             };
             let mut builder = Builder::new(Raw::new(event));
             let mut counter = builder.inherit(true).build().map_err(refused)?;
@@ -62,7 +64,8 @@ mod counted {
 
         #[test]
         fn processors_have_events_of_their_own() {
-            let of = |vendor, family| event(&format!("vendor_id\t: {vendor}\ncpu family\t: {family}\n"));
+            let of =
+                |vendor, family| event(&format!("vendor_id\t: {vendor}\ncpu family\t: {family}\n"));
             assert_eq!(of("GenuineIntel", 6), Some(0x3f24));
             assert_eq!(of("AuthenticAMD", 26), Some(0x0864));
             assert_eq!(of("AuthenticAMD", 21), None);

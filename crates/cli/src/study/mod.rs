@@ -89,8 +89,10 @@ impl Measuring<'_> {
                 for technique in Technique::ALL {
                     found.push(self.bench.technique(&mut subject, technique)?);
                 }
-                let row = |of: &dyn Fn(&Measured) -> Option<f64>| {
-                    Row { label: label.clone(), x: None, values: found.iter().map(of).collect() }
+                let row = |of: &dyn Fn(&Measured) -> Option<f64>| Row {
+                    label: label.clone(),
+                    x: None,
+                    values: found.iter().map(of).collect(),
                 };
                 times.rows.push(row(&|of| Some(of.ns / 1e6)));
                 speeds.rows.push(row(&|of| Some(of.gflops)));
@@ -103,7 +105,8 @@ impl Measuring<'_> {
     /// Speed against workers: more of them move more for the same operations.
     fn degrees(&mut self) -> Result<Part, StudyError> {
         self.say("degrees of parallelism");
-        let layers = [[64, 64, 1, 100], [256, 256, 1, 100], [1024, 1024, 1, 100], [256, 256, 10, 100]];
+        let layers =
+            [[64, 64, 1, 100], [256, 256, 1, 100], [1024, 1024, 1, 100], [256, 256, 10, 100]];
         let columns = [
             ("64 units", "GFLOP/s"),
             ("256 units", "GFLOP/s"),
@@ -112,7 +115,8 @@ impl Measuring<'_> {
         ];
         let columns = columns.map(|(name, unit)| Column { name, unit }).to_vec();
         let note = "The best plan of exactly so many workers, for LSTM layers of 100 steps.";
-        let mut part = Part::new("degrees", "Parallelism", note, columns).over("workers", Scale::Linear);
+        let mut part =
+            Part::new("degrees", "Parallelism", note, columns).over("workers", Scale::Linear);
         let mut subjects = layers.map(|sizes| self.subject(Cell::Lstm, sizes));
         for workers in 1..=self.threads {
             let mut values = Vec::new();
@@ -129,9 +133,11 @@ impl Measuring<'_> {
     fn paper(&self) -> Part {
         let machine = Machine::paper();
         let names = ["64 units", "256 units", "1024 units", "256 units, 10 rows"];
-        let layers = [[64, 64, 1, 100], [256, 256, 1, 100], [1024, 1024, 1, 100], [256, 256, 10, 100]];
+        let layers =
+            [[64, 64, 1, 100], [256, 256, 1, 100], [1024, 1024, 1, 100], [256, 256, 10, 100]];
         let columns = names.map(|name| Column { name, unit: "GFLOP/s" }).to_vec();
-        let note = "As the model of costs predicts it for the 24 cores of the paper; nothing is measured.";
+        let note =
+            "As the model of costs predicts it for the 24 cores of the paper; nothing is measured.";
         let mut part =
             Part::new("degrees_of_paper", "Parallelism on the paper's machine", note, columns)
                 .over("workers", Scale::Linear);
@@ -213,8 +219,16 @@ mod tests {
         let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
         let parts = Measuring { bench, threads: 2, quick: true, base }.parts("none").unwrap();
         let names: Vec<&str> = parts.iter().map(|part| part.name).collect();
-        let expected =
-            ["techniques", "speeds", "l2_misses", "degrees", "degrees_of_paper", "dimension", "length", "batch"];
+        let expected = [
+            "techniques",
+            "speeds",
+            "l2_misses",
+            "degrees",
+            "degrees_of_paper",
+            "dimension",
+            "length",
+            "batch",
+        ];
         assert_eq!(names, expected);
         for part in &parts {
             assert!(part.rows.iter().all(|row| row.values.len() == part.columns.len()));

@@ -124,13 +124,17 @@ mod tests {
 
     #[test]
     fn a_table_stands_in_columns() {
-        let columns = vec![Column { name: "a", unit: "ms" }, Column { name: "long one", unit: "GFLOP/s" }];
+        let columns =
+            vec![Column { name: "a", unit: "ms" }, Column { name: "long one", unit: "GFLOP/s" }];
         let mut part = Part::new("p", "Title", "Note.", columns).over("rows", Scale::Log);
         let values = vec![Some(1.23456), None];
         part.rows.push(Row { label: "16".to_owned(), x: Some(16.0), values });
         let expected = "Title\n  Note.\n  rows      a, ms  long one, GFLOP/s\n  16        1.235                  -\n";
         assert_eq!(part.to_string(), expected);
         assert_eq!(part.json()["rows"][0]["values"][1], Value::Null);
-        assert_eq!([0.01234, 12.345, 12345.6].map(|of| digits(Some(of))), ["0.0123", "12.35", "12346"]);
+        assert_eq!(
+            [0.01234, 12.345, 12345.6].map(|of| digits(Some(of))),
+            ["0.0123", "12.35", "12346"]
+        );
     }
 }

@@ -10,7 +10,10 @@ fn a_study_is_a_document_and_a_page() {
     assert_eq!(told["schema_version"], 1);
     let parts = told["parts"].as_array().unwrap();
     let techniques = &parts[0];
-    assert_eq!((&techniques["name"], &techniques["columns"][4]["unit"]), (&"techniques".into(), &"ms".into()));
+    assert_eq!(
+        (&techniques["name"], &techniques["columns"][4]["unit"]),
+        (&"techniques".into(), &"ms".into())
+    );
     let row = techniques["rows"][0]["values"].as_array().unwrap();
     assert!(row.iter().all(|ms| ms.as_f64().is_some_and(|ms| ms > 0.0)), "{row:?}");
     let misses = parts.iter().find(|part| part["name"] == "l2_misses").unwrap();

@@ -92,7 +92,8 @@ impl Cell {
     pub fn line(&self) -> Value {
         let ours = median(&self.ours);
         let [low, high] = self.quartiles().map(number);
-        let roofline = self.found["roofline_ms"].as_f64().map_or(Value::Null, |of| number(of / ours));
+        let roofline =
+            self.found["roofline_ms"].as_f64().map_or(Value::Null, |of| number(of / ours));
         let tuned = self.found["tuned_s"].as_f64().map_or(Value::Null, number);
         json!({
             "name": self.name, "ours": number(ours), "peer": number(median(&self.peer)),
@@ -205,10 +206,10 @@ mod tests {
         assert_eq!(side("rnn.int8.gru.64x64x1x100", &[3.0, 4.0, 7.0]), "across");
         assert_eq!(side("rnn.bf16.gru.64x1024x1x100", &[1.0, 2.0, 2.0]), "above");
         let exact = |name| cell(name, &[1.0], &[1.0]).is_as_exact();
-        assert_eq!([exact("rnn.bf16.gru.1x1x1x1"), exact("rnn.int8.gru.1x1x1x1")], [
-            Some(true),
-            Some(false)
-        ]);
+        assert_eq!(
+            [exact("rnn.bf16.gru.1x1x1x1"), exact("rnn.int8.gru.1x1x1x1")],
+            [Some(true), Some(false)]
+        );
     }
 
     #[test]

@@ -64,7 +64,9 @@ impl Study {
         let machine = calibrate(&machine, isa, &mut Team::of(threads.max(machine.cores)));
         let machine = machine.map_err(Failure::set_up)?;
         let remark = match &misses {
-            Ok(_) => String::from("L2 misses are data requests that the second cache had to pass on"),
+            Ok(_) => {
+                String::from("L2 misses are data requests that the second cache had to pass on")
+            }
             Err(why) => format!("L2 misses were not counted: {why}"),
         };
         let count: Count<'_> = match misses {
@@ -76,10 +78,8 @@ impl Study {
         let base = self.precision.base();
         let mut measuring = Measuring { bench, threads, quick: self.quick, base };
         let parts = measuring.parts(&remark).map_err(Failure::set_up)?;
-        let about = [
-            machine.to_string(),
-            format!("{isa}, {threads} workers, {:?}", base.precision),
-        ];
+        let about =
+            [machine.to_string(), format!("{isa}, {threads} workers, {:?}", base.precision)];
         if let Some(path) = &self.report {
             let page = report::html_of_study(&about, &parts);
             replace(path, &page).map_err(|error| {
