@@ -25,6 +25,8 @@ const TOGETHER: Duration = Duration::from_millis(10);
 /// Nanoseconds of a meeting or a call beyond which a worker was not running: that is no figure of the
 /// machine, and what the description says stays.
 const LONGEST: f64 = 20_000.0;
+/// Panels of [`WORDS`] that no private cache holds: 6 MiB.
+const FAR_PANELS: usize = 256;
 /// Bytes of weights beyond which packing them to measure a bandwidth takes too long.
 const FAR: usize = 40 << 20;
 
@@ -60,8 +62,10 @@ pub fn calibrate(machine: &Machine, isa: Isa, team: &mut Team) -> Result<Machine
         found.together = if kept < LEAST_TOGETHER { machine.together } else { kept.min(1.0) };
     }
     let activation = Cell::Rnn(Activation::Tanh);
-    let fixed = 2.0 * (found.cells.tile + found.cells.panel / 8.0);
+    let tiles = 2.0 * (found.cells.tile + found.cells.panel / 8.0);
     for cell in [Cell::Lstm, Cell::Gru, activation] {
+        // A panel of one gate has four times sixteen units.
+        let fixed = if cell.gates() == 1 { tiles / 4.0 } else { tiles };
         let ns = (self::cell(cell, isa, team)? - fixed).max(1.0);
         match cell {
             Cell::Lstm => found.cells.lstm = ns,
@@ -233,7 +237,8 @@ impl Timed {
             .expect("products lie inside of buffers made for them, each with its own outputs");
         let mut execution = Execution::new(program, isa);
         let steps = (512 / (rows * panels)).max(1);
-        let each = if workers > 1 { TOGETHER } else { EACH };
+        // What is far takes long, and others read from there as well.
+        let each = if workers > 1 || panels > FAR_PANELS { TOGETHER } else { EACH };
         least(each, steps as f64, || run(&mut execution, team, steps))
     }
 }

@@ -247,7 +247,12 @@ fn by_chunks(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -
     // Sums are written, and read when their steps come. The last chunk may have fewer steps.
     let whole = steps / chunk as f64;
     let stay = sums <= machine.kept_l2();
-    let sums_ns = 2.0 * whole * sums / if stay { near } else { far };
+    // Beyond the first cache a line comes before it is written.
+    let sums_ns = if sums <= machine.kept_l1() / 2.0 {
+        2.0 * whole * sums / machine.bandwidths.l1
+    } else {
+        3.0 * whole * sums / if stay { near } else { far }
+    };
     let peak = machine.peak_among(choice.precision, share.rows * chunk, workers);
     let multiply = share.flops(share.input, choice.precision) * steps / peak;
     // Between chunks it is the state's weights alone that are read again and again.
