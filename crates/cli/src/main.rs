@@ -31,6 +31,7 @@ mod run_directory;
 mod schema;
 mod search;
 mod series;
+mod study;
 mod summary;
 mod sweep;
 mod system;

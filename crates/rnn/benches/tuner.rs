@@ -1,9 +1,9 @@
 //! Does the tuner find the best plan, and does the closed form rank plans as clocks do? For each cell of
 //! DeepCPU's Table 1, the tuner's choice against a sweep of all choices, one JSON line each.
 //!
-//! `ratio` is the time of the tuner's choice in the sweep over the sweep's best; `top3` whether the
-//! sweep's best (or one within 3 % of it) is among the first three by prediction. `SECONDS` is the
-//! time of one sweep.
+//! `ratio` is the time of the tuner's choice in the sweep over the sweep's best; `agrees` whether the
+//! sweep's best (or one within 3 % of it) is among the first three by prediction; `by_cores` how many times
+//! as fast the best plan is as that of one worker. Summaries follow. `SECONDS` is the time of one sweep.
 
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use dyno_rnn::explain::explain;
 use dyno_rnn::machine::Machine;
 use dyno_rnn::tuner::{Effort, Forced, Goal, Ranked, rank, tune};
 use dyno_rnn::{Cell, Choice, Directions, Layer, Weights};
+use serde_json::json;
 
 const ROWS: [(usize, usize, usize, usize); 15] = [
     (64, 64, 1, 100),
@@ -65,7 +66,83 @@ fn measured(ranked: &Ranked) -> f64 {
     ranked.measured_ns.unwrap_or(f64::INFINITY)
 }
 
-#[expect(clippy::disallowed_methods, reason = "no query is measured: the tuner is")]
+/// What was found for one cell.
+struct Found {
+    /// The tuner's choice over the sweep's best, if the sweep had time for it.
+    ratio: Option<f64>,
+    /// Whether one of the first three by prediction is, within 3 %, the sweep's best.
+    agrees: bool,
+    /// Seconds of the tuner.
+    took: f64,
+    /// How many times as fast as the best plan of one worker, where weights are large enough.
+    by_cores: Option<f64>,
+}
+
+/// A choice within this many times the best is as good: clocks tell no more apart.
+const ALIKE: f64 = 1.03;
+/// Bytes of the state's weights from which on a second core must pay.
+const LARGE: usize = 512 << 10;
+
+/// What all cells are tuned with.
+struct Bench {
+    isa: Isa,
+    machine: Machine,
+    team: Team,
+    sweep: Duration,
+    explains: bool,
+}
+
+impl Bench {
+    #[expect(clippy::disallowed_methods, reason = "no query is measured: the tuner is")]
+    fn cell(&mut self, cell: Cell, row: (usize, usize, usize, usize)) -> Found {
+        let (inputs, units, batch, steps) = row;
+        let Self { isa, machine, team, sweep, explains } = self;
+        let layer = layer(cell, inputs, units);
+        let (forced, threads) = (Forced::default(), machine.cores);
+        let goal = Goal { layer: &layer, batch, steps, base: BASE, forced, threads };
+        let packed = goal.pack();
+        let start = Instant::now();
+        let tuned = tune(&goal, &packed, machine, *isa, team, Effort::default()).expect("plans");
+        let took = start.elapsed().as_secs_f64();
+        let every = Effort { choices: usize::MAX, time: *sweep };
+        let swept = tune(&goal, &packed, machine, *isa, team, every).expect("plans");
+        let best = measured(&swept[0]);
+        let of =
+            |choice: &Choice| swept.iter().find(|ranked| ranked.choice == *choice).map(measured);
+        // Without a turn in the sweep nothing is known of the tuner's choice.
+        let ratio = of(&tuned[0].choice).map(|ns| ns / best).filter(|ratio| ratio.is_finite());
+        let first = rank(&goal, machine);
+        let agrees = first
+            .iter()
+            .take(3)
+            .any(|ranked| of(&ranked.choice).is_some_and(|ns| ns <= ALIKE * best));
+        let alone = swept.iter().filter(|ranked| ranked.choice.workers() == 1).map(measured);
+        let alone = alone.min_by(f64::total_cmp).filter(|ns| ns.is_finite());
+        let is_large = 4 * cell.gates() * units * units >= LARGE && threads > 1;
+        let by_cores = alone.filter(|_| is_large).map(|ns| ns / best);
+        let choice = |ranked: &Ranked| {
+            let Choice { chunk, rows, units, .. } = ranked.choice;
+            let [predicted, measured] =
+                [ranked.predicted.ns(), measured(ranked)].map(|ns| ns / 1e6);
+            json!({"chunk": chunk, "rows": rows, "units": units, "predicted_ms": predicted, "measured_ms": measured})
+        };
+        let kind = if cell == Cell::Lstm { "lstm" } else { "gru" };
+        println!(
+            "{}",
+            json!({
+                "name": format!("rnn.tuner.{kind}.{inputs}x{units}x{batch}x{steps}"),
+                "ratio": ratio, "agrees": agrees, "tuned_s": took, "by_cores": by_cores,
+                "tuned": choice(&tuned[0]), "swept": choice(&swept[0]),
+                "first": choice(&Ranked { measured_ns: of(&first[0].choice), ..first[0] }),
+            })
+        );
+        if *explains {
+            eprint!("{}", explain(&goal, &tuned, machine).expect("a ranking"));
+        }
+        Found { ratio, agrees, took, by_cores }
+    }
+}
+
 fn main() {
     // `cargo bench` says so; `cargo test --benches` does not, and gets one small cell.
     let all = std::env::args().any(|argument| argument == "--bench");
@@ -76,46 +153,31 @@ fn main() {
     let mut team = Team::of(described.cores);
     let machine = calibrate(&described, isa, &mut team).expect("programs that run");
     eprintln!("{machine}\n{:?} {:?} {:?}", machine.bandwidths, machine.meetings, machine.cells);
-    let (mut worst, mut found, mut count) = (1.0_f64, 0, 0);
+    let mut bench = Bench { isa, machine, team, sweep, explains: !all };
+    let mut found = Vec::new();
     for cell in [Cell::Lstm, Cell::Gru] {
-        for (inputs, units, batch, steps) in &ROWS[..if all { ROWS.len() } else { 1 }] {
-            let layer = layer(cell, *inputs, *units);
-            let forced = Forced::default();
-            let (batch, steps, threads) = (*batch, *steps, machine.cores);
-            let goal = Goal { layer: &layer, batch, steps, base: BASE, forced, threads };
-            let packed = goal.pack();
-            let start = Instant::now();
-            let tuned =
-                tune(&goal, &packed, &machine, isa, &mut team, Effort::default()).expect("plans");
-            let took = start.elapsed().as_secs_f64();
-            let every = Effort { choices: usize::MAX, time: sweep };
-            let swept = tune(&goal, &packed, &machine, isa, &mut team, every).expect("plans");
-            let chosen = swept.iter().find(|ranked| ranked.choice == tuned[0].choice);
-            let ratio = chosen.map_or(f64::NAN, measured) / measured(&swept[0]);
-            let near = |choice: &Choice| {
-                let in_sweep = swept.iter().find(|ranked| ranked.choice == *choice);
-                in_sweep.is_some_and(|ranked| measured(ranked) <= 1.03 * measured(&swept[0]))
-            };
-            let top3 = rank(&goal, &machine).iter().take(3).any(|ranked| near(&ranked.choice));
-            // The sweep's time was up before the tuner's choice had its turn: nothing is known.
-            let known = ratio.is_finite();
-            worst = if known { worst.max(ratio) } else { worst };
-            (found, count) = (found + usize::from(top3), count + 1);
-            let ratio = if known { format!("{ratio:.3}") } else { "null".to_owned() };
-            let Choice { chunk, rows, units: by_units, .. } = tuned[0].choice;
-            println!(
-                "{{\"name\":\"rnn.tuner.{}.{inputs}x{units}x{batch}x{steps}\",\"ratio\":{ratio},\"top3\":{top3},\"chunk\":{chunk},\"rows\":{rows},\"units\":{by_units},\"predicted_ms\":{:.4},\"measured_ms\":{:.4},\"tuned_s\":{took:.3}}}",
-                if cell == Cell::Lstm { "lstm" } else { "gru" },
-                tuned[0].predicted.ns() / 1e6,
-                measured(&tuned[0]) / 1e6,
-            );
-            if !all {
-                print!("{}", explain(&goal, &tuned, &machine).expect("a ranking"));
-            }
+        for row in &ROWS[..if all { ROWS.len() } else { 1 }] {
+            found.push(bench.cell(cell, *row));
         }
     }
-    println!(
-        "{{\"name\":\"rnn.tuner_against_sweep\",\"value\":{worst:.3},\"top3\":{found},\"cells\":{count}}}"
-    );
-    assert!(count > 0 && worst >= 1.0, "a choice of the tuner is among all choices");
+    let ratios: Vec<f64> = found.iter().filter_map(|of| of.ratio).collect();
+    let worst = ratios.iter().copied().fold(1.0, f64::max);
+    let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+    let slowest = found.iter().map(|of| of.took).fold(0.0, f64::max);
+    let agree = 100.0 * found.iter().filter(|of| of.agrees).count() as f64 / found.len() as f64;
+    let by_cores = found.iter().filter_map(|of| of.by_cores).min_by(f64::total_cmp);
+    let cells = found.len();
+    for (name, ours, goal, unit) in [
+        ("rnn.tuner_against_sweep", Some(worst), 1.05, "x of the sweep's best, worst cell"),
+        ("rnn.tuner_s", Some(slowest), 0.3, "s, slowest cell"),
+        ("rnn.ranking_percent", Some(agree), 90.0, "% of cells whose best is predicted"),
+        ("rnn.two_cores", by_cores, 1.7, "x one core, worst cell of large weights"),
+    ] {
+        let geomean = (name == "rnn.tuner_against_sweep").then_some(mean);
+        println!(
+            "{}",
+            json!({"name": name, "ours": ours, "peer": null, "ratio": null, "unit": unit, "goal": goal, "geomean": geomean, "cells": cells})
+        );
+    }
+    assert!(cells > 0 && worst >= 1.0, "a choice of the tuner is among all choices");
 }

@@ -1,11 +1,12 @@
 //! What a machine really does, measured with the engine's own kernels: some two hundred milliseconds
 //! that make predictions those of this processor.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dyno_kernels::{
     Activation, At, Buffer, Call, Every, Execution, Isa, Kind, LANES, Loop, Panels, Phase, Place,
-    Precision, Product, Program, ProgramError, RunError, Slots, Stage, Tanh, Team, Then, Work,
+    Precision, Product, Program, ProgramError, Slots, Stage, Tanh, Team, Then, Work,
 };
 
 use crate::layer::{Cell, Directions, Layer, Weights};
@@ -24,6 +25,8 @@ const TOGETHER: Duration = Duration::from_millis(10);
 /// Nanoseconds of a meeting or a call beyond which a worker was not running: that is no figure of the
 /// machine, and what the description says stays.
 const LONGEST: f64 = 20_000.0;
+/// Panels of [`WORDS`] that no private cache holds: 6 MiB.
+const FAR_PANELS: usize = 256;
 /// Bytes of weights beyond which packing them to measure a bandwidth takes too long.
 const FAR: usize = 40 << 20;
 
@@ -35,41 +38,35 @@ const FAR: usize = 40 << 20;
 /// otherwise.
 pub fn calibrate(machine: &Machine, isa: Isa, team: &mut Team) -> Result<Machine, SequenceError> {
     let mut found = machine.clone();
+    tiles(&mut found, isa, team)?;
     found.peaks.clear();
     for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
         let mut most: f64 = 0.0;
         for rows in ROWS {
-            let ns = product(precision, rows, 1, isa, team)?;
-            let flops = 2.0 * (rows * WORDS * precision.per_word() * 4 * LANES) as f64;
+            let of = Timed { precision, rows, ..Timed::ONE };
             // Noise must not make more rows slower than fewer.
-            most = most.max(flops / ns);
+            most = most.max(of.flops() / of.net(&found, isa, team)?);
             found.peaks.push(Peak { precision, rows, gflops: most });
         }
     }
-    let panel = (WORDS * 4 * LANES * 4) as f64;
-    let mut rate = |bytes: f64| -> Result<f64, SequenceError> {
-        let panels = (bytes / panel).ceil().max(1.0);
-        Ok(panels * panel / product(Precision::F32, 1, panels as usize, isa, team)?)
-    };
-    let rates = &mut found.bandwidths;
-    rates.l1 = rate(panel)?;
-    rates.l2 = rate(machine.kept_l2() / 2.0)?.min(rates.l1);
-    let shared = machine.caches.l3;
-    if shared > 4 * machine.caches.l2 {
-        rates.l3 = rate((shared / 2).min(FAR) as f64)?.min(rates.l2);
-        rates.l3_all = rates.l3 * machine.cores as f64;
-        if shared < FAR {
-            // So much that little of it is left from one time to the next.
-            rates.memory = rate(1.5 * shared as f64)?;
-        }
-        rates.memory = rates.memory.min(rates.l3);
-    }
-    if machine.cores > 1 && team.workers() > 1 {
-        found.meetings = meetings(machine, isa, team)?;
+    bandwidths(&mut found, isa, team)?;
+    let workers = machine.cores.min(team.workers());
+    if workers > 1 {
+        found.meetings = meetings(machine, workers, isa, team)?;
+        exchange(&mut found.meetings, isa, team)?;
+        let one = Timed { rows: 8, ..Timed::ONE };
+        let all = Timed { workers, own: true, ..one };
+        let kept = one.ns(isa, team)? / all.ns(isa, team)?.max(1.0);
+        // Of two threads that share a core each keeps a half, and somewhat more where both wait. Less
+        // than that says that others use the cores.
+        found.together = if kept < LEAST_TOGETHER { machine.together } else { kept.min(1.0) };
     }
     let activation = Cell::Rnn(Activation::Tanh);
+    let tiles = 2.0 * (found.cells.tile + found.cells.panel / 8.0);
     for cell in [Cell::Lstm, Cell::Gru, activation] {
-        let ns = (self::cell(cell, isa, team)? - 2.0 * machine.cells.tile).max(1.0);
+        // A panel of one gate has four times sixteen units.
+        let fixed = if cell.gates() == 1 { tiles / 4.0 } else { tiles };
+        let ns = (self::cell(cell, isa, team)? - fixed).max(1.0);
         match cell {
             Cell::Lstm => found.cells.lstm = ns,
             Cell::Gru => found.cells.gru = ns,
@@ -77,6 +74,51 @@ pub fn calibrate(machine: &Machine, isa: Isa, team: &mut Team) -> Result<Machine
         }
     }
     Ok(found)
+}
+
+/// Below this no threads of one core are: see `calibrate`.
+const LEAST_TOGETHER: f64 = 0.45;
+
+/// What tiles cost that have next to nothing to multiply.
+fn tiles(found: &mut Machine, isa: Isa, team: &mut Team) -> Result<(), SequenceError> {
+    let few = Timed { words: 1, panels: 64, ..Timed::ONE };
+    let one = few.ns(isa, team)? / 64.0;
+    let eight = Timed { rows: 8, ..few }.ns(isa, team)? / 64.0;
+    found.cells.tile = ((eight - one) / 7.0).min(one).max(0.1);
+    found.cells.panel = (one - found.cells.tile).max(0.0);
+    Ok(())
+}
+
+/// What a core reads, and all of them together from the cache that they share.
+fn bandwidths(found: &mut Machine, isa: Isa, team: &mut Team) -> Result<(), SequenceError> {
+    let (machine, there) = (found.clone(), team.workers());
+    let panel = Timed::ONE.bytes();
+    let mut rate = |bytes: f64, workers: usize| -> Result<f64, SequenceError> {
+        let panels = (bytes / panel).ceil().max(workers as f64) as usize;
+        let of = Timed { panels, workers, ..Timed::ONE };
+        Ok(of.bytes() / of.net(&machine, isa, team)?)
+    };
+    let rates = &mut found.bandwidths;
+    rates.l1 = rate(panel, 1)?;
+    rates.l2 = rate(machine.kept_l2() / 2.0, 1)?.min(rates.l1);
+    let shared = machine.caches.l3;
+    if shared > 4 * machine.caches.l2 {
+        let half = (shared / 2).min(FAR) as f64;
+        rates.l3 = rate(half, 1)?.min(rates.l2);
+        let most = rates.l3 * machine.cores as f64;
+        rates.l3_all = most;
+        // A part of the cores tells nothing of all of them.
+        if machine.cores > 1 && there >= machine.cores {
+            let all = rate(half, machine.cores)?;
+            rates.l3_all = all.clamp(rates.l3, most);
+        }
+        if shared < FAR {
+            // So much that little of it is left from one time to the next.
+            rates.memory = rate(1.5 * shared as f64, 1)?;
+        }
+        rates.memory = rates.memory.min(rates.l3);
+    }
+    Ok(())
 }
 
 /// The time, for plans and not for queries.
@@ -118,39 +160,96 @@ fn run(execution: &mut Execution, team: &mut Team, steps: usize) -> Result<(), S
     execution.run(team, call).map_err(SequenceError::Run)
 }
 
-/// Nanoseconds of a product of some rows with 24 KiB panels, all of them read again and again.
-fn product(
+/// A product that is timed: some rows with panels of four vectors, all of them read again and again.
+#[derive(Clone, Copy)]
+struct Timed {
     precision: Precision,
     rows: usize,
+    /// Of each row, and of a vector of each panel.
+    words: usize,
     panels: usize,
-    isa: Isa,
-    team: &mut Team,
-) -> Result<f64, SequenceError> {
-    let k = WORDS * precision.per_word();
-    let (zeros, outputs) = (vec![0.0; k], panels * 4 * LANES);
-    let weights = Panels::pack(precision, 4, panels * LANES, k, |_, _| &zeros);
-    let buffer = |columns| Buffer { kind: Kind::Inside, slots: Slots::Count(1), rows, columns };
-    let place = |buffer| Place { buffer, at: At::Fixed(0), column: 0 };
-    let product = Product {
-        a: place(0),
-        holds: weights.precision(),
-        weights: weights.into(),
-        panels: 0..panels,
-        rows: 0..rows,
-        bias: None,
-        scale: 1.0,
-        of_state: false,
-        then: Then::Store { to: place(1), activation: Activation::Identity, outputs },
+    workers: usize,
+    /// Whether each worker has all panels, and not its share.
+    own: bool,
+}
+
+impl Timed {
+    const ONE: Self = Self {
+        precision: Precision::F32,
+        rows: 1,
+        words: WORDS,
+        panels: 1,
+        workers: 1,
+        own: false,
     };
-    let program = program(vec![buffer(WORDS), buffer(outputs)], vec![vec![product]], false)
-        .expect("one worker's product lies inside of buffers made for it");
-    let mut execution = Execution::new(program, isa);
-    let steps = (512 / (rows * panels)).max(1);
-    least(EACH, steps as f64, || run(&mut execution, team, steps))
+
+    /// Of all panels.
+    fn bytes(&self) -> f64 {
+        (self.panels * self.words * 4 * LANES * 4) as f64
+    }
+
+    fn flops(&self) -> f64 {
+        2.0 * self.rows as f64 * self.bytes() / 4.0 * self.precision.per_word() as f64
+    }
+
+    /// Nanoseconds without what tiles cost that multiply nothing.
+    fn net(&self, machine: &Machine, isa: Isa, team: &mut Team) -> Result<f64, SequenceError> {
+        let ns = self.ns(isa, team)?;
+        let cells = &machine.cells;
+        let tiles = (self.panels / self.workers) as f64;
+        let fixed = tiles * (self.rows as f64 * cells.tile + cells.panel);
+        Ok((ns - fixed).max(0.5 * ns))
+    }
+
+    /// Nanoseconds of all panels.
+    fn ns(&self, isa: Isa, team: &mut Team) -> Result<f64, SequenceError> {
+        let Self { precision, rows, words, panels, workers, own } = *self;
+        let (k, outputs) = (words * precision.per_word(), panels * 4 * LANES);
+        let zeros = vec![0.0; k];
+        let weights = Arc::new(Panels::pack(precision, 4, panels * LANES, k, |_, _| &zeros));
+        let inside = |columns| Buffer { kind: Kind::Inside, slots: Slots::Count(1), rows, columns };
+        let place = |buffer| Place { buffer, at: At::Fixed(0), column: 0 };
+        let mut buffers = vec![inside(words)];
+        let work = (0..workers).map(|worker| {
+            let share = panels * worker / workers..panels * (worker + 1) / workers;
+            if own || buffers.len() == 1 {
+                buffers.push(inside(outputs));
+            }
+            let then = Then::Store {
+                to: place(buffers.len() - 1),
+                activation: Activation::Identity,
+                outputs,
+            };
+            vec![Product {
+                a: place(0),
+                holds: weights.precision(),
+                weights: Arc::clone(&weights),
+                panels: if own { 0..panels } else { share },
+                rows: 0..rows,
+                bias: None,
+                scale: 1.0,
+                of_state: false,
+                then,
+            }]
+        });
+        let work: Vec<Work> = work.collect();
+        let program = program(buffers, work, false)
+            .expect("products lie inside of buffers made for them, each with its own outputs");
+        let mut execution = Execution::new(program, isa);
+        let steps = (512 / (rows * panels)).max(1);
+        // What is far takes long, and others read from there as well.
+        let each = if workers > 1 || panels > FAR_PANELS { TOGETHER } else { EACH };
+        least(each, steps as f64, || run(&mut execution, team, steps))
+    }
 }
 
 /// Workers that only meet.
-fn meetings(machine: &Machine, isa: Isa, team: &mut Team) -> Result<Meetings, SequenceError> {
+fn meetings(
+    machine: &Machine,
+    workers: usize,
+    isa: Isa,
+    team: &mut Team,
+) -> Result<Meetings, SequenceError> {
     let mut of = |workers: usize, steps: usize| -> Result<f64, SequenceError> {
         let program = program(Vec::new(), vec![Work::new(); workers], true)
             .expect("workers without work do not meet in one place");
@@ -159,10 +258,9 @@ fn meetings(machine: &Machine, isa: Isa, team: &mut Team) -> Result<Meetings, Se
     };
     let (call, many) = (of(2, 1)?, 17);
     let two = (of(2, many)? - call).max(1.0) / (many - 1) as f64;
-    let all = machine.cores.min(team_size(&mut of, machine.cores));
-    let doubling = if all > 2 {
-        let each = (of(all, many)? - call).max(1.0) / (many - 1) as f64;
-        (each - two).max(0.0) / (all as f64 / 2.0).log2()
+    let doubling = if workers > 2 {
+        let each = (of(workers, many)? - call).max(1.0) / (many - 1) as f64;
+        (each - two).max(0.0) / (workers as f64 / 2.0).log2()
     } else {
         machine.meetings.doubling
     };
@@ -172,15 +270,56 @@ fn meetings(machine: &Machine, isa: Isa, team: &mut Team) -> Result<Meetings, Se
     Ok(Meetings { two, doubling, call: (call - 2.0 * two).max(0.0), ..machine.meetings })
 }
 
-/// The most workers, of `cores`, that a team runs.
-fn team_size(
-    of: &mut impl FnMut(usize, usize) -> Result<f64, SequenceError>,
-    cores: usize,
-) -> usize {
-    match of(cores, 1) {
-        Err(SequenceError::Run(RunError::Workers { found, .. })) => found,
-        _ => cores,
+/// Lines whose exchange is measured against that of one.
+const LINES: usize = 33;
+
+/// What it costs to read what another has written: two workers that each read the other's lines of the
+/// last step, beside two that read their own.
+fn exchange(found: &mut Meetings, isa: Isa, team: &mut Team) -> Result<(), SequenceError> {
+    let mut more = |lines: usize| -> Result<f64, SequenceError> {
+        let mut of = |crossed: bool| -> Result<f64, SequenceError> {
+            let mut execution = Execution::new(lines_of_two(lines, crossed), isa);
+            least(TOGETHER, 64.0, || run(&mut execution, team, 64))
+        };
+        let own = of(false)?;
+        Ok(of(true)? - own)
+    };
+    let (first, all) = (more(1)?, more(LINES)?);
+    let line = (all - first) / (LINES - 1) as f64;
+    // Where a worker did not run, neither is a figure of the machine.
+    if first > 1.0 && line > 0.0 && all < LONGEST {
+        (found.first_line, found.line) = (first, line);
     }
+    Ok(())
+}
+
+/// Two workers, each of which writes lines at each step and then reads as many of the step before.
+fn lines_of_two(lines: usize, crossed: bool) -> Program {
+    let zeros = [0.0; LANES];
+    let weights = Arc::new(Panels::pack(Precision::F32, 1, LANES, LANES, |_, _| &zeros));
+    let buffer =
+        || Buffer { kind: Kind::Inside, slots: Slots::Count(2), rows: lines, columns: LANES };
+    let place = |buffer, by| Place { buffer, at: At::Turn { by }, column: 0 };
+    let work = |worker: usize| {
+        let from = if crossed { 1 - worker } else { worker };
+        vec![Product {
+            a: place(from, 0),
+            holds: Precision::F32,
+            weights: Arc::clone(&weights),
+            panels: 0..1,
+            rows: 0..lines,
+            bias: None,
+            scale: 1.0,
+            of_state: false,
+            then: Then::Store {
+                to: place(worker, 1),
+                activation: Activation::Identity,
+                outputs: LANES,
+            },
+        }]
+    };
+    program(vec![buffer(), buffer()], vec![work(0), work(1)], true)
+        .expect("each writes its own buffer, and reads what was written before the last meeting")
 }
 
 /// Nanoseconds of sixteen units of a row: a step of a layer that has next to nothing to multiply.
@@ -220,7 +359,9 @@ mod tests {
         }
         let rates = found.bandwidths;
         assert!(rates.l1 >= rates.l2 && rates.l2 > 0.01, "{rates:?}");
-        assert!(found.cells.lstm >= 1.0 && found.meetings.two > 0.0);
+        assert!(found.cells.lstm >= 1.0 && found.cells.tile > 0.0 && found.cells.panel >= 0.0);
+        assert!(found.meetings.two > 0.0 && found.meetings.line > 0.0);
+        assert!((LEAST_TOGETHER..=1.0).contains(&found.together), "{}", found.together);
         assert_eq!(found.identity(), described.identity());
     }
 }

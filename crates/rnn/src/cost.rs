@@ -175,8 +175,8 @@ pub fn predict(shape: &Shape, choice: &Choice, machine: &Machine) -> Prediction 
     };
     let per_step = share.directions * share.rows;
     let sixteens = per_step * share.panels * shape.panel().0 / LANES;
-    let tiles = (per_step * share.panels) as f64 * machine.cells.tile;
-    of.cells = steps * (sixteens as f64 * machine.cell(shape.cell) + 2.0 * tiles);
+    of.cells = steps * sixteens as f64 * machine.cell(shape.cell);
+    of.cells += tiles(shape, choice, machine, &share);
     if choice.units > 1 {
         // All meet at the end of each chunk's products with the input and of each step.
         let chunks = if choice.chunk > 1 { shape.steps.div_ceil(choice.chunk) } else { 0 };
@@ -193,6 +193,21 @@ pub fn predict(shape: &Shape, choice: &Choice, machine: &Machine) -> Prediction 
     of
 }
 
+/// Tiles that no operation is counted for: of products with the input, for all rows of a chunk at
+/// once, and with the state.
+fn tiles(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -> f64 {
+    let (chunk, steps) = (choice.chunk.clamp(1, shape.steps.max(1)), shape.steps as f64);
+    let panels = (share.directions * share.panels) as f64;
+    let of = |rows: usize| {
+        panels
+            * (rows as f64 * machine.cells.tile + rows.div_ceil(TILE) as f64 * machine.cells.panel)
+    };
+    steps / chunk as f64 * of(share.rows * chunk) + steps * of(share.rows)
+}
+
+/// Rows of a tile, about: how many there are depends on the instruction set.
+const TILE: usize = 6;
+
 /// Weights of the input and of the state are read at each step.
 fn step_by_step(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -> Prediction {
     let steps = shape.steps as f64;
@@ -201,7 +216,7 @@ fn step_by_step(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share
     let state = if shape.steps > 1 { share.state } else { 0.0 };
     let read = read(choice, machine, share.input + state, all);
     let part = share.input / (share.input + state).max(1.0);
-    let peak = machine.peak(choice.precision, share.rows);
+    let peak = machine.peak_among(choice.precision, share.rows, choice.workers());
     let [of_input, of_state] =
         [share.input, share.state].map(|of| share.flops(of, choice.precision) / peak);
     Prediction {
@@ -229,21 +244,28 @@ fn by_chunks(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -
         false if share.state <= machine.kept_l2() => (share.input / far, share.state),
         false => (share.input / far, 0.0),
     };
-    // Sums are written, and read when their steps come.
-    let sums_ns = 2.0 * sums / if sums <= machine.kept_l2() { near } else { far };
-    let peak = machine.peak(choice.precision, share.rows * chunk);
-    let multiply = share.flops(share.input, choice.precision) * chunk as f64 / peak;
+    // Sums are written, and read when their steps come. The last chunk may have fewer steps.
+    let whole = steps / chunk as f64;
+    let stay = sums <= machine.kept_l2();
+    // Beyond the first cache a line comes before it is written.
+    let sums_ns = if sums <= machine.kept_l1() / 2.0 {
+        2.0 * whole * sums / machine.bandwidths.l1
+    } else {
+        3.0 * whole * sums / if stay { near } else { far }
+    };
+    let peak = machine.peak_among(choice.precision, share.rows * chunk, workers);
+    let multiply = share.flops(share.input, choice.precision) * steps / peak;
     // Between chunks it is the state's weights alone that are read again and again.
     let step = read(choice, machine, share.state, weights[1]);
-    let peak = machine.peak(choice.precision, share.rows);
+    let peak = machine.peak_among(choice.precision, share.rows, workers);
     let state = share.flops(share.state, choice.precision) / peak;
-    let far_sums = if sums <= machine.kept_l2() { 0.0 } else { 2.0 * sums };
+    let far_sums = if stay { 0.0 } else { 2.0 * whole * sums };
     let far_input = if fits { 0.0 } else { share.input };
     Prediction {
-        input: chunks * (multiply.max(input_ns) + sums_ns + again / far),
+        input: multiply.max(chunks * input_ns) + sums_ns + chunks * again / far,
         state: (steps - 1.0).max(0.0) * state.max(step.ns),
-        bytes: chunks * (share.input + 2.0 * sums) + steps * share.state,
-        far_bytes: chunks * (far_input + far_sums + again) + steps * step.far_bytes,
+        bytes: chunks * share.input + 2.0 * whole * sums + steps * share.state,
+        far_bytes: chunks * (far_input + again) + far_sums + steps * step.far_bytes,
         ..Prediction::default()
     }
 }

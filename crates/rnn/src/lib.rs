@@ -16,6 +16,7 @@ pub mod partition;
 pub mod plan;
 pub mod schedule;
 pub mod sequence;
+pub mod study;
 pub mod tuner;
 
 pub use dyno_kernels::{Activation, Isa, Precision, Tanh, Team};

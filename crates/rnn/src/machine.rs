@@ -75,8 +75,10 @@ pub struct Cells {
     pub gru: f64,
     /// Of a plain network.
     pub rnn: f64,
-    /// One row of one panel: a tile begun and its sums stored.
+    /// One row of one panel: its share of a tile that is begun, and its sums stored.
     pub tile: f64,
+    /// A tile of one panel, whatever its rows.
+    pub panel: f64,
 }
 
 /// A machine.
@@ -95,6 +97,9 @@ pub struct Machine {
     pub bandwidths: Bandwidths,
     /// What a core multiplies, rows rising within a precision.
     pub peaks: Vec<Peak>,
+    /// The share of it that a core keeps while all others multiply too: less than 1 where threads of
+    /// one core are counted as cores, or clocks fall.
+    pub together: f64,
     /// What it costs to meet.
     pub meetings: Meetings,
     /// What cells cost.
@@ -121,6 +126,7 @@ impl Machine {
             dependable: DEPENDABLE,
             bandwidths: Bandwidths { l1: 140.0, l2: 60.0, l3: 16.0, l3_all: 250.0, memory: 8.0 },
             peaks: vec![peak(1, 35.2), peak(4, 70.4)],
+            together: 1.0,
             meetings: Meetings {
                 two: 200.0,
                 doubling: 200.0,
@@ -128,7 +134,7 @@ impl Machine {
                 line: 20.0,
                 call: 500.0,
             },
-            cells: Cells { lstm: 40.0, gru: 25.0, rnn: 10.0, tile: 2.0 },
+            cells: Cells { lstm: 40.0, gru: 25.0, rnn: 10.0, tile: 2.0, panel: 10.0 },
         }
     }
 
@@ -154,6 +160,7 @@ impl Machine {
                 of(Precision::Int8, &twice),
             ]
             .concat(),
+            together: 1.0,
             meetings: Meetings {
                 two: 226.0,
                 doubling: 150.0,
@@ -161,7 +168,7 @@ impl Machine {
                 line: 18.0,
                 call: 400.0,
             },
-            cells: Cells { lstm: 14.0, gru: 9.0, rnn: 4.0, tile: 1.0 },
+            cells: Cells { lstm: 14.0, gru: 9.0, rnn: 4.0, tile: 1.0, panel: 5.0 },
         }
     }
 
@@ -223,6 +230,14 @@ impl Machine {
         let Some(low) = after.checked_sub(1).map(|at| known[at]) else { return high.gflops };
         let part = (rows - low.rows) as f64 / (high.rows - low.rows) as f64;
         low.gflops + part * (high.gflops - low.gflops)
+    }
+
+    /// The same of each of `workers` at once.
+    #[must_use]
+    pub fn peak_among(&self, precision: Precision, rows: usize, workers: usize) -> f64 {
+        let others = workers.min(self.cores).saturating_sub(1) as f64;
+        let all = self.cores.saturating_sub(1).max(1) as f64;
+        self.peak(precision, rows) * (1.0 - (1.0 - self.together) * others / all)
     }
 
     /// Bytes of weights that stay in the first cache from step to step.

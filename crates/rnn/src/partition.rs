@@ -222,7 +222,7 @@ impl Task<'_> {
         let meetings = usize::from(split.j > 1 || split.k > 1) + usize::from(split.k > 1);
         let rounds = rows * panels;
         StepTime {
-            multiply: 2.0 * (rows * weights) as f64 / machine.peak(*precision, rows),
+            multiply: 2.0 * (rows * weights) as f64 / machine.peak_among(*precision, rows, workers),
             weights: reading(machine, bytes(weights), workers, all, *sweep).ns,
             exchange: machine.exchange((others + parts) as f64),
             meeting: meetings as f64 * machine.meeting(workers),

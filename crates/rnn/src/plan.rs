@@ -6,6 +6,7 @@
 //! directions.
 
 mod general;
+mod phased;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,6 +17,8 @@ use dyno_kernels::{
 };
 
 use crate::layer::{Cell, Layer};
+
+pub use phased::{Phasing, build_phased};
 
 /// What is chosen of a layer's execution. Whatever is chosen, the outputs are the same up to
 /// rounding.
@@ -145,20 +148,7 @@ pub fn build(
         return general::build(layer, packed, batch, choice);
     }
     let directions = layer.directions().count();
-    let mut buffers = vec![
-        Buffer {
-            kind: Kind::Input(0),
-            slots: Slots::Length(0),
-            rows: batch,
-            columns: layer.inputs(),
-        },
-        Buffer {
-            kind: Kind::Output(0),
-            slots: Slots::Length(0),
-            rows: batch,
-            columns: layer.outputs(),
-        },
-    ];
+    let mut buffers = outer_buffers(layer, batch);
     let mut states = Vec::new();
     let workers = choice.workers();
     let mut of_input: Vec<Work> = vec![Vec::new(); workers];
@@ -197,6 +187,12 @@ pub fn build(
     };
     let looped = Loop { length: 0, chunk: choice.chunk.max(1), stages };
     Ok(Plan { program: Program::new(workers, buffers, vec![looped])?, states })
+}
+
+/// The caller's input and output.
+fn outer_buffers(layer: &Layer, batch: usize) -> Vec<Buffer> {
+    let of = |kind, columns| Buffer { kind, slots: Slots::Length(0), rows: batch, columns };
+    vec![of(Kind::Input(0), layer.inputs()), of(Kind::Output(0), layer.outputs())]
 }
 
 /// Buffers that workers of the same rows have in common.

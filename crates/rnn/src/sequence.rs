@@ -10,7 +10,7 @@ use half::bf16;
 use dyno_kernels::{Call, Execution, Isa, Precision, ProgramError, RunError, Team};
 
 use crate::layer::Layer;
-use crate::plan::{self, Choice, Packed, StatePart};
+use crate::plan::{self, Choice, Packed, Phasing, Plan, StatePart};
 use ragged::Ragged;
 use rows::Of;
 
@@ -101,6 +101,37 @@ impl Sequence {
         isa: Isa,
     ) -> Result<Self, ProgramError> {
         let plan = plan::build(layer, packed, batch, choice)?;
+        Self::of_plan(layer, packed, batch, choice, isa, plan)
+    }
+
+    /// As [`Sequence::of_packed`], with the products of a step laid into phases by hand; on as many workers as
+    /// share the units by the choice.
+    ///
+    /// # Errors
+    /// The choice asks for what a program must not do.
+    ///
+    /// # Panics
+    /// If the layer has options.
+    pub fn phased(
+        layer: &Layer,
+        packed: &[Packed],
+        batch: usize,
+        choice: &Choice,
+        phasing: Phasing,
+        isa: Isa,
+    ) -> Result<Self, ProgramError> {
+        let plan = plan::build_phased(layer, packed, batch, choice, phasing)?;
+        Self::of_plan(layer, packed, batch, choice, isa, plan)
+    }
+
+    fn of_plan(
+        layer: &Layer,
+        packed: &[Packed],
+        batch: usize,
+        choice: &Choice,
+        isa: Isa,
+        plan: Plan,
+    ) -> Result<Self, ProgramError> {
         Ok(Self {
             execution: Execution::new(plan.program, isa),
             states: plan.states,

@@ -38,7 +38,17 @@ impl<'a> Bench<'a> {
     }
 
     pub fn wants(&self, name: &str) -> bool {
-        self.wanted.is_empty() || self.wanted.iter().any(|part| name.contains(part))
+        self.is_all() || self.asks(name)
+    }
+
+    /// Whether a part of this name is among the arguments.
+    pub fn asks(&self, name: &str) -> bool {
+        self.wanted.iter().any(|part| name.contains(part))
+    }
+
+    /// Whether no figure is named.
+    pub fn is_all(&self) -> bool {
+        self.wanted.is_empty()
     }
 
     pub fn skip(&self, what: &str, why: &str) {

@@ -1,190 +1,212 @@
 //! What `bench/rnn` runs: layers of DeepCPU's Table 1 beside PyTorch, ONNX Runtime and
-//! OpenVINO, in turn. Prints one JSON line a cell and one a summary.
+//! OpenVINO, in turn, and the tuner beside a sweep of all plans. Prints one JSON line a cell and one
+//! a summary.
+
+mod cell;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::bench::Bench;
-use crate::dropin::figure::rounded;
 use crate::peers::target_folder;
 use crate::peers::venv::Venv;
+use cell::{Cell, summaries};
 
 /// What is small enough for each run of CI: the wheel of PyTorch is of gigabytes.
 const FEW: &str = "onnxruntime openvino onnx numpy";
 const ALL: &str = "onnxruntime openvino onnx numpy torch";
-const PRECISIONS: [&str; 3] = ["f32", "bf16", "int8"];
+/// Cells that say that the bench works.
+const QUICK: [&str; 3] = ["256x256x1x1", "256x256x1x10", "64x64x10x100"];
+const PRECISIONS: [&str; 3] = ["fp32", "bf16", "int8"];
+const CELLS: [&str; 2] = ["lstm", "gru"];
+/// What the script knows; a filter that fits none of it starts no peer.
+const SHAPES: [&str; 15] = [
+    "64x64x1x100",
+    "256x64x1x100",
+    "1024x64x1x100",
+    "64x256x1x100",
+    "64x1024x1x100",
+    "1024x1024x1x100",
+    "256x256x1x1",
+    "256x256x1x10",
+    "256x256x1x100",
+    "64x64x10x100",
+    "64x64x20x100",
+    "256x256x10x100",
+    "256x256x20x100",
+    "1024x1024x10x100",
+    "1024x1024x20x100",
+];
+/// Summaries that are made of lines of the bench `tuner`.
+const OF_TUNER: [&str; 4] =
+    ["rnn.tuner_against_sweep", "rnn.tuner_s", "rnn.ranking_percent", "rnn.two_cores"];
 
 /// Prints the figures whose names contain one of the arguments, or all.
 ///
 /// # Errors
-/// Dyno does not build, or the script ends before its time.
+/// Dyno does not build, or a program ends before its time.
 pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     let bench = match Bench::asked(root, "rnn", args)? {
         Ok(bench) => bench,
         Err(wrong) => return Ok(wrong),
     };
+    // Plans are tuned anew: kernels may have changed.
+    let _ = std::fs::remove_file(bench.folder.join("choices.txt"));
+    let found = cells(&bench)?;
+    summaries(&found).iter().for_each(|line| println!("{line}"));
+    if wants_tuner(&bench) {
+        tuner(&bench)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Names of the cells that are asked for. Without any, a summary of a precision asks for all of its
+/// cells.
+fn wanted(bench: &Bench, precision: &str) -> Vec<String> {
+    let of_all = ["rnn.t1_us", "rnn.allocations_per_call"];
+    let mut names = Vec::new();
+    for cell in CELLS {
+        for shape in SHAPES {
+            let name = format!("rnn.{precision}.{cell}.{shape}");
+            let means = ["geomean", "min"].iter().any(|of| {
+                bench.asks(&format!("rnn.{precision}.{of}"))
+                    || bench.asks(&format!("rnn.{precision}.{cell}.{of}"))
+            });
+            let first = name == "rnn.fp32.lstm.256x256x1x1" && of_all.iter().any(|n| bench.asks(n));
+            if bench.wants(&name) || means || first {
+                names.push(name);
+            }
+        }
+    }
+    if bench.is_all() && bench.quick {
+        names.retain(|name| QUICK.iter().any(|shape| name.ends_with(&format!(".{shape}"))));
+    }
+    names
+}
+
+/// Prints and returns all cells that are asked for.
+fn cells(bench: &Bench) -> Result<Vec<Cell>> {
+    let all: Vec<(&str, Vec<String>)> = PRECISIONS
+        .iter()
+        .map(|precision| (*precision, wanted(bench, precision)))
+        .filter(|(_, names)| !names.is_empty())
+        .collect();
+    if all.is_empty() {
+        return Ok(Vec::new());
+    }
     let folder =
-        target_folder(root)?.join("peers").join(if bench.quick { "rnn" } else { "rnn-all" });
+        target_folder(bench.root)?.join("peers").join(if bench.quick { "rnn" } else { "rnn-all" });
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot create {}", folder.display()))?;
     let venv = match Venv::with(&folder, if bench.quick { FEW } else { ALL }) {
         Ok(venv) => venv,
         Err(missing) => {
-            bench.skip("rnn", &missing);
-            return Ok(ExitCode::SUCCESS);
+            bench.skip("rnn beside its peers", &missing);
+            return Ok(Vec::new());
         }
     };
-    let program = cells(root)?;
-    let mut summaries = Vec::new();
-    for precision in PRECISIONS {
-        let mut cells = Vec::new();
+    let program = program(bench.root, "cells")?;
+    let mut found = Vec::new();
+    for (precision, names) in all {
         let mut command = venv.python();
-        command.arg(root.join("crates/xtask/peers/rnn.py")).arg(&program).arg(&bench.folder);
+        command.arg(bench.root.join("crates/xtask/peers/rnn.py")).arg(&program).arg(&bench.folder);
         command.args([precision, if bench.quick { "1" } else { "5" }]);
-        command.arg(if bench.quick { "0.02" } else { "0.2" });
-        let names: Vec<&str> = args.iter().copied().filter(|arg| !arg.starts_with("--")).collect();
-        // Two cells say that the bench works.
-        let few = ["256x256x1x10", "64x64x10x100"];
-        command.args(if bench.quick && names.is_empty() { &few[..] } else { &names[..] });
+        command.arg(if bench.quick { "0.02" } else { "0.2" }).args(names);
         let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start python")?;
         let stdout = child.stdout.take().context("stdout of the script is piped")?;
         for line in BufReader::new(stdout).lines() {
             let cell = Cell::of(&serde_json::from_str(&line?)?)?;
             println!("{}", cell.line());
-            cells.push(cell);
+            found.push(cell);
         }
         if !child.wait()?.success() {
             bail!("crates/xtask/peers/rnn.py failed for {precision}");
         }
-        summaries.extend(summary(precision, &cells));
     }
-    summaries.iter().for_each(|line| println!("{line}"));
-    Ok(ExitCode::SUCCESS)
+    Ok(found)
 }
 
-/// The program that times Dyno's layers.
-fn cells(root: &Path) -> Result<PathBuf> {
+/// Whether any line of the tuner is asked for.
+fn wants_tuner(bench: &Bench) -> bool {
+    let lines =
+        CELLS.iter().flat_map(|cell| SHAPES.map(|shape| format!("rnn.tuner.{cell}.{shape}")));
+    OF_TUNER.iter().any(|name| bench.wants(name))
+        || lines.into_iter().any(|name| bench.wants(&name))
+}
+
+/// Prints the lines of the bench `tuner`.
+fn tuner(bench: &Bench) -> Result<()> {
+    let mut command = Command::new(program(bench.root, "tuner")?);
+    if !bench.quick {
+        command.arg("--bench");
+    }
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start the bench")?;
+    let stdout = child.stdout.take().context("stdout of the bench is piped")?;
+    for line in BufReader::new(stdout).lines() {
+        let found: Value = serde_json::from_str(&line?).context("a line of the bench tuner")?;
+        if found["name"].as_str().is_some_and(|name| bench.wants(name)) {
+            println!("{found}");
+        }
+    }
+    if !child.wait()?.success() {
+        bail!("the bench tuner of dyno-rnn failed");
+    }
+    Ok(())
+}
+
+/// The program of a bench of `dyno-rnn`.
+fn program(root: &Path, name: &str) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.args(["bench", "--package", "dyno-rnn", "--bench", "cells", "--no-run"]);
+    build.args(["bench", "--package", "dyno-rnn", "--bench", name, "--no-run"]);
     build.args(["--message-format", "json-render-diagnostics"]).current_dir(root);
     let built = build.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     if !built.status.success() {
-        bail!("cargo bench --package dyno-rnn --bench cells failed");
+        bail!("cargo bench --package dyno-rnn --bench {name} failed");
     }
     let messages = String::from_utf8(built.stdout)?;
     let executable = |line: &str| {
         let message: Value = serde_json::from_str(line).ok()?;
-        let is_ours = message["target"]["name"] == "cells";
+        let is_ours = message["target"]["name"] == name;
         message["executable"].as_str().filter(|_| is_ours).map(PathBuf::from)
     };
-    messages.lines().find_map(executable).context("cargo named no program for the bench cells")
-}
-
-/// Medians of the rounds of one cell.
-struct Cell {
-    name: String,
-    ours: Vec<f64>,
-    /// The best peer at its better count of threads, by the median of all rounds.
-    peer: Vec<f64>,
-    peer_name: String,
-    choice: String,
-    errors: Value,
-}
-
-impl Cell {
-    fn of(found: &Value) -> Result<Self> {
-        let rounds = |values: &Value| -> Vec<f64> {
-            values.as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
-        };
-        let times = found["times"].as_object().context("times of a cell")?;
-        let ours = rounds(&found["times"]["dyno"]);
-        let peers = times.iter().filter(|(name, _)| *name != "dyno");
-        let peers = peers.map(|(name, values)| (name.clone(), rounds(values)));
-        let best = peers.min_by(|a, b| median(&a.1).total_cmp(&median(&b.1)));
-        let (peer_name, peer) = best.context("a peer")?;
-        Ok(Self {
-            name: found["name"].as_str().context("name of a cell")?.to_owned(),
-            ours,
-            peer,
-            peer_name,
-            choice: found["choice"].as_str().unwrap_or_default().to_owned(),
-            errors: found["errors"].clone(),
-        })
-    }
-
-    fn ratio(&self) -> f64 {
-        median(&self.peer) / median(&self.ours)
-    }
-
-    /// Quartiles of the ratios of each round.
-    fn quartiles(&self) -> [f64; 2] {
-        let ratios: Vec<f64> = self.peer.iter().zip(&self.ours).map(|(p, o)| p / o).collect();
-        [quantile(&ratios, 0.25), quantile(&ratios, 0.75)]
-    }
-
-    fn line(&self) -> Value {
-        let number =
-            |value: f64| -> Value { serde_json::from_str(&rounded(value)).unwrap_or(Value::Null) };
-        let [low, high] = self.quartiles().map(number);
-        json!({
-            "name": self.name, "ours": number(median(&self.ours)), "peer": number(median(&self.peer)),
-            "ratio": number(self.ratio()), "unit": "ms", "ratio_q1": low, "ratio_q3": high,
-            "peer_name": self.peer_name, "choice": self.choice, "max_abs_error": self.errors,
-        })
-    }
-}
-
-/// Geometric means, and the worst, of one precision.
-fn summary(precision: &str, cells: &[Cell]) -> Vec<Value> {
-    let of = |part: &str| -> Vec<f64> {
-        cells.iter().filter(|cell| cell.name.contains(part)).map(Cell::ratio).collect()
-    };
-    let line = |name: String, ratio: f64| json!({"name": name, "ours": null, "peer": null, "ratio": (ratio * 1000.0).round() / 1000.0, "unit": "x"});
-    let mean = |ratios: &[f64]| {
-        (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp()
-    };
-    let parts = [("", ""), ("lstm.", ".lstm."), ("gru.", ".gru.")];
-    let with_cells =
-        parts.iter().map(|(name, part)| (name, of(part))).filter(|(_, r)| !r.is_empty());
-    let mut lines: Vec<Value> = with_cells
-        .map(|(name, ratios)| line(format!("rnn.{precision}.{name}geomean"), mean(&ratios)))
-        .collect();
-    let least = of("").into_iter().min_by(f64::total_cmp);
-    lines.extend(least.map(|least| line(format!("rnn.{precision}.min"), least)));
-    lines
-}
-
-fn median(values: &[f64]) -> f64 {
-    quantile(values, 0.5)
-}
-
-/// The value of that rank; NaN of none.
-fn quantile(values: &[f64], share: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = (sorted.len().saturating_sub(1) as f64 * share).round() as usize;
-    sorted.get(at).copied().unwrap_or(f64::NAN)
+    let found = messages.lines().find_map(executable);
+    found.with_context(|| format!("cargo named no program for the bench {name}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn names(args: &[&str], precision: &str) -> Vec<String> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let bench = Bench::asked(root, "rnn-names", args).unwrap().unwrap();
+        wanted(&bench, precision)
+    }
+
     #[test]
-    fn the_best_peer_is_that_of_the_least_median() {
-        let found = json!({
-            "name": "rnn.f32.lstm.1x1x1x1", "choice": "", "errors": {},
-            "times": {"dyno": [1.0, 2.0, 3.0], "a/1": [9.0, 1.0, 9.0], "b/2": [4.0, 4.0, 5.0]},
-        });
-        let cell = Cell::of(&found).unwrap();
-        assert_eq!((cell.peer_name.as_str(), cell.ratio()), ("b/2", 2.0));
-        assert_eq!(cell.quartiles(), [2.0, 4.0]);
-        let names: Vec<Value> = summary("f32", &[cell]).iter().map(|l| l["name"].clone()).collect();
-        assert_eq!(names, ["rnn.f32.geomean", "rnn.f32.lstm.geomean", "rnn.f32.min"]);
+    fn figures_ask_for_the_cells_that_they_are_made_of() {
+        assert_eq!(names(&[], "fp32").len(), 30);
+        assert_eq!(names(&["--quick"], "bf16").len(), 2 * QUICK.len());
+        assert_eq!(names(&["rnn.bf16.lstm.geomean"], "bf16").len(), 15);
+        assert_eq!(names(&["rnn.bf16.lstm.geomean"], "fp32").len(), 0);
+        assert_eq!(names(&["rnn.int8.geomean"], "int8").len(), 30);
+        assert_eq!(names(&["rnn.t1_us"], "fp32"), ["rnn.fp32.lstm.256x256x1x1"]);
+        assert_eq!(names(&["--quick", "fp32.gru.64x1024"], "fp32").len(), 1);
+        assert_eq!(names(&["rnn.tuner_against_sweep"], "fp32").len(), 0);
+    }
+
+    /// The script has the same shapes.
+    #[test]
+    fn shapes_are_those_of_the_script() {
+        let script = include_str!("../peers/rnn.py");
+        for shape in SHAPES {
+            let row = format!("({})", shape.replace('x', ", "));
+            assert!(script.contains(&row), "{row}");
+        }
     }
 }

@@ -2,8 +2,10 @@
 
 mod explain;
 mod hwbench;
+mod study;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use dyno_rnn::{Choice, Precision, Tanh};
 
 use crate::exit::{Exit, Failure};
 
@@ -21,6 +23,28 @@ enum Command {
     Explain(explain::Explain),
     /// Measure what this machine multiplies, reads and waits for
     Hwbench(hwbench::Hwbench),
+    /// Measure what each technique of DeepCPU is worth on this machine
+    Study(study::Study),
+}
+
+/// How numbers of products are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Held {
+    F32,
+    Bf16,
+    Int8,
+}
+
+impl Held {
+    /// With activations that are as near as this precision needs; the rest of it is to be chosen.
+    fn base(self) -> Choice {
+        let (precision, tanh) = match self {
+            Self::F32 => (Precision::F32, Tanh::Fitted98),
+            Self::Bf16 => (Precision::Bf16, Tanh::Fitted76),
+            Self::Int8 => (Precision::Int8, Tanh::Fitted56),
+        };
+        Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 }
+    }
 }
 
 impl Rnn {
@@ -32,6 +56,7 @@ impl Rnn {
         match self.command {
             Command::Explain(explain) => explain.execute(),
             Command::Hwbench(hwbench) => hwbench.execute(),
+            Command::Study(study) => study.execute(),
         }
     }
 }

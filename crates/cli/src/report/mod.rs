@@ -14,11 +14,13 @@ mod results;
 mod searched;
 mod section;
 mod stopping;
+mod studied;
 mod words;
 
 pub use effective::{FILE as EFFECTIVE, effective_toml, is_relevant, toml_value};
 pub use members::Several;
 pub use results::html as html_of_results;
+pub use studied::html as html_of_study;
 pub use words::division_and_why;
 
 use std::path::{Path, PathBuf};

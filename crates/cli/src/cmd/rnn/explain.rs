@@ -9,10 +9,9 @@ use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::explain::explain;
 use dyno_rnn::machine::Machine;
 use dyno_rnn::tuner::{Effort, Forced, Goal, TuneError, rank, tune};
-use dyno_rnn::{
-    Activation, Cell, Choice, Directions, Isa, Layer, Precision, Tanh, Team, Weights, import,
-};
+use dyno_rnn::{Activation, Cell, Directions, Isa, Layer, Team, Weights, import};
 
+use super::Held;
 use crate::exit::{Exit, Failure};
 use crate::{environment, output};
 
@@ -66,13 +65,6 @@ Examples:
   dyno rnn explain model.onnx --predict
   dyno rnn explain lstm:1024x1024 --machine paper";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Held {
-    F32,
-    Bf16,
-    Int8,
-}
-
 /// Machines that are described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Of {
@@ -121,12 +113,7 @@ impl Explain {
     }
 
     fn goal<'a>(&self, layer: &'a Layer, threads: usize) -> Goal<'a> {
-        let (precision, tanh) = match self.precision {
-            Held::F32 => (Precision::F32, Tanh::Fitted98),
-            Held::Bf16 => (Precision::Bf16, Tanh::Fitted76),
-            Held::Int8 => (Precision::Int8, Tanh::Fitted56),
-        };
-        let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
+        let base = self.precision.base();
         let Self { batch, steps, chunk, sides, rows, units, .. } = *self;
         Goal { layer, batch, steps, base, forced: Forced { chunk, sides, rows, units }, threads }
     }

@@ -62,10 +62,15 @@ fn document(found: &[(Isa, Machine)]) -> String {
             "processor": machine.name,
             "cores": machine.cores,
             "peaks": peaks.collect::<Vec<_>>(),
-            "gb_per_s": {"l1": read.l1, "l2": read.l2, "l3": read.l3, "memory": read.memory},
+            "together": machine.together,
+            "gb_per_s": {
+                "l1": read.l1, "l2": read.l2, "l3": read.l3, "l3_all": read.l3_all,
+                "memory": read.memory,
+            },
             "ns": {
-                "meeting": meet.two, "line": meet.line, "call": meet.call,
-                "lstm_16": cells.lstm, "gru_16": cells.gru, "rnn_16": cells.rnn,
+                "meeting": meet.two, "first_line": meet.first_line, "line": meet.line,
+                "call": meet.call, "lstm_16": cells.lstm, "gru_16": cells.gru,
+                "rnn_16": cells.rnn, "tile_row": cells.tile, "tile": cells.panel,
             },
         })
     };
@@ -99,6 +104,17 @@ fn table(found: &[(Isa, Machine)]) -> String {
             text,
             "  weights of one row are read at {:.0} GB/s (L1), {:.0} (L2), {:.0} (L3), {:.0} (memory)",
             read.l1, read.l2, read.l3, read.memory
+        );
+        let _ = writeln!(
+            text,
+            "  all cores together read {:.0} GB/s from L3, and each keeps {:.0} % of its products",
+            read.l3_all,
+            100.0 * machine.together
+        );
+        let _ = writeln!(
+            text,
+            "  what another worker wrote comes in {:.0} ns, each further line in {:.1}; a tile takes {:.1} ns, each row of it {:.1}",
+            meet.first_line, meet.line, cells.panel, cells.tile
         );
         let _ = writeln!(
             text,

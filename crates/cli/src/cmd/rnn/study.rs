@@ -1,0 +1,92 @@
+//! `dyno rnn study`: what each technique of DeepCPU is worth on this machine.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use dyno_rnn::calibrate::calibrate;
+use dyno_rnn::machine::Machine;
+use dyno_rnn::study::{Count, Study as Bench};
+use dyno_rnn::{Isa, Team};
+
+use super::Held;
+use crate::exit::{Exit, Failure};
+use crate::study::{Measuring, Misses, document, tables};
+use crate::sweep::replace;
+use crate::{environment, output, report};
+
+/// How much, and where to.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Study {
+    /// How numbers of products are held
+    #[arg(long, value_enum, default_value_t = Held::F32)]
+    precision: Held,
+    /// Workers at most, instead of the cores of the machine
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// The instruction set, instead of the fastest of this processor
+    #[arg(long, value_name = "NAME")]
+    isa: Option<String>,
+    /// Small layers for short times: whether it works, no figures
+    #[arg(long)]
+    quick: bool,
+    /// Print a document for programs instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Also write a page with charts
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+Layers read forward, their weights are made up. Times are medians; nothing else should run.
+Each technique has what the one before it has: products of single gates one after the other on all
+workers; these side by side; gates fused; phases and partition as the tuner chooses; workers that are
+bound to cores and called once.
+Examples:
+  dyno rnn study
+  dyno rnn study --precision bf16 --report study.html
+  dyno rnn study --quick --json";
+
+impl Study {
+    /// Measures, prints, and writes the page.
+    ///
+    /// # Errors
+    /// An instruction set that this processor has not, or a page that cannot be written.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let isa = self.isa.as_deref().map_or(Ok(Isa::best()), Isa::named);
+        let isa = isa.map_err(Failure::usage)?;
+        let threads = self.threads.map_or(environment::cores(), usize::from);
+        // A counter counts threads that are made after it.
+        let misses = Misses::open();
+        let machine = Machine::detect(isa);
+        let machine = calibrate(&machine, isa, &mut Team::of(threads.max(machine.cores)));
+        let machine = machine.map_err(Failure::set_up)?;
+        let remark = match &misses {
+            Ok(_) => {
+                String::from("L2 misses are data requests that the second cache had to pass on")
+            }
+            Err(why) => format!("L2 misses were not counted: {why}"),
+        };
+        let count: Count<'_> = match misses {
+            Ok(mut misses) => Box::new(move || misses.read()),
+            Err(_) => Box::new(|| None),
+        };
+        let time = Duration::from_millis(if self.quick { 2 } else { 120 });
+        let bench = Bench::new(machine.clone(), isa, threads, time, count);
+        let base = self.precision.base();
+        let mut measuring = Measuring { bench, threads, quick: self.quick, base };
+        let parts = measuring.parts(&remark).map_err(Failure::set_up)?;
+        let about =
+            [machine.to_string(), format!("{isa}, {threads} workers, {:?}", base.precision)];
+        if let Some(path) = &self.report {
+            let page = report::html_of_study(&about, &parts);
+            replace(path, &page).map_err(|error| {
+                Failure::set_up(format!("cannot write {}: {error}", path.display()))
+            })?;
+        }
+        let text = if self.json { document(&about, &parts) } else { tables(&about, &parts) };
+        output::print(text).map(|()| Exit::Valid)
+    }
+}

@@ -1,0 +1,245 @@
+//! What `dyno rnn study` measures, part by part.
+
+mod misses;
+mod part;
+
+use dyno_rnn::machine::Machine;
+use dyno_rnn::study::{Measured, Study, StudyError, Subject, Technique};
+use dyno_rnn::{Cell, Choice};
+use serde_json::json;
+
+use crate::environment::VERSION;
+use crate::output;
+
+pub use misses::Misses;
+pub use part::{Column, Part, Row, Scale, digits};
+
+/// Inputs, units, rows and steps of layers whose techniques are compared.
+const LAYERS: [[usize; 4]; 6] = [
+    [64, 64, 1, 100],
+    [256, 256, 1, 100],
+    [64, 1024, 1, 100],
+    [1024, 1024, 1, 100],
+    [256, 256, 10, 100],
+    [1024, 1024, 10, 20],
+];
+const CELLS: [(&str, Cell); 2] = [("LSTM", Cell::Lstm), ("GRU", Cell::Gru)];
+const DIMENSIONS: [usize; 7] = [16, 32, 64, 128, 256, 512, 1024];
+const LENGTHS: [usize; 8] = [1, 2, 5, 10, 20, 50, 100, 200];
+const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+
+/// What is studied, and with what.
+pub struct Measuring<'a> {
+    /// With what.
+    pub bench: Study<'a>,
+    /// Workers at most.
+    pub threads: usize,
+    /// Few and small layers.
+    pub quick: bool,
+    /// Precision and activations.
+    pub base: Choice,
+}
+
+impl Measuring<'_> {
+    /// All parts of the study, in the order in which they are shown. Whatever else is a table or a curve
+    /// comes here.
+    ///
+    /// # Errors
+    /// A plan is refused or does not run.
+    pub fn parts(&mut self, remark: &str) -> Result<Vec<Part>, StudyError> {
+        let mut parts = self.techniques(remark)?;
+        parts.push(self.degrees()?);
+        parts.push(self.paper());
+        let one = |units| [units, units, 1, 100];
+        parts.push(self.curve("dimension", "inputs and units", &DIMENSIONS, one)?);
+        parts.push(self.curve("length", "steps", &LENGTHS, |steps| [256, 256, 1, steps])?);
+        parts.push(self.curve("batch", "rows", &BATCHES, |rows| [256, 256, rows, 100])?);
+        Ok(parts)
+    }
+
+    fn subject(&self, cell: Cell, [inputs, units, batch, steps]: [usize; 4]) -> Subject {
+        let sizes = match self.quick {
+            true => [inputs.min(32), units.min(64), batch.min(4), steps.min(5)],
+            false => [inputs, units, batch, steps],
+        };
+        Subject::new(cell, sizes, self.base)
+    }
+
+    fn say(&self, what: &str) {
+        if !self.quick {
+            output::say(format_args!("measuring {what}"));
+        }
+    }
+
+    /// Times of each technique, speeds, and misses where they are counted.
+    fn techniques(&mut self, remark: &str) -> Result<Vec<Part>, StudyError> {
+        let names = Technique::ALL.map(Technique::name);
+        let columns = |unit| names.map(|name| Column { name, unit }).to_vec();
+        let note = "Each technique has what the one before it has. Cells follow their products at once in all of them.";
+        let mut times = Part::new("techniques", "Techniques", note, columns("ms"));
+        let mut speeds = Part::new("speeds", "Speed of each technique", "", columns("GFLOP/s"));
+        let mut missed = Part::new("l2_misses", "L2 misses of a call", remark, columns(""));
+        for (name, cell) in CELLS {
+            let layers = if self.quick { &LAYERS[1..2] } else { &LAYERS[..] };
+            for sizes in layers {
+                let label = format!("{name} {}", sizes.map(|size| size.to_string()).join("x"));
+                self.say(&label);
+                let mut subject = self.subject(cell, *sizes);
+                let mut found = Vec::new();
+                for technique in Technique::ALL {
+                    found.push(self.bench.technique(&mut subject, technique)?);
+                }
+                let row = |of: &dyn Fn(&Measured) -> Option<f64>| Row {
+                    label: label.clone(),
+                    x: None,
+                    values: found.iter().map(of).collect(),
+                };
+                times.rows.push(row(&|of| Some(of.ns / 1e6)));
+                speeds.rows.push(row(&|of| Some(of.gflops)));
+                missed.rows.push(row(&|of| of.counted));
+            }
+        }
+        Ok(vec![times, speeds, missed])
+    }
+
+    /// Speed against workers: more of them move more for the same operations.
+    fn degrees(&mut self) -> Result<Part, StudyError> {
+        self.say("degrees of parallelism");
+        let layers =
+            [[64, 64, 1, 100], [256, 256, 1, 100], [1024, 1024, 1, 100], [256, 256, 10, 100]];
+        let columns = [
+            ("64 units", "GFLOP/s"),
+            ("256 units", "GFLOP/s"),
+            ("1024 units", "GFLOP/s"),
+            ("256 units, 10 rows", "GFLOP/s"),
+        ];
+        let columns = columns.map(|(name, unit)| Column { name, unit }).to_vec();
+        let note = "The best plan of exactly so many workers, for LSTM layers of 100 steps.";
+        let mut part =
+            Part::new("degrees", "Parallelism", note, columns).over("workers", Scale::Linear);
+        let mut subjects = layers.map(|sizes| self.subject(Cell::Lstm, sizes));
+        for workers in 1..=self.threads {
+            let mut values = Vec::new();
+            for subject in &mut subjects {
+                let found = self.bench.degree(subject, workers)?;
+                values.push(found.map(|found| found.gflops));
+            }
+            part.rows.push(Row { label: workers.to_string(), x: Some(workers as f64), values });
+        }
+        Ok(part)
+    }
+
+    /// The same curve for the paper's machine, as the model of costs has it.
+    fn paper(&self) -> Part {
+        let machine = Machine::paper();
+        let names = ["64 units", "256 units", "1024 units", "256 units, 10 rows"];
+        let layers =
+            [[64, 64, 1, 100], [256, 256, 1, 100], [1024, 1024, 1, 100], [256, 256, 10, 100]];
+        let columns = names.map(|name| Column { name, unit: "GFLOP/s" }).to_vec();
+        let note =
+            "As the model of costs predicts it for the 24 cores of the paper; nothing is measured.";
+        let mut part =
+            Part::new("degrees_of_paper", "Parallelism on the paper's machine", note, columns)
+                .over("workers", Scale::Linear);
+        let subjects = layers.map(|sizes| Subject::new(Cell::Lstm, sizes, self.base));
+        for workers in 1..=machine.cores {
+            let gflops = |of: &Subject| Some(of.flops() / of.predicted(workers, &machine)?);
+            let values = subjects.iter().map(gflops).collect();
+            part.rows.push(Row { label: workers.to_string(), x: Some(workers as f64), values });
+        }
+        part
+    }
+
+    /// Speed against one size, with all techniques and with none.
+    fn curve(
+        &mut self,
+        name: &'static str,
+        axis: &'static str,
+        values: &[usize],
+        sizes: impl Fn(usize) -> [usize; 4],
+    ) -> Result<Part, StudyError> {
+        self.say(&format!("speed against {name}"));
+        let columns = ["LSTM", "LSTM, GEMMs in sequence", "GRU", "GRU, GEMMs in sequence"];
+        let columns = columns.map(|name| Column { name, unit: "GFLOP/s" }).to_vec();
+        let note = match name {
+            "dimension" => "As many inputs as units, one row, 100 steps.",
+            "length" => "256 inputs and units, one row.",
+            _ => "256 inputs and units, 100 steps.",
+        };
+        let title = format!("Speed against {name}");
+        let mut part = Part::new(name, &title, note, columns).over(axis, Scale::Log);
+        let values = if self.quick { &values[..2] } else { values };
+        for value in values {
+            let mut found = Vec::new();
+            for (_, cell) in CELLS {
+                let mut subject = self.subject(cell, sizes(*value));
+                for technique in [Technique::Streamlined, Technique::GemmsInSequence] {
+                    let measured = self.bench.technique(&mut subject, technique)?;
+                    found.push(Some(measured.gflops));
+                }
+            }
+            let row = Row { label: value.to_string(), x: Some(*value as f64), values: found };
+            part.rows.push(row);
+        }
+        Ok(part)
+    }
+}
+
+/// All parts, for people.
+pub fn tables(about: &[String; 2], parts: &[Part]) -> String {
+    let parts = parts.iter().map(|part| format!("\n{part}"));
+    format!("{}\n{}\n", about[0], about[1]) + &parts.collect::<String>()
+}
+
+/// All parts, for programs.
+pub fn document(about: &[String; 2], parts: &[Part]) -> String {
+    let parts: Vec<_> = parts.iter().map(Part::json).collect();
+    let all = json!({
+        "schema_version": 1, "dyno": VERSION, "machine": about[0], "run": about[1], "parts": parts,
+    });
+    serde_json::to_string_pretty(&all).expect("keys are texts") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use dyno_rnn::{Isa, Precision, Tanh};
+
+    use super::*;
+    use crate::report;
+
+    /// As `--quick` measures them, which is fast enough for a test.
+    #[test]
+    fn all_parts_are_there_and_have_figures() {
+        let (machine, isa) = (Machine::sapphire_rapids(), Isa::best());
+        let time = Duration::from_micros(100);
+        let bench = Study::new(machine, isa, 2, time, Box::new(|| None));
+        let (precision, tanh) = (Precision::F32, Tanh::Fitted98);
+        let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
+        let parts = Measuring { bench, threads: 2, quick: true, base }.parts("none").unwrap();
+        let names: Vec<&str> = parts.iter().map(|part| part.name).collect();
+        let expected = [
+            "techniques",
+            "speeds",
+            "l2_misses",
+            "degrees",
+            "degrees_of_paper",
+            "dimension",
+            "length",
+            "batch",
+        ];
+        assert_eq!(names, expected);
+        for part in &parts {
+            assert!(part.rows.iter().all(|row| row.values.len() == part.columns.len()));
+            let has_figures = part.rows.iter().flat_map(|row| &row.values).any(Option::is_some);
+            assert_eq!(has_figures, part.name != "l2_misses", "{}", part.name);
+        }
+        let about = ["machine".to_owned(), "run".to_owned()];
+        let told: serde_json::Value = serde_json::from_str(&document(&about, &parts)).unwrap();
+        assert_eq!(told["parts"][3]["rows"][1]["label"], "2");
+        let page = report::html_of_study(&about, &parts);
+        assert!(page.contains("<h2>Techniques</h2>") && page.contains("<figure class=\"chart\">"));
+        assert!(tables(&about, &parts).contains("GEMMs in sequence"));
+    }
+}

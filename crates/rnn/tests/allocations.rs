@@ -1,0 +1,74 @@
+//! Calls allocate nothing, on no thread.
+
+use std::alloc::System;
+
+use dyno_kernels::{Isa, Precision, Tanh, Team};
+use dyno_rnn::{Cell, Choice, Directions, Layer, Sequence, Weights};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const INPUTS: usize = 24;
+const UNITS: usize = 40;
+const BATCH: usize = 3;
+const STEPS: usize = 9;
+
+fn layer(cell: Cell, directions: Directions) -> Layer {
+    let outputs = cell.gates() * UNITS;
+    let weights = Weights {
+        input: vec![0.1; outputs * INPUTS],
+        state: vec![-0.1; outputs * UNITS],
+        input_bias: vec![0.1; outputs],
+        state_bias: vec![0.2; outputs],
+    };
+    let weights = vec![weights; directions.count()];
+    Layer::new(cell, INPUTS, UNITS, directions, weights).expect("weights of this size")
+}
+
+/// The least allocations, of three times, of some calls: the harness may allocate beside us once,
+/// and what each call allocates is in all.
+fn least(mut calls: impl FnMut()) -> usize {
+    calls();
+    let counted = (0..3).map(|_| {
+        let region = Region::new(ALLOCATED);
+        calls();
+        let change = region.change();
+        change.allocations + change.reallocations
+    });
+    counted.min().expect("three times")
+}
+
+/// Alone in its program: allocations of other tests would be counted.
+#[test]
+fn calls_allocate_nothing() {
+    let counted = least(|| drop(Box::new([0_u8; 100])));
+    assert!(counted > 0, "what is allocated is counted");
+    let mut team = Team::of(2);
+    let (input, mut output) =
+        (vec![0.5; STEPS * BATCH * INPUTS], vec![0.0; STEPS * BATCH * 2 * UNITS]);
+    for cell in [Cell::Lstm, Cell::Gru] {
+        for directions in [Directions::Forward, Directions::Both] {
+            let layer = layer(cell, directions);
+            let output = &mut output[..STEPS * BATCH * layer.outputs()];
+            for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
+                for (chunk, rows, units) in [(1, 1, 1), (4, 1, 2), (4, 2, 1)] {
+                    let tanh = Tanh::Fitted98;
+                    let choice = Choice { precision, tanh, chunk, sides: 1, rows, units };
+                    let mut sequence = Sequence::new(&layer, BATCH, &choice, Isa::best())
+                        .expect("a plan that holds");
+                    let found = least(|| {
+                        for _ in 0..10 {
+                            sequence.run(&mut team, &input, output).expect("sizes that fit");
+                            sequence.run_on(&mut team, &input, output).expect("sizes that fit");
+                            let ragged =
+                                sequence.run_lengths(&mut team, &input, output, &[9, 2, 5]);
+                            ragged.expect("lengths that fit");
+                        }
+                    });
+                    assert_eq!(found, 0, "{cell:?} {directions:?} {choice:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Calls make no system call: a process that would be ended by one lives through them.
+//!
+//! Linux alone has such fences (seccomp). Elsewhere, and where a fence is refused, the test says that
+//! it knows nothing.
+
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use dyno_kernels::{Isa, Precision, Tanh, Team, Waiting};
+use dyno_rnn::{Cell, Choice, Directions, Layer, Sequence, Weights};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, apply_filter_all_threads,
+};
+
+/// Tells a process of this test that it is the one inside of the fence.
+const FENCED: &str = "DYNO_RNN_FENCED";
+const REFUSED: &str = "refused";
+const LIVED: &str = "lived";
+
+#[cfg(target_arch = "x86_64")]
+mod number {
+    pub const WRITE: i64 = 1;
+    pub const SCHED_YIELD: i64 = 24;
+    pub const CLOCK_GETTIME: i64 = 228;
+}
+#[cfg(target_arch = "aarch64")]
+mod number {
+    pub const WRITE: i64 = 64;
+    pub const SCHED_YIELD: i64 = 124;
+    pub const CLOCK_GETTIME: i64 = 113;
+}
+
+/// Ends the process at any system call but those: to tell the end on stdout; and what a worker does when
+/// the one that it waits for has been off its core for long, which no call of the engine is to
+/// blame for.
+fn fence() -> BpfProgram {
+    let stdout = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, 1)
+        .expect("a condition that the crate knows");
+    let told = SeccompRule::new(vec![stdout]).expect("one condition");
+    let rules = BTreeMap::from([
+        (number::WRITE, vec![told]),
+        (number::SCHED_YIELD, Vec::new()),
+        (number::CLOCK_GETTIME, Vec::new()),
+    ]);
+    let arch = std::env::consts::ARCH.try_into().expect("an architecture of the crate");
+    SeccompFilter::new(rules, SeccompAction::KillProcess, SeccompAction::Allow, arch)
+        .and_then(TryInto::try_into)
+        .expect("a filter of three rules")
+}
+
+fn tell(word: &str) {
+    let mut stdout = std::io::stdout();
+    let told = stdout.write_all(format!("\n{word}\n").as_bytes()).and_then(|()| stdout.flush());
+    told.expect("the test reads");
+}
+
+fn sequence(precision: Precision, rows: usize, units: usize) -> Sequence {
+    let (inputs, width) = (24, 40);
+    let weights = Weights {
+        input: vec![0.1; 4 * width * inputs],
+        state: vec![-0.1; 4 * width * width],
+        input_bias: vec![0.1; 4 * width],
+        state_bias: vec![0.2; 4 * width],
+    };
+    let layer = Layer::new(Cell::Lstm, inputs, width, Directions::Forward, vec![weights])
+        .expect("weights of this size");
+    let choice = Choice { precision, tanh: Tanh::Fitted98, chunk: 4, sides: 1, rows, units };
+    Sequence::new(&layer, 2, &choice, Isa::best()).expect("a plan that holds")
+}
+
+/// Inside: calls, a fence, the same calls. With `breaks`, a call of the system among them.
+fn inside(breaks: bool) {
+    // Idle workers sleep after a while; here they are never idle for so long.
+    let mut team = Team::new(&[None], Waiting { spin: Duration::from_secs(600) });
+    let (input, mut output) = (vec![0.5; 9 * 2 * 24], vec![0.0; 9 * 2 * 40]);
+    let mut sequences = Vec::new();
+    for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
+        sequences.extend([(1, 1), (1, 2), (2, 1)].map(|(r, u)| sequence(precision, r, u)));
+    }
+    let mut run = || {
+        for sequence in &mut sequences {
+            for _ in 0..20 {
+                sequence.run(&mut team, &input, &mut output).expect("sizes that fit");
+                sequence.run_on(&mut team, &input, &mut output).expect("sizes that fit");
+            }
+        }
+    };
+    run();
+    // Its buffer is allocated here.
+    tell("begins");
+    if apply_filter_all_threads(&fence()).is_err() {
+        return tell(REFUSED);
+    }
+    run();
+    if breaks {
+        let _ = std::fs::metadata("/");
+    }
+    tell(LIVED);
+    // Whatever comes now ends the process.
+}
+
+#[test]
+fn calls_make_no_system_call() {
+    if let Some(how) = std::env::var_os(FENCED) {
+        return inside(how == "breaks");
+    }
+    let said = |how: &str| {
+        let program = std::env::current_exe().expect("this program");
+        let child = Command::new(program)
+            .args(["--exact", "calls_make_no_system_call", "--nocapture"])
+            .env(FENCED, how)
+            .stderr(Stdio::null())
+            .output()
+            .expect("this program starts again");
+        String::from_utf8_lossy(&child.stdout).into_owned()
+    };
+    let calls = said("lives");
+    if calls.contains(REFUSED) {
+        println!("skipped: this system lets no process fence itself in (seccomp)");
+        return;
+    }
+    assert!(calls.contains(LIVED), "a call of the engine made a system call: {calls}");
+    let broken = said("breaks");
+    assert!(broken.contains("begins") && !broken.contains(LIVED), "the fence holds: {broken}");
+}
