@@ -14,8 +14,9 @@ use crate::peers::target_folder;
 use crate::peers::venv::Venv;
 
 /// What is small enough for each run of CI: the wheel of PyTorch is of gigabytes.
-const FEW: &str = "onnxruntime openvino onnx numpy";
-const ALL: &str = "onnxruntime openvino onnx numpy torch";
+pub const FEW: &str = "onnxruntime openvino onnx numpy";
+/// And PyTorch.
+pub const ALL: &str = "onnxruntime openvino onnx numpy torch";
 const PRECISIONS: [&str; 3] = ["f32", "bf16", "int8"];
 
 /// Prints the figures whose names contain one of the arguments, or all.
@@ -67,7 +68,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
 }
 
 /// The program that times Dyno's layers.
-fn cells(root: &Path) -> Result<PathBuf> {
+pub fn cells(root: &Path) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     build.args(["bench", "--package", "dyno-rnn", "--bench", "cells", "--no-run"]);
