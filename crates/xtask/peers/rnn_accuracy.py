@@ -2,10 +2,11 @@
 and PyTorch's dynamic int8, with the same weights and inputs. Ours must be no further, by the mean of squares and,
 but for what one number of thousands does by chance, by the greatest.
 
-usage: rnn_accuracy.py CELLS_PROGRAM FOLDER [--quick]
+usage: rnn_accuracy.py EXAMPLES FOLDER [--quick]
 """
 
 import os
+import subprocess
 import sys
 import warnings
 
@@ -35,10 +36,23 @@ def peers_of(case, precision):
     return found
 
 
+def dyno(case, precision, examples, folder):
+    import onnx
+
+    inputs, units, batch, steps = case.row
+    model = os.path.join(folder, "case.onnx")
+    onnx.save(case.onnx(), model)
+    case.x.tofile(os.path.join(folder, "x"))
+    words = [os.path.join(examples, "layer"), model, "0", str(batch), precision, folder]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    return np.fromfile(os.path.join(folder, "y"), np.float32).reshape(steps, batch, units)
+
+
 def main():
-    program, folder = sys.argv[1:3]
+    examples, folder = sys.argv[1:3]
+    os.makedirs(folder, exist_ok=True)
     rows = ROWS[::3] if "--quick" in sys.argv else ROWS
-    dyno, worse, compared = rnn.Dyno(program), [], 0
+    worse, compared = [], 0
     for precision in ("bf16", "int8"):
         for kind in rnn.GATES:
             for row in rows:
@@ -48,7 +62,7 @@ def main():
                 peers = {name: errors(found) for name, found in peers_of(case, precision).items()}
                 if not peers:
                     continue
-                ours = errors(dyno.open(case, precision, folder))
+                ours = errors(dyno(case, precision, examples, folder))
                 best = min(peers, key=lambda name: peers[name][0])
                 name = f"{precision} {kind} " + "x".join(map(str, row))
                 line = ", ".join(f"{peer} {mean:.1e} {most:.1e}" for peer, (mean, most) in peers.items())

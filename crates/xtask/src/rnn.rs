@@ -68,7 +68,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
 }
 
 /// The program that times Dyno's layers.
-pub fn cells(root: &Path) -> Result<PathBuf> {
+fn cells(root: &Path) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     build.args(["bench", "--package", "dyno-rnn", "--bench", "cells", "--no-run"]);

@@ -11,7 +11,7 @@ use super::tasks::{Profile, Program};
 use super::venv::Venv;
 use super::{Bench, Named, Outcome, target_folder};
 use crate::release::shell;
-use crate::rnn::{ALL, FEW, cells};
+use crate::rnn::{ALL, FEW};
 
 const SILERO: &str = "silero-vad: an LSTM beside ONNX Runtime";
 const PHONEMES: &str = "g2p-en: GRUs, greedy and in beams, beside the crate grapheme_to_phoneme";
@@ -67,9 +67,8 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
         with.venv.install(PICTURES)
     };
     outcomes.push((LETTERS, with.model("ddddocr", &pictures)?));
-    let program = cells(bench.root)?;
     let mut script = with.script("rnn_accuracy.py");
-    script.arg(program).arg(&with.folder).args(bench.quick.then_some("--quick"));
+    script.arg(with.examples()?).arg(&with.folder).args(bench.quick.then_some("--quick"));
     outcomes.push((NARROW, outcome(&mut script)?));
     Ok(outcomes)
 }
@@ -128,6 +127,10 @@ impl<'a> Peers<'a> {
         shell::said(&mut build).map(drop).map_err(|error| format!("{error:#}"))
     }
 
+    fn examples(&self) -> Result<PathBuf> {
+        Ok(target_folder(self.bench.root)?.join("debug/examples"))
+    }
+
     fn script(&self, name: &str) -> Command {
         let mut script = self.venv.python();
         script.arg("-B").arg(self.bench.root.join("crates/xtask/peers").join(name));
@@ -141,9 +144,8 @@ impl<'a> Peers<'a> {
         }
         fs::create_dir_all(&self.folder)
             .with_context(|| format!("cannot create {}", self.folder.display()))?;
-        let examples = target_folder(self.bench.root)?.join("debug/examples");
         let mut script = self.script("rnn_real.py");
-        script.arg(name).args([&examples, &self.cache, &self.crates(), &self.folder]);
+        script.arg(name).args([&self.examples()?, &self.cache, &self.crates(), &self.folder]);
         outcome(&mut script)
     }
 }
