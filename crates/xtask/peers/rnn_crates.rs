@@ -13,20 +13,10 @@ const SCRIPTS: [&str; 4] = ["Thai_", "Lao_", "Khmer_", "Burmese_"];
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["phonemes"] => phonemes(),
         ["weights"] => weights(),
         ["segments"] => segments(),
         ["noise", path] => noise(path),
-        other => panic!("{other:?}: expected phonemes, weights, segments or noise FILE"),
-    }
-}
-
-/// Phonemes of each line.
-fn phonemes() {
-    let model = grapheme_to_phoneme::Model::load_in_memory().expect("the model of the crate");
-    for word in stdin().lock().lines() {
-        let word = word.expect("words are text");
-        println!("{}", model.predict_phonemes_strs(&word).expect("letters").join(" "));
+        other => panic!("{other:?}: expected weights, segments or noise FILE"),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::release::shell;
 use crate::rnn::{ALL, FEW};
 
 const SILERO: &str = "silero-vad: an LSTM beside ONNX Runtime";
-const PHONEMES: &str = "g2p-en: GRUs, greedy and in beams, beside the crate grapheme_to_phoneme";
+const PHONEMES: &str = "g2p-en: GRUs, greedy and in beams, beside the package's own program";
 const NOISE: &str = "RNNoise: GRUs of eight bits beside the crate nnnoiseless";
 const SEGMENTS: &str = "segmentation in four scripts beside the crate icu_segmenter";
 const LETTERS: &str =
@@ -25,6 +25,8 @@ const NARROW: &str = "bf16 and int8 are no further from float64 than those of th
 /// What says that a script lacks something.
 const MISSING: i32 = 3;
 
+/// Without the dictionaries and taggers around the network.
+const WORDS: &str = "--no-deps g2p-en==2.1.0";
 const PICTURES: &str = "--no-deps ddddocr==1.6.1";
 
 /// Crates with weights, compiled by themselves: none of them is a dependency of Dyno.
@@ -36,14 +38,10 @@ edition = "2021"
 [workspace]
 
 [dependencies]
-grapheme_to_phoneme = "=0.1.0"
 icu_provider = "2"
 icu_segmenter = { version = "2", features = ["datagen"] }
 nnnoiseless = { version = "=0.5.2", default-features = false }
 serde_json = "1"
-
-[profile.dev]
-opt-level = 2
 "#;
 
 pub fn run(bench: &Bench) -> Result<Vec<Named>> {
@@ -56,7 +54,7 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
     };
     let mut outcomes = vec![
         (SILERO, with.model("silero-vad", &with.fetched("silero-vad"))?),
-        (PHONEMES, with.model("g2p-en", &with.fetched("g2p").and(with.compiled()))?),
+        (PHONEMES, with.model("g2p-en", &with.fetched("g2p").and(with.venv.install(WORDS)))?),
         (NOISE, with.model("rnnoise", &with.fetched("silero-vad").and(with.compiled()))?),
         (SEGMENTS, with.model("icu", &with.compiled())?),
         (ROLLED, with.model("rolled", &Ok(()))?),
