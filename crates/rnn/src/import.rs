@@ -4,16 +4,20 @@
 //! [`Weights`](crate::Weights) has them.
 
 mod keras;
+mod npz;
 mod onnx;
 mod options;
 mod pytorch;
+mod reroll;
 mod safetensors;
 
 use std::fmt;
 
 pub use keras::{Keras, keras};
+pub use npz::Npz;
 pub use onnx::{Imported, Initial, layers};
 pub use pytorch::pytorch;
+pub use reroll::reroll;
 pub use safetensors::Safetensors;
 
 use crate::layer::LayerError;

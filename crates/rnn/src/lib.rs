@@ -7,6 +7,7 @@ pub mod calibrate;
 pub mod choices;
 pub mod cost;
 pub mod dag;
+pub mod decode;
 pub mod explain;
 pub mod import;
 pub mod layer;

@@ -332,6 +332,24 @@ impl Sequence {
         Ok(())
     }
 
+    /// Overwrites states of rows with those of others: from, to, one after the other. What
+    /// [`beam`](crate::decode::beam) tells a step to move.
+    ///
+    /// # Panics
+    /// There are no such rows.
+    pub fn copy_rows(&mut self, moves: &[(usize, usize)]) {
+        self.settle();
+        for state in &self.states {
+            for buffer in [Some(state.hidden), state.cell, state.narrow].into_iter().flatten() {
+                let columns = self.execution.program().buffers()[buffer].columns;
+                let numbers = &mut self.execution.inside_mut(buffer)[..self.batch * columns];
+                for (from, to) in moves {
+                    numbers.copy_within(from * columns..(from + 1) * columns, to * columns);
+                }
+            }
+        }
+    }
+
     /// States after the last step of each row.
     #[must_use]
     pub fn states(&self) -> States {

@@ -1,10 +1,13 @@
 //! Weights under the names of PyTorch and Keras, against the equations in the documentation of each.
 
 use std::collections::BTreeMap;
+use std::io::{Cursor, Write};
 
 use dyno_kernels::Activation;
-use dyno_rnn::import::{Array, ImportError, Keras, Safetensors, keras, pytorch};
+use dyno_rnn::import::{Array, ImportError, Keras, Npz, Safetensors, keras, pytorch};
 use dyno_rnn::{Cell, Directions, Layer, oracle};
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
 
 const INPUTS: usize = 3;
 const UNITS: usize = 2;
@@ -262,4 +265,44 @@ fn arrays_of_safetensors_are_read_by_name() {
     assert_eq!(file.array("brain"), Some(Array { shape: vec![1], numbers: vec![1.5] }));
     assert_eq!((file.array("whole"), file.array("none")), (None, None));
     assert!(matches!(Safetensors::new(&bytes[..20]), Err(ImportError::Format(_))));
+}
+
+/// An archive as `numpy.savez_compressed` writes it.
+fn npz(parts: &[(&str, &str, &[u8])]) -> Vec<u8> {
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, header, data) in parts {
+        archive.start_file(*name, SimpleFileOptions::default()).expect("a name of its own");
+        let length = (header.len() as u16).to_le_bytes();
+        let bytes = [b"\x93NUMPY\x01\0", &length[..], header.as_bytes(), data].concat();
+        archive.write_all(&bytes).expect("memory");
+    }
+    archive.finish().expect("memory").into_inner()
+}
+
+#[test]
+fn arrays_of_numpy_are_read_by_name() {
+    let four: Vec<u8> = [1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0].map(f32::to_le_bytes).concat();
+    let eight: Vec<u8> = [1.5_f64, -2.0].map(f64::to_le_bytes).concat();
+    let bytes = npz(&[
+        ("rows.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", &four),
+        ("columns.npy", "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }\n", &four),
+        ("wide.npy", "{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }\n", &eight),
+        ("half.npy", "{'descr': '<f2', 'fortran_order': False, 'shape': (), }\n", &[0, 0x3e]),
+        ("whole.npy", "{'descr': '<i8', 'fortran_order': False, 'shape': (1,), }\n", &[0; 8]),
+        ("notes.txt", "", &[]),
+    ]);
+    let file = Npz::new(&bytes).expect("an archive");
+    let array = |shape: &[usize], numbers: &[f32]| {
+        Some(Array { shape: shape.to_vec(), numbers: numbers.to_vec() })
+    };
+    assert_eq!(file.array("rows"), array(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]));
+    assert_eq!(file.array("columns"), array(&[2, 3], &[1.0, 3.0, 5.0, 2.0, 4.0, 6.0]));
+    assert_eq!(file.array("wide"), array(&[2], &[1.5, -2.0]));
+    assert_eq!(file.array("half"), array(&[], &[1.5]));
+    assert_eq!((file.array("whole"), file.array("none")), (None, None));
+    let cut =
+        npz(&[("a.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (7,), }\n", &four)]);
+    for bad in [&bytes[..40], &cut] {
+        assert!(matches!(Npz::new(bad), Err(ImportError::Format(_))), "{} bytes", bad.len());
+    }
 }

@@ -14,6 +14,7 @@ mod loadgen;
 pub mod metrics;
 mod onnx;
 mod release;
+mod rnn;
 pub mod tasks;
 pub mod venv;
 
@@ -82,6 +83,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("metrics", metrics::run),
     ("onnx", onnx::run),
     ("release", release::run),
+    ("rnn", rnn::run),
     ("tasks", tasks::run),
 ];
 

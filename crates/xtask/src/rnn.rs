@@ -17,8 +17,9 @@ use crate::peers::venv::Venv;
 use cell::{Cell, summaries};
 
 /// What is small enough for each run of CI: the wheel of PyTorch is of gigabytes.
-const FEW: &str = "onnxruntime openvino onnx numpy";
-const ALL: &str = "onnxruntime openvino onnx numpy torch";
+pub const FEW: &str = "onnxruntime openvino onnx numpy";
+/// And PyTorch.
+pub const ALL: &str = "onnxruntime openvino onnx numpy torch";
 /// Cells that say that the bench works.
 const QUICK: [&str; 3] = ["256x256x1x1", "256x256x1x10", "64x64x10x100"];
 const PRECISIONS: [&str; 3] = ["fp32", "bf16", "int8"];

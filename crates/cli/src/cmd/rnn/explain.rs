@@ -138,9 +138,10 @@ impl Explain {
         let path = Path::new(&self.model);
         if path.is_file() {
             let model = Model::read(path).map_err(Failure::set_up)?;
+            let (model, _) = import::reroll(&model);
             let layers = import::layers(&model).map_err(Failure::set_up)?;
             if layers.is_empty() {
-                let problem = format!("{} has no LSTM, GRU or RNN node", path.display());
+                let problem = format!("{} has no recurrent layers", path.display());
                 return Err(
                     Failure::set_up(problem).hint("`dyno task layers` tells what its nodes cost")
                 );

@@ -1,0 +1,63 @@
+//! Runs a recurrent layer of an ONNX file over raw numbers: `layer MODEL WHICH BATCH PRECISION FOLDER`.
+//!
+//! WHICH counts the layers of the file from 0; PRECISION is `f32`, `bf16` or `int8`. The folder has `x`, steps x
+//! batch x inputs, and `h` and `c` if the layer begins with states; it is left `y`, steps x batch x outputs,
+//! and `h` and `c` as they are after the last step: all of 32-bit numbers, of the lowest byte first. Cells
+//! that are unrolled in the file are layers, too.
+
+use std::path::Path;
+
+use dyno_kernels::{Isa, Precision, Tanh, Team};
+use dyno_onnx::Model;
+use dyno_rnn::import::{Initial, layers, reroll};
+use dyno_rnn::sequence::States;
+use dyno_rnn::{Choice, Sequence};
+
+fn read(folder: &Path, name: &str) -> Vec<f32> {
+    let bytes = std::fs::read(folder.join(name)).unwrap_or_default();
+    bytes.as_chunks::<4>().0.iter().map(|four| f32::from_le_bytes(*four)).collect()
+}
+
+fn write(folder: &Path, name: &str, numbers: &[f32]) {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    std::fs::write(folder.join(name), bytes).expect("the folder is there");
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [model, which, batch, precision, folder] = &words[..] else {
+        panic!("usage: layer MODEL WHICH BATCH PRECISION FOLDER")
+    };
+    let (precision, tanh) = match precision.as_str() {
+        "bf16" => (Precision::Bf16, Tanh::Fitted76),
+        "int8" => (Precision::Int8, Tanh::Fitted56),
+        _ => (Precision::F32, Tanh::Fitted98),
+    };
+    let folder = Path::new(folder);
+    let [which, batch] = [which, batch].map(|word| word.parse::<usize>().expect("a whole number"));
+
+    let model = Model::read(Path::new(model)).expect("an ONNX file");
+    let (model, _) = reroll(&model);
+    let found = &layers(&model).expect("layers with constant weights")[which];
+    let layer = &found.layer;
+
+    let choice = Choice { precision, tanh, chunk: 16, sides: 1, rows: 1, units: 1 };
+    let mut sequence = Sequence::new(layer, batch, &choice, Isa::best()).expect("a plan");
+    let initial = |which: usize, name: &str| match &found.initial[which] {
+        Initial::Zeros => Vec::new(),
+        Initial::Given(numbers) => numbers.clone(),
+        Initial::Fed(_) => read(folder, name),
+    };
+    let states = States { hidden: initial(0, "h"), cells: initial(1, "c") };
+    sequence.set_states(&states).expect("states of this layer");
+
+    let input = read(folder, "x");
+    let steps = input.len() / (batch * layer.inputs());
+    let mut output = vec![0.0; steps * batch * layer.outputs()];
+    sequence.run_on(&mut Team::of(1), &input, &mut output).expect("sizes that fit");
+    let states = sequence.states();
+    for (name, numbers) in [("y", &output), ("h", &states.hidden), ("c", &states.cells)] {
+        write(folder, name, numbers);
+    }
+    println!("{} {} {} {}", found.name, layer.inputs(), layer.units(), layer.outputs());
+}

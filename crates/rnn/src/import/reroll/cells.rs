@@ -1,0 +1,353 @@
+//! Steps of cells among the nodes of a graph, and which of them follow one another.
+
+use std::collections::HashMap;
+
+use dyno_onnx::{Model, Node};
+
+use super::sums::{Factor, Graph, Leaf, Range};
+use crate::layer::Cell;
+
+/// Sums under the gates of one step, and what it makes of which states.
+struct Step<'a> {
+    /// In the order of [`Cell`].
+    gates: Vec<Vec<Leaf<'a>>>,
+    /// Of a GRU whose r acts on the product: what it acts on.
+    reset: Vec<Leaf<'a>>,
+    /// Of a GRU whose r acts on the state: that product.
+    reset_state: Option<&'a str>,
+    /// What it begins with: the hidden state of a GRU, the cell of an LSTM.
+    last: &'a str,
+    /// What it puts out.
+    hidden: &'a str,
+    /// Of an LSTM: its cell's state.
+    cell: &'a str,
+}
+
+/// What the sum under a gate is made of; equal for all steps of a layer.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Gate {
+    pub input: Factor,
+    pub state: Factor,
+    /// Beside the product with the input.
+    pub bias: Vec<Range>,
+    /// Under the reset gate.
+    pub state_bias: Vec<Range>,
+}
+
+/// Cells that follow one another with the same weights.
+#[derive(Clone, Debug)]
+pub(super) struct Chain {
+    pub cell: Cell,
+    pub reset_first: bool,
+    pub gates: Vec<Gate>,
+    /// Of each step.
+    pub inputs: Vec<String>,
+    pub hidden: Vec<String>,
+    /// The last state of an LSTM's cells.
+    pub last_cell: Option<String>,
+    /// Hidden state, and of an LSTM that of its cells.
+    pub initial: Vec<String>,
+}
+
+/// Chains of at least two steps.
+pub(super) fn chains<'a>(model: &'a Model, graph: &Graph<'a>) -> Vec<Chain> {
+    let steps: Vec<Step<'a>> = model.nodes.iter().filter_map(|node| step(graph, node)).collect();
+    // Who goes on from a state.
+    let next: HashMap<&str, usize> =
+        steps.iter().enumerate().map(|(at, step)| (step.last, at)).collect();
+    let made: HashMap<&str, usize> =
+        steps.iter().enumerate().map(|(at, step)| (step.state(), at)).collect();
+    let firsts = steps.iter().enumerate().filter(|(_, step)| !made.contains_key(step.last));
+    let mut found = Vec::new();
+    for (first, _) in firsts {
+        let followed =
+            std::iter::successors(Some(first), |at| next.get(steps[*at].state()).copied());
+        // No state follows itself in a graph without circles.
+        let run: Vec<&Step<'_>> = followed.take(steps.len()).map(|at| &steps[at]).collect();
+        let mut rest = &run[..];
+        while rest.len() > 1 {
+            let (chain, taken) = chain(graph, rest);
+            found.extend(chain);
+            rest = &rest[taken..];
+        }
+    }
+    found
+}
+
+impl<'a> Step<'a> {
+    fn is_lstm(&self) -> bool {
+        !self.cell.is_empty()
+    }
+
+    /// What the next step begins with.
+    fn state(&self) -> &'a str {
+        if self.is_lstm() { self.cell } else { self.hidden }
+    }
+}
+
+/// The longest chain that the first of these steps begin, and how many of them are done with.
+fn chain<'a>(graph: &Graph<'a>, steps: &[&Step<'a>]) -> (Option<Chain>, usize) {
+    // The second step tells which value is the state: what the first has put out.
+    let Some((_, gates)) = read(graph, steps[1], steps[0].hidden) else { return (None, 1) };
+    let first_state = if steps[0].is_lstm() {
+        let sources = steps[0].gates.iter().flatten().flat_map(|leaf| sources(graph, leaf));
+        let mut sources = sources.filter(|source| {
+            read(graph, steps[0], source).is_some_and(|(_, found)| found == gates)
+        });
+        sources.next()
+    } else {
+        read(graph, steps[0], steps[0].last)
+            .filter(|(_, found)| *found == gates)
+            .map(|_| steps[0].last)
+    };
+    let skipped = usize::from(first_state.is_none());
+    let (mut inputs, mut hidden) = (Vec::new(), Vec::new());
+    let mut state = first_state.unwrap_or(steps[0].hidden);
+    let initial = [state, steps[skipped].last];
+    for step in &steps[skipped..] {
+        match read(graph, step, state) {
+            Some((input, found)) if found == gates => inputs.push(input.to_owned()),
+            _ => break,
+        }
+        hidden.push(step.hidden.to_owned());
+        state = step.hidden;
+    }
+    let taken = skipped + inputs.len();
+    if inputs.len() < 2 {
+        return (None, taken.max(1));
+    }
+    let is_lstm = steps[0].is_lstm();
+    let chain = Chain {
+        cell: if is_lstm { Cell::Lstm } else { Cell::Gru },
+        reset_first: steps[1].reset_state.is_some(),
+        gates,
+        inputs,
+        hidden,
+        last_cell: is_lstm.then(|| steps[taken - 1].cell.to_owned()),
+        initial: initial[..if is_lstm { 2 } else { 1 }].iter().map(|of| (*of).to_owned()).collect(),
+    };
+    (Some(chain), taken)
+}
+
+/// Values that a product may be of.
+fn sources<'a>(graph: &Graph<'a>, leaf: &Leaf<'a>) -> Vec<&'a str> {
+    let Leaf::Product { source, .. } = leaf else { return Vec::new() };
+    match joined(graph, source) {
+        Some(both) => both.to_vec(),
+        None => vec![source],
+    }
+}
+
+/// The two values that another has side by side.
+fn joined<'a>(graph: &Graph<'a>, value: &str) -> Option<[&'a str; 2]> {
+    let node = graph.made_by(value, "Concat")?;
+    let [a, b] = &node.inputs[..] else { return None };
+    matches!(node.int("axis", 0), 1 | -1).then_some([a.as_str(), b.as_str()])
+}
+
+/// The input of a step whose hidden state was this value, and what its gates are made of.
+fn read<'a>(graph: &Graph<'a>, step: &Step<'a>, state: &str) -> Option<(&'a str, Vec<Gate>)> {
+    let mut input = None;
+    let mut gates = Vec::new();
+    for (at, leaves) in step.gates.iter().enumerate() {
+        let is_new = !step.is_lstm() && at == 2;
+        let seen = if is_new { step.reset_state.unwrap_or(state) } else { state };
+        let mut parts = parts(graph, leaves, seen)?;
+        if is_new && step.reset_state.is_none() {
+            let under = self::parts(graph, &step.reset, state)?;
+            if parts.state.is_some() || under.input.is_some() {
+                return None;
+            }
+            (parts.state, parts.under) = (under.state, under.bias);
+        }
+        let (source, by) = parts.input?;
+        if *input.get_or_insert(source) != source {
+            return None;
+        }
+        let mut gate =
+            Gate { input: by, state: parts.state?, bias: parts.bias, state_bias: parts.under };
+        gate.bias.sort();
+        gate.state_bias.sort();
+        gates.push(gate);
+    }
+    let units = |range: Range| range.end - range.start;
+    let first = gates.first()?;
+    let (size, inputs) = (units(first.state.outputs), width(first.input));
+    let fits = gates.iter().all(|gate| {
+        let mut biases = gate.bias.iter().chain(&gate.state_bias);
+        biases.all(|range| matches!(units(*range), n if n == size || n == 1))
+            && [gate.input.outputs, gate.state.outputs].iter().all(|range| units(*range) == size)
+            && (width(gate.input), width(gate.state)) == (inputs, size)
+    });
+    fits.then_some((input?, gates))
+}
+
+fn width(factor: Factor) -> usize {
+    factor.inputs.1 - factor.inputs.0
+}
+
+#[derive(Default)]
+struct Parts<'a> {
+    input: Option<(&'a str, Factor)>,
+    state: Option<Factor>,
+    bias: Vec<Range>,
+    under: Vec<Range>,
+}
+
+/// A sum's products with the state and with something else, one of each at most.
+fn parts<'a>(graph: &Graph<'a>, leaves: &[Leaf<'a>], state: &str) -> Option<Parts<'a>> {
+    let mut found = Parts::default();
+    for leaf in leaves {
+        let (source, by) = match leaf {
+            Leaf::Product { source, by } => (*source, *by),
+            Leaf::Bias(range) => {
+                found.bias.push(*range);
+                continue;
+            }
+            Leaf::Other(_) => return None,
+        };
+        let units = by.outputs.end - by.outputs.start;
+        let mut put = |value: &'a str, by: Factor| {
+            if value == state {
+                found.state.replace(by).is_none()
+            } else {
+                found.input.replace((value, by)).is_none()
+            }
+        };
+        let is_new = match joined(graph, source) {
+            // Side by side with the state, of which there is one number a unit.
+            Some([a, b]) if a == state || b == state => {
+                let all = by.inputs.1;
+                let border = if a == state { units } else { all.checked_sub(units)? };
+                if border == 0 || border >= all {
+                    return None;
+                }
+                put(a, Factor { inputs: (0, border), ..by })
+                    && put(b, Factor { inputs: (border, all), ..by })
+            }
+            _ => put(source, by),
+        };
+        if !is_new {
+            return None;
+        }
+    }
+    Some(found)
+}
+
+/// Both orders of a node's two inputs.
+fn orders(node: &Node) -> [[&str; 2]; 2] {
+    let [a, b] = [0, 1].map(|at| node.inputs.get(at).map_or("", String::as_str));
+    [[a, b], [b, a]]
+}
+
+/// A step that ends in this node.
+fn step<'a>(graph: &Graph<'a>, node: &'a Node) -> Option<Step<'a>> {
+    match (node.domain.as_str(), node.op.as_str()) {
+        ("", "Mul") => lstm(graph, node),
+        ("", "Add") => gru(graph, node),
+        _ => None,
+    }
+}
+
+/// `h = o tanh(c)`, `c = f c + i g`.
+fn lstm<'a>(graph: &Graph<'a>, node: &'a Node) -> Option<Step<'a>> {
+    for [o, tanh] in orders(node) {
+        let Some(cell) = graph.made_by(tanh, "Tanh").and_then(|node| node.inputs.first()) else {
+            continue;
+        };
+        let (Some(o), Some(sum)) = (graph.under(o, "Sigmoid"), graph.made_by(cell, "Add")) else {
+            continue;
+        };
+        for [kept, new] in orders(sum) {
+            let (Some(kept), Some(new)) = (graph.made_by(kept, "Mul"), graph.made_by(new, "Mul"))
+            else {
+                continue;
+            };
+            let input = orders(new)
+                .into_iter()
+                .find_map(|[i, g]| Some((graph.under(i, "Sigmoid")?, graph.under(g, "Tanh")?)));
+            let forget = orders(kept)
+                .into_iter()
+                .find_map(|[f, last]| Some((graph.under(f, "Sigmoid")?, last)));
+            if let (Some((i, g)), Some((f, last))) = (input, forget) {
+                return Some(Step {
+                    gates: vec![i, f, g, o],
+                    reset: Vec::new(),
+                    reset_state: None,
+                    last,
+                    hidden: node.outputs.first()?,
+                    cell,
+                });
+            }
+        }
+    }
+    None
+}
+
+/// `h = (1 - z) n + z h`, or `n + z (h - n)`.
+fn gru<'a>(graph: &Graph<'a>, node: &'a Node) -> Option<Step<'a>> {
+    for [a, b] in orders(node) {
+        let Some(product) = graph.made_by(a, "Mul") else { continue };
+        for [z, of] in orders(product) {
+            let Some(gate) = graph.under(z, "Sigmoid") else { continue };
+            let difference = graph.made_by(of, "Sub").and_then(|sub| match &sub.inputs[..] {
+                [h, n] if n == b => Some((h.as_str(), b)),
+                _ => None,
+            });
+            let found = difference.or_else(|| Some((of, rest(graph, b, z)?)));
+            let Some((last, new)) = found else { continue };
+            if let Some(step) = reset(graph, node, &gate, new, last) {
+                return Some(step);
+            }
+        }
+    }
+    None
+}
+
+/// The n of `(1 - z) n`.
+fn rest<'a>(graph: &Graph<'a>, value: &str, z: &str) -> Option<&'a str> {
+    let product = graph.made_by(value, "Mul")?;
+    orders(product).into_iter().find_map(|[rest, n]| {
+        let [one, other] = &graph.made_by(rest, "Sub")?.inputs[..] else { return None };
+        (other == z && graph.is_one(one)).then_some(n)
+    })
+}
+
+/// A GRU's step, if its n is a tanh that a gate resets.
+fn reset<'a>(
+    graph: &Graph<'a>,
+    node: &'a Node,
+    z: &[Leaf<'a>],
+    new: &'a str,
+    last: &'a str,
+) -> Option<Step<'a>> {
+    let mut n = graph.under(new, "Tanh")?;
+    let hidden = node.outputs.first()?;
+    let step = |r, n, reset, reset_state| Step {
+        gates: vec![z.to_vec(), r, n],
+        reset,
+        reset_state,
+        last,
+        hidden,
+        cell: "",
+    };
+    // r times a sum.
+    for (at, leaf) in n.iter().enumerate() {
+        let Leaf::Other(value) = leaf else { continue };
+        let product = graph.made_by(value, "Mul")?;
+        let (r, under) = orders(product)
+            .into_iter()
+            .find_map(|[r, under]| Some((graph.under(r, "Sigmoid")?, graph.sum(under)?)))?;
+        n.remove(at);
+        return Some(step(r, n, under, None));
+    }
+    // A product of r times the state.
+    let sources: Vec<&str> = n.iter().flat_map(|leaf| sources(graph, leaf)).collect();
+    let (r, state) = sources.into_iter().find_map(|source| {
+        let product = graph.made_by(source, "Mul")?;
+        let mut orders = orders(product).into_iter();
+        let [r, _] = orders.find(|[_, state]| *state == last)?;
+        Some((graph.under(r, "Sigmoid")?, source))
+    })?;
+    Some(step(r, n, Vec::new(), Some(state)))
+}
