@@ -1,12 +1,13 @@
 //! Times the models that DeepCPU serves for `bench/rnn`, which measures peers in turn with it.
 //!
-//! Told by lines on stdin, answers each by one on stdout: `open MODEL PRECISION WORKERS FOLDER` makes an
-//! engine, leaves what it answers to the words of seed 1 in `y` (raw `f32`, all outputs behind one another) and
-//! says how its layers are run; `time SECONDS` answers with the median of a call in milliseconds and
-//! how many there were. Without `serve` it does both once, for small models.
+//! Told by lines on stdin, answers each by a JSON line on stdout: `open MODEL PRECISION WORKERS FOLDER` makes
+//! an engine, leaves what it answers to the words of seed 1 in `y` (raw `f32`, all outputs behind one another)
+//! and tells how its layers are run; `time SECONDS` tells the median of a call in milliseconds and how many
+//! allocations a call made. Without `serve` it does both once, for small models.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
+use std::alloc::System;
 use std::io::{BufRead, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,6 +18,14 @@ use dyno_rnn::network::{Engine, Node, Setup};
 use dyno_rnn::served::{Model, Sizes};
 use dyno_rnn::tuner::Effort;
 use dyno_rnn::{Isa, Precision, Team};
+use serde_json::{Value, json};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// The most calls of a measurement.
+const MOST: usize = 100_000;
 
 /// What is open.
 struct Open {
@@ -51,18 +60,20 @@ impl Open {
         Self { model, engine, team, words, answer, plans }
     }
 
-    /// Median of a call in milliseconds, and calls.
-    fn time(&mut self, budget: Duration) -> (f64, usize) {
+    /// Median of a call in milliseconds, and allocations of a call.
+    fn time(&mut self, budget: Duration) -> Value {
         let feeds = self.model.feeds(&self.words);
-        let mut times = Vec::new();
+        let mut times = Vec::with_capacity(MOST);
+        let allocated = Region::new(ALLOCATED);
         let end = Instant::now() + budget;
-        while times.len() < 3 || (Instant::now() < end && times.len() < 100_000) {
+        while times.len() < 3 || (Instant::now() < end && times.len() < MOST) {
             let start = Instant::now();
             self.engine.run(&mut self.team, &feeds).expect("words of the vocabulary");
             times.push(start.elapsed().as_secs_f64() * 1e3);
         }
+        let allocations = allocated.change().allocations.div_ceil(times.len());
         times.sort_by(f64::total_cmp);
-        (times[times.len() / 2], times.len())
+        json!({"ms": times[times.len() / 2], "calls": times.len(), "allocations": allocations})
     }
 }
 
@@ -88,8 +99,7 @@ fn main() {
             let sizes = Sizes { vocabulary: 50, embedding: 6, units: 10, ..model.paper() };
             let mut open = Open::new(model, &sizes, Precision::Bf16, 2);
             assert!(open.answer.iter().all(|x| (-1.0..=1.0).contains(x)), "{:?}", open.answer);
-            let (median, calls) = open.time(Duration::from_millis(1));
-            println!("{}: {median} ms, {calls} calls; {}", model.name(), open.plans);
+            println!("{}: {} {}", model.name(), open.time(Duration::from_millis(1)), open.plans);
         }
         return;
     }
@@ -97,11 +107,12 @@ fn main() {
     for line in std::io::stdin().lock().lines() {
         let line = line.expect("whoever asks writes text");
         match line.split(' ').collect::<Vec<_>>().as_slice() {
-            ["open", words @ ..] => println!("{}", opened.insert(open(words)).plans),
+            ["open", words @ ..] => {
+                println!("{}", json!({"choice": opened.insert(open(words)).plans}));
+            }
             ["time", seconds] => {
                 let budget = Duration::from_secs_f64(seconds.parse().expect("a number"));
-                let (median, calls) = opened.as_mut().expect("open comes first").time(budget);
-                println!("{median} {calls}");
+                println!("{}", opened.as_mut().expect("open comes first").time(budget));
             }
             other => panic!("{other:?} is no question"),
         }

@@ -259,4 +259,5 @@ def main():
             print(json.dumps({"name": name, **found}), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

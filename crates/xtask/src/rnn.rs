@@ -1,6 +1,8 @@
 //! What `bench/rnn` runs: layers of DeepCPU's Table 1 beside PyTorch, ONNX Runtime and
 //! OpenVINO, in turn. Prints one JSON line a cell and one a summary.
 
+mod models;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -38,7 +40,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let program = cells(root)?;
+    let program = program(root, "cells")?;
     let mut summaries = Vec::new();
     for precision in PRECISIONS {
         let mut cells = Vec::new();
@@ -63,26 +65,28 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         summaries.extend(summary(precision, &cells));
     }
     summaries.iter().for_each(|line| println!("{line}"));
+    models::run(&bench)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The program that times Dyno's layers.
-fn cells(root: &Path) -> Result<PathBuf> {
+/// A program that times Dyno: a bench of its crate.
+fn program(root: &Path, bench: &str) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.args(["bench", "--package", "dyno-rnn", "--bench", "cells", "--no-run"]);
+    build.args(["bench", "--package", "dyno-rnn", "--bench", bench, "--no-run"]);
     build.args(["--message-format", "json-render-diagnostics"]).current_dir(root);
     let built = build.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     if !built.status.success() {
-        bail!("cargo bench --package dyno-rnn --bench cells failed");
+        bail!("cargo bench --package dyno-rnn --bench {bench} failed");
     }
     let messages = String::from_utf8(built.stdout)?;
     let executable = |line: &str| {
         let message: Value = serde_json::from_str(line).ok()?;
-        let is_ours = message["target"]["name"] == "cells";
+        let is_ours = message["target"]["name"] == bench;
         message["executable"].as_str().filter(|_| is_ours).map(PathBuf::from)
     };
-    messages.lines().find_map(executable).context("cargo named no program for the bench cells")
+    let found = messages.lines().find_map(executable);
+    found.with_context(|| format!("cargo named no program for the bench {bench}"))
 }
 
 /// Medians of the rounds of one cell.
