@@ -33,6 +33,7 @@ mod dense;
 mod engine;
 pub mod oracle;
 mod recurrent;
+mod times;
 mod view;
 
 use std::fmt;
@@ -45,6 +46,7 @@ use crate::layer::Layer;
 
 pub use engine::{CallError, Engine, EngineError, Feed, Setup};
 pub use recurrent::Stacked;
+pub use times::Times;
 
 /// What a node makes: `steps` x `batch` x `width` numbers, those of a step's row together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

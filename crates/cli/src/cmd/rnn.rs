@@ -2,6 +2,7 @@
 
 mod explain;
 mod hwbench;
+mod served;
 
 use clap::{Args, Subcommand};
 
@@ -21,6 +22,8 @@ enum Command {
     Explain(explain::Explain),
     /// Measure what this machine multiplies, reads and waits for
     Hwbench(hwbench::Hwbench),
+    /// Time the models that DeepCPU serves, node by node
+    Served(served::Served),
 }
 
 impl Rnn {
@@ -32,6 +35,7 @@ impl Rnn {
         match self.command {
             Command::Explain(explain) => explain.execute(),
             Command::Hwbench(hwbench) => hwbench.execute(),
+            Command::Served(served) => served.execute(),
         }
     }
 }
