@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use dyno_kernels::{
-    Activation, At, Blend, Buffer, Every, Gates, General, GeneralLstm, Hidden, Highway, Kind, Loop, Panels,
-    Phase, Place, Precision, Product, Program, ProgramError, Reset, Slots, Stage, Tanh, Then,
+    Activation, At, Blend, Buffer, Every, Gates, General, GeneralLstm, Hidden, Highway, Kind, Loop,
+    Panels, Phase, Place, Precision, Product, Program, ProgramError, Reset, Slots, Stage, Tanh,
+    Then,
 };
 
 const UNITS: usize = 128;

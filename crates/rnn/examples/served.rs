@@ -32,9 +32,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{:>9.4} ms  in all", times.all.as_secs_f64() * 1e3);
         for output in outputs {
             let found = engine.tensor(output).iter().enumerate();
-            let (at, most) = found
-                .max_by(|a, b| a.1.total_cmp(b.1))
-                .ok_or("the answer is empty")?;
+            let (at, most) =
+                found.max_by(|a, b| a.1.total_cmp(b.1)).ok_or("the answer is empty")?;
             println!("           the greatest answer is {most:.4}, at {at}");
         }
     }

@@ -372,7 +372,8 @@ impl Network {
                 fits(dense, of(input).width)?;
                 Ok(Shape { width: dense.outputs(), ..of(input) })
             }
-            Node::Highway { input, highway: Highway { gate, candidate } } => {
+            Node::Highway { input, highway } => {
+                let Highway { gate, candidate } = &**highway;
                 let width = of(input).width;
                 for dense in [gate, candidate] {
                     fits(dense, width)?;

@@ -116,7 +116,8 @@ impl Model {
             Self::Bidaf => &[steps, query],
         };
         let of = |(input, count): (usize, &usize)| {
-            let word = |at| (mixed(WORDS + (seed << 8) + input as u64, at) % vocabulary as u64) as u32;
+            let word =
+                |at| (mixed(WORDS + (seed << 8) + input as u64, at) % vocabulary as u64) as u32;
             (0..*count as u64).map(word).collect()
         };
         counts.iter().enumerate().map(of).collect()
@@ -226,7 +227,8 @@ impl Draft {
         let network = &mut self.network;
         let last = network.add("states", Node::Last { input: encoded })?;
         let query = network.add("query", Node::Rows { input: last, rows: 0..1 })?;
-        let others = network.add("documents", Node::Rows { input: last, rows: 1..1 + documents })?;
+        let others =
+            network.add("documents", Node::Rows { input: last, rows: 1..1 + documents })?;
         Ok(vec![network.add("similarity", Node::Cosine { query, others })?])
     }
 
@@ -260,8 +262,7 @@ impl Draft {
         let weights: Arc<[f32]> = self.drawn.take(3 * both, 0.1).into();
         let modelling = [self.layer(Cell::Lstm, 4 * both)?, self.layer(Cell::Lstm, both)?];
         let of_end = self.layer(Cell::Lstm, 7 * both)?;
-        let pointers =
-            [(); 2].map(|()| Arc::new(self.dense(5 * both, 1, Activation::Identity)));
+        let pointers = [(); 2].map(|()| Arc::new(self.dense(5 * both, 1, Activation::Identity)));
         let mut encode = |name: &str, steps: usize| {
             let [_, mut vectors] = self.words(name, steps, documents, &table)?;
             for (index, highway) in highways.iter().enumerate() {

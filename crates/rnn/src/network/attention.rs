@@ -61,7 +61,14 @@ pub(super) fn max_pool(input: View<'_>, to: &mut [f32]) {
 }
 
 /// Scores of a query for all keys of a row.
-fn scores(isa: Isa, query: &[f32], keys: Rows<'_>, score: &Score, line: &mut [f32], to: &mut [f32]) {
+fn scores(
+    isa: Isa,
+    query: &[f32],
+    keys: Rows<'_>,
+    score: &Score,
+    line: &mut [f32],
+    to: &mut [f32],
+) {
     match score {
         Score::Dot => dots(isa, one(query), keys, to),
         Score::Additive(v) => {

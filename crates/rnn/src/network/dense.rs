@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use dyno_kernels::{
-    Activation, At, Buffer, Call, Every, Execution, General, Isa, Kind, LANES, Loop, MAX_VECTORS,
-    Panels, Phase, Place, Precision, Product, Program, ProgramError, Rows, RunError, Slots, Stage,
-    Tanh, Team, Then, dots,
+    At, Buffer, Call, Every, Execution, General, Isa, Kind, LANES, Loop, MAX_VECTORS, Panels,
+    Phase, Place, Precision, Product, Program, ProgramError, Rows, RunError, Slots, Stage, Tanh,
+    Team, Then, dots,
 };
 
 use super::view::View;
@@ -119,8 +119,7 @@ fn execution(
     outputs: usize,
     then: &Then,
 ) -> Result<Execution, ProgramError> {
-    let buffer =
-        |kind, columns| Buffer { kind, slots: Slots::Length(0), rows: 1, columns };
+    let buffer = |kind, columns| Buffer { kind, slots: Slots::Length(0), rows: 1, columns };
     let buffers = vec![buffer(Kind::Input(0), panels.k()), buffer(Kind::Output(0), outputs)];
     let (panels, bias): (Arc<Panels>, Arc<[f32]>) = (panels.into(), bias.into());
     let workers = how.workers.clamp(1, panels.panels());

@@ -362,11 +362,7 @@ impl Engine {
         self.nodes(team, after)
     }
 
-    fn nodes(
-        &mut self,
-        team: &mut Team,
-        after: &mut dyn FnMut(Tensor),
-    ) -> Result<(), CallError> {
+    fn nodes(&mut self, team: &mut Team, after: &mut dyn FnMut(Tensor)) -> Result<(), CallError> {
         for index in 0..self.parts.len() {
             // The tensor that is made is taken out, so that the others can be read.
             let mut numbers = mem::take(&mut self.memory.numbers[index]);

@@ -191,8 +191,7 @@ fn recurrent(below: &Made, layer: &Layer) -> Made {
     let found = oracle::run(layer, below.batch, &input, &below.lengths, [&[], &[]]);
     let width = layer.outputs();
     let at = |step: usize, row: usize| (step * below.batch + row) * width;
-    let mut made =
-        below.each(width, |step, row| found.outputs[at(step, row)..][..width].to_vec());
+    let mut made = below.each(width, |step, row| found.outputs[at(step, row)..][..width].to_vec());
     (made.hidden, made.units) = (found.hidden, layer.width());
     made
 }
@@ -226,9 +225,8 @@ fn attention(made: &[Made], node: &Node, width: usize) -> Made {
             })
         }
         Node::Pointer { weights, ids, over } => of(weights).each(1, |step, row| {
-            let same = |place: &(usize, usize)| {
-                of(ids).id(place.0, place.1) == of(ids).id(step, row)
-            };
+            let same =
+                |place: &(usize, usize)| of(ids).id(place.0, place.1) == of(ids).id(step, row);
             let places: Vec<_> = peers(of(ids), row, *over).into_iter().filter(same).collect();
             let sum = places.iter().map(|(step, row)| of(weights).at(*step, *row)[0]).sum();
             vec![if places[0] == (step, row) { sum } else { 0.0 }]

@@ -183,8 +183,7 @@ impl Wave {
                 .first()
                 .map_or(Choice { chunk: steps, ..goal.base }, |best| best.choice);
             let packed = packed(&goal, layer, packs);
-            let sequence =
-                Sequence::of_packed(layer, packed, shape.batch, &choice, setup.isa)?;
+            let sequence = Sequence::of_packed(layer, packed, shape.batch, &choice, setup.isa)?;
             Ok(Mutex::new(Stage { sequence, alone: Team::of(1), inputs: layer.inputs() }))
         };
         let stages = layers.iter().map(stage).collect::<Result<_, _>>()?;
@@ -242,7 +241,11 @@ impl Wave {
             None => &input.numbers[numbers(first, *inputs)],
         };
         let mut run = |to: &mut [f32]| {
-            if chunk == 0 { sequence.run(alone, from, to) } else { sequence.run_on(alone, from, to) }
+            if chunk == 0 {
+                sequence.run(alone, from, to)
+            } else {
+                sequence.run_on(alone, from, to)
+            }
         };
         match self.handed.get(layer) {
             Some(handed) => run(&mut locked(&handed[chunk % 2])[numbers(0, outputs)]),

@@ -52,9 +52,8 @@ impl Case {
         let single = Arc::new(numbers.dense(width, 1, Activation::LeakyRelu { alpha: 0.25 }));
         network.add("single", Node::Dense { input: dense, dense: single })?;
         let layers = [(Cell::Gru, width), (Cell::Lstm, 2 * units)];
-        let layers = layers.map(|(cell, inputs)| {
-            Arc::new(numbers.layer(cell, inputs, units, Directions::Both))
-        });
+        let layers = layers
+            .map(|(cell, inputs)| Arc::new(numbers.layer(cell, inputs, units, Directions::Both)));
         let layers = layers.to_vec();
         let states = network.add("recurrent", Node::Recurrent { input: dense, layers })?;
         network.add("last", Node::Last { input: states })?;
@@ -184,8 +183,7 @@ fn a_word_has_the_weights_of_all_of_its_places() {
     let table: Arc<[f32]> = (0..5).map(|word| word as f32 / 8.0).collect();
     let weights = add("weights", Node::Embedding { ids, table, width: 1 });
     let over = [Over::Row, Over::All];
-    let [by_row, by_all] =
-        over.map(|over| add("pointer", Node::Pointer { weights, ids, over }));
+    let [by_row, by_all] = over.map(|over| add("pointer", Node::Pointer { weights, ids, over }));
     let isa = Isa::best();
     let mut team = dyno_rnn::Team::of(1);
     let mut engine =
