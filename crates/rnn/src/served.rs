@@ -113,7 +113,7 @@ impl Model {
         let counts: &[usize] = match self {
             Self::TextSimilarity => &[steps * (1 + documents)],
             Self::Reader => &[query, steps * documents],
-            Self::Bidaf => &[steps, query],
+            Self::Bidaf => &[steps * documents, query * documents],
         };
         let of = |(input, count): (usize, &usize)| {
             let word =
