@@ -119,8 +119,8 @@ mod tests {
         });
         let told = line("bf16", &found).unwrap();
         assert_eq!(told["name"], "rnn.reader_ms");
-        assert_eq!((&told["peer_name"], &told["ratio"]), (&json!("b/2"), &json!(2)));
-        assert_eq!((&told["ratio_q1"], &told["goal_ms"]), (&json!(2), &json!(2.0)));
+        assert_eq!((&told["peer_name"], &told["ratio"]), (&json!("b/2"), &json!(2.0)));
+        assert_eq!((&told["ratio_q1"], &told["goal_ms"]), (&json!(2.0), &json!(2.0)));
         assert_eq!(line("int8", &found).unwrap()["name"], "rnn.int8.reader_ms");
         assert!(line("bf16", &json!({"model": "reader", "times": {}})).is_err());
     }
