@@ -17,6 +17,7 @@ mod memory;
 mod narrow;
 mod panels;
 mod program;
+mod rows;
 mod team;
 mod tile;
 
@@ -27,7 +28,8 @@ pub use lanes::LANES;
 pub use panels::{MAX_BYTES, MAX_VECTORS, Panels, Precision};
 pub use program::{
     At, Blend, Buffer, Every, Gates, General, GeneralGru, GeneralLstm, GeneralRnn, Gru, Hidden,
-    Kind, Loop, Lstm, Phase, Place, Product, Program, ProgramError, Reset, Rnn, Slots, Stage, Then,
-    Work,
+    Highway, Kind, Loop, Lstm, Phase, Place, Product, Program, ProgramError, Reset, Rnn, Slots,
+    Stage, Then, Work,
 };
+pub use rows::{Rows, dots, mix};
 pub use team::{Team, Waiting};

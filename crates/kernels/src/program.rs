@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::activation::{Activation, Tanh};
 use crate::panels::{Panels, Precision};
 
-pub use general::{Blend, Gates, General, GeneralGru, GeneralLstm, GeneralRnn, Reset};
+pub use general::{Blend, Gates, General, GeneralGru, GeneralLstm, GeneralRnn, Highway, Reset};
 pub use proof::ProgramError;
 
 /// A sequence of matrices of 32-bit words, one for each slot.

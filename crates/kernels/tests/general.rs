@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use dyno_kernels::{
-    Activation, At, Blend, Buffer, Every, Gates, General, GeneralLstm, Hidden, Kind, Loop, Panels,
-    Phase, Place, Precision, Product, Program, ProgramError, Reset, Slots, Stage, Tanh, Then,
+    Activation, At, Blend, Buffer, Every, Gates, General, GeneralLstm, Hidden, Highway, Kind, Loop,
+    Panels, Phase, Place, Precision, Product, Program, ProgramError, Reset, Slots, Stage, Tanh,
+    Then,
 };
 
 const UNITS: usize = 128;
@@ -102,4 +103,34 @@ fn peepholes_must_be_those_of_all_panels() {
     let refused =
         ProgramError::Weights { what: "peepholes", expected: 3 * UNITS, found: 3 * UNITS - 1 };
     assert_eq!(program(3 * UNITS - 1), Err(refused));
+}
+
+/// A highway layer of 40 outputs over buffers of `columns`, whose two workers have these panels.
+fn highway(columns: usize, panels: [std::ops::Range<usize>; 2]) -> Result<(), ProgramError> {
+    let zeros = vec![0.0; 40];
+    let weights = Arc::new(Panels::pack(Precision::F32, 2, 40, 40, |_, _| &zeros));
+    let buffer = |kind| Buffer { kind, slots: Slots::Length(0), rows: 1, columns };
+    let buffers = vec![buffer(Kind::Input(0)), buffer(Kind::Output(0))];
+    let work = panels.into_iter().map(|panels| {
+        let cell = Highway {
+            x: at(0, At::Step),
+            to: at(1, At::Step),
+            outputs: 40,
+            activation: Activation::Relu,
+            tanh: Tanh::Fitted98,
+        };
+        let product = product(0, &weights, 0, General::Highway(cell));
+        vec![Product { a: at(0, At::Step), panels, ..product }]
+    });
+    let phases = vec![Phase { work: work.collect(), meets: false }];
+    let stages = vec![Stage { every: Every::Chunk, phases }];
+    Program::new(2, buffers, vec![Loop { length: 0, chunk: 8, stages }]).map(|_| ())
+}
+
+#[test]
+fn a_highway_layer_touches_its_outputs_and_no_more() {
+    assert_eq!(highway(40, [0..1, 1..3]), Ok(()));
+    assert_eq!(highway(40, [0..2, 1..3]), Err(ProgramError::Race { workers: (0, 1), buffer: 1 }));
+    let refused = highway(39, [0..1, 1..3]);
+    assert!(matches!(refused, Err(ProgramError::Outside { buffer: 0, .. })), "{refused:?}");
 }

@@ -12,11 +12,13 @@ pub mod explain;
 pub mod import;
 pub mod layer;
 pub mod machine;
+pub mod network;
 pub mod oracle;
 pub mod partition;
 pub mod plan;
 pub mod schedule;
 pub mod sequence;
+pub mod served;
 pub mod study;
 pub mod tuner;
 

@@ -3,6 +3,7 @@
 //! a summary.
 
 mod cell;
+mod models;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -62,6 +63,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     if wants_tuner(&bench) {
         tuner(&bench)?;
     }
+    models::run(&bench)?;
     Ok(ExitCode::SUCCESS)
 }
 

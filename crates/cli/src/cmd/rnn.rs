@@ -2,6 +2,7 @@
 
 mod explain;
 mod hwbench;
+mod served;
 mod study;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -23,6 +24,8 @@ enum Command {
     Explain(explain::Explain),
     /// Measure what this machine multiplies, reads and waits for
     Hwbench(hwbench::Hwbench),
+    /// Time the models that DeepCPU serves, node by node
+    Served(served::Served),
     /// Measure what each technique of DeepCPU is worth on this machine
     Study(study::Study),
 }
@@ -57,6 +60,7 @@ impl Rnn {
             Command::Explain(explain) => explain.execute(),
             Command::Hwbench(hwbench) => hwbench.execute(),
             Command::Study(study) => study.execute(),
+            Command::Served(served) => served.execute(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The cells of `program::general`, sixteen units at a time.
 
-use super::{Block, Hidden, Matrix};
-use crate::activation::Curve;
+use super::{Block, Hidden, Matrix, put_first};
+use crate::activation::{Activation, Curve};
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::program::Gates;
 
@@ -207,5 +207,41 @@ impl Kernel for Rnn {
                 }
             }
         }
+    }
+}
+
+pub(crate) struct Highway {
+    pub block: Block,
+    pub x: Matrix,
+    pub to: Matrix,
+    pub outputs: usize,
+    pub activation: Activation,
+    pub curve: Curve,
+}
+
+impl Kernel for Highway {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        self.block.each(|panel, row, sums| {
+            let unit = panel * LANES;
+            let count = self.outputs.saturating_sub(unit).min(LANES);
+            let mut carried = [0.0; LANES];
+            // SAFETY: who made the kernel vouches for panels and rows of all matrices, and for the outputs of
+            // the last panel: `count` numbers of x. `carried` are 16.
+            unsafe {
+                if count == LANES {
+                    carried = self.x.at(row, unit).cast::<[f32; LANES]>().read_unaligned();
+                } else if count > 0 {
+                    self.x.at(row, unit).copy_to_nonoverlapping(carried.as_mut_ptr(), count);
+                }
+                let x = s.load(carried.as_ptr());
+                let t = Activation::Sigmoid.apply(s, &self.curve, s.load(sums));
+                let candidate = s.load(sums.add(LANES));
+                let candidate = self.activation.apply(s, &self.curve, candidate);
+                put_first(s, self.to, row, unit, s.fma(t, s.sub(candidate, x), x), count);
+            }
+        });
     }
 }

@@ -55,6 +55,14 @@ impl Worker<'_> {
                 hidden: hidden(&cell.hidden),
                 shaped: Shaped::new(cell.gates),
             }),
+            General::Highway(cell) => s.call(general::Highway {
+                block,
+                x: matrix(cell.x),
+                to: matrix(cell.to),
+                outputs: cell.outputs,
+                activation: cell.activation,
+                curve: cell.tanh.curve(),
+            }),
         }
     }
 }

@@ -34,6 +34,8 @@ pub enum General {
     Blend(Blend),
     /// One gate, any number of vectors: a plain network, or a projection.
     Rnn(GeneralRnn),
+    /// Two vectors, the gate t and the candidate: a highway layer, which has no state.
+    Highway(Highway),
 }
 
 /// An LSTM. What it puts out may be projected by another product before it is the state.
@@ -107,13 +109,29 @@ pub struct GeneralRnn {
     pub gates: Gates,
 }
 
+/// A highway layer (Srivastava, Greff and Schmidhuber, 2015): `t g + (1 - t) x` with the logistic gate t.
+/// Both products are one, of panels with two vectors.
+#[derive(Clone, Debug)]
+pub struct Highway {
+    /// What is carried: its first column stands against the first output.
+    pub x: Place,
+    /// Where the outputs go.
+    pub to: Place,
+    /// How many there are; x is read as far as that.
+    pub outputs: usize,
+    /// What is done to the candidate's sum.
+    pub activation: Activation,
+    /// How near to tanh.
+    pub tanh: Tanh,
+}
+
 impl General {
     /// Vectors of a panel, where they are fixed.
     pub(crate) fn vectors(&self) -> Option<usize> {
         match self {
             Self::Lstm(_) => Some(4),
             Self::Gru(_) => Some(3),
-            Self::Reset(_) => Some(2),
+            Self::Reset(_) | Self::Highway(_) => Some(2),
             Self::Blend(_) | Self::Rnn(_) => None,
         }
     }
@@ -126,6 +144,7 @@ impl General {
             Self::Reset(_) => 0,
             Self::Blend(cell) => cell.hidden.units,
             Self::Rnn(cell) => cell.hidden.units,
+            Self::Highway(cell) => cell.outputs,
         }
     }
 
@@ -176,6 +195,12 @@ impl General {
             Self::Rnn(cell) => {
                 cell.input.iter().for_each(|input| touch(*input, sums.clone(), false));
                 Some((&cell.hidden, sums))
+            }
+            Self::Highway(cell) => {
+                let outputs = units.start..units.end.min(cell.outputs);
+                touch(cell.x, outputs.clone(), false);
+                touch(cell.to, outputs, true);
+                None
             }
         }
     }

@@ -1,0 +1,165 @@
+//! `dyno rnn served`: how long each node of the models that DeepCPU serves takes (its Tables 2 to 4).
+
+use std::fmt::Write as _;
+
+use clap::{Args, ValueEnum};
+use dyno_rnn::calibrate::calibrate;
+use dyno_rnn::machine::Machine;
+use dyno_rnn::network::{Engine, Network, Setup, Times};
+use dyno_rnn::served::Model;
+use dyno_rnn::tuner::Effort;
+use dyno_rnn::{Choice, Isa, Precision, Team};
+use serde_json::{Value, json};
+
+use crate::exit::{Exit, Failure};
+use crate::{environment, output};
+
+/// Which models, run how.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Served {
+    /// Only this model, instead of all
+    #[arg(value_enum)]
+    model: Option<Which>,
+    /// How numbers of products with weights are held
+    #[arg(long, value_enum, default_value_t = Held::Bf16)]
+    precision: Held,
+    /// Documents that a query is compared with: 33 for text similarity, 10 for the reader
+    #[arg(long, value_name = "N")]
+    documents: Option<usize>,
+    /// Workers, instead of as many as cores
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Calls of which the median counts
+    #[arg(long, value_name = "N", default_value_t = 101)]
+    calls: usize,
+    /// The instruction set, instead of the fastest of this processor
+    #[arg(long, value_name = "NAME")]
+    isa: Option<String>,
+    /// Print a document for programs
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Weights and words are made up from a seed; sizes are those of the paper's Table 2.
+Examples:
+  dyno rnn served
+  dyno rnn served text-similarity --documents 10
+  dyno rnn served bidaf --precision int8 --json";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Which {
+    TextSimilarity,
+    Reader,
+    Bidaf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Held {
+    F32,
+    Bf16,
+    Int8,
+}
+
+/// What was found of a model.
+struct Found {
+    model: Model,
+    documents: usize,
+    times: Times,
+    /// How each recurrent node is run, by its name.
+    plans: Vec<(String, String)>,
+}
+
+impl Served {
+    /// Times and prints.
+    ///
+    /// # Errors
+    /// An instruction set that this processor has not, or nothing to run.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        if self.documents == Some(0) {
+            return Err(Failure::usage("--documents 0 leaves nothing to run".to_owned()));
+        }
+        let isa = self.isa.as_deref().map_or(Ok(Isa::best()), Isa::named);
+        let isa = isa.map_err(Failure::usage)?;
+        let threads = self.threads.unwrap_or_else(environment::cores).max(1);
+        let mut team = Team::of(threads);
+        let machine = calibrate(&Machine::detect(isa), isa, &mut team);
+        let precision = match self.precision {
+            Held::F32 => Precision::F32,
+            Held::Bf16 => Precision::Bf16,
+            Held::Int8 => Precision::Int8,
+        };
+        let mut setup = Setup::new(precision, isa, machine.map_err(Failure::set_up)?);
+        setup.effort = Effort::default();
+        let models = match self.model {
+            None => Model::ALL.to_vec(),
+            Some(Which::TextSimilarity) => vec![Model::TextSimilarity],
+            Some(Which::Reader) => vec![Model::Reader],
+            Some(Which::Bidaf) => vec![Model::Bidaf],
+        };
+        let found: Result<Vec<Found>, Failure> =
+            models.into_iter().map(|model| self.find(model, &setup, &mut team)).collect();
+        let found = found?;
+        let text = if self.json { document(&found, &setup) } else { table(&found, &setup) };
+        output::print(text).map(|()| Exit::Valid)
+    }
+
+    fn find(&self, model: Model, setup: &Setup, team: &mut Team) -> Result<Found, Failure> {
+        let mut sizes = model.paper();
+        sizes.documents = self.documents.unwrap_or(sizes.documents);
+        let (network, _) = model.network(&sizes).map_err(Failure::usage)?;
+        let mut engine = Engine::new(&network, setup, team).map_err(Failure::set_up)?;
+        let words = model.words(&sizes, 1);
+        let times = engine.times(team, &model.feeds(&words), self.calls);
+        let times = times.map_err(Failure::set_up)?;
+        Ok(Found { model, documents: sizes.documents, times, plans: plans(&engine, &network) })
+    }
+}
+
+fn plans(engine: &Engine, network: &Network) -> Vec<(String, String)> {
+    let plan = |(name, _): (&str, _)| {
+        let (choices, stacked) = engine.schedule(network.named(name)?)?;
+        let of = |choice: &Choice| {
+            let Choice { chunk, sides, rows, units, .. } = choice;
+            format!("chunks of {chunk}, {sides} x {rows} x {units}")
+        };
+        let layers: Vec<String> = choices.iter().map(of).collect();
+        let stacked = if choices.len() > 1 { format!("; {stacked:?}") } else { String::new() };
+        Some((name.to_owned(), layers.join("; ") + &stacked))
+    };
+    network.nodes().filter_map(plan).collect()
+}
+
+fn document(found: &[Found], setup: &Setup) -> String {
+    let of = |found: &Found| {
+        let nodes = found.times.nodes.iter().map(|(name, time)| {
+            let plan = found.plans.iter().find(|(of, _)| of == name).map(|(_, plan)| plan);
+            json!({"name": name, "ms": time.as_secs_f64() * 1e3, "plan": plan})
+        });
+        json!({
+            "model": found.model.name(), "documents": found.documents, "isa": setup.isa.name(),
+            "precision": format!("{:?}", setup.precision).to_lowercase(),
+            "ms": found.times.all.as_secs_f64() * 1e3, "nodes": nodes.collect::<Vec<Value>>(),
+        })
+    };
+    let all: Vec<Value> = found.iter().map(of).collect();
+    serde_json::to_string_pretty(&all).expect("keys are texts") + "\n"
+}
+
+fn table(found: &[Found], setup: &Setup) -> String {
+    let mut text = String::new();
+    let precision = format!("{:?}", setup.precision).to_lowercase();
+    for Found { model, documents, times, plans } in found {
+        let many = if *documents == 1 { "document" } else { "documents" };
+        let name = model.name();
+        let _ = writeln!(text, "{name}: {documents} {many}, {precision}, {}", setup.isa);
+        for (name, time) in &times.nodes {
+            let plan = plans.iter().find(|(of, _)| of == name).map_or("", |(_, plan)| plan);
+            let line = format!("  {:>9.4} ms  {name:<20} {plan}", time.as_secs_f64() * 1e3);
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        let _ = writeln!(text, "  {:>9.4} ms  in all\n", times.all.as_secs_f64() * 1e3);
+    }
+    text.trim_end().to_owned() + "\n"
+}

@@ -1,0 +1,224 @@
+//! Rows against rows: products of attention, where neither side is known before a call and nothing can be
+//! packed.
+
+use crate::isa::Isa;
+use crate::lanes::{Kernel, LANES, Lanes};
+
+/// Rows of numbers, each as far from the next.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    numbers: &'a [f32],
+    count: usize,
+    width: usize,
+    stride: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// `count` rows of `width` numbers, the first at the start of `numbers`, `stride` from one to the next.
+    ///
+    /// # Panics
+    /// They do not lie inside of `numbers`.
+    #[must_use]
+    pub fn new(numbers: &'a [f32], count: usize, width: usize, stride: usize) -> Self {
+        let end = count.checked_sub(1).map_or(Some(0), |last| last.checked_mul(stride));
+        let end = end.and_then(|last| last.checked_add(if count > 0 { width } else { 0 }));
+        assert!(
+            end.is_some_and(|end| end <= numbers.len()),
+            "{count} rows of {width} numbers, {stride} apart, are not in {}",
+            numbers.len()
+        );
+        Self { numbers, count, width, stride }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// One of them.
+    ///
+    /// # Panics
+    /// There are not as many.
+    #[must_use]
+    pub fn row(&self, index: usize) -> &'a [f32] {
+        assert!(index < self.count, "row {index} of {}", self.count);
+        &self.numbers[index * self.stride..][..self.width]
+    }
+}
+
+/// The product of each row of `a` with each of `b`: number `i * b.count() + j` of `to` is that of rows
+/// i and j.
+///
+/// # Panics
+/// Rows are not of one width, or `to` has not a number for each pair.
+pub fn dots(isa: Isa, a: Rows<'_>, b: Rows<'_>, to: &mut [f32]) {
+    assert_eq!(a.width, b.width, "rows of one width");
+    assert_eq!(Some(to.len()), a.count.checked_mul(b.count), "a number for each pair of rows");
+    isa.run(Dots { a, b, to });
+}
+
+/// The sum of all rows, each times its weight.
+///
+/// # Panics
+/// There is not a weight for each row, or `to` is not as wide as they are.
+pub fn mix(isa: Isa, weights: &[f32], rows: Rows<'_>, to: &mut [f32]) {
+    assert_eq!(weights.len(), rows.count, "a weight for each row");
+    assert_eq!(to.len(), rows.width, "as wide as the rows");
+    isa.run(Mix { weights, rows, to });
+}
+
+/// Rows of `b` that share what is loaded of a row of `a`, and columns of [`mix`] that share its weight.
+const SHARE: usize = 4;
+
+struct Dots<'a> {
+    a: Rows<'a>,
+    b: Rows<'a>,
+    to: &'a mut [f32],
+}
+
+/// Sixteen numbers of a row from `at` on, zeros after its end.
+#[inline(always)]
+fn sixteen<S: Lanes>(s: S, row: &[f32], at: usize) -> S::F {
+    let rest = &row[at..];
+    if let Some(whole) = rest.first_chunk::<LANES>() {
+        // SAFETY: `whole` are 16 numbers.
+        return unsafe { s.load(whole.as_ptr()) };
+    }
+    let mut lanes = [0.0; LANES];
+    lanes[..rest.len()].copy_from_slice(rest);
+    // SAFETY: `lanes` are 16 numbers.
+    unsafe { s.load(lanes.as_ptr()) }
+}
+
+/// The sum of all lanes.
+#[inline(always)]
+fn total<S: Lanes>(s: S, x: S::F) -> f32 {
+    let mut lanes = [0.0; LANES];
+    // SAFETY: `lanes` are 16 numbers.
+    unsafe { s.store(lanes.as_mut_ptr(), x) };
+    let mut half = LANES / 2;
+    while half > 0 {
+        for lane in 0..half {
+            lanes[lane] += lanes[lane + half];
+        }
+        half /= 2;
+    }
+    lanes[0]
+}
+
+impl Kernel for Dots<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let count = self.b.count;
+        for i in 0..self.a.count {
+            let row = self.a.row(i);
+            let to = &mut self.to[i * count..][..count];
+            let mut j = 0;
+            while j < count {
+                // The last rows are done again where fewer than four are left.
+                let start = j.min(count.saturating_sub(SHARE));
+                let others: [&[f32]; SHARE] =
+                    std::array::from_fn(|at| self.b.row((start + at).min(count - 1)));
+                let mut sums = [s.splat(0.0); SHARE];
+                for at in (0..row.len()).step_by(LANES) {
+                    let x = sixteen(s, row, at);
+                    for (sum, other) in sums.iter_mut().zip(&others) {
+                        *sum = s.fma(x, sixteen(s, other, at), *sum);
+                    }
+                }
+                for (to, sum) in to[start..].iter_mut().zip(sums) {
+                    *to = total(s, sum);
+                }
+                j = start + SHARE;
+            }
+        }
+    }
+}
+
+struct Mix<'a> {
+    weights: &'a [f32],
+    rows: Rows<'a>,
+    to: &'a mut [f32],
+}
+
+impl Kernel for Mix<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        for (block, to) in self.to.chunks_mut(SHARE * LANES).enumerate() {
+            let first = block * SHARE * LANES;
+            let mut sums = [s.splat(0.0); SHARE];
+            for (index, weight) in self.weights.iter().enumerate() {
+                let (row, weight) = (self.rows.row(index), s.splat(*weight));
+                for (vector, sum) in sums.iter_mut().enumerate() {
+                    let at = first + vector * LANES;
+                    if at < row.len() {
+                        *sum = s.fma(weight, sixteen(s, row, at), *sum);
+                    }
+                }
+            }
+            for (to, sum) in to.chunks_mut(LANES).zip(sums) {
+                let mut lanes = [0.0; LANES];
+                // SAFETY: `lanes` are 16 numbers.
+                unsafe { s.store(lanes.as_mut_ptr(), sum) };
+                to.copy_from_slice(&lanes[..to.len()]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn numbers(count: usize, seed: usize) -> Vec<f32> {
+        (0..count).map(|at| ((at * 31 + seed) % 17) as f32 * 0.25 - 2.0).collect()
+    }
+
+    proptest! {
+        // Quarters of small numbers add without rounding, whatever the order.
+        #[test]
+        fn products_of_rows_are_those_of_their_numbers(
+            count in 0_usize..9, others in 0_usize..11, width in 0_usize..70, apart in 0_usize..5,
+        ) {
+            let stride = width + apart;
+            let (a, b) = (numbers(count * stride, 1), numbers(others * width, 2));
+            let (a, b) = (Rows::new(&a, count, width, stride), Rows::new(&b, others, width, width));
+            let weights = numbers(count, 5);
+            for isa in Isa::all() {
+                let mut to = vec![f32::NAN; count * others];
+                dots(isa, a, b, &mut to);
+                for (at, found) in to.iter().enumerate() {
+                    let (i, j) = (a.row(at / others), b.row(at % others));
+                    let expected: f32 = i.iter().zip(j).map(|(x, y)| x * y).sum();
+                    prop_assert_eq!(*found, expected, "{} {}", at, isa);
+                }
+                let mut to = vec![f32::NAN; width];
+                mix(isa, &weights, a, &mut to);
+                for (column, found) in to.iter().enumerate() {
+                    let expected: f32 =
+                        weights.iter().enumerate().map(|(row, w)| w * a.row(row)[column]).sum();
+                    prop_assert_eq!(*found, expected, "{} {}", column, isa);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_lie_inside_of_their_numbers() {
+        let inside = |length: usize, count, width, stride| {
+            let numbers = vec![0.0; length];
+            std::panic::catch_unwind(|| Rows::new(&numbers, count, width, stride).count()).ok()
+        };
+        assert_eq!(inside(10, 3, 4, 3), Some(3));
+        assert_eq!(inside(9, 3, 4, 3), None);
+        assert_eq!(inside(0, 0, 4, 3), Some(0));
+        assert_eq!(inside(10, usize::MAX, 4, 3), None);
+    }
+}

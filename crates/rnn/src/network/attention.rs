@@ -1,0 +1,273 @@
+//! What stands between layers and has no weights to pack: pooling, attention, pointers, cosine. One worker
+//! does it; all of it together is a few hundredths of the layers' time.
+
+use dyno_kernels::{Isa, Rows, Tanh, dots, mix};
+
+use super::view::View;
+use super::{Network, Node, Over, Score};
+
+/// Memory of the nodes, which run one after the other.
+pub(super) struct Scratch {
+    /// A score for each pair of steps.
+    scores: Vec<f32>,
+    /// A row of numbers for each step.
+    wide: Vec<f32>,
+    /// A row, or a number for each step.
+    line: Vec<f32>,
+    /// Places of words, from 1; 0 is none.
+    places: Vec<u32>,
+}
+
+impl Scratch {
+    pub(super) fn new(network: &Network) -> Self {
+        let (mut scores, mut wide, mut line, mut places) = (0, 0, 0, 0);
+        for (_, node) in network.nodes() {
+            let [one, other] = match node {
+                Node::Match { query, keys, .. } => [query, keys],
+                Node::Attention { queries, keys, .. } => [queries, keys],
+                Node::Mix { weights, values } => [weights, values],
+                Node::Trilinear { context, query, .. } => [context, query],
+                Node::Pointer { weights, ids, .. } => [weights, ids],
+                _ => continue,
+            };
+            let [one, other] = [one, other].map(|tensor| network.shape(*tensor));
+            scores = scores.max(one.steps * other.steps).max(other.steps);
+            wide = wide.max(other.steps * other.width).max(other.width);
+            line = line.max(one.steps.max(other.steps)).max(one.width.max(other.width));
+            if matches!(node, Node::Pointer { .. }) {
+                places = places.max((2 * one.steps * one.batch).next_power_of_two());
+            }
+        }
+        let numbers = |count| vec![0.0; count];
+        Self {
+            scores: numbers(scores),
+            wide: numbers(wide),
+            line: numbers(line),
+            places: vec![0; places],
+        }
+    }
+}
+
+pub(super) fn max_pool(input: View<'_>, to: &mut [f32]) {
+    for (row, to) in to.chunks_mut(input.width).enumerate() {
+        to.fill(if input.lengths[row] == 0 { 0.0 } else { f32::NEG_INFINITY });
+        for step in 0..input.lengths[row] {
+            for (most, x) in to.iter_mut().zip(input.at(step, row)) {
+                // NaN stays, as in the definition: it is no lesser number.
+                *most = if *x < *most || most.is_nan() { *most } else { *x };
+            }
+        }
+    }
+}
+
+/// Scores of a query for all keys of a row.
+fn scores(
+    isa: Isa,
+    query: &[f32],
+    keys: Rows<'_>,
+    score: &Score,
+    line: &mut [f32],
+    to: &mut [f32],
+) {
+    match score {
+        Score::Dot => dots(isa, one(query), keys, to),
+        Score::Additive(v) => {
+            for (step, to) in to.iter_mut().enumerate() {
+                let sums = &mut line[..query.len()];
+                for (sum, (q, k)) in sums.iter_mut().zip(query.iter().zip(keys.row(step))) {
+                    *sum = q + k;
+                }
+                Tanh::default().tanh(isa, sums);
+                dots(isa, one(v), one(sums), std::slice::from_mut(to));
+            }
+        }
+    }
+}
+
+/// A row alone.
+fn one(row: &[f32]) -> Rows<'_> {
+    Rows::new(row, 1, row.len(), row.len())
+}
+
+pub(super) fn matched(
+    isa: Isa,
+    query: View<'_>,
+    keys: View<'_>,
+    score: &Score,
+    scratch: &mut Scratch,
+    to: &mut [f32],
+) {
+    for row in 0..keys.batch {
+        let found = &mut scratch.scores[..keys.lengths[row]];
+        scores(isa, query.single(row), keys.row(row), score, &mut scratch.line, found);
+        for (step, found) in found.iter().enumerate() {
+            to[step * keys.batch + row] = *found;
+        }
+    }
+}
+
+/// Makes the numbers of these places add up to one.
+fn spread(numbers: &mut [f32], places: impl Iterator<Item = usize> + Clone) {
+    let most = places.clone().map(|at| numbers[at]).fold(f32::NEG_INFINITY, f32::max);
+    let mut sum = 0.0;
+    for at in places.clone() {
+        numbers[at] = (numbers[at] - most).exp();
+        sum += numbers[at];
+    }
+    places.for_each(|at| numbers[at] /= sum);
+}
+
+pub(super) fn softmax(input: View<'_>, over: Over, to: &mut [f32]) {
+    to.copy_from_slice(input.numbers);
+    let batch = input.batch;
+    match over {
+        Over::Row => {
+            for row in 0..batch {
+                spread(to, (0..input.lengths[row]).map(|step| step * batch + row));
+            }
+        }
+        Over::All => {
+            let steps = 0..input.steps;
+            let in_use = |at: &usize| at / batch < input.lengths[at % batch];
+            spread(to, (0..steps.end * batch).filter(in_use));
+        }
+    }
+}
+
+pub(super) fn mixed(
+    isa: Isa,
+    weights: View<'_>,
+    values: View<'_>,
+    scratch: &mut Scratch,
+    to: &mut [f32],
+) {
+    for (row, to) in to.chunks_mut(values.width).enumerate() {
+        let of_row = &mut scratch.scores[..values.lengths[row]];
+        for (step, weight) in of_row.iter_mut().enumerate() {
+            *weight = weights.at(step, row)[0];
+        }
+        mix(isa, of_row, values.row(row), to);
+    }
+}
+
+pub(super) fn attention(
+    isa: Isa,
+    [queries, keys, values]: [View<'_>; 3],
+    score: &Score,
+    scratch: &mut Scratch,
+    to: &mut [f32],
+) {
+    for (step, row, place) in queries.places() {
+        let found = &mut scratch.scores[..keys.lengths[row]];
+        scores(isa, queries.at(step, row), keys.row(row), score, &mut scratch.line, found);
+        spread(found, 0..found.len());
+        mix(isa, found, values.row(row), &mut to[place * values.width..][..values.width]);
+    }
+}
+
+pub(super) fn pointer(
+    weights: View<'_>,
+    ids: View<'_>,
+    over: Over,
+    scratch: &mut Scratch,
+    to: &mut [f32],
+) {
+    to.fill(0.0);
+    scratch.places.fill(0);
+    let mask = scratch.places.len() - 1;
+    // Rows apart have tables apart: each as large as twice its steps.
+    for row in 0..if over == Over::Row { ids.batch } else { 1 } {
+        if over == Over::Row {
+            scratch.places.fill(0);
+        }
+        for (_, own, place) in ids.places() {
+            if over == Over::Row && own != row {
+                continue;
+            }
+            let id = ids.ids[place];
+            // Fibonacci hashing: neighbours are spread.
+            let mut slot = (id.wrapping_mul(0x9e37_79b1) >> 8) as usize & mask;
+            let first = loop {
+                match scratch.places[slot].checked_sub(1) {
+                    None => {
+                        scratch.places[slot] = place as u32 + 1;
+                        break place;
+                    }
+                    Some(known) if ids.ids[known as usize] == id => break known as usize,
+                    Some(_) => slot = (slot + 1) & mask,
+                }
+            };
+            to[first] += weights.numbers[place];
+        }
+    }
+}
+
+/// `w [h; u; h * u]` is `h (w1 + w3 * u) + w2 u`: one product of all pairs, and one number for each u.
+pub(super) fn trilinear(
+    isa: Isa,
+    context: View<'_>,
+    query: View<'_>,
+    weights: &[f32],
+    scratch: &mut Scratch,
+    to: &mut [f32],
+) {
+    let width = context.width;
+    let ([of_h, of_u], of_both) =
+        ([&weights[..width], &weights[width..2 * width]], &weights[2 * width..]);
+    for row in 0..context.batch {
+        let (steps, words) = (context.lengths[row], query.lengths[row]);
+        let Scratch { scores, wide, line, .. } = scratch;
+        let (scores, wide) = (&mut scores[..steps * words], &mut wide[..words * width]);
+        for (word, wide) in wide.chunks_mut(width).enumerate() {
+            let numbers = query.at(word, row).iter().zip(of_h.iter().zip(of_both));
+            wide.iter_mut().zip(numbers).for_each(|(to, (u, (w1, w3)))| *to = w1 + w3 * u);
+        }
+        let h = context.row(row);
+        dots(isa, h, Rows::new(wide, words, width, width), scores);
+        let of_words = &mut line[..words];
+        dots(isa, one(of_u), query.row(row), of_words);
+        for scores in scores.chunks_mut(words.max(1)) {
+            scores.iter_mut().zip(&*of_words).for_each(|(score, word)| *score += word);
+        }
+        // Which steps matter to any word: h~. Then `wide` is free for it.
+        let most = &mut line[..steps];
+        most.fill(0.0);
+        for (most, scores) in most.iter_mut().zip(scores.chunks(words.max(1))) {
+            *most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        }
+        spread(most, 0..steps);
+        let whole = &mut scratch.wide[..width];
+        mix(isa, most, h, whole);
+        for step in 0..steps {
+            let place = (step * context.batch + row) * 4 * width;
+            let (own, to) = (h.row(step), &mut to[place..][..4 * width]);
+            let (first, rest) = to.split_at_mut(width);
+            let (second, rest) = rest.split_at_mut(width);
+            let (third, fourth) = rest.split_at_mut(width);
+            let of_step = &mut scratch.scores[step * words..][..words];
+            spread(of_step, 0..words);
+            first.copy_from_slice(own);
+            mix(isa, of_step, query.row(row), second);
+            for (at, h) in own.iter().enumerate() {
+                third[at] = h * second[at];
+                fourth[at] = h * whole[at];
+            }
+        }
+    }
+}
+
+/// Vectors shorter than this are taken as that long, as PyTorch does.
+pub(super) const SHORTEST: f32 = 1e-8;
+
+pub(super) fn cosine(isa: Isa, query: View<'_>, others: View<'_>, to: &mut [f32]) {
+    let product = |a: &[f32], b: &[f32]| {
+        let mut product = [0.0];
+        dots(isa, one(a), one(b), &mut product);
+        product[0]
+    };
+    for (row, to) in to.iter_mut().enumerate() {
+        let (a, b) = (query.single(row), others.at(0, row));
+        let length = |x: &[f32]| product(x, x).sqrt().max(SHORTEST);
+        *to = product(a, b) / (length(a) * length(b));
+    }
+}

@@ -1,0 +1,305 @@
+//! The models that DeepCPU serves (Tables 2 to 4): text similarity, an attention-sum reader and BiDAF,
+//! with weights made from a seed.
+//!
+//! ```
+//! use dyno_rnn::machine::Machine;
+//! use dyno_rnn::network::{Engine, Setup};
+//! use dyno_rnn::served::{Model, Sizes};
+//! use dyno_rnn::{Isa, Precision, Team};
+//!
+//! let model = Model::TextSimilarity;
+//! let sizes = Sizes { vocabulary: 100, embedding: 8, units: 12, query: 4, steps: 4, documents: 3 };
+//! let (isa, mut team) = (Isa::best(), Team::of(2));
+//! let setup = Setup::new(Precision::Bf16, isa, Machine::detect(isa));
+//! let (network, outputs) = model.network(&sizes)?;
+//! let mut engine = Engine::new(&network, &setup, &mut team)?;
+//! let words = model.words(&sizes, 1);
+//! engine.run(&mut team, &model.feeds(&words))?;
+//! let similarities = engine.tensor(outputs[0]);
+//! assert!(similarities.iter().all(|similarity| similarity.abs() <= 1.0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::sync::Arc;
+
+use dyno_kernels::Activation;
+
+use crate::layer::{Cell, Directions, Layer, Weights};
+use crate::network::{Dense, Feed, Highway, Network, NetworkError, Node, Over, Score, Tensor};
+
+/// One of the models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    /// One encoder, a bidirectional GRU, of a query and of documents; the cosine of the query's last
+    /// states with those of each document.
+    TextSimilarity,
+    /// Kadlec and others (2016): which word of the documents answers the query.
+    Reader,
+    /// Seo and others (2017): where in a context the answer to a query begins and ends.
+    Bidaf,
+}
+
+/// How large a model is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Words.
+    pub vocabulary: usize,
+    /// Numbers of a word's vector.
+    pub embedding: usize,
+    /// Of each direction of each recurrent layer.
+    pub units: usize,
+    /// Steps of a query; of text similarity those of documents count.
+    pub query: usize,
+    /// Steps of a document or context.
+    pub steps: usize,
+    /// Rows beside the query.
+    pub documents: usize,
+}
+
+/// Highway layers of BiDAF.
+const HIGHWAYS: usize = 2;
+
+impl Model {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::TextSimilarity, Self::Reader, Self::Bidaf];
+
+    /// As figures call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TextSimilarity => "text_similarity",
+            Self::Reader => "reader",
+            Self::Bidaf => "bidaf",
+        }
+    }
+
+    /// The sizes of the paper's Table 2; of text similarity with its most documents.
+    #[must_use]
+    pub fn paper(self) -> Sizes {
+        let of = |embedding, units, query, steps, documents| Sizes {
+            vocabulary: 50_000,
+            embedding,
+            units,
+            query,
+            steps,
+            documents,
+        };
+        match self {
+            Self::TextSimilarity => of(200, 512, 20, 20, 33),
+            Self::Reader => of(200, 256, 20, 100, 10),
+            Self::Bidaf => of(50, 100, 15, 100, 1),
+        }
+    }
+
+    /// The network, and the tensors of its answer: similarities of the documents, the weight of each word
+    /// where it stands first, or weights of each step for the answer's start and its end.
+    ///
+    /// # Errors
+    /// A size is 0.
+    pub fn network(self, sizes: &Sizes) -> Result<(Network, Vec<Tensor>), NetworkError> {
+        let mut draft = Draft { network: Network::default(), drawn: Drawn(0), sizes: *sizes };
+        let outputs = match self {
+            Self::TextSimilarity => draft.text_similarity(),
+            Self::Reader => draft.reader(),
+            Self::Bidaf => draft.bidaf(),
+        };
+        Ok((draft.network, outputs?))
+    }
+
+    /// Words for each input, all rows of full length.
+    #[must_use]
+    pub fn words(self, sizes: &Sizes, seed: u64) -> Vec<Vec<u32>> {
+        let Sizes { vocabulary, query, steps, documents, .. } = *sizes;
+        let counts: &[usize] = match self {
+            Self::TextSimilarity => &[steps * (1 + documents)],
+            Self::Reader => &[query, steps * documents],
+            Self::Bidaf => &[steps * documents, query * documents],
+        };
+        let of = |(input, count): (usize, &usize)| {
+            let word =
+                |at| (mixed(WORDS + (seed << 8) + input as u64, at) % vocabulary as u64) as u32;
+            (0..*count as u64).map(word).collect()
+        };
+        counts.iter().enumerate().map(of).collect()
+    }
+
+    /// Words as a call takes them.
+    #[must_use]
+    pub fn feeds(self, words: &[Vec<u32>]) -> Vec<Feed<'_>> {
+        words.iter().map(|ids| Feed::Ids { ids, lengths: &[] }).collect()
+    }
+}
+
+/// Words are drawn from other streams than weights.
+const WORDS: u64 = 1 << 20;
+
+/// Number `at` of a stream: SplitMix64 of both (Steele, Lea and Flood, 2014). Each can be computed by
+/// itself, so that other programs make the same weights.
+fn mixed(stream: u64, at: u64) -> u64 {
+    let x = ((stream << 36) + at).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Weights, each tensor from a stream of its own.
+struct Drawn(u64);
+
+impl Drawn {
+    /// Uniform between `-scale` and `scale`.
+    fn take(&mut self, count: usize, scale: f32) -> Vec<f32> {
+        self.0 += 1;
+        let stream = self.0;
+        let number = |at| ((mixed(stream, at) >> 40) as f32 / (1 << 23) as f32 - 1.0) * scale;
+        (0..count as u64).map(number).collect()
+    }
+}
+
+/// A model that is being written down.
+struct Draft {
+    network: Network,
+    drawn: Drawn,
+    sizes: Sizes,
+}
+
+impl Draft {
+    fn table(&mut self) -> Arc<[f32]> {
+        let Sizes { vocabulary, embedding, .. } = self.sizes;
+        self.drawn.take(vocabulary * embedding, 1.0).into()
+    }
+
+    /// A bidirectional layer.
+    fn layer(&mut self, cell: Cell, inputs: usize) -> Result<Arc<Layer>, NetworkError> {
+        let units = self.sizes.units;
+        let (outputs, scale) = (cell.gates() * units, (units as f32).sqrt().recip());
+        let mut weights = || Weights {
+            input: self.drawn.take(outputs * inputs, scale),
+            state: self.drawn.take(outputs * units, scale),
+            input_bias: self.drawn.take(outputs, scale),
+            state_bias: self.drawn.take(outputs, scale),
+        };
+        let both = vec![weights(), weights()];
+        let layer = Layer::new(cell, inputs, units, Directions::Both, both);
+        layer.map(Arc::new).map_err(|error| NetworkError {
+            node: "layer".to_owned(),
+            what: error.what,
+            expected: error.expected,
+            found: error.found,
+        })
+    }
+
+    fn dense(&mut self, inputs: usize, outputs: usize, activation: Activation) -> Dense {
+        let scale = (inputs as f32).sqrt().recip();
+        let weights = self.drawn.take(outputs * inputs, scale);
+        Dense { inputs, weights, bias: self.drawn.take(outputs, scale), activation }
+    }
+
+    /// Vectors of words.
+    fn words(
+        &mut self,
+        name: &str,
+        steps: usize,
+        batch: usize,
+        table: &Arc<[f32]>,
+    ) -> Result<[Tensor; 2], NetworkError> {
+        let ids = self.network.add(name, Node::Ids { steps, batch })?;
+        let (table, width) = (Arc::clone(table), self.sizes.embedding);
+        let name = format!("{name} embedding");
+        Ok([ids, self.network.add(&name, Node::Embedding { ids, table, width })?])
+    }
+
+    fn recurrent(
+        &mut self,
+        name: &str,
+        input: Tensor,
+        layers: &[Arc<Layer>],
+    ) -> Result<Tensor, NetworkError> {
+        self.network.add(name, Node::Recurrent { input, layers: layers.to_vec() })
+    }
+
+    fn text_similarity(&mut self) -> Result<Vec<Tensor>, NetworkError> {
+        let Sizes { embedding, steps, documents, .. } = self.sizes;
+        let table = self.table();
+        let encoder = self.layer(Cell::Gru, embedding)?;
+        // The query is the first row of the batch: the encoder's weights are read once for all.
+        let [_, vectors] = self.words("texts", steps, 1 + documents, &table)?;
+        let encoded = self.recurrent("encoder", vectors, &[encoder])?;
+        let network = &mut self.network;
+        let last = network.add("states", Node::Last { input: encoded })?;
+        let query = network.add("query", Node::Rows { input: last, rows: 0..1 })?;
+        let others =
+            network.add("documents", Node::Rows { input: last, rows: 1..1 + documents })?;
+        Ok(vec![network.add("similarity", Node::Cosine { query, others })?])
+    }
+
+    fn reader(&mut self) -> Result<Vec<Tensor>, NetworkError> {
+        let Sizes { embedding, query, steps, documents, .. } = self.sizes;
+        let table = self.table();
+        let of_query = self.layer(Cell::Gru, embedding)?;
+        let of_documents = self.layer(Cell::Gru, embedding)?;
+        let [_, vectors] = self.words("query", query, 1, &table)?;
+        let encoded = self.recurrent("query encoder", vectors, &[of_query])?;
+        let query = self.network.add("query state", Node::Last { input: encoded })?;
+        let [ids, vectors] = self.words("documents", steps, documents, &table)?;
+        let keys = self.recurrent("document encoder", vectors, &[of_documents])?;
+        let (network, over) = (&mut self.network, Over::All);
+        let scores = network.add("match", Node::Match { query, keys, score: Score::Dot })?;
+        let weights = network.add("attention", Node::Softmax { input: scores, over })?;
+        Ok(vec![network.add("pointer", Node::Pointer { weights, ids, over })?])
+    }
+
+    fn bidaf(&mut self) -> Result<Vec<Tensor>, NetworkError> {
+        let Sizes { embedding, units, query, steps, documents, .. } = self.sizes;
+        let both = 2 * units;
+        let table = self.table();
+        let mut highways = Vec::new();
+        for _ in 0..HIGHWAYS {
+            let gate = self.dense(embedding, embedding, Activation::Sigmoid);
+            let candidate = self.dense(embedding, embedding, Activation::Relu);
+            highways.push(Arc::new(Highway { gate, candidate }));
+        }
+        let contextual = self.layer(Cell::Lstm, embedding)?;
+        let weights: Arc<[f32]> = self.drawn.take(3 * both, 0.1).into();
+        let modelling = [self.layer(Cell::Lstm, 4 * both)?, self.layer(Cell::Lstm, both)?];
+        let of_end = self.layer(Cell::Lstm, 7 * both)?;
+        let pointers = [(); 2].map(|()| Arc::new(self.dense(5 * both, 1, Activation::Identity)));
+        let mut encode = |name: &str, steps: usize| {
+            let [_, mut vectors] = self.words(name, steps, documents, &table)?;
+            for (index, highway) in highways.iter().enumerate() {
+                let node = Node::Highway { input: vectors, highway: Arc::clone(highway) };
+                vectors = self.network.add(&format!("{name} highway {index}"), node)?;
+            }
+            let layers = [Arc::clone(&contextual)];
+            self.recurrent(&format!("{name} contextual"), vectors, &layers)
+        };
+        let (context, query) = (encode("context", steps)?, encode("query", query)?);
+        let aware = Node::Trilinear { context, query, weights };
+        let aware = self.network.add("attention", aware)?;
+        let modelled = self.recurrent("modelling", aware, &modelling)?;
+        let start = self.pointer("start", [aware, modelled], &pointers[0])?;
+        let whole = Node::Mix { weights: start, values: modelled };
+        let whole = self.network.add("start state", whole)?;
+        let times = Node::Times { input: modelled, by: whole };
+        let times = self.network.add("modelled start", times)?;
+        let parts = vec![aware, modelled, whole, times];
+        let joined = self.network.add("end input", Node::Join { parts })?;
+        let ended = self.recurrent("end modelling", joined, &[of_end])?;
+        let end = self.pointer("end", [aware, ended], &pointers[1])?;
+        Ok(vec![start, end])
+    }
+
+    /// Weights of steps.
+    fn pointer(
+        &mut self,
+        name: &str,
+        parts: [Tensor; 2],
+        dense: &Arc<Dense>,
+    ) -> Result<Tensor, NetworkError> {
+        let network = &mut self.network;
+        let parts = parts.to_vec();
+        let input = network.add(&format!("{name} join"), Node::Join { parts })?;
+        let dense = Node::Dense { input, dense: Arc::clone(dense) };
+        let input = network.add(&format!("{name} score"), dense)?;
+        network.add(name, Node::Softmax { input, over: Over::Row })
+    }
+}
