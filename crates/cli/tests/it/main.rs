@@ -18,6 +18,7 @@ mod prometheus;
 #[cfg(target_os = "linux")]
 mod pty;
 mod report;
+mod rnn;
 mod rounds;
 mod schema;
 mod score;
