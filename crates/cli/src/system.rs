@@ -257,8 +257,7 @@ impl System {
             return 0;
         }
         // One that batches by length needs somebody who waits for its batches.
-        let queues =
-            |pools: &rnn::Pools| pools.is_bound() || scenario != Scenario::SingleStream;
+        let queues = |pools: &rnn::Pools| pools.is_bound() || scenario != Scenario::SingleStream;
         if let (None, Some(pools)) = (self.workers, &self.pools) {
             return usize::from(queues(pools)).max(self.policies.least_workers());
         }

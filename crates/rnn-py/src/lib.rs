@@ -165,7 +165,8 @@ impl Model {
         let (steps, rows) = match *input.shape() {
             [steps, rows, inputs] if inputs == self.inputs => (steps, rows),
             ref found => {
-                let text = format!("input: expected (steps, rows, {}), found {found:?}", self.inputs);
+                let text =
+                    format!("input: expected (steps, rows, {}), found {found:?}", self.inputs);
                 return Err(PyValueError::new_err(text));
             }
         };

@@ -390,7 +390,9 @@ fn widened(states: &[f32], sizes: [usize; 3], widths: [usize; 2]) -> States {
 fn narrowed(states: &States, sizes: [usize; 3], widths: [usize; 2], to: &mut [f32]) {
     let [directions, rows, size] = sizes;
     let (hidden, cells) = to.split_at_mut(rows * widths[0]);
-    for ((to, from), width) in [(hidden, &states.hidden), (cells, &states.cells)].into_iter().zip(widths) {
+    for ((to, from), width) in
+        [(hidden, &states.hidden), (cells, &states.cells)].into_iter().zip(widths)
+    {
         let width = width / directions;
         if width == 0 {
             continue;

@@ -76,9 +76,11 @@ fn states_go_on_where_they_were_left() {
         let (to_first, to_second) = pieces.split_at_mut(6 * rows * 5);
         engine.run(first, &vec![6; rows], Some(&mut states), to_first).unwrap();
         engine.run(second, &vec![4; rows], Some(&mut states), to_second).unwrap();
-        assert_eq!(pieces, whole, "{rows} rows");
-        let last: Vec<f32> = engine.last(&whole, &vec![10; rows], rows - 1).collect();
+        let last: Vec<f32> = engine.last(to_second, &vec![4; rows], rows - 1).collect();
         assert_eq!(states[states.len() - 5..], last);
+        // Chunks end elsewhere, so that sums are rounded elsewhere.
+        let far = |(piece, whole): (&f32, &f32)| (piece - whole).abs() > 2e-6;
+        assert!(!pieces.iter().zip(&whole).any(far), "{rows} rows");
     }
 }
 
@@ -113,7 +115,8 @@ fn replicas_and_fewer_bits_answer_alike() {
         other.run(&input, &[20], None, &mut outputs[1]).unwrap();
         assert_eq!(outputs[0], outputs[1]);
         let pairs = outputs[0].iter().zip(&right);
-        let worst = pairs.map(|(found, right)| (f64::from(*found) - right).abs()).fold(0.0, f64::max);
+        let worst =
+            pairs.map(|(found, right)| (f64::from(*found) - right).abs()).fold(0.0, f64::max);
         assert!(worst < most, "{precision:?}: {worst}");
     }
 }

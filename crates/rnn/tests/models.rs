@@ -65,11 +65,8 @@ fn modules_of_pytorch_are_known_by_their_names() {
 
 #[test]
 fn layers_of_keras_are_known_by_their_names() {
-    let arrays: &[(&str, &[usize])] = &[
-        ("gru/kernel", &[3, 6]),
-        ("gru/recurrent_kernel", &[2, 6]),
-        ("gru/bias", &[2, 6]),
-    ];
+    let arrays: &[(&str, &[usize])] =
+        &[("gru/kernel", &[3, 6]), ("gru/recurrent_kernel", &[2, 6]), ("gru/bias", &[2, 6])];
     let path = zeros("keras.safetensors", arrays);
     let gru = removed(&path, &path.display().to_string()).unwrap();
     assert_eq!((gru.layers()[0].cell(), gru.inputs(), gru.outputs()), (Cell::Gru, 3, 2));
@@ -84,10 +81,7 @@ fn what_is_no_model_is_told() {
     let broken = std::env::temp_dir().join(format!("dyno-broken-{}.onnx", std::process::id()));
     std::fs::write(&broken, "no graph").unwrap();
     let error = removed(&broken, &broken.display().to_string()).unwrap_err();
-    assert!(
-        matches!(error, ModelError::Unreadable { .. } | ModelError::Empty(_)),
-        "{error:?}"
-    );
+    assert!(matches!(error, ModelError::Unreadable { .. } | ModelError::Empty(_)), "{error:?}");
     let text = zeros("weights.bin", &[("a", &[1])]);
     let error = removed(&text, &text.display().to_string()).unwrap_err().to_string();
     assert!(error.ends_with("expected a file .onnx or .safetensors"), "{error}");

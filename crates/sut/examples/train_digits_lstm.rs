@@ -5,9 +5,9 @@
 //! ```
 //!
 //! Backpropagation through the eight rows of an image, steps by Adam (Kingma and Ba, 2015) on
-//! the cross entropy, images slightly moved, turned and scaled at random. The settings were chosen
-//! by cross-validation within the training images, which is the first line that is printed; the
-//! test images are looked at once, at the end. The network is computed here loop by loop, without
+//! the cross entropy, images slightly moved, turned and scaled at random as for the perceptron. The
+//! settings are the first that were tried; cross-validation within the training images is the first
+//! line that is printed, and the test images are looked at once, at the end. The network is computed here loop by loop, without
 //! the engine that runs it later. The same seed gives the same bytes, up to the last place of the
 //! platform's exponential, hyperbolic tangent, sine and cosine.
 
@@ -80,8 +80,7 @@ struct Step {
     hidden: [f32; UNITS],
 }
 
-const NOTHING: Step =
-    Step { gates: [[0.0; UNITS]; 4], cell: [0.0; UNITS], hidden: [0.0; UNITS] };
+const NOTHING: Step = Step { gates: [[0.0; UNITS]; 4], cell: [0.0; UNITS], hidden: [0.0; UNITS] };
 
 fn forward(network: &LstmWeights, image: &[f32; PIXELS]) -> [Step; ROWS] {
     let mut steps = [NOTHING; ROWS];
@@ -193,7 +192,8 @@ fn train(images: &[Digit]) -> LstmWeights {
 fn start(rng: &mut Mt19937) -> LstmWeights {
     let mut network = LstmWeights::zeros();
     let bound = (UNITS as f64).sqrt().recip();
-    for weight in [&mut network.input, &mut network.state, &mut network.output].into_iter().flatten()
+    for weight in
+        [&mut network.input, &mut network.state, &mut network.output].into_iter().flatten()
     {
         *weight = ((2.0 * rng.canonical() - 1.0) * bound) as f32;
     }

@@ -16,7 +16,7 @@ use dyno_sut::batch::{Policy, RealTime, Sizes, Split, Station};
 use dyno_sut::cores::Cores;
 use dyno_sut::digits::DigitsLstm;
 use dyno_sut::engine::Engine;
-use dyno_sut::rnn::{Batching, Runner, Sequential, SequenceLibrary, Sequences, Stack};
+use dyno_sut::rnn::{Batching, Runner, SequenceLibrary, Sequences, Sequential, Stack};
 use dyno_task::judge::Judge;
 
 use super::{BATCH_DEFAULT, onnx, policy};
@@ -58,7 +58,11 @@ impl Pools {
     ///
     /// # Errors
     /// The operating system refuses a thread.
-    pub fn start(&self, policy: Policy, sizes: &Sizes) -> Result<Arc<dyn SystemUnderTest>, Failure> {
+    pub fn start(
+        &self,
+        policy: Policy,
+        sizes: &Sizes,
+    ) -> Result<Arc<dyn SystemUnderTest>, Failure> {
         let name = || Engine::name(&*self.engine).to_owned();
         let mut pools = Vec::new();
         for stations in &self.stations {
@@ -86,14 +90,16 @@ impl Pools {
 pub fn load(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
     let spec = read(text, "rnn")?;
     if spec.models.iter().any(|(model, _)| model.is_empty()) {
-        return Err(Failure::usage("system `rnn` needs a model")
-            .hint("write --system rnn:FILE.onnx, or a layer by its shape: rnn:lstm:256x256x1x100"));
+        return Err(Failure::usage("system `rnn` needs a model").hint(
+            "write --system rnn:FILE.onnx, or a layer by its shape: rnn:lstm:256x256x1x100",
+        ));
     }
     let mut models = Vec::new();
     for (name, _) in &spec.models {
         models.push(Model::open(name).map_err(|error| {
-            Failure::set_up(format!("system rnn: {error}"))
-                .hint("dyno rnn explain tells what is made of a model; dyno info systems the grammar")
+            Failure::set_up(format!("system rnn: {error}")).hint(
+                "dyno rnn explain tells what is made of a model; dyno info systems the grammar",
+            )
         })?);
     }
     let library = Arc::new(library(&spec, &models, run)?);
@@ -105,7 +111,8 @@ pub fn load(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
     let largest = run.batch.as_ref().map_or(batch_default, |_| onnx::largest_batch(run));
     let steps = library.sets().iter().map(Sequences::longest).max().unwrap_or(1);
     let open = |model: usize, options: &Options| Recurrent::new(models[model].clone(), options);
-    let (name, batching) = (format!("dyno-rnn-{}", short(&spec)), Batching { largest, near: spec.near });
+    let (name, batching) =
+        (format!("dyno-rnn-{}", short(&spec)), Batching { largest, near: spec.near });
     let make = |engine| Box::new(Stack::new(engine)) as Box<dyn Runner>;
     let parts = Parts { name, batching, steps, open: &open, make: &make };
     let (engine, pools) = parts.build(&spec, &library, run)?;
@@ -191,7 +198,10 @@ impl Parts<'_> {
             let mut engine =
                 (self.open)(model, &options).map_err(|error| failed(error.to_string()))?;
             // Replicas have the plans of the first one, so all sizes are planned now.
-            for size in (0..).map(|power| 1 << power).take_while(|size| *size < 2 * self.batching.largest.get()) {
+            for size in (0..)
+                .map(|power| 1 << power)
+                .take_while(|size| *size < 2 * self.batching.largest.get())
+            {
                 engine.prepare(size).map_err(|error| failed(error.to_string()))?;
             }
             let replica = |at: usize| (self.make)(engine.beside(beside(sets[at].as_ref())));
@@ -223,14 +233,21 @@ fn core_sets(spec: &Spec, run: &RunOptions) -> Result<Vec<Vec<Option<Cores>>>, F
     let (models, engines) = (spec.models.len(), run.workers.unwrap_or(1).max(1));
     let own: Vec<&Cores> = spec.models.iter().filter_map(|(_, cores)| cores.as_ref()).collect();
     let too_few = |cores: &Cores, shares: usize| {
-        Failure::usage(format!("{} processors ({cores}) are too few for {shares} engines", cores.len()))
-            .hint("lower --workers, or name more processors")
+        Failure::usage(format!(
+            "{} processors ({cores}) are too few for {shares} engines",
+            cores.len()
+        ))
+        .hint("lower --workers, or name more processors")
     };
     if own.is_empty() {
         let Some(cores) = &run.cores else { return Ok(vec![vec![None; engines]; models]) };
         policy::bound(Some(cores)).map(drop)?;
-        let shares = cores.shares(models * engines).ok_or_else(|| too_few(cores, models * engines))?;
-        return Ok(shares.chunks(engines).map(|own| own.iter().cloned().map(Some).collect()).collect());
+        let shares =
+            cores.shares(models * engines).ok_or_else(|| too_few(cores, models * engines))?;
+        return Ok(shares
+            .chunks(engines)
+            .map(|own| own.iter().cloned().map(Some).collect())
+            .collect());
     }
     if own.len() < models || run.cores.is_some() || run.workers == Some(0) {
         return Err(Failure::usage(
@@ -241,7 +258,9 @@ fn core_sets(spec: &Spec, run: &RunOptions) -> Result<Vec<Vec<Option<Cores>>>, F
     all.sort_unstable();
     if let Some(pair) = all.windows(2).find(|pair| pair[0] == pair[1]) {
         let problem = format!("processor {} is given to two models", pair[0]);
-        return Err(Failure::usage(problem).hint("teams that share a processor wait for each other"));
+        return Err(
+            Failure::usage(problem).hint("teams that share a processor wait for each other")
+        );
     }
     let sets = own.into_iter().map(|cores| {
         policy::bound(Some(cores)).map(drop)?;
@@ -261,8 +280,10 @@ const SAMPLES: [usize; 2] = [8, 256];
 
 fn library(spec: &Spec, models: &[Model], run: &RunOptions) -> Result<SequenceLibrary, Failure> {
     if run.labels.is_some() {
-        return Err(Failure::usage("--labels means nothing to system `rnn`: its answers are states, not classes")
-            .hint("--with reference=FILE.npy holds the states that are right"));
+        return Err(Failure::usage(
+            "--labels means nothing to system `rnn`: its answers are states, not classes",
+        )
+        .hint("--with reference=FILE.npy holds the states that are right"));
     }
     let mut lengths = None;
     let mut samples = None;
@@ -271,8 +292,9 @@ fn library(spec: &Spec, models: &[Model], run: &RunOptions) -> Result<SequenceLi
             None | Some("sequence") => samples = Some(path),
             Some("lengths") => lengths = Some(path),
             Some(other) => {
-                return Err(Failure::usage(format!("system rnn has no input `{other}`"))
-                    .hint("--data FILE.npy has the sequences, --data lengths=FILE.npy their steps"));
+                return Err(Failure::usage(format!("system rnn has no input `{other}`")).hint(
+                    "--data FILE.npy has the sequences, --data lengths=FILE.npy their steps",
+                ));
             }
         }
     }
@@ -286,8 +308,10 @@ fn library(spec: &Spec, models: &[Model], run: &RunOptions) -> Result<SequenceLi
                 .hint("leave out --data, or measure one model"));
         }
         (None, _) if lengths.is_some() => {
-            return Err(Failure::usage("--data lengths=FILE.npy needs the samples that they belong to")
-                .hint("name them with --data FILE.npy, or give random ones with ,lengths=5-40"));
+            return Err(Failure::usage(
+                "--data lengths=FILE.npy needs the samples that they belong to",
+            )
+            .hint("name them with --data FILE.npy, or give random ones with ,lengths=5-40"));
         }
         (None, models) => {
             let random = |(number, model): (usize, &Model)| {
@@ -321,8 +345,10 @@ fn judge(
         [] => None,
         [(name, path)] if name == "reference" => Some(path.clone()),
         [(name, _), ..] => {
-            return Err(Failure::usage(format!("system rnn has no file `{name}`, or one is given twice"))
-                .hint("--with reference=FILE.npy holds the answers that are right, a row a sample"));
+            return Err(Failure::usage(format!(
+                "system rnn has no file `{name}`, or one is given twice"
+            ))
+            .hint("--with reference=FILE.npy holds the answers that are right, a row a sample"));
         }
     };
     let is_asked = matches!(run.mode, None | Some(Mode::Accuracy | Mode::Both));
@@ -332,7 +358,9 @@ fn judge(
             let computed = oracle::computed(models, library)?;
             remarks.push(match &computed {
                 Some(_) => "Answers are held against the layers in double precision.".to_owned(),
-                None => "Answers of models of different widths are held against nothing.".to_owned(),
+                None => {
+                    "Answers of models of different widths are held against nothing.".to_owned()
+                }
             });
             computed
         }

@@ -20,7 +20,11 @@ fn a_layer_runs_in_all_scenarios_and_agrees_with_the_oracle() {
     let tests = ran["tests"].as_array().unwrap();
     assert_eq!(tests.len(), 8);
     for test in tests {
-        assert_eq!(test["verdict"]["valid"].as_bool().or(test["valid"].as_bool()), Some(true), "{test}");
+        assert_eq!(
+            test["verdict"]["valid"].as_bool().or(test["valid"].as_bool()),
+            Some(true),
+            "{test}"
+        );
     }
     assert!(ran.to_string().contains("double precision"), "{ran}");
 }

@@ -45,8 +45,10 @@ class Engine(unittest.TestCase):
         one, states = model.run_on(first)
         self.assertEqual(states.shape, (2 * model.states,))
         two, states = model.run_on(second, states)
-        self.assertEqual(one.tolist() + two.tolist(), whole)
-        self.assertEqual(states.tolist()[:16], whole[-1][0] + whole[-1][1])
+        flat = lambda nested: [x for step in nested for row in step for x in row]
+        for found, right in zip(flat(one.tolist() + two.tolist()), flat(whole), strict=True):
+            self.assertAlmostEqual(found, right, delta=1e-6)
+        self.assertEqual(states.tolist()[:16], flat(two.tolist())[-16:])
 
     def test_fewer_bits_answer_nearly_the_same(self):
         values = numbers(9, 1, 16)

@@ -52,16 +52,16 @@ fn of_onnx(path: &Path, named: Option<&str>) -> Result<(Vec<Layer>, Option<Strin
         left_out.push(format!("Of {} the recurrent layers alone are run.", path.display()));
     }
     if begins {
-        left_out.push("Every sequence begins with states of zeros, whatever the file gives.".into());
+        left_out
+            .push("Every sequence begins with states of zeros, whatever the file gives.".into());
     }
     let layers = found.into_iter().map(|found| found.layer).collect();
     Ok((layers, (!left_out.is_empty()).then(|| left_out.join(" "))))
 }
 
 /// Operators that move numbers and leave them as they are.
-const MOVES: [&str; 8] = [
-    "Transpose", "Squeeze", "Unsqueeze", "Reshape", "Identity", "Dropout", "Cast", "Flatten",
-];
+const MOVES: [&str; 8] =
+    ["Transpose", "Squeeze", "Unsqueeze", "Reshape", "Identity", "Dropout", "Cast", "Flatten"];
 
 /// Who makes each value, and how many nodes there are that neither move nor recur nor are constants.
 fn gather<'a>(nodes: &'a [Node], makers: &mut HashMap<&'a str, &'a Node>, others: &mut usize) {

@@ -192,7 +192,11 @@ impl Sequences {
         let integers = array.elements.to_i64().filter(|all| all.len() == count);
         let Some(integers) = integers else {
             let expected = format!("{count} integers, the length of each sample");
-            return Err(SequencesError::Shape { path: path.to_owned(), expected, found: array.shape });
+            return Err(SequencesError::Shape {
+                path: path.to_owned(),
+                expected,
+                found: array.shape,
+            });
         };
         let (mut numbers, mut of) = (Vec::new(), Vec::new());
         for (sample, (length, own)) in
@@ -315,10 +319,7 @@ mod tests {
         assert_eq!(new(&[1.0; 4], &[2, 0]), "sequence 1 has no steps; each needs at least one");
         assert_eq!(new(&[1.0; 5], &[1, 2]), "expected 6 numbers in all sequences, found 5");
         let nan = [0.0, 0.0, 0.0, 0.0, 0.0, f32::NAN];
-        assert_eq!(
-            new(&nan, &[1, 2]),
-            "sequence 1 has NaN at step 1; every number must be finite"
-        );
+        assert_eq!(new(&nan, &[1, 2]), "sequence 1 has NaN at step 1; every number must be finite");
         assert_eq!(new(&[f32::INFINITY; 2], &[1]).contains("sequence 0 has inf at step 0"), true);
     }
 

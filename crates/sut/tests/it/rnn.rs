@@ -30,8 +30,7 @@ const SCENARIOS: [Scenario; 4] =
 fn play(driver: &mut dyn Driver, library: &dyn SampleLibrary, settings: TestSettings) -> Record {
     let total = library.total_sample_count() as u64;
     let plan = Plan::resolve(&settings, Library { total, performance: total }).unwrap();
-    let tenant =
-        Tenant { settings: Settings::from(settings), plan, library, messages: Vec::new() };
+    let tenant = Tenant { settings: Settings::from(settings), plan, library, messages: Vec::new() };
     let logs = run(driver, &[tenant], Keep::Every, &mut |_| ());
     logs[0].runs().next().unwrap().record.clone()
 }
@@ -278,7 +277,11 @@ fn batches_by_length_are_the_same_in_virtual_time_in_every_scenario() {
         let record = play(
             &mut driver,
             &*library,
-            settings(scenario, TestMode::PerformanceOnly, if scenario == Scenario::Offline { 1 } else { 300 }),
+            settings(
+                scenario,
+                TestMode::PerformanceOnly,
+                if scenario == Scenario::Offline { 1 } else { 300 },
+            ),
         );
         assert_eq!(record.missing(), 0, "{scenario:?}");
         let batches = batches.lock().unwrap();

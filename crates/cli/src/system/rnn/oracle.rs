@@ -44,10 +44,7 @@ pub fn judge(vectors: PathBuf, precision: Precision) -> Judge {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn computed(
-    models: &[Model],
-    library: &SequenceLibrary,
-) -> Result<Option<PathBuf>, Failure> {
+pub fn computed(models: &[Model], library: &SequenceLibrary) -> Result<Option<PathBuf>, Failure> {
     let width = models[0].outputs();
     if models.iter().any(|model| model.outputs() != width) {
         return Ok(None);

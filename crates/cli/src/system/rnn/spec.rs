@@ -85,8 +85,8 @@ fn option(spec: &mut Spec, key: &str, value: &str) -> Result<(), String> {
         }
         "near" => {
             let near = value.parse().ok().and_then(Near::new);
-            spec.near = near
-                .ok_or_else(|| format!("expected a ratio of 1.05 or more, found `{value}`"))?;
+            spec.near =
+                near.ok_or_else(|| format!("expected a ratio of 1.05 or more, found `{value}`"))?;
         }
         "tune" => spec.tune = Duration::from_nanos(parse_duration(value)?),
         "lengths" => {
@@ -113,7 +113,8 @@ mod tests {
 
     #[test]
     fn models_have_processors_and_options_of_all() {
-        let spec = parse("a.onnx#x@0,2-3+lstm:4x8,precision=int8,lengths=2-9,near=2,tune=0s").unwrap();
+        let spec =
+            parse("a.onnx#x@0,2-3+lstm:4x8,precision=int8,lengths=2-9,near=2,tune=0s").unwrap();
         let cores = "0,2-3".parse().ok();
         let models = [("a.onnx#x".to_owned(), cores), ("lstm:4x8".to_owned(), None)];
         assert_eq!((&spec.models[..], spec.precision), (&models[..], Precision::Int8));
