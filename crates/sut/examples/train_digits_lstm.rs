@@ -95,10 +95,10 @@ fn forward(network: &LstmWeights, image: &[f32; PIXELS]) -> [Step; ROWS] {
                 *sum = if gate == 2 { sum.tanh() } else { 1.0 / (1.0 + (-*sum).exp()) };
             }
         }
-        let [i, f, g, o] = &step.gates;
         for unit in 0..UNITS {
-            step.cell[unit] = f[unit] * last.cell[unit] + i[unit] * g[unit];
-            step.hidden[unit] = o[unit] * step.cell[unit].tanh();
+            let [i, f, g, o] = step.gates.map(|gate| gate[unit]);
+            step.cell[unit] = f * last.cell[unit] + i * g;
+            step.hidden[unit] = o * step.cell[unit].tanh();
         }
         last = *step;
     }
@@ -135,16 +135,16 @@ fn add_gradient(
     for at in (0..ROWS).rev() {
         let step = &steps[at];
         let before = if at == 0 { &NOTHING } else { &steps[at - 1] };
-        let [i, f, g, o] = &step.gates;
         let mut of_sums = [[0.0; UNITS]; 4];
-        for unit in 0..UNITS {
+        for (unit, (of_cell, of_hidden)) in of_cell.iter_mut().zip(&of_hidden).enumerate() {
+            let [i, f, g, o] = step.gates.map(|gate| gate[unit]);
             let shaped = step.cell[unit].tanh();
-            let cell = of_cell[unit] + of_hidden[unit] * o[unit] * (1.0 - shaped * shaped);
-            of_sums[0][unit] = cell * g[unit] * i[unit] * (1.0 - i[unit]);
-            of_sums[1][unit] = cell * before.cell[unit] * f[unit] * (1.0 - f[unit]);
-            of_sums[2][unit] = cell * i[unit] * (1.0 - g[unit] * g[unit]);
-            of_sums[3][unit] = of_hidden[unit] * shaped * o[unit] * (1.0 - o[unit]);
-            of_cell[unit] = cell * f[unit];
+            let cell = *of_cell + of_hidden * o * (1.0 - shaped * shaped);
+            of_sums[0][unit] = cell * g * i * (1.0 - i);
+            of_sums[1][unit] = cell * before.cell[unit] * f * (1.0 - f);
+            of_sums[2][unit] = cell * i * (1.0 - g * g);
+            of_sums[3][unit] = of_hidden * shaped * o * (1.0 - o);
+            *of_cell = cell * f;
         }
         of_hidden = [0.0; UNITS];
         for (place, error) in of_sums.as_flattened().iter().enumerate() {

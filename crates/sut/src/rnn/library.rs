@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(new(&[1.0; 5], &[1, 2]), "expected 6 numbers in all sequences, found 5");
         let nan = [0.0, 0.0, 0.0, 0.0, 0.0, f32::NAN];
         assert_eq!(new(&nan, &[1, 2]), "sequence 1 has NaN at step 1; every number must be finite");
-        assert_eq!(new(&[f32::INFINITY; 2], &[1]).contains("sequence 0 has inf at step 0"), true);
+        assert!(new(&[f32::INFINITY; 2], &[1]).contains("sequence 0 has inf at step 0"));
     }
 
     #[test]

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dyno_mlperf::accuracy::{Inputs, Method};
 use dyno_rnn::model::Model;
-use dyno_rnn::{Directions, Precision};
-use dyno_sut::rnn::SequenceLibrary;
+use dyno_rnn::{Directions, Layer, Precision};
+use dyno_sut::rnn::{SequenceLibrary, Sequences};
 use dyno_task::card::{Bound, Unit};
 use dyno_task::data::npy;
 use dyno_task::judge::{Judge, Target};
@@ -97,7 +97,7 @@ fn key(models: &[Model], library: &SequenceLibrary) -> u64 {
 
 /// On all cores: loops in double precision take their time.
 fn rows(models: &[Model], library: &SequenceLibrary) -> Vec<f32> {
-    let counts: Vec<usize> = library.sets().iter().map(|set| set.count()).collect();
+    let counts: Vec<usize> = library.sets().iter().map(Sequences::count).collect();
     let total: usize = counts.iter().sum();
     let found = Mutex::new(vec![Vec::new(); total]);
     let next = AtomicUsize::new(0);
@@ -121,7 +121,7 @@ fn last(model: &Model, sequence: &[f32]) -> Vec<f32> {
     let (outputs, steps) = (model.oracle(sequence), sequence.len() / model.inputs());
     let width = model.outputs();
     let (first, end) = (&outputs[..width], &outputs[(steps - 1) * width..]);
-    let directions = model.layers().last().map_or(Directions::Forward, |layer| layer.directions());
+    let directions = model.layers().last().map_or(Directions::Forward, Layer::directions);
     let half = width / 2;
     let states = match directions {
         Directions::Forward => end.to_vec(),
