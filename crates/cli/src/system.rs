@@ -5,6 +5,7 @@ pub mod cost;
 mod model;
 mod onnx;
 mod policy;
+mod rnn;
 mod sample;
 pub mod task;
 
@@ -33,10 +34,15 @@ use policy::Policies;
 pub use sample::SampleInput;
 
 /// Each system with how it is named and what it is.
-pub const SYSTEMS: [(&str, &str); 7] = [
+pub const SYSTEMS: [(&str, &str); 9] = [
     (
         "digits",
         "UCI handwritten digits and a small perceptron, both built in; real data, real labels",
+    ),
+    (
+        "digits-lstm",
+        "the same digits, read row by row by a small LSTM that is built in, in Dyno's engine of \
+         recurrent networks; digits-lstm:precision=bf16 or int8 in fewer bits",
     ),
     ("null", "answers at once; what is measured is the instrument"),
     (
@@ -58,6 +64,7 @@ pub const SYSTEMS: [(&str, &str); 7] = [
             "an ONNX model in tract; needs a build with --features tract"
         },
     ),
+    ("rnn:MODEL", rnn::GRAMMAR),
     ("task:NAME", task::GRAMMAR),
     ("model:SERVICE", model::GRAMMAR),
     ("cheat:TRICK", cheat::GRAMMAR),
@@ -74,6 +81,9 @@ const SHARE_OF_REFERENCE: f64 = 0.99;
 
 /// Accuracy of the built-in perceptron on its test images, when it was trained.
 const DIGITS_REFERENCE_ACCURACY: f64 = 519.0 / 540.0;
+
+/// That of the built-in LSTM.
+const LSTM_REFERENCE_ACCURACY: f64 = digits::LSTM_CORRECT as f64 / digits::TEST_COUNT as f64;
 
 /// A system that is ready to be measured.
 pub struct System {
@@ -92,6 +102,8 @@ pub struct System {
     /// Those of them that say that data are others than the reference's.
     pub other_data: Vec<String>,
     kind: Kind,
+    /// Workers with engines of their own, if it has them.
+    pools: Option<rnn::Pools>,
     /// What its samples are, if they are tensors of a file.
     tensors: Option<Arc<TensorLibrary>>,
     /// Samples are random numbers.
@@ -144,6 +156,7 @@ impl System {
             remarks: parts.remarks,
             other_data: parts.other_data,
             kind,
+            pools: parts.pools,
             repeat: 0,
             seed: run.seed.unwrap_or(0),
             tensors,
@@ -243,6 +256,11 @@ impl System {
             // It queues and batches by itself.
             return 0;
         }
+        // One that batches by length needs somebody who waits for its batches.
+        let queues = |pools: &rnn::Pools| pools.is_bound() || scenario != Scenario::SingleStream;
+        if let (None, Some(pools)) = (self.workers, &self.pools) {
+            return usize::from(queues(pools)).max(self.policies.least_workers());
+        }
         self.workers.unwrap_or(match (&self.kind, scenario) {
             (Kind::Simulated(model), Scenario::MultiStream | Scenario::Offline) => {
                 model.servers.get()
@@ -276,6 +294,12 @@ impl System {
         };
         let workers = NonZero::new(self.workers(scenario));
         let policy = self.policies.batching(scenario, engine.about().largest_batch);
+        if let (Some(pools), Some(_)) = (&self.pools, workers) {
+            for engine in pools.engines() {
+                self.policies.warm(&**engine, policy.max_size, goes_on);
+            }
+            return pools.start(policy, &self.batch_sizes);
+        }
         // Workers that are started meanwhile are bound as well.
         let _bound = self.policies.bound()?;
         let batch = workers.map_or(NonZero::<usize>::MIN, |_| policy.max_size);
@@ -337,6 +361,7 @@ struct Parts {
     library: Arc<dyn SampleLibrary>,
     labels: Option<Vec<i64>>,
     tensors: Option<Arc<TensorLibrary>>,
+    pools: Option<rnn::Pools>,
     /// Accuracy that its task asks for.
     target: Option<f64>,
     judge: Option<Judge>,
@@ -353,6 +378,7 @@ impl Parts {
             library,
             labels: None,
             tensors: None,
+            pools: None,
             target: None,
             judge: None,
             remarks: Vec::new(),
@@ -388,9 +414,16 @@ fn parts(spec: &str, name: &str, argument: &str, run: &RunOptions) -> Result<Par
                 tensors: loaded.tensors,
                 target: loaded.target,
                 offline_workers: loaded.offline_workers,
+                pools: loaded.pools,
                 ..Parts::new(Kind::Engine(loaded.engine), loaded.library)
             })
         }
+        "rnn" => Ok(recurrent(rnn::load(argument, run)?)),
+        "digits-lstm" => Ok(Parts {
+            labels: Some(digits::labels()),
+            target: Some(SHARE_OF_REFERENCE * LSTM_REFERENCE_ACCURACY),
+            ..recurrent(rnn::load_digits(argument, run)?)
+        }),
         "digits" => {
             let engine = Kind::Engine(Arc::new(DigitsPerceptron::new()));
             let parts = Parts::new(engine, Arc::new(DigitsLibrary));
@@ -405,6 +438,16 @@ fn parts(spec: &str, name: &str, argument: &str, run: &RunOptions) -> Result<Par
             Ok(Parts { labels, ..Parts::new(Kind::Cheat(cheat), images) })
         }
         other => Err(unknown(other)),
+    }
+}
+
+fn recurrent(loaded: rnn::Loaded) -> Parts {
+    Parts {
+        judge: loaded.judge,
+        remarks: loaded.remarks,
+        is_synthetic: loaded.is_synthetic,
+        pools: Some(loaded.pools),
+        ..Parts::new(Kind::Engine(loaded.engine), loaded.library)
     }
 }
 
@@ -433,15 +476,16 @@ fn refuse_files(name: &str, run: &RunOptions) -> Result<(), Failure> {
         return Ok(());
     }
     let takes_files = matches!(name, "onnx" | "tract");
+    let is_rnn = name == "rnn";
     let given = [
         ("--model", run.model.is_some()),
-        ("--data", !run.data.is_empty()),
-        ("--labels", run.labels.is_some()),
+        ("--data", !run.data.is_empty() && !is_rnn),
+        ("--labels", run.labels.is_some() && !is_rnn),
     ];
     let given = given.iter().find(|(_, is_given)| *is_given && !takes_files);
-    if given.is_none() && name != "task" && !run.with.is_empty() {
+    if given.is_none() && name != "task" && !is_rnn && !run.with.is_empty() {
         return Err(Failure::usage(format!("--with means nothing to system `{name}`"))
-            .hint("it names a file of --system task:NAME"));
+            .hint("it names a file of --system task:NAME, or the reference of rnn:MODEL"));
     }
     match given {
         Some((flag, _)) => Err(Failure::usage(format!("{flag} means nothing to system `{name}`"))

@@ -87,6 +87,20 @@ impl Cores {
     pub fn len(&self) -> std::num::NonZero<usize> {
         std::num::NonZero::new(self.0.len()).expect("there is at least one")
     }
+
+    /// Their numbers, in ascending order.
+    #[must_use]
+    pub fn numbers(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// As many shares (>= 1), each of neighbours, as equal as whole numbers can be; `None` if there are
+    /// fewer cores than shares.
+    #[must_use]
+    pub fn shares(&self, shares: usize) -> Option<Vec<Self>> {
+        let cut = |at: usize| self.0.len() * at / shares;
+        (0..shares).map(|at| Self::new(self.0[cut(at)..cut(at + 1)].to_vec())).collect()
+    }
 }
 
 impl FromStr for Cores {
@@ -197,6 +211,14 @@ mod tests {
         }
         let large = Err(CoresError::TooLarge { core: 1024, most: 1023 });
         assert_eq!(printed("0-1024"), large);
+    }
+
+    #[test]
+    fn shares_are_disjoint_and_nearly_equal() {
+        let cores: Cores = "0-3,8".parse().unwrap();
+        let shares = cores.shares(2).unwrap();
+        assert_eq!([shares[0].to_string(), shares[1].to_string()], ["0-1", "2-3,8"]);
+        assert_eq!((cores.shares(1), cores.shares(6)), (Some(vec![cores.clone()]), None));
     }
 
     #[cfg(target_os = "linux")]

@@ -2,8 +2,9 @@
 //! computes, or that pretends to.
 //!
 //! In real time, an [`engine::Engine`] computes answers on the thread that
-//! calls it: [`digits::DigitsPerceptron`] (the embedded default), [`onnx`],
-//! and its `tract` variant behind the feature of that name. [`engine::Inline`] runs an
+//! calls it: [`digits::DigitsPerceptron`] (the embedded default), [`onnx`]
+//! with its `tract` variant behind the feature of that name, and [`rnn`], recurrent networks
+//! on teams of threads. [`engine::Inline`] runs an
 //! engine on the issuing thread, [`batch::RealTime`] on a pool of workers
 //! behind a dynamic batcher; both are a
 //! [`SystemUnderTest`](dyno_loadgen::sut::SystemUnderTest).
@@ -23,5 +24,6 @@ pub mod model;
 pub mod null;
 pub mod onnx;
 pub mod replay;
+pub mod rnn;
 pub mod tensors;
 pub mod top1;

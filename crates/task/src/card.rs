@@ -247,7 +247,7 @@ macro_rules! cards {
 }
 
 cards! {
-    "digits" "mnist" "g2p" "silero-vad" "minilm" "minilm-fp32" "efficientnet-lite0" "movielens"
+    "digits" "digits-lstm" "mnist" "g2p" "silero-vad" "minilm" "minilm-fp32" "efficientnet-lite0" "movielens"
     "karate" "digits-boxes" "shapes-3d"
     "resnet50" "3d-unet" "bert" "dlrm-v2" "dlrm" "gnmt" "gptj"
     "llama2-70b" "llama3.1-405b" "mixtral-8x7b" "mobilenet" "retinanet" "rgat"

@@ -11,6 +11,11 @@ use crate::options::RunOptions;
 /// What the built-in perceptron computes for an image.
 const DIGITS: f64 = 2.0 * (digits::HIDDEN * (digits::PIXELS + digits::CLASSES)) as f64;
 
+/// What the built-in LSTM computes for one: each row's products, then ten scores.
+const LSTM: f64 = 2.0
+    * (digits::ROWS * 4 * digits::UNITS * (digits::ROW + digits::UNITS)
+        + digits::CLASSES * digits::UNITS) as f64;
+
 /// Operations of what `--system` names for a sample, two for each multiply-accumulate:
 /// those of its ONNX file or of the graph of a shape task. `None` where a part of a
 /// model cannot be counted.
@@ -19,6 +24,7 @@ pub fn operations(run: &RunOptions) -> Option<f64> {
     let (name, argument) = spec.split_once(':').unwrap_or((spec, ""));
     match (name, argument) {
         ("digits", _) | ("task", "digits") => Some(DIGITS),
+        ("digits-lstm", _) | ("task", "digits-lstm") => Some(LSTM),
         ("onnx" | "tract", "") => of_file(run.model.as_deref()?),
         ("onnx" | "tract", file) => of_file(&PathBuf::from(file)),
         ("task", task) => {
@@ -49,6 +55,8 @@ mod tests {
         };
         assert_eq!(of("digits"), Some(7104.0));
         assert_eq!(of("task:digits"), of("digits"));
+        // 8 rows of 4 x 32 sums of 8 + 32 products, and 10 of 32.
+        assert_eq!(of("task:digits-lstm"), Some(82_560.0));
         // 0.57 G multiply-accumulates, as the paper of MobileNet has it.
         let mobilenet = of("task:mobilenet-v1-shape").unwrap();
         assert!((1.13e9..1.15e9).contains(&mobilenet), "{mobilenet}");

@@ -200,7 +200,7 @@ fn options(run: &RunOptions) -> EngineOptions {
 }
 
 /// Samples in a call at most, in whatever scenario.
-fn largest_batch(run: &RunOptions) -> NonZero<usize> {
+pub fn largest_batch(run: &RunOptions) -> NonZero<usize> {
     let batch = run.batch.clone().unwrap_or_default();
     let of = |scenario: &Scenario| batch.of(*scenario).unwrap_or(BATCH_DEFAULT);
     Scenario::ALL.iter().map(of).max().unwrap_or(BATCH_DEFAULT)

@@ -32,7 +32,8 @@ impl Policies {
             |flag: &str| Failure::usage(format!("{flag} means nothing to system `{spec}`"));
         if let Kind::Engine(engine) = kind {
             let runtime = engine.about().runtime.unwrap_or_default();
-            if run.threads.is_some() && !runtime.starts_with("ONNX Runtime") {
+            let spreads = ["ONNX Runtime", "dyno-rnn"].iter().any(|name| runtime.starts_with(name));
+            if run.threads.is_some() && !spreads {
                 return Err(nothing("--threads")
                     .hint("it computes a call on one thread; --workers N makes N calls at once"));
             }

@@ -52,7 +52,7 @@ impl SampleInput {
 impl System {
     /// The inputs of a sample; none where samples are but numbers.
     pub fn sample(&self, index: u32) -> Vec<SampleInput> {
-        if self.short_name() == "digits" {
+        if matches!(self.short_name(), "digits" | "digits-lstm") {
             let ink = Perceptron::input(digits::test_digit(index as usize).pixels);
             let elements = Elements::F32(ink.to_vec().into());
             return vec![SampleInput::new("ink", &[digits::PIXELS], &elements)];

@@ -19,7 +19,7 @@ use dyno_task::judge::{Judge, Target};
 use dyno_task::open::Ready;
 use dyno_task::{open, shape};
 
-use super::onnx;
+use super::{onnx, rnn};
 use crate::exit::Failure;
 use crate::options::RunOptions;
 use crate::{cache, environment, output};
@@ -28,8 +28,9 @@ use crate::{cache, environment, output};
 pub const GRAMMAR: &str = "a task with its model, its samples and its target: task:mnist, or task:resnet50-shape with random \
      samples (dyno task list)";
 
-/// Its system is built in.
+/// Their systems are built in.
 const DIGITS: &str = "digits";
+const DIGITS_LSTM: &str = "digits-lstm";
 
 /// A task that is ready to answer.
 pub struct Loaded {
@@ -51,6 +52,8 @@ pub struct Loaded {
     pub other_data: Vec<String>,
     /// Threads that compute in Offline, where nobody says.
     pub offline_workers: usize,
+    /// Workers with engines of their own, if it has them.
+    pub pools: Option<rnn::Pools>,
 }
 
 /// Whether there is such a task; its files are not looked at.
@@ -71,9 +74,26 @@ fn card_of(name: &str) -> Result<&'static Card, Failure> {
 /// A name that there is none of, and files that are missing, each named.
 pub fn load(name: &str, run: &RunOptions) -> Result<Loaded, Failure> {
     let card = card_of(name)?;
+    let of_percent = |quality: &card::Quality| Some(quality.at_least? / 100.0);
+    if card.name == DIGITS_LSTM {
+        no_files(card, run)?;
+        let loaded = rnn::load_digits("", run)?;
+        return Ok(Loaded {
+            engine: loaded.engine,
+            library: loaded.library,
+            tensors: None,
+            labels: Some(digits::labels()),
+            target: card.quality.as_ref().and_then(of_percent),
+            judge: None,
+            is_synthetic: false,
+            remarks: Vec::new(),
+            other_data: Vec::new(),
+            offline_workers: 1,
+            pools: Some(loaded.pools),
+        });
+    }
     if card.name == DIGITS {
         no_files(card, run)?;
-        let of_percent = |quality: &card::Quality| Some(quality.at_least? / 100.0);
         return Ok(Loaded {
             engine: Arc::new(DigitsPerceptron::new()),
             library: Arc::new(DigitsLibrary),
@@ -85,6 +105,7 @@ pub fn load(name: &str, run: &RunOptions) -> Result<Loaded, Failure> {
             remarks: Vec::new(),
             other_data: Vec::new(),
             offline_workers: environment::cores(),
+            pools: None,
         });
     }
     let cache = cache::folder(None)?;
@@ -116,6 +137,7 @@ fn shaped(graph: &Graph, cache: &Cache, run: &RunOptions) -> Result<Loaded, Fail
         remarks: Vec::new(),
         other_data: Vec::new(),
         offline_workers: loaded.offline_workers,
+        pools: None,
     })
 }
 
@@ -170,6 +192,7 @@ fn opened(card: &Card, cache: &Cache, run: &RunOptions) -> Result<Loaded, Failur
         remarks: ready.remarks,
         other_data: ready.other_data,
         offline_workers: loaded.offline_workers,
+        pools: None,
     })
 }
 

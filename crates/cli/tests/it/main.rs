@@ -19,6 +19,7 @@ mod prometheus;
 mod pty;
 mod report;
 mod rnn;
+mod rnn_study;
 mod rounds;
 mod schema;
 mod score;

@@ -91,7 +91,7 @@ fn flags_that_would_do_nothing_are_refused() {
 }
 
 /// An array as numpy saves it.
-fn npy(kind: &str, shape: &str, bytes: &[u8]) -> Vec<u8> {
+pub fn npy(kind: &str, shape: &str, bytes: &[u8]) -> Vec<u8> {
     let mut head = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}");
     while (head.len() + 11) % 64 != 0 {
         head.push(' ');

@@ -1,37 +1,106 @@
-//! `dyno rnn`: what it measures, as documents and pages.
+//! Recurrent networks as systems, from the command line.
 
+use serde_json::Value;
+
+use crate::probe::npy;
 use crate::program::Folder;
 
-#[test]
-fn a_study_is_a_document_and_a_page() {
-    let folder = Folder::new();
-    let ran = folder.dyno("rnn study --quick --json --threads 2 --report study.html").exits(0);
-    let told = ran.json();
-    assert_eq!(told["schema_version"], 1);
-    let parts = told["parts"].as_array().unwrap();
-    let techniques = &parts[0];
-    assert_eq!(
-        (&techniques["name"], &techniques["columns"][4]["unit"]),
-        (&"techniques".into(), &"ms".into())
-    );
-    let row = techniques["rows"][0]["values"].as_array().unwrap();
-    assert!(row.iter().all(|ms| ms.as_f64().is_some_and(|ms| ms > 0.0)), "{row:?}");
-    let misses = parts.iter().find(|part| part["name"] == "l2_misses").unwrap();
-    let note = misses["note"].as_str().unwrap();
-    let counted = misses["rows"][0]["values"][0].is_number();
-    assert_eq!(note.contains("were not counted: "), !counted, "{note}");
-    let page = folder.read("study.html");
-    assert!(page.contains("<h2>Speed against batch</h2>"), "{page}");
-    assert_eq!(page.matches("<figure class=\"chart\">").count(), 5);
+/// Short, without plans being timed.
+const SMALL: &str = "run --system rnn:lstm:4x8x2x6,tune=0s,lengths=1-6 --duration 50ms --samples 12 \
+     --set min_query_count=20 --no-progress --json --out out --warm-up 2";
+
+fn summary(folder: &Folder, arguments: &str) -> Value {
+    serde_json::from_str(&folder.dyno(arguments).exits(0).stdout).unwrap()
 }
 
 #[test]
-fn constants_of_the_model_of_costs_are_told() {
+fn a_layer_runs_in_all_scenarios_and_agrees_with_the_oracle() {
     let folder = Folder::new();
-    let told = folder.dyno("rnn hwbench --isa scalar --json").exits(0).json();
-    let ns = &told[0]["ns"];
-    for name in ["meeting", "first_line", "line", "lstm_16", "tile_row", "tile"] {
-        assert!(ns[name].as_f64().is_some_and(|ns| ns >= 0.0), "{name}: {ns}");
+    let ran = summary(&folder, SMALL);
+    let tests = ran["tests"].as_array().unwrap();
+    assert_eq!(tests.len(), 8);
+    for test in tests {
+        assert_eq!(
+            test["verdict"]["valid"].as_bool().or(test["valid"].as_bool()),
+            Some(true),
+            "{test}"
+        );
     }
-    assert!(told[0]["together"].as_f64().is_some_and(|part| part > 0.0 && part <= 1.0));
+    assert!(ran.to_string().contains("double precision"), "{ran}");
+}
+
+#[test]
+fn models_side_by_side_share_the_samples_of_a_run() {
+    let folder = Folder::new();
+    let run = "run --system rnn:lstm:4x8+bigru:3x4,tune=0s,lengths=1-6 --scenario Server --duration 50ms \
+               --set min_query_count=50 --samples 10 --no-progress --json --out out";
+    let ran = summary(&folder, run);
+    assert_eq!(ran["tests"][1]["scenario"], "Server");
+    let held = "Answers are held against the layers in double precision.";
+    assert!(ran.to_string().contains(held), "both have eight outputs: {ran}");
+}
+
+#[test]
+fn the_embedded_lstm_is_a_system_and_a_task() {
+    let folder = Folder::new();
+    let system = "run --system digits-lstm --scenario Offline --mode accuracy --json --no-progress";
+    let ran = summary(&folder, &format!("{system} --out system"));
+    let accuracy = |ran: &Value| ran["tests"][0]["accuracy"].clone();
+    let correct = accuracy(&ran);
+    let task = "task run digits-lstm --scenario SingleStream --mode accuracy --json --no-progress";
+    let task = summary(&folder, &format!("{task} --out task"));
+    assert_eq!(accuracy(&task)["accuracy"], correct["accuracy"], "{task}");
+    let few = "run --system digits-lstm:precision=int8 --scenario Offline --mode accuracy --json --no-progress";
+    let few = summary(&folder, &format!("{few} --out few"));
+    assert!(few["tests"][0]["accuracy"]["accuracy"].as_f64().unwrap() > 0.93, "{few}");
+}
+
+#[test]
+fn samples_of_files_are_checked_before_anything_runs() {
+    let folder = Folder::new();
+    let floats = |values: &[f32]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
+    let write = |name: &str, bytes: Vec<u8>| std::fs::write(folder.0.join(name), bytes).unwrap();
+    write("good.npy", npy("<f4", "(2, 3, 1)", &floats(&[0.5; 6])));
+    write("nan.npy", npy("<f4", "(2, 3, 1)", &floats(&[0.0, 0.0, 0.0, 0.0, f32::NAN, 0.0])));
+    write("wide.npy", npy("<f4", "(2, 3, 2)", &floats(&[0.5; 12])));
+    write("zero.npy", npy("<i8", "(2,)", &[[0; 8], 3_i64.to_le_bytes()].concat()));
+    write("lengths.npy", npy("<i8", "(2,)", &[1_i64.to_le_bytes(), 3_i64.to_le_bytes()].concat()));
+    let refused = |arguments: &str, code: i32, expected: &str| {
+        let ran = folder.dyno(&format!("run --system rnn:{arguments} --out out")).exits(code);
+        assert!(ran.stderr.contains(expected), "{arguments}: {}", ran.stderr);
+        assert!(!folder.0.join("out").exists(), "nothing ran");
+    };
+    let lstm = "lstm:1x4,tune=0s";
+    refused(&format!("{lstm} --data nan.npy"), 3, "sequence 1 has NaN at step 1");
+    refused(&format!("{lstm} --data wide.npy"), 3, "expected [samples, steps, 1], found [2, 3, 2]");
+    refused(&format!("{lstm} --data none.npy"), 3, "cannot read none.npy");
+    let zero = format!("{lstm} --data good.npy --data lengths=zero.npy");
+    refused(&zero, 3, "sequence 0 has a length of 0");
+    refused(&format!("{lstm} --labels good.npy"), 2, "answers are states, not classes");
+    refused(&format!("{lstm} --with vectors=good.npy"), 2, "has no file `vectors`");
+    refused("none.onnx", 3, "there is no file `none.onnx`");
+    refused("", 2, "system `rnn` needs a model");
+    refused("lstm:1x4,precison=f32", 2, "the nearest key is `precision`");
+    refused("lstm:1x4@0+gru:1x4", 2, "every model needs its own");
+    refused("lstm:1x4@0+gru:1x4@0", 2, "processor 0 is given to two models");
+    std::fs::write(folder.0.join("dense.onnx"), dyno_sut::digits::Perceptron::trained().to_onnx())
+        .unwrap();
+    refused("dense.onnx", 3, "dense.onnx has no recurrent layer");
+    let run = format!(
+        "run --system rnn:{lstm} --data good.npy --data lengths=lengths.npy --scenario Offline \
+         --mode accuracy --json --no-progress --out ran"
+    );
+    let ran = summary(&folder, &run);
+    assert!(ran.to_string().contains("\"cosine\""), "{ran}");
+}
+
+#[test]
+fn answers_may_be_held_against_a_file() {
+    let folder = Folder::new();
+    let wrong: Vec<u8> = (0..24).flat_map(|at| ((at % 5) as f32 - 2.0).to_le_bytes()).collect();
+    std::fs::write(folder.0.join("wrong.npy"), npy("<f4", "(6, 4)", &wrong)).unwrap();
+    let run = "run --system rnn:gru:2x4,tune=0s,lengths=1-6 --samples 6 --scenario SingleStream --mode accuracy \
+               --no-progress --out out --with reference=wrong.npy";
+    let ran = folder.dyno(run).exits(1);
+    assert!(ran.stdout.contains("cosine"), "{}", ran.stdout);
 }

@@ -18,6 +18,14 @@ impl<'a> Safetensors<'a> {
         SafeTensors::deserialize(bytes).map(Self).map_err(format)
     }
 
+    /// Names of all arrays, in their order.
+    #[must_use]
+    pub fn names(&self) -> Vec<&str> {
+        let mut names = self.0.names();
+        names.sort_unstable();
+        names
+    }
+
     /// An array of that name, of floating-point numbers of 16, 32 or 64 bits.
     #[must_use]
     pub fn array(&self, name: &str) -> Option<Array> {

@@ -13,10 +13,19 @@ use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, SystemUnderTest};
 
-use super::{Batcher, Policy, Sizes};
+use super::{Batcher, Classes, Policy, Sizes};
+use crate::cores::Cores;
 use crate::engine::{Answers, Engine};
 
-/// Worker threads that share one engine and one queue.
+/// Where a worker computes: an engine, and the processors that it keeps to.
+pub struct Station {
+    /// What it computes with; several may share one.
+    pub engine: Arc<dyn Engine>,
+    /// Those of the worker and of the threads that it starts; `None` are all.
+    pub cores: Option<Cores>,
+}
+
+/// Worker threads that share one queue, and one engine or one each.
 ///
 /// The issuing thread only appends to the queue and wakes a worker, so the
 /// schedule of a Server run holds however long the engine computes. Dropping
@@ -29,6 +38,7 @@ pub struct RealTime {
 
 struct Shared {
     clock: Clock,
+    classes: Option<Classes>,
     queue: Mutex<Queue>,
     changed: Condvar,
 }
@@ -52,6 +62,22 @@ impl RealTime {
         policy: Policy,
         workers: NonZero<usize>,
     ) -> std::io::Result<Self> {
+        let name = engine.name().to_owned();
+        let engine: Arc<dyn Engine> = Arc::new(engine);
+        let station = || Station { engine: Arc::clone(&engine), cores: None };
+        Self::on(name, (0..workers.get()).map(|_| station()), policy, None)
+    }
+
+    /// Starts a thread at each station; samples of different classes share no batch.
+    ///
+    /// # Errors
+    /// The operating system's, if it refuses a thread.
+    pub fn on(
+        name: String,
+        stations: impl IntoIterator<Item = Station>,
+        policy: Policy,
+        classes: Option<Classes>,
+    ) -> std::io::Result<Self> {
         let queue = Queue {
             batcher: Batcher::new(policy),
             responder: None,
@@ -60,16 +86,19 @@ impl RealTime {
         };
         let shared = Arc::new(Shared {
             clock: Clock::start(),
+            classes,
             queue: Mutex::new(queue),
             changed: Condvar::new(),
         });
-        let name = engine.name().to_owned();
-        let mut system = Self { name, shared, workers: Vec::with_capacity(workers.get()) };
-        let engine: Arc<dyn Engine> = Arc::new(engine);
-        for number in 0..workers.get() {
-            let (shared, engine) = (Arc::clone(&system.shared), Arc::clone(&engine));
+        let mut system = Self { name, shared, workers: Vec::new() };
+        for (number, station) in stations.into_iter().enumerate() {
+            let shared = Arc::clone(&system.shared);
             let thread = thread::Builder::new().name(format!("sut-worker-{number}"));
-            system.workers.push(thread.spawn(move || work(&shared, &*engine))?);
+            system.workers.push(thread.spawn(move || {
+                // Whoever made the station has asked whether it may be bound.
+                let _bound = station.cores.as_ref().map(Cores::bind);
+                work(&shared, &*station.engine);
+            })?);
         }
         Ok(system)
     }
@@ -95,7 +124,7 @@ impl Shared {
         loop {
             let now = self.clock.now();
             if queue.batcher.ready(now) {
-                queue.batcher.take(batch);
+                queue.batcher.take(now, batch);
                 if queue.batcher.is_empty() {
                     return queue.responder.take();
                 }
@@ -164,7 +193,8 @@ impl SystemUnderTest for RealTime {
         let now = self.shared.clock.now();
         let was_empty = queue.batcher.is_empty();
         for &sample in samples {
-            queue.batcher.push(now, sample);
+            let class = self.shared.classes.as_ref().map_or(0, |of| of(sample.index));
+            queue.batcher.push_of(class, now, sample);
         }
         // Samples of an aborted run that still wait go out through the responder
         // of the next one, which knows them for stale.

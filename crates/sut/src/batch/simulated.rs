@@ -1,12 +1,13 @@
 //! The batcher in front of a simulated system.
 
+use std::fmt;
 use std::num::NonZero;
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 
-use super::{Batcher, Policy, Sizes};
+use super::{Batcher, Classes, Policy, Sizes};
 
 /// A batcher whose workers are simulated by `S`: each batch is one query to it.
 ///
@@ -19,6 +20,7 @@ pub struct Simulated<S> {
     name: String,
     system: S,
     batcher: Batcher<Waiting>,
+    classes: Option<Told>,
     workers: Vec<Worker>,
     free: Vec<usize>,
     /// The run is over; the next query begins another, and time starts again.
@@ -27,6 +29,15 @@ pub struct Simulated<S> {
     batch: Vec<Waiting>,
     indices: Vec<SampleIndex>,
     completions: Vec<SimulatedCompletion>,
+}
+
+/// Who tells of classes.
+struct Told(Classes);
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Classes")
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +65,7 @@ impl<S: SimulatedSystem> Simulated<S> {
             name: format!("batched-{}", system.name()),
             system,
             batcher: Batcher::new(policy),
+            classes: None,
             workers: vec![Worker::default(); workers.get()],
             free: (0..workers.get()).rev().collect(),
             flushed: false,
@@ -70,11 +82,17 @@ impl<S: SimulatedSystem> Simulated<S> {
         self
     }
 
+    /// Batches only samples of one class together.
+    #[must_use]
+    pub fn by(self, classes: Classes) -> Self {
+        Self { classes: Some(Told(classes)), ..self }
+    }
+
     fn dispatch(&mut self, now: Nanos) {
         while self.batcher.ready(now) {
             let Some(number) = self.free.pop() else { return };
             self.batch.clear();
-            self.batcher.take(&mut self.batch);
+            self.batcher.take(now, &mut self.batch);
             let worker = &mut self.workers[number];
             worker.ids.clear();
             worker.ids.extend(self.batch.iter().map(|sample| sample.id));
@@ -114,7 +132,8 @@ impl<S: SimulatedSystem> SimulatedSystem for Simulated<S> {
         }
         for (i, &index) in query.indices.iter().enumerate() {
             let id = ResponseId(query.first.0 + i as u64);
-            self.batcher.push(now, Waiting { id, index, tenant: query.tenant });
+            let class = self.classes.as_ref().map_or(0, |Told(of)| of(index.into()));
+            self.batcher.push_of(class, now, Waiting { id, index, tenant: query.tenant });
         }
         self.dispatch(now);
     }

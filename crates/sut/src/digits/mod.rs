@@ -1,14 +1,16 @@
-//! The embedded default: handwritten digits and a small perceptron.
+//! The embedded default: handwritten digits, a small perceptron, and a small LSTM.
 //!
 //! The data set is the 1,797 images of the test part of "Optical Recognition of
 //! Handwritten Digits" (E. Alpaydin, C. Kaynak; UCI Machine Learning
 //! Repository; CC BY 4.0), 8x8 pixels of 0 to 16. Rows 0..1,257 train the
-//! perceptron; the last 540 are the sample library. `data/README.md` tells the
+//! networks; the last 540 are the sample library. `data/README.md` tells the
 //! origin and the formats.
 
 mod export;
+mod lstm;
 mod perceptron;
 
+pub use lstm::{DigitsLstm, LSTM_CORRECT, LstmWeights, ROW, ROWS, UNITS};
 pub use perceptron::{DigitsPerceptron, HIDDEN, Perceptron};
 
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};

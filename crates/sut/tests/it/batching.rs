@@ -131,7 +131,7 @@ proptest! {
             }
             while batcher.ready(now) {
                 batch.clear();
-                batcher.take(&mut batch);
+                batcher.take(now, &mut batch);
                 prop_assert!((1..=max_size).contains(&batch.len()));
                 taken.append(&mut batch);
             }
@@ -140,7 +140,7 @@ proptest! {
         }
         batcher.flush();
         while batcher.ready(0) {
-            batcher.take(&mut taken);
+            batcher.take(0, &mut taken);
         }
         prop_assert_eq!(taken, (0..pushed).collect::<Vec<_>>());
     }

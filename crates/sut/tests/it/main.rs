@@ -7,3 +7,4 @@ mod digits;
 mod onnx;
 mod queueing;
 mod real_time;
+mod rnn;

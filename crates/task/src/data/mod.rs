@@ -17,7 +17,7 @@ pub mod lines;
 pub mod mnist;
 pub mod movielens;
 pub mod named;
-pub(crate) mod npy;
+pub mod npy;
 pub mod part;
 pub mod pictures;
 pub mod prompts;

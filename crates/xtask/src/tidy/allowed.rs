@@ -40,7 +40,10 @@ pub const EDGES: &[Edge] = &[
     ),
     ("rnn", "kernels", "runs its plans"),
     ("rnn", "onnx", "reads layers out of models"),
+    ("rnn-c", "rnn", "gives the engine of recurrent networks to C programs"),
+    ("rnn-py", "rnn", "gives the engine of recurrent networks to Python programs"),
     ("sut", "loadgen", "adapts engines to the traits of what is measured"),
+    ("sut", "rnn", "feeds batches of sequences to recurrent networks, the built-in one included"),
     ("task", "loadgen", "names samples and scenarios"),
     ("task", "mlperf", "scores answers by the metrics of the rules"),
     ("task", "onnx", "builds the graphs of the benchmarks"),
@@ -55,6 +58,8 @@ pub const OUTSIDE: &[(&str, &[&str])] = &[
     ("loadgen-c", &[]),
     // What Python programs import is the instrument and its binding.
     ("loadgen-py", &["pyo3"]),
+    ("rnn-c", &[]),
+    ("rnn-py", &["pyo3"]),
 ];
 
 /// Crates that may contain unsafe code, each with its reason. The others forbid it.
@@ -65,4 +70,6 @@ pub const UNSAFE_CRATES: &[&str] = &[
     "kernels",
     // Addresses and buffers that Python programs pass, and classes built on Python's C interface.
     "loadgen-py",
+    // Pointers that C programs pass.
+    "rnn-c",
 ];

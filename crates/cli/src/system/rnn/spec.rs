@@ -1,0 +1,138 @@
+//! The grammar of `rnn:MODEL`.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use dyno_loadgen::settings::nearest;
+use dyno_rnn::Precision;
+use dyno_sut::batch::Near;
+use dyno_sut::cores::Cores;
+
+use crate::render::parse_duration;
+
+/// For help texts.
+pub const GRAMMAR: &str = "recurrent layers in Dyno's own engine: MODEL is FILE.onnx or FILE.safetensors, one of its \
+     layers as FILE#LAYER, or a layer by its shape such as lstm:256x256x1x100 (inputs, units, rows, steps); \
+     several models with + between them, each on its own cores as MODEL@0-3. Then any of \
+     ,precision=f32|bf16|int8, ,lengths=N-M (of random samples), ,near=RATIO (of lengths that share a \
+     batch) and ,tune=TIME. --data FILE.npy [samples, steps, inputs] and --data lengths=FILE.npy; answers \
+     are last states, held against the layers in double precision or --with reference=FILE.npy";
+
+const KEYS: [&str; 4] = ["precision", "lengths", "near", "tune"];
+
+/// How models are run, as it was said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spec {
+    /// As named, each with its processors.
+    pub models: Vec<(String, Option<Cores>)>,
+    pub precision: Precision,
+    pub lengths: Option<RangeInclusive<usize>>,
+    pub near: Near,
+    /// How long plans are timed, for each layer and size of a batch.
+    pub tune: Duration,
+}
+
+/// Where nobody says: a start of a second or so for a layer and batches of up to 32.
+const TUNE_DEFAULT: Duration = Duration::from_millis(50);
+
+/// Reads what follows `rnn:`.
+///
+/// # Errors
+/// A sentence fragment that begins with "expected" or names an unknown key.
+pub fn parse(text: &str) -> Result<Spec, String> {
+    let mut spec = Spec {
+        models: Vec::new(),
+        precision: Precision::F32,
+        lengths: None,
+        near: Near::default(),
+        tune: TUNE_DEFAULT,
+    };
+    let mut models = text;
+    // Lists of processors have commas, too.
+    while let Some((before, last)) = models.rsplit_once(',')
+        && let Some((key, value)) = last.split_once('=')
+    {
+        option(&mut spec, key, value)?;
+        models = before;
+    }
+    // Of no model there are options alone.
+    if let Some((key, value)) = models.split_once('=')
+        && KEYS.contains(&key)
+    {
+        option(&mut spec, key, value)?;
+        models = "";
+    }
+    for model in models.split('+') {
+        let bound = model.rsplit_once('@').map(|(model, cores)| (model, cores.parse::<Cores>()));
+        spec.models.push(match bound {
+            Some((model, Ok(cores))) => (model.to_owned(), Some(cores)),
+            Some((_, Err(error))) => return Err(error.to_string()),
+            None => (model.to_owned(), None),
+        });
+    }
+    Ok(spec)
+}
+
+fn option(spec: &mut Spec, key: &str, value: &str) -> Result<(), String> {
+    match key {
+        "precision" => {
+            spec.precision = match value {
+                "f32" => Precision::F32,
+                "bf16" => Precision::Bf16,
+                "int8" => Precision::Int8,
+                _ => return Err(format!("expected f32, bf16 or int8, found `{value}`")),
+            }
+        }
+        "near" => {
+            let near = value.parse().ok().and_then(Near::new);
+            spec.near =
+                near.ok_or_else(|| format!("expected a ratio of 1.05 or more, found `{value}`"))?;
+        }
+        "tune" => spec.tune = Duration::from_nanos(parse_duration(value)?),
+        "lengths" => {
+            let (least, most) = value.split_once('-').unwrap_or((value, value));
+            let wrong = || format!("expected lengths such as 5-40, from 1 on, found `{value}`");
+            let number = |text: &str| text.parse::<usize>().map_err(|_| wrong());
+            let (least, most) = (number(least)?, number(most)?);
+            if least == 0 || least > most {
+                return Err(wrong());
+            }
+            spec.lengths = Some(least..=most);
+        }
+        _ => {
+            let near = nearest(key, KEYS.into_iter()).unwrap_or("precision");
+            return Err(format!("unknown key `{key}`; the nearest key is `{near}`"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_have_processors_and_options_of_all() {
+        let spec =
+            parse("a.onnx#x@0,2-3+lstm:4x8,precision=int8,lengths=2-9,near=2,tune=0s").unwrap();
+        let cores = "0,2-3".parse().ok();
+        let models = [("a.onnx#x".to_owned(), cores), ("lstm:4x8".to_owned(), None)];
+        assert_eq!((&spec.models[..], spec.precision), (&models[..], Precision::Int8));
+        assert_eq!((spec.lengths, spec.tune), (Some(2..=9), Duration::ZERO));
+        assert_eq!(parse("precision=bf16").unwrap().models, [(String::new(), None)]);
+    }
+
+    #[test]
+    fn what_does_not_read_is_told() {
+        for (text, expected) in [
+            ("a,precison=f32", "unknown key `precison`; the nearest key is `precision`"),
+            ("a,precision=f16", "expected f32, bf16 or int8, found `f16`"),
+            ("a,lengths=0-3", "expected lengths such as 5-40, from 1 on, found `0-3`"),
+            ("a,lengths=9-3", "expected lengths such as 5-40, from 1 on, found `9-3`"),
+            ("a,near=1", "expected a ratio of 1.05 or more, found `1`"),
+            ("a@x", "expected numbers of processors such as 0-3,6, found `x`"),
+        ] {
+            assert_eq!(parse(text), Err(expected.to_owned()), "{text}");
+        }
+    }
+}

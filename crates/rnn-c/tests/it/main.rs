@@ -1,0 +1,39 @@
+//! The interface for C and C++: programs in `tests` and `examples` are compiled, linked against the
+//! static and the shared library, and run.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod header;
+mod program;
+
+use program::{Language, Link, build, run};
+
+#[test]
+fn wrong_calls_are_results_with_a_text_and_right_ones_agree() {
+    for link in Link::BOTH {
+        let Some(program) = build("tests/c/calls.c", Language::C, link) else { return };
+        assert_eq!(run(&program, &[]), "all as it should be\n");
+    }
+}
+
+#[test]
+fn the_example_in_c_runs_a_batch_piece_by_piece() {
+    for link in Link::BOTH {
+        let Some(program) = build("../../examples/c/rnn.c", Language::C, link) else { return };
+        let printed = run(&program, &["bilstm:8x16"]);
+        assert!(printed.contains("bilstm:8x16: 8 inputs, 32 outputs, 1 layer"), "{printed}");
+        let printed = run(&program, &["lstm:8x16"]);
+        assert!(printed.contains("piece by piece: the same states"), "{printed}");
+    }
+}
+
+#[test]
+fn the_example_in_cpp_frees_what_it_opens_and_throws_what_is_wrong() {
+    for link in Link::BOTH {
+        let source = "../../examples/cpp/rnn.cc";
+        let Some(program) = build(source, Language::Cpp, link) else { return };
+        let printed = run(&program, &["gru:4x8"]);
+        assert!(printed.contains("last state of row 1: 8 numbers"), "{printed}");
+        let printed = run(&program, &["none.onnx"]);
+        assert!(printed.contains("there is no file `none.onnx`"), "{printed}");
+    }
+}

@@ -1,0 +1,5 @@
+"""Dyno's engine of recurrent networks (LSTM, GRU, RNN) on CPUs."""
+
+from ._native import Model
+
+__all__ = ["Model"]

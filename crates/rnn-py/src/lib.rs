@@ -1,0 +1,219 @@
+//! The Python module `dyno_rnn`, over [`dyno_rnn::engine`]: arrays come as buffers, such as those of
+//! NumPy, and go as memoryviews, which NumPy takes as they are. The interpreter is free while a
+//! batch runs.
+//!
+//! `python/dyno_rnn/__init__.pyi` describes it to readers and type checkers.
+#![forbid(unsafe_code)]
+
+use std::sync::{Mutex, PoisonError};
+
+use dyno_rnn::Precision;
+use dyno_rnn::engine::{Engine, EngineError, Options};
+use dyno_rnn::model::{Model as Layers, ModelError};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyMemoryView};
+
+/// More threads than any machine has cores.
+const MOST_THREADS: usize = 1024;
+
+/// A model with its threads. Calls from several threads wait for each other.
+#[pyclass(frozen, module = "dyno_rnn")]
+struct Model {
+    engine: Mutex<Engine>,
+    name: String,
+    inputs: usize,
+    outputs: usize,
+    layers: usize,
+    states: usize,
+}
+
+fn refused(error: &EngineError) -> PyErr {
+    match error {
+        EngineError::Plan(_) => PyRuntimeError::new_err(error.to_string()),
+        _ => PyValueError::new_err(error.to_string()),
+    }
+}
+
+#[pymethods]
+impl Model {
+    /// Loads `model`: a file .onnx or .safetensors, one of its layers as FILE#LAYER, or a layer of made-up
+    /// weights by its shape, such as "lstm:256x256".
+    #[new]
+    #[pyo3(signature = (model, *, threads = 1, precision = "f32", steps = 100))]
+    fn open(
+        py: Python<'_>,
+        model: &str,
+        threads: usize,
+        precision: &str,
+        steps: usize,
+    ) -> PyResult<Self> {
+        let precision = match precision {
+            "f32" => Precision::F32,
+            "bf16" => Precision::Bf16,
+            "int8" => Precision::Int8,
+            other => {
+                let text = format!("precision: expected 'f32', 'bf16' or 'int8', found '{other}'");
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        for (name, found, most) in
+            [("threads", threads, MOST_THREADS), ("steps", steps, isize::MAX as usize)]
+        {
+            if !(1..=most).contains(&found) {
+                let text = format!("{name}: expected 1 to {most}, found {found}");
+                return Err(PyValueError::new_err(text));
+            }
+        }
+        let layers = Layers::open(model).map_err(|error| match error {
+            ModelError::Unreadable { .. } => PyOSError::new_err(error.to_string()),
+            _ => PyValueError::new_err(error.to_string()),
+        })?;
+        let options = Options { precision, threads, steps, ..Options::default() };
+        let engine = py.detach(|| Engine::new(layers, &options)).map_err(|e| refused(&e))?;
+        let of = engine.model();
+        Ok(Self {
+            name: of.name().to_owned(),
+            inputs: of.inputs(),
+            outputs: of.outputs(),
+            layers: of.layers().len(),
+            states: engine.state_numbers(1).map_err(|error| refused(&error))?,
+            engine: Mutex::new(engine),
+        })
+    }
+
+    /// As it was named.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Numbers of a step's input.
+    #[getter]
+    fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Numbers of a step's output.
+    #[getter]
+    fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// How many there are.
+    #[getter]
+    fn layers(&self) -> usize {
+        self.layers
+    }
+
+    /// Numbers of the states of a row, all layers together.
+    #[getter]
+    fn states(&self) -> usize {
+        self.states
+    }
+
+    /// Runs `input`, float32 of steps x rows x inputs, from states of zeros to steps x rows x outputs. A row
+    /// has as many steps as its length says, all without `lengths`; outputs behind them are zeros.
+    #[pyo3(signature = (input, lengths = None))]
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        input: &Bound<'py, PyAny>,
+        lengths: Option<Vec<usize>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (output, shape, _) = self.call(py, input, lengths, None)?;
+        floats(py, &output)?.call_method1("cast", ("B",))?.call_method1("cast", ("f", shape))
+    }
+
+    /// As `run`, from these states (float32, those of the last call; None are zeros); returns the
+    /// outputs and the states after each row's last step.
+    #[pyo3(signature = (input, states = None, lengths = None))]
+    fn run_on<'py>(
+        &self,
+        py: Python<'py>,
+        input: &Bound<'py, PyAny>,
+        states: Option<&Bound<'py, PyAny>>,
+        lengths: Option<Vec<usize>>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let states = match states {
+            None => Vec::new(),
+            Some(states) => buffer("states", states)?.to_vec(py)?,
+        };
+        let (output, shape, states) = self.call(py, input, lengths, Some(states))?;
+        let output = floats(py, &output)?.call_method1("cast", ("B",))?;
+        Ok((output.call_method1("cast", ("f", shape))?, floats(py, &states)?))
+    }
+
+    fn __repr__(&self) -> String {
+        let Self { name, inputs, outputs, .. } = self;
+        format!("dyno_rnn.Model('{name}', inputs={inputs}, outputs={outputs})")
+    }
+}
+
+type Ran = (Vec<f32>, (usize, usize, usize), Vec<f32>);
+
+impl Model {
+    fn call(
+        &self,
+        py: Python<'_>,
+        input: &Bound<'_, PyAny>,
+        lengths: Option<Vec<usize>>,
+        states: Option<Vec<f32>>,
+    ) -> PyResult<Ran> {
+        let input = buffer("input", input)?;
+        let (steps, rows) = match *input.shape() {
+            [steps, rows, inputs] if inputs == self.inputs => (steps, rows),
+            ref found => {
+                let text =
+                    format!("input: expected (steps, rows, {}), found {found:?}", self.inputs);
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        let input = input.to_vec(py)?;
+        let lengths = lengths.unwrap_or_else(|| vec![steps; rows]);
+        if lengths.len() != rows {
+            let text = format!("lengths: expected {rows}, found {}", lengths.len());
+            return Err(PyValueError::new_err(text));
+        }
+        let ran = py.detach(|| {
+            let mut output = vec![0.0; steps * rows * self.outputs];
+            let mut states = states;
+            let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(states) = states.as_mut().filter(|states| states.is_empty()) {
+                states.resize(engine.state_numbers(rows)?, 0.0);
+            }
+            engine.run(&input, &lengths, states.as_deref_mut(), &mut output)?;
+            Ok((output, states.unwrap_or_default()))
+        });
+        let (output, states) = ran.map_err(|error: EngineError| refused(&error))?;
+        Ok((output, (steps, rows, self.outputs), states))
+    }
+}
+
+fn buffer(name: &str, object: &Bound<'_, PyAny>) -> PyResult<PyBuffer<f32>> {
+    PyBuffer::get(object).map_err(|_| {
+        PyTypeError::new_err(format!(
+            "{name}: expected a buffer of float32, such as a numpy array, found {}",
+            object.get_type()
+        ))
+    })
+}
+
+/// Numbers as a memoryview of float32.
+fn floats<'py>(py: Python<'py>, numbers: &[f32]) -> PyResult<Bound<'py, PyAny>> {
+    let bytes = PyByteArray::new_with(py, size_of_val(numbers), |bytes| {
+        for (to, number) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(numbers) {
+            *to = number.to_ne_bytes();
+        }
+        Ok(())
+    })?;
+    PyMemoryView::from(&bytes)?.call_method1("cast", ("f",))
+}
+
+/// The extension inside of the package `dyno_rnn`.
+#[pymodule(name = "_native")]
+mod native {
+    #[pymodule_export]
+    use super::Model;
+}

@@ -1,0 +1,104 @@
+"""The module in Python: what it computes, and what it refuses. Needs no package."""
+
+import array
+import math
+import os
+import tempfile
+import threading
+import unittest
+
+import dyno_rnn
+
+
+def numbers(*shape):
+    """A buffer of float32 of this shape."""
+    count = math.prod(shape)
+    values = array.array("f", ((i % 11) / 11.0 - 0.5 for i in range(count)))
+    return memoryview(values).cast("B").cast("f", shape)
+
+
+class Engine(unittest.TestCase):
+    def test_sizes_are_those_of_the_model(self):
+        model = dyno_rnn.Model("bilstm:4x8", threads=2)
+        self.assertEqual((model.inputs, model.outputs, model.layers, model.states), (4, 16, 1, 32))
+        self.assertEqual(repr(model), "dyno_rnn.Model('bilstm:4x8', inputs=4, outputs=16)")
+
+    def test_a_row_is_the_same_alone_and_in_a_batch(self):
+        model = dyno_rnn.Model("gru:4x8")
+        batch = numbers(6, 3, 4)
+        output = model.run(batch, [6, 2, 4])
+        self.assertEqual(output.shape, (6, 3, 8))
+        for row, length in enumerate([6, 2, 4]):
+            alone = array.array("f", (batch[t, row, i] for t in range(length) for i in range(4)))
+            single = model.run(memoryview(alone).cast("B").cast("f", (length, 1, 4)))
+            for t in range(6):
+                for unit in range(8):
+                    expected = single[t, 0, unit] if t < length else 0.0
+                    self.assertAlmostEqual(output[t, row, unit], expected, delta=1e-6)
+
+    def test_states_go_on_where_they_were_left(self):
+        model = dyno_rnn.Model("lstm:4x8")
+        values = numbers(5 * 2 * 4)
+        whole = model.run(values.cast("B").cast("f", (5, 2, 4))).tolist()
+        first = values[: 3 * 8].cast("B").cast("f", (3, 2, 4))
+        second = values[3 * 8 :].cast("B").cast("f", (2, 2, 4))
+        one, states = model.run_on(first)
+        self.assertEqual(states.shape, (2 * model.states,))
+        two, states = model.run_on(second, states)
+        flat = lambda nested: [x for step in nested for row in step for x in row]
+        for found, right in zip(flat(one.tolist() + two.tolist()), flat(whole), strict=True):
+            self.assertAlmostEqual(found, right, delta=1e-6)
+        self.assertEqual(states.tolist()[:16], flat(two.tolist())[-16:])
+
+    def test_fewer_bits_answer_nearly_the_same(self):
+        values = numbers(9, 1, 16)
+        right = dyno_rnn.Model("lstm:16x32").run(values)
+        for precision in ["bf16", "int8"]:
+            found = dyno_rnn.Model("lstm:16x32", precision=precision).run(values)
+            worst = max(abs(found[8, 0, u] - right[8, 0, u]) for u in range(32))
+            self.assertLess(worst, 0.05, precision)
+
+    def test_what_does_not_fit_is_told(self):
+        model = dyno_rnn.Model("lstm:4x8")
+        refused = [
+            (ValueError, "there is no file `none.onnx`", lambda: dyno_rnn.Model("none.onnx")),
+            (ValueError, "'f32', 'bf16' or 'int8'", lambda: dyno_rnn.Model("lstm:4x8", precision="f16")),
+            (ValueError, "threads: expected 1 to", lambda: dyno_rnn.Model("lstm:4x8", threads=0)),
+            (ValueError, "expected (steps, rows, 4), found", lambda: model.run(numbers(2, 2, 5))),
+            (ValueError, "expected (steps, rows, 4), found", lambda: model.run(numbers(16))),
+            (TypeError, "a buffer of float32", lambda: model.run([[[0.0] * 4]])),
+            (TypeError, "a buffer of float32", lambda: model.run(array.array("d", [0.0] * 4))),
+            (ValueError, "lengths: expected 2, found 1", lambda: model.run(numbers(2, 2, 4), [1])),
+            (ValueError, "none above the input's steps", lambda: model.run(numbers(2, 2, 4), [1, 3])),
+            (OverflowError, "", lambda: model.run(numbers(2, 1, 4), [-1])),
+            (ValueError, "numbers of states, found 3", lambda: model.run_on(numbers(2, 1, 4), numbers(3))),
+        ]
+        for kind, words, call in refused:
+            with self.assertRaises(kind) as raised:
+                call()
+            self.assertIn(words, str(raised.exception))
+        self.assertEqual(model.run(numbers(1, 1, 4)).shape, (1, 1, 8))
+
+    def test_a_file_that_is_no_model_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "broken.onnx")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("no graph")
+            with self.assertRaises((ValueError, OSError)) as raised:
+                dyno_rnn.Model(path)
+            self.assertIn("broken.onnx", str(raised.exception))
+
+    def test_threads_share_a_model(self):
+        model = dyno_rnn.Model("gru:4x8", threads=2)
+        values = numbers(20, 2, 4)
+        right, found = model.run(values).tolist(), []
+        threads = [threading.Thread(target=lambda: found.append(model.run(values).tolist())) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(found, [right] * 4)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,404 @@
+//! An engine: a model packed once and planned for the batches that come, on a team of its own.
+//!
+//! ```
+//! use dyno_rnn::engine::{Engine, Options};
+//! use dyno_rnn::model::Model;
+//!
+//! let model = Model::open("lstm:8x16")?;
+//! let mut engine = Engine::new(model, &Options::default())?;
+//! // Two sequences of three and of two steps: steps x rows x inputs, the shorter one filled up.
+//! let (input, mut output) = ([0.5; 3 * 2 * 8], [0.0; 3 * 2 * 16]);
+//! engine.run(&input, &[3, 2], None, &mut output)?;
+//! assert_eq!(engine.last(&output, &[3, 2], 1).count(), 16);
+//! assert!(output[(2 * 2 + 1) * 16..].iter().all(|h| *h == 0.0), "behind its last step");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dyno_kernels::{Isa, Precision, ProgramError, Tanh, Team, Waiting};
+
+use crate::layer::{Cell, Directions, Layer};
+use crate::machine::Machine;
+use crate::model::Model;
+use crate::plan::{Choice, Packed};
+use crate::sequence::{Sequence, SequenceError, States};
+use crate::tuner::{Effort, Forced, Goal, TuneError, rank, tune};
+
+/// How an engine runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// How numbers of products are held.
+    pub precision: Precision,
+    /// Workers, the caller among them (>= 1).
+    pub threads: usize,
+    /// Cores of the workers beside the caller, one each; where this is empty, the last ones that this
+    /// process may use.
+    pub cores: Vec<usize>,
+    /// The instruction set.
+    pub isa: Isa,
+    /// Steps of the sequences that matter, which plans are made for.
+    pub steps: usize,
+    /// How long plans of a layer are timed for each size of a batch; zero trusts the model of costs.
+    pub tuning: Duration,
+}
+
+impl Default for Options {
+    /// One thread, in full precision, nothing timed.
+    fn default() -> Self {
+        Self {
+            precision: Precision::F32,
+            threads: 1,
+            cores: Vec::new(),
+            isa: Isa::best(),
+            steps: 100,
+            tuning: Duration::ZERO,
+        }
+    }
+}
+
+/// Why a batch was not run.
+#[derive(Debug, PartialEq)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// A batch of no rows or of no steps.
+    Empty,
+    /// An array has not the numbers that it should.
+    Numbers {
+        /// Which.
+        what: &'static str,
+        /// Numbers that there should be.
+        expected: usize,
+        /// Numbers that there are.
+        found: usize,
+    },
+    /// A batch so large that its numbers cannot be counted.
+    TooLarge,
+    /// No plan could be made.
+    Plan(TuneError),
+    /// A plan did not run.
+    Run(SequenceError),
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("expected a batch of at least one row and one step"),
+            Self::Numbers { what, expected, found } => {
+                write!(f, "expected {expected} numbers of {what}, found {found}")
+            }
+            Self::TooLarge => f.write_str("expected a batch that fits into memory"),
+            Self::Plan(error) => error.fmt(f),
+            Self::Run(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for EngineError {}
+
+impl From<TuneError> for EngineError {
+    fn from(error: TuneError) -> Self {
+        Self::Plan(error)
+    }
+}
+
+impl From<ProgramError> for EngineError {
+    fn from(error: ProgramError) -> Self {
+        Self::Plan(error.into())
+    }
+}
+
+impl From<SequenceError> for EngineError {
+    fn from(error: SequenceError) -> Self {
+        Self::Run(error)
+    }
+}
+
+/// Rows beyond this are no batch: a row has at least a number, and none has so many in memory.
+const MOST_ROWS: usize = 1 << 24;
+
+/// A model on a team.
+///
+/// A batch of any size is run; plans are made for powers of two, and rows that are left over cost
+/// nothing, since they have no steps.
+pub struct Engine {
+    model: Arc<Model>,
+    options: Options,
+    machine: Machine,
+    team: Team,
+    /// Of each layer.
+    packed: Arc<[Vec<Packed>]>,
+    /// Of each size of a batch, what was chosen for each layer.
+    choices: BTreeMap<usize, Vec<Choice>>,
+    /// Of each size of a batch, its layers.
+    plans: BTreeMap<usize, Vec<Sequence>>,
+    lengths: Vec<usize>,
+    /// What a layer takes, and what it puts out.
+    from: Vec<f32>,
+    to: Vec<f32>,
+}
+
+impl Engine {
+    /// Packs the weights and starts the team.
+    ///
+    /// # Errors
+    /// Plans for a batch of one row cannot be made.
+    pub fn new(model: impl Into<Arc<Model>>, options: &Options) -> Result<Self, EngineError> {
+        let model = model.into();
+        let pack = |layer: &Layer| -> Vec<Packed> {
+            let directions = 0..layer.directions().count();
+            directions.map(|at| Packed::new(layer, at, options.precision)).collect()
+        };
+        let packed = model.layers().iter().map(pack).collect();
+        let mut engine = Self::with(model, packed, options);
+        engine.prepare(1)?;
+        Ok(engine)
+    }
+
+    fn with(model: Arc<Model>, packed: Arc<[Vec<Packed>]>, options: &Options) -> Self {
+        let threads = options.threads.max(1);
+        let team = if options.cores.is_empty() {
+            Team::of(threads)
+        } else {
+            let bound: Vec<_> = (1..threads).map(|at| options.cores.get(at - 1).copied()).collect();
+            Team::new(&bound, Waiting::default())
+        };
+        Self {
+            machine: Machine::detect(options.isa),
+            options: Options { threads, ..options.clone() },
+            model,
+            team,
+            packed,
+            choices: BTreeMap::new(),
+            plans: BTreeMap::new(),
+            lengths: Vec::new(),
+            from: Vec::new(),
+            to: Vec::new(),
+        }
+    }
+
+    /// The same model with the same plans on another team, of as many workers: on `cores` beside the caller.
+    /// Weights are shared.
+    #[must_use]
+    pub fn beside(&self, cores: Vec<usize>) -> Self {
+        let options = Options { cores, ..self.options.clone() };
+        let other = Self::with(Arc::clone(&self.model), Arc::clone(&self.packed), &options);
+        Self { choices: self.choices.clone(), ..other }
+    }
+
+    /// What it runs.
+    #[must_use]
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// How it runs.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Makes plans for batches of so many rows now, so that no call has to.
+    ///
+    /// # Errors
+    /// They cannot be made.
+    pub fn prepare(&mut self, rows: usize) -> Result<(), EngineError> {
+        self.size_for(rows).map(drop)
+    }
+
+    /// The size of a batch that rows are run in, with its plans made.
+    fn size_for(&mut self, rows: usize) -> Result<usize, EngineError> {
+        if rows > MOST_ROWS {
+            return Err(EngineError::TooLarge);
+        }
+        let size = rows.max(1).next_power_of_two();
+        if self.plans.contains_key(&size) {
+            return Ok(size);
+        }
+        let choices = match self.choices.get(&size) {
+            Some(choices) => choices.clone(),
+            None => self.choose(size)?,
+        };
+        let mut sequences = Vec::new();
+        for ((layer, packed), choice) in self.model.layers().iter().zip(&*self.packed).zip(&choices)
+        {
+            sequences.push(Sequence::of_packed(layer, packed, size, choice, self.options.isa)?);
+        }
+        self.choices.insert(size, choices);
+        self.plans.insert(size, sequences);
+        Ok(size)
+    }
+
+    fn choose(&mut self, batch: usize) -> Result<Vec<Choice>, EngineError> {
+        let Options { precision, threads, isa, steps, tuning, .. } = self.options;
+        let tanh = match precision {
+            Precision::F32 => Tanh::Fitted98,
+            Precision::Bf16 => Tanh::Fitted76,
+            Precision::Int8 => Tanh::Fitted56,
+        };
+        let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
+        let mut chosen = Vec::new();
+        for (layer, packed) in self.model.layers().iter().zip(&*self.packed) {
+            let goal = Goal { layer, batch, steps, base, forced: Forced::default(), threads };
+            let ranking = if tuning.is_zero() {
+                rank(&goal, &self.machine)
+            } else {
+                let effort = Effort { time: tuning, ..Effort::default() };
+                tune(&goal, packed, &self.machine, isa, &mut self.team, effort)?
+            };
+            let first = ranking.first().ok_or(TuneError::Forced(goal.forced))?;
+            chosen.push(first.choice);
+        }
+        Ok(chosen)
+    }
+
+    /// Numbers of all states of a batch: layer after layer its hidden states, directions x rows x width,
+    /// and of an LSTM its cells, directions x rows x units.
+    ///
+    /// # Errors
+    /// There are more than can be counted.
+    pub fn state_numbers(&self, rows: usize) -> Result<usize, EngineError> {
+        let of = |layer: &Layer| state_widths(layer).iter().sum::<usize>();
+        let row: usize = self.model.layers().iter().map(of).sum();
+        row.checked_mul(rows).ok_or(EngineError::TooLarge)
+    }
+
+    /// Runs a batch: `input` is steps x rows x inputs, `output` steps x rows x outputs; there are as many
+    /// rows as `lengths`, and a row is run for as many steps as its length says. Outputs behind a row's last
+    /// step are zeros. With `states`, numbered as [`Engine::state_numbers`] says, rows begin at these, and those
+    /// after their last steps are put there; without, they begin at zeros.
+    ///
+    /// # Errors
+    /// Arrays have other sizes, a length is greater than the steps, or there is nothing to run.
+    pub fn run(
+        &mut self,
+        input: &[f32],
+        lengths: &[usize],
+        states: Option<&mut [f32]>,
+        output: &mut [f32],
+    ) -> Result<(), EngineError> {
+        let (rows, inputs, outputs) = (lengths.len(), self.model.inputs(), self.model.outputs());
+        let each = rows.checked_mul(inputs).ok_or(EngineError::TooLarge)?;
+        let steps = input.len().checked_div(each).unwrap_or(0);
+        if steps == 0 {
+            return Err(EngineError::Empty);
+        }
+        expect("input", steps * each, input.len())?;
+        let numbers = (steps * rows).checked_mul(outputs).ok_or(EngineError::TooLarge)?;
+        expect("output", numbers, output.len())?;
+        if lengths.iter().any(|length| *length > steps) {
+            return Err(SequenceError::Lengths.into());
+        }
+        if let Some(states) = &states {
+            expect("states", self.state_numbers(rows)?, states.len())?;
+        }
+        let size = self.size_for(rows)?;
+        self.lengths.clear();
+        self.lengths.extend_from_slice(lengths);
+        self.lengths.resize(size, 0);
+        placed(input, [steps, rows, size], inputs, &mut self.from);
+        let mut states = states;
+        let mut before = 0;
+        let Self { plans, team, from, to, lengths, model, .. } = self;
+        for (sequence, layer) in plans.entry(size).or_default().iter_mut().zip(model.layers()) {
+            to.clear();
+            to.resize(steps * size * sequence.outputs(), 0.0);
+            match states.as_deref_mut() {
+                None => sequence.run_lengths(team, from, to, lengths)?,
+                Some(states) => {
+                    let widths = state_widths(layer);
+                    let own = &mut states[before..][..rows * (widths[0] + widths[1])];
+                    before += own.len();
+                    let directions = layer.directions().count();
+                    sequence.set_states(&widened(own, [directions, rows, size], widths))?;
+                    sequence.run_lengths_on(team, from, to, lengths)?;
+                    narrowed(&sequence.states(), [directions, rows, size], widths, own);
+                }
+            }
+            std::mem::swap(from, to);
+        }
+        for (step, to) in output.chunks_exact_mut(rows * outputs).enumerate() {
+            to.copy_from_slice(&from[step * size * outputs..][..rows * outputs]);
+        }
+        Ok(())
+    }
+
+    /// Of `output` the hidden state of a row after the last step of each direction: what a sequence
+    /// comes to as a whole. Nothing of a row without steps.
+    pub fn last<'a>(
+        &self,
+        output: &'a [f32],
+        lengths: &[usize],
+        row: usize,
+    ) -> impl Iterator<Item = f32> + 'a {
+        let (outputs, rows) = (self.model.outputs(), lengths.len());
+        let layer = self.model.layers().last();
+        let directions = layer.map_or(Directions::Forward, Layer::directions);
+        let half = outputs / directions.count();
+        let length = lengths.get(row).copied().unwrap_or(0);
+        let part = move |direction: usize| {
+            let step = if directions.is_back(direction) { 0 } else { length.saturating_sub(1) };
+            let from = (step * rows + row) * outputs + direction * half;
+            output.get(from..from + half).unwrap_or_default().iter().copied()
+        };
+        (0..if length > 0 { directions.count() } else { 0 }).flat_map(part)
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (model, options) = (self.model.name(), &self.options);
+        f.debug_struct("Engine").field("model", &model).field("options", options).finish()
+    }
+}
+
+fn expect(what: &'static str, expected: usize, found: usize) -> Result<(), EngineError> {
+    if expected == found { Ok(()) } else { Err(EngineError::Numbers { what, expected, found }) }
+}
+
+/// Numbers of a row of a layer's hidden states and of its cells, all directions together.
+fn state_widths(layer: &Layer) -> [usize; 2] {
+    let cells = if layer.cell() == Cell::Lstm { layer.units() } else { 0 };
+    [layer.width(), cells].map(|width| layer.directions().count() * width)
+}
+
+/// Steps x rows x width numbers among those of as many steps x size x width; zeros in the other rows.
+fn placed(numbers: &[f32], [steps, rows, size]: [usize; 3], width: usize, to: &mut Vec<f32>) {
+    to.clear();
+    if rows == size || width == 0 {
+        return to.extend_from_slice(numbers);
+    }
+    to.resize(steps * size * width, 0.0);
+    for (to, from) in to.chunks_exact_mut(size * width).zip(numbers.chunks_exact(rows * width)) {
+        to[..rows * width].copy_from_slice(from);
+    }
+}
+
+/// States of some rows as those of a batch of `size`. `widths` are those of all directions.
+fn widened(states: &[f32], sizes: [usize; 3], widths: [usize; 2]) -> States {
+    let (hidden, cells) = states.split_at(sizes[1] * widths[0]);
+    let [mut wide_hidden, mut wide_cells] = [Vec::new(), Vec::new()];
+    placed(hidden, sizes, widths[0] / sizes[0], &mut wide_hidden);
+    placed(cells, sizes, widths[1] / sizes[0], &mut wide_cells);
+    States { hidden: wide_hidden, cells: wide_cells }
+}
+
+/// The reverse.
+fn narrowed(states: &States, sizes: [usize; 3], widths: [usize; 2], to: &mut [f32]) {
+    let [directions, rows, size] = sizes;
+    let (hidden, cells) = to.split_at_mut(rows * widths[0]);
+    for ((to, from), width) in
+        [(hidden, &states.hidden), (cells, &states.cells)].into_iter().zip(widths)
+    {
+        let width = width / directions;
+        if width == 0 {
+            continue;
+        }
+        for (to, from) in to.chunks_exact_mut(rows * width).zip(from.chunks_exact(size * width)) {
+            to.copy_from_slice(&from[..rows * width]);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! A small LSTM that reads an image row by row, run by the engine of recurrent networks.
+
+use std::sync::Arc;
+
+use dyno_rnn::engine::{Engine as Recurrent, EngineError, Options};
+use dyno_rnn::model::Model;
+use dyno_rnn::{Cell, Directions, Layer, Weights};
+
+use super::{CLASSES, PIXELS, TEST_COUNT, test};
+use crate::engine::Port;
+use crate::rnn::{Runner, SequenceLibrary, Sequences, Stack};
+use crate::top1;
+
+/// Steps of a sequence: rows of an image.
+pub const ROWS: usize = 8;
+/// Numbers of a step: pixels of a row.
+pub const ROW: usize = PIXELS / ROWS;
+/// Units of the LSTM.
+pub const UNITS: usize = 32;
+/// Of the test images those that the embedded weights get right.
+pub const LSTM_CORRECT: usize = 520;
+
+/// Full ink. Pixels are divided by it before they enter the network.
+const FULL_INK: f32 = 16.0;
+
+/// Numbers in the weights' file.
+const WEIGHTS: usize = 4 * UNITS * (ROW + UNITS + 1) + CLASSES * (UNITS + 1);
+
+static TRAINED: [u8; 4 * WEIGHTS] = *include_bytes!("../../data/digits-lstm.bin");
+
+/// Weights of an LSTM over the rows of an image, from the top, and of ten scores of its last state.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LstmWeights {
+    /// Gates i, f, g, o: `[4, 32, 8]`.
+    pub input: Vec<f32>,
+    /// `[4, 32, 32]`.
+    pub state: Vec<f32>,
+    /// `[4, 32]`.
+    pub bias: Vec<f32>,
+    /// `[10, 32]`.
+    pub output: Vec<f32>,
+    /// `[10]`.
+    pub output_bias: Vec<f32>,
+}
+
+impl LstmWeights {
+    /// A network whose weights are all 0.
+    #[must_use]
+    pub fn zeros() -> Self {
+        Self {
+            input: vec![0.0; 4 * UNITS * ROW],
+            state: vec![0.0; 4 * UNITS * UNITS],
+            bias: vec![0.0; 4 * UNITS],
+            output: vec![0.0; CLASSES * UNITS],
+            output_bias: vec![0.0; CLASSES],
+        }
+    }
+
+    /// The network trained by `examples/train_digits_lstm.rs`.
+    #[must_use]
+    pub fn trained() -> Self {
+        let mut network = Self::zeros();
+        let (numbers, _) = TRAINED.as_chunks::<4>();
+        for (weight, bytes) in network.parts_mut().into_iter().flatten().zip(numbers) {
+            *weight = f32::from_le_bytes(*bytes);
+        }
+        network
+    }
+
+    /// The file's content: the parts in their order as little-endian `f32`.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.parts().into_iter().flatten().flat_map(|weight| weight.to_le_bytes()).collect()
+    }
+
+    /// In the order of the file.
+    #[must_use]
+    pub fn parts(&self) -> [&Vec<f32>; 5] {
+        [&self.input, &self.state, &self.bias, &self.output, &self.output_bias]
+    }
+
+    /// In the order of the file.
+    pub fn parts_mut(&mut self) -> [&mut Vec<f32>; 5] {
+        [&mut self.input, &mut self.state, &mut self.bias, &mut self.output, &mut self.output_bias]
+    }
+
+    /// What enters the network for an image: ink in [0, 1], row by row.
+    #[must_use]
+    pub fn input(pixels: &[u8; PIXELS]) -> [f32; PIXELS] {
+        pixels.map(|ink| f32::from(ink) / FULL_INK)
+    }
+
+    /// One score per class for the last state.
+    #[must_use]
+    pub fn scores(&self, state: &[f32; UNITS]) -> [f32; CLASSES] {
+        std::array::from_fn(|class| {
+            let row = &self.output[class * UNITS..][..UNITS];
+            self.output_bias[class] + row.iter().zip(state).map(|(w, h)| w * h).sum::<f32>()
+        })
+    }
+
+    /// The LSTM without its scores.
+    fn model(&self) -> Model {
+        let weights = Weights {
+            input: self.input.clone(),
+            state: self.state.clone(),
+            input_bias: self.bias.clone(),
+            state_bias: vec![0.0; 4 * UNITS],
+        };
+        let layer = Layer::new(Cell::Lstm, ROW, UNITS, Directions::Forward, vec![weights]);
+        let layer = layer.expect("weights have the sizes of the constants");
+        Model::of("digits-lstm", vec![layer]).expect("one layer follows no other")
+    }
+}
+
+/// The trained LSTM. Answers are classes, as [`top1::encode`] writes them.
+#[derive(Debug)]
+pub struct DigitsLstm {
+    weights: Arc<LstmWeights>,
+    stack: Stack,
+}
+
+impl DigitsLstm {
+    /// The engine of the trained weights.
+    ///
+    /// # Errors
+    /// It cannot be planned as the options say.
+    pub fn engine(options: &Options) -> Result<Recurrent, EngineError> {
+        Recurrent::new(LstmWeights::trained().model(), options)
+    }
+
+    /// With this engine, which is one of [`DigitsLstm::engine`] or [beside](Recurrent::beside) one.
+    #[must_use]
+    pub fn new(engine: Recurrent) -> Self {
+        Self { weights: Arc::new(LstmWeights::trained()), stack: Stack::new(engine) }
+    }
+
+    /// The test images as sequences of rows.
+    #[must_use]
+    pub fn library() -> SequenceLibrary {
+        let numbers = test().flat_map(|digit| LstmWeights::input(digit.pixels)).collect();
+        let sequences = Sequences::new(ROW, numbers, &[ROWS; TEST_COUNT]);
+        SequenceLibrary::new("digits", vec![sequences.expect("ink is finite")])
+    }
+}
+
+impl Runner for DigitsLstm {
+    fn inputs(&self) -> usize {
+        self.stack.inputs()
+    }
+
+    fn answers(&self) -> Port {
+        Port { name: "class".into(), element: "int64".into(), shape: vec![Some(1)] }
+    }
+
+    fn prepare(&mut self, rows: usize) -> Result<(), String> {
+        self.stack.prepare(rows)
+    }
+
+    fn run(&mut self, input: &[f32], lengths: &[usize]) -> Result<(), String> {
+        self.stack.run(input, lengths)
+    }
+
+    fn answer(&self, row: usize, bytes: &mut Vec<u8>) {
+        let mut state = [0.0; UNITS];
+        state.iter_mut().zip(self.stack.last(row)).for_each(|(to, h)| *to = h);
+        bytes.extend_from_slice(&top1::encode(top1::argmax(&self.weights.scores(&state))));
+    }
+}
