@@ -87,6 +87,29 @@ impl PartialEq for Word<'_> {
     }
 }
 
+/// The words of a text with white space between, each as `part` leaves it.
+pub fn words<'a>(text: &'a str, part: impl Fn(&'a str) -> &'a str) -> Vec<Word<'a>> {
+    let mut words = Vec::with_capacity(text.len() / 2 + 1);
+    let mut put = |word: &'a str| words.push(Word::new(part(word)));
+    if !text.is_ascii() {
+        text.split_whitespace().for_each(put);
+        return words;
+    }
+    let mut start = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        if byte == b' ' || matches!(byte, b'\t'..=b'\r') {
+            if start < at {
+                put(&text[start..at]);
+            }
+            start = at + 1;
+        }
+    }
+    if start < text.len() {
+        put(&text[start..]);
+    }
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +146,16 @@ mod tests {
             assert_eq!(distance(&one, &other), expected, "{length}");
             assert_eq!(distance(&other, &[]), length + 1, "{length}");
         }
+    }
+
+    #[test]
+    fn white_space_is_that_of_unicode() {
+        for text in ["", " a  bc\t\u{b}d\u{1c}e\r\n", "a b", "\u{a0}\u{e9} \u{2003}x\u{85}y "] {
+            let found = words(text, |word| word);
+            let expected: Vec<Word<'_>> = text.split_whitespace().map(Word::new).collect();
+            assert!(found == expected, "{found:?} {expected:?}");
+        }
+        assert!(words("a1 b", |word| word.trim_end_matches('1')) == words("a b", |word| word));
     }
 
     #[test]

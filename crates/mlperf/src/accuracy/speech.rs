@@ -13,7 +13,7 @@ pub mod whisper;
 
 use std::ops::AddAssign;
 
-use super::edits::{Word, distance};
+use super::edits::{distance, words};
 use super::payload::{self, Element};
 use super::{AnswerError, Figure, Method, Need, Repeats, Scorer, Scores, Wrong, judged, of_sample};
 
@@ -60,8 +60,7 @@ impl WordErrors {
     /// Adds a transcript and what was said, as words with white space between.
     /// O(words of one times words of the other).
     pub fn add(&mut self, found: &str, wanted: &str) {
-        let words = |text| str::split_whitespace(text).map(Word::new).collect::<Vec<_>>();
-        let (found, wanted) = (words(found), words(wanted));
+        let [found, wanted] = [found, wanted].map(|text| words(text, |word| word));
         self.errors += distance(&found, &wanted) as u64;
         self.words += wanted.len() as u64;
     }

@@ -12,7 +12,7 @@ use foldhash::{HashMap, HashMapExt};
 use memchr::memchr_iter;
 
 use super::super::data::read_text;
-use super::super::edits::{Word, distance};
+use super::super::edits::{Word, distance, words};
 use super::super::payload;
 use super::super::{
     AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Scorer, Scores, Wrong, judged,
@@ -143,13 +143,8 @@ impl Pronunciations {
 
     /// The phonemes of a text.
     fn phonemes<'a>(&self, text: &'a str) -> Vec<Word<'a>> {
-        // Most are of one or two letters, and a digit.
-        let mut phonemes = Vec::with_capacity(text.len() / 2 + 1);
-        for phoneme in text.split_whitespace() {
-            let is_stress = |character: char| character.is_ascii_digit() && self.is_stress_dropped;
-            phonemes.push(Word::new(phoneme.trim_end_matches(is_stress)));
-        }
-        phonemes
+        let is_stress = |character: char| character.is_ascii_digit() && self.is_stress_dropped;
+        words(text, |phoneme| phoneme.trim_end_matches(is_stress))
     }
 
     fn judge(
