@@ -1,5 +1,7 @@
 //! `dyno probe`: what it tells of each kind of system, and of what does not fit.
 
+use std::io::Write as _;
+
 use dyno_sut::digits::{self, Perceptron};
 use dyno_sut::onnx::runtime::Search;
 use serde_json::Value;
@@ -126,11 +128,21 @@ fn policies_of_an_engine_are_told_or_refused() {
     }
 }
 
+/// Says on stderr, past what tests hold back, that a test is skipped for want of ONNX Runtime.
+///
+/// # Panics
+/// Panics where `DYNO_DEMAND_ORT` is set: there it must not be missing.
+fn without_onnx_runtime(why: &dyn std::fmt::Display) {
+    let is_demanded = std::env::var_os("DYNO_DEMAND_ORT").is_some_and(|value| !value.is_empty());
+    assert!(!is_demanded, "DYNO_DEMAND_ORT is set, and {why}");
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
 /// A folder with the perceptron as an ONNX model; `None` without ONNX Runtime.
 pub fn with_model() -> Option<Folder> {
     let search = Search { system: false, ..Search::everywhere(None) };
     if let Err(missing) = search.find() {
-        println!("skipped: {missing}");
+        without_onnx_runtime(&missing);
         return None;
     }
     let folder = Folder::new();

@@ -1,17 +1,22 @@
 //! Answers of a log, read ahead: while some are scored, a thread decodes the next ones.
 //!
 //! Two batches go to and fro, so that as much of a log is in memory as two batches
-//! have: some hundred kilobytes, or two answers where a single one is larger.
+//! have: some megabytes, or two answers where a single one is larger.
 
 use std::io::BufRead;
-use std::sync::mpsc::{channel, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::thread;
 
 use dyno_loadgen::log::read::{AccuracyReader, LogReadProblem};
 
-/// What a batch is full with.
+/// What a batch is given with to somebody who waits for it.
 const ENTRIES: usize = 4096;
 const BYTES: usize = 1 << 18;
+
+/// What a batch is full with.
+const MOST_ENTRIES: usize = 1 << 16;
+const MOST_BYTES: usize = 1 << 22;
 
 /// Some entries of a log, one after the other.
 #[derive(Default)]
@@ -24,10 +29,10 @@ struct Batch {
 }
 
 impl Batch {
-    fn fill<R: BufRead>(&mut self, log: &mut AccuracyReader<R>) {
+    fn fill<R: BufRead>(&mut self, log: &mut AccuracyReader<R>, is_awaited: &AtomicBool) {
         self.entries.clear();
         self.data.clear();
-        while self.end.is_none() && self.entries.len() < ENTRIES && self.data.len() < BYTES {
+        while self.end.is_none() && !self.is_enough(is_awaited) {
             match log.next_into(&mut self.data) {
                 Some(Ok(entry)) => {
                     self.entries.push((entry.line, entry.qsl_idx, self.data.len()));
@@ -38,56 +43,73 @@ impl Batch {
         }
     }
 
-    fn give(&self, take: &mut impl FnMut(usize, u64, &[u8])) {
+    fn is_enough(&self, is_awaited: &AtomicBool) -> bool {
+        let has = |entries, bytes| self.entries.len() >= entries || self.data.len() >= bytes;
+        has(ENTRIES, BYTES) && (has(MOST_ENTRIES, MOST_BYTES) || is_awaited.load(Ordering::Relaxed))
+    }
+
+    fn entries(&self) -> Vec<(usize, u64, &[u8])> {
         let mut start = 0;
-        for (line, index, end) in &self.entries {
-            take(*line, *index, &self.data[start..*end]);
+        let entry = |(line, index, end): &(usize, u64, usize)| {
+            let answer = &self.data[start..*end];
             start = *end;
-        }
+            (*line, *index, answer)
+        };
+        self.entries.iter().map(entry).collect()
     }
 }
 
-/// Gives the line, the sample and the answer of each entry to `take`, in the order of
-/// the log.
-///
-/// # Errors
-/// The log does not read to its end; what was before has been given.
-pub fn each<R: BufRead + Send>(
+/// What a thread has read.
+pub struct Answers<'a> {
+    empty: Sender<Batch>,
+    full: Receiver<Batch>,
+    is_awaited: &'a AtomicBool,
+}
+
+/// Gives the answers of a log, which are read from now on, to `work`.
+pub fn with<R: BufRead + Send, T>(
     mut log: AccuracyReader<R>,
-    mut take: impl FnMut(usize, u64, &[u8]),
-) -> Result<(), LogReadProblem> {
-    let mut batch = Batch::default();
-    batch.fill(&mut log);
-    if let Some(end) = batch.end.take() {
-        // Not worth a thread.
-        batch.give(&mut take);
-        return end;
-    }
+    work: impl FnOnce(Answers<'_>) -> T,
+) -> T {
+    let is_awaited = AtomicBool::new(false);
     thread::scope(|scope| {
-        let (to_fill, empty) = channel::<Batch>();
+        let (empty, to_fill) = channel::<Batch>();
         let (to_give, full) = sync_channel::<Batch>(1);
+        let awaited = &is_awaited;
         scope.spawn(move || {
-            for mut batch in empty {
-                batch.fill(&mut log);
+            for mut batch in to_fill {
+                batch.fill(&mut log, awaited);
                 if to_give.send(batch).is_err() {
                     break;
                 }
             }
         });
-        let mut next = Some(Batch::default());
+        for _ in 0..2 {
+            let _ = empty.send(Batch::default());
+        }
+        work(Answers { empty, full, is_awaited: &is_awaited })
+    })
+}
+
+impl Answers<'_> {
+    /// Gives the line, the sample and the answer of some entries at a time to `take`, in the
+    /// order of the log.
+    ///
+    /// # Errors
+    /// The log does not read to its end; what was before has been given.
+    pub fn each(self, mut take: impl FnMut(&[(usize, u64, &[u8])])) -> Result<(), LogReadProblem> {
         loop {
-            if let Some(next) = next.take() {
-                let _ = to_fill.send(next);
-            }
-            batch.give(&mut take);
+            self.is_awaited.store(true, Ordering::Relaxed);
+            // Nothing comes of a thread that panicked, which the scope then tells.
+            let Ok(mut batch) = self.full.recv() else { return Ok(()) };
+            self.is_awaited.store(false, Ordering::Relaxed);
+            take(&batch.entries());
             if let Some(end) = batch.end.take() {
                 return end;
             }
-            // Nothing comes of a thread that panicked, which the scope then tells.
-            let Ok(filled) = full.recv() else { return Ok(()) };
-            next = Some(std::mem::replace(&mut batch, filled));
+            let _ = self.empty.send(batch);
         }
-    })
+    }
 }
 
 #[cfg(test)]
@@ -113,8 +135,12 @@ mod tests {
 
     fn taken(log: &str) -> (Vec<Taken>, Result<(), LogReadProblem>) {
         let mut all = Vec::new();
-        let end = each(AccuracyReader::new(log.as_bytes()), |line, index, answer| {
-            all.push((line, index, answer.to_vec()));
+        let end = with(AccuracyReader::new(log.as_bytes()), |answers| {
+            answers.each(|entries| {
+                let entry =
+                    |(line, index, answer): &(usize, u64, &[u8])| (*line, *index, answer.to_vec());
+                all.extend(entries.iter().map(entry));
+            })
         });
         (all, end)
     }
@@ -135,5 +161,13 @@ mod tests {
         let (all, end) = taken(&whole[..whole.len() - 10]);
         assert_eq!(all.len(), 2 * ENTRIES - 1);
         assert_eq!(end.unwrap_err().line, 2 * ENTRIES + 1);
+    }
+
+    #[test]
+    fn a_log_that_nobody_wants_is_not_read_to_its_end() {
+        let whole = log(2 * MOST_ENTRIES as u64 + 1);
+        let mut source = whole.as_bytes();
+        with(AccuracyReader::new(&mut source), |answers| drop(answers));
+        assert!(!source.is_empty());
     }
 }

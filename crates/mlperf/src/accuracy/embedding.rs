@@ -9,9 +9,10 @@
 //! Source: none of the benchmarks has it; `cargo xtask peers metrics` compares it with the
 //! definition in NumPy.
 
-use ndarray::{Array2, ArrayView1, Axis, Slice};
+use ndarray::{Array2, Axis, Slice};
 
 use super::arrays::npy::{Matrix, Npy};
+use super::generation::dot;
 use super::payload::{self, Element};
 use super::{AnswerError, DataError, Figure, Inputs, Method, Need, Scorer, Scores};
 use crate::parallel;
@@ -38,8 +39,8 @@ pub const EMBEDDING_AGREEMENT: Method = Method {
 /// an error of half of 2^-23 in each part.
 const EQUAL: f64 = 1e-6;
 
-/// Rows whose cosines with all others are in memory at once, on each processor.
-const ROWS: usize = 256;
+/// Rows and columns of a block of cosines.
+const BLOCK: usize = 256;
 
 /// Scores vectors.
 #[derive(Debug)]
@@ -47,8 +48,10 @@ pub struct Agreement {
     /// All of length 1.
     references: Matrix,
     element: Element,
-    /// Of each answer that is a vector, its sample and its vector of length 1.
-    answers: Vec<(usize, Vec<f64>)>,
+    /// Samples whose answer is a vector.
+    samples: Vec<usize>,
+    /// These vectors, all of length 1.
+    answers: Vec<f64>,
     cosines: f64,
     total: u64,
 }
@@ -72,50 +75,150 @@ impl Agreement {
         for (at, row) in references.values.chunks_exact_mut(columns).enumerate() {
             shorten(row).ok_or(at)?;
         }
-        Ok(Self { references, element, answers: Vec::new(), cosines: 0.0, total: 0 })
+        Ok(Self {
+            references,
+            element,
+            samples: Vec::new(),
+            answers: Vec::new(),
+            cosines: 0.0,
+            total: 0,
+        })
     }
 
     /// Texts whose nearest other text is one by the references, too.
     fn agreed(&self) -> u64 {
-        let (samples, columns) = (self.answers.len(), self.references.columns);
-        let mut by_reference = Array2::zeros((samples, columns));
-        let mut by_answer = Array2::zeros((samples, columns));
-        for (at, (sample, answer)) in self.answers.iter().enumerate() {
-            let rows =
-                [(&mut by_reference, self.references.row(*sample)), (&mut by_answer, answer)];
-            for (to, from) in rows {
-                to.row_mut(at).iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-            }
+        if self.samples.len() < 2 {
+            return self.samples.len() as u64;
         }
-        let starts: Vec<usize> = (0..samples).step_by(ROWS).collect();
-        parallel::map(&starts, |start| agreed_from(*start, &by_reference, &by_answer)).iter().sum()
+        let references: Vec<&[f64]> =
+            self.samples.iter().map(|sample| self.references.row(*sample)).collect();
+        let answers: Vec<&[f64]> = self.answers.chunks_exact(self.references.columns).collect();
+        let pairs = nearest(&references).into_iter().zip(nearest(&answers)).enumerate();
+        let agrees = |(at, (wanted, found)): &(usize, (Neighbour, Neighbour))| {
+            dot(references[*at], references[found.at]) >= wanted.cosine - EQUAL
+        };
+        pairs.filter(agrees).count() as u64
     }
 }
 
-/// Of the rows from `start` on, as many as are looked at at once.
-fn agreed_from(start: usize, references: &Array2<f64>, answers: &Array2<f64>) -> u64 {
-    let behind = (start + ROWS).min(references.nrows());
-    let cosines = |all: &Array2<f64>| {
-        let mut cosines = all.slice_axis(Axis(0), Slice::from(start..behind)).dot(&all.t());
-        // No text is its own neighbour.
-        for (row, mut of_row) in cosines.axis_iter_mut(Axis(0)).enumerate() {
-            of_row[start + row] = f64::NEG_INFINITY;
+/// The nearest vector to another one; the first of those that are equally near.
+#[derive(Debug, Clone, Copy)]
+struct Neighbour {
+    at: usize,
+    cosine: f64,
+}
+
+/// A vector that may be the nearest to another one.
+struct Candidate {
+    to: usize,
+    at: usize,
+    /// In 32 bits.
+    cosine: f32,
+}
+
+/// The nearest of all other vectors to each. Vectors have the length 1, and there are two or
+/// more.
+///
+/// Cosines are found in 32 bits, in which they are products of matrices that take half of the
+/// time. Those that are not apart from the greatest by more than both may be wrong by are
+/// found in 64.
+fn nearest(vectors: &[&[f64]]) -> Vec<Neighbour> {
+    let columns = vectors[0].len();
+    let short = vectors.iter().flat_map(|row| row.iter().map(|value| *value as f32)).collect();
+    let short = Array2::from_shape_vec((vectors.len(), columns), short);
+    let short = short.expect("vectors are of one length");
+    // Of a sum of n products in any order: n times half of EPSILON at most, for vectors of
+    // length 1. Once more for the vectors, which are rounded, too.
+    let error = (columns + 4) as f32 * f32::EPSILON;
+    let blocks = 0..vectors.len().div_ceil(BLOCK);
+    let pairs: Vec<(usize, usize)> =
+        blocks.clone().flat_map(|one| (one..blocks.end).map(move |other| (one, other))).collect();
+    let found = parallel::map(&pairs, |pair| candidates(&short, *pair, 2.0 * error));
+    let mut greatest = vec![f32::NEG_INFINITY; vectors.len()];
+    for Candidate { to, cosine, .. } in found.iter().flatten() {
+        greatest[*to] = greatest[*to].max(*cosine);
+    }
+    let mut near = vec![Vec::new(); vectors.len()];
+    for Candidate { to, at, cosine } in found.into_iter().flatten() {
+        if cosine >= greatest[to] - 2.0 * error {
+            near[to].push(at);
         }
-        cosines
+    }
+    let rows: Vec<(&&[f64], Vec<usize>)> = vectors.iter().zip(near).collect();
+    parallel::map(&rows, |(row, near)| {
+        let of = |at: &usize| Neighbour { at: *at, cosine: dot(row, vectors[*at]) };
+        let first = Neighbour { at: usize::MAX, cosine: f64::NEG_INFINITY };
+        near.iter().map(of).fold(first, |best, one| {
+            let is_nearer = (one.cosine, best.at) > (best.cosine, one.at);
+            if is_nearer { one } else { best }
+        })
+    })
+}
+
+/// Of a block of cosines, those that no other of their row or column exceeds by more than
+/// `margin`; cosines are symmetric, so that a block is two.
+fn candidates(vectors: &Array2<f32>, (one, other): (usize, usize), margin: f32) -> Vec<Candidate> {
+    let rows = |block: usize| {
+        let end = ((block + 1) * BLOCK).min(vectors.nrows());
+        vectors.slice_axis(Axis(0), Slice::from(block * BLOCK..end))
     };
-    let (references, answers) = (cosines(references), cosines(answers));
-    let rows = references.axis_iter(Axis(0)).zip(answers.axis_iter(Axis(0)));
-    let agrees = |(reference, answer): &(ArrayView1<f64>, ArrayView1<f64>)| {
-        let greatest = |of: &ArrayView1<f64>| {
-            let first = (f64::NEG_INFINITY, 0);
-            let greater = |best: (f64, usize), (at, value): (usize, &f64)| {
-                if *value > best.0 { (*value, at) } else { best }
-            };
-            of.iter().enumerate().fold(first, greater)
-        };
-        reference[greatest(answer).1] >= greatest(reference).0 - EQUAL
-    };
-    rows.filter(agrees).count() as u64
+    let mut cosines = rows(one).dot(&rows(other).t());
+    if one == other {
+        // No text is its own neighbour.
+        cosines.diag_mut().fill(f32::NEG_INFINITY);
+    }
+    let (count, columns) = cosines.dim();
+    let values = cosines.as_slice().expect("products are row by row");
+    let mut of_columns = vec![f32::NEG_INFINITY; columns];
+    let mut found = Vec::new();
+    for (row, values) in values.chunks_exact(columns).enumerate() {
+        let to = one * BLOCK + row;
+        let near = at_least(values, greatest(values) - margin);
+        found.extend(near.map(|(column, cosine)| Candidate {
+            to,
+            at: other * BLOCK + column,
+            cosine,
+        }));
+        raise(&mut of_columns, values);
+    }
+    if one == other {
+        return found;
+    }
+    let mut turned = vec![0.0; count];
+    for (column, greatest) in of_columns.into_iter().enumerate() {
+        let to = other * BLOCK + column;
+        let values = values.iter().skip(column).step_by(columns);
+        turned.iter_mut().zip(values).for_each(|(to, value)| *to = *value);
+        let near = at_least(&turned, greatest - margin);
+        found.extend(near.map(|(row, cosine)| Candidate { to, at: one * BLOCK + row, cosine }));
+    }
+    found
+}
+
+/// Numbers that are compared at once.
+const LANES: usize = 16;
+
+/// Each of these or the other, whichever is greater.
+fn raise(greatest: &mut [f32], values: &[f32]) {
+    for (greatest, value) in greatest.iter_mut().zip(values) {
+        *greatest = if *value > *greatest { *value } else { *greatest };
+    }
+}
+
+fn greatest(values: &[f32]) -> f32 {
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    chunks.iter().for_each(|chunk| raise(&mut lanes, chunk));
+    lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |most, value| most.max(*value))
+}
+
+/// Those that are no less than `least`, of which there are few, and where they stand.
+fn at_least(values: &[f32], least: f32) -> impl Iterator<Item = (usize, f32)> {
+    let has_some =
+        move |chunk: &&[f32]| chunk.iter().fold(false, |any, value| any | (*value >= least));
+    let chunks = values.chunks(LANES).enumerate().filter(move |(_, chunk)| has_some(chunk));
+    let numbered = chunks.flat_map(|(at, chunk)| (at * LANES..).zip(chunk.iter().copied()));
+    numbered.filter(move |(_, value)| *value >= least)
 }
 
 /// Makes the length of a vector 1, if it has a direction.
@@ -137,14 +240,18 @@ impl Scorer for Agreement {
             let expected = format!("{bytes} ({} numbers)", self.references.columns);
             return Err(AnswerError::Length { expected, found: answer.len() });
         }
-        let mut vector: Vec<f64> = payload::reals(self.element, answer)?.collect();
-        shorten(&mut vector).ok_or_else(|| AnswerError::Content {
-            expected: "numbers, and not all of them 0".to_owned(),
-            found: "others".to_owned(),
-        })?;
-        let reference = self.references.row(index as usize);
-        self.cosines += vector.iter().zip(reference).map(|(one, other)| one * other).sum::<f64>();
-        self.answers.push((index as usize, vector));
+        let start = self.answers.len();
+        self.answers.extend(payload::reals(self.element, answer)?);
+        let vector = &mut self.answers[start..];
+        if shorten(vector).is_none() {
+            self.answers.truncate(start);
+            return Err(AnswerError::Content {
+                expected: "numbers, and not all of them 0".to_owned(),
+                found: "others".to_owned(),
+            });
+        }
+        self.cosines += dot(vector, self.references.row(index as usize));
+        self.samples.push(index as usize);
         Ok(())
     }
 

@@ -16,6 +16,7 @@ use super::payload::{self, Element};
 use super::{AnswerError, DataError, Figure, Inputs, Method, Need, Scorer, Scores};
 
 pub use frechet::Normal;
+pub(super) use linear::dot;
 
 const MEAN: Need = Need {
     name: "mean",

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::AddAssign;
 
 use memchr::memchr_iter;
 use serde::Deserialize;
@@ -13,8 +14,8 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use super::summarization::read_list;
 use super::text::is_space;
 use super::{
-    AnswerError, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores, of_sample,
-    payload,
+    AnswerError, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores, Wrong, judged,
+    of_sample, payload,
 };
 
 const REFERENCE: Need = Need {
@@ -34,9 +35,6 @@ pub const HIERARCHICAL_F1: Method = Method {
     choices: &[],
     open: |inputs| Ok(Box::new(Categories::open(inputs)?)),
 };
-
-/// What stands between the levels of a path.
-const SEPARATOR: &str = " > ";
 
 /// Levels of paths, summed over samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -75,7 +73,15 @@ impl Levels {
     }
 }
 
-/// Levels of a path, from the top on.
+impl AddAssign for Levels {
+    fn add_assign(&mut self, more: Self) {
+        self.shared += more.shared;
+        self.found += more.found;
+        self.wanted += more.wanted;
+    }
+}
+
+/// Levels of a path, from the top on, with ` > ` between.
 fn levels(path: &str) -> impl Iterator<Item = &str> {
     let bytes = path.as_bytes();
     // Of the separator `>` is the rarest.
@@ -254,19 +260,33 @@ impl Categories {
         let wanted = records.into_iter().map(|record| record.ground_truth_category).collect();
         Ok(Self { wanted, ..Self::default() })
     }
+
+    fn judge(&self, sums: &mut Levels, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
+        let wanted = of_sample(&self.wanted, index)?;
+        let category = category(answer).inspect_err(|_| {
+            // As many levels as are wanted, and none of them right.
+            let levels = levels(wanted).count() as u64;
+            sums.found += levels;
+            sums.wanted += levels;
+        })?;
+        sums.add(&category, wanted);
+        Ok(())
+    }
 }
 
 impl Scorer for Categories {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let wanted = of_sample(&self.wanted, index)?;
-        let category = category(answer).inspect_err(|_| {
-            // As many levels as are wanted, and none of them right.
-            let levels = wanted.split(SEPARATOR).count() as u64;
-            self.levels.found += levels;
-            self.levels.wanted += levels;
-        })?;
-        self.levels.add(&category, wanted);
-        Ok(())
+        let mut levels = self.levels;
+        let taken = self.judge(&mut levels, index, answer);
+        self.levels = levels;
+        taken
+    }
+
+    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Wrong> {
+        let (levels, wrong) =
+            judged(answers, |levels, index, answer| self.judge(levels, index, answer));
+        self.levels += levels;
+        wrong
     }
 
     fn repeats(&self) -> Repeats {

@@ -14,6 +14,7 @@ pub mod arrays;
 pub mod classification;
 mod data;
 pub mod detection;
+mod edits;
 pub mod embedding;
 pub mod generation;
 pub mod graph;
@@ -33,16 +34,24 @@ mod unicode;
 
 use std::fmt;
 use std::io::BufRead;
+use std::ops::AddAssign;
 
 use dyno_loadgen::log::read::{AccuracyReader, LogReadProblem};
 
 pub use data::{DataError, DataProblem};
 pub use method::{Choice, Inputs, METHODS, Method, Need};
 
+use crate::parallel;
 use seen::Seen;
 
 /// Answers that are no answers are told up to this number.
 const MALFORMED_TOLD: usize = 20;
+
+/// Answers that are worth a piece of work.
+const AT_ONCE: usize = 128;
+
+/// The place of an answer among others, and why it is none.
+pub type Wrong = (usize, AnswerError);
 
 /// Takes the answers of a run and knows in the end how good they are.
 pub trait Scorer {
@@ -53,6 +62,13 @@ pub trait Scorer {
     /// wrong, if it is of a sample that there is and [`Scorer::knows_wrong`], and
     /// goes on.
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError>;
+
+    /// Takes answers, each with its sample, one after the other, and tells which of them are
+    /// none. Metrics of which no answer depends on another judge them on all processors.
+    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Wrong> {
+        let taken = answers.iter().map(|(index, answer)| self.take(*index, answer));
+        taken.enumerate().filter_map(|(at, taken)| Some((at, taken.err()?))).collect()
+    }
 
     /// Whether an answer can be wrong as a whole. Where not, figures of a log with
     /// answers that are none leave these out, and count for nothing.
@@ -127,6 +143,28 @@ fn of_sample<T>(references: &[T], index: u64) -> Result<&T, AnswerError> {
     found.ok_or(AnswerError::Sample { references: references.len() as u64 })
 }
 
+/// What `judge` adds up of answers on all processors, and those that are none. For sums of
+/// whole numbers, which do not depend on the order.
+fn judged<S: Default + AddAssign + Send>(
+    answers: &[(u64, &[u8])],
+    judge: impl Fn(&mut S, u64, &[u8]) -> Result<(), AnswerError> + Sync,
+) -> (S, Vec<Wrong>) {
+    let pieces: Vec<_> = answers.chunks(AT_ONCE).collect();
+    let found = parallel::map(&pieces, |piece| {
+        let (mut sum, mut wrong) = (S::default(), Vec::new());
+        for (at, (index, answer)) in piece.iter().enumerate() {
+            wrong.extend(judge(&mut sum, *index, answer).err().map(|problem| (at, problem)));
+        }
+        (sum, wrong)
+    });
+    let (mut sum, mut wrong) = (S::default(), Vec::new());
+    for (piece, (of_piece, of_wrong)) in found.into_iter().enumerate() {
+        sum += of_piece;
+        wrong.extend(of_wrong.into_iter().map(|(at, problem)| (piece * AT_ONCE + at, problem)));
+    }
+    (sum, wrong)
+}
+
 /// One figure of quality.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
@@ -186,17 +224,30 @@ pub struct Scored {
     pub malformed_told: Vec<Malformed>,
 }
 
-/// Gives a scorer what a log holds.
+/// Why there is no score.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ScoreError<E> {
+    /// There is no scorer.
+    Scorer(E),
+    /// The log does not read to its end. No figure comes of a part of a log.
+    Log(LogReadProblem),
+}
+
+/// Gives a scorer what a log holds. The log is read while the scorer is made, whose
+/// references are often as long to read.
 ///
 /// # Errors
-/// The log does not read to its end. No figure comes of a part of a log.
-pub fn score<R: BufRead + Send>(
+/// There is no scorer, or the log does not read to its end.
+pub fn score<R: BufRead + Send, E>(
     log: AccuracyReader<R>,
-    scorer: &mut dyn Scorer,
-) -> Result<Scored, LogReadProblem> {
-    let mut scoring = Scoring::new(scorer);
-    ahead::each(log, |line, index, answer| scoring.take(line, index, answer))?;
-    Ok(scoring.end())
+    scorer: impl FnOnce() -> Result<Box<dyn Scorer>, E>,
+) -> Result<Scored, ScoreError<E>> {
+    ahead::with(log, |answers| {
+        let mut scorer = scorer().map_err(ScoreError::Scorer)?;
+        let mut scoring = Scoring::new(scorer.as_mut());
+        answers.each(|entries| scoring.take_all(entries)).map_err(ScoreError::<E>::Log)?;
+        Ok(scoring.end())
+    })
 }
 
 /// Gives a scorer answers that are in memory: the sample of each, and its bytes.
@@ -205,9 +256,8 @@ pub fn score_answers<'a>(
     scorer: &mut dyn Scorer,
 ) -> Scored {
     let mut scoring = Scoring::new(scorer);
-    for (line, (index, data)) in (1..).zip(answers) {
-        scoring.take(line, index, data);
-    }
+    let entries = (1..).zip(answers).map(|(line, (index, data))| (line, index, data));
+    scoring.take_all(&entries.collect::<Vec<_>>());
     scoring.end()
 }
 
@@ -226,18 +276,24 @@ impl<'a> Scoring<'a> {
         Self { repeats: scorer.repeats(), scorer, seen: Seen::default(), scored }
     }
 
-    fn take(&mut self, line: usize, index: u64, data: &[u8]) {
+    /// Takes entries, each with its line and its sample.
+    fn take_all(&mut self, entries: &[(usize, u64, &[u8])]) {
+        let (mut lines, mut answers) = (Vec::new(), Vec::new());
         let scored = &mut self.scored;
-        scored.entries += 1;
-        let is_new = self.seen.insert(index);
-        let is_known = scored.references.is_none_or(|references| index < references);
-        scored.samples += u64::from(is_new && is_known);
-        if !is_new && self.repeats == Repeats::First {
-            return;
+        for (line, index, data) in entries {
+            scored.entries += 1;
+            let is_new = self.seen.insert(*index);
+            let is_known = scored.references.is_none_or(|references| *index < references);
+            scored.samples += u64::from(is_new && is_known);
+            if is_new || self.repeats == Repeats::All {
+                lines.push(*line);
+                answers.push((*index, *data));
+            }
         }
-        if let Err(problem) = self.scorer.take(index, data) {
+        for (at, problem) in self.scorer.take_all(&answers) {
             scored.malformed += 1;
             if scored.malformed_told.len() < MALFORMED_TOLD {
+                let (line, index) = (lines[at], answers[at].0);
                 scored.malformed_told.push(Malformed { line, index, problem });
             }
         }

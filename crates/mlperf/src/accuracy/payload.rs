@@ -78,6 +78,19 @@ impl Element {
         }
     }
 
+    /// Adds the elements of some bytes to others. What is behind the last whole one is left out.
+    pub(crate) fn reals(self, bytes: &[u8], to: &mut Vec<f64>) {
+        match self {
+            Self::Float32 => {
+                to.extend(bytes.as_chunks().0.iter().map(|of| f64::from(f32::from_le_bytes(*of))));
+            }
+            Self::Float64 => {
+                to.extend(bytes.as_chunks().0.iter().map(|of| f64::from_le_bytes(*of)))
+            }
+            _ => to.extend(bytes.chunks_exact(self.size()).map(|of| self.real(of))),
+        }
+    }
+
     /// An element of [`Element::size`] bytes, towards zero as NumPy's `int` does.
     pub(super) fn whole(self, bytes: &[u8]) -> i64 {
         match self {
@@ -98,14 +111,14 @@ fn exactly<const N: usize>(bytes: &[u8]) -> [u8; N] {
 
 /// A number of IEEE 754 binary16.
 fn half(bits: u16) -> f64 {
-    let sign = if bits >> 15 == 0 { 1.0 } else { -1.0 };
-    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
-    sign * match exponent {
-        0 => fraction * 2_f64.powi(-24),
-        0x1f if fraction == 0.0 => f64::INFINITY,
-        0x1f => f64::NAN,
-        _ => (1024.0 + fraction) * 2_f64.powi(exponent - 25),
-    }
+    // The same number in 32 bits but for the bias of its exponent, which a product mends, of
+    // subnormal numbers, too.
+    const BIAS: f32 = (1_u128 << (127 - 15)) as f32;
+    let (sign, magnitude) = (u32::from(bits & 0x8000) << 16, u32::from(bits & 0x7fff));
+    let is_number = magnitude < 0x7c00;
+    let number = f32::from_bits(sign | magnitude << 13) * BIAS;
+    let other = f32::from_bits(sign | 0x7f80_0000 | magnitude << 13);
+    f64::from(if is_number { number } else { other })
 }
 
 fn whole_number_of(element: Element, answer: &[u8]) -> Result<(), AnswerError> {

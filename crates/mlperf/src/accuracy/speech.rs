@@ -11,8 +11,11 @@ pub mod phonemes;
 mod replacements;
 pub mod whisper;
 
+use std::ops::AddAssign;
+
+use super::edits::{distance, words};
 use super::payload::{self, Element};
-use super::{AnswerError, Figure, Method, Need, Repeats, Scorer, Scores, of_sample};
+use super::{AnswerError, Figure, Method, Need, Repeats, Scorer, Scores, Wrong, judged, of_sample};
 
 pub use manifest::{Recorded, Utterance, read_transcripts, read_utterances};
 
@@ -57,9 +60,8 @@ impl WordErrors {
     /// Adds a transcript and what was said, as words with white space between.
     /// O(words of one times words of the other).
     pub fn add(&mut self, found: &str, wanted: &str) {
-        let words = |text| str::split_whitespace(text).collect::<Vec<_>>();
-        let (found, wanted) = (words(found), words(wanted));
-        self.errors += strsim::generic_levenshtein(&found, &wanted) as u64;
+        let [found, wanted] = [found, wanted].map(|text| words(text, |word| word));
+        self.errors += distance(&found, &wanted) as u64;
         self.words += wanted.len() as u64;
     }
 
@@ -67,6 +69,13 @@ impl WordErrors {
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.errors as f64 / self.words as f64
+    }
+}
+
+impl AddAssign for WordErrors {
+    fn add_assign(&mut self, more: Self) {
+        self.errors += more.errors;
+        self.words += more.words;
     }
 }
 
@@ -84,27 +93,44 @@ impl Transcripts {
     pub fn new(references: Vec<String>, element: Element) -> Self {
         Self { references, element, errors: WordErrors::default() }
     }
+
+    fn judge(&self, errors: &mut WordErrors, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
+        let reference = of_sample(&self.references, index)?;
+        let text = text(self.element, answer);
+        // What is no transcript has every word wrong.
+        errors.add(text.as_deref().unwrap_or_default(), reference);
+        text.map(drop)
+    }
 }
 
 /// The text of numbered characters.
 fn text(element: Element, answer: &[u8]) -> Result<String, AnswerError> {
-    let character = |number: i64| {
+    let numbers = payload::wholes(element, answer)?;
+    let mut text = String::with_capacity(numbers.len());
+    for number in numbers {
         let label = usize::try_from(number).ok().and_then(|at| LABELS.get(at));
-        label.map(|label| char::from(*label)).ok_or_else(|| AnswerError::Content {
+        let label = label.ok_or_else(|| AnswerError::Content {
             expected: format!("characters from 0 to {}", LABELS.len() - 1),
             found: number.to_string(),
-        })
-    };
-    payload::wholes(element, answer)?.map(character).collect()
+        })?;
+        text.push(char::from(*label));
+    }
+    Ok(text)
 }
 
 impl Scorer for Transcripts {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let reference = of_sample(&self.references, index)?;
-        let text = text(self.element, answer);
-        // What is no transcript has every word wrong.
-        self.errors.add(text.as_deref().unwrap_or_default(), reference);
-        text.map(drop)
+        let mut errors = self.errors;
+        let taken = self.judge(&mut errors, index, answer);
+        self.errors = errors;
+        taken
+    }
+
+    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Wrong> {
+        let (errors, wrong) =
+            judged(answers, |errors, index, answer| self.judge(errors, index, answer));
+        self.errors += errors;
+        wrong
     }
 
     fn repeats(&self) -> Repeats {

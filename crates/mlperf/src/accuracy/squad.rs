@@ -10,8 +10,9 @@ pub mod wordpiece;
 
 use super::payload::{self, Element};
 use super::{
-    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores,
+    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores, Wrong,
 };
+use crate::parallel;
 use features::{Feature, LONGEST, Question, Questions};
 use text::{Quality, projected};
 use wordpiece::WordPieces;
@@ -68,6 +69,9 @@ pub struct Answers {
     spans: Vec<Option<Span>>,
 }
 
+/// Of start and end, of all tokens.
+type Logits = [[f64; LONGEST]; 2];
+
 /// Tokens of a feature from start to end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Span {
@@ -90,7 +94,7 @@ impl Answers {
     }
 
     /// Start and end logits of all tokens.
-    fn logits(&self, answer: &[u8]) -> Result<[Vec<f64>; 2], AnswerError> {
+    fn logits(&self, answer: &[u8]) -> Result<Logits, AnswerError> {
         let numbers = payload::reals(self.element, answer)?;
         let count = numbers.len();
         if count == 0 || !count.is_multiple_of(2) || count > 2 * LONGEST {
@@ -98,15 +102,27 @@ impl Answers {
             let expected = format!("{size} times 1 to {LONGEST}");
             return Err(AnswerError::Length { expected, found: answer.len() });
         }
-        // What is no number is no reason to begin or end anywhere, and zeros are equal.
-        let numbers =
-            numbers.map(|logit| if logit.is_nan() { f64::NEG_INFINITY } else { logit + 0.0 });
-        let (start, end) =
-            if self.is_transposed { ((0, 1), (count / 2, 1)) } else { ((0, 2), (1, 2)) };
-        Ok([start, end].map(|(first, step)| {
-            let given = numbers.clone().skip(first).step_by(step).take(count / 2);
-            given.chain(std::iter::repeat(LEFT_OUT)).take(LONGEST).collect()
-        }))
+        let mut logits = [[LEFT_OUT; LONGEST]; 2];
+        let tokens = count / 2;
+        for (at, logit) in numbers.enumerate() {
+            // What is no number is no reason to begin or end anywhere.
+            let logit = if logit.is_nan() { f64::NEG_INFINITY } else { logit };
+            let (of, token) = match self.is_transposed {
+                true if at < tokens => (0, at),
+                true => (1, at - tokens),
+                false => (at % 2, at / 2),
+            };
+            logits[of][token] = logit;
+        }
+        Ok(logits)
+    }
+
+    /// The feature that an answer is of, and what it points at.
+    fn span(&self, index: u64, answer: &[u8]) -> Result<(usize, Option<Span>), AnswerError> {
+        let references = self.questions.features.len() as u64;
+        let at = usize::try_from(index).ok().filter(|at| *at < self.questions.features.len());
+        let at = at.ok_or(AnswerError::Sample { references })?;
+        Ok((at, best_span(&self.questions.features[at], &self.logits(answer)?)))
     }
 
     /// The answer to a question, from its feature with the greatest logit.
@@ -123,14 +139,14 @@ impl Answers {
         let piece = |token: usize| token - feature.before + feature.start;
         let (start, end) = (piece(span.start), piece(span.end));
         let context = &question.context;
-        let pieces = context.pieces[start..=end].join(" ").replace(" ##", "").replace("##", "");
-        let original = context.words[context.word_of[start]..=context.word_of[end]].join(" ");
-        projected(&original, &pieces, &self.pieces)
+        let pieces = self.pieces.joined(&context.pieces[start..=end]);
+        let pieces = pieces.replace(" ##", "").replace("##", "");
+        projected(&context.original(start..=end), &pieces, &self.pieces)
     }
 }
 
 /// The likeliest span of a feature; the first of equals.
-fn best_span(feature: &Feature, [start_logits, end_logits]: &[Vec<f64>; 2]) -> Option<Span> {
+fn best_span(feature: &Feature, [start_logits, end_logits]: &Logits) -> Option<Span> {
     let (starts, ends) = (greatest(start_logits), greatest(end_logits));
     let context = feature.before..feature.before + feature.length;
     let is_central =
@@ -150,25 +166,39 @@ fn best_span(feature: &Feature, [start_logits, end_logits]: &[Vec<f64>; 2]) -> O
 }
 
 /// Where the greatest numbers stand, the greatest first, and the first of equals.
-fn greatest(numbers: &[f64]) -> Vec<usize> {
-    let order = |a: &usize, b: &usize| numbers[*b].total_cmp(&numbers[*a]).then(a.cmp(b));
-    let mut places: Vec<usize> = (0..numbers.len()).collect();
-    if places.len() > TRIED {
-        places.select_nth_unstable_by(TRIED, order);
-        places.truncate(TRIED);
+fn greatest(numbers: &[f64; LONGEST]) -> Vec<usize> {
+    let mut places: Vec<usize> = Vec::with_capacity(TRIED);
+    for (at, number) in numbers.iter().enumerate() {
+        if places.len() == TRIED {
+            if *number <= numbers[places[TRIED - 1]] {
+                continue;
+            }
+            places.pop();
+        }
+        let before = places.iter().rposition(|place| numbers[*place] >= *number);
+        places.insert(before.map_or(0, |before| before + 1), at);
     }
-    places.sort_unstable_by(order);
     places
 }
 
 impl Scorer for Answers {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let references = self.questions.features.len() as u64;
-        let at = usize::try_from(index).ok().filter(|at| *at < self.questions.features.len());
-        let at = at.ok_or(AnswerError::Sample { references })?;
         // Of several answers to a feature the last one counts.
-        self.spans[at] = best_span(&self.questions.features[at], &self.logits(answer)?);
+        let (at, span) = self.span(index, answer)?;
+        self.spans[at] = span;
         Ok(())
+    }
+
+    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Wrong> {
+        let mut wrong = Vec::new();
+        let spans = parallel::map(answers, |(index, answer)| self.span(*index, answer));
+        for (of, span) in spans.into_iter().enumerate() {
+            match span {
+                Ok((at, span)) => self.spans[at] = span,
+                Err(problem) => wrong.push((of, problem)),
+            }
+        }
+        wrong
     }
 
     fn repeats(&self) -> Repeats {
@@ -180,9 +210,9 @@ impl Scorer for Answers {
     }
 
     fn scores(&mut self) -> Scores {
+        let best = |question: &Question| Quality::best(&self.answer(question), &question.answers);
         let mut sum = Quality::default();
-        for question in &self.questions.all {
-            let quality = Quality::best(&self.answer(question), &question.answers);
+        for quality in parallel::map(&self.questions.all, best) {
             sum.exact += quality.exact;
             sum.f1 += quality.f1;
         }

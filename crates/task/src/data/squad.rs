@@ -65,7 +65,7 @@ impl Source for Squad {
         let feature = item(&self.questions.features, index)?;
         let unknown = self.pieces.id(UNKNOWN).unwrap_or(0);
         let id = |piece: &str| i64::from(self.pieces.id(piece).unwrap_or(unknown));
-        let mut tokens: Vec<i64> = self.questions.tokens(feature).map(id).collect();
+        let mut tokens: Vec<i64> = self.questions.tokens(feature, &self.pieces).map(id).collect();
         let length = tokens.len();
         let mut counted = vec![1; length];
         let mut segments: Vec<i64> = (0..length).map(|at| (at >= feature.before).into()).collect();

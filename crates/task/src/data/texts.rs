@@ -204,7 +204,7 @@ impl Tokenizer {
     pub fn tokens(&self, text: &str) -> Vec<u32> {
         let [begin, end] = self.marks;
         let pieces = self.pieces.of(text);
-        let ids = pieces.iter().map(|piece| self.pieces.id(piece).unwrap_or(self.unknown));
+        let ids = pieces.iter().map(|piece| self.pieces.id_of(*piece).unwrap_or(self.unknown));
         [begin].into_iter().chain(ids.take(self.longest - 2)).chain([end]).collect()
     }
 }

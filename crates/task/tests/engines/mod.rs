@@ -1,6 +1,7 @@
 //! Tasks answered by ONNX Runtime, for all tests that need it: they are skipped without.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +16,16 @@ use dyno_sut::onnx::runtime::Search;
 use dyno_sut::tensors::TensorLibrary;
 use dyno_task::open::Computes;
 
+/// Says on stderr, past what tests hold back, that a test is skipped for want of ONNX Runtime.
+///
+/// # Panics
+/// Panics where `DYNO_DEMAND_ORT` is set: there it must not be missing.
+fn without_onnx_runtime(why: &dyn std::fmt::Display) {
+    let is_demanded = std::env::var_os("DYNO_DEMAND_ORT").is_some_and(|value| !value.is_empty());
+    assert!(!is_demanded, "DYNO_DEMAND_ORT is set, and {why}");
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
 /// What answers samples, so many in a call at most; nothing, and a word about it, without
 /// ONNX Runtime.
 pub fn engine(
@@ -27,7 +38,7 @@ pub fn engine(
     let batch = NonZero::new(batch).expect("a call has samples");
     match computes.engine(library, batch, &open) {
         Err(OnnxError::Runtime(missing)) => {
-            println!("skipped: {missing}");
+            without_onnx_runtime(&missing);
             None
         }
         engine => Some(engine),

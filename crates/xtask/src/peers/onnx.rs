@@ -17,12 +17,17 @@ names = ['libonnxruntime.so*', 'libonnxruntime.*dylib', 'onnxruntime.dll']
 print([path for name in names for path in sorted(capi.glob(name))][0])
 ";
 
+/// Makes a failure of a test that would be skipped without ONNX Runtime.
+pub fn demanded() -> (&'static str, &'static Path) {
+    ("DYNO_DEMAND_ORT", Path::new("1"))
+}
+
 pub fn run(bench: &Bench) -> Result<Vec<Named>> {
     let outcome = match library(bench) {
         Ok((_, library)) => cargo_test(
             bench.root,
             &["--test", "it", "onnx"],
-            &[("ORT_DYLIB_PATH", Path::new(&library))],
+            &[("ORT_DYLIB_PATH", Path::new(&library)), demanded()],
         )?,
         Err(missing) => Outcome::Skipped(missing),
     };

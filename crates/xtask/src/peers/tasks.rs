@@ -194,9 +194,11 @@ impl Program {
 
     /// Tests that skip where there is no ONNX Runtime, or a task was not fetched.
     fn tests(&self, bench: &Bench) -> Result<Outcome> {
-        let which = ["official", "real", "speech", "trained"].map(|name| ["--test", name]);
+        let which = ["golden", "official", "real", "recurrent", "speech", "trained"];
+        let which = which.map(|name| ["--test", name]);
         let library = Path::new(&self.library);
-        let variables = [("DYNO_CACHE", self.cache.as_path()), ("ORT_DYLIB_PATH", library)];
+        let cache = ("DYNO_CACHE", self.cache.as_path());
+        let variables = [cache, ("ORT_DYLIB_PATH", library), onnx::demanded()];
         cargo_test(bench.root, which.as_flattened(), &variables)
     }
 

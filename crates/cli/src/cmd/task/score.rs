@@ -10,9 +10,11 @@ use dyno_loadgen::log::read::open_accuracy;
 use dyno_loadgen::settings::nearest;
 use dyno_mlperf::accuracy::payload::Element;
 use dyno_mlperf::accuracy::{
-    DataError, DataProblem, Figure, Inputs, METHODS, Method, Need, Scored, Scorer, score,
+    DataError, DataProblem, Figure, Inputs, METHODS, Method, Need, ScoreError, Scored, Scorer,
+    score,
 };
 use dyno_task::card;
+use dyno_task::judge::Judge;
 use serde_json::{Map, Value, json};
 
 use crate::exit::{Exit, Failure};
@@ -52,19 +54,52 @@ Examples:
   dyno task score karate --log out/mlperf_log_accuracy.json
   dyno task methods";
 
+/// How to score.
+enum Way {
+    Method(&'static Method, Inputs),
+    Task(Box<Judge>),
+}
+
+impl Way {
+    fn method(&self) -> &'static Method {
+        match self {
+            Self::Method(method, _) => method,
+            Self::Task(judge) => judge.method,
+        }
+    }
+
+    /// Reads references.
+    fn scorer(&self) -> Result<Box<dyn Scorer>, Failure> {
+        let scorer = match self {
+            Self::Method(method, inputs) => (method.open)(inputs),
+            Self::Task(judge) => judge.scorer(),
+        };
+        scorer.map_err(of_data)
+    }
+}
+
 impl Score {
     /// Scores, and prints what the accuracy script of the benchmark would.
     ///
     /// # Errors
     /// An unknown method or input, a file that does not read, a log that is cut.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let (method, mut scorer) = self.scorer()?;
+        let way = self.way()?;
+        let method = way.method();
         let failed =
             |problem: String| Failure::set_up(format!("{}: {problem}", self.log.display()));
-        let log = open_accuracy(&self.log).map_err(|error| failed(error.to_string()))?;
-        let scored = score(log, scorer.as_mut()).map_err(|problem| {
-            failed(problem.to_string())
-                .hint("score the log as the run wrote it, before it is cut for a submission")
+        let scored = match open_accuracy(&self.log) {
+            Ok(log) => score(log, || way.scorer()),
+            // What is wrong with the references is told first, as where there is a log.
+            Err(error) => {
+                way.scorer()?;
+                return Err(failed(error.to_string()));
+            }
+        };
+        let scored = scored.map_err(|error| match error {
+            ScoreError::Scorer(failure) => failure,
+            ScoreError::Log(problem) => failed(problem.to_string())
+                .hint("score the log as the run wrote it, before it is cut for a submission"),
         })?;
         counts(&scored).map_err(|failure| failure.hint(self.hint(method)))?;
         output::print(&scored.scores.text)?;
@@ -78,13 +113,12 @@ impl Score {
         Ok(if scored.malformed == 0 { Exit::Valid } else { Exit::Invalid })
     }
 
-    /// Of a method, or of a task as a run of it judges.
-    fn scorer(&self) -> Result<(&'static Method, Box<dyn Scorer>), Failure> {
+    /// A method, or a task as a run of it judges.
+    fn way(&self) -> Result<Way, Failure> {
         let is_task = Method::named(&self.method).is_none() && card::named(&self.method).is_some();
         if !is_task {
             let method = self.method()?;
-            let inputs = self.inputs(method)?;
-            return Ok((method, (method.open)(&inputs).map_err(of_data)?));
+            return Ok(Way::Method(method, self.inputs(method)?));
         }
         if let Some(said) = self.choose.first().or(self.element.as_ref()) {
             let problem = format!("{said}: the card of task {} says how it is judged", self.method);
@@ -97,8 +131,7 @@ impl Score {
             Ok((name.to_owned(), PathBuf::from(file)))
         };
         let with = self.with.iter().map(pair).collect::<Result<Vec<_>, Failure>>()?;
-        let judge = task::judge(&self.method, &with)?;
-        Ok((judge.method, judge.scorer().map_err(of_data)?))
+        Ok(Way::Task(Box::new(task::judge(&self.method, &with)?)))
     }
 
     fn hint(&self, method: &Method) -> String {

@@ -87,7 +87,7 @@ impl Word {
 /// # Errors
 /// The file cannot be opened.
 pub fn open_accuracy(path: &Path) -> io::Result<AccuracyReader<BufReader<File>>> {
-    Ok(AccuracyReader::new(BufReader::with_capacity(1 << 20, File::open(path)?)))
+    Ok(AccuracyReader::new(BufReader::with_capacity(1 << 18, File::open(path)?)))
 }
 
 impl<R: BufRead> AccuracyReader<R> {
@@ -345,20 +345,22 @@ fn number(text: &[u8]) -> Option<(u64, &[u8])> {
 fn decode(digits: &[u8], bytes: &mut Vec<u8>) -> usize {
     const BLOCK: usize = 32;
     let (pairs, _) = digits.as_chunks::<2>();
-    let (blocks, _) = pairs.as_chunks::<BLOCK>();
+    let (blocks, _) = digits.as_chunks::<{ 2 * BLOCK }>();
     let mut read = 0;
     for block in blocks {
-        // Arithmetic rather than a table, so that it compiles to vectors.
-        let (mut values, mut wrong) = ([0; BLOCK], 0);
-        for (value, [high, low]) in values.iter_mut().zip(block) {
-            let (high, low) = (digit(*high), digit(*low));
-            wrong |= (high | low) & 0xf0;
-            *value = high << 4 | low;
-        }
-        if wrong != 0 {
+        // Arithmetic rather than a table, and digits before pairs of them, so that it compiles
+        // to vectors.
+        let values = block.map(digit);
+        if values.iter().fold(0, |all, value| all | value) & 0xf0 != 0 {
             break;
         }
-        bytes.extend_from_slice(&values);
+        let (pairs, _) = values.as_chunks::<2>();
+        let mut of_block = [0; BLOCK];
+        for (byte, pair) in of_block.iter_mut().zip(pairs) {
+            let pair = u16::from_le_bytes(*pair);
+            *byte = (pair << 4 | pair >> 8) as u8;
+        }
+        bytes.extend_from_slice(&of_block);
         read += BLOCK;
     }
     for [high, low] in &pairs[read..] {

@@ -116,6 +116,12 @@ impl Npy {
     /// Gives each element to `take`, in the order of the file.
     fn each(&mut self, mut take: impl FnMut(&[u8])) -> Result<(), DataError> {
         let size = self.element.size();
+        self.chunks(|chunk| chunk.chunks_exact(size).for_each(&mut take))
+    }
+
+    /// Gives elements, some at a time, to `take`, in the order of the file.
+    fn chunks(&mut self, mut take: impl FnMut(&[u8])) -> Result<(), DataError> {
+        let size = self.element.size();
         let mut left = self.shape.iter().product::<usize>() * size;
         let mut chunk = vec![0; CHUNK.min(left)];
         while left > 0 {
@@ -123,7 +129,7 @@ impl Npy {
             self.file
                 .read_exact(chunk)
                 .map_err(|error| DataError::unreadable(&self.path, &error))?;
-            chunk.chunks_exact(size).for_each(&mut take);
+            take(chunk);
             left -= chunk.len();
         }
         Ok(())
@@ -144,13 +150,9 @@ impl Npy {
         };
         let element = self.element;
         let mut values = Vec::with_capacity(rows * columns);
-        self.each(|bytes| values.push(element.real(bytes)))?;
+        self.chunks(|chunk| element.reals(chunk, &mut values))?;
         if self.is_fortran {
-            let at = |row: usize, column: usize| values[column * rows + row];
-            values = (0..rows)
-                .flat_map(|row| (0..columns).map(move |column| (row, column)))
-                .map(|(row, column)| at(row, column))
-                .collect();
+            values = transposed(&values, columns, rows);
         }
         Ok(Matrix { columns, values })
     }
@@ -239,6 +241,23 @@ impl Npy {
         }
         Ok(values)
     }
+}
+
+/// A matrix of so many rows, by columns.
+fn transposed(values: &[f64], rows: usize, columns: usize) -> Vec<f64> {
+    // By squares: of a long row each number is in a cache line of another column.
+    const EDGE: usize = 32;
+    let mut out = vec![0.0; values.len()];
+    for top in (0..rows).step_by(EDGE) {
+        for left in (0..columns).step_by(EDGE) {
+            for column in left..(left + EDGE).min(columns) {
+                for row in top..(top + EDGE).min(rows) {
+                    out[column * rows + row] = values[row * columns + column];
+                }
+            }
+        }
+    }
+    out
 }
 
 /// An element as a whole number; what is no number is the least, as PyTorch has it.

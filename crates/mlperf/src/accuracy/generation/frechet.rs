@@ -7,7 +7,7 @@
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, Axis};
 
-use super::linear::{cholesky, eigenvalues, part};
+use super::linear::{cholesky, dot, eigenvalues, part};
 use crate::parallel;
 
 /// A normal distribution.
@@ -57,7 +57,8 @@ impl Normal {
         let mean = samples.sum_axis(Axis(0)) / n as f64;
         samples -= &mean;
         let share = ((n - 1) as f64).recip();
-        let trace = samples.iter().map(|value| value * value).sum::<f64>() * share;
+        let all = samples.as_slice().expect("samples are row by row");
+        let trace = dot(all, all) * share;
         let apart: f64 =
             mean.iter().zip(&self.mean).map(|(one, other)| (one - other).powi(2)).sum();
         let mut product = times_factor(&samples, &self.factor);
@@ -65,7 +66,9 @@ impl Normal {
         // The factor's columns become smaller one after the other. Eigenvalues are found from
         // the last row on, and the least of them, whose roots say most of what rounding takes
         // away, keep their digits where the greatest rows come last.
-        product.invert_axis(Axis(1));
+        for row in product.as_slice_mut().expect("it is row by row").chunks_exact_mut(d) {
+            row.reverse();
+        }
         let square = if n < d { square(&product.view()) } else { square(&product.t()) };
         drop(product);
         let common: f64 =

@@ -90,7 +90,7 @@ fn row(matrix: &Array2<f64>, at: usize, columns: Range<usize>) -> &[f64] {
 }
 
 /// In eight sums, which the compiler puts in vectors.
-fn dot(one: &[f64], other: &[f64]) -> f64 {
+pub fn dot(one: &[f64], other: &[f64]) -> f64 {
     let (ones, rest) = one.as_chunks::<8>();
     let (others, other_rest) = other.as_chunks::<8>();
     let mut sums = [0.0; 8];
@@ -109,38 +109,88 @@ fn dot(one: &[f64], other: &[f64]) -> f64 {
 #[must_use]
 pub fn eigenvalues(matrix: Array2<f64>) -> Vec<f64> {
     let (mut diagonal, mut beside) = tridiagonal(matrix);
-    ql(&mut diagonal, &mut beside);
+    // To elements of which no square is too large for a number.
+    let scale = diagonal.iter().chain(&beside).fold(0.0_f64, |most, value| most.max(value.abs()));
+    if scale > 0.0 && scale.is_finite() {
+        diagonal.iter_mut().chain(&mut beside).for_each(|value| *value /= scale);
+        ql(&mut diagonal, &mut beside);
+        diagonal.iter_mut().for_each(|value| *value *= scale);
+    }
     diagonal
 }
+
+/// Reflections that are found before the rest is brought up to date.
+const PANEL: usize = 32;
 
 /// Diagonal and first subdiagonal, ended by 0, of a tridiagonal matrix with the same
 /// eigenvalues.
 ///
-/// A reflection takes away the last row but for two elements. What it does to the rows
-/// above is done together with the product that the next reflection needs, so that the
-/// matrix passes once through the processor for each row.
+/// A reflection takes away the last row but for two elements. A panel of them is applied to
+/// the rows above at once, as a product of matrices (Dongarra, Hammarling and Sorensen,
+/// "Block reduction of matrices to condensed forms", 1989): for each of its reflections the
+/// matrix is only read.
 fn tridiagonal(mut matrix: Array2<f64>) -> (Vec<f64>, Vec<f64>) {
     let n = matrix.nrows();
     let (mut diagonal, mut beside) = (vec![0.0; n], vec![0.0; n]);
-    // The last reflection v, and w with which A becomes A - v w' - w v'.
-    let (mut v, mut w) = (vec![0.0; n], vec![0.0; n]);
-    for last in (0..n).rev() {
-        let all = matrix.as_slice_mut().expect("matrices here are row by row");
-        let (above, own) = all.split_at_mut(last * n);
-        let own = &mut own[..=last];
-        update(own, &v, &w, last);
-        diagonal[last] = own[last];
-        if last == 0 {
-            break;
+    let mut end = n;
+    while end > 0 {
+        let start = end.saturating_sub(PANEL);
+        // Reflections v, and w with which A becomes A - v w' - w v'.
+        let mut panel: Vec<[Vec<f64>; 2]> = Vec::with_capacity(PANEL);
+        for last in (start..end).rev() {
+            let mut own = row(&matrix, last, 0..last + 1).to_vec();
+            for [v, w] in &panel {
+                subtract(&mut own, v[last], w);
+                subtract(&mut own, w[last], v);
+            }
+            diagonal[last] = own[last];
+            if last == 0 {
+                break;
+            }
+            let (v, reflected) = reflection(&own[..last]);
+            beside[last - 1] = reflected;
+            let mut w = symmetric_product(&matrix, &v);
+            for [before, product] in &panel {
+                let (by_product, by_before) = (dot(&product[..last], &v), dot(&before[..last], &v));
+                subtract(&mut w, by_product, before);
+                subtract(&mut w, by_before, product);
+            }
+            let half = 0.5 * dot(&w, &v);
+            subtract(&mut w, half, &v);
+            panel.push([v, w]);
         }
-        let (next, reflected) = reflection(&own[..last]);
-        beside[last - 1] = reflected;
-        let product = reflected_product(above, n, &v, &w, &next);
-        let half = 0.5 * dot(&product, &next);
-        w = product.iter().zip(&next).map(|(product, next)| product - half * next).collect();
-        v = next;
+        subtract_panel(&panel, &mut matrix, start);
+        end = start;
     }
     (diagonal, beside)
+}
+
+/// A vector less a multiple of the beginning of another.
+fn subtract(from: &mut [f64], factor: f64, vector: &[f64]) {
+    from.iter_mut().zip(vector).for_each(|(value, other)| *value -= factor * other);
+}
+
+/// Applies reflections to the lower triangle of the first rows of a matrix.
+fn subtract_panel(panel: &[[Vec<f64>; 2]], matrix: &mut Array2<f64>, rows: usize) {
+    const STRIP: usize = 128;
+    let stacked = |order: [usize; 2]| {
+        let all = order.iter().flat_map(|of| panel.iter().map(|pair| &pair[*of][..rows]));
+        let all: Vec<f64> = all.flatten().copied().collect();
+        Array2::from_shape_vec((2 * panel.len(), rows), all).expect("vectors are of these rows")
+    };
+    if rows == 0 {
+        return;
+    }
+    let (left, right) = (stacked([0, 1]), stacked([1, 0]));
+    let mut triangle = part(matrix.view_mut(), 0..rows, 0..rows);
+    let mut strips: Vec<_> = triangle.axis_chunks_iter_mut(Axis(0), STRIP).enumerate().collect();
+    parallel::each(&mut strips, |(at, strip)| {
+        let (start, end) = (*at * STRIP, *at * STRIP + strip.nrows());
+        let left = part(left.view(), 0..left.nrows(), start..end);
+        let right = part(right.view(), 0..right.nrows(), 0..end);
+        let mut to = part(strip.view_mut(), 0..end - start, 0..end);
+        general_mat_mul(-1.0, &left.t(), &right, 1.0, &mut to);
+    });
 }
 
 /// Rows of a triangle that are a piece of work; fewer are not worth a thread.
@@ -149,49 +199,84 @@ const PIECE: usize = 256;
 /// Pieces at most. As many however many processors there are: sums depend on it.
 const PIECES: usize = 8;
 
-/// Rows, each of `n` elements up to the diagonal, less their part of v w' + w v'; and the
-/// product of the symmetric matrix that they then are with `vector`.
-fn reflected_product(rows: &mut [f64], n: usize, v: &[f64], w: &[f64], vector: &[f64]) -> Vec<f64> {
+/// The product of the symmetric matrix whose lower triangle stands in the first rows, as many
+/// as the vector has, and the vector.
+fn symmetric_product(matrix: &Array2<f64>, vector: &[f64]) -> Vec<f64> {
     let count = vector.len();
     let pieces = (count / PIECE).clamp(1, PIECES);
-    let (mut rest, mut first, mut work) = (rows, 0, Vec::with_capacity(pieces));
-    for piece in 1..=pieces {
-        // Of a triangle, equal parts.
-        let end = (count as f64 * (piece as f64 / pieces as f64).sqrt()).round() as usize;
-        let (own, after) = rest.split_at_mut((end - first) * n);
-        work.push((first, own, vec![0.0; end]));
-        (rest, first) = (after, end);
-    }
-    parallel::each(&mut work, |(first, rows, product)| {
-        for (at, row) in (*first..).zip(rows.chunks_exact_mut(n)) {
-            let row = &mut row[..=at];
-            update(row, v, w, at);
-            let (before, own) = row.split_at_mut(at);
-            product[at] +=
-                own[0] * vector[at] + both(before, &vector[..at], vector[at], &mut product[..at]);
-        }
-    });
+    // Of a triangle, equal parts.
+    let share = |piece: usize| {
+        (count as f64 * (piece as f64 / pieces as f64).sqrt() / 4.0).round() as usize * 4
+    };
+    let bounds: Vec<usize> = (0..pieces).map(share).chain([count]).collect();
+    let ranges: Vec<Range<usize>> = bounds.windows(2).map(|pair| pair[0]..pair[1]).collect();
+    let products = parallel::map(&ranges, |rows| rows_product(matrix, rows.clone(), vector));
     let mut sum = vec![0.0; count];
-    for (_, _, product) in &work {
+    for product in &products {
         sum.iter_mut().zip(product).for_each(|(sum, product)| *sum += product);
     }
     sum
 }
 
-/// A row less its part of v w' + w v'.
-fn update(row: &mut [f64], v: &[f64], w: &[f64], at: usize) {
-    let (of_v, of_w) = (v[at], w[at]);
-    for ((value, v), w) in row.iter_mut().zip(v).zip(w) {
-        *value -= of_v * w + of_w * v;
+/// What some rows, and the columns that are these rows mirrored, have of the product.
+fn rows_product(matrix: &Array2<f64>, rows: Range<usize>, vector: &[f64]) -> Vec<f64> {
+    let mut product = vec![0.0; rows.end];
+    let mut first = rows.start;
+    while first + 4 <= rows.end {
+        let four: [&[f64]; 4] = std::array::from_fn(|at| row(matrix, first + at, 0..first));
+        let factors: [f64; 4] = std::array::from_fn(|at| vector[first + at]);
+        let found = both(four, &vector[..first], factors, &mut product[..first]);
+        for (at, found) in found.into_iter().enumerate() {
+            let place = first + at;
+            product[place] += found;
+            // The corner of the four.
+            let own = row(matrix, place, first..place + 1);
+            for (column, value) in (first..place).zip(own) {
+                product[place] += value * vector[column];
+                product[column] += value * vector[place];
+            }
+            product[place] += own[at] * vector[place];
+        }
+        first += 4;
     }
+    for place in first..rows.end {
+        let own = row(matrix, place, 0..place + 1);
+        let (before, product) = product.split_at_mut(place);
+        for (sum, value) in before.iter_mut().zip(own) {
+            *sum += value * vector[place];
+        }
+        product[0] += dot(own, &vector[..place + 1]);
+    }
+    product
 }
 
-/// The product of a row and a vector; adds the row times a factor to another vector.
-fn both(row: &[f64], vector: &[f64], factor: f64, sums: &mut [f64]) -> f64 {
-    for (sum, value) in sums.iter_mut().zip(row) {
-        *sum += factor * value;
+/// The products of four rows and a vector; adds the rows, each times a factor, to `sums`.
+fn both(rows: [&[f64]; 4], vector: &[f64], factors: [f64; 4], sums: &mut [f64]) -> [f64; 4] {
+    const LANES: usize = 4;
+    let chunks = rows.map(|row| row.as_chunks::<LANES>());
+    let (vectors, vector_rest) = vector.as_chunks::<LANES>();
+    let (sum_chunks, sum_rest) = sums.as_chunks_mut::<LANES>();
+    let mut found = [[0.0; LANES]; 4];
+    let of_rows = chunks[0].0.iter().zip(chunks[1].0).zip(chunks[2].0.iter().zip(chunks[3].0));
+    for ((((one, two), (three, four)), vector), sums) in of_rows.zip(vectors).zip(sum_chunks) {
+        for lane in 0..LANES {
+            let values = [one[lane], two[lane], three[lane], four[lane]];
+            let mut sum = sums[lane];
+            for at in 0..4 {
+                found[at][lane] += values[at] * vector[lane];
+                sum += values[at] * factors[at];
+            }
+            sums[lane] = sum;
+        }
     }
-    dot(row, vector)
+    std::array::from_fn(|at| {
+        let rest = chunks[at].1;
+        for (sum, value) in sum_rest.iter_mut().zip(rest) {
+            *sum += value * factors[at];
+        }
+        let rest: f64 = rest.iter().zip(vector_rest).map(|(one, other)| one * other).sum();
+        found[at].iter().sum::<f64>() + rest
+    })
 }
 
 /// The vector v, of length root two or of zeros, for which I - v v' makes all elements
@@ -211,7 +296,8 @@ fn reflection(row: &[f64]) -> (Vec<f64>, f64) {
     (vector, -norm)
 }
 
-/// Turns the diagonal of a tridiagonal matrix into its eigenvalues. O(n^2).
+/// Turns the diagonal of a tridiagonal matrix into its eigenvalues. O(n^2). Of elements of 1
+/// at most.
 fn ql(diagonal: &mut [f64], beside: &mut [f64]) {
     for first in 0..diagonal.len() {
         for _ in 0..MOST_ROTATIONS {
@@ -236,14 +322,15 @@ fn rotate(diagonal: &mut [f64], beside: &mut [f64], first: usize, last: usize) {
     let (mut sine, mut cosine, mut moved) = (1.0, 1.0, 0.0);
     for at in (first..last).rev() {
         let (of_sine, of_cosine) = (sine * beside[at], cosine * beside[at]);
-        let length = of_sine.hypot(next);
+        let length = (of_sine * of_sine + next * next).sqrt();
         beside[at + 1] = length;
         if length == 0.0 {
             diagonal[at + 1] -= moved;
             beside[last] = 0.0;
             return;
         }
-        (sine, cosine) = (of_sine / length, next / length);
+        let inverse = length.recip();
+        (sine, cosine) = (of_sine * inverse, next * inverse);
         next = diagonal[at + 1] - moved;
         let change = (diagonal[at] - next) * sine + 2.0 * cosine * of_cosine;
         moved = sine * change;

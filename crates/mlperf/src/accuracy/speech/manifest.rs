@@ -6,7 +6,6 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::super::DataError;
-use super::LABELS;
 
 /// An utterance of a manifest.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -34,8 +33,14 @@ pub struct Recorded {
 /// # Errors
 /// The file does not read, or is not of the format.
 pub fn read_transcripts(path: &Path, longest_seconds: f64) -> Result<Vec<String>, DataError> {
-    let is_known = |letter: &char| u8::try_from(*letter).is_ok_and(|byte| LABELS.contains(&byte));
-    let text = |transcript: String| transcript.to_lowercase().chars().filter(is_known).collect();
+    let is_known = |letter| matches!(letter, ' ' | 'a'..='z' | '\'');
+    let text = |transcript: String| {
+        // Letters of other alphabets may become some of this one.
+        let mut text = if transcript.is_ascii() { transcript } else { transcript.to_lowercase() };
+        text.make_ascii_lowercase();
+        text.retain(is_known);
+        text
+    };
     Ok(read(path, longest_seconds)?.into_iter().map(text).collect())
 }
 

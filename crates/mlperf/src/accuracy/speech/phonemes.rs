@@ -5,13 +5,18 @@
 //! *Joint-sequence models for grapheme-to-phoneme conversion*, Speech Communication
 //! 50, 2008).
 
-use std::collections::HashMap;
+use std::ops::AddAssign;
 use std::path::Path;
 
+use foldhash::{HashMap, HashMapExt};
+use memchr::memchr_iter;
+
 use super::super::data::read_text;
+use super::super::edits::{Word, distance, words};
 use super::super::payload;
 use super::super::{
-    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Scorer, Scores, of_sample,
+    AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Scorer, Scores, Wrong, judged,
+    of_sample,
 };
 
 const DICTIONARY: Need = Need {
@@ -60,12 +65,16 @@ pub struct PhonemeErrors {
 impl PhonemeErrors {
     /// Adds an answer and the pronunciations of its word, of which the nearest counts,
     /// and the first of those that are equally near.
-    pub fn add<T: PartialEq>(&mut self, found: &[T], pronunciations: &[Vec<T>]) {
-        let distance = |pronunciation: &Vec<T>| {
-            let length = pronunciation.len() as u64;
-            (strsim::generic_levenshtein(&Slice(found), &Slice(pronunciation)) as u64, length)
+    pub fn add<T: PartialEq, P: AsRef<[T]>>(
+        &mut self,
+        found: &[T],
+        pronunciations: impl IntoIterator<Item = P>,
+    ) {
+        let apart = |pronunciation: P| {
+            let pronunciation = pronunciation.as_ref();
+            (distance(found, pronunciation) as u64, pronunciation.len() as u64)
         };
-        let nearest = pronunciations.iter().map(distance).min_by_key(|(distance, _)| *distance);
+        let nearest = pronunciations.into_iter().map(apart).min_by_key(|(distance, _)| *distance);
         let (errors, phonemes) = nearest.unwrap_or_default();
         self.errors += errors;
         self.phonemes += phonemes;
@@ -74,97 +83,113 @@ impl PhonemeErrors {
     }
 }
 
-/// A slice as `strsim` takes it, which is for sized types only.
-struct Slice<'a, T>(&'a [T]);
-
-impl<'a, T> IntoIterator for &'a Slice<'_, T> {
-    type Item = &'a T;
-    type IntoIter = std::slice::Iter<'a, T>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.iter()
+impl AddAssign for PhonemeErrors {
+    fn add_assign(&mut self, more: Self) {
+        self.errors += more.errors;
+        self.phonemes += more.phonemes;
+        self.wrong += more.wrong;
+        self.words += more.words;
     }
 }
 
 /// Scores phonemes.
 #[derive(Debug)]
 pub struct Pronunciations {
-    /// Of each sample, in one or several ways; phonemes by their number.
-    references: Vec<Vec<Vec<u32>>>,
-    phonemes: Phonemes,
+    /// The dictionary as it was read.
+    text: String,
+    /// What its lines say.
+    said: Vec<Said>,
+    /// The first pronunciation of each sample.
+    references: Vec<usize>,
+    is_stress_dropped: bool,
     errors: PhonemeErrors,
 }
 
-/// Numbers of phonemes.
-#[derive(Debug, Default)]
-struct Phonemes {
-    numbers: HashMap<String, u32>,
-    is_stress_dropped: bool,
+/// A pronunciation of a dictionary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Said {
+    /// Where it stands in the text.
+    start: usize,
+    end: usize,
+    /// Of the same word; [`NONE`] behind the last.
+    next: usize,
 }
 
-/// A phoneme that no word has.
-const UNKNOWN: u32 = u32::MAX;
+/// No pronunciation.
+const NONE: usize = usize::MAX;
 
-impl Phonemes {
-    fn name<'a>(&self, phoneme: &'a str) -> &'a str {
-        let digits = |character: char| character.is_ascii_digit();
-        if self.is_stress_dropped { phoneme.trim_end_matches(digits) } else { phoneme }
-    }
-
-    fn numbered(&mut self, phonemes: &str) -> Vec<u32> {
-        let mut number = |phoneme| {
-            let (name, next) = (self.name(phoneme), self.numbers.len() as u32);
-            if let Some(number) = self.numbers.get(name) {
-                return *number;
-            }
-            self.numbers.insert(name.to_owned(), next);
-            next
-        };
-        phonemes.split_whitespace().map(&mut number).collect()
-    }
-
-    fn found(&self, phonemes: &str) -> Vec<u32> {
-        let number = |phoneme| self.numbers.get(self.name(phoneme)).copied().unwrap_or(UNKNOWN);
-        phonemes.split_whitespace().map(number).collect()
-    }
-}
+/// The pronunciations of a dictionary, and the first and the last of each word.
+type Parsed<'a> = (Vec<Said>, HashMap<&'a str, (usize, usize)>);
 
 impl Pronunciations {
     fn read(inputs: &Inputs) -> Result<Self, DataError> {
         let is_stress_dropped = inputs.choice(&STRESS) == "dropped";
-        let mut phonemes = Phonemes { is_stress_dropped, ..Phonemes::default() };
         let path = inputs.file(&DICTIONARY)?;
         let text = read_text(path)?;
-        let dictionary = parsed(path, &text)?;
+        let (said, first) = parsed(path, &text)?;
         let path = inputs.file(&WORDS)?;
-        let text = read_text(path)?;
+        let words = read_text(path)?;
         let mut references = Vec::new();
-        for (at, line) in text.lines().enumerate() {
-            let found = dictionary.get(line.trim()).ok_or_else(|| {
+        for (at, line) in words.lines().enumerate() {
+            let (first, _) = first.get(line.trim()).ok_or_else(|| {
                 DataError::malformed(path, at + 1, "a word of the dictionary", line)
             })?;
-            references.push(found.iter().map(|said| phonemes.numbered(said)).collect());
+            references.push(*first);
         }
-        Ok(Self { references, phonemes, errors: PhonemeErrors::default() })
+        drop(first);
+        let errors = PhonemeErrors::default();
+        Ok(Self { text, said, references, is_stress_dropped, errors })
+    }
+
+    /// The phonemes of a text.
+    fn phonemes<'a>(&self, text: &'a str) -> Vec<Word<'a>> {
+        let is_stress = |character: char| character.is_ascii_digit() && self.is_stress_dropped;
+        words(text, |phoneme| phoneme.trim_end_matches(is_stress))
+    }
+
+    fn judge(
+        &self,
+        errors: &mut PhonemeErrors,
+        index: u64,
+        answer: &[u8],
+    ) -> Result<(), AnswerError> {
+        let first = *of_sample(&self.references, index)?;
+        let text = payload::text(answer);
+        // What is no text has every phoneme wrong.
+        let found = self.phonemes(text.as_deref().unwrap_or_default());
+        let said = |at: usize| self.said.get(at);
+        let all = std::iter::successors(said(first), |of| said(of.next));
+        errors.add(&found, all.map(|of| self.phonemes(&self.text[of.start..of.end])));
+        text.map(drop)
     }
 }
 
-/// Pronunciations by word.
-fn parsed<'a>(path: &Path, text: &'a str) -> Result<HashMap<&'a str, Vec<&'a str>>, DataError> {
-    let mut dictionary: HashMap<&str, Vec<&str>> = HashMap::new();
+/// Pronunciations, and words.
+fn parsed<'a>(path: &Path, text: &'a str) -> Result<Parsed<'a>, DataError> {
+    let mut said: Vec<Said> = Vec::new();
+    let mut words: HashMap<&str, (usize, usize)> = HashMap::new();
     for (at, line) in text.lines().enumerate() {
         if line.starts_with(";;;") || line.trim().is_empty() {
             continue;
         }
-        let entry = line.split_once(" #").map_or(line, |(entry, _)| entry);
+        let is_remark = |at: &usize| *at > 0 && line.as_bytes()[at - 1] == b' ';
+        let remark = memchr_iter(b'#', line.as_bytes()).find(is_remark);
+        let entry = remark.map_or(line, |remark| &line[..remark - 1]);
         let (word, phonemes) = entry.split_once(char::is_whitespace).unwrap_or((entry, ""));
         if phonemes.trim().is_empty() {
             let expected = "a word and its phonemes, with spaces between";
             return Err(DataError::malformed(path, at + 1, expected, line));
         }
-        dictionary.entry(without_variant(word)).or_default().push(phonemes);
+        let start = phonemes.as_ptr().addr() - text.as_ptr().addr();
+        let own = said.len();
+        said.push(Said { start, end: start + phonemes.len(), next: NONE });
+        let (_, last) = words.entry(without_variant(word)).or_insert((own, own));
+        let before = std::mem::replace(last, own);
+        if before != own {
+            said[before].next = own;
+        }
     }
-    Ok(dictionary)
+    Ok((said, words))
 }
 
 /// `word` of `word(2)`.
@@ -178,12 +203,17 @@ fn without_variant(word: &str) -> &str {
 
 impl Scorer for Pronunciations {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let reference = of_sample(&self.references, index)?;
-        let text = payload::text(answer);
-        // What is no text has every phoneme wrong.
-        let found = self.phonemes.found(text.as_deref().unwrap_or_default());
-        self.errors.add(&found, reference);
-        text.map(drop)
+        let mut errors = self.errors;
+        let taken = self.judge(&mut errors, index, answer);
+        self.errors = errors;
+        taken
+    }
+
+    fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Wrong> {
+        let (errors, wrong) =
+            judged(answers, |errors, index, answer| self.judge(errors, index, answer));
+        self.errors += errors;
+        wrong
     }
 
     fn references(&self) -> Option<u64> {
@@ -226,10 +256,14 @@ mod tests {
     #[test]
     fn a_dictionary_has_variants_and_remarks() {
         let text = ";;; made by hand\naa AA1 # a name\naa(2)  EY1 EY1\n\n(x) AH0\n";
-        let found = parsed(Path::new("d"), text).unwrap();
+        let (said, words) = parsed(Path::new("d"), text).unwrap();
+        let texts = |word: &str| -> Vec<&str> {
+            let all = std::iter::successors(said.get(words[word].0), |of| said.get(of.next));
+            all.map(|of| &text[of.start..of.end]).collect()
+        };
         assert_eq!(
-            (found.len(), &found["aa"], &found["(x)"]),
-            (2, &vec!["AA1", " EY1 EY1"], &vec!["AH0"])
+            (words.len(), texts("aa"), texts("(x)")),
+            (2, vec!["AA1", " EY1 EY1"], vec!["AH0"])
         );
         let error = parsed(Path::new("d"), "aa AA1\nb # c\n").unwrap_err();
         let expected = "d:2: expected a word and its phonemes, with spaces between, found b # c";

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
+use super::super::edits::{Word, distance};
 use super::super::payload::{self, Element};
 use super::super::unicode::words;
 use super::super::{
@@ -66,7 +67,9 @@ impl WordErrors {
     pub fn add_joined(&mut self, found: &[&str], wanted: &[&str]) {
         self.words += wanted.len() as u64;
         let (found, wanted) = joined(found, wanted);
-        self.errors += strsim::generic_levenshtein(&found, &wanted) as u64;
+        let [found, wanted] =
+            [&found, &wanted].map(|of| of.iter().map(|word| Word::new(word)).collect::<Vec<_>>());
+        self.errors += distance(&found, &wanted) as u64;
     }
 }
 

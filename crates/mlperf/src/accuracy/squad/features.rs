@@ -2,7 +2,8 @@
 //!
 //! A sample of the benchmark is a feature: a question with one part of its context.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use serde::Deserialize;
 
 use super::super::DataError;
 use super::super::data::read_text;
-use super::wordpiece::WordPieces;
+use super::wordpiece::{Piece, WordPieces};
+use crate::parallel;
 
 /// Tokens of a feature at most.
 pub const LONGEST: usize = 384;
@@ -57,12 +59,13 @@ struct Accepted {
 /// A context, cut.
 #[derive(Debug)]
 pub struct Context {
-    /// As they stand between white space.
-    pub words: Vec<String>,
+    text: String,
+    /// What stands between white space.
+    words: Vec<Range<usize>>,
     /// Of all words.
-    pub pieces: Vec<String>,
+    pub pieces: Vec<Piece>,
     /// The word of each piece.
-    pub word_of: Vec<usize>,
+    word_of: Vec<usize>,
 }
 
 /// A question.
@@ -71,7 +74,7 @@ pub struct Question {
     /// Its name in the data set.
     pub id: String,
     /// Its pieces, without those that are cut off.
-    pub pieces: Vec<String>,
+    pub pieces: Vec<Piece>,
     /// What is right.
     pub answers: Vec<String>,
     /// Where it is answered.
@@ -117,69 +120,107 @@ impl Questions {
             let expected = "SQuAD: data of paragraphs, each with context and qas";
             DataError::malformed(path, error.line(), expected, error.to_string())
         })?;
-        let (mut questions, mut ids) = (Self::default(), HashMap::new());
-        for paragraph in dataset.data.into_iter().flat_map(|article| article.paragraphs) {
-            let context = Arc::new(Context::new(&paragraph.context, pieces));
-            for asked in paragraph.qas {
+        let paragraphs: Vec<Paragraph> =
+            dataset.data.into_iter().flat_map(|article| article.paragraphs).collect();
+        let cut = parallel::map(&paragraphs, |paragraph| paragraph.cut(pieces));
+        let (mut questions, mut ids) = (Self::default(), HashSet::new());
+        for (paragraph, (context, cut)) in paragraphs.into_iter().zip(cut) {
+            let context = Arc::new(context);
+            for (asked, cut) in paragraph.qas.into_iter().zip(cut) {
                 if asked.answers.is_empty() {
                     let found = format!("question {} without one", asked.id);
                     return Err(DataError::malformed(path, None, "answers", found));
                 }
-                if ids.insert(asked.id.clone(), ()).is_some() {
+                if !ids.insert(asked.id.clone()) {
                     let found = format!("{} twice", asked.id);
                     return Err(DataError::malformed(path, None, "an id for each question", found));
                 }
-                questions.add(asked, &context, pieces);
+                questions.add(asked, cut, &context);
             }
         }
         Ok(questions)
     }
 
-    fn add(&mut self, asked: Asked, context: &Arc<Context>, pieces: &WordPieces) {
-        let mut pieces = pieces.of(&asked.question);
-        pieces.truncate(LONGEST_QUESTION);
-        let length = pieces.len();
-        let parts = parts(context.pieces.len(), LONGEST - MARKS - length);
-        let first = self.features.len();
-        for (at, (start, length_here)) in parts.iter().copied().enumerate() {
-            let is_central = |piece: &usize| best_part(&parts, *piece) == at;
-            let mut central = (start..start + length_here).filter(is_central);
-            // They lie side by side: what is central moves on with the parts.
-            let from = central.next();
-            let central =
-                from.map_or(start..start, |from| from..central.next_back().unwrap_or(from) + 1);
-            // `[CLS]`, the question, `[SEP]`.
-            let (question, before) = (self.all.len(), length + 2);
-            self.features.push(Feature { question, before, start, length: length_here, central });
-        }
+    fn add(&mut self, asked: Asked, cut: Cut, context: &Arc<Context>) {
+        let (question, first) = (self.all.len(), self.features.len());
+        self.features.extend(cut.features.into_iter().map(|of| Feature { question, ..of }));
         let answers = asked.answers.into_iter().map(|answer| answer.text).collect();
         let features = first..self.features.len();
-        let (id, context) = (asked.id, Arc::clone(context));
+        let (id, pieces, context) = (asked.id, cut.pieces, Arc::clone(context));
         self.all.push(Question { id, pieces, answers, context, features });
     }
 
     /// The tokens of a feature, without padding: a mark, [`Feature::before`] in all with the
     /// question and the mark behind it, then the context and a mark.
-    pub fn tokens(&self, feature: &Feature) -> impl Iterator<Item = &str> {
+    /// The pieces are those of the tokenizer that the questions were read with.
+    pub fn tokens<'a>(
+        &'a self,
+        feature: &Feature,
+        pieces: &'a WordPieces,
+    ) -> impl Iterator<Item = &'a str> {
         let question = &self.all[feature.question];
         let context = &question.context.pieces[feature.start..][..feature.length];
-        let first = [BEGIN].into_iter().chain(question.pieces.iter().map(String::as_str));
-        let context = context.iter().map(String::as_str);
-        first.chain([END]).chain(context).chain([END])
+        let texts = |of: &'a [Piece]| of.iter().map(|piece| pieces.text(*piece));
+        let first = [BEGIN].into_iter().chain(texts(&question.pieces));
+        first.chain([END]).chain(texts(context)).chain([END])
+    }
+}
+
+/// A question, cut.
+struct Cut {
+    pieces: Vec<Piece>,
+    /// Which question it is, is not said.
+    features: Vec<Feature>,
+}
+
+impl Paragraph {
+    fn cut(&self, pieces: &WordPieces) -> (Context, Vec<Cut>) {
+        let context = Context::new(&self.context, pieces);
+        let all = context.pieces.len();
+        (context, self.qas.iter().map(|asked| asked.cut(all, pieces)).collect())
+    }
+}
+
+impl Asked {
+    /// With a context of so many pieces.
+    fn cut(&self, context: usize, pieces: &WordPieces) -> Cut {
+        let mut pieces = pieces.of(&self.question);
+        pieces.truncate(LONGEST_QUESTION);
+        // `[CLS]`, the question, `[SEP]`.
+        let before = pieces.len() + 2;
+        let parts = parts(context, LONGEST - MARKS - pieces.len());
+        let feature =
+            |(start, length)| Feature { question: 0, before, start, length, central: 0..0 };
+        let mut features: Vec<Feature> = parts.iter().copied().map(feature).collect();
+        for piece in 0..context {
+            // They lie side by side: what is central moves on with the parts.
+            let central = &mut features[best_part(&parts, piece)].central;
+            let start = if central.end == 0 { piece } else { central.start };
+            *central = start..piece + 1;
+        }
+        Cut { pieces, features }
     }
 }
 
 impl Context {
     fn new(text: &str, pieces: &WordPieces) -> Self {
         let is_space = |c: char| matches!(c, ' ' | '\t' | '\r' | '\n' | '\u{202f}');
-        let words: Vec<String> =
-            text.split(is_space).filter(|word| !word.is_empty()).map(str::to_owned).collect();
-        let (mut all, mut word_of) = (Vec::new(), Vec::new());
-        for (at, word) in words.iter().enumerate() {
-            all.extend(pieces.of(word));
-            word_of.resize(all.len(), at);
+        let (mut words, mut all, mut word_of) = (Vec::new(), Vec::new(), Vec::new());
+        for word in text.split(is_space).filter(|word| !word.is_empty()) {
+            let start = word.as_ptr().addr() - text.as_ptr().addr();
+            pieces.add(word, &mut all);
+            word_of.resize(all.len(), words.len());
+            words.push(start..start + word.len());
         }
-        Self { words, pieces: all, word_of }
+        Self { text: text.to_owned(), words, pieces: all, word_of }
+    }
+
+    /// The words that some pieces come from, with spaces between.
+    #[must_use]
+    pub fn original(&self, pieces: RangeInclusive<usize>) -> String {
+        let words = &self.words[self.word_of[*pieces.start()]..=self.word_of[*pieces.end()]];
+        let words: Vec<&str> = words.iter().map(|word| &self.text[word.clone()]).collect();
+        words.join(" ")
     }
 }
 
@@ -231,11 +272,16 @@ mod tests {
             question: question.to_owned(),
             answers: Vec::new(),
         };
-        let context = Arc::new(Context::new("Bbb who, bb", &pieces));
-        questions.add(asked("Who?"), &context, &pieces);
-        questions.add(asked(&"who ".repeat(65)), &context, &pieces);
-        let tokens =
-            |at: usize| -> Vec<&str> { questions.tokens(&questions.features[at]).collect() };
+        let qas = vec![asked("Who?"), asked(&"who ".repeat(65))];
+        let paragraph = Paragraph { context: "Bbb who, bb".to_owned(), qas };
+        let (context, cut) = paragraph.cut(&pieces);
+        let context = Arc::new(context);
+        for (asked, cut) in paragraph.qas.into_iter().zip(cut) {
+            questions.add(asked, cut, &context);
+        }
+        let tokens = |at: usize| -> Vec<&str> {
+            questions.tokens(&questions.features[at], &pieces).collect()
+        };
         let found = tokens(0).join(" ");
         assert_eq!(found, "[CLS] who ? [SEP] bb ##b who [UNK] bb [SEP]");
         assert_eq!((questions.features[0].before, tokens(1).len()), (4, 64 + 5 + 3));

@@ -13,7 +13,7 @@ use super::wordpiece::WordPieces;
 /// pieces cannot be matched, and leave the original as it is.
 #[must_use]
 pub fn projected(original: &str, pieces: &str, tokenizer: &WordPieces) -> String {
-    let found = tokenizer.of(original).join(" ");
+    let found = tokenizer.joined(&tokenizer.of(original));
     part(original, pieces, &found).unwrap_or(original).to_owned()
 }
 

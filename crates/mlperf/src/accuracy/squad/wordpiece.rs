@@ -3,9 +3,10 @@
 //! Source: `BertTokenizer` of the package transformers, which the accuracy script
 //! uses for questions, contexts and answers alike.
 
-use std::collections::HashMap;
 use std::path::Path;
 
+use foldhash::HashMap;
+use memchr::memchr_iter;
 use unicode_normalization::UnicodeNormalization;
 
 use super::super::DataError;
@@ -17,19 +18,35 @@ use super::super::unicode::{
 /// What stands for a word that the vocabulary has no pieces for.
 const UNKNOWN: &str = "[UNK]";
 
+/// What pieces begin with that go on a word.
+const CONTINUED: &str = "##";
+
 /// Tokens that are found in texts as they stand.
 const SPECIAL: [&str; 5] = ["[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"];
 
 /// Longer words are unknown.
 const LONGEST_WORD: usize = 100;
 
+/// A piece, by its place among those that a tokenizer knows.
+pub type Piece = u32;
+
 /// Cuts texts into pieces.
 #[derive(Debug)]
 pub struct WordPieces {
-    /// The id of each piece.
-    vocabulary: HashMap<String, u32>,
-    /// Bytes of the longest piece.
+    /// All pieces: those of the vocabulary, then the tokens of [`SPECIAL`] that it lacks.
+    pieces: Vec<Known>,
+    /// The place of each piece.
+    places: HashMap<String, Piece>,
+    unknown: Piece,
+    /// Bytes of the longest piece of the vocabulary.
     longest: usize,
+}
+
+#[derive(Debug)]
+struct Known {
+    text: String,
+    /// None of what is not in the vocabulary.
+    id: Option<u32>,
 }
 
 impl WordPieces {
@@ -44,7 +61,8 @@ impl WordPieces {
         if pieces.id(UNKNOWN).is_some() {
             return Ok(pieces);
         }
-        let lines = format!("{} lines without it", pieces.vocabulary.len());
+        let lines = pieces.pieces.iter().filter(|piece| piece.id.is_some()).count();
+        let lines = format!("{lines} lines without it");
         Err(DataError::malformed(path, None, "a piece a line, with [UNK] among them", lines))
     }
 
@@ -54,70 +72,142 @@ impl WordPieces {
         Self::numbered(pieces.map(str::to_owned).zip(0..))
     }
 
-    /// Of these pieces and their ids.
+    /// Of these pieces and their ids. Of a piece that is there twice the last id counts.
     pub fn numbered(pieces: impl Iterator<Item = (String, u32)>) -> Self {
-        let vocabulary: HashMap<String, u32> =
-            pieces.filter(|(piece, _)| !piece.is_empty()).collect();
-        let longest = vocabulary.keys().map(String::len).max().unwrap_or_default();
-        Self { vocabulary, longest }
+        let mut all =
+            Self { pieces: Vec::new(), places: HashMap::default(), unknown: 0, longest: 0 };
+        for (text, id) in pieces.filter(|(text, _)| !text.is_empty()) {
+            all.longest = all.longest.max(text.len());
+            all.place(text, Some(id));
+        }
+        for token in SPECIAL {
+            if !all.places.contains_key(token) {
+                all.place(token.to_owned(), None);
+            }
+        }
+        all.unknown = all.places[UNKNOWN];
+        all
+    }
+
+    fn place(&mut self, text: String, id: Option<u32>) {
+        let next = self.pieces.len() as Piece;
+        let place = *self.places.entry(text.clone()).or_insert(next);
+        if place == next {
+            self.pieces.push(Known { text, id });
+        } else {
+            self.pieces[place as usize].id = id;
+        }
     }
 
     /// The id of a piece, as models take it.
     #[must_use]
     pub fn id(&self, piece: &str) -> Option<u32> {
-        self.vocabulary.get(piece).copied()
+        self.places.get(piece).and_then(|place| self.pieces[*place as usize].id)
+    }
+
+    /// The id of a piece of this tokenizer; none of a mark that its vocabulary lacks.
+    ///
+    /// # Panics
+    /// As [`WordPieces::text`].
+    #[must_use]
+    pub fn id_of(&self, piece: Piece) -> Option<u32> {
+        self.pieces[piece as usize].id
+    }
+
+    /// What a piece says.
+    ///
+    /// # Panics
+    /// Panics if it is a piece of another tokenizer, which knows more.
+    #[must_use]
+    pub fn text(&self, piece: Piece) -> &str {
+        &self.pieces[piece as usize].text
+    }
+
+    /// What pieces say, with spaces between.
+    #[must_use]
+    pub fn joined(&self, pieces: &[Piece]) -> String {
+        let mut joined = String::new();
+        for (at, piece) in pieces.iter().enumerate() {
+            joined.push_str(if at == 0 { "" } else { " " });
+            joined.push_str(self.text(*piece));
+        }
+        joined
     }
 
     /// The pieces of a text.
     #[must_use]
-    pub fn of(&self, text: &str) -> Vec<String> {
-        let (mut pieces, mut rest) = (Vec::new(), text);
-        while let Some((at, token)) = first_special(rest) {
-            self.add(&rest[..at], &mut pieces);
-            pieces.push(token.to_owned());
-            rest = &rest[at + token.len()..];
-        }
-        self.add(rest, &mut pieces);
+    pub fn of(&self, text: &str) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        self.add(text, &mut pieces);
         pieces
     }
 
-    fn add(&self, text: &str, pieces: &mut Vec<String>) {
-        for word in words(&plain(text)) {
-            self.add_word(word, pieces);
+    /// Adds the pieces of a text.
+    pub(super) fn add(&self, text: &str, pieces: &mut Vec<Piece>) {
+        let mut rest = text;
+        while let Some((at, token)) = first_special(rest) {
+            self.add_plain(&rest[..at], pieces);
+            pieces.push(self.places[token]);
+            rest = &rest[at + token.len()..];
+        }
+        self.add_plain(rest, pieces);
+    }
+
+    fn add_plain(&self, text: &str, pieces: &mut Vec<Piece>) {
+        if is_plain(text) {
+            self.add_word(text, pieces);
+        } else {
+            words(&plain(text)).for_each(|word| self.add_word(word, pieces));
         }
     }
 
     /// Adds the longest piece that the word begins with, and so on.
-    fn add_word(&self, word: &str, pieces: &mut Vec<String>) {
+    fn add_word(&self, word: &str, pieces: &mut Vec<Piece>) {
         let (before, mut rest) = (pieces.len(), word);
-        if word.chars().count() > LONGEST_WORD {
+        if word.len() > LONGEST_WORD && word.chars().count() > LONGEST_WORD {
             rest = "";
-            pieces.push(UNKNOWN.to_owned());
+            pieces.push(self.unknown);
         }
-        let mut piece = String::new();
+        let mut marked = String::new();
         while !rest.is_empty() {
-            piece.clear();
-            piece.push_str(if rest.len() < word.len() { "##" } else { "" });
-            let start = piece.len();
-            piece.extend(
-                rest.char_indices().take_while(|(at, _)| *at < self.longest).map(|(_, c)| c),
-            );
-            while piece.len() > start && !self.vocabulary.contains_key(&piece) {
-                piece.pop();
-            }
-            if piece.len() == start {
+            // What goes on a word is marked.
+            let marks = if rest.len() < word.len() { CONTINUED.len() } else { 0 };
+            let text = if marks == 0 {
+                rest
+            } else {
+                marked.clear();
+                marked.extend([CONTINUED, rest]);
+                marked.as_str()
+            };
+            let Some((place, end)) = self.longest_piece(text, marks) else {
                 pieces.truncate(before);
-                pieces.push(UNKNOWN.to_owned());
+                pieces.push(self.unknown);
                 return;
-            }
-            rest = &rest[piece.len() - start..];
-            pieces.push(piece.clone());
+            };
+            pieces.push(place);
+            rest = &rest[end - marks..];
         }
+    }
+
+    /// The longest piece of the vocabulary that a text begins with, of more than `marks`
+    /// bytes, and where it ends.
+    fn longest_piece(&self, text: &str, marks: usize) -> Option<(Piece, usize)> {
+        let most = text.floor_char_boundary(self.longest);
+        let ends = (marks + 1..=most).rev().filter(|end| text.is_char_boundary(*end));
+        ends.map(|end| (self.places.get(&text[..end]), end)).find_map(|(place, end)| {
+            let place = *place?;
+            self.pieces[place as usize].id.map(|_| (place, end))
+        })
     }
 }
 
+/// Whether a text is a word as it stands.
+fn is_plain(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+}
+
 fn first_special(text: &str) -> Option<(usize, &'static str)> {
-    text.match_indices('[').find_map(|(at, _)| {
+    memchr_iter(b'[', text.as_bytes()).find_map(|at| {
         let token = SPECIAL.into_iter().find(|token| text[at..].starts_with(token));
         token.map(|token| (at, token))
     })
@@ -203,7 +293,9 @@ mod tests {
             (&"a".repeat(101), &["[UNK]"]),
         ];
         for (text, expected) in cases {
-            assert_eq!(pieces.of(text), expected, "{text}");
+            let found = pieces.of(text);
+            let found: Vec<&str> = found.iter().map(|piece| pieces.text(*piece)).collect();
+            assert_eq!(found, expected, "{text}");
         }
         assert_eq!(
             ["[UNK]", "##able", "un##"].map(|piece| pieces.id(piece)),
