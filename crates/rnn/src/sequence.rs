@@ -339,12 +339,13 @@ impl Sequence {
     /// There are no such rows.
     pub fn copy_rows(&mut self, moves: &[(usize, usize)]) {
         self.settle();
-        for state in &self.states {
-            for buffer in [Some(state.hidden), state.cell, state.narrow].into_iter().flatten() {
-                let columns = self.execution.program().buffers()[buffer].columns;
-                let numbers = &mut self.execution.inside_mut(buffer)[..self.batch * columns];
+        for parts in &self.states {
+            for of in Of::ALL {
+                let mut whole = vec![0.0; rows::columns(&self.execution, parts, of)];
                 for (from, to) in moves {
-                    numbers.copy_within(from * columns..(from + 1) * columns, to * columns);
+                    assert!(*from.max(to) < self.batch, "rows below {}", self.batch);
+                    rows::take(&self.execution, parts, of, (0, *from), &mut whole);
+                    rows::put(&mut self.execution, parts, of, (0, *to), &whole);
                 }
             }
         }

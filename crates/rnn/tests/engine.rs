@@ -6,8 +6,10 @@ use dyno_rnn::{Isa, Layer, Precision};
 use proptest::prelude::*;
 
 fn layers(texts: &[&str]) -> Model {
-    let layer = |text: &&str| -> Layer { Model::open(text).unwrap().layers()[0].clone() };
-    Model::of("made", texts.iter().map(layer).collect()).unwrap()
+    let layer = |text: &&str| -> Layer {
+        Model::open(text).expect("a layer by its shape").layers()[0].clone()
+    };
+    Model::of("made", texts.iter().map(layer).collect()).expect("layers that follow")
 }
 
 fn numbers(count: usize) -> Vec<f32> {

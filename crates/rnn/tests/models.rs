@@ -18,17 +18,19 @@ fn zeros(name: &str, arrays: &[(&str, &[usize])]) -> PathBuf {
         .iter()
         .map(|(name, shape)| {
             let count: usize = shape.iter().product();
-            let view = TensorView::new(Dtype::F32, shape.to_vec(), &bytes[..4 * count]).unwrap();
+            let view = TensorView::new(Dtype::F32, shape.to_vec(), &bytes[..4 * count])
+                .expect("bytes of this shape");
             (*name, view)
         })
         .collect();
-    std::fs::write(&path, serialize(views, None).unwrap()).unwrap();
+    std::fs::write(&path, serialize(views, None).expect("tensors that fit"))
+        .expect("temporary files");
     path
 }
 
 fn removed(path: &Path, text: &str) -> Result<Model, ModelError> {
     let model = Model::open(text);
-    std::fs::remove_file(path).unwrap();
+    std::fs::remove_file(path).expect("temporary files");
     model
 }
 

@@ -224,7 +224,7 @@ impl Kernel for Highway {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        self.block.each(|panel, row, sums| {
+        for (panel, row, sums) in self.block.each() {
             let unit = panel * LANES;
             let count = self.outputs.saturating_sub(unit).min(LANES);
             let mut carried = [0.0; LANES];
@@ -242,6 +242,6 @@ impl Kernel for Highway {
                 let candidate = self.activation.apply(s, &self.curve, candidate);
                 put_first(s, self.to, row, unit, s.fma(t, s.sub(candidate, x), x), count);
             }
-        });
+        }
     }
 }

@@ -85,7 +85,7 @@ impl Element {
                 to.extend(bytes.as_chunks().0.iter().map(|of| f64::from(f32::from_le_bytes(*of))));
             }
             Self::Float64 => {
-                to.extend(bytes.as_chunks().0.iter().map(|of| f64::from_le_bytes(*of)))
+                to.extend(bytes.as_chunks().0.iter().map(|of| f64::from_le_bytes(*of)));
             }
             _ => to.extend(bytes.chunks_exact(self.size()).map(|of| self.real(of))),
         }

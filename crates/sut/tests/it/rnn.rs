@@ -116,7 +116,7 @@ fn all_scenarios_answer_each_sample_by_its_own_model() {
             // MultiStream fills its last query up.
             let asked: HashSet<u32> = record.indices.iter().copied().collect();
             assert_eq!((record.missing(), asked.len()), (0, 70), "{scenario:?}");
-            assert_eq!(record.responses.iter().count(), record.indices.iter().count());
+            assert_eq!(record.responses.iter().count(), record.indices.len());
             for response in record.responses.iter() {
                 let index = u64::from(record.indices[response.sequence as usize]);
                 let right = right(&models, &library, index);
