@@ -9,8 +9,11 @@ use crate::program::Folder;
 const SMALL: &str = "run --system rnn:lstm:4x8x2x6,tune=0s,lengths=1-6 --duration 50ms --samples 12 \
      --set min_query_count=20 --no-progress --json --out out --warm-up 2";
 
+/// What a run says of itself. Whether a busy machine kept a bound of latency is not asked.
 fn summary(folder: &Folder, arguments: &str) -> Value {
-    serde_json::from_str(&folder.dyno(arguments).exits(0).stdout).unwrap()
+    let ran = folder.dyno(arguments);
+    assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+    ran.json()
 }
 
 #[test]
@@ -20,11 +23,10 @@ fn a_layer_runs_in_all_scenarios_and_agrees_with_the_oracle() {
     let tests = ran["tests"].as_array().unwrap();
     assert_eq!(tests.len(), 8);
     for test in tests {
-        assert_eq!(
-            test["verdict"]["valid"].as_bool().or(test["valid"].as_bool()),
-            Some(true),
-            "{test}"
-        );
+        assert_eq!(test["state"], "complete", "{test}");
+        let judged = test["mode"] == "accuracy";
+        assert!(!judged || test["verdict"] == "VALID", "{test}");
+        assert_eq!(test["accuracy"]["metric"] == "cosine", judged, "{test}");
     }
     assert!(ran.to_string().contains("double precision"), "{ran}");
 }
@@ -49,10 +51,11 @@ fn the_embedded_lstm_is_a_system_and_a_task() {
     let correct = accuracy(&ran);
     let task = "task run digits-lstm --scenario SingleStream --mode accuracy --json --no-progress";
     let task = summary(&folder, &format!("{task} --out task"));
-    assert_eq!(accuracy(&task)["accuracy"], correct["accuracy"], "{task}");
+    assert_eq!(correct["correct"], 520, "{ran}");
+    assert_eq!(accuracy(&task)["correct"], 520, "{task}");
     let few = "run --system digits-lstm:precision=int8 --scenario Offline --mode accuracy --json --no-progress";
     let few = summary(&folder, &format!("{few} --out few"));
-    assert!(few["tests"][0]["accuracy"]["accuracy"].as_f64().unwrap() > 0.93, "{few}");
+    assert!(few["tests"][0]["accuracy"]["value"].as_f64().unwrap() > 0.93, "{few}");
 }
 
 #[test]

@@ -41,6 +41,16 @@ fn is_back(span: Span) -> bool {
     span.steps == 1 && span.first % 2 == 1
 }
 
+/// Where the rows of a block come from and go to.
+struct Ends {
+    from: [*mut f32; MAX_BLOCK],
+    /// Where sums are to be, or in the worker's own memory, panel by panel.
+    sums: [*mut f32; MAX_BLOCK],
+    starts: Option<[*mut f32; MAX_BLOCK]>,
+    /// Whether a panel's sums go to its own columns.
+    in_place: bool,
+}
+
 /// One worker's part.
 pub(super) struct Worker<'a> {
     pub(super) run: &'a Run<'a>,
@@ -238,6 +248,34 @@ impl Worker<'_> {
         found
     }
 
+    /// The rows of a block.
+    #[inline(always)]
+    fn ends(
+        &self,
+        product: &Product,
+        span: Span,
+        rows: &Range<usize>,
+        block: (usize, usize),
+    ) -> Ends {
+        let weights = &product.weights;
+        let (first_row, count) = block;
+        let scratch = self.run.scratch[self.worker];
+        let from = if narrows(product) {
+            let stride = narrow::stride(weights.precision(), weights.k());
+            Self::rows_from(scratch.rows.0.wrapping_add(first_row * stride), stride, count)
+        } else {
+            self.rows(product.a, span, rows, block)
+        };
+        let at_once = self.stores_at_once(product, span);
+        let sums = match at_once {
+            Some(to) => self.rows(to, span, rows, block),
+            None => Self::rows_from(scratch.sums.0, weights.vectors() * LANES, count),
+        };
+        let starts = self.starts_with(product, span);
+        let starts = starts.map(|place| self.rows(place, span, rows, block));
+        Ends { from, sums, starts, in_place: at_once.is_some() }
+    }
+
     /// Sums of a block: for each panel, slice of k and tile of rows.
     #[inline(always)]
     fn multiply<S: Lanes>(
@@ -253,22 +291,8 @@ impl Worker<'_> {
         let (vectors, precision) = (weights.vectors(), self.precision(product, span));
         let words = if self.is_zero(product, span) { 0 } else { weights.words() };
         let width = vectors * LANES;
-        let scratch = self.run.scratch[self.worker];
-        let block = (first_row, count);
-        let from = if narrows(product) {
-            let stride = narrow::stride(weights.precision(), weights.k());
-            Self::rows_from(scratch.rows.0.wrapping_add(first_row * stride), stride, count)
-        } else {
-            self.rows(product.a, span, rows, block)
-        };
-        // Sums go where they are to be, or into the worker's own memory, panel by panel.
-        let at_once = self.stores_at_once(product, span);
-        let sums = match at_once {
-            Some(to) => self.rows(to, span, rows, block),
-            None => Self::rows_from(scratch.sums.0, width, count),
-        };
-        let starts = self.starts_with(product, span);
-        let starts = starts.map(|place| self.rows(place, span, rows, block));
+        let Ends { from, sums, starts, in_place } =
+            self.ends(product, span, rows, (first_row, count));
         let most = tile::rows::<S>(vectors);
         let tiles = count.div_ceil(most);
         // One tile of few rows uses each weight once: then there is nothing to slice for.
@@ -277,7 +301,7 @@ impl Worker<'_> {
             let panel = if is_back(span) { panels - 1 - panel } else { panel };
             let packed = weights.panel(first_panel + panel).as_ptr();
             let at = (first_panel + panel) * width;
-            let column = if at_once.is_some() { at } else { panel * count * width };
+            let column = if in_place { at } else { panel * count * width };
             let mut word = 0;
             loop {
                 let length = slice.min(words - word);

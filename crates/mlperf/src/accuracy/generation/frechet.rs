@@ -71,8 +71,14 @@ impl Normal {
         }
         let square = if n < d { square(&product.view()) } else { square(&product.t()) };
         drop(product);
-        let common: f64 =
-            eigenvalues(square).iter().map(|value| (value * share).max(0.0).sqrt()).sum();
+        let mut values = eigenvalues(square);
+        // Samples less their mean sum up to nothing: of so few rows one value is zero but for
+        // rounding, of which the root would be far more.
+        if n <= d {
+            values.sort_unstable_by(f64::total_cmp);
+            values.remove(0);
+        }
+        let common: f64 = values.iter().map(|value| (value * share).max(0.0).sqrt()).sum();
         apart + trace + self.trace - 2.0 * common
     }
 }
