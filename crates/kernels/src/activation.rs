@@ -7,6 +7,8 @@
 mod tests;
 
 use crate::isa::Isa;
+use smallvec::smallvec;
+
 use crate::lanes::{Kernel, LANES, Lanes};
 
 /// How near to tanh: the dial of precision against time. The logistic function is
@@ -105,13 +107,17 @@ impl Tanh {
     }
 }
 
+/// Factors of the powers of y; on the stack, as a call allocates nothing.
+type Powers = smallvec::SmallVec<[f64; 8]>;
+
 /// x / (1 + y / (3 + y / (5 + ...))) with y = x^2, as a quotient of polynomials in y.
 fn fraction(terms: usize) -> Curve {
     // From the innermost denominator outwards: n / d becomes d0 + y / (n / d) = (d0 n + y d) / n.
-    let (mut above, mut below) = (vec![(2 * terms - 1) as f64], vec![1.0]);
+    let (mut above, mut below): (Powers, Powers) =
+        (smallvec![(2 * terms - 1) as f64], smallvec![1.0]);
     for term in (0..terms - 1).rev() {
         let odd = (2 * term + 1) as f64;
-        let mut next: Vec<f64> = above.iter().map(|c| odd * c).collect();
+        let mut next: Powers = above.iter().map(|c| odd * c).collect();
         next.resize(next.len().max(below.len() + 1), 0.0);
         for (power, c) in below.iter().enumerate() {
             next[power + 1] += c;

@@ -41,14 +41,37 @@ fn is_back(span: Span) -> bool {
     span.steps == 1 && span.first % 2 == 1
 }
 
-/// Where the rows of a block come from and go to.
+/// A block of a product: some of its panels, and of the rows of all steps of a span some.
+#[derive(Clone, Copy)]
+struct Part {
+    first_panel: usize,
+    panels: usize,
+    first_row: usize,
+    count: usize,
+}
+
+/// Where the rows of a block come from and go to. Written in place, row by row, for each block: a copy
+/// would read by the vector what was just written by the word, and wait for it.
 struct Ends {
     from: [*mut f32; MAX_BLOCK],
     /// Where sums are to be, or in the worker's own memory, panel by panel.
     sums: [*mut f32; MAX_BLOCK],
-    starts: Option<[*mut f32; MAX_BLOCK]>,
-    /// Whether a panel's sums go to its own columns.
-    in_place: bool,
+    /// What they begin with, if that is of the row.
+    starts: [*mut f32; MAX_BLOCK],
+}
+
+impl Ends {
+    fn new() -> Self {
+        let none = [std::ptr::null_mut(); MAX_BLOCK];
+        Self { from: none, sums: none, starts: none }
+    }
+}
+
+/// Division of what is mostly less than what it is divided by: a division takes as long as ten
+/// vectors of products.
+#[inline(always)]
+fn div_ceil(a: usize, b: usize) -> usize {
+    if a <= b { usize::from(a > 0) } else { a.div_ceil(b) }
 }
 
 /// One worker's part.
@@ -63,6 +86,7 @@ impl Kernel for Worker<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let mut met = self.run.met;
+        let ends = &mut Ends::new();
         let alone = self.run.program.workers() == 1;
         let mut meet = || {
             met = met.wrapping_add(1);
@@ -87,7 +111,7 @@ impl Kernel for Worker<'_> {
                         let span = Span { first: start + span, steps: each, length, is_of_rows };
                         for phase in &stage.phases {
                             for product in &phase.work[self.worker] {
-                                self.product(s, product, span);
+                                self.product(s, product, span, ends);
                             }
                             if phase.meets {
                                 meet();
@@ -97,6 +121,30 @@ impl Kernel for Worker<'_> {
                 }
             }
             meet();
+        }
+    }
+}
+
+/// A step, for those who want matrices of it.
+pub(super) struct Step<'a> {
+    worker: &'a Worker<'a>,
+    step: usize,
+    length: usize,
+}
+
+impl Step<'_> {
+    #[inline(always)]
+    pub(super) fn matrix(&self, place: Place) -> Matrix {
+        self.worker.matrix(place, self.step, self.length)
+    }
+
+    #[inline(always)]
+    pub(super) fn hidden(&self, hidden: &program::Hidden) -> Hidden {
+        Hidden {
+            state: self.matrix(hidden.state),
+            narrow: hidden.narrow.map(|(place, precision)| (self.matrix(place), precision)),
+            output: hidden.output.map(|place| self.matrix(place)),
+            units: hidden.units,
         }
     }
 }
@@ -111,8 +159,9 @@ impl Worker<'_> {
             At::Step => step,
             At::Back => length - 1 - step,
             At::Turn { by } => match buffer.slots {
+                Slots::Count(1) | Slots::Length(_) => 0,
+                Slots::Count(2) => step.wrapping_add(by) % 2,
                 Slots::Count(count) => step.wrapping_add(by) % count,
-                Slots::Length(_) => 0,
             },
         };
         let words = slot * buffer.rows * buffer.columns + place.column;
@@ -121,7 +170,7 @@ impl Worker<'_> {
     }
 
     #[inline(always)]
-    fn product<S: Lanes>(&self, s: S, product: &Product, span: Span) {
+    fn product<S: Lanes>(&self, s: S, product: &Product, span: Span, ends: &mut Ends) {
         let mut rows = product.rows.clone();
         if span.is_of_rows {
             let step = if product.is_back() { span.length - 1 - span.first } else { span.first };
@@ -135,10 +184,16 @@ impl Worker<'_> {
         if narrows(product) {
             self.narrow(s, product, span, &rows);
         }
-        let most = (SUMS / (vectors * LANES)).min(MAX_BLOCK);
-        let block_rows = all.min(most);
-        let block_panels = (SUMS / (vectors * LANES * block_rows)).max(1);
-        let blocks = product.panels.len().div_ceil(block_panels);
+        let block_rows = all.min(MAX_BLOCK);
+        let row_words = vectors * LANES * block_rows;
+        let mut block_panels = product.panels.len();
+        if block_panels * row_words > SUMS {
+            block_panels = (SUMS / row_words).max(1);
+        }
+        let blocks = div_ceil(product.panels.len(), block_panels);
+        if (all, blocks) == (1, 1) {
+            return self.one(s, product, span, rows.start);
+        }
         for block in 0..blocks {
             let block = if is_back(span) { blocks - 1 - block } else { block };
             let panel = product.panels.start + block * block_panels;
@@ -146,12 +201,54 @@ impl Worker<'_> {
             let mut row = 0;
             while row < all {
                 let count = block_rows.min(all - row);
-                self.multiply(s, product, span, &rows, (panel, panels), (row, count));
+                let part = Part { first_panel: panel, panels, first_row: row, count };
+                self.multiply(s, product, span, &rows, part, ends);
                 if self.stores_at_once(product, span).is_none() {
-                    self.finish(s, product, span, &rows, (panel, panels), (row, count));
+                    self.finish(s, product, span, &rows, part);
                 }
                 row += count;
             }
+        }
+    }
+
+    /// The product of one row at one step, in one block: what batches of one are made of, where what is
+    /// done beside the product takes as long as it.
+    #[inline(always)]
+    fn one<S: Lanes>(&self, s: S, product: &Product, span: Span, row: usize) {
+        let (weights, scratch) = (&product.weights, self.run.scratch[self.worker]);
+        let (vectors, precision) = (weights.vectors(), self.precision(product, span));
+        let words = if self.is_zero(product, span) { 0 } else { weights.words() };
+        let (width, panels) = (vectors * LANES, product.panels.len());
+        let at = Step { worker: self, step: span.first, length: span.length };
+        let row_of = |matrix: Matrix| matrix.first.wrapping_add(row * matrix.stride);
+        let from = if narrows(product) { scratch.rows.0 } else { row_of(at.matrix(product.a)) };
+        let starts = self.starts_with(product, span).map(|place| row_of(at.matrix(place)));
+        let at_once = self.stores_at_once(product, span).map(|to| row_of(at.matrix(to)));
+        let first = product.panels.start * width;
+        let to = at_once.map_or(scratch.sums.0, |to| to.wrapping_add(first));
+        let starts = match (starts, &product.bias) {
+            (Some(row), _) => Some(row.wrapping_add(first).cast_const()),
+            (None, Some(bias)) if precision != Precision::Int8 => Some(bias[first..].as_ptr()),
+            _ => None,
+        };
+        for panel in 0..panels {
+            let panel = if is_back(span) { panels - 1 - panel } else { panel };
+            let column = panel * width;
+            let tile = Tile {
+                rows: (&raw const from).cast(),
+                first: 0,
+                words,
+                panel: weights.panel(product.panels.start + panel).as_ptr(),
+                start: starts.map_or(Start::Zeros, |from| Start::Same(from.wrapping_add(column))),
+                sums: &raw const to,
+                column,
+            };
+            // SAFETY: as in `multiply`; sums of one block have room in the worker's own memory.
+            unsafe { tile::multiply(s, precision, 1, vectors, tile) };
+        }
+        if at_once.is_none() {
+            let part = Part { first_panel: product.panels.start, panels, first_row: 0, count: 1 };
+            self.finish(s, product, span, &(row..row + 1), part);
         }
     }
 
@@ -218,12 +315,12 @@ impl Worker<'_> {
     #[inline(always)]
     fn rows(
         &self,
+        found: &mut [*mut f32; MAX_BLOCK],
         place: Place,
         span: Span,
         rows: &Range<usize>,
         (first, count): (usize, usize),
-    ) -> [*mut f32; MAX_BLOCK] {
-        let mut found = [std::ptr::null_mut(); MAX_BLOCK];
+    ) {
         let (mut step, mut row) =
             if span.steps == 1 { (0, first) } else { (first / rows.len(), first % rows.len()) };
         let mut matrix = self.matrix(place, span.first + step, span.length);
@@ -235,17 +332,14 @@ impl Worker<'_> {
             *pointer = matrix.first.wrapping_add((rows.start + row) * matrix.stride);
             row += 1;
         }
-        found
     }
 
     /// So many rows that follow one another.
     #[inline(always)]
-    fn rows_from(first: *mut f32, stride: usize, count: usize) -> [*mut f32; MAX_BLOCK] {
-        let mut found = [std::ptr::null_mut(); MAX_BLOCK];
+    fn rows_from(found: &mut [*mut f32; MAX_BLOCK], first: *mut f32, stride: usize, count: usize) {
         for (at, pointer) in found[..count].iter_mut().enumerate() {
             *pointer = first.wrapping_add(at * stride);
         }
-        found
     }
 
     /// The rows of a block.
@@ -256,24 +350,28 @@ impl Worker<'_> {
         span: Span,
         rows: &Range<usize>,
         block: (usize, usize),
-    ) -> Ends {
+        ends: &mut Ends,
+    ) {
         let weights = &product.weights;
         let (first_row, count) = block;
         let scratch = self.run.scratch[self.worker];
-        let from = if narrows(product) {
+        if narrows(product) {
             let stride = narrow::stride(weights.precision(), weights.k());
-            Self::rows_from(scratch.rows.0.wrapping_add(first_row * stride), stride, count)
+            let first = scratch.rows.0.wrapping_add(first_row * stride);
+            Self::rows_from(&mut ends.from, first, stride, count);
         } else {
-            self.rows(product.a, span, rows, block)
-        };
-        let at_once = self.stores_at_once(product, span);
-        let sums = match at_once {
-            Some(to) => self.rows(to, span, rows, block),
-            None => Self::rows_from(scratch.sums.0, weights.vectors() * LANES, count),
-        };
-        let starts = self.starts_with(product, span);
-        let starts = starts.map(|place| self.rows(place, span, rows, block));
-        Ends { from, sums, starts, in_place: at_once.is_some() }
+            self.rows(&mut ends.from, product.a, span, rows, block);
+        }
+        match self.stores_at_once(product, span) {
+            Some(to) => self.rows(&mut ends.sums, to, span, rows, block),
+            None => {
+                let stride = weights.vectors() * LANES;
+                Self::rows_from(&mut ends.sums, scratch.sums.0, stride, count);
+            }
+        }
+        if let Some(place) = self.starts_with(product, span) {
+            self.rows(&mut ends.starts, place, span, rows, block);
+        }
     }
 
     /// Sums of a block: for each panel, slice of k and tile of rows.
@@ -284,17 +382,19 @@ impl Worker<'_> {
         product: &Product,
         span: Span,
         rows: &Range<usize>,
-        (first_panel, panels): (usize, usize),
-        (first_row, count): (usize, usize),
+        part: Part,
+        ends: &mut Ends,
     ) {
+        let Part { first_panel, panels, first_row, count } = part;
         let weights = &product.weights;
         let (vectors, precision) = (weights.vectors(), self.precision(product, span));
         let words = if self.is_zero(product, span) { 0 } else { weights.words() };
         let width = vectors * LANES;
-        let Ends { from, sums, starts, in_place } =
-            self.ends(product, span, rows, (first_row, count));
-        let most = tile::rows::<S>(vectors);
-        let tiles = count.div_ceil(most);
+        self.ends(product, span, rows, (first_row, count), ends);
+        let Ends { from, sums, starts } = &*ends;
+        let starts = self.starts_with(product, span).map(|_| starts);
+        let in_place = self.stores_at_once(product, span).is_some();
+        let tiles = div_ceil(count, tile::rows::<S>(vectors));
         // One tile of few rows uses each weight once: then there is nothing to slice for.
         let slice = if tiles == 1 { words.max(1) } else { SLICE };
         for panel in 0..panels {
@@ -308,9 +408,13 @@ impl Worker<'_> {
                 let mut done = 0;
                 for tile in 0..tiles {
                     // Equal shares: of ten rows five and five, not six and four.
-                    let share = (count - done).div_ceil(tiles - tile);
+                    let share = if tile + 1 == tiles {
+                        count - done
+                    } else {
+                        (count - done).div_ceil(tiles - tile)
+                    };
                     let to = sums[done..].as_ptr();
-                    let start = match (&starts, &product.bias) {
+                    let start = match (starts, &product.bias) {
                         _ if word > 0 => Start::Rows(to.cast(), column),
                         (Some(rows), _) => Start::Rows(rows[done..].as_ptr().cast(), at),
                         (None, Some(bias)) if precision != Precision::Int8 => {
@@ -349,15 +453,18 @@ impl Worker<'_> {
         product: &Product,
         span: Span,
         rows: &Range<usize>,
-        (first_panel, panels): (usize, usize),
-        (first_row, count): (usize, usize),
+        part: Part,
     ) {
+        let Part { first_panel, panels, first_row, count } = part;
         let vectors = product.weights.vectors();
         let sums = self.run.scratch[self.worker].sums.0.cast_const();
         let mut done = 0;
         while done < count {
             let row = first_row + done;
-            let (step, row) = (span.first + row / rows.len(), row % rows.len());
+            let (step, row) = match span.steps {
+                1 => (span.first, row),
+                _ => (span.first + row / rows.len(), row % rows.len()),
+            };
             let share = (rows.len() - row).min(count - done);
             let block = Block {
                 sums: sums.wrapping_add(done * vectors * LANES),
@@ -403,22 +510,16 @@ impl Worker<'_> {
     ) {
         let s = s.plain();
         let started = self.starts_with(product, span).is_some();
-        let matrix = |place| self.matrix(place, step, span.length);
-        let hidden = |hidden: &program::Hidden| Hidden {
-            state: matrix(hidden.state),
-            narrow: hidden.narrow.map(|(place, precision)| (matrix(place), precision)),
-            output: hidden.output.map(matrix),
-            units: hidden.units,
-        };
+        let at = Step { worker: self, step, length: span.length };
         match &product.then {
             Then::Store { to, activation, outputs } => {
-                let (to, outputs, activation) = (matrix(*to), *outputs, *activation);
+                let (to, outputs, activation) = (at.matrix(*to), *outputs, *activation);
                 s.call(Store { block, to, outputs, activation });
             }
             Then::Lstm(cell) => {
-                let input = cell.input.filter(|_| !started).map(matrix);
-                let state = matrix(cell.cell);
-                let (hidden, curve) = (hidden(&cell.hidden), &cell.tanh.curve());
+                let input = cell.input.filter(|_| !started).map(|place| at.matrix(place));
+                let state = at.matrix(cell.cell);
+                let (hidden, curve) = (at.hidden(&cell.hidden), &cell.tanh.curve());
                 match cell.tanh.terms() {
                     5 => s.call(Lstm::<5> { block, input, cell: state, hidden, curve }),
                     4 => s.call(Lstm::<4> { block, input, cell: state, hidden, curve }),
@@ -426,8 +527,8 @@ impl Worker<'_> {
                 }
             }
             Then::Gru(cell) => {
-                let (input, last) = (matrix(cell.input), matrix(cell.last));
-                let (hidden, curve) = (hidden(&cell.hidden), &cell.tanh.curve());
+                let (input, last) = (at.matrix(cell.input), at.matrix(cell.last));
+                let (hidden, curve) = (at.hidden(&cell.hidden), &cell.tanh.curve());
                 match cell.tanh.terms() {
                     5 => s.call(Gru::<5> { block, input, last, hidden, curve }),
                     4 => s.call(Gru::<4> { block, input, last, hidden, curve }),
@@ -435,11 +536,11 @@ impl Worker<'_> {
                 }
             }
             Then::Rnn(cell) => {
-                let input = (!started).then(|| matrix(cell.input));
+                let input = (!started).then(|| at.matrix(cell.input));
                 let activation = cell.activation;
-                s.call(Rnn { block, input, hidden: hidden(&cell.hidden), activation });
+                s.call(Rnn { block, input, hidden: at.hidden(&cell.hidden), activation });
             }
-            Then::General(cell) => self.finish_general(s, cell, block, &matrix, &hidden),
+            Then::General(cell) => self.finish_general(s, cell, block, &at),
         }
     }
 }
