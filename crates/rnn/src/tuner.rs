@@ -261,8 +261,11 @@ pub fn tune(
     Ok(all)
 }
 
-/// A choice that is beyond this many times the fastest is timed no further.
+/// A choice that is beyond this many times the fastest is timed no further, once it had some turns.
 const BEHIND: f64 = 1.25;
+const TURNS: usize = 6;
+/// And one beyond this after two.
+const FAR_BEHIND: f64 = 2.0;
 
 /// Times choices in turns.
 fn time(
@@ -291,8 +294,9 @@ fn time(
     for round in 0..ROUNDS {
         for (ranked, sequence) in few.iter_mut().zip(&mut sequences) {
             let last = ranked.measured_ns.unwrap_or(f64::INFINITY);
-            // The first call fetches what the next finds: nobody is behind after one.
-            let behind = round > 1 && last > BEHIND * least;
+            // Calls are disturbed: the fewer turns a choice had, the further behind it must be.
+            let behind =
+                round >= TURNS && last > BEHIND * least || round > 1 && last > FAR_BEHIND * least;
             // The best predicted is timed in any case, so that there is always one.
             if least.is_finite() && (behind || now() >= end) {
                 continue;
