@@ -1,9 +1,10 @@
 //! What `bench/rnn` runs: layers of DeepCPU's Table 1 beside PyTorch, ONNX Runtime and
-//! OpenVINO, in turn, and the tuner beside a sweep of all plans. Prints one JSON line a cell and one
-//! a summary.
+//! OpenVINO, in turn, the tuner beside a sweep of all plans, and models that are served. Prints one
+//! JSON line a cell and one a summary.
 
 mod cell;
 mod models;
+mod server;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -64,6 +65,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         tuner(&bench)?;
     }
     models::run(&bench)?;
+    server::run(&bench)?;
     Ok(ExitCode::SUCCESS)
 }
 
