@@ -9,16 +9,6 @@ use std::thread;
 
 use dyno_kernels::{Isa, Tanh};
 
-const DIALS: [Tanh; 8] = [
-    Tanh::Fitted98,
-    Tanh::Fitted76,
-    Tanh::Fitted56,
-    Tanh::Fraction(5),
-    Tanh::Fraction(6),
-    Tanh::Fraction(7),
-    Tanh::Fraction(8),
-    Tanh::Fraction(9),
-];
 /// Bits of infinity: the numbers from 0 on are those below.
 const INFINITY: u32 = 0x7f80_0000;
 /// Numbers that are tried at once.
@@ -84,14 +74,14 @@ fn errors(isa: Isa, dial: Tanh, numbers: &[f32], exact: &[[f64; 3]]) -> Errors {
     worst
 }
 
-fn worst(isa: Isa, first: u32, end: u32, stride: usize) -> [Errors; DIALS.len()] {
-    let mut all = [Errors::default(); DIALS.len()];
+fn worst(isa: Isa, first: u32, end: u32, stride: usize) -> [Errors; Tanh::ALL.len()] {
+    let mut all = [Errors::default(); Tanh::ALL.len()];
     let bits: Vec<u32> = (first..end).step_by(BLOCK * stride).collect();
     for start in bits {
         let block = (start..end).step_by(stride).take(BLOCK);
         let numbers: Vec<f32> = block.map(f32::from_bits).collect();
         let exact: Vec<[f64; 3]> = numbers.iter().map(|x| exact(f64::from(*x))).collect();
-        for (dial, errors_so_far) in DIALS.into_iter().zip(&mut all) {
+        for (dial, errors_so_far) in Tanh::ALL.into_iter().zip(&mut all) {
             *errors_so_far = errors_so_far.and(errors(isa, dial, &numbers, &exact));
         }
     }
@@ -136,9 +126,9 @@ fn main() -> ExitCode {
     // Small shares, one after the other: tiny and huge numbers are tried sooner than others.
     let shares = 64 * threads;
     let share = |index: u32| (u64::from(INFINITY) * u64::from(index) / u64::from(shares)) as u32;
-    let mut all = [Errors::default(); DIALS.len()];
+    let mut all = [Errors::default(); Tanh::ALL.len()];
     let of_thread = |thread: u32| {
-        let mut all = [Errors::default(); DIALS.len()];
+        let mut all = [Errors::default(); Tanh::ALL.len()];
         for index in (thread..shares).step_by(threads as usize) {
             let more = worst(isa, share(index), share(index + 1), stride);
             for (errors, more) in all.iter_mut().zip(more) {
@@ -160,7 +150,7 @@ fn main() -> ExitCode {
     println!("{isa}, every {stride} of all numbers: greatest errors");
     println!("{:14} {:>10} {:>10} {:>10}  wrong", "dial", "tanh", "relative", "logistic");
     let mut holds = true;
-    for (dial, errors) in DIALS.into_iter().zip(all) {
+    for (dial, errors) in Tanh::ALL.into_iter().zip(all) {
         let Errors { absolute, relative, logistic, wrong } = errors;
         let name = format!("{dial:?}");
         println!("{name:14} {absolute:>10.3e} {relative:>10.3e} {logistic:>10.3e}  {wrong}");

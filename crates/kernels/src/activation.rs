@@ -48,6 +48,18 @@ pub(crate) struct Curve {
 }
 
 impl Tanh {
+    /// All dials, those that are fitted first.
+    pub const ALL: [Self; 8] = [
+        Self::Fitted98,
+        Self::Fitted76,
+        Self::Fitted56,
+        Self::Fraction(5),
+        Self::Fraction(6),
+        Self::Fraction(7),
+        Self::Fraction(8),
+        Self::Fraction(9),
+    ];
+
     /// Terms of the longer polynomial.
     pub(crate) fn terms(self) -> usize {
         match self {

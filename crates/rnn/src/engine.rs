@@ -60,6 +60,19 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// A team of these threads, on these cores.
+    #[must_use]
+    pub fn team(&self) -> Team {
+        let threads = self.threads.max(1);
+        if self.cores.is_empty() {
+            return Team::of(threads);
+        }
+        let bound: Vec<_> = (1..threads).map(|at| self.cores.get(at - 1).copied()).collect();
+        Team::new(&bound, Waiting::default())
+    }
+}
+
 /// Why a batch was not run.
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
@@ -159,18 +172,11 @@ impl Engine {
     }
 
     fn with(model: Arc<Model>, packed: Arc<[Vec<Packed>]>, options: &Options) -> Self {
-        let threads = options.threads.max(1);
-        let team = if options.cores.is_empty() {
-            Team::of(threads)
-        } else {
-            let bound: Vec<_> = (1..threads).map(|at| options.cores.get(at - 1).copied()).collect();
-            Team::new(&bound, Waiting::default())
-        };
         Self {
             machine: Machine::detect(options.isa),
-            options: Options { threads, ..options.clone() },
+            options: Options { threads: options.threads.max(1), ..options.clone() },
             model,
-            team,
+            team: options.team(),
             packed,
             choices: BTreeMap::new(),
             plans: BTreeMap::new(),

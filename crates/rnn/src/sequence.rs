@@ -155,8 +155,7 @@ impl Sequence {
         input: &[f32],
         output: &mut [f32],
     ) -> Result<(), SequenceError> {
-        self.clear();
-        self.call(team, input, output, true)
+        self.call(team, input, output, None, true)
     }
 
     /// As [`Sequence::run`], from the states that were left or set: a long sequence may be run piece by
@@ -170,8 +169,7 @@ impl Sequence {
         input: &[f32],
         output: &mut [f32],
     ) -> Result<(), SequenceError> {
-        self.settle();
-        self.call(team, input, output, false)
+        self.call(team, input, output, None, false)
     }
 
     /// As [`Sequence::run`], of rows that have only so many steps each: outputs behind a row's last step
@@ -186,8 +184,7 @@ impl Sequence {
         output: &mut [f32],
         lengths: &[usize],
     ) -> Result<(), SequenceError> {
-        self.clear();
-        self.call_lengths(team, input, output, lengths, true)
+        self.call(team, input, output, Some(lengths), true)
     }
 
     /// As [`Sequence::run_lengths`], from the states that were left or set.
@@ -201,29 +198,40 @@ impl Sequence {
         output: &mut [f32],
         lengths: &[usize],
     ) -> Result<(), SequenceError> {
-        self.settle();
-        self.call_lengths(team, input, output, lengths, false)
+        self.call(team, input, output, Some(lengths), false)
     }
 
-    fn call_lengths(
+    /// Runs all rows for as many steps as the input has, or each for its own.
+    fn call(
         &mut self,
         team: &mut Team,
         input: &[f32],
         output: &mut [f32],
-        lengths: &[usize],
+        lengths: Option<&[usize]>,
         fresh: bool,
     ) -> Result<(), SequenceError> {
-        let steps = self.steps(input);
-        if lengths.len() != self.batch || lengths.iter().any(|length| *length > steps) {
-            return Err(SequenceError::Lengths);
+        if fresh {
+            self.clear();
+        } else {
+            self.settle();
         }
-        if lengths.iter().all(|length| *length == steps) {
-            return self.call(team, input, output, fresh);
+        let steps = input.len() / (self.batch * self.inputs).max(1);
+        if let Some(lengths) = lengths {
+            if lengths.len() != self.batch || lengths.iter().any(|length| *length > steps) {
+                return Err(SequenceError::Lengths);
+            }
+            if lengths.iter().any(|length| *length < steps) {
+                self.check_sizes(steps, input, output)?;
+                self.ragged.load(&self.execution, &self.states, lengths);
+                self.ragged.run(team, input, output, fresh)?;
+                self.ragged.store(&mut self.execution, &self.states);
+                return Ok(());
+            }
         }
-        self.check_sizes(steps, input, output)?;
-        self.ragged.load(&self.execution, &self.states, lengths);
-        self.ragged.run(team, input, output, fresh)?;
-        self.ragged.store(&mut self.execution, &self.states);
+        let outputs: &mut [&mut [f32]] = &mut [output];
+        let call = Call { lengths: &[steps], active: &[], fresh, inputs: &[input], outputs };
+        self.execution.run(team, call).map_err(SequenceError::Run)?;
+        self.slot = (self.slot + steps) % 2;
         Ok(())
     }
 
@@ -242,25 +250,6 @@ impl Sequence {
                 return Err(SequenceError::Run(RunError::Size { buffer, expected, found }));
             }
         }
-        Ok(())
-    }
-
-    fn steps(&self, input: &[f32]) -> usize {
-        input.len() / (self.batch * self.inputs).max(1)
-    }
-
-    fn call(
-        &mut self,
-        team: &mut Team,
-        input: &[f32],
-        output: &mut [f32],
-        fresh: bool,
-    ) -> Result<(), SequenceError> {
-        let steps = self.steps(input);
-        let outputs: &mut [&mut [f32]] = &mut [output];
-        let call = Call { lengths: &[steps], active: &[], fresh, inputs: &[input], outputs };
-        self.execution.run(team, call).map_err(SequenceError::Run)?;
-        self.slot = (self.slot + steps) % 2;
         Ok(())
     }
 

@@ -106,6 +106,28 @@ impl Model {
         Ok((draft.network, outputs?))
     }
 
+    /// The layer of the model, as the paper's Tables 3 and 4 have them, that a node of the network is a part
+    /// of.
+    #[must_use]
+    pub fn layer_of(self, node: &str) -> &'static str {
+        let is = |part: &str| node.contains(part);
+        match self {
+            _ if is("embedding") => "words",
+            Self::TextSimilarity if node == "texts" => "words",
+            Self::TextSimilarity if node == "encoder" => "encoder",
+            Self::TextSimilarity => "similarity",
+            Self::Reader if ["query", "documents"].contains(&node) => "words",
+            Self::Reader if is("encoder") => "encoders",
+            Self::Reader => "attention",
+            Self::Bidaf if ["query", "context"].contains(&node) => "words",
+            Self::Bidaf if is("highway") => "highway",
+            Self::Bidaf if is("contextual") => "contextual",
+            Self::Bidaf if node == "attention" => "attention",
+            Self::Bidaf if node == "modelling" => "modelling",
+            Self::Bidaf => "output",
+        }
+    }
+
     /// Words for each input, all rows of full length.
     #[must_use]
     pub fn words(self, sizes: &Sizes, seed: u64) -> Vec<Vec<u32>> {

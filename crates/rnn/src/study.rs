@@ -6,14 +6,16 @@
 
 use std::time::Duration;
 
-use dyno_kernels::{Isa, ProgramError, Team, Waiting};
+use dyno_kernels::{Isa, Precision, ProgramError, Team, Waiting};
 
 use crate::calibrate::now;
 use crate::cost::Shape;
 use crate::layer::{Cell, Directions, Layer, Weights};
 use crate::machine::Machine;
+use crate::network::{Engine, EngineError, NetworkError, Setup};
 use crate::plan::{Choice, Packed, Phasing};
 use crate::sequence::{Sequence, SequenceError};
+use crate::served::{Model, Sizes};
 use crate::tuner::{Effort, Forced, Goal, Ranked, TuneError, rank, tune};
 
 /// How a layer is run, each with what the one before has.
@@ -148,6 +150,10 @@ pub enum StudyError {
     Program(ProgramError),
     /// A plan did not run.
     Run(SequenceError),
+    /// A model has not these sizes.
+    Sizes(NetworkError),
+    /// A model was not run.
+    Served(EngineError),
 }
 
 impl std::fmt::Display for StudyError {
@@ -156,6 +162,8 @@ impl std::fmt::Display for StudyError {
             Self::Tune(error) => error.fmt(f),
             Self::Program(error) => error.fmt(f),
             Self::Run(error) => error.fmt(f),
+            Self::Sizes(error) => error.fmt(f),
+            Self::Served(error) => error.fmt(f),
         }
     }
 }
@@ -179,6 +187,11 @@ impl From<SequenceError> for StudyError {
         Self::Run(error)
     }
 }
+
+/// Calls of a model at most.
+const MODEL_CALLS: usize = 1001;
+/// How many times as long a model is timed as a layer: its layers are small parts of it.
+const MODEL_TIME: f64 = 4.0;
 
 /// What layers are studied with.
 pub struct Study<'a> {
@@ -245,6 +258,42 @@ impl<'a> Study<'a> {
         let Some(best) = exact.next().map(|ranked| ranked.choice) else { return Ok(None) };
         let sequence = self.planned(of, &best)?;
         self.time(of, sequence, best, of.steps, true).map(Some)
+    }
+
+    /// Where the time of a model's call goes on so many workers: each of its layers
+    /// ([`Model::layer_of`]) in the order in which they begin, and the whole call.
+    ///
+    /// # Errors
+    /// A size is 0, or a plan is refused.
+    pub fn served(
+        &mut self,
+        model: Model,
+        sizes: &Sizes,
+        precision: Precision,
+        workers: usize,
+    ) -> Result<(Vec<(&'static str, Duration)>, Duration), StudyError> {
+        let (network, _) = model.network(sizes).map_err(StudyError::Sizes)?;
+        let mut setup = Setup::new(precision, self.isa, self.machine.clone());
+        setup.effort = Effort { time: self.time, ..Effort::default() };
+        let mut team = Team::of(workers);
+        let mut engine = Engine::new(&network, &setup, &mut team).map_err(StudyError::Served)?;
+        let words = model.words(sizes, 1);
+        let mut times = |calls: usize| {
+            let times = engine.times(&mut team, &model.feeds(&words), calls);
+            times.map_err(|error| StudyError::Served(EngineError::Call(error)))
+        };
+        let first = times(1)?.all.max(Duration::from_nanos(1));
+        let calls = (MODEL_TIME * self.time.as_secs_f64() / first.as_secs_f64()) as usize;
+        let found = times(calls.clamp(3, MODEL_CALLS))?;
+        let mut layers: Vec<(&str, Duration)> = Vec::new();
+        for (node, took) in &found.nodes {
+            let name = model.layer_of(node);
+            match layers.iter_mut().find(|(of, _)| *of == name) {
+                Some((_, sum)) => *sum += *took,
+                None => layers.push((name, *took)),
+            }
+        }
+        Ok((layers, found.all))
     }
 
     fn planned(&self, of: &Subject, choice: &Choice) -> Result<Sequence, StudyError> {

@@ -11,64 +11,28 @@
 //! the engine that runs it later. The same seed gives the same bytes, up to the last place of the
 //! platform's exponential, hyperbolic tangent, sine and cosine.
 
-use std::fs;
-use std::path::Path;
+mod training;
 
 use dyno_loadgen::rng::Mt19937;
-use dyno_sut::digits::{self, CLASSES, Digit, LstmWeights, PIXELS, ROW, ROWS, UNITS};
+use dyno_sut::digits::{Digit, LstmWeights, PIXELS, ROW, ROWS, UNITS};
 use dyno_sut::top1;
+use training::{BATCH, Training, add, distorted, share, shuffle, softmax};
 
 const SEED: u64 = 1997;
 const EPOCHS: usize = 120;
-const BATCH: usize = 16;
 const LEARNING_RATE: f32 = 4e-3;
 /// Shares of the past in Adam's two means.
 const PAST: [f32; 2] = [0.9, 0.99];
 /// Shrinks each weight by this share of the learning rate per step.
 const WEIGHT_DECAY: f32 = 1e-2;
-/// Contiguous parts of the training images for cross-validation: contiguous,
-/// since neighbours in the file resemble each other.
-const FOLDS: usize = 4;
-
-/// Greatest displacement, pixels.
-const SHIFT: f32 = 0.6;
-/// Greatest turn, radians.
-const TURN: f32 = 0.2;
-/// Greatest relative change of width and of height.
-const SCALE: f32 = 0.2;
 
 fn main() -> std::io::Result<()> {
-    let images: Vec<Digit> = digits::train().collect();
-    let validated: usize = (0..FOLDS).map(|fold| validate(&images, fold)).sum();
-    println!("cross-validation: {validated} of {} correct", images.len());
-
-    let network = train(&images);
-    report("training", &network, images.iter().copied());
-    report("test", &network, digits::test());
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/digits-lstm.bin");
-    fs::write(&path, network.to_bytes())?;
-    println!("wrote {}", path.display());
-    Ok(())
+    Training { train, classify, bytes: LstmWeights::to_bytes, file: "digits-lstm.bin" }.run()
 }
 
-/// Images of one fold that a network trained on the others gets right.
-fn validate(images: &[Digit], fold: usize) -> usize {
-    let (begin, end) = (images.len() * fold / FOLDS, images.len() * (fold + 1) / FOLDS);
-    let network = train(&[&images[..begin], &images[end..]].concat());
-    correct(&network, images[begin..end].iter().copied())
-}
-
-fn correct(network: &LstmWeights, images: impl Iterator<Item = Digit>) -> usize {
-    let is_right = |image: &Digit| {
-        let steps = forward(network, &LstmWeights::input(image.pixels));
-        top1::argmax(&network.scores(&steps[ROWS - 1].hidden)) == usize::from(image.label)
-    };
-    images.filter(is_right).count()
-}
-
-fn report(what: &str, network: &LstmWeights, images: impl ExactSizeIterator<Item = Digit>) {
-    let total = images.len();
-    println!("{what}: {} of {total} correct", correct(network, images));
+fn classify(network: &LstmWeights, pixels: &[u8; PIXELS]) -> usize {
+    let steps = forward(network, &LstmWeights::input(pixels));
+    top1::argmax(&network.scores(&steps[ROWS - 1].hidden))
 }
 
 /// What a step leaves for the way back.
@@ -107,12 +71,6 @@ fn forward(network: &LstmWeights, image: &[f32; PIXELS]) -> [Step; ROWS] {
 
 fn dot(one: &[f32], other: &[f32]) -> f32 {
     one.iter().zip(other).map(|(a, b)| a * b).sum()
-}
-
-fn add(sums: &mut [f32], scale: f32, terms: &[f32]) {
-    for (sum, term) in sums.iter_mut().zip(terms) {
-        *sum += scale * term;
-    }
 }
 
 /// Adds the gradient of one image's cross entropy.
@@ -157,13 +115,6 @@ fn add_gradient(
     }
 }
 
-fn softmax(scores: &[f32; CLASSES]) -> [f32; CLASSES] {
-    let greatest = scores[top1::argmax(scores)];
-    let exponentials = scores.map(|score| (score - greatest).exp());
-    let total: f32 = exponentials.iter().sum();
-    exponentials.map(|exponential| exponential / total)
-}
-
 fn train(images: &[Digit]) -> LstmWeights {
     let mut rng = Mt19937::new(SEED);
     let mut network = start(&mut rng);
@@ -172,13 +123,12 @@ fn train(images: &[Digit]) -> LstmWeights {
     let mut steps = 0;
     for epoch in 0..EPOCHS {
         shuffle(&mut order, &mut rng);
-        // Half a cosine from the full learning rate down to 0.
-        let progress = epoch as f32 / EPOCHS as f32;
-        let rate = LEARNING_RATE * 0.5 * (1.0 + (progress * std::f32::consts::PI).cos());
+        let rate = LEARNING_RATE * share(epoch, EPOCHS);
         for batch in order.chunks(BATCH) {
             let mut gradient = LstmWeights::zeros();
             for &i in batch {
-                let image = distorted(images[i].pixels, &mut rng);
+                let image = LstmWeights::input(images[i].pixels);
+                let image = distorted(&image, None, &mut rng);
                 add_gradient(&network, &image, images[i].label.into(), &mut gradient);
             }
             steps += 1;
@@ -222,39 +172,4 @@ fn step(
             *weight -= rate * (mean / (spread.sqrt() + 1e-8) + WEIGHT_DECAY * *weight);
         }
     }
-}
-
-fn below(n: usize, rng: &mut Mt19937) -> usize {
-    (rng.canonical() * n as f64) as usize
-}
-
-fn shuffle(order: &mut [usize], rng: &mut Mt19937) {
-    for last in (1..order.len()).rev() {
-        order.swap(last, below(last + 1, rng));
-    }
-}
-
-/// The image under a small random affine map, interpolated linearly; beyond its
-/// border it is blank.
-fn distorted(pixels: &[u8; PIXELS], rng: &mut Mt19937) -> [f32; PIXELS] {
-    const CENTRE: f32 = 3.5;
-    let mut within = |bound: f32| (2.0 * rng.canonical() as f32 - 1.0) * bound;
-    let (right, down) = (within(SHIFT), within(SHIFT));
-    let (sin, cos) = within(TURN).sin_cos();
-    let (width, height) = (1.0 + within(SCALE), 1.0 + within(SCALE));
-    let image = LstmWeights::input(pixels);
-    let ink = |row: f32, column: f32| {
-        let inside = (0.0..8.0).contains(&row) && (0.0..8.0).contains(&column);
-        if inside { image[8 * row as usize + column as usize] } else { 0.0 }
-    };
-    std::array::from_fn(|at| {
-        let (y, x) = ((at / 8) as f32 - CENTRE, (at % 8) as f32 - CENTRE);
-        let (x, y) = (cos * x - sin * y, sin * x + cos * y);
-        let (column, row) = (x * width + right + CENTRE, y * height + down + CENTRE);
-        let (above, left) = (row.floor(), column.floor());
-        let (low, far) = (row - above, column - left);
-        let upper = (1.0 - far) * ink(above, left) + far * ink(above, left + 1.0);
-        let lower = (1.0 - far) * ink(above + 1.0, left) + far * ink(above + 1.0, left + 1.0);
-        (1.0 - low) * upper + low * lower
-    })
 }

@@ -86,20 +86,21 @@ mod tests {
     use std::io::Write as _;
 
     use dyno_sut::tensors::Elements;
+    use tempfile::{NamedTempFile, TempPath};
     use zip::ZipWriter;
     use zip::write::SimpleFileOptions;
 
     use super::*;
 
-    fn written(name: &str, parts: &[(&str, &[u8])]) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("dyno-npz-{}-{name}", std::process::id()));
-        let mut archive = ZipWriter::new(File::create(&path).unwrap());
+    fn written(parts: &[(&str, &[u8])]) -> TempPath {
+        let file = NamedTempFile::new().unwrap();
+        let mut archive = ZipWriter::new(file.reopen().unwrap());
         for (name, bytes) in parts {
             archive.start_file(*name, SimpleFileOptions::default()).unwrap();
             archive.write_all(bytes).unwrap();
         }
         archive.finish().unwrap();
-        path
+        file.into_temp_path()
     }
 
     #[test]
@@ -107,10 +108,10 @@ mod tests {
         let header =
             b"\x93NUMPY\x01\0\x3a\0{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n";
         let bytes = [&header[..], &1.0_f32.to_le_bytes(), &2.0_f32.to_le_bytes()].concat();
-        let path = written("whole", &[("bias.npy", &bytes)]);
+        let path = written(&[("bias.npy", &bytes)]);
         let arrays = read(&path).unwrap();
         assert_eq!(arrays["bias"].elements, Elements::F32(vec![1.0, 2.0].into()));
-        let path = written("other", &[("readme", b"no array")]);
+        let path = written(&[("readme", b"no array")]);
         let error = read(&path).unwrap_err().to_string();
         assert!(
             error.ends_with("array readme: not a .npy file; write it with numpy.save"),
@@ -118,6 +119,5 @@ mod tests {
         );
         std::fs::write(&path, b"no archive").unwrap();
         assert!(matches!(read(&path), Err(NpzError::Unreadable { .. })));
-        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -37,11 +37,11 @@ usage: cargo xtask COMMAND
   screenshots [PART]...    writes pictures: report, those of the book and those that
                            `peers browser` compares with (needs chromium, python3 and PyPI);
                            tui, `dyno run --tui` on a pseudo terminal (Linux)
-  install-c PREFIX         installs the C and C++ library, drop-in for LoadGen, below PREFIX:
-                           include, lib, pkg-config and CMake packages (needs a C++ compiler,
-                           $CXX or c++)
-  wheel                    builds the Python wheel dyno-loadgen into target/wheels (needs python3
-                           and PyPI)
+  install-c PREFIX         installs the C and C++ libraries below PREFIX, the drop-in for LoadGen
+                           and the engine of recurrent networks: include, lib, pkg-config and
+                           CMake packages (needs a C++ compiler, $CXX or c++)
+  wheel                    builds the Python wheels dyno-loadgen and dyno-rnn into target/wheels
+                           (needs python3 and PyPI)
   release [--quick] [--target TRIPLE]... [--reproducible]
                            makes what users install in target/release-artifacts/VERSION, and
                            checks it (needs git, python3 and PyPI); --quick: for this machine

@@ -1,9 +1,10 @@
 //! What `bench/rnn` runs: layers of DeepCPU's Table 1 beside PyTorch, ONNX Runtime and
-//! OpenVINO, in turn, and the tuner beside a sweep of all plans. Prints one JSON line a cell and one
-//! a summary.
+//! OpenVINO, in turn, the tuner beside a sweep of all plans, and models that are served. Prints one
+//! JSON line a cell and one a summary.
 
 mod cell;
 mod models;
+mod server;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -43,6 +44,8 @@ const SHAPES: [&str; 15] = [
     "1024x1024x10x100",
     "1024x1024x20x100",
 ];
+/// What names of its cells begin with.
+const TUNER: &str = "rnn.tuner";
 /// Summaries that are made of lines of the bench `tuner`.
 const OF_TUNER: [&str; 4] =
     ["rnn.tuner_against_sweep", "rnn.tuner_s", "rnn.ranking_percent", "rnn.two_cores"];
@@ -64,6 +67,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         tuner(&bench)?;
     }
     models::run(&bench)?;
+    server::run(&bench)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -135,10 +139,14 @@ fn cells(bench: &Bench) -> Result<Vec<Cell>> {
 
 /// Whether any line of the tuner is asked for.
 fn wants_tuner(bench: &Bench) -> bool {
-    let lines =
-        CELLS.iter().flat_map(|cell| SHAPES.map(|shape| format!("rnn.tuner.{cell}.{shape}")));
-    OF_TUNER.iter().any(|name| bench.wants(name))
+    let lines = CELLS.iter().flat_map(|cell| SHAPES.map(|shape| format!("{TUNER}.{cell}.{shape}")));
+    OF_TUNER.iter().any(|name| prints(bench, name))
         || lines.into_iter().any(|name| bench.wants(&name))
+}
+
+/// Whether a line of the tuner is asked for: `bench/rnn tuner` asks for all of them, whatever their names.
+fn prints(bench: &Bench, name: &str) -> bool {
+    bench.wants(name) || bench.asks(TUNER)
 }
 
 /// Prints the lines of the bench `tuner`.
@@ -151,7 +159,7 @@ fn tuner(bench: &Bench) -> Result<()> {
     let stdout = child.stdout.take().context("stdout of the bench is piped")?;
     for line in BufReader::new(stdout).lines() {
         let found: Value = serde_json::from_str(&line?).context("a line of the bench tuner")?;
-        if found["name"].as_str().is_some_and(|name| bench.wants(name)) {
+        if found["name"].as_str().is_some_and(|name| prints(bench, name)) {
             println!("{found}");
         }
     }
@@ -201,6 +209,18 @@ mod tests {
         assert_eq!(names(&["rnn.t1_us"], "fp32"), ["rnn.fp32.lstm.256x256x1x1"]);
         assert_eq!(names(&["--quick", "fp32.gru.64x1024"], "fp32").len(), 1);
         assert_eq!(names(&["rnn.tuner_against_sweep"], "fp32").len(), 0);
+    }
+
+    #[test]
+    fn the_tuner_prints_its_cells_and_all_that_is_made_of_them() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let of = |args: &[&str]| {
+            let bench = Bench::asked(root, "rnn-names", args).unwrap().unwrap();
+            OF_TUNER.map(|name| prints(&bench, name))
+        };
+        assert_eq!(of(&["tuner"]), [true; 4]);
+        assert_eq!(of(&["ranking_percent"]), [false, false, true, false]);
+        assert_eq!(of(&["rnn.bf16"]), [false; 4]);
     }
 
     /// The script has the same shapes.

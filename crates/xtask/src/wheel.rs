@@ -1,4 +1,4 @@
-//! The Python wheel: `mlperf_loadgen` as the distribution `dyno-loadgen`.
+//! The Python wheels: `mlperf_loadgen` as the distribution `dyno-loadgen`, `dyno_rnn` as `dyno-rnn`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,35 +8,48 @@ use anyhow::{Context, Result, bail};
 use crate::peers::target_folder;
 use crate::peers::venv::Venv;
 
-/// What the wheel is installed as.
-pub const PACKAGE: &str = "dyno-loadgen";
-/// The builder; `pyproject.toml` names the same one.
-const BUILDER: &str = "maturin==1.16.0";
-const MANIFEST: &str = "crates/loadgen-py/Cargo.toml";
-
-/// Builds the wheel into `target/wheels`, and says how to install it.
-pub fn run(root: &Path) -> Result<ExitCode> {
-    match build(root)? {
-        Ok(wheels) => {
-            println!(
-                "install it with: python3 -m pip install --no-index --find-links {} {PACKAGE}",
-                wheels.display()
-            );
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(missing) => {
-            eprintln!(
-                "{missing}\nthe wheel is built by {BUILDER}: this needs python3 with its module \
-                 venv, and PyPI once"
-            );
-            Ok(ExitCode::FAILURE)
-        }
-    }
+/// A module that is built into a wheel.
+#[derive(Debug)]
+pub struct Module {
+    /// What the wheel is installed as.
+    pub package: &'static str,
+    /// `pyproject.toml` lies beside it.
+    manifest: &'static str,
 }
 
-/// Builds the wheel; the folder where it is then. `Err` inside says what this
+/// The load generator.
+pub const LOADGEN: Module =
+    Module { package: "dyno-loadgen", manifest: "crates/loadgen-py/Cargo.toml" };
+/// The engine of recurrent networks.
+const RNN: Module = Module { package: "dyno-rnn", manifest: "crates/rnn-py/Cargo.toml" };
+
+/// The builder; each `pyproject.toml` names the same one.
+const BUILDER: &str = "maturin==1.16.0";
+
+/// Builds the wheels into `target/wheels`, and says how to install them.
+pub fn run(root: &Path) -> Result<ExitCode> {
+    for module in [LOADGEN, RNN] {
+        match build(root, &module)? {
+            Ok(wheels) => println!(
+                "install it with: python3 -m pip install --no-index --find-links {} {}",
+                wheels.display(),
+                module.package
+            ),
+            Err(missing) => {
+                eprintln!(
+                    "{missing}\nwheels are built by {BUILDER}: this needs python3 with its module \
+                     venv, and PyPI once"
+                );
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds a wheel; the folder where it is then. `Err` inside says what this
 /// machine lacks.
-pub fn build(root: &Path) -> Result<Result<PathBuf, String>> {
+pub fn build(root: &Path, module: &Module) -> Result<Result<PathBuf, String>> {
     let target = target_folder(root)?;
     let wheels = target.join("wheels");
     let folder = target.join("wheel-builder");
@@ -48,7 +61,7 @@ pub fn build(root: &Path) -> Result<Result<PathBuf, String>> {
     };
     let status = venv
         .python()
-        .args(["-m", "maturin", "build", "--manifest-path", MANIFEST, "--out"])
+        .args(["-m", "maturin", "build", "--manifest-path", module.manifest, "--out"])
         .arg(&wheels)
         .current_dir(root)
         .stdout(std::io::stderr())
@@ -65,10 +78,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_builder_is_that_of_the_project_file() {
-        let project = crate::root().join(MANIFEST).with_file_name("pyproject.toml");
-        let project: toml::Table = std::fs::read_to_string(project).unwrap().parse().unwrap();
-        let requires = &project["build-system"]["requires"];
-        assert_eq!(requires.as_array().unwrap(), &[toml::Value::from(BUILDER)]);
+    fn project_files_name_the_builder_and_the_package() {
+        for module in [LOADGEN, RNN] {
+            let project = crate::root().join(module.manifest).with_file_name("pyproject.toml");
+            let project: toml::Table = std::fs::read_to_string(project).unwrap().parse().unwrap();
+            let requires = &project["build-system"]["requires"];
+            assert_eq!(requires.as_array().unwrap(), &[toml::Value::from(BUILDER)]);
+            assert_eq!(project["project"]["name"].as_str(), Some(module.package));
+        }
     }
 }

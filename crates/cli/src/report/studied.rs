@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::page::{self, Masthead};
 use super::plot::{self, Axis, Chart, Format, Ink, Point, Shape};
 use super::words::escaped;
-use crate::study::{Part, Scale, digits};
+use crate::study::{Bars, Part, Scale, digits};
 
 /// The page; `about` says of which machine, and how it was run.
 pub fn html(about: &[String], parts: &[Part]) -> String {
@@ -27,7 +27,9 @@ fn section(html: &mut String, part: &Part) {
     if let Some((axis, scale)) = part.axis {
         html.push_str(&plot::figure(&chart(part, axis, scale)));
     }
-    table(html, part);
+    if !part.rows.is_empty() {
+        table(html, part);
+    }
     html.push_str("</section>\n");
 }
 
@@ -39,7 +41,8 @@ fn chart(part: &Part, axis: &str, scale: Scale) -> Chart {
     };
     let ys = part.rows.iter().flat_map(|row| row.values.iter().copied().flatten());
     let unit = part.columns.first().map_or("", |column| column.unit);
-    let mut chart = Chart::new(&part.title, x, Axis::linear(unit, Format::Rate, ys));
+    let title = format!("{unit} against {axis}");
+    let mut chart = Chart::new(&title, x, Axis::linear(unit, Format::Rate, ys));
     for (at, column) in part.columns.iter().enumerate() {
         let points = part.rows.iter().filter_map(|row| Some(Point::new(row.x?, row.values[at]?)));
         chart = chart.with(column.name, Ink::of(at), Shape::Line, points.collect());
@@ -47,7 +50,7 @@ fn chart(part: &Part, axis: &str, scale: Scale) -> Chart {
     chart
 }
 
-/// The longer the bar behind a number, the more of the row's largest it is.
+/// The longer the bar behind a number, the greater a part it is of the largest in its row, or in its column.
 fn table(html: &mut String, part: &Part) {
     let head = part.axis.map_or("layer", |(axis, _)| axis);
     let _ = write!(
@@ -61,11 +64,17 @@ fn table(html: &mut String, part: &Part) {
         let _ = write!(html, "<th scope=\"col\" class=\"n\">{name} <small>{unit}</small></th>");
     }
     html.push_str("</tr></thead><tbody>\n");
+    let largest =
+        |values: &mut dyn Iterator<Item = Option<f64>>| values.flatten().fold(0.0, f64::max);
     for row in &part.rows {
-        let most = row.values.iter().copied().flatten().fold(0.0, f64::max);
+        let of_row = largest(&mut row.values.iter().copied());
         let _ = write!(html, "<tr><th scope=\"row\">{}</th>", escaped(&row.label));
-        for value in &row.values {
+        for (at, value) in row.values.iter().enumerate() {
             let text = digits(*value);
+            let most = match part.bars {
+                Bars::OfRow => of_row,
+                Bars::OfColumn => largest(&mut part.rows.iter().map(|row| row.values[at])),
+            };
             let _ = match value.filter(|_| most > 0.0) {
                 Some(value) => write!(
                     html,

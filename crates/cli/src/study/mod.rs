@@ -4,6 +4,7 @@ mod misses;
 mod part;
 
 use dyno_rnn::machine::Machine;
+use dyno_rnn::served::{Model, Sizes};
 use dyno_rnn::study::{Measured, Study, StudyError, Subject, Technique};
 use dyno_rnn::{Cell, Choice};
 use serde_json::json;
@@ -12,7 +13,7 @@ use crate::environment::VERSION;
 use crate::output;
 
 pub use misses::Misses;
-pub use part::{Column, Part, Row, Scale, digits};
+pub use part::{Bars, Column, Part, Row, Scale, digits};
 
 /// Inputs, units, rows and steps of layers whose techniques are compared.
 const LAYERS: [[usize; 4]; 6] = [
@@ -27,6 +28,8 @@ const CELLS: [(&str, Cell); 2] = [("LSTM", Cell::Lstm), ("GRU", Cell::Gru)];
 const DIMENSIONS: [usize; 7] = [16, 32, 64, 128, 256, 512, 1024];
 const LENGTHS: [usize; 8] = [1, 2, 5, 10, 20, 50, 100, 200];
 const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// Documents of text similarity, as in the paper's Table 4.
+const DOCUMENTS: [usize; 4] = [10, 15, 20, 33];
 
 /// What is studied, and with what.
 pub struct Measuring<'a> {
@@ -54,6 +57,8 @@ impl Measuring<'_> {
         parts.push(self.curve("dimension", "inputs and units", &DIMENSIONS, one)?);
         parts.push(self.curve("length", "steps", &LENGTHS, |steps| [256, 256, 1, steps])?);
         parts.push(self.curve("batch", "rows", &BATCHES, |rows| [256, 256, rows, 100])?);
+        parts.push(self.bidaf()?);
+        parts.push(self.text_similarity()?);
         Ok(parts)
     }
 
@@ -63,6 +68,53 @@ impl Measuring<'_> {
             false => [inputs, units, batch, steps],
         };
         Subject::new(cell, sizes, self.base)
+    }
+
+    fn sizes(&self, model: Model) -> Sizes {
+        match self.quick {
+            true => Sizes { vocabulary: 100, embedding: 8, units: 16, ..model.paper() },
+            false => model.paper(),
+        }
+    }
+
+    /// The layers of BiDAF on one worker and on all.
+    fn bidaf(&mut self) -> Result<Part, StudyError> {
+        self.say("BiDAF");
+        let columns = ["one worker", "all workers"].map(|name| Column { name, unit: "ms" });
+        let note = "One context of 100 words and a query of 15, as in the paper's Table 3; sums of the layers' nodes.";
+        let mut part = Part::new("bidaf", "BiDAF, layer by layer", note, columns.to_vec()).summed();
+        let (sizes, precision) = (self.sizes(Model::Bidaf), self.base.precision);
+        let mut of = |workers| self.bench.served(Model::Bidaf, &sizes, precision, workers);
+        let ((one, one_all), (all, all_all)) = (of(1)?, of(self.threads)?);
+        for ((label, one), (_, all)) in
+            one.into_iter().zip(all).chain([(("in all", one_all), ("", all_all))])
+        {
+            let values = [one, all].map(|took| Some(1e3 * took.as_secs_f64())).to_vec();
+            part.rows.push(Row { label: label.to_owned(), x: None, values });
+        }
+        Ok(part)
+    }
+
+    /// The layers of text similarity against documents.
+    fn text_similarity(&mut self) -> Result<Part, StudyError> {
+        let model = Model::TextSimilarity;
+        let columns = ["words", "encoder", "similarity", "in all"];
+        let columns = columns.map(|name| Column { name, unit: "ms" }).to_vec();
+        let note = "A query and its documents, 20 words each, in one batch on all workers, as in the paper's Table 4.";
+        let mut part =
+            Part::new("text_similarity", "Text similarity, layer by layer", note, columns)
+                .over("documents", Scale::Linear);
+        for documents in DOCUMENTS {
+            self.say(&format!("text similarity with {documents} documents"));
+            let sizes = Sizes { documents, ..self.sizes(model) };
+            let precision = self.base.precision;
+            let (layers, all) = self.bench.served(model, &sizes, precision, self.threads)?;
+            let layers = layers.into_iter().map(|(_, took)| took).chain([all]);
+            let values = layers.map(|took| Some(1e3 * took.as_secs_f64())).collect();
+            let (label, x) = (documents.to_string(), Some(documents as f64));
+            part.rows.push(Row { label, x, values });
+        }
+        Ok(part)
     }
 
     fn say(&self, what: &str) {
@@ -98,6 +150,10 @@ impl Measuring<'_> {
                 speeds.rows.push(row(&|of| Some(of.gflops)));
                 missed.rows.push(row(&|of| of.counted));
             }
+        }
+        if missed.rows.iter().all(|row| row.values.iter().all(Option::is_none)) {
+            // The remark says why.
+            missed.rows.clear();
         }
         Ok(vec![times, speeds, missed])
     }
@@ -228,6 +284,8 @@ mod tests {
             "dimension",
             "length",
             "batch",
+            "bidaf",
+            "text_similarity",
         ];
         assert_eq!(names, expected);
         for part in &parts {

@@ -19,6 +19,17 @@ pub struct Part {
     pub rows: Vec<Row>,
     /// What its rows stand along, and how.
     pub axis: Option<(&'static str, Scale)>,
+    /// What the numbers of a page have bars of.
+    pub bars: Bars,
+}
+
+/// What a number is compared with at a glance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bars {
+    /// The greatest of its row.
+    OfRow,
+    /// The greatest of its column: the last row is the sum.
+    OfColumn,
 }
 
 /// How rows stand along their axis.
@@ -54,13 +65,20 @@ impl Part {
     /// A part without rows.
     pub fn new(name: &'static str, title: &str, note: &str, columns: Vec<Column>) -> Self {
         let (title, note) = (title.to_owned(), note.to_owned());
-        Self { name, title, note, columns, rows: Vec::new(), axis: None }
+        Self { name, title, note, columns, rows: Vec::new(), axis: None, bars: Bars::OfRow }
     }
 
     /// Its rows stand along an axis.
     #[must_use]
     pub fn over(mut self, axis: &'static str, scale: Scale) -> Self {
         self.axis = Some((axis, scale));
+        self
+    }
+
+    /// Its last row is the sum of the others.
+    #[must_use]
+    pub fn summed(mut self) -> Self {
+        self.bars = Bars::OfColumn;
         self
     }
 
@@ -92,6 +110,9 @@ impl fmt::Display for Part {
         writeln!(f, "{}", self.title)?;
         if !self.note.is_empty() {
             writeln!(f, "  {}", self.note)?;
+        }
+        if self.rows.is_empty() {
+            return Ok(());
         }
         let head = self.axis.map_or("layer", |(axis, _)| axis);
         let labels = self.rows.iter().map(|row| row.label.chars().count());

@@ -2,6 +2,7 @@
 //! for each set of cores.
 
 mod oracle;
+mod source;
 mod spec;
 
 use std::num::NonZero;
@@ -9,20 +10,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dyno_loadgen::sut::SystemUnderTest;
-use dyno_rnn::engine::{Engine as Recurrent, Options};
-use dyno_rnn::model::Model;
+use dyno_rnn::engine::Options;
 use dyno_rnn::{Isa, Layer};
 use dyno_sut::batch::{Policy, RealTime, Sizes, Split, Station};
 use dyno_sut::cores::Cores;
 use dyno_sut::digits::DigitsLstm;
 use dyno_sut::engine::Engine;
-use dyno_sut::rnn::{Batching, Runner, SequenceLibrary, Sequences, Sequential, Stack};
+use dyno_sut::rnn::{Batching, Runner, SequenceLibrary, Sequences, Sequential};
 use dyno_task::judge::Judge;
 
 use super::{BATCH_DEFAULT, onnx, policy};
 use crate::environment;
 use crate::exit::Failure;
 use crate::options::{Mode, RunOptions};
+use source::Source;
 pub use spec::GRAMMAR;
 use spec::Spec;
 
@@ -96,25 +97,22 @@ pub fn load(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
     }
     let mut models = Vec::new();
     for (name, _) in &spec.models {
-        models.push(Model::open(name).map_err(|error| {
-            Failure::set_up(format!("system rnn: {error}")).hint(
-                "dyno rnn explain tells what is made of a model; dyno info systems the grammar",
-            )
-        })?);
+        models.push(Source::open(name, &spec)?);
     }
     let library = Arc::new(library(&spec, &models, run)?);
     let mut remarks: Vec<String> =
-        models.iter().filter_map(Model::left_out).map(str::to_owned).collect();
+        models.iter().filter_map(Source::left_out).map(str::to_owned).collect();
     let judge = judge(&spec, &models, &library, run, &mut remarks)?;
-    let shape = models.iter().find_map(Model::shape);
+    let shape = models.iter().find_map(Source::shape);
     let batch_default = shape.and_then(|[rows, _]| NonZero::new(rows)).unwrap_or(BATCH_DEFAULT);
     let largest = run.batch.as_ref().map_or(batch_default, |_| onnx::largest_batch(run));
-    let steps = library.sets().iter().map(Sequences::longest).max().unwrap_or(1);
-    let open = |model: usize, options: &Options| Recurrent::new(models[model].clone(), options);
+    let layers =
+        models.iter().zip(library.sets()).filter(|(of, _)| matches!(of, Source::Layers(_)));
+    let steps = layers.map(|(_, set)| set.longest()).max().unwrap_or(1);
+    let open = |model: usize, options: &Options| models[model].runner(options);
     let (name, batching) =
         (format!("dyno-rnn-{}", short(&spec)), Batching { largest, near: spec.near });
-    let make = |engine| Box::new(Stack::new(engine)) as Box<dyn Runner>;
-    let parts = Parts { name, batching, steps, open: &open, make: &make };
+    let parts = Parts { name, batching, steps, open: &open };
     let (engine, pools) = parts.build(&spec, &library, run)?;
     Ok(Loaded { engine, library, pools, judge, is_synthetic: run.data.is_empty(), remarks })
 }
@@ -131,11 +129,13 @@ pub fn load_digits(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
     }
     let library = Arc::new(DigitsLstm::library());
     let largest = run.batch.as_ref().map_or(BATCH_DEFAULT, |_| onnx::largest_batch(run));
-    let open = |_: usize, options: &Options| DigitsLstm::engine(options);
-    let make = |engine| Box::new(DigitsLstm::new(engine)) as Box<dyn Runner>;
+    let open = |_: usize, options: &Options| -> Result<Box<dyn Runner>, String> {
+        let engine = DigitsLstm::engine(options).map_err(|error| error.to_string())?;
+        Ok(Box::new(DigitsLstm::new(engine)))
+    };
     let batching = Batching { largest, near: spec.near };
     let steps = dyno_sut::digits::ROWS;
-    let parts = Parts { name: "digits-lstm".into(), batching, steps, open: &open, make: &make };
+    let parts = Parts { name: "digits-lstm".into(), batching, steps, open: &open };
     let (engine, pools) = parts.build(&spec, &library, run)?;
     Ok(Loaded { engine, library, pools, judge: None, is_synthetic: false, remarks: Vec::new() })
 }
@@ -156,7 +156,7 @@ fn short(spec: &Spec) -> String {
     spec.models.iter().map(stem).collect::<Vec<_>>().join("+")
 }
 
-type Open<'a> = dyn Fn(usize, &Options) -> Result<Recurrent, dyno_rnn::engine::EngineError> + 'a;
+type Open<'a> = dyn Fn(usize, &Options) -> Result<Box<dyn Runner>, String> + 'a;
 
 /// What engines are made of.
 struct Parts<'a> {
@@ -166,7 +166,6 @@ struct Parts<'a> {
     steps: usize,
     /// The first engine of a model.
     open: &'a Open<'a>,
-    make: &'a dyn Fn(Recurrent) -> Box<dyn Runner>,
 }
 
 impl Parts<'_> {
@@ -195,18 +194,17 @@ impl Parts<'_> {
             };
             // Whoever makes an engine is a worker of its team while plans are timed.
             let _bound = policy::bound(sets[0].as_ref())?;
-            let mut engine =
-                (self.open)(model, &options).map_err(|error| failed(error.to_string()))?;
+            let mut engine = (self.open)(model, &options).map_err(failed)?;
             // Replicas have the plans of the first one, so all sizes are planned now.
             for size in (0..)
                 .map(|power| 1 << power)
                 .take_while(|size| *size < 2 * self.batching.largest.get())
             {
-                engine.prepare(size).map_err(|error| failed(error.to_string()))?;
+                engine.prepare(size).map_err(failed)?;
             }
-            let replica = |at: usize| (self.make)(engine.beside(beside(sets[at].as_ref())));
-            others.push((1..replicas).map(replica).collect::<Vec<_>>());
-            firsts.push((self.make)(engine));
+            let replica = |at: usize| engine.beside(beside(sets[at].as_ref())).map_err(failed);
+            others.push((1..replicas).map(replica).collect::<Result<Vec<_>, Failure>>()?);
+            firsts.push(engine);
         }
         let engine = Sequential::new(self.name, Arc::clone(library), firsts, self.batching);
         let engine = Arc::new(engine.map_err(failed)?);
@@ -278,7 +276,7 @@ const WORK_DEFAULT: usize = 2_000_000_000;
 /// Random samples of a model at least and at most where nobody says.
 const SAMPLES: [usize; 2] = [8, 256];
 
-fn library(spec: &Spec, models: &[Model], run: &RunOptions) -> Result<SequenceLibrary, Failure> {
+fn library(spec: &Spec, models: &[Source], run: &RunOptions) -> Result<SequenceLibrary, Failure> {
     if run.labels.is_some() {
         return Err(Failure::usage(
             "--labels means nothing to system `rnn`: its answers are states, not classes",
@@ -314,7 +312,15 @@ fn library(spec: &Spec, models: &[Model], run: &RunOptions) -> Result<SequenceLi
             .hint("name them with --data FILE.npy, or give random ones with ,lengths=5-40"));
         }
         (None, models) => {
-            let random = |(number, model): (usize, &Model)| {
+            let random = |(number, model): (usize, &Source)| {
+                let seed = run.seed.unwrap_or(0).wrapping_add(number as u64);
+                let model = match model {
+                    Source::Layers(model) => model,
+                    // The oracle takes seconds for each.
+                    Source::Served(served) => {
+                        return Ok(served.samples(run.samples_or_of_round(SAMPLES[0]), seed));
+                    }
+                };
                 let steps = model.shape().map_or(STEPS_DEFAULT, |[_, steps]| steps);
                 let lengths = spec.lengths.clone().unwrap_or(steps..=steps);
                 let work = |layer: &Layer| {
@@ -324,7 +330,6 @@ fn library(spec: &Spec, models: &[Model], run: &RunOptions) -> Result<SequenceLi
                 let work: usize = model.layers().iter().map(work).sum();
                 let default = (WORK_DEFAULT / work.max(1)).clamp(SAMPLES[0], SAMPLES[1]);
                 let count = run.samples_or_of_round(default);
-                let seed = run.seed.unwrap_or(0).wrapping_add(number as u64);
                 Sequences::random(model.inputs(), lengths, count, seed)
             };
             let sets = models.iter().enumerate().map(random).collect::<Result<_, _>>();
@@ -336,7 +341,7 @@ fn library(spec: &Spec, models: &[Model], run: &RunOptions) -> Result<SequenceLi
 
 fn judge(
     spec: &Spec,
-    models: &[Model],
+    models: &[Source],
     library: &SequenceLibrary,
     run: &RunOptions,
     remarks: &mut Vec<String>,

@@ -43,6 +43,25 @@ fn models_side_by_side_share_the_samples_of_a_run() {
 }
 
 #[test]
+fn networks_that_are_served_are_systems_by_name() {
+    let folder = Folder::new();
+    let run = "run --system rnn:bidaf,precision=bf16,tune=0s --mode performance --samples 2 --scenario Server \
+               --set min_query_count=3 --duration 10ms --warm-up 1 --no-progress --json --out out";
+    let ran = summary(&folder, run);
+    assert_eq!(
+        (&ran["tests"][0]["state"], &ran["tests"][0]["scenario"]),
+        (&"complete".into(), &"Server".into())
+    );
+    let refused = |system: &str, expected: &str| {
+        let ran = folder.dyno(&format!("run --system rnn:{system} --out other")).exits(2);
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    };
+    refused("text-similarity,lengths=1-2", "samples of text-similarity have one length");
+    refused("lstm:1x4,documents=3", "lstm:1x4 has no documents");
+    refused("reader,documents=0", "expected documents from 1 to 10000, found `0`");
+}
+
+#[test]
 fn the_embedded_lstm_is_a_system_and_a_task() {
     let folder = Folder::new();
     let system = "run --system digits-lstm --scenario Offline --mode accuracy --json --no-progress";

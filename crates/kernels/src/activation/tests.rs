@@ -4,17 +4,6 @@ use super::{Activation, LANES, Tanh};
 use crate::isa::Isa;
 use crate::lanes::{Kernel, Lanes};
 
-const DIALS: [Tanh; 8] = [
-    Tanh::Fitted98,
-    Tanh::Fitted76,
-    Tanh::Fitted56,
-    Tanh::Fraction(5),
-    Tanh::Fraction(6),
-    Tanh::Fraction(7),
-    Tanh::Fraction(8),
-    Tanh::Fraction(9),
-];
-
 /// Numbers from 0 on: dense where curves bend, and of every exponent.
 fn numbers() -> Vec<f32> {
     let dense = (0..60_000).map(|at| at as f32 * 2e-4);
@@ -27,7 +16,7 @@ fn numbers() -> Vec<f32> {
 fn curves_stay_within_their_bounds_and_ranges() {
     let numbers = numbers();
     let negative: Vec<f32> = numbers.iter().map(|x| -x).collect();
-    for (isa, dial) in Isa::all().into_iter().flat_map(|isa| DIALS.map(|dial| (isa, dial))) {
+    for (isa, dial) in Isa::all().into_iter().flat_map(|isa| Tanh::ALL.map(|dial| (isa, dial))) {
         let of = |function: fn(Tanh, Isa, &mut [f32]), of: &[f32]| {
             let mut results = of.to_vec();
             function(dial, isa, &mut results);
@@ -63,7 +52,7 @@ fn curves_stay_within_their_bounds_and_ranges() {
 
 #[test]
 fn what_is_no_number_stays_so() {
-    for (isa, dial) in Isa::all().into_iter().flat_map(|isa| DIALS.map(|dial| (isa, dial))) {
+    for (isa, dial) in Isa::all().into_iter().flat_map(|isa| Tanh::ALL.map(|dial| (isa, dial))) {
         let mut numbers = [f32::NAN, -f32::NAN, f32::from_bits(0x7f80_0001), 1.0];
         dial.tanh(isa, &mut numbers);
         let mut logistic = numbers;
@@ -77,7 +66,7 @@ fn what_is_no_number_stays_so() {
 #[test]
 fn each_dial_comes_near_its_bound() {
     let numbers = numbers();
-    for dial in DIALS {
+    for dial in Tanh::ALL {
         let mut tanh = numbers.clone();
         dial.tanh(Isa::best(), &mut tanh);
         let error = |(x, found): (&f32, &f32)| (f64::from(*found) - f64::from(*x).tanh()).abs();

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::program::{Link, build, compile, folder, output};
+use crate::program::{Language, Link, build, compile, folder, output};
 
 /// Samples of the two runs.
 const SAMPLES: [u64; 2] = [10_000, 110_000];
@@ -34,7 +34,7 @@ fn slopes(
     folder: &Path,
     count: impl Fn(&Path, &[&str]) -> Option<Vec<u64>>,
 ) -> Option<Vec<(&'static [&'static str], f64)>> {
-    let program = build("scenario.c", Link::Shared)?;
+    let program = build("tests/c/scenario.c", Language::C, Link::Shared)?;
     let mut slopes = Vec::new();
     for run in RUNS {
         let mut counts = Vec::new();
@@ -67,7 +67,8 @@ fn numbers(path: &Path) -> Vec<u64> {
 fn a_completion_allocates_nothing() {
     let folder = folder("allocations");
     let arguments = ["-shared", "-fPIC", "-ldl"].map(OsString::from);
-    let Some(counter) = compile("count_allocations.c", &folder, &arguments) else { return };
+    let source = "tests/c/count_allocations.c";
+    let Some(counter) = compile(source, Language::C, &folder, &arguments) else { return };
     let counted = folder.join("counted.txt");
     let slopes = slopes(&folder, |program, arguments| {
         let mut command = Command::new(program);
@@ -81,7 +82,8 @@ fn a_completion_allocates_nothing() {
 #[test]
 fn a_completion_makes_no_system_call() {
     let folder = folder("system-calls");
-    let Some(counter) = compile("count_syscalls.c", &folder, &[]) else { return };
+    let source = "tests/c/count_syscalls.c";
+    let Some(counter) = compile(source, Language::C, &folder, &[]) else { return };
     let counted = folder.join("counted.txt");
     let slopes = slopes(&folder, |program, arguments| {
         let mut command = Command::new(&counter);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::OnceLock;
 
-use package::{Compiler, Package};
+use package::{Compiler, Library, Package};
 
 use crate::program::{Link, folder};
 
@@ -54,7 +54,9 @@ fn install() -> Option<Installed> {
     let (prefix, work) = (folder("cpp-prefix"), folder("cpp-work"));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let library = Link::Static.library();
-    Package { root, library: &library, compiler: &compiler, work: &work }.install(&prefix).unwrap();
+    let of = Library::of(env!("CARGO_PKG_NAME"));
+    let package = Package { root, of, library: &library, compiler: &compiler, work: &work };
+    package.install(&prefix).unwrap();
     let harness = harnesses(&compiler, &prefix, &work);
     Some(Installed { compiler, prefix, harness })
 }

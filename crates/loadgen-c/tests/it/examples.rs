@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::program::{Link, build, folder, grave, run};
+use crate::logs::grave;
+use crate::program::{Language, Link, build, folder, run};
 
 const SCENARIOS: [&str; 4] = ["SingleStream", "MultiStream", "Server", "Offline"];
 
@@ -17,7 +18,7 @@ fn check_sound(folder: &Path, name: &str) {
 #[test]
 fn the_example_in_c_answers_every_scenario() {
     const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/c/null_system.c");
-    let Some(program) = build(SOURCE, Link::Shared) else { return };
+    let Some(program) = build(SOURCE, Language::C, Link::Shared) else { return };
     for scenario in SCENARIOS {
         let folder = folder(&format!("example-c-{scenario}"));
         let printed = run(&program, &folder, &[scenario, "."]);

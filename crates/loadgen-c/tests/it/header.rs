@@ -1,67 +1,39 @@
 //! The header that is checked in is that of the sources.
+//!
+//! The tests of `rnn-c` include this file.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
-use crate::program::{compiler, output};
+use crate::program::{Language, crate_dir, output};
 
-/// Sources that declare something C sees, in the order of the header.
-const SOURCES: &[&str] = &[
-    "error.rs",
-    "abi.rs",
-    "settings.rs",
-    "log_settings.rs",
-    "system.rs",
-    "library.rs",
-    "test.rs",
-    "completion.rs",
-];
-
-#[test]
-fn the_header_is_that_of_the_sources() {
-    let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let config = cbindgen::Config::from_file(crate_dir.join("cbindgen.toml")).unwrap();
+/// That `include/NAME` is what cbindgen makes of sources that declare something C sees, in their
+/// order.
+pub fn check_sources(name: &str, sources: &[&str]) {
+    let config = cbindgen::Config::from_file(crate_dir().join("cbindgen.toml")).unwrap();
     let mut builder = cbindgen::Builder::new().with_config(config);
-    for source in SOURCES {
-        builder = builder.with_src(crate_dir.join("src").join(source));
+    for source in sources {
+        builder = builder.with_src(crate_dir().join("src").join(source));
     }
     let mut made = Vec::new();
     builder.generate().unwrap().write(&mut made);
     let made = String::from_utf8(made).unwrap();
-    let path = crate_dir.join("include/dyno_loadgen.h");
+    let path = crate_dir().join("include").join(name);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         fs::write(&path, &made).unwrap();
     }
     let checked_in = fs::read_to_string(&path).unwrap_or_default();
+    let package = env!("CARGO_PKG_NAME");
     assert!(
         checked_in == made,
-        "include/dyno_loadgen.h is not that of the sources: UPDATE_EXPECT=1 cargo test -p \
-         dyno-loadgen-c makes it anew"
+        "include/{name} is not that of the sources: UPDATE_EXPECT=1 cargo test -p {package} makes it anew"
     );
 }
 
-#[test]
-fn the_header_is_clean_c_and_clean_cpp() {
-    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
-    for (variable, default, language, standard) in
-        [("CC", "cc", "c", "c11"), ("CXX", "c++", "c++", "c++14")]
-    {
-        let Some(compiler) = compiler(variable, default) else { continue };
-        let checked = output(
-            Command::new(compiler)
-                .args([
-                    "-fsyntax-only",
-                    "-Wall",
-                    "-Wextra",
-                    "-Wpedantic",
-                    "-Werror",
-                    "-x",
-                    language,
-                ])
-                .arg(format!("-std={standard}"))
-                .arg(include.join("dyno_loadgen.h")),
-        );
+/// That compilers of both languages take the header without a warning.
+pub fn check_clean(name: &str) {
+    for mut compiler in Language::BOTH.into_iter().filter_map(Language::compiler) {
+        compiler.arg("-fsyntax-only").arg(crate_dir().join("include").join(name));
+        let checked = output(&mut compiler);
         assert!(checked.stderr.is_empty(), "{}", String::from_utf8_lossy(&checked.stderr));
     }
 }

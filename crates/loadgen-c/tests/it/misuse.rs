@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use crate::program::{Link, build, detail, folder, grave, run};
+use crate::logs::{detail, grave};
+use crate::program::{Language, Link, build, folder, run};
 
 /// Runs a case of `misuse.c` linked in both ways, and shows the folder with its
 /// logs to `check`.
 fn check_case(case: &str, check: impl Fn(&Path)) {
     for link in Link::BOTH {
         let folder = folder(&format!("misuse-{case}-{link:?}"));
-        let Some(program) = build("misuse.c", link) else { return };
+        let Some(program) = build("tests/c/misuse.c", Language::C, link) else { return };
         run(&program, &folder, &[case]);
         check(&folder);
     }
@@ -24,7 +25,7 @@ fn check_clean_and_valid(folder: &Path) {
 fn wrong_arguments_are_results_with_a_text() {
     for link in Link::BOTH {
         let folder = folder(&format!("calls-{link:?}"));
-        let Some(program) = build("calls.c", link) else { return };
+        let Some(program) = build("tests/c/calls.c", Language::C, link) else { return };
         assert_eq!(run(&program, &folder, &[]), "");
     }
 }

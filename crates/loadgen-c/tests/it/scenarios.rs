@@ -6,7 +6,8 @@ use std::process::Command;
 
 use dyno_loadgen::log::read::AccuracyEntry;
 
-use crate::program::{Link, accuracy, build, detail, folder, grave, output, run};
+use crate::logs::{accuracy, detail, grave};
+use crate::program::{Language, Link, build, folder, output, run};
 
 const SCENARIOS: [&str; 4] = ["SingleStream", "MultiStream", "Server", "Offline"];
 
@@ -28,7 +29,7 @@ const COMMON: [&str; 5] = [
 fn check_scenarios(case: &str, arguments: &[&str], check: impl Fn(&str, &Path, &str)) {
     for link in Link::BOTH {
         let folder = folder(&format!("{case}-{link:?}"));
-        let Some(program) = build("scenario.c", link) else { return };
+        let Some(program) = build("tests/c/scenario.c", Language::C, link) else { return };
         for scenario in SCENARIOS {
             let chosen = format!("scenario={scenario}");
             let rate = "server_target_qps=100000";
@@ -134,7 +135,7 @@ fn answers_are_fetched_if_they_are_logged_and_not_else() {
 fn samples_held_until_the_flush_are_completed_in_batches() {
     for link in Link::BOTH {
         let folder = folder(&format!("flush-{link:?}"));
-        let Some(program) = build("scenario.c", link) else { return };
+        let Some(program) = build("tests/c/scenario.c", Language::C, link) else { return };
         for (scenario, batch) in [("Offline", 1), ("Offline", 1024), ("Server", 64)] {
             let chosen = [format!("scenario={scenario}"), format!("--batch={batch}")];
             let flushed = [&*chosen[0], &*chosen[1], "--complete=flush", "server_target_qps=1e7"];
@@ -150,7 +151,7 @@ fn samples_held_until_the_flush_are_completed_in_batches() {
 fn log_settings_name_the_files_and_copy_them() {
     for link in Link::BOTH {
         let folder = folder(&format!("logs-{link:?}"));
-        let Some(program) = build("scenario.c", link) else { return };
+        let Some(program) = build("tests/c/scenario.c", Language::C, link) else { return };
         fs::create_dir(folder.join("logs")).unwrap();
         let arguments = [
             "min_duration_ms=0",
@@ -178,7 +179,7 @@ fn log_settings_name_the_files_and_copy_them() {
 #[test]
 fn a_stdout_that_takes_nothing_loses_no_run() {
     let folder = folder("full-stdout");
-    let Some(program) = build("scenario.c", Link::Static) else { return };
+    let Some(program) = build("tests/c/scenario.c", Language::C, Link::Static) else { return };
     let Ok(full) = fs::File::create("/dev/full") else {
         eprintln!("skipped: there is no /dev/full");
         return;

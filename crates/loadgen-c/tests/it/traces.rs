@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::program::{Link, build, folder, run};
+use crate::program::{Language, Link, build, folder, run};
 
 /// `key=value` for each setting of a case. They have the names of the Python
 /// module, of which two differ from those of C++.
@@ -48,7 +48,7 @@ fn check_issued(case: &Value, written: &str) {
 #[test]
 fn golden_traces_are_issued_to_c() {
     let folder = folder("traces");
-    let Some(program) = build("scenario.c", Link::Static) else { return };
+    let Some(program) = build("tests/c/scenario.c", Language::C, Link::Static) else { return };
     let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("../loadgen/testdata/traces");
     let paths = fs::read_dir(goldens).unwrap().map(|entry| entry.unwrap().path());
     let mut cases = 0;

@@ -345,7 +345,7 @@ mod tests {
         let opened = |name: &str, values: [f32; 4]| {
             let body = values.map(f32::to_le_bytes).concat();
             let path = written(name, &file("<f4", "(2, 2)", &body));
-            let files = [("vectors".to_owned(), path)].into();
+            let files = [("vectors".to_owned(), path.to_path_buf())].into();
             (EMBEDDING_AGREEMENT.open)(&Inputs { files, ..Inputs::default() })
         };
         let scorer = opened("vectors", [1.0, 2.0, 3.0, 4.0]).unwrap();

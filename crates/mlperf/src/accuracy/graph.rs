@@ -69,7 +69,9 @@ mod tests {
         let nodes = written("nodes.npy", &file("<i8", "(3,)", &numbers([4, 0, 2])));
         let labels = [0.0_f32, 1.0, 2.0, 3.0, 4.0].map(f32::to_le_bytes).concat();
         let labels = written("labels.npy", &labels);
-        let files = BTreeMap::from([("nodes".to_owned(), nodes), ("labels".to_owned(), labels)]);
+        let files = [("nodes", &nodes), ("labels", &labels)];
+        let files = files.map(|(name, path)| (name.to_owned(), path.to_path_buf()));
+        let files = BTreeMap::from(files);
         let mut scorer =
             (NODE_ACCURACY.open)(&Inputs { files, ..Inputs::default() }).expect("files are right");
         assert_eq!(scorer.take(1, &0_i32.to_le_bytes()), Ok(()));

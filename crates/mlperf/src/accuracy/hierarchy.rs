@@ -15,7 +15,7 @@ use super::summarization::read_list;
 use super::text::is_space;
 use super::{
     AnswerError, DataError, Figure, Inputs, Method, Need, Repeats, Scorer, Scores, Wrong, judged,
-    of_sample, payload,
+    of_sample, only, payload,
 };
 
 const REFERENCE: Need = Need {
@@ -276,10 +276,7 @@ impl Categories {
 
 impl Scorer for Categories {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let mut levels = self.levels;
-        let taken = self.judge(&mut levels, index, answer);
-        self.levels = levels;
-        taken
+        only(self.take_all(&[(index, answer)]))
     }
 
     fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Wrong> {

@@ -165,6 +165,11 @@ fn judged<S: Default + AddAssign + Send>(
     (sum, wrong)
 }
 
+/// What became of an answer that was taken alone.
+fn only(wrong: Vec<Wrong>) -> Result<(), AnswerError> {
+    wrong.into_iter().next().map_or(Ok(()), |(_, problem)| Err(problem))
+}
+
 /// One figure of quality.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {

@@ -15,7 +15,9 @@ use std::ops::AddAssign;
 
 use super::edits::{distance, words};
 use super::payload::{self, Element};
-use super::{AnswerError, Figure, Method, Need, Repeats, Scorer, Scores, Wrong, judged, of_sample};
+use super::{
+    AnswerError, Figure, Method, Need, Repeats, Scorer, Scores, Wrong, judged, of_sample, only,
+};
 
 pub use manifest::{Recorded, Utterance, read_transcripts, read_utterances};
 
@@ -120,10 +122,7 @@ fn text(element: Element, answer: &[u8]) -> Result<String, AnswerError> {
 
 impl Scorer for Transcripts {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let mut errors = self.errors;
-        let taken = self.judge(&mut errors, index, answer);
-        self.errors = errors;
-        taken
+        only(self.take_all(&[(index, answer)]))
     }
 
     fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Wrong> {

@@ -166,4 +166,9 @@ impl Runner for DigitsLstm {
         state.iter_mut().zip(self.stack.last(row)).for_each(|(to, h)| *to = h);
         bytes.extend_from_slice(&top1::encode(top1::argmax(&self.weights.scores(&state))));
     }
+
+    fn beside(&self, cores: Vec<usize>) -> Result<Box<dyn Runner>, String> {
+        let (weights, stack) = (Arc::clone(&self.weights), self.stack.other(cores));
+        Ok(Box::new(Self { weights, stack }))
+    }
 }

@@ -1,11 +1,12 @@
 //! Recurrent networks as a system: batches of sequences on teams of pinned threads.
 //!
-//! Whatever runs a batch of sequences is a [`Runner`]: [`Stack`] runs the layers of a model,
-//! [`crate::digits::DigitsLstm`] classifies images. [`Sequential`] feeds one from a
+//! Whatever runs a batch of sequences is a [`Runner`]: [`Stack`] runs the layers of a model, [`Served`] has
+//! those of whole networks, [`crate::digits::DigitsLstm`] classifies images. [`Sequential`] feeds one from a
 //! [`SequenceLibrary`], several models side by side included, and makes batches of sequences
 //! whose lengths are near each other. Answers are those of the call: nothing is kept.
 
 mod library;
+mod served;
 
 use std::fmt;
 use std::num::NonZero;
@@ -16,6 +17,7 @@ use dyno_loadgen::sut::{QuerySample, ResponseId};
 use dyno_rnn::engine::Engine as Recurrent;
 
 pub use library::{SequenceLibrary, Sequences, SequencesError};
+pub use served::Served;
 
 use crate::batch::{Classes, Near, Route};
 use crate::engine::{About, Answers, Engine, Port};
@@ -39,6 +41,11 @@ pub trait Runner: Send {
     fn run(&mut self, input: &[f32], lengths: &[usize]) -> Result<(), String>;
     /// Appends the answer to a row of the last batch.
     fn answer(&self, row: usize, bytes: &mut Vec<u8>);
+    /// The same on a team of its own, of as many workers: on `cores` beside the caller.
+    ///
+    /// # Errors
+    /// Why it cannot be made, in words.
+    fn beside(&self, cores: Vec<usize>) -> Result<Box<dyn Runner>, String>;
 }
 
 /// The layers of a model. The answer is the hidden state of the last layer after the last step of
@@ -55,6 +62,11 @@ impl Stack {
     #[must_use]
     pub fn new(engine: Recurrent) -> Self {
         Self { engine, output: Vec::new(), lengths: Vec::new() }
+    }
+
+    /// The same on other cores; weights are shared.
+    pub(crate) fn other(&self, cores: Vec<usize>) -> Self {
+        Self::new(self.engine.beside(cores))
     }
 
     /// The last hidden state of a row of the last batch.
@@ -88,6 +100,10 @@ impl Runner for Stack {
 
     fn answer(&self, row: usize, bytes: &mut Vec<u8>) {
         self.last(row).for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+    }
+
+    fn beside(&self, cores: Vec<usize>) -> Result<Box<dyn Runner>, String> {
+        Ok(Box::new(self.other(cores)))
     }
 }
 

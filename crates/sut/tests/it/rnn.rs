@@ -16,11 +16,12 @@ use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
 use dyno_loadgen::sut::{QuerySample, ResponseId, SystemUnderTest};
 use dyno_rnn::engine::{Engine as Recurrent, Options};
 use dyno_rnn::model::Model;
+use dyno_rnn::served::{Model as Network, Sizes};
 use dyno_sut::batch::{self, Batcher, Near, Simulated, Split, Station};
 use dyno_sut::digits::{self, DigitsLstm};
 use dyno_sut::engine::{Answers, Engine, Inline, Port};
 use dyno_sut::model::{Cost, Model as Service, ServiceModel, ServiceTime};
-use dyno_sut::rnn::{Batching, Runner, SequenceLibrary, Sequences, Sequential, Stack};
+use dyno_sut::rnn::{Batching, Runner, SequenceLibrary, Sequences, Sequential, Served, Stack};
 use proptest::prelude::*;
 
 use crate::batching::{Batches, Noted, policy};
@@ -173,6 +174,9 @@ fn a_call_that_fails_fails_its_samples_and_no_others() {
         fn answer(&self, row: usize, bytes: &mut Vec<u8>) {
             bytes.push(row as u8);
         }
+        fn beside(&self, _cores: Vec<usize>) -> Result<Box<dyn Runner>, String> {
+            Ok(Box::new(Self))
+        }
     }
 
     let set = Sequences::new(1, vec![0.5; 2 + 9 + 2], &[2, 9, 2]).unwrap();
@@ -193,6 +197,40 @@ fn a_call_that_fails_fails_its_samples_and_no_others() {
     let refused = Sequential::new("narrow", narrow, vec![Box::new(Short)], batching(8));
     let why = refused.map(drop).unwrap_err();
     assert_eq!(why, "the model takes 1 numbers a step, its samples have 2");
+}
+
+#[test]
+fn served_networks_answer_each_query_as_the_oracle_does() {
+    for model in Network::ALL {
+        let sizes =
+            Sizes { vocabulary: 60, embedding: 5, units: 7, query: 4, steps: 6, documents: 3 };
+        let served = Arc::new(Served::new(model, sizes).unwrap());
+        let samples = served.samples(5, 1);
+        let options = Options { threads: 2, ..Options::default() };
+        let mut first = served.runner(&options).unwrap();
+        let mut beside = first.beside(Vec::new()).unwrap();
+        // Two queries in a call, steps x rows.
+        let [one, other] = [0, 3].map(|at| samples.sequence(at).unwrap());
+        assert_eq!(one.len(), served.words());
+        let both: Vec<f32> = one.iter().zip(other).flat_map(|(a, b)| [*a, *b]).collect();
+        for runner in [&mut first, &mut beside] {
+            runner.run(&both, &[one.len(), other.len()]).unwrap();
+            for (row, sequence) in [one, other].into_iter().enumerate() {
+                let mut answer = Vec::new();
+                runner.answer(row, &mut answer);
+                let right = served.oracle(sequence).unwrap();
+                assert_eq!(right.len(), served.outputs());
+                assert_right(&answer, &right, model.name());
+            }
+        }
+        let few = first.run(&one[1..], &[one.len() - 1]).unwrap_err();
+        assert!(few.contains("takes samples of"), "{few}");
+        for (wrong, told) in [(60.0, "60"), (0.5, "0.5"), (-1.0, "-1")] {
+            let sequence = [&[wrong], &one[1..]].concat();
+            let refused = first.run(&sequence, &[one.len()]).unwrap_err();
+            assert_eq!(refused, format!("expected words from 0 to 59, found {told}"));
+        }
+    }
 }
 
 proptest! {

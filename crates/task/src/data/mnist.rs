@@ -110,8 +110,11 @@ fn integers(array: &Array) -> Option<Vec<i64>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::io::Write;
+
+    use tempfile::{NamedTempFile, TempPath};
+
+    use super::*;
 
     /// As `pickle.dumps(numpy.array(...), protocol=2)` of Python 2 spells an array.
     fn array(shape: &[usize], element: &str, bytes: &[u8]) -> Vec<u8> {
@@ -131,18 +134,17 @@ mod tests {
         out
     }
 
-    fn written(name: &str, parts: &[Vec<u8>]) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("dyno-mnist-{}-{name}", std::process::id()));
+    fn written(parts: &[Vec<u8>]) -> TempPath {
         let mut pickle = b"\x80\x02(".to_vec();
         for part in parts {
             pickle.extend(part);
         }
         pickle.extend(b"t.");
-        let mut file =
-            flate2::write::GzEncoder::new(File::create(&path).unwrap(), Default::default());
-        file.write_all(&pickle).unwrap();
-        file.finish().unwrap();
-        path
+        let file = NamedTempFile::new().unwrap();
+        let mut packed = flate2::write::GzEncoder::new(&file, Default::default());
+        packed.write_all(&pickle).unwrap();
+        packed.finish().unwrap();
+        file.into_temp_path()
     }
 
     fn pair(images: usize, labels: &[i64]) -> Vec<u8> {
@@ -158,9 +160,8 @@ mod tests {
 
     #[test]
     fn the_test_part_is_the_last_pair() {
-        let path = written("whole", &[pair(1, &[5]), pair(1, &[6]), pair(2, &[7, 8])]);
+        let path = written(&[pair(1, &[5]), pair(1, &[6]), pair(2, &[7, 8])]);
         let library = test_part(&path, "ink").unwrap();
-        std::fs::remove_file(&path).unwrap();
         assert_eq!(library.labels(), Some(&[7, 8][..]));
         let sample = library.sample(1).unwrap();
         let [(name, images)] = &sample[..] else { panic!("one input") };
@@ -171,14 +172,13 @@ mod tests {
 
     #[test]
     fn what_is_something_else_is_told() {
-        let path = written("two", &[pair(1, &[5]), pair(1, &[6])]);
+        let path = written(&[pair(1, &[5]), pair(1, &[6])]);
         let error = test_part(&path, "ink").unwrap_err().to_string();
         assert!(error.ends_with("expected three pairs of images and labels, found something else"));
-        let path = written("labels", &[pair(1, &[5]), pair(1, &[6]), pair(2, &[7])]);
+        let path = written(&[pair(1, &[5]), pair(1, &[6]), pair(2, &[7])]);
         let error = test_part(&path, "ink").unwrap_err().to_string();
         assert_eq!(error, "1 labels for 2 samples; give one label per sample");
         std::fs::write(&path, b"no gzip").unwrap();
         assert!(matches!(test_part(&path, "ink"), Err(MnistError::Unreadable { .. })));
-        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::sides::{Program, Sides};
 use super::{Bench, cases, counts, paced};
-use crate::install_c::{self, Compiler};
+use crate::install_c::{self, Compiler, Library};
 
 const SOURCES: &str = "crates/xtask/dropin";
 
@@ -36,7 +36,7 @@ fn compiler() -> Result<Compiler> {
 /// Installs our library and links both programs.
 fn build(bench: &Bench, compiler: &Compiler) -> Result<Sides> {
     let prefix = bench.folder.join("prefix");
-    install_c::install(bench.root, &prefix)?;
+    install_c::install(bench.root, Library::of("dyno-loadgen-c"), &prefix)?;
     let include = prefix.join("include/mlperf");
     let sources = bench.root.join(SOURCES);
     let link = |name: &str, with: &Path| -> Result<PathBuf> {

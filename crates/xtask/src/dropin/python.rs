@@ -62,7 +62,7 @@ pub fn figures(bench: &Bench) -> Result<()> {
 
 /// The script with either module; `Err` inside says what cannot be had here.
 fn modules(bench: &Bench) -> Result<Result<Sides, String>> {
-    let wheels = match wheel::build(bench.root)? {
+    let wheels = match wheel::build(bench.root, &wheel::LOADGEN)? {
         Ok(wheels) => wheels,
         Err(missing) => return Ok(Err(missing)),
     };
@@ -75,7 +75,7 @@ fn modules(bench: &Bench) -> Result<Result<Sides, String>> {
     let folder = target_folder(bench.root)?.join("peers/loadgen");
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot create {}", folder.display()))?;
-    let ours = Venv::with_ours(&folder, &wheels, wheel::PACKAGE);
+    let ours = Venv::with_ours(&folder, &wheels, wheel::LOADGEN.package);
     let peer = Venv::with(&folder, WHEEL);
     let sides = ours.and_then(|venv| side(true, venv)).and_then(|ours| {
         let peer = side(false, peer?)?;

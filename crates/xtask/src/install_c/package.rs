@@ -1,8 +1,8 @@
-//! What other programs need of the library: the libraries, the headers, and
+//! What other programs need of a library: the library itself, static and shared, its headers, and
 //! files that tell pkg-config and CMake where they are. No file names the folder
 //! it was made in, so that all of it can be moved.
 //!
-//! The tests of `loadgen-c` include this file: they link what is installed.
+//! The tests of `loadgen-c` and `rnn-c` include this file: they link what is installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,29 +44,64 @@ impl Compiler {
     }
 }
 
+/// A library of ours for C and C++.
+#[derive(Debug)]
+pub struct Library {
+    /// Its package, whose folder below `crates` has the rest of the name.
+    pub package: &'static str,
+    /// What programs link it by: `-lNAME`, and `pkg-config NAME`.
+    pub name: &'static str,
+    /// Sources of its C++ part, in the folder `cpp`.
+    sources: &'static [&'static str],
+    /// Templates in the folder `install`, and where they go without `.in`.
+    templates: &'static [(&'static str, &'static str)],
+}
+
+/// All that are installed.
+pub static LIBRARIES: [Library; 2] = [
+    Library {
+        package: "dyno-loadgen-c",
+        name: "mlperf_loadgen",
+        sources: &["shim", "settings", "c_api"],
+        templates: &[
+            ("mlperf_loadgen.pc.in", "lib/pkgconfig"),
+            ("mlperf_loadgenConfig.cmake.in", "lib/cmake/mlperf_loadgen"),
+            ("mlperf_loadgenConfigVersion.cmake.in", "lib/cmake/mlperf_loadgen"),
+        ],
+    },
+    Library {
+        package: "dyno-rnn-c",
+        name: "dyno_rnn",
+        sources: &[],
+        templates: &[("dyno_rnn.pc.in", "lib/pkgconfig")],
+    },
+];
+
+impl Library {
+    /// The library of a package.
+    ///
+    /// # Panics
+    /// If it has none.
+    pub fn of(package: &str) -> &'static Self {
+        let found = LIBRARIES.iter().find(|library| library.package == package);
+        found.expect("a package with a library for C")
+    }
+}
+
 /// Everything that goes into an installation.
 pub struct Package<'a> {
     /// Of the repository.
     pub root: &'a Path,
-    /// The static library of `dyno-loadgen-c`.
+    pub of: &'a Library,
+    /// The static library that cargo has built of it.
     pub library: &'a Path,
     pub compiler: &'a Compiler,
     /// Folder for what is made on the way.
     pub work: &'a Path,
 }
 
-/// Sources of the C++ part, in `crates/loadgen-c/cpp`.
-const SOURCES: [&str; 3] = ["shim", "settings", "c_api"];
-
 /// What the Rust standard library needs of the system.
 const SYSTEM_LIBRARIES: [&str; 4] = ["-lgcc_s", "-lpthread", "-ldl", "-lm"];
-
-/// Templates in `crates/loadgen-c/install`, and where they go without `.in`.
-const TEMPLATES: [(&str, &str); 3] = [
-    ("mlperf_loadgen.pc.in", "lib/pkgconfig"),
-    ("mlperf_loadgenConfig.cmake.in", "lib/cmake/mlperf_loadgen"),
-    ("mlperf_loadgenConfigVersion.cmake.in", "lib/cmake/mlperf_loadgen"),
-];
 
 impl Package<'_> {
     /// Installs below `prefix` and returns what was written.
@@ -83,14 +118,14 @@ impl Package<'_> {
         let objects = self.objects()?;
         written.push(self.static_library(&objects, &lib)?);
         written.extend(self.shared_library(&objects, &lib)?);
-        for (template, folder) in TEMPLATES {
+        for (template, folder) in self.of.templates {
             written.push(self.fill(template, &prefix.join(folder))?);
         }
         Ok(written)
     }
 
     fn crate_folder(&self) -> PathBuf {
-        self.root.join("crates/loadgen-c")
+        self.root.join("crates").join(self.of.package.trim_start_matches("dyno-"))
     }
 
     fn headers(&self, prefix: &Path) -> Result<Vec<PathBuf>> {
@@ -105,12 +140,12 @@ impl Package<'_> {
         Ok(written)
     }
 
-    /// Compiles the C++ part; both libraries contain it.
+    /// Compiles the C++ part, if there is one; static and shared library contain it.
     fn objects(&self) -> Result<Vec<PathBuf>> {
         let folder = self.crate_folder();
         let include = folder.join("include");
         let mut running = Vec::new();
-        for source in SOURCES {
+        for source in self.of.sources {
             let object = self.work.join(source).with_extension("o");
             let mut command = self.compiler.command();
             command.args(["-std=c++14", "-O2", "-fPIC", "-Wall", "-Wextra"]);
@@ -123,17 +158,18 @@ impl Package<'_> {
     }
 
     fn static_library(&self, objects: &[PathBuf], lib: &Path) -> Result<PathBuf> {
-        let library = lib.join("libmlperf_loadgen.a");
+        let library = lib.join(format!("lib{}.a", self.of.name));
         copy(self.library, &library)?;
         // Where the linker has a plugin of another version of LLVM, `ar` leaves
         // what it cannot read out of the index; nobody needs these sections.
         let bitcode = ["--remove-section=.llvmbc", "--remove-section=.llvmcmd"];
         start(tool("OBJCOPY", "objcopy").args(bitcode).arg(&library))?.finish()?;
+        // With its index made anew.
         start(tool("AR", "ar").arg("rs").arg(&library).args(objects))?.finish()?;
         Ok(library)
     }
 
-    /// The library, and the name that `-lmlperf_loadgen` finds.
+    /// The library, and the name that the linker's flag finds.
     fn shared_library(&self, objects: &[PathBuf], lib: &Path) -> Result<[PathBuf; 2]> {
         let soname = self.soname()?;
         let library = lib.join(&soname);
@@ -148,7 +184,7 @@ impl Package<'_> {
         command.args(["-Wl,-Bsymbolic-functions", "-Wl,--gc-sections", "-Wl,--strip-debug"]);
         command.args(["-Wl,-z,defs", "-Wl,--as-needed"]).args(SYSTEM_LIBRARIES);
         start(&mut command)?.finish()?;
-        let link = lib.join("libmlperf_loadgen.so");
+        let link = lib.join(format!("lib{}.so", self.of.name));
         link_to(&soname, &link)?;
         Ok([library, link])
     }
@@ -160,7 +196,7 @@ impl Package<'_> {
         let mut parts = version.split('.');
         let (major, minor) = (parts.next().unwrap_or("0"), parts.next().unwrap_or("0"));
         let series = if major == "0" { format!("0.{minor}") } else { major.to_owned() };
-        Ok(format!("libmlperf_loadgen.so.{series}"))
+        Ok(format!("lib{}.so.{series}", self.of.name))
     }
 
     fn version(&self) -> Result<String> {

@@ -38,8 +38,8 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
     };
     let repeated = script(bench, &venv, &["check", GOLDENS])?;
     let replayed = replay(bench, &venv)?;
-    let ours = wheel::build(bench.root)?
-        .and_then(|wheels| Venv::with_ours(&bench.folder, &wheels, wheel::PACKAGE));
+    let ours = wheel::build(bench.root, &wheel::LOADGEN)?
+        .and_then(|wheels| Venv::with_ours(&bench.folder, &wheels, wheel::LOADGEN.package));
     let example = match &ours {
         Ok(ours) => examples::run(bench, &venv, ours)?,
         Err(missing) => Outcome::Skipped(missing.clone()),

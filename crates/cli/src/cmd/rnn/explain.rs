@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use dyno_onnx::Model;
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::explain::explain;
 use dyno_rnn::machine::Machine;
+use dyno_rnn::model::Model;
 use dyno_rnn::tuner::{Effort, Forced, Goal, TuneError, rank, tune};
-use dyno_rnn::{Activation, Cell, Directions, Isa, Layer, Team, Weights, import};
+use dyno_rnn::{Isa, Layer, Team, import};
 
 use super::Held;
 use crate::exit::{Exit, Failure};
@@ -19,15 +19,15 @@ use crate::{environment, output};
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Explain {
-    /// An ONNX file, or a layer as CELL:INPUTSxUNITS
-    #[arg(value_name = "FILE.onnx|LAYER")]
+    /// A file .onnx or .safetensors, or a layer as CELL:INPUTSxUNITS or CELL:INPUTSxUNITSxROWSxSTEPS
+    #[arg(value_name = "FILE|LAYER")]
     model: String,
-    /// Rows that are run at once
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    batch: usize,
-    /// Steps of a sequence
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    steps: usize,
+    /// Rows that are run at once, 1 unless the layer says
+    #[arg(long, value_name = "N")]
+    batch: Option<usize>,
+    /// Steps of a sequence, 100 unless the layer says
+    #[arg(long, value_name = "N")]
+    steps: Option<usize>,
     /// How numbers of products are held
     #[arg(long, value_enum, default_value_t = Held::F32)]
     precision: Held,
@@ -61,6 +61,7 @@ const AFTER_HELP: &str = "\
 CELL is lstm, gru or rnn; `bi` before it means both directions. Weights of such a layer are made up.
 Examples:
   dyno rnn explain lstm:64x256 --batch 10
+  dyno rnn explain gru:1024x1024x10x100
   dyno rnn explain bigru:200x512 --precision bf16 --steps 20
   dyno rnn explain model.onnx --predict
   dyno rnn explain lstm:1024x1024 --machine paper";
@@ -83,11 +84,13 @@ impl Explain {
     /// A file without layers that can be run, or a plan that cannot be.
     pub fn execute(self) -> Result<Exit, Failure> {
         for (flag, number) in [("--batch", self.batch), ("--steps", self.steps)] {
-            if number == 0 {
+            if number == Some(0) {
                 return Err(Failure::usage(format!("{flag} 0 leaves nothing to run")));
             }
         }
-        let layers = self.layers()?;
+        let (layers, shape) = self.layers()?;
+        let [rows, steps] = shape.unwrap_or([1, 100]);
+        let shape = [self.batch.unwrap_or(rows), self.steps.unwrap_or(steps)];
         let isa = self.isa.as_deref().map_or(Ok(Isa::best()), Isa::named);
         let isa = isa.map_err(Failure::usage)?;
         let is_timed = self.machine == Of::This && !self.predict;
@@ -95,7 +98,7 @@ impl Explain {
         let threads = self.threads.unwrap_or(machine.cores).max(1);
         let mut text = String::new();
         for (name, layer) in &layers {
-            let goal = self.goal(layer, threads);
+            let goal = self.goal(layer, shape, threads);
             let ranking = match &mut team {
                 Some(team) => {
                     let effort = Effort { choices: 8, time: Duration::from_millis(250) };
@@ -112,9 +115,9 @@ impl Explain {
         output::print(text.trim_end().to_owned() + "\n").map(|()| Exit::Valid)
     }
 
-    fn goal<'a>(&self, layer: &'a Layer, threads: usize) -> Goal<'a> {
+    fn goal<'a>(&self, layer: &'a Layer, [batch, steps]: [usize; 2], threads: usize) -> Goal<'a> {
         let base = self.precision.base();
-        let Self { batch, steps, chunk, sides, rows, units, .. } = *self;
+        let Self { chunk, sides, rows, units, .. } = *self;
         Goal { layer, batch, steps, base, forced: Forced { chunk, sides, rows, units }, threads }
     }
 
@@ -134,10 +137,12 @@ impl Explain {
         Ok((measured, Some(team)))
     }
 
-    fn layers(&self) -> Result<Vec<(String, Layer)>, Failure> {
+    /// With their names, and rows and steps if the text has them. Of an ONNX file all layers, whether or
+    /// not they follow one another.
+    fn layers(&self) -> Result<(Vec<(String, Layer)>, Option<[usize; 2]>), Failure> {
         let path = Path::new(&self.model);
-        if path.is_file() {
-            let model = Model::read(path).map_err(Failure::set_up)?;
+        if path.is_file() && path.extension().is_some_and(|ending| ending == "onnx") {
+            let model = dyno_onnx::Model::read(path).map_err(Failure::set_up)?;
             let (model, _) = import::reroll(&model);
             let layers = import::layers(&model).map_err(Failure::set_up)?;
             if layers.is_empty() {
@@ -146,59 +151,15 @@ impl Explain {
                     Failure::set_up(problem).hint("`dyno task layers` tells what its nodes cost")
                 );
             }
-            return Ok(layers.into_iter().map(|found| (found.name, found.layer)).collect());
+            let layers = layers.into_iter().map(|found| (found.name, found.layer));
+            return Ok((layers.collect(), None));
         }
-        let layer = made(&self.model).ok_or_else(|| {
-            Failure::usage(format!("`{}` is neither a file nor a layer", self.model))
-                .hint("a layer is CELL:INPUTSxUNITS, such as lstm:64x256 or bigru:200x512")
-        })?;
-        Ok(vec![(self.model.clone(), layer)])
-    }
-}
-
-/// The most inputs or units of a made layer: more have weights of gigabytes.
-const MOST: usize = 16_384;
-
-/// A layer of made-up weights.
-fn made(text: &str) -> Option<Layer> {
-    let (cell, sizes) = text.split_once(':')?;
-    let (directions, cell) = match cell.strip_prefix("bi") {
-        Some(cell) => (Directions::Both, cell),
-        None => (Directions::Forward, cell),
-    };
-    let cell = match cell {
-        "lstm" => Cell::Lstm,
-        "gru" => Cell::Gru,
-        "rnn" => Cell::Rnn(Activation::Tanh),
-        _ => return None,
-    };
-    let (inputs, units) = sizes.split_once('x')?;
-    let size = |text: &str| text.parse().ok().filter(|size| (1..=MOST).contains(size));
-    let (inputs, units): (usize, usize) = (size(inputs)?, size(units)?);
-    let outputs = cell.gates() * units;
-    let bound = (units as f32).sqrt().recip();
-    let numbers = |count: usize| -> Vec<f32> {
-        (0..count).map(|at| ((at * 37 % 255) as f32 / 127.0 - 1.0) * bound).collect()
-    };
-    let weights = Weights {
-        input: numbers(outputs * inputs),
-        state: numbers(outputs * units),
-        input_bias: numbers(outputs),
-        state_bias: numbers(outputs),
-    };
-    Layer::new(cell, inputs, units, directions, vec![weights; directions.count()]).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn layers_are_made_of_their_names() {
-        let layer = made("bigru:3x5").unwrap();
-        assert_eq!((layer.cell(), layer.inputs(), layer.outputs()), (Cell::Gru, 3, 10));
-        for wrong in ["lstm", "lstm:", "lstm:3", "lstm:0x4", "cnn:3x4", "lstm:3x99999999"] {
-            assert!(made(wrong).is_none(), "{wrong}");
-        }
+        let model = Model::open(&self.model).map_err(Failure::usage)?;
+        let name = |at: usize| match model.layers() {
+            [_] => model.name().to_owned(),
+            _ => format!("{}, layer {at}", model.name()),
+        };
+        let layers = model.layers().iter().enumerate();
+        Ok((layers.map(|(at, layer)| (name(at), layer.clone())).collect(), model.shape()))
     }
 }

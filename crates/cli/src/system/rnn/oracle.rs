@@ -10,13 +10,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dyno_mlperf::accuracy::{Inputs, Method};
-use dyno_rnn::model::Model;
-use dyno_rnn::{Directions, Layer, Precision};
+use dyno_rnn::Precision;
 use dyno_sut::rnn::{SequenceLibrary, Sequences};
 use dyno_task::card::{Bound, Unit};
 use dyno_task::data::npy;
 use dyno_task::judge::{Judge, Target};
 
+use super::source::Source;
 use crate::exit::Failure;
 use crate::{cache, environment};
 
@@ -39,12 +39,12 @@ pub fn judge(vectors: PathBuf, precision: Precision) -> Judge {
     Judge { method, inputs, metric, unit: Unit::Percent, targets: vec![target], networks: None }
 }
 
-/// Last states of all samples by the oracle, in a file that is kept: `None` where models have answers
+/// Answers to all samples by the oracle, in a file that is kept: `None` where models have answers
 /// of different lengths.
 ///
 /// # Errors
-/// The file cannot be written.
-pub fn computed(models: &[Model], library: &SequenceLibrary) -> Result<Option<PathBuf>, Failure> {
+/// The file cannot be written, or a sample is none of its model.
+pub fn computed(models: &[Source], library: &SequenceLibrary) -> Result<Option<PathBuf>, Failure> {
     let width = models[0].outputs();
     if models.iter().any(|model| model.outputs() != width) {
         return Ok(None);
@@ -54,7 +54,7 @@ pub fn computed(models: &[Model], library: &SequenceLibrary) -> Result<Option<Pa
     if path.is_file() {
         return Ok(Some(path));
     }
-    let rows = rows(models, library);
+    let rows = rows(models, library)?;
     let failed = |error: io::Error| {
         Failure::set_up(format!("cannot write {}: {error}", path.display()))
             .hint("DYNO_CACHE names another folder; --mode performance needs none")
@@ -70,36 +70,25 @@ pub fn computed(models: &[Model], library: &SequenceLibrary) -> Result<Option<Pa
 
 /// Tells weights and samples apart from others, and this program's oracle from that of another
 /// version.
-fn key(models: &[Model], library: &SequenceLibrary) -> u64 {
+fn key(models: &[Source], library: &SequenceLibrary) -> u64 {
     let mut hasher = DefaultHasher::new();
     env!("CARGO_PKG_VERSION").hash(&mut hasher);
-    let mut numbers = |all: &[f32]| all.iter().for_each(|x| x.to_bits().hash(&mut hasher));
-    let mut options = String::new();
     for (model, set) in models.iter().zip(library.sets()) {
-        for layer in model.layers() {
-            for of in layer.weights() {
-                [&of.input, &of.state, &of.input_bias, &of.state_bias]
-                    .into_iter()
-                    .for_each(|all| numbers(all));
-            }
-            let (cell, directions) = (layer.cell(), layer.directions());
-            options += &format!("{cell:?} {directions:?} {:?};", layer.options());
-        }
+        model.hash(&mut hasher);
         for at in 0..set.count() {
             let sequence = set.sequence(at).unwrap_or_default();
-            numbers(sequence);
-            options += &format!("{},", sequence.len());
+            sequence.len().hash(&mut hasher);
+            sequence.iter().for_each(|x| x.to_bits().hash(&mut hasher));
         }
     }
-    options.hash(&mut hasher);
     hasher.finish()
 }
 
 /// On all cores: loops in double precision take their time.
-fn rows(models: &[Model], library: &SequenceLibrary) -> Vec<f32> {
+fn rows(models: &[Source], library: &SequenceLibrary) -> Result<Vec<f32>, Failure> {
     let counts: Vec<usize> = library.sets().iter().map(Sequences::count).collect();
     let total: usize = counts.iter().sum();
-    let found = Mutex::new(vec![Vec::new(); total]);
+    let found = Mutex::new(vec![Ok(Vec::new()); total]);
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..environment::cores().min(total) {
@@ -107,26 +96,16 @@ fn rows(models: &[Model], library: &SequenceLibrary) -> Vec<f32> {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some((model, sequence)) = library.sample(index as u64) else { return };
-                    let row = last(&models[model], sequence);
+                    let row = models[model].oracle(sequence);
                     found.lock().expect("nobody panics with it")[index] = row;
                 }
             });
         }
     });
-    found.into_inner().expect("nobody panicked with it").concat()
-}
-
-/// The hidden state of the last layer after the last step of each direction.
-fn last(model: &Model, sequence: &[f32]) -> Vec<f32> {
-    let (outputs, steps) = (model.oracle(sequence), sequence.len() / model.inputs());
-    let width = model.outputs();
-    let (first, end) = (&outputs[..width], &outputs[(steps - 1) * width..]);
-    let directions = model.layers().last().map_or(Directions::Forward, Layer::directions);
-    let half = width / 2;
-    let states = match directions {
-        Directions::Forward => end.to_vec(),
-        Directions::Backward => first.to_vec(),
-        Directions::Both => [&end[..half], &first[half..]].concat(),
-    };
-    states.into_iter().map(|x| x as f32).collect()
+    let mut numbers = Vec::new();
+    for row in found.into_inner().expect("nobody panicked with it") {
+        let row = row.map_err(|why| Failure::set_up(format!("system rnn: {why}")))?;
+        numbers.extend(row.into_iter().map(|x| x as f32));
+    }
+    Ok(numbers)
 }

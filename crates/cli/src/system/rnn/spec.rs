@@ -12,13 +12,13 @@ use crate::render::parse_duration;
 
 /// For help texts.
 pub const GRAMMAR: &str = "recurrent layers in Dyno's own engine: MODEL is FILE.onnx or FILE.safetensors, one of its \
-     layers as FILE#LAYER, or a layer by its shape such as lstm:256x256x1x100 (inputs, units, rows, steps); \
-     several models with + between them, each on its own cores as MODEL@0-3. Then any of \
+     layers as FILE#LAYER, a layer by its shape such as lstm:256x256x1x100 (inputs, units, rows, steps), or one of the networks that \
+     DeepCPU serves, text-similarity, reader or bidaf, whose samples are made-up words; several models with + between them, each on its own cores as MODEL@0-3. Then any of \
      ,precision=f32|bf16|int8, ,lengths=N-M (of random samples), ,near=RATIO (of lengths that share a \
-     batch) and ,tune=TIME. --data FILE.npy [samples, steps, inputs] and --data lengths=FILE.npy; answers \
+     batch), ,documents=N (of a query) and ,tune=TIME. --data FILE.npy [samples, steps, inputs] and --data lengths=FILE.npy; answers \
      are last states, held against the layers in double precision or --with reference=FILE.npy";
 
-const KEYS: [&str; 4] = ["precision", "lengths", "near", "tune"];
+const KEYS: [&str; 5] = ["precision", "lengths", "near", "documents", "tune"];
 
 /// How models are run, as it was said.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,12 +28,17 @@ pub struct Spec {
     pub precision: Precision,
     pub lengths: Option<RangeInclusive<usize>>,
     pub near: Near,
+    /// That a query of a network is compared with, instead of the paper's.
+    pub documents: Option<usize>,
     /// How long plans are timed, for each layer and size of a batch.
     pub tune: Duration,
 }
 
 /// Where nobody says: a start of a second or so for a layer and batches of up to 32.
 const TUNE_DEFAULT: Duration = Duration::from_millis(50);
+
+/// Documents of a query at most: more have tensors of gigabytes.
+const MOST_DOCUMENTS: usize = 10_000;
 
 /// Reads what follows `rnn:`.
 ///
@@ -45,6 +50,7 @@ pub fn parse(text: &str) -> Result<Spec, String> {
         precision: Precision::F32,
         lengths: None,
         near: Near::default(),
+        documents: None,
         tune: TUNE_DEFAULT,
     };
     let mut models = text;
@@ -88,6 +94,13 @@ fn option(spec: &mut Spec, key: &str, value: &str) -> Result<(), String> {
             spec.near =
                 near.ok_or_else(|| format!("expected a ratio of 1.05 or more, found `{value}`"))?;
         }
+        "documents" => {
+            let documents =
+                value.parse().ok().filter(|number| (1..=MOST_DOCUMENTS).contains(number));
+            spec.documents = Some(documents.ok_or_else(|| {
+                format!("expected documents from 1 to {MOST_DOCUMENTS}, found `{value}`")
+            })?);
+        }
         "tune" => spec.tune = Duration::from_nanos(parse_duration(value)?),
         "lengths" => {
             let (least, most) = value.split_once('-').unwrap_or((value, value));
@@ -129,6 +142,7 @@ mod tests {
             ("a,precision=f16", "expected f32, bf16 or int8, found `f16`"),
             ("a,lengths=0-3", "expected lengths such as 5-40, from 1 on, found `0-3`"),
             ("a,lengths=9-3", "expected lengths such as 5-40, from 1 on, found `9-3`"),
+            ("a,documents=0", "expected documents from 1 to 10000, found `0`"),
             ("a,near=1", "expected a ratio of 1.05 or more, found `1`"),
             ("a@x", "expected numbers of processors such as 0-3,6, found `x`"),
         ] {

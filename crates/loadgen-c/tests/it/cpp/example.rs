@@ -7,7 +7,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use super::{LIBRARIES, WARNINGS, has_tool, include, installed};
-use crate::program::{accuracy, detail, folder, grave, output, run};
+use crate::logs::{accuracy, detail, grave};
+use crate::program::{folder, output, run};
 
 const SCENARIOS: [&str; 4] = ["SingleStream", "MultiStream", "Server", "Offline"];
 

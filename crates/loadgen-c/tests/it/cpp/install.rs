@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{WARNINGS, finish, has_tool, include, installed, sources};
-use crate::program::{compiler, folder, output};
+use crate::program::{Language, folder, output};
 
 const HEADERS: [&str; 7] = [
     "loadgen.h",
@@ -136,13 +136,12 @@ fn pkg_config_finds_the_installation() {
     check_cases(&harness, &prefix, &["c_api_performance"]);
 
     // A program in C needs neither a C++ compiler nor its library.
-    let Some(cc) = compiler("CC", "cc") else { return };
+    let Some(mut command) = Language::C.compiler() else { return };
     let program = prefix.join("program");
     let archive = prefix.join("lib/libmlperf_loadgen.a");
     let private = ask(&["--static", "--libs-only-l"]);
     let private = private.iter().filter(|word| *word != "-lmlperf_loadgen");
-    let mut command = Command::new(cc);
-    command.arg("-std=c11").arg(sources().join("../c/scenario.c")).args(ask(&["--cflags"]));
+    command.arg(sources().join("../c/scenario.c")).args(ask(&["--cflags"])).args(["-x", "none"]);
     output(command.arg(archive).args(private).arg("-o").arg(&program));
     check_cases(&program, &prefix, &["min_duration_ms=0"]);
 }

@@ -320,8 +320,9 @@ fn element(descr: &str) -> Option<Element> {
 
 #[cfg(test)]
 pub(in super::super) mod tests {
+    use tempfile::TempPath;
+
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     /// A file as numpy.save writes it.
     pub(in super::super::super) fn file(descr: &str, shape: &str, body: &[u8]) -> Vec<u8> {
@@ -331,15 +332,9 @@ pub(in super::super) mod tests {
         [MAGIC, &[1, 0], &length, header.as_bytes(), body].concat()
     }
 
-    /// A file in a folder of the test's own.
-    pub(in super::super::super) fn written(name: &str, bytes: &[u8]) -> PathBuf {
-        // Tests run side by side, and two of them may ask for one name.
-        static CALLS: AtomicUsize = AtomicUsize::new(0);
-        let call = CALLS.fetch_add(1, Relaxed);
-        let folder = format!("dyno-arrays-{}-{call}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        std::fs::create_dir_all(&folder).unwrap();
-        let path = folder.join(name);
+    /// A file whose name ends so; it is gone when its path is dropped.
+    pub(in super::super::super) fn written(name: &str, bytes: &[u8]) -> TempPath {
+        let path = tempfile::Builder::new().suffix(name).tempfile().unwrap().into_temp_path();
         std::fs::write(&path, bytes).unwrap();
         path
     }

@@ -138,7 +138,7 @@ mod tests {
 
     fn scorer(name: &str, labels: &[u8], shape: &str) -> Result<Box<dyn Scorer>, DataError> {
         let labels = written(name, &file("|u1", shape, labels));
-        let files = BTreeMap::from([("labels".to_owned(), labels)]);
+        let files = BTreeMap::from([("labels".to_owned(), labels.to_path_buf())]);
         (DICE.open)(&Inputs { files, ..Inputs::default() })
     }
 
@@ -176,7 +176,7 @@ mod tests {
         let nothing = scorer("dice-zero.npy", &[0, 0], "(1, 2)").map(drop).unwrap_err();
         assert!(nothing.to_string().ends_with("expected a class from 1 on, found none"));
         let floats = written("dice-float.npy", &file("<f8", "(1, 1)", &300_f64.to_le_bytes()));
-        let files = BTreeMap::from([("labels".to_owned(), floats)]);
+        let files = BTreeMap::from([("labels".to_owned(), floats.to_path_buf())]);
         let error = (DICE.open)(&Inputs { files, ..Inputs::default() }).map(drop).unwrap_err();
         assert!(error.to_string().ends_with("classes from 0 to 255, found 300"), "{error}");
     }

@@ -16,7 +16,7 @@ use super::super::edits::{Word, distance, words};
 use super::super::payload;
 use super::super::{
     AnswerError, Choice, DataError, Figure, Inputs, Method, Need, Scorer, Scores, Wrong, judged,
-    of_sample,
+    of_sample, only,
 };
 
 const DICTIONARY: Need = Need {
@@ -203,10 +203,7 @@ fn without_variant(word: &str) -> &str {
 
 impl Scorer for Pronunciations {
     fn take(&mut self, index: u64, answer: &[u8]) -> Result<(), AnswerError> {
-        let mut errors = self.errors;
-        let taken = self.judge(&mut errors, index, answer);
-        self.errors = errors;
-        taken
+        only(self.take_all(&[(index, answer)]))
     }
 
     fn take_all(&mut self, answers: &[(u64, &[u8])]) -> Vec<Wrong> {
