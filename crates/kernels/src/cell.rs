@@ -6,6 +6,7 @@ mod tests;
 
 use crate::activation::{Activation, Curve, Tanh};
 use crate::lanes::{Kernel, LANES, Lanes};
+use crate::narrow::Worth;
 use crate::panels::Precision;
 
 /// A matrix at some step: its first row, and words from one row to the next.
@@ -270,7 +271,8 @@ impl Kernel for Store {
     }
 }
 
-/// Sums of whole numbers become `f32`: less the excess of the 128s, times both scales.
+/// Sums of whole numbers become `f32`: less the excess of the 128s, times the steps of both sides, and
+/// the middle of a row times the weights that it was multiplied by.
 pub(crate) struct Whole<'a> {
     pub block: Block,
     pub scales: &'a [f32],
@@ -278,7 +280,9 @@ pub(crate) struct Whole<'a> {
     pub bias: Option<&'a [f32]>,
     pub scale: f32,
     /// Of each row of the block, beside `scale`.
-    pub row_scales: Option<&'a [f32]>,
+    pub worths: Option<&'a [Worth]>,
+    /// Where they go and how many outputs there are, if nothing else is done to them.
+    pub to: Option<(Matrix, usize)>,
 }
 
 impl Kernel for Whole<'_> {
@@ -288,18 +292,29 @@ impl Kernel for Whole<'_> {
     fn run<S: Lanes>(self, s: S) {
         let vectors = self.block.vectors;
         for (panel, row, sums) in self.block.each() {
-            let of_row = self.row_scales.map_or(1.0, |scales| scales[row - self.block.first_row]);
-            let scale = s.splat(self.scale * of_row);
+            let worth = self.worths.map(|worths| worths[row - self.block.first_row]);
+            let scale = s.splat(self.scale * worth.map_or(1.0, |worth| worth.step));
+            // The excess is 128 times the sum of an output's weights.
+            let middle = worth.map(|worth| s.splat(worth.middle / 128.0));
             for vector in 0..vectors {
                 let at = ((panel - self.block.first_panel) * vectors + vector) * LANES;
                 let sums = sums.wrapping_add(vector * LANES).cast_mut();
-                // SAFETY: who made the kernel vouches for scales, excesses and biases of its panels.
+                // SAFETY: who made the kernel vouches for scales, excesses and biases of its panels, and for
+                // the rows and outputs of where sums go.
                 unsafe {
-                    let whole = s
-                        .sub_i32(s.load_i32(sums.cast()), s.load_i32(self.excess.as_ptr().add(at)));
-                    let worth = s.mul(scale, s.load(self.scales.as_ptr().add(at)));
+                    let excess = s.load_i32(self.excess.as_ptr().add(at));
+                    let whole = s.to_f32(s.sub_i32(s.load_i32(sums.cast()), excess));
+                    let whole = s.mul(whole, scale);
+                    let whole = middle.map_or(whole, |of| s.fma(s.to_f32(excess), of, whole));
                     let bias = self.bias.map_or(s.splat(0.0), |bias| s.load(bias.as_ptr().add(at)));
-                    s.store(sums, s.fma(s.to_f32(whole), worth, bias));
+                    let x = s.fma(whole, s.load(self.scales.as_ptr().add(at)), bias);
+                    match self.to {
+                        Some((to, outputs)) => {
+                            let output = (panel * vectors + vector) * LANES;
+                            put_first(s, to, row, output, x, outputs.saturating_sub(output));
+                        }
+                        None => s.store(sums, x),
+                    }
                 }
             }
         }

@@ -106,7 +106,7 @@ pub struct Execution {
     isa: Isa,
     inside: Vec<Memory>,
     sums: Vec<Memory>,
-    /// Of each worker: rows in fewer bits, and what one of each is worth.
+    /// Of each worker: rows in fewer bits, and what the bytes of each are worth.
     narrow: Vec<(Memory, Memory)>,
     meeting: Meeting,
     met: u32,
@@ -119,7 +119,8 @@ pub struct Execution {
 struct Scratch {
     sums: Base,
     rows: Base,
-    scales: Base,
+    /// [`narrow::Worth`] of each row.
+    worths: Base,
 }
 
 #[derive(Clone, Copy)]
@@ -203,8 +204,8 @@ impl Execution {
             self.make_room(worker, lengths)?;
         }
         let base = |memory: &mut Memory| Base(memory.numbers_mut().as_mut_ptr());
-        let sums = self.sums.iter_mut().zip(&mut self.narrow).map(|(sums, (rows, scales))| {
-            Scratch { sums: base(sums), rows: base(rows), scales: base(scales) }
+        let sums = self.sums.iter_mut().zip(&mut self.narrow).map(|(sums, (rows, worths))| {
+            Scratch { sums: base(sums), rows: base(rows), worths: base(worths) }
         });
         let scratch: smallvec::SmallVec<[Scratch; 16]> = sums.collect();
         let run = Run {
@@ -231,9 +232,9 @@ impl Execution {
         Ok(())
     }
 
-    /// Room for the rows that a worker narrows at once, and for their scales.
+    /// Room for the rows that a worker narrows at once, and for what they are worth.
     fn make_room(&mut self, worker: usize, lengths: &[usize]) -> Result<(), RunError> {
-        let (mut words, mut scales) = (0_usize, 0_usize);
+        let (mut words, mut worths) = (0_usize, 0_usize);
         for looped in self.program.loops() {
             for stage in &looped.stages {
                 let steps = match stage.every {
@@ -247,7 +248,7 @@ impl Execution {
                     let stride = narrow::stride(product.weights.precision(), product.weights.k());
                     let needed = rows.checked_mul(stride).filter(|words| *words <= MOST_WORDS);
                     words = words.max(needed.ok_or(memory)?);
-                    scales = scales.max(rows);
+                    worths = worths.max(rows.checked_mul(narrow::Worth::WORDS).ok_or(memory)?);
                 }
             }
         }
@@ -255,8 +256,8 @@ impl Execution {
         if rows.words().len() < words {
             *rows = Memory::zeroed(words);
         }
-        if of_rows.words().len() < scales {
-            *of_rows = Memory::zeroed(scales);
+        if of_rows.words().len() < worths {
+            *of_rows = Memory::zeroed(worths);
         }
         Ok(())
     }

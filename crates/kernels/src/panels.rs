@@ -20,8 +20,8 @@ pub enum Precision {
     F32,
     /// Both sides in bfloat16, sums in `f32`.
     Bf16,
-    /// Weights in `i8` with a scale for each output, the other side in `u8` about 128, sums in
-    /// `i32`.
+    /// Weights in `i8` with a scale for each output, the other side in `u8`: states about 128, other rows
+    /// from their least number to their greatest, each row by itself. Sums in `i32`.
     Int8,
 }
 

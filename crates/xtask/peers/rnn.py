@@ -42,14 +42,14 @@ def order(kind, matrix, gates):
 class Case:
     """Weights in PyTorch's order (LSTM i, f, g, o; GRU r, z, n), uniform in 1/sqrt(H); standard normal input."""
 
-    def __init__(self, kind, row):
+    def __init__(self, kind, row, seed=1):
         inputs, units, batch, steps = row
         self.kind, self.row = kind, row
-        random, bound = np.random.default_rng(1), units ** -0.5
+        random, bound = np.random.default_rng(seed), units ** -0.5
         draw = lambda *shape: random.uniform(-bound, bound, shape).astype(np.float32)
         outputs = GATES[kind] * units
         self.w, self.u, self.b, self.c = draw(outputs, inputs), draw(outputs, units), draw(outputs), draw(outputs)
-        self.x = np.random.default_rng(2).standard_normal((steps, batch, inputs)).astype(np.float32)
+        self.x = np.random.default_rng(seed + 1).standard_normal((steps, batch, inputs)).astype(np.float32)
 
     def reference(self):
         """The same in float64."""

@@ -6,7 +6,7 @@ use super::{Base, MAX_BLOCK, SLICE, SUMS, Scratch, narrows};
 use crate::activation::Activation;
 use crate::cell::{Block, Gru, Hidden, Lstm, Matrix, Rnn, Store, Whole};
 use crate::lanes::{Kernel, LANES, Lanes};
-use crate::narrow::{self, Narrow};
+use crate::narrow::{self, Narrow, Worth};
 use crate::panels::Precision;
 use crate::program::{self, At, Every, Place, Product, Program, Slots, Then};
 use crate::team::Meeting;
@@ -268,7 +268,7 @@ impl Worker<'_> {
     #[inline(always)]
     fn narrow<S: Lanes>(&self, s: S, product: &Product, span: Span, rows: &Range<usize>) {
         let (precision, k) = (product.weights.precision(), product.weights.k());
-        let Scratch { rows: to, scales, .. } = self.run.scratch[self.worker];
+        let Scratch { rows: to, worths, .. } = self.run.scratch[self.worker];
         let stride = narrow::stride(precision, k);
         for step in 0..span.steps {
             let a = self.matrix(product.a, span.first + step, span.length);
@@ -276,9 +276,9 @@ impl Worker<'_> {
                 let from = a.first.wrapping_add((rows.start + row) * a.stride).cast_const();
                 let index = step * rows.len() + row;
                 let to = to.0.wrapping_add(index * stride).cast();
-                let scale = s.plain().call(Narrow { from, k, to, precision });
-                // SAFETY: `narrowed` made room for all rows of all products of this worker.
-                unsafe { scales.0.add(index).write(scale) };
+                let worth = s.plain().call(Narrow { from, k, to, precision });
+                // SAFETY: `make_room` made room for all rows of all products of this worker.
+                unsafe { worths.0.cast::<Worth>().add(index).write(worth) };
             }
         }
     }
@@ -475,28 +475,47 @@ impl Worker<'_> {
                 rows: share,
                 vectors,
             };
-            let scales = narrows(product).then(|| {
-                let scales = self.run.scratch[self.worker].scales.0.cast_const();
-                // SAFETY: `narrow` has written the scales of all rows of the span.
-                unsafe { std::slice::from_raw_parts(scales.add(first_row + done), share) }
-            });
+            done += share;
             if self.precision(product, span) == Precision::Int8 {
-                self.whole(s, product, block, scales);
+                let worths = narrows(product).then(|| {
+                    let worths =
+                        self.run.scratch[self.worker].worths.0.cast::<Worth>().cast_const();
+                    // SAFETY: `narrow` has written what all rows of the span are worth.
+                    unsafe {
+                        std::slice::from_raw_parts(worths.add(first_row + done - share), share)
+                    }
+                });
+                let to = match &product.then {
+                    Then::Store { to, activation: Activation::Identity, outputs } => {
+                        Some((self.matrix(*to, step, span.length), *outputs))
+                    }
+                    _ => None,
+                };
+                self.whole(s, product, block, worths, to);
+                if to.is_some() {
+                    continue;
+                }
             }
             self.finish_step(s, product, block, step, span);
-            done += share;
         }
     }
 
     /// Whole numbers become `f32`.
     #[inline(always)]
-    fn whole<S: Lanes>(&self, s: S, product: &Product, block: Block, row_scales: Option<&[f32]>) {
+    fn whole<S: Lanes>(
+        &self,
+        s: S,
+        product: &Product,
+        block: Block,
+        worths: Option<&[Worth]>,
+        to: Option<(Matrix, usize)>,
+    ) {
         let (scales, excess) =
             product.weights.whole(block.first_panel..block.first_panel + block.panels);
         let bias = product.bias.as_deref();
         let bias = bias.map(|bias| &bias[block.first_panel * block.vectors * LANES..]);
         let scale = product.scale;
-        s.plain().call(Whole { block, scales, excess, bias, scale, row_scales });
+        s.plain().call(Whole { block, scales, excess, bias, scale, worths, to });
     }
 
     #[inline(always)]
