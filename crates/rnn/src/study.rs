@@ -12,7 +12,7 @@ use crate::calibrate::now;
 use crate::cost::Shape;
 use crate::layer::{Cell, Directions, Layer, Weights};
 use crate::machine::Machine;
-use crate::network::{Engine, EngineError, NetworkError, Setup};
+use crate::network::{Engine, EngineError, NetworkError, Setup, Times};
 use crate::plan::{Choice, Packed, Phasing};
 use crate::sequence::{Sequence, SequenceError};
 use crate::served::{Model, Sizes};
@@ -271,7 +271,7 @@ impl<'a> Study<'a> {
         sizes: &Sizes,
         precision: Precision,
         workers: usize,
-    ) -> Result<(Vec<(&'static str, Duration)>, Duration), StudyError> {
+    ) -> Result<Times, StudyError> {
         let (network, _) = model.network(sizes).map_err(StudyError::Sizes)?;
         let mut setup = Setup::new(precision, self.isa, self.machine.clone());
         setup.effort = Effort { time: self.time, ..Effort::default() };
@@ -285,15 +285,15 @@ impl<'a> Study<'a> {
         let first = times(1)?.all.max(Duration::from_nanos(1));
         let calls = (MODEL_TIME * self.time.as_secs_f64() / first.as_secs_f64()) as usize;
         let found = times(calls.clamp(3, MODEL_CALLS))?;
-        let mut layers: Vec<(&str, Duration)> = Vec::new();
+        let mut layers: Vec<(String, Duration)> = Vec::new();
         for (node, took) in &found.nodes {
             let name = model.layer_of(node);
             match layers.iter_mut().find(|(of, _)| *of == name) {
                 Some((_, sum)) => *sum += *took,
-                None => layers.push((name, *took)),
+                None => layers.push((name.to_owned(), *took)),
             }
         }
-        Ok((layers, found.all))
+        Ok(Times { nodes: layers, all: found.all })
     }
 
     fn planned(&self, of: &Subject, choice: &Choice) -> Result<Sequence, StudyError> {

@@ -85,12 +85,13 @@ impl Measuring<'_> {
         let mut part = Part::new("bidaf", "BiDAF, layer by layer", note, columns.to_vec()).summed();
         let (sizes, precision) = (self.sizes(Model::Bidaf), self.base.precision);
         let mut of = |workers| self.bench.served(Model::Bidaf, &sizes, precision, workers);
-        let ((one, one_all), (all, all_all)) = (of(1)?, of(self.threads)?);
-        for ((label, one), (_, all)) in
-            one.into_iter().zip(all).chain([(("in all", one_all), ("", all_all))])
-        {
+        let (one, all) = (of(1)?, of(self.threads)?);
+        let whole = [("in all".to_owned(), one.all)];
+        let one = one.nodes.into_iter().chain(whole);
+        let all = all.nodes.into_iter().map(|(_, took)| took).chain([all.all]);
+        for ((label, one), all) in one.zip(all) {
             let values = [one, all].map(|took| Some(1e3 * took.as_secs_f64())).to_vec();
-            part.rows.push(Row { label: label.to_owned(), x: None, values });
+            part.rows.push(Row { label, x: None, values });
         }
         Ok(part)
     }
@@ -108,8 +109,8 @@ impl Measuring<'_> {
             self.say(&format!("text similarity with {documents} documents"));
             let sizes = Sizes { documents, ..self.sizes(model) };
             let precision = self.base.precision;
-            let (layers, all) = self.bench.served(model, &sizes, precision, self.threads)?;
-            let layers = layers.into_iter().map(|(_, took)| took).chain([all]);
+            let times = self.bench.served(model, &sizes, precision, self.threads)?;
+            let layers = times.nodes.into_iter().map(|(_, took)| took).chain([times.all]);
             let values = layers.map(|took| Some(1e3 * took.as_secs_f64())).collect();
             let (label, x) = (documents.to_string(), Some(documents as f64));
             part.rows.push(Row { label, x, values });

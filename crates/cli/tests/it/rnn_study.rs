@@ -22,7 +22,11 @@ fn a_study_is_a_document_and_a_page() {
     assert_eq!(note.contains("were not counted: "), !counted, "{note}");
     let page = folder.read("study.html");
     assert!(page.contains("<h2>Speed against batch</h2>"), "{page}");
-    assert_eq!(page.matches("<figure class=\"chart\">").count(), 5);
+    assert_eq!(page.matches("<figure class=\"chart\">").count(), 6);
+    for (name, rows) in [("bidaf", 7), ("text_similarity", 4)] {
+        let part = parts.iter().find(|part| part["name"] == name).unwrap();
+        assert_eq!(part["rows"].as_array().unwrap().len(), rows, "{part}");
+    }
 }
 
 #[test]

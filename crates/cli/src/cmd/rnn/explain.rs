@@ -77,6 +77,9 @@ enum Of {
     SapphireRapids,
 }
 
+/// Layers with their names.
+type Named = Vec<(String, Layer)>;
+
 impl Explain {
     /// Prints an explanation of each layer.
     ///
@@ -139,7 +142,7 @@ impl Explain {
 
     /// With their names, and rows and steps if the text has them. Of an ONNX file all layers, whether or
     /// not they follow one another.
-    fn layers(&self) -> Result<(Vec<(String, Layer)>, Option<[usize; 2]>), Failure> {
+    fn layers(&self) -> Result<(Named, Option<[usize; 2]>), Failure> {
         let path = Path::new(&self.model);
         if path.is_file() && path.extension().is_some_and(|ending| ending == "onnx") {
             let model = dyno_onnx::Model::read(path).map_err(Failure::set_up)?;
