@@ -115,6 +115,18 @@ impl Lanes for Avx2 {
         unsafe { [_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))] }
     }
     #[inline(always)]
+    unsafe fn load_first(self, from: *const f32, count: usize) -> F {
+        // SAFETY: the token exists only if detected; the caller vouches for `count`, and what is behind
+        // them is not read.
+        unsafe {
+            let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+            let low = _mm256_cmpgt_epi32(_mm256_set1_epi32(count as i32), lanes);
+            let high = _mm256_cmpgt_epi32(_mm256_set1_epi32(count as i32 - 8), lanes);
+            let rest = from.wrapping_add(8);
+            [_mm256_maskload_ps(from, low), _mm256_maskload_ps(rest, high)]
+        }
+    }
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32, x: F) {
         // SAFETY: the token exists only if detected; the caller vouches for 16 numbers.
         unsafe {
