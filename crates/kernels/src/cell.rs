@@ -305,8 +305,14 @@ impl Kernel for Whole<'_> {
                     let excess = s.load_i32(self.excess.as_ptr().add(at));
                     let whole = s.to_f32(s.sub_i32(s.load_i32(sums.cast()), excess));
                     let whole = s.mul(whole, scale);
-                    let whole = middle.map_or(whole, |of| s.fma(s.to_f32(excess), of, whole));
-                    let bias = self.bias.map_or(s.splat(0.0), |bias| s.load(bias.as_ptr().add(at)));
+                    let whole = match middle {
+                        Some(middle) => s.fma(s.to_f32(excess), middle, whole),
+                        None => whole,
+                    };
+                    let bias = match self.bias {
+                        Some(bias) => s.load(bias.as_ptr().add(at)),
+                        None => s.splat(0.0),
+                    };
                     let x = s.fma(whole, s.load(self.scales.as_ptr().add(at)), bias);
                     match self.to {
                         Some((to, outputs)) => {

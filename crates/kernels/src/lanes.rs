@@ -61,6 +61,10 @@ pub(crate) trait Lanes: Copy + Send + Sync {
     /// # Safety
     /// `from` is valid for reads of 16 numbers.
     unsafe fn load(self, from: *const f32) -> Self::F;
+    /// The first `count` lanes, and zeros.
+    /// # Safety
+    /// `from` is valid for reads of `count` numbers, and `count` at most 16.
+    unsafe fn load_first(self, from: *const f32, count: usize) -> Self::F;
     /// # Safety
     /// `to` is valid for writes of 16 numbers.
     unsafe fn store(self, to: *mut f32, x: Self::F);

@@ -49,47 +49,50 @@ pub(crate) struct Narrow {
     pub precision: Precision,
 }
 
+// No closure computes here: one that is called twice would be compiled by itself, without the instructions
+// of its token, and call each of them as a function.
 impl Narrow {
-    /// Calls `each` with every sixteen numbers, `fill` after the last.
+    /// Sixteen numbers from `at` on, zeros after the last.
     #[inline(always)]
-    fn each<S: Lanes>(&self, s: S, fill: f32, mut each: impl FnMut(usize, S::F)) {
-        let whole = self.k / LANES;
-        for at in 0..whole {
-            // SAFETY: who made this vouches for `k` numbers.
-            each(at, unsafe { s.load(self.from.add(at * LANES)) });
-        }
-        let rest = self.k % LANES;
-        if rest > 0 {
-            let mut last = [fill; LANES];
-            // SAFETY: as above; `last` has room for fewer than 16.
-            unsafe {
-                self.from.add(whole * LANES).copy_to_nonoverlapping(last.as_mut_ptr(), rest);
-                each(whole, s.load(last.as_ptr()));
-            }
+    fn sixteen<S: Lanes>(&self, s: S, at: usize) -> S::F {
+        let rest = self.k - at;
+        // SAFETY: who made this vouches for `k` numbers.
+        unsafe {
+            let from = self.from.add(at);
+            if rest >= LANES { s.load(from) } else { s.load_first(from, rest) }
         }
     }
 
     /// The least and the greatest number.
     #[inline(always)]
     fn range<S: Lanes>(&self, s: S) -> (f32, f32) {
-        if self.k == 0 {
-            return (0.0, 0.0);
-        }
-        // SAFETY: who made this vouches for `k` numbers, and there is one.
-        let first = unsafe { *self.from };
-        let (mut least, mut most) = (s.splat(first), s.splat(first));
-        self.each(s, first, |_, x| {
-            least = s.min(least, x);
-            most = s.max(most, x);
-        });
         let mut lanes = [[0.0; LANES]; 2];
-        // SAFETY: both are 16 numbers.
+        let mut count = self.k;
+        // SAFETY: who made this vouches for `k` numbers; both arrays are 16.
         unsafe {
-            s.store(lanes[0].as_mut_ptr(), least);
-            s.store(lanes[1].as_mut_ptr(), most);
+            if self.k < LANES {
+                self.from.copy_to_nonoverlapping(lanes[0].as_mut_ptr(), self.k);
+                self.from.copy_to_nonoverlapping(lanes[1].as_mut_ptr(), self.k);
+            } else {
+                // The last sixteen overlap those before.
+                let last = s.load(self.from.add(self.k - LANES));
+                let (mut least, mut most) = (last, last);
+                for at in 0..self.k / LANES {
+                    let x = s.load(self.from.add(at * LANES));
+                    least = s.min(least, x);
+                    most = s.max(most, x);
+                }
+                s.store(lanes[0].as_mut_ptr(), least);
+                s.store(lanes[1].as_mut_ptr(), most);
+                count = LANES;
+            }
         }
-        let [least, most] = lanes;
-        (least.into_iter().fold(first, f32::min), most.into_iter().fold(first, f32::max))
+        let (mut least, mut most) = (lanes[0][0], lanes[1][0]);
+        for (low, high) in lanes[0].iter().zip(&lanes[1]).take(count) {
+            least = least.min(*low);
+            most = most.max(*high);
+        }
+        (least, most)
     }
 }
 
@@ -101,21 +104,22 @@ impl Kernel for Narrow {
         match self.precision {
             Precision::F32 => Worth::PLAIN,
             Precision::Bf16 => {
-                // SAFETY: who made this vouches for `stride` words: 32 bytes for sixteen numbers.
-                self.each(s, 0.0, |at, x| unsafe {
-                    s.store_bf16(self.to.cast::<u16>().add(at * LANES), x);
-                });
+                for at in (0..self.k).step_by(LANES) {
+                    let x = self.sixteen(s, at);
+                    // SAFETY: who made this vouches for `stride` words: 32 bytes for sixteen numbers.
+                    unsafe { s.store_bf16(self.to.cast::<u16>().add(at), x) };
+                }
                 Worth::PLAIN
             }
             Precision::Int8 => {
                 let (least, most) = self.range(s);
                 let worth = Worth::between(least, most);
                 let (middle, per_one) = (s.splat(worth.middle), s.splat(worth.step.recip()));
-                // SAFETY: who made this vouches for `stride` words: 16 bytes for sixteen numbers.
-                self.each(s, 0.0, |at, x| unsafe {
-                    let steps = s.mul(s.sub(x, middle), per_one);
-                    s.store_u8(self.to.cast::<u8>().add(at * LANES), steps);
-                });
+                for at in (0..self.k).step_by(LANES) {
+                    let steps = s.mul(s.sub(self.sixteen(s, at), middle), per_one);
+                    // SAFETY: as above, 16 bytes for sixteen numbers.
+                    unsafe { s.store_u8(self.to.cast::<u8>().add(at), steps) };
+                }
                 worth
             }
         }

@@ -85,10 +85,8 @@ fn sixteen<S: Lanes>(s: S, row: &[f32], at: usize) -> S::F {
         // SAFETY: `whole` are 16 numbers.
         return unsafe { s.load(whole.as_ptr()) };
     }
-    let mut lanes = [0.0; LANES];
-    lanes[..rest.len()].copy_from_slice(rest);
-    // SAFETY: `lanes` are 16 numbers.
-    unsafe { s.load(lanes.as_ptr()) }
+    // SAFETY: `rest` are fewer than 16 numbers.
+    unsafe { s.load_first(rest.as_ptr(), rest.len()) }
 }
 
 /// The sum of all lanes.
@@ -112,30 +110,46 @@ impl Kernel for Dots<'_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        let count = self.b.count;
-        for i in 0..self.a.count {
-            let row = self.a.row(i);
+        // Many rows against one are one against many.
+        let (a, b) = if self.b.count == 1 { (self.b, self.a) } else { (self.a, self.b) };
+        let count = b.count;
+        for i in 0..a.count {
+            let row = a.row(i);
             let to = &mut self.to[i * count..][..count];
             let mut j = 0;
             while j < count {
+                if count < SHARE {
+                    let [sum] = products(s, row, [b.row(j)]);
+                    to[j] = sum;
+                    j += 1;
+                    continue;
+                }
                 // The last rows are done again where fewer than four are left.
-                let start = j.min(count.saturating_sub(SHARE));
-                let others: [&[f32]; SHARE] =
-                    std::array::from_fn(|at| self.b.row((start + at).min(count - 1)));
-                let mut sums = [s.splat(0.0); SHARE];
-                for at in (0..row.len()).step_by(LANES) {
-                    let x = sixteen(s, row, at);
-                    for (sum, other) in sums.iter_mut().zip(&others) {
-                        *sum = s.fma(x, sixteen(s, other, at), *sum);
-                    }
-                }
-                for (to, sum) in to[start..].iter_mut().zip(sums) {
-                    *to = total(s, sum);
-                }
+                let start = j.min(count - SHARE);
+                let sums =
+                    products::<S, SHARE>(s, row, std::array::from_fn(|at| b.row(start + at)));
+                to[start..start + SHARE].copy_from_slice(&sums);
                 j = start + SHARE;
             }
         }
     }
+}
+
+/// Products of a row with some others.
+#[inline(always)]
+fn products<S: Lanes, const N: usize>(s: S, row: &[f32], others: [&[f32]; N]) -> [f32; N] {
+    let mut sums = [s.splat(0.0); N];
+    for at in (0..row.len()).step_by(LANES) {
+        let x = sixteen(s, row, at);
+        for (sum, other) in sums.iter_mut().zip(&others) {
+            *sum = s.fma(x, sixteen(s, other, at), *sum);
+        }
+    }
+    let mut found = [0.0; N];
+    for (found, sum) in found.iter_mut().zip(sums) {
+        *found = total(s, sum);
+    }
+    found
 }
 
 struct Mix<'a> {

@@ -33,6 +33,7 @@ mod dense;
 mod engine;
 pub mod oracle;
 mod recurrent;
+mod shared;
 mod times;
 mod view;
 

@@ -115,6 +115,18 @@ impl Lanes for Avx2 {
         unsafe { [_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))] }
     }
     #[inline(always)]
+    unsafe fn load_first(self, from: *const f32, count: usize) -> F {
+        // SAFETY: the token exists only if detected; the caller vouches for `count`, and what is behind
+        // them is not read.
+        unsafe {
+            let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+            let low = _mm256_cmpgt_epi32(_mm256_set1_epi32(count as i32), lanes);
+            let high = _mm256_cmpgt_epi32(_mm256_set1_epi32(count as i32 - 8), lanes);
+            let rest = from.wrapping_add(8);
+            [_mm256_maskload_ps(from, low), _mm256_maskload_ps(rest, high)]
+        }
+    }
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32, x: F) {
         // SAFETY: the token exists only if detected; the caller vouches for 16 numbers.
         unsafe {
@@ -202,10 +214,10 @@ impl Lanes for Avx2 {
         let x = self.max(self.splat(-128.0), self.min(self.splat(127.0), x));
         // SAFETY: the token exists only if detected; the caller vouches for 16 bytes.
         unsafe {
-            let [low, high] = x.map(|x| {
-                let whole = _mm256_add_epi32(_mm256_cvtps_epi32(x), _mm256_set1_epi32(128));
-                _mm256_max_epi32(whole, _mm256_setzero_si256())
-            });
+            let (more, zero) = (_mm256_set1_epi32(128), _mm256_setzero_si256());
+            let low = _mm256_add_epi32(_mm256_cvtps_epi32(x[0]), more);
+            let high = _mm256_add_epi32(_mm256_cvtps_epi32(x[1]), more);
+            let (low, high) = (_mm256_max_epi32(low, zero), _mm256_max_epi32(high, zero));
             // Packing works within halves of registers; the permutation undoes that.
             let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(low, high));
             let halves = (_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));

@@ -145,6 +145,12 @@ macro_rules! token {
                 unsafe { _mm512_loadu_ps(from) }
             }
             #[inline(always)]
+            unsafe fn load_first(self, from: *const f32, count: usize) -> __m512 {
+                let mask = ((1_u32 << count) - 1) as u16;
+                // SAFETY: the token exists only if detected; the caller vouches for `count`.
+                unsafe { _mm512_maskz_loadu_ps(mask, from) }
+            }
+            #[inline(always)]
             unsafe fn store(self, to: *mut f32, x: __m512) {
                 // SAFETY: the token exists only if detected; the caller vouches for 16 numbers.
                 unsafe { _mm512_storeu_ps(to, x) }

@@ -94,6 +94,15 @@ impl Lanes for Scalar {
         unsafe { from.cast::<[f32; LANES]>().read_unaligned() }
     }
     #[inline(always)]
+    unsafe fn load_first(self, from: *const f32, count: usize) -> Self::F {
+        let mut x = [0.0; LANES];
+        for (lane, x) in x.iter_mut().enumerate().take(count) {
+            // SAFETY: the caller vouches for `count` numbers.
+            *x = unsafe { from.add(lane).read_unaligned() };
+        }
+        x
+    }
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32, x: Self::F) {
         // SAFETY: the caller vouches for 16 numbers.
         unsafe { to.cast::<[f32; LANES]>().write_unaligned(x) }

@@ -44,40 +44,57 @@ pub(crate) struct Lstm<'a> {
     pub coupled: bool,
 }
 
+impl Lstm<'_> {
+    /// The sum of a gate with its input and what its peephole sees. No closure: called thrice, it would be
+    /// compiled without the instructions of its token.
+    ///
+    /// # Safety
+    /// The panel and row are of the kernel's matrices, and `sums` theirs.
+    #[inline(always)]
+    unsafe fn seen<S: Lanes>(
+        &self,
+        s: S,
+        (panel, row, sums): (usize, usize, *const f32),
+        (which, gate): (usize, usize),
+        of: S::F,
+    ) -> S::F {
+        // SAFETY: the caller vouches for the panel and the row, and the proof for three vectors of peepholes
+        // a panel.
+        unsafe {
+            let sum = s.load(sums.add(gate * LANES));
+            let sum = s.add(sum, s.load(self.input.at(row, (panel * 4 + gate) * LANES)));
+            match self.peepholes {
+                Some(p) => s.fma(s.load(p.as_ptr().add((panel * 3 + which) * LANES)), of, sum),
+                None => sum,
+            }
+        }
+    }
+}
+
 impl Kernel for Lstm<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let shaped = self.shaped;
-        for (panel, row, sums) in self.block.each() {
+        for place in self.block.each() {
+            let (panel, row, sums) = place;
             let unit = panel * LANES;
-            // SAFETY: who made the kernel vouches for panels and rows of all matrices, and the proof for
-            // three vectors of peepholes a panel.
+            // SAFETY: who made the kernel vouches for panels and rows of all matrices.
             unsafe {
-                let seen = |which: usize, gate: usize, of: S::F| {
-                    let sum = s.load(sums.add(gate * LANES));
-                    let sum = s.add(sum, s.load(self.input.at(row, (panel * 4 + gate) * LANES)));
-                    match self.peepholes {
-                        Some(p) => {
-                            s.fma(s.load(p.as_ptr().add((panel * 3 + which) * LANES)), of, sum)
-                        }
-                        None => sum,
-                    }
-                };
                 let last = s.load(self.cell.at(row, unit));
-                let i = shaped.of(s, 0, seen(0, 0, last));
+                let i = shaped.of(s, 0, self.seen(s, place, (0, 0), last));
                 let f = if self.coupled {
                     s.sub(s.splat(1.0), i)
                 } else {
-                    shaped.of(s, 0, seen(1, 1, last))
+                    shaped.of(s, 0, self.seen(s, place, (1, 1), last))
                 };
                 let sum = s.load(sums.add(2 * LANES));
                 let sum = s.add(sum, s.load(self.input.at(row, (panel * 4 + 2) * LANES)));
                 let g = shaped.of(s, 1, sum);
                 let c = s.fma(f, last, s.mul(i, g));
                 s.store(self.cell.at(row, unit), c);
-                let o = shaped.of(s, 0, seen(2, 3, c));
+                let o = shaped.of(s, 0, self.seen(s, place, (2, 3), c));
                 let h = s.mul(o, shaped.unclipped(s, 2, c));
                 self.hidden.put(s, row, unit, h);
             }
@@ -134,11 +151,12 @@ impl Kernel for Reset {
             let unit = panel * LANES;
             // SAFETY: who made the kernel vouches for panels and rows of all matrices.
             unsafe {
-                let gate = |gate: usize| {
+                let mut gates = [s.splat(0.0); 2];
+                for (gate, to) in gates.iter_mut().enumerate() {
                     let input = s.load(self.input.at(row, (panel * 2 + gate) * LANES));
-                    shaped.of(s, 0, s.add(s.load(sums.add(gate * LANES)), input))
-                };
-                let (z, r) = (gate(0), gate(1));
+                    *to = shaped.of(s, 0, s.add(s.load(sums.add(gate * LANES)), input));
+                }
+                let [z, r] = gates;
                 s.store(self.update.at(row, unit), z);
                 s.store(self.reset.at(row, unit), s.mul(r, s.load(self.last.at(row, unit))));
             }

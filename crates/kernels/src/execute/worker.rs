@@ -8,7 +8,7 @@ use crate::cell::{Block, Gru, Hidden, Lstm, Matrix, Rnn, Store, Whole};
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::narrow::{self, Narrow, Worth};
 use crate::panels::Precision;
-use crate::program::{self, At, Every, Place, Product, Program, Slots, Then};
+use crate::program::{self, At, Every, General, Place, Product, Program, Slots, Then};
 use crate::team::Meeting;
 use crate::tile::{self, Start, Tile};
 
@@ -445,7 +445,41 @@ impl Worker<'_> {
         }
     }
 
-    /// What becomes of a block's sums, one step after the other.
+    /// Whether what is done to a block's sums can be done to all of them at once: rows of all steps follow one
+    /// another wherever they come from and go to.
+    #[inline(always)]
+    fn finishes_at_once(
+        &self,
+        product: &Product,
+        span: Span,
+        rows: &Range<usize>,
+        (first_row, count): (usize, usize),
+    ) -> bool {
+        let (first, last) = (first_row / rows.len(), (first_row + count - 1) / rows.len());
+        let is_one = |place: &Place| {
+            let buffer = &self.run.program.buffers()[place.buffer];
+            let is_whole = rows.start == 0 && rows.len() == buffer.rows;
+            is_whole
+                && match (place.at, buffer.slots) {
+                    (At::Step, _) => true,
+                    (At::Turn { by }, Slots::Count(slots)) => {
+                        (span.first + first).wrapping_add(by) % slots + (last - first) < slots
+                    }
+                    _ => false,
+                }
+        };
+        match &product.then {
+            _ if first == last => false,
+            Then::Store { to, .. } => is_one(to),
+            Then::General(cell) => match &**cell {
+                General::Highway(highway) => is_one(&highway.x) && is_one(&highway.to),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// What becomes of a block's sums, one step after the other, or all at once.
     #[inline(always)]
     fn finish<S: Lanes>(
         &self,
@@ -458,6 +492,8 @@ impl Worker<'_> {
         let Part { first_panel, panels, first_row, count } = part;
         let vectors = product.weights.vectors();
         let sums = self.run.scratch[self.worker].sums.0.cast_const();
+        let at_once =
+            span.steps > 1 && self.finishes_at_once(product, span, rows, (first_row, count));
         let mut done = 0;
         while done < count {
             let row = first_row + done;
@@ -465,7 +501,7 @@ impl Worker<'_> {
                 1 => (span.first, row),
                 _ => (span.first + row / rows.len(), row % rows.len()),
             };
-            let share = (rows.len() - row).min(count - done);
+            let share = if at_once { count } else { (rows.len() - row).min(count - done) };
             let block = Block {
                 sums: sums.wrapping_add(done * vectors * LANES),
                 all_rows: count,

@@ -149,6 +149,34 @@ fn moves_touch_their_numbers_at_any_address() {
     }
 }
 
+/// Some numbers, and zeros where there are fewer than sixteen.
+struct First<'a>(&'a [f32]);
+
+impl Kernel for First<'_> {
+    type Output = [f32; LANES];
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) -> [f32; LANES] {
+        let mut found = [f32::NAN; LANES];
+        // SAFETY: as many are loaded as there are; `found` are 16.
+        unsafe { s.store(found.as_mut_ptr(), s.load_first(self.0.as_ptr(), self.0.len())) };
+        found
+    }
+}
+
+#[test]
+fn first_numbers_are_followed_by_zeros() {
+    let numbers: Vec<f32> = (1..=20).map(|at| at as f32).collect();
+    for isa in Isa::all() {
+        for (count, offset) in (0..=LANES).flat_map(|count| [(count, 0), (count, 3)]) {
+            let some = &numbers[offset..][..count];
+            let found = isa.run(First(some));
+            assert_eq!(found[..count], *some, "{isa}");
+            assert!(found[count..].iter().all(|x| *x == 0.0), "{count} of {found:?} {isa}");
+        }
+    }
+}
+
 /// Whole numbers: sum, difference, and as `f32`.
 struct Whole([i32; LANES], [i32; LANES]);
 

@@ -1,8 +1,9 @@
-//! What stands between layers and has no weights to pack: pooling, attention, pointers, cosine. One worker
-//! does it; all of it together is a few hundredths of the layers' time.
+//! What stands between layers and has no weights to pack: pooling, attention, pointers, cosine. Workers
+//! share what takes longer than to wake them.
 
-use dyno_kernels::{Isa, Rows, Tanh, dots, mix};
+use dyno_kernels::{Isa, Rows, Tanh, Team, dots, mix};
 
+use super::shared::shared;
 use super::view::View;
 use super::{Network, Node, Over, Score};
 
@@ -90,18 +91,39 @@ fn one(row: &[f32]) -> Rows<'_> {
 }
 
 pub(super) fn matched(
-    isa: Isa,
+    (isa, team): (Isa, &mut Team),
     query: View<'_>,
     keys: View<'_>,
     score: &Score,
     scratch: &mut Scratch,
     to: &mut [f32],
 ) {
+    if matches!(score, Score::Dot) {
+        return shared(team, to, keys.batch, keys.numbers.len(), &|first, to| {
+            for row in 0..keys.batch {
+                products(isa, query.single(row), keys, row, first, to);
+            }
+        });
+    }
     for row in 0..keys.batch {
         let found = &mut scratch.scores[..keys.lengths[row]];
         scores(isa, query.single(row), keys.row(row), score, &mut scratch.line, found);
         for (step, found) in found.iter().enumerate() {
             to[step * keys.batch + row] = *found;
+        }
+    }
+}
+
+/// Products of a query and a row's keys from step `first` on, to every `batch`th number.
+fn products(isa: Isa, query: &[f32], keys: View<'_>, row: usize, first: usize, to: &mut [f32]) {
+    const SOME: usize = 32;
+    for (index, to) in to.chunks_mut(SOME * keys.batch).enumerate() {
+        let start = first + index * SOME;
+        let some = keys.some(row, start..start + to.len() / keys.batch);
+        let mut found = [0.0; SOME];
+        dots(isa, one(query), some, &mut found[..some.count()]);
+        for (to, found) in to[row..].iter_mut().step_by(keys.batch).zip(&found[..some.count()]) {
+            *to = *found;
         }
     }
 }
@@ -204,7 +226,7 @@ pub(super) fn pointer(
 
 /// `w [h; u; h * u]` is `h (w1 + w3 * u) + w2 u`: one product of all pairs, and one number for each u.
 pub(super) fn trilinear(
-    isa: Isa,
+    (isa, team): (Isa, &mut Team),
     context: View<'_>,
     query: View<'_>,
     weights: &[f32],
@@ -222,13 +244,17 @@ pub(super) fn trilinear(
             let numbers = query.at(word, row).iter().zip(of_h.iter().zip(of_both));
             wide.iter_mut().zip(numbers).for_each(|(to, (u, (w1, w3)))| *to = w1 + w3 * u);
         }
-        let h = context.row(row);
-        dots(isa, h, Rows::new(wide, words, width, width), scores);
         let of_words = &mut line[..words];
         dots(isa, one(of_u), query.row(row), of_words);
-        for scores in scores.chunks_mut(words.max(1)) {
-            scores.iter_mut().zip(&*of_words).for_each(|(score, word)| *score += word);
-        }
+        let (of_words, wide) = (&*of_words, Rows::new(wide, words, width, width));
+        let touched = steps * words * width;
+        shared(team, scores, words, touched, &|first, scores| {
+            let some = context.some(row, first..first + scores.len() / words.max(1));
+            dots(isa, some, wide, scores);
+            for scores in scores.chunks_mut(words.max(1)) {
+                scores.iter_mut().zip(of_words).for_each(|(score, word)| *score += word);
+            }
+        });
         // Which steps matter to any word: h~. Then `wide` is free for it.
         let most = &mut line[..steps];
         most.fill(0.0);
@@ -237,37 +263,53 @@ pub(super) fn trilinear(
         }
         spread(most, 0..steps);
         let whole = &mut scratch.wide[..width];
-        mix(isa, most, h, whole);
-        for step in 0..steps {
-            let place = (step * context.batch + row) * 4 * width;
-            let (own, to) = (h.row(step), &mut to[place..][..4 * width]);
-            let (first, rest) = to.split_at_mut(width);
-            let (second, rest) = rest.split_at_mut(width);
-            let (third, fourth) = rest.split_at_mut(width);
-            let of_step = &mut scratch.scores[step * words..][..words];
-            spread(of_step, 0..words);
-            first.copy_from_slice(own);
-            mix(isa, of_step, query.row(row), second);
-            for (at, h) in own.iter().enumerate() {
-                third[at] = h * second[at];
-                fourth[at] = h * whole[at];
-            }
+        mix(isa, most, context.row(row), whole);
+        for scores in scores.chunks_mut(words.max(1)) {
+            spread(scores, 0..words);
         }
+        let (whole, scores) = (&*whole, &*scores);
+        let to = &mut to[..steps * context.batch * 4 * width];
+        shared(team, to, context.batch * 4 * width, touched, &|first, to| {
+            for (at, to) in to.chunks_mut(context.batch * 4 * width).enumerate() {
+                let of_step = &scores[(first + at) * words..][..words];
+                let to = &mut to[row * 4 * width..][..4 * width];
+                aware(isa, context.at(first + at, row), of_step, query.row(row), whole, to);
+            }
+        });
     }
+}
+
+/// `[h; u~; h * u~; h * h~]` of a step.
+fn aware(isa: Isa, h: &[f32], weights: &[f32], query: Rows<'_>, whole: &[f32], to: &mut [f32]) {
+    let width = h.len();
+    let (first, rest) = to.split_at_mut(width);
+    let (second, rest) = rest.split_at_mut(width);
+    let (third, fourth) = rest.split_at_mut(width);
+    first.copy_from_slice(h);
+    mix(isa, weights, query, second);
+    third.iter_mut().zip(h.iter().zip(&*second)).for_each(|(to, (h, u))| *to = h * u);
+    fourth.iter_mut().zip(h.iter().zip(whole)).for_each(|(to, (h, all))| *to = h * all);
 }
 
 /// Vectors shorter than this are taken as that long, as PyTorch does.
 pub(super) const SHORTEST: f32 = 1e-8;
 
-pub(super) fn cosine(isa: Isa, query: View<'_>, others: View<'_>, to: &mut [f32]) {
+pub(super) fn cosine(
+    (isa, team): (Isa, &mut Team),
+    query: View<'_>,
+    others: View<'_>,
+    to: &mut [f32],
+) {
     let product = |a: &[f32], b: &[f32]| {
         let mut product = [0.0];
         dots(isa, one(a), one(b), &mut product);
         product[0]
     };
-    for (row, to) in to.iter_mut().enumerate() {
-        let (a, b) = (query.single(row), others.at(0, row));
-        let length = |x: &[f32]| product(x, x).sqrt().max(SHORTEST);
-        *to = product(a, b) / (length(a) * length(b));
-    }
+    shared(team, to, 1, others.numbers.len(), &|first, to| {
+        for (at, to) in to.iter_mut().enumerate() {
+            let (a, b) = (query.single(first + at), others.at(0, first + at));
+            let length = |x: &[f32]| product(x, x).sqrt().max(SHORTEST);
+            *to = product(a, b) / (length(a) * length(b));
+        }
+    });
 }

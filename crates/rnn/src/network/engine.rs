@@ -9,6 +9,7 @@ use dyno_kernels::{Isa, Precision, ProgramError, RunError, Tanh, Team};
 use super::attention::{self, Scratch};
 use super::dense::{How, Sums};
 use super::recurrent::{Packs, Recurrent, Stacked};
+use super::shared::shared;
 use super::view::View;
 use super::{Network, Node, Shape, Tensor};
 use crate::layer::{Directions, Layer};
@@ -387,13 +388,15 @@ impl Engine {
             (Node::Dense { input, .. } | Node::Highway { input, .. }, Part::Sums(sums)) => {
                 sums.run(team, view(input), to)?;
             }
-            (Node::Embedding { ids, table, width }, _) => embedding(view(ids), table, *width, to)?,
+            (Node::Embedding { ids, table, width }, _) => {
+                embedding(team, view(ids), table, *width, to)?;
+            }
             (Node::Last { input }, _) => {
                 last(view(input), self.network.last_directions(*input), to);
             }
             (Node::MaxPool { input }, _) => attention::max_pool(view(input), to),
             (Node::Match { query, keys, score }, _) => {
-                attention::matched(isa, view(query), view(keys), score, scratch, to);
+                attention::matched((isa, team), view(query), view(keys), score, scratch, to);
             }
             (Node::Softmax { input, over }, _) => attention::softmax(view(input), *over, to),
             (Node::Mix { weights, values }, _) => {
@@ -407,18 +410,22 @@ impl Engine {
                 attention::pointer(view(weights), view(ids), *over, scratch, to);
             }
             (Node::Trilinear { context, query, weights }, _) => {
-                attention::trilinear(isa, view(context), view(query), weights, scratch, to);
+                let [context, query] = [context, query].map(view);
+                attention::trilinear((isa, team), context, query, weights, scratch, to);
             }
             (Node::Cosine { query, others }, _) => {
-                attention::cosine(isa, view(query), view(others), to);
+                attention::cosine((isa, team), view(query), view(others), to);
             }
             (Node::Join { parts }, _) => {
-                let mut first = 0;
-                let shape = memory.shapes[index];
-                for part in parts.iter().map(view) {
-                    join(part, shape.batch, first, shape.width, to);
-                    first += part.width;
-                }
+                let Shape { batch, width, .. } = memory.shapes[index];
+                let touched = 2 * to.len();
+                shared(team, to, width, touched, &|first, to| {
+                    let mut column = 0;
+                    for part in parts.iter().map(view) {
+                        join(part, batch, (first, column), width, to);
+                        column += part.width;
+                    }
+                });
             }
             (Node::Times { input, by }, _) => times(view(input), view(by), to),
             (Node::Rows { input, rows }, _) => {
@@ -466,17 +473,26 @@ impl Network {
 }
 
 fn embedding(
+    team: &mut Team,
     ids: View<'_>,
     table: &Arc<[f32]>,
     width: usize,
     to: &mut [f32],
 ) -> Result<(), CallError> {
-    for (_, _, place) in ids.places() {
-        let id = ids.ids[place];
-        let row = table.get(id as usize * width..).and_then(|rest| rest.get(..width));
-        let row = row.ok_or(CallError::Word { found: id, words: table.len() / width })?;
-        to[place * width..][..width].copy_from_slice(row);
+    let words = table.len() / width;
+    let is_unknown = |place: &usize| ids.ids[*place] as usize >= words;
+    if let Some(place) = ids.places().map(|(_, _, place)| place).find(is_unknown) {
+        return Err(CallError::Word { found: ids.ids[place], words });
     }
+    let touched = 2 * to.len();
+    shared(team, to, width, touched, &|first, to| {
+        for (at, to) in to.chunks_mut(width).enumerate() {
+            let place = first + at;
+            if place / ids.batch < ids.lengths[place % ids.batch] {
+                to.copy_from_slice(&table[ids.ids[place] as usize * width..][..width]);
+            }
+        }
+    });
     Ok(())
 }
 
@@ -493,11 +509,18 @@ fn last(input: View<'_>, directions: Directions, to: &mut [f32]) {
     }
 }
 
-/// Puts a part behind the `first` numbers of each row's step.
-fn join(part: View<'_>, batch: usize, first: usize, width: usize, to: &mut [f32]) {
-    for (place, to) in to.chunks_mut(width).enumerate() {
+/// Puts a part from a column on of each row's step; `to` begins with place `first`.
+fn join(
+    part: View<'_>,
+    batch: usize,
+    (first, column): (usize, usize),
+    width: usize,
+    to: &mut [f32],
+) {
+    for (at, to) in to.chunks_mut(width).enumerate() {
+        let place = first + at;
         let from = part.at(place / batch, place % batch);
-        to[first..][..part.width].copy_from_slice(from);
+        to[column..][..part.width].copy_from_slice(from);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tensors as nodes see them in a call.
 
+use std::ops::Range;
+
 use dyno_kernels::Rows;
 
 /// A tensor with as many steps as the call has.
@@ -30,9 +32,15 @@ impl<'a> View<'a> {
 
     /// All steps that a row has.
     pub(super) fn row(&self, row: usize) -> Rows<'a> {
-        let length = self.lengths[row];
-        let from = if length == 0 { &[] } else { &self.numbers[row * self.width..] };
-        Rows::new(from, length, self.width, self.batch * self.width)
+        self.some(row, 0..self.steps)
+    }
+
+    /// Of these steps those that a row has.
+    pub(super) fn some(&self, row: usize, steps: Range<usize>) -> Rows<'a> {
+        let count = steps.end.min(self.lengths[row]).saturating_sub(steps.start);
+        let first = (steps.start * self.batch + row) * self.width;
+        let from = if count == 0 { &[] } else { &self.numbers[first..] };
+        Rows::new(from, count, self.width, self.batch * self.width)
     }
 
     /// Whether no row ends before another.
