@@ -36,7 +36,17 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<()> {
     cargo.args(["run", "--quiet", "--release", "--package", "dyno", "--", "search"]);
     cargo.args(["--system", SYSTEM, "--scenario", "Server", "--limit", LIMIT, "--samples", "64"]);
     // Otherwise answers in double precision are computed first, which takes minutes.
-    cargo.args(["--mode", "performance", "--duration", "20s", "--tolerance", "2%", "--json", "--no-progress", "--out"]);
+    cargo.args([
+        "--mode",
+        "performance",
+        "--duration",
+        "20s",
+        "--tolerance",
+        "2%",
+        "--json",
+        "--no-progress",
+        "--out",
+    ]);
     cargo.arg(&out).current_dir(bench.root);
     let found = cargo.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     let found = serde_json::from_slice(&found.stdout);
