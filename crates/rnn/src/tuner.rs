@@ -206,6 +206,9 @@ pub fn choices(goal: &Goal<'_>) -> Vec<Choice> {
     all
 }
 
+/// Predictions within this many times the least are equal: the closed form tells no more apart.
+const ALIKE: f64 = 1.01;
+
 /// All choices, the fastest by prediction first.
 #[must_use]
 pub fn rank(goal: &Goal<'_>, machine: &Machine) -> Vec<Ranked> {
@@ -216,10 +219,13 @@ pub fn rank(goal: &Goal<'_>, machine: &Machine) -> Vec<Ranked> {
         measured_ns: None,
     };
     let mut all: Vec<Ranked> = choices(goal).into_iter().map(of).collect();
-    // Of equals fewer workers, then longer chunks: they meet less.
+    let least = all.iter().map(|ranked| ranked.predicted.ns()).fold(f64::INFINITY, f64::min);
+    // Of equals fewer workers, then longer chunks: they meet less, and read the weights of the input
+    // less often, which is not hidden as well as it is taken to be.
     let key = |ranked: &Ranked| (ranked.choice.workers(), std::cmp::Reverse(ranked.choice.chunk));
     all.sort_by_key(key);
-    all.sort_by(|a, b| a.predicted.ns().total_cmp(&b.predicted.ns()));
+    let ns = |ranked: &Ranked| ranked.predicted.ns().max(ALIKE * least);
+    all.sort_by(|a, b| ns(a).total_cmp(&ns(b)));
     all
 }
 
