@@ -7,8 +7,10 @@
 
 #![forbid(unsafe_code)]
 
+mod codec;
 pub mod config;
 mod format;
 
+pub use codec::{Conversion, NanError, Overflow, Rounding};
 pub use config::Dictionary;
 pub use format::{Format, FormatError, Kind, Special};
