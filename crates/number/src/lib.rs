@@ -10,7 +10,11 @@
 mod codec;
 pub mod config;
 mod format;
+mod number;
+mod pack;
 
 pub use codec::{Conversion, NanError, Overflow, Rounding};
 pub use config::Dictionary;
 pub use format::{Format, FormatError, Kind, Special};
+pub use number::{Number, wider};
+pub use pack::{pack, packed_bytes, unpack};
