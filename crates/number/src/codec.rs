@@ -46,6 +46,14 @@ pub enum Overflow {
     Infinite,
 }
 
+impl Conversion {
+    /// For the element of this index, by [`Rounding::at`].
+    #[must_use]
+    pub fn at(self, index: usize) -> Self {
+        Self { rounding: self.rounding.at(index), ..self }
+    }
+}
+
 impl Rounding {
     /// For the element of this index: another draw, for the other rules the same.
     #[must_use]

@@ -12,6 +12,7 @@ pub mod config;
 mod format;
 mod number;
 mod pack;
+mod slice;
 
 pub use codec::{Conversion, NanError, Overflow, Rounding};
 pub use config::Dictionary;
