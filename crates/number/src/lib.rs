@@ -12,6 +12,7 @@ pub mod config;
 mod format;
 mod number;
 mod pack;
+mod scaled;
 mod slice;
 
 pub use codec::{Conversion, NanError, Overflow, Rounding};
@@ -19,3 +20,4 @@ pub use config::Dictionary;
 pub use format::{Format, FormatError, Kind, Special};
 pub use number::{Number, wider};
 pub use pack::{pack, packed_bytes, unpack};
+pub use scaled::{Affine, Blocks, Scale, ScaleError, Shared};

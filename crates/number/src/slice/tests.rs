@@ -5,7 +5,7 @@ use super::*;
 /// Every code's value, the middles between neighbours, and what is next to these; with both signs.
 fn borders(format: Format) -> Vec<f32> {
     let half = format.mask() >> u32::from(format.has_sign());
-    let step = (half / 4096).max(1) as usize;
+    let step = (half / 512).max(1) as usize;
     let worth = |code: u32| format.decode(code) as f32;
     let codes =
         (0..=half).step_by(step).chain(half.saturating_sub(8)..=half).chain(0..=half.min(8));
@@ -16,7 +16,7 @@ fn borders(format: Format) -> Vec<f32> {
             numbers.extend([x.next_down(), x, x.next_up()]);
         }
     }
-    let random = (0..4096_u32).map(|at| f32::from_bits(at.wrapping_mul(0x9e37_79b9) ^ (at << 7)));
+    let random = (0..1024_u32).map(|at| f32::from_bits(at.wrapping_mul(0x9e37_79b9) ^ (at << 7)));
     numbers.extend(random);
     numbers.retain(|x| !x.is_nan());
     numbers.extend(numbers.clone().iter().map(|x| -x));
