@@ -176,7 +176,7 @@ impl Format {
     /// # Errors
     /// As [`Format::encode`].
     pub fn quantise_with(self, x: f32, how: Conversion) -> Result<f32, NanError> {
-        if self == Self::F32 && how.overflow == Overflow::Usual {
+        if self.changes_nothing(how) {
             return Ok(x);
         }
         let y = self.decode(self.encode_with(f64::from(x), how)?);
@@ -186,6 +186,11 @@ impl Format {
             return Ok(self.decode(self.encode_with(limit.copysign(y), how)?) as f32);
         }
         Ok(y as f32)
+    }
+
+    /// Whether it is `f32` itself, digits of NaN and all.
+    pub(crate) fn changes_nothing(self, how: Conversion) -> bool {
+        self == Self::F32 && how.overflow != Overflow::Saturate
     }
 
     /// The largest finite value.

@@ -21,6 +21,9 @@ impl Format {
     /// # Errors
     /// Where the first NaN is, if the format has none; all others are quantised then, and NaN stays.
     pub fn quantise_slice(self, numbers: &mut [f32], how: Conversion) -> Result<(), NanError> {
+        if self.changes_nothing(how) {
+            return Ok(());
+        }
         if let Some(grid) = self.grid(how) {
             let has_nan = convert::quantise(Isa::best(), &grid, numbers);
             return if has_nan { self.found_nan(numbers) } else { Ok(()) };
@@ -41,6 +44,9 @@ impl Format {
     /// # Errors
     /// Where the first NaN is, if the format has none.
     pub fn encode_slice(self, numbers: &[f32], how: Conversion) -> Result<Vec<u32>, NanError> {
+        if self.changes_nothing(how) {
+            return Ok(numbers.iter().map(|x| x.to_bits()).collect());
+        }
         let mut codes = vec![0; numbers.len()];
         if let Some(grid) = self.grid(how) {
             if convert::encode(Isa::best(), &grid, numbers, &mut codes) {
@@ -58,6 +64,9 @@ impl Format {
     /// [`Format::decode`] of each, as the nearest `f32`.
     #[must_use]
     pub fn decode_slice(self, codes: &[u32]) -> Vec<f32> {
+        if self == Self::F32 {
+            return codes.iter().map(|code| f32::from_bits(*code)).collect();
+        }
         let Some(grid) = self.grid(Conversion::default()) else {
             return codes.iter().map(|code| self.decode(*code) as f32).collect();
         };

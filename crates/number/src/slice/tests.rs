@@ -107,7 +107,16 @@ fn nan_is_told_with_its_place() {
         let mut numbers = [f32::NAN, 1.0, -f32::NAN];
         let codes = format.encode_slice(&numbers, how).unwrap();
         let expected = numbers.map(|x| format.encode(f64::from(x)).unwrap());
-        assert_eq!(codes, expected, "{format}");
+        // F32 keeps even the digits of NaN.
+        let is_nan = |code: &u32| format.decode(*code).is_nan();
+        assert!(
+            codes == expected
+                || format == Format::F32
+                    && codes.iter().zip(&expected).all(|(a, b)| a == b || is_nan(a) && is_nan(b)),
+            "{format}"
+        );
+        let decoded = format.decode_slice(&codes);
+        assert_eq!([decoded[0].is_nan(), decoded[1] == 1.0, decoded[2].is_nan()], [true; 3]);
         assert_eq!(format.quantise_slice(&mut numbers, how), Ok(()));
         assert_eq!(numbers.map(f32::is_nan), [true, false, true], "{format}");
     }
