@@ -7,8 +7,20 @@
 
 #![forbid(unsafe_code)]
 
+pub mod assignment;
 pub mod config;
+mod descriptor;
 mod format;
+pub mod network;
+pub mod objective;
+pub mod platform;
+pub mod search;
+pub mod tune;
 
+pub use assignment::Assignment;
 pub use config::Dictionary;
+pub use descriptor::{DescriptorError, Problem};
 pub use format::{Format, FormatError, Kind, Special};
+pub use network::Network;
+pub use objective::Objective;
+pub use platform::{Platform, Role};
