@@ -124,7 +124,7 @@ fn the_first_answer_in_order_is_the_smallest_there_is() {
             let word = u64::from(format.bits()) * 31 + exponent * 7 + (format.bias() + 600) as u64;
             hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
         }
-        if hash % 1_000 == 0 { 0.975 } else { 0.95 }
+        if hash.is_multiple_of(1_000) { 0.975 } else { 0.95 }
     };
     let outcome = searched(&network, Algorithm::Exhaustive { window: 1 }, accuracy);
     let answer = outcome.answer.clone().unwrap();
