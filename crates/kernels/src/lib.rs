@@ -10,6 +10,7 @@
 mod activation;
 mod arch;
 mod cell;
+pub mod convert;
 mod execute;
 mod isa;
 mod lanes;

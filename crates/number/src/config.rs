@@ -150,10 +150,16 @@ impl fmt::Display for ConfigErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => {
-                write!(f, "expected a name of one word that does not start with # or //, found {name:?}")
+                write!(
+                    f,
+                    "expected a name of one word that does not start with # or //, found {name:?}"
+                )
             }
             Self::NoFormat(name) => {
-                write!(f, "expected a type and its bits after {name}, such as FIXED 8, found nothing")
+                write!(
+                    f,
+                    "expected a type and its bits after {name}, such as FIXED 8, found nothing"
+                )
             }
             Self::Twice(name) => write!(f, "expected each name once, found {name} again"),
             Self::Format(name, cause) => write!(f, "{name}: {cause}"),
@@ -208,10 +214,7 @@ mod tests {
             error("a.x"),
             "line 1: expected a type and its bits after a.x, such as FIXED 8, found nothing"
         );
-        assert_eq!(
-            error("a.x FIXED 33"),
-            "line 1: a.x: expected 1 to 32 bits of FIXED, found 33"
-        );
+        assert_eq!(error("a.x FIXED 33"), "line 1: a.x: expected 1 to 32 bits of FIXED, found 33");
         assert_eq!(
             error("a.x FIXED 8 600"),
             "line 1: a.x: expected a bias from -512 to 512, found 600"

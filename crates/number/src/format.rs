@@ -146,10 +146,9 @@ impl Format {
         }
         let fits = match special {
             Special::Finite => true,
-            Special::SignedZero => has_sign && exponent_bits > 0,
+            Special::SignedZero | Special::NanForMinusZero => has_sign && exponent_bits > 0,
             Special::Ieee => exponent_bits > 1 && fraction_bits > 0,
             Special::Nan => exponent_bits > 0 && fraction_bits > 0,
-            Special::NanForMinusZero => has_sign && exponent_bits > 0,
             Special::Powers => !has_sign && exponent_bits > 1 && fraction_bits == 0,
             Special::Complement => has_sign && exponent_bits == 0 && fraction_bits > 0,
         };

@@ -183,8 +183,10 @@ impl Format {
         if rest.is_empty() {
             return family.parse();
         }
-        let rest: Vec<i32> =
-            rest.iter().map(|word| word.parse().map_err(|_| unknown())).collect::<Result<_, _>>()?;
+        let rest: Vec<i32> = rest
+            .iter()
+            .map(|word| word.parse().map_err(|_| unknown()))
+            .collect::<Result<_, _>>()?;
         let bits = u32::try_from(rest[0]).map_err(|_| unknown())?;
         match (family.to_ascii_uppercase().as_str(), &rest[1..]) {
             ("FLOAT", []) => Self::float(bits),

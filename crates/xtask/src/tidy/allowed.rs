@@ -38,6 +38,7 @@ pub const EDGES: &[Edge] = &[
         "loadgen",
         "reads the logs with the code that writes them, and names settings and scenarios",
     ),
+    ("number", "kernels", "converts slices by vectors of the processor"),
     ("rnn", "kernels", "runs its plans"),
     ("rnn", "onnx", "reads layers out of models"),
     ("rnn-c", "rnn", "gives the engine of recurrent networks to C programs"),
