@@ -90,7 +90,7 @@ fn accuracy(frame: &mut Frame, outcome: &Outcome, answer: &Answer) {
     if let Some(of) = outcome.baselines[answer.subset as usize] {
         frame.line(
             &format!(
-                "accuracy {} on the {} set; FLOAT 32 has {}, at least {:.5} must be kept",
+                "accuracy {} on the {} set; FLOAT 32 has {}, the limit is {:.5}",
                 answer.accuracy, answer.subset, of.accuracy, of.threshold
             ),
             2,
@@ -100,8 +100,8 @@ fn accuracy(frame: &mut Frame, outcome: &Outcome, answer: &Answer) {
         let verdict = if accuracy >= of.threshold { "confirmed" } else { "NOT CONFIRMED" };
         frame.line(
             &format!(
-                "{verdict}: accuracy {accuracy} on the confirmation set; FLOAT 32 has {}, at least {:.5} \
-                 must be kept",
+                "{verdict}: accuracy {accuracy} on the confirmation set; FLOAT 32 has {}, the limit \
+                 is {:.5}",
                 of.accuracy, of.threshold
             ),
             2,

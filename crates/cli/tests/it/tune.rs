@@ -62,7 +62,7 @@ fn a_network_is_tuned_through_its_command_line() {
     let folder = folder();
     let ran = folder.dyno("tune run net/toy.toml --out out").exits(0);
     assert!(
-        ran.stdout.contains("FLOAT 32 has 0.98, at least 0.97020 must be kept"),
+        ran.stdout.contains("FLOAT 32 has 0.98, the limit is 0.97020"),
         "{}",
         ran.stdout
     );
@@ -207,7 +207,7 @@ fn wrong_descriptors_name_file_line_and_key() {
     let ran = folder.dyno("tune run net/toy.toml --platform papr").exits(2);
     assert!(ran.stderr.contains("built in are paper, mlperf-v0.5, mlperf-v0.7"), "{}", ran.stderr);
     folder.write("fpga.py", "supported_formats = {'FPGA': ['FLOAT 32', 'FIXED 4', 'FIXED 8']}\n");
-    folder.dyno("tune run net/toy.toml --platforms fpga.py --platform FPGA --out out").exits(1);
+    folder.dyno("tune run net/toy.toml --platforms fpga.py --platform FPGA --out out").exits(0);
     let ran = folder.dyno("tune run net/toy.toml --algorithm ristreto").exits(2);
     assert!(ran.stderr.contains("ristretto-all"), "{}", ran.stderr);
 }
@@ -216,11 +216,13 @@ fn wrong_descriptors_name_file_line_and_key() {
 fn other_searches_run_under_the_same_evaluator() {
     let of = |arguments: &str| {
         let folder = folder();
+        // So that an exhaustive search takes a second.
+        folder.write("few.py", "supported_formats = {'few': ['FIXED 2..6', 'FLOAT 32']}\n");
         let ran =
             folder.dyno(&format!("tune run net/toy.toml --out out --json {arguments}")).exits(0);
         ran.json()["answer"]["objective"].as_f64().unwrap()
     };
-    let best = of("--algorithm exhaustive:0 --passes full");
+    let best = of("--algorithm exhaustive:0 --passes full --platforms few.py --platform few");
     assert_eq!(best, f64::from(3 * 500 + 5 * 25_000 + 4 * (784 + 2_880)));
     assert_eq!(of("--algorithm knapsack --passes full"), best);
     assert!(of("--algorithm ristretto") > best);
