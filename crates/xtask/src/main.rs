@@ -32,7 +32,7 @@ usage: cargo xtask COMMAND
   peers [GROUP] [--quick] [--strict]
                            compares with peers from other registries (needs python3 and PyPI)
                            groups: book, browser, fuzz, graphs, images, interop, loadgen,
-                           metrics, onnx, release, tasks; all when none is named
+                           metrics, number, onnx, release, tasks; all when none is named
                            --quick: a part of the cases; --strict: what is skipped fails, too
   screenshots [PART]...    writes pictures: report, those of the book and those that
                            `peers browser` compares with (needs chromium, python3 and PyPI);

@@ -39,6 +39,7 @@ pub const EDGES: &[Edge] = &[
         "loadgen",
         "reads the logs with the code that writes them, and names settings and scenarios",
     ),
+    ("number-c", "number", "gives number formats to C and C++ programs"),
     ("number", "kernels", "converts slices by vectors of the processor"),
     ("rnn", "kernels", "runs its plans"),
     ("rnn", "onnx", "reads layers out of models"),
@@ -60,6 +61,7 @@ pub const OUTSIDE: &[(&str, &[&str])] = &[
     ("loadgen-c", &[]),
     // What Python programs import is the instrument and its binding.
     ("loadgen-py", &["pyo3"]),
+    ("number-c", &[]),
     ("rnn-c", &[]),
     ("rnn-py", &["pyo3"]),
 ];
@@ -72,6 +74,8 @@ pub const UNSAFE_CRATES: &[&str] = &[
     "kernels",
     // Addresses and buffers that Python programs pass, and classes built on Python's C interface.
     "loadgen-py",
+    // Pointers that C programs pass.
+    "number-c",
     // Pointers that C programs pass.
     "rnn-c",
 ];
