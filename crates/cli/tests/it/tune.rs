@@ -61,11 +61,7 @@ fn changed(lines: &[(&str, &str)]) -> Folder {
 fn a_network_is_tuned_through_its_command_line() {
     let folder = folder();
     let ran = folder.dyno("tune run net/toy.toml --out out").exits(0);
-    assert!(
-        ran.stdout.contains("FLOAT 32 has 0.98, the limit is 0.97020"),
-        "{}",
-        ran.stdout
-    );
+    assert!(ran.stdout.contains("FLOAT 32 has 0.98, the limit is 0.97020"), "{}", ran.stdout);
     assert!(ran.stdout.lines().count() < 25, "it fits a screen");
     assert!(ran.stdout.lines().all(|line| line.chars().count() == 80), "{}", ran.stdout);
     let conf = folder.read("out/opt_conf.txt");
