@@ -179,15 +179,15 @@ fn pareto(
     plot::figure(&chart.rule(Across::Y, threshold, &name, Ink::Bad))
 }
 
-/// Candidates of all steps that a page has; who wants more has tune.json.
-const MOST_CANDIDATES: usize = 3_000;
+/// Steps and their candidates that a page has; who wants more has tune.json.
+const MOST_ROWS: usize = 3_000;
 
 fn steps(html: &mut String, outcome: &Outcome) {
     html.push_str("<section class=\"card\"><h2>What was done, and why</h2>");
     let mut shown = 0;
     for (number, step) in outcome.steps.iter().enumerate() {
-        shown += step.candidates.len();
-        if shown > MOST_CANDIDATES {
+        shown += 1 + step.candidates.len();
+        if shown > MOST_ROWS {
             let left = (outcome.steps.len() - number) as u64;
             let left = words::counted(left, "further step is", "further steps are");
             let _ = write!(html, "<p class=\"note\">{left} in tune.json.</p>");
