@@ -175,7 +175,7 @@ fn biased(from: &Assignment, window: u32) -> impl Iterator<Item = Move> {
     let steps: Vec<usize> = from.formats().iter().map(of).collect();
     let first = Some(vec![0; steps.len()]);
     let all = std::iter::successors(first, move |up| next(up.clone(), &steps));
-    let moved = |up: Vec<usize>| {
+    let moved = move |up: Vec<usize>| {
         let assignment = raised(from, &up)?;
         Some(Move { change: format!("all {assignment}"), assignment })
     };
