@@ -7,17 +7,30 @@
 
 #![forbid(unsafe_code)]
 
+mod assignment;
 mod codec;
 pub mod config;
+mod descriptor;
 mod format;
+pub mod network;
 mod number;
+mod objective;
 mod pack;
+mod platform;
 mod scaled;
+mod search;
 mod slice;
+pub mod tune;
 
+pub use assignment::Assignment;
 pub use codec::{Conversion, NanError, Overflow, Rounding};
 pub use config::Dictionary;
+pub use descriptor::{DescriptorError, Problem};
 pub use format::{Format, FormatError, Kind, Special};
+pub use network::Network;
 pub use number::{Number, wider};
+pub use objective::{Expression, Objective};
 pub use pack::{pack, packed_bytes, unpack};
+pub use platform::{BUILT_IN as BUILT_IN_PLATFORMS, Platform, Role};
 pub use scaled::{Affine, Blocks, Scale, ScaleError, Shared};
+pub use search::Algorithm;
