@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use dyno_onnx::{Constants, Dim, Model, Node, Tensor};
+use dyno_onnx::{Attribute, Constants, Dim, Model, Node, Tensor};
 
 use super::EvaluateError;
 use super::stage::{After, Pool, Product, Shape, Sliding, Stage};
 use crate::network::LayerKind;
 
 /// Operators that pass on what they are fed, when nothing is trained.
-const PASSING: [&str; 3] = ["Identity", "Dropout", "Cast"];
+const PASSING: [&str; 2] = ["Identity", "Dropout"];
 
 /// The stages of a model with one input and one output.
 pub(super) fn stages(model: &Model) -> Result<Vec<Stage>, EvaluateError> {
@@ -98,24 +98,8 @@ impl<'a> Reader<'a> {
             "Gemm" | "MatMul" => self.fully_connected(node),
             "Add" => self.bias(node),
             "Relu" => self.then(After::Relu),
-            "LeakyRelu" => {
-                let slope = match node.attribute("alpha") {
-                    Some(dyno_onnx::Attribute::Float(slope)) => *slope,
-                    _ => 0.01,
-                };
-                self.then(After::LeakyRelu(slope))
-            }
-            "Clip" => {
-                let bound = |at: usize, default: f32| {
-                    let Some(name) = node.inputs.get(at).filter(|name| !name.is_empty()) else {
-                        return Ok(default);
-                    };
-                    let bound = self.floats(name).and_then(|(_, bound)| bound.first().copied());
-                    bound.ok_or_else(|| unsupported(node, "has bounds that are not constant"))
-                };
-                let (least, most) = (bound(1, f32::MIN)?, bound(2, f32::MAX)?);
-                self.then(After::Clip(least, most))
-            }
+            "LeakyRelu" => self.then(After::LeakyRelu(float(node, "alpha", 0.01))),
+            "Clip" => self.clip(node),
             "MaxPool" | "AveragePool" | "GlobalAveragePool" | "GlobalMaxPool" => self.pool(node),
             "Flatten" if node.int("axis", 1) == 1 => self.flatten(),
             "Reshape" => {
@@ -127,7 +111,9 @@ impl<'a> Reader<'a> {
                     _ => Err(unsupported(node, "makes no list of each image")),
                 }
             }
-            "Softmax" if self.is_flat => self.then(After::Softmax),
+            "Softmax" if self.is_flat && matches!(node.int("axis", -1), -1 | 1) => {
+                self.then(After::Softmax)
+            }
             _ => Err(unsupported(node, "is none that the built-in engine has")),
         }
     }
@@ -150,11 +136,25 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    fn clip(&mut self, node: &Node) -> Result<(), EvaluateError> {
+        let bound = |at: usize, default: f32| match node.inputs.get(at).map(String::as_str) {
+            None | Some("") => Ok(default),
+            Some(name) => {
+                let bound = self.floats(name).and_then(|(_, bound)| bound.first().copied());
+                bound.ok_or_else(|| unsupported(node, "has bounds that are not constant"))
+            }
+        };
+        // Attributes in old files.
+        let (least, most) = (float(node, "min", f32::MIN), float(node, "max", f32::MAX));
+        let (least, most) = (bound(1, least)?, bound(2, most)?);
+        self.then(After::Clip(least, most))
+    }
+
     fn product(&mut self, node: &Node, mut product: Product) {
         let weight = node.inputs.get(1).map_or("", String::as_str);
         let stem = [".weight", "_weight", ".W", "_W", "_w", ".kernel"]
             .iter()
-            .find_map(|end| weight.strip_suffix(end));
+            .find_map(|end| weight.strip_suffix(*end));
         let count = self.names.len();
         let own = Some(node.name.as_str()).filter(|name| !name.is_empty());
         let name = stem.or(own).unwrap_or(&node.op).replace(char::is_whitespace, "_");
@@ -202,10 +202,7 @@ impl<'a> Reader<'a> {
 
     fn fully_connected(&mut self, node: &Node) -> Result<(), EvaluateError> {
         let not = |what: &str| Err(unsupported(node, what));
-        let is_one = |name| match node.attribute(name) {
-            Some(dyno_onnx::Attribute::Float(factor)) => *factor == 1.0,
-            _ => true,
-        };
+        let is_one = |name| float(node, name, 1.0) == 1.0;
         if !self.is_flat || node.int("transA", 0) != 0 || !is_one("alpha") || !is_one("beta") {
             return not("is no product of a list of numbers with weights");
         }
@@ -333,6 +330,13 @@ impl<'a> Reader<'a> {
             return Err(wrong());
         }
         Ok(Sliding { kernel, strides, pads })
+    }
+}
+
+fn float(node: &Node, name: &str, default: f32) -> f32 {
+    match node.attribute(name) {
+        Some(Attribute::Float(number)) => *number,
+        _ => default,
     }
 }
 
