@@ -316,7 +316,8 @@ impl Evaluator {
                 self.prefixes.room(key, images.div_ceil(BLOCK), bytes)
             });
             kept.push(room);
-            before.extend(stage.product.as_ref().map(|product| formats(product, &trial.assignment)));
+            before
+                .extend(stage.product.as_ref().map(|product| formats(product, &trial.assignment)));
         }
         kept
     }

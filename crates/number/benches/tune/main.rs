@@ -64,7 +64,12 @@ impl Images {
 }
 
 /// A network, trained or as it was trained before.
-fn weights(folder: Option<&Path>, name: &str, layers: &'static [Layer], images: &Images) -> Network {
+fn weights(
+    folder: Option<&Path>,
+    name: &str,
+    layers: &'static [Layer],
+    images: &Images,
+) -> Network {
     let path = folder.map(|folder| folder.join(format!("{name}-{}.f32", images.labels.len())));
     let known = path.as_ref().and_then(|path| std::fs::read(path).ok());
     let known = known.and_then(|bytes| {
@@ -74,8 +79,7 @@ fn weights(folder: Option<&Path>, name: &str, layers: &'static [Layer], images: 
     });
     let start = Instant::now();
     let is_known = known.is_some();
-    let network =
-        known.unwrap_or_else(|| Network::trained(layers, &images.values, &images.labels));
+    let network = known.unwrap_or_else(|| Network::trained(layers, &images.values, &images.labels));
     let bytes: Vec<u8> = network.numbers().iter().flat_map(|x| x.to_le_bytes()).collect();
     if let (false, Some(path)) = (is_known, &path) {
         std::fs::write(path, &bytes).expect("a folder that may be written to");
@@ -169,7 +173,8 @@ fn main() {
     let is_quick = folder.is_none() || arguments.iter().any(|argument| argument == "--quick");
     let read = |part| {
         let missing = "FOLDER has MNIST as crates/xtask/peers/tune.py leaves it";
-        folder.map_or_else(|| Images::made(400), |folder| Images::read(folder, part).expect(missing))
+        folder
+            .map_or_else(|| Images::made(400), |folder| Images::read(folder, part).expect(missing))
     };
     let train = read("train").first(if is_quick { 8_000 } else { usize::MAX });
     let test = read("test").first(if is_quick { 2_000 } else { usize::MAX });
@@ -193,10 +198,12 @@ fn main() {
     let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
     tell("tune.lenet_1", &outcome, seconds, [None, None, Some(61_992.0)]);
     if !is_quick {
-        for (margin, name) in [(0.07, "tune.lenet_7.exhaustive"), (0.01, "tune.lenet_1.exhaustive")] {
+        for (margin, name) in [(0.07, "tune.lenet_7.exhaustive"), (0.01, "tune.lenet_1.exhaustive")]
+        {
             network.error_margin = margin;
             let algorithm = Algorithm::Exhaustive { window: 3 };
-            let settings = Settings { algorithm, max_evaluations: Some(50_000), ..settings.clone() };
+            let settings =
+                Settings { algorithm, max_evaluations: Some(50_000), ..settings.clone() };
             let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
             tell(name, &outcome, seconds, [Some(600.0), None, None]);
         }

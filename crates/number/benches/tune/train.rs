@@ -22,11 +22,24 @@ const DECAY: f32 = 5e-4;
 /// A layer; `side` is that of what it is fed.
 #[derive(Clone, Copy)]
 pub enum Layer {
-    Convolution { side: usize, channels: usize, kernel: usize, outputs: usize },
+    Convolution {
+        side: usize,
+        channels: usize,
+        kernel: usize,
+        outputs: usize,
+    },
     /// Of 2 x 2 pixels.
-    MaxPool { side: usize, channels: usize },
-    FullyConnected { inputs: usize, outputs: usize },
-    Relu { numbers: usize },
+    MaxPool {
+        side: usize,
+        channels: usize,
+    },
+    FullyConnected {
+        inputs: usize,
+        outputs: usize,
+    },
+    Relu {
+        numbers: usize,
+    },
 }
 
 /// Caffe's LeNet.
@@ -138,9 +151,9 @@ fn patches(image: &[f32], side: usize, channels: usize, kernel: usize) -> Vec<f3
     for tap in 0..kernel * kernel * channels {
         let (place, channel) = (tap / channels, tap % channels);
         let (y, x) = (place / kernel, place % kernel);
-        for pixel in 0..out * out {
-            let at = (pixel / out + y) * side + pixel % out + x;
-            found.push(image[at * channels + channel]);
+        for row in y..y + out {
+            let first = (row * side + x) * channels + channel;
+            found.extend(image[first..].iter().step_by(channels).take(out));
         }
     }
     found
@@ -170,8 +183,7 @@ impl Network {
     }
 
     fn step(&mut self, images: &[f32], labels: &[u8], speeds: &mut [Weight]) {
-        let parts: Vec<_> =
-            images.chunks(PART * SIDE * SIDE).zip(labels.chunks(PART)).collect();
+        let parts: Vec<_> = images.chunks(PART * SIDE * SIDE).zip(labels.chunks(PART)).collect();
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let mut gradients: Vec<Vec<Weight>> = Vec::new();
         let network = &*self;
@@ -307,19 +319,22 @@ fn backward(
                 scaled_add(&mut gradient.bias, 1.0, error);
             }
             let Some(back) = back else { return };
-            let mut sums = vec![0.0; image.len()];
+            let mut sums = vec![0.0_f32; image.len()];
             for (tap, row) in weight.matrix.chunks_exact(outputs).enumerate() {
                 let (place, channel) = (tap / channels, tap % channels);
                 let (y, x) = (place / kernel, place % kernel);
-                for (pixel, error) in error.chunks_exact(outputs).enumerate() {
-                    let at = (pixel / out + y) * side + pixel % out + x;
-                    sums[at * channels + channel] += dot(row, error);
+                for (line, errors) in error.chunks_exact(outputs * out).enumerate() {
+                    let first = ((line + y) * side + x) * channels + channel;
+                    let sums = sums[first..].iter_mut().step_by(channels);
+                    for (sum, error) in sums.zip(errors.chunks_exact(outputs)) {
+                        *sum += dot(row, error);
+                    }
                 }
             }
             back.extend(sums);
         }
         Layer::MaxPool { side, channels } => {
-            let mut sums = vec![0.0; image.len()];
+            let mut sums = vec![0.0_f32; image.len()];
             let places = largest(image, side, channels);
             places.iter().zip(error).for_each(|(at, error)| sums[*at] += error);
             back.into_iter().for_each(|back| back.extend(&sums));

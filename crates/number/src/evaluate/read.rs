@@ -74,9 +74,8 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn node(&mut self, model: &'a Model, node: &'a Node) -> Result<(), EvaluateError> {
         if !node.inputs.iter().any(|input| input == self.value) {
-            let is_constant = |output: &String| {
-                output.is_empty() || self.constants.get(output).is_some()
-            };
+            let is_constant =
+                |output: &String| output.is_empty() || self.constants.get(output).is_some();
             if node.outputs.iter().all(is_constant) {
                 return Ok(());
             }
@@ -158,8 +157,7 @@ impl<'a> Reader<'a> {
         let count = self.names.len();
         let own = Some(node.name.as_str()).filter(|name| !name.is_empty());
         let name = stem.or(own).unwrap_or(&node.op).replace(char::is_whitespace, "_");
-        product.name =
-            if self.names.contains(&name) { format!("{name}_{count}") } else { name };
+        product.name = if self.names.contains(&name) { format!("{name}_{count}") } else { name };
         self.names.insert(product.name.clone());
         let (input, output) = (self.shape, product.output);
         self.shape = output;
@@ -175,7 +173,9 @@ impl<'a> Reader<'a> {
             return not("has groups or dilations");
         }
         let weights = node.inputs.get(1).and_then(|name| self.floats(name));
-        let Some((shape, weights)) = weights else { return not("has weights that are not constant") };
+        let Some((shape, weights)) = weights else {
+            return not("has weights that are not constant");
+        };
         let [outputs, channels, rows, columns] = shape[..] else {
             return not("is not of two dimensions");
         };
@@ -207,7 +207,9 @@ impl<'a> Reader<'a> {
             return not("is no product of a list of numbers with weights");
         }
         let weights = node.inputs.get(1).and_then(|name| self.floats(name));
-        let Some((shape, weights)) = weights else { return not("has weights that are not constant") };
+        let Some((shape, weights)) = weights else {
+            return not("has weights that are not constant");
+        };
         let is_turned = node.op == "Gemm" && node.int("transB", 0) != 0;
         let (k, outputs) = match shape[..] {
             [outputs, k] if is_turned => (k, outputs),
@@ -301,9 +303,7 @@ impl<'a> Reader<'a> {
         let wrong = || unsupported(node, "has strides or pads that make no sense");
         let sizes = |name: &str, default: usize| match node.ints(name) {
             None => Ok(vec![default; 4]),
-            Some(given) => {
-                given.iter().map(|n| usize::try_from(*n).map_err(|_| wrong())).collect()
-            }
+            Some(given) => given.iter().map(|n| usize::try_from(*n).map_err(|_| wrong())).collect(),
         };
         let (strides, pads) = (sizes("strides", 1)?, sizes("pads", 0)?);
         if strides.len() < 2 || strides.contains(&0) || pads.len() != 4 {

@@ -5,9 +5,7 @@
 
 use std::sync::Arc;
 
-use dyno_kernels::{
-    Isa, LANES, MAX_BYTES, Panels, Precision, Windows, Words, multiply_windows,
-};
+use dyno_kernels::{Isa, LANES, MAX_BYTES, Panels, Precision, Windows, Words, multiply_windows};
 
 use crate::codec::{Conversion, NanError};
 use crate::format::{Format, Kind, Special};

@@ -221,12 +221,10 @@ fn a_network_is_profiled_and_tuned() {
     assert_eq!(sizes, expected);
     let largest = images(IMAGES * 288).into_iter().fold(0.0, f32::max);
     assert_eq!(network.layers[0].activation_max, f64::from(largest));
-    let mut evaluate = |trials: &[Trial]| {
-        trials.iter().map(|trial| evaluator.evaluate(trial)).collect::<Vec<_>>()
-    };
+    let mut evaluate =
+        |trials: &[Trial]| trials.iter().map(|trial| evaluator.evaluate(trial)).collect::<Vec<_>>();
     let settings = Settings::default();
-    let outcome =
-        tune::tune(&network, &settings, Journal::none(), &mut evaluate, &mut |_| ());
+    let outcome = tune::tune(&network, &settings, Journal::none(), &mut evaluate, &mut |_| ());
     let answer = outcome.answer.expect("FLOAT(32) at least");
     assert!(answer.accuracy >= 0.9 && answer.objective < outcome.base_objective / 2.0);
     assert_eq!(outcome.noise.map(|[one, other]| one == other), Some(true));
@@ -253,7 +251,8 @@ fn what_the_engine_cannot_do_is_told() {
         let samples = Samples { values: vec![0.0; values], labels };
         Evaluator::new(&model, samples, Default::default()).unwrap_err().to_string()
     };
-    let expected = "expected 144 numbers for each of at least one label, found 143 numbers and 1 labels";
+    let expected =
+        "expected 144 numbers for each of at least one label, found 143 numbers and 1 labels";
     assert_eq!(with(143, vec![0]), expected);
     assert_eq!(with(144, vec![5]), "expected labels below 5, the outputs of the model, found 5");
 }

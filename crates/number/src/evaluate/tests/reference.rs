@@ -90,7 +90,8 @@ fn product(node: &Node, constants: &Constants<'_>, assignment: &Assignment, from
             for tap in 0..channels * rows * columns {
                 let (channel, place) = (tap / (rows * columns), tap % (rows * columns));
                 let place = [place / columns, place % columns];
-                if let Some([y, x]) = touched(node, [at / out[1], at % out[1]], place, [height, width])
+                if let Some([y, x]) =
+                    touched(node, [at / out[1], at % out[1]], place, [height, width])
                 {
                     let weight = weights[output * channels * rows * columns + tap];
                     sum += weight * numbers[(channel * height + y) * width + x];
