@@ -11,6 +11,7 @@ mod assignment;
 mod codec;
 pub mod config;
 mod descriptor;
+pub mod evaluate;
 mod format;
 pub mod network;
 mod number;
