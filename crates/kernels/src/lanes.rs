@@ -84,6 +84,21 @@ pub(crate) trait Lanes: Copy + Send + Sync {
     fn add_i32(self, a: Self::I, b: Self::I) -> Self::I;
     fn sub_i32(self, a: Self::I, b: Self::I) -> Self::I;
 
+    fn splat_i32(self, x: i32) -> Self::I;
+    fn and_i32(self, a: Self::I, b: Self::I) -> Self::I;
+    fn or_i32(self, a: Self::I, b: Self::I) -> Self::I;
+    fn xor_i32(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Bits to higher places, zeros below; `count` is at most 31.
+    fn shift_left(self, x: Self::I, count: u32) -> Self::I;
+    /// Bits to lower places, zeros above; `count` is at most 31.
+    fn shift_right(self, x: Self::I, count: u32) -> Self::I;
+    /// The same bits.
+    fn bits(self, x: Self::F) -> Self::I;
+    /// The same bits.
+    fn of_bits(self, x: Self::I) -> Self::F;
+    /// `then` where `a` is less than `b`; `otherwise` elsewhere, and where either is NaN.
+    fn select_less(self, a: Self::F, b: Self::F, then: Self::F, otherwise: Self::F) -> Self::F;
+
     /// Adds products of pairs: lane `n` gains `a.0 * w[n].0 + a.1 * w[n].1`, where `a` holds two
     /// bfloat16 (the first in the low half) and each lane of the weights two.
     /// # Safety

@@ -10,6 +10,7 @@
 mod activation;
 mod arch;
 mod cell;
+pub mod convert;
 mod execute;
 mod isa;
 mod lanes;
@@ -20,6 +21,7 @@ mod program;
 mod rows;
 mod team;
 mod tile;
+mod windows;
 
 pub use activation::{Activation, Bounds, Tanh};
 pub use execute::{Call, Execution, RunError};
@@ -33,3 +35,4 @@ pub use program::{
 };
 pub use rows::{Rows, dots, mix};
 pub use team::{Team, Waiting};
+pub use windows::{Windows, Words, multiply_windows};

@@ -78,6 +78,32 @@ impl Panels {
         k: usize,
         row: impl Fn(usize, usize) -> &'a [f32],
     ) -> Self {
+        Self::packed(precision, vectors, units, k, None, row)
+    }
+
+    /// As [`Panels::pack`] of [`Precision::Int8`], but of weights that are whole numbers of `unit`, at
+    /// most 127 of them: they are held exactly.
+    ///
+    /// # Panics
+    /// As [`Panels::pack`].
+    pub fn pack_whole<'a>(
+        vectors: usize,
+        units: usize,
+        k: usize,
+        unit: f32,
+        row: impl Fn(usize, usize) -> &'a [f32],
+    ) -> Self {
+        Self::packed(Precision::Int8, vectors, units, k, Some(unit), row)
+    }
+
+    fn packed<'a>(
+        precision: Precision,
+        vectors: usize,
+        units: usize,
+        k: usize,
+        whole: Option<f32>,
+        row: impl Fn(usize, usize) -> &'a [f32],
+    ) -> Self {
         assert!((1..=MAX_VECTORS).contains(&vectors), "1 to 4 vectors, not {vectors}");
         assert!(
             precision != Precision::Int8 || k <= MAX_BYTES,
@@ -103,7 +129,7 @@ impl Panels {
             for vector in 0..vectors {
                 let weights = row(vector, unit);
                 assert_eq!(weights.len(), k, "weights of unit {unit}, vector {vector}");
-                packed.put(vector, unit, weights);
+                packed.put(vector, unit, weights, whole);
             }
         }
         packed
@@ -125,7 +151,7 @@ impl Panels {
         })
     }
 
-    fn put(&mut self, vector: usize, unit: usize, weights: &[f32]) {
+    fn put(&mut self, vector: usize, unit: usize, weights: &[f32], whole: Option<f32>) {
         let (panel, lane) = (unit / LANES, unit % LANES);
         let (words, vectors) = (self.words(), self.vectors);
         let place = |word| ((panel * words + word) * vectors + vector) * LANES + lane;
@@ -144,7 +170,8 @@ impl Panels {
             }
             Precision::Int8 => {
                 let largest = weights.iter().fold(0.0_f32, |most, weight| most.max(weight.abs()));
-                let scale = if largest > 0.0 { largest / 127.0 } else { 1.0 };
+                let fitting = if largest > 0.0 { largest / 127.0 } else { 1.0 };
+                let scale = whole.unwrap_or(fitting);
                 let whole = |weight: f32| (weight / scale).round_ties_even() as i8;
                 let mut sum = 0_i32;
                 for (word, four) in weights.chunks(4).enumerate() {

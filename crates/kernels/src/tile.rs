@@ -52,7 +52,7 @@ pub(crate) enum Start {
 }
 
 /// How a precision multiplies and adds.
-trait Dot {
+pub(crate) trait Dot {
     type Sum<S: Lanes>: Copy;
     fn zero<S: Lanes>(s: S) -> Self::Sum<S>;
     fn add<S: Lanes>(s: S, a: Self::Sum<S>, b: Self::Sum<S>) -> Self::Sum<S>;
@@ -67,9 +67,9 @@ trait Dot {
     unsafe fn dot<S: Lanes>(s: S, sum: Self::Sum<S>, a: u32, weights: *const u32) -> Self::Sum<S>;
 }
 
-struct F32;
+pub(crate) struct F32;
 struct Bf16;
-struct Int8;
+pub(crate) struct Int8;
 
 /// Sums in `f32`.
 macro_rules! sums_in_f32 {

@@ -1,10 +1,11 @@
-//! What `bench/dropin` and `bench/report` share: what they are asked for.
+//! What commands of `bench` share: what they are asked for, and programs that they run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 use crate::peers::target_folder;
 
@@ -54,4 +55,27 @@ impl<'a> Bench<'a> {
     pub fn skip(&self, what: &str, why: &str) {
         eprintln!("skipped {what}: {why}");
     }
+}
+
+/// The program of a package's bench, built.
+///
+/// # Errors
+/// It does not build.
+pub fn program(root: &Path, package: &str, name: &str) -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["bench", "--package", package, "--bench", name, "--no-run"]);
+    build.args(["--message-format", "json-render-diagnostics"]).current_dir(root);
+    let built = build.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
+    if !built.status.success() {
+        bail!("cargo bench --package {package} --bench {name} failed");
+    }
+    let messages = String::from_utf8(built.stdout)?;
+    let executable = |line: &str| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let is_ours = message["target"]["name"] == name;
+        message["executable"].as_str().filter(|_| is_ours).map(PathBuf::from)
+    };
+    let found = messages.lines().find_map(executable);
+    found.with_context(|| format!("cargo named no program for the bench {name}"))
 }

@@ -1,5 +1,5 @@
 //! Chores of the repository: `cargo xtask tidy`, `book`, `peers`, `screenshots`,
-//! `install-c`, `wheel`, `release`, `fuzz`, `report`, `rnn`, `tasks`, `task-table` and `dropin`.
+//! `install-c`, `wheel`, `release`, `fuzz`, `report`, `rnn`, `tune`, `tasks`, `task-table` and `dropin`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
@@ -18,6 +18,7 @@ mod screenshots;
 mod task_table;
 mod tasks;
 mod tidy;
+mod tune;
 mod wheel;
 
 use std::path::PathBuf;
@@ -32,7 +33,7 @@ usage: cargo xtask COMMAND
   peers [GROUP] [--quick] [--strict]
                            compares with peers from other registries (needs python3 and PyPI)
                            groups: book, browser, fuzz, graphs, images, interop, loadgen,
-                           metrics, onnx, release, tasks; all when none is named
+                           metrics, number, onnx, release, tasks; all when none is named
                            --quick: a part of the cases; --strict: what is skipped fails, too
   screenshots [PART]...    writes pictures: report, those of the book and those that
                            `peers browser` compares with (needs chromium, python3 and PyPI);
@@ -55,6 +56,8 @@ usage: cargo xtask COMMAND
   rnn [--quick] [PART OF A NAME]...
                            what `bench/rnn` runs: recurrent layers beside PyTorch, ONNX Runtime and
                            OpenVINO
+  tune [--quick] [PART OF A NAME]...
+                           what `bench/tune` runs: number formats of LeNet and of a perceptron
   tasks [--quick] [PART OF A NAME]...
                            what `bench/tasks` runs: accuracy logs scored beside Python's libraries
   task-table [--write] [TASK]...
@@ -78,6 +81,7 @@ fn main() -> anyhow::Result<ExitCode> {
         ["report", rest @ ..] => report::run(&root(), rest),
         ["tasks", rest @ ..] => tasks::run(&root(), rest),
         ["rnn", rest @ ..] => rnn::run(&root(), rest),
+        ["tune", rest @ ..] => tune::run(&root(), rest),
         ["task-table", rest @ ..] => task_table::run(&root(), rest),
         ["dropin", rest @ ..] => dropin::run(&root(), rest),
         [] | ["help" | "-h" | "--help"] => {

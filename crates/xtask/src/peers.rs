@@ -12,6 +12,7 @@ mod images;
 mod interop;
 mod loadgen;
 pub mod metrics;
+mod number;
 mod onnx;
 mod release;
 mod rnn;
@@ -81,6 +82,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("interop", interop::run),
     ("loadgen", loadgen::run),
     ("metrics", metrics::run),
+    ("number", number::run),
     ("onnx", onnx::run),
     ("release", release::run),
     ("rnn", rnn::run),

@@ -7,13 +7,13 @@ mod models;
 mod server;
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::bench::Bench;
+use crate::bench::{Bench, program};
 use crate::peers::target_folder;
 use crate::peers::venv::Venv;
 use cell::{Cell, summaries};
@@ -116,7 +116,7 @@ fn cells(bench: &Bench) -> Result<Vec<Cell>> {
             return Ok(Vec::new());
         }
     };
-    let program = program(bench.root, "cells")?;
+    let program = program(bench.root, "dyno-rnn", "cells")?;
     let mut found = Vec::new();
     for (precision, names) in all {
         let mut command = venv.python();
@@ -151,7 +151,7 @@ fn prints(bench: &Bench, name: &str) -> bool {
 
 /// Prints the lines of the bench `tuner`.
 fn tuner(bench: &Bench) -> Result<()> {
-    let mut command = Command::new(program(bench.root, "tuner")?);
+    let mut command = Command::new(program(bench.root, "dyno-rnn", "tuner")?);
     if !bench.quick {
         command.arg("--bench");
     }
@@ -167,26 +167,6 @@ fn tuner(bench: &Bench) -> Result<()> {
         bail!("the bench tuner of dyno-rnn failed");
     }
     Ok(())
-}
-
-/// The program of a bench of `dyno-rnn`.
-fn program(root: &Path, name: &str) -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build.args(["bench", "--package", "dyno-rnn", "--bench", name, "--no-run"]);
-    build.args(["--message-format", "json-render-diagnostics"]).current_dir(root);
-    let built = build.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
-    if !built.status.success() {
-        bail!("cargo bench --package dyno-rnn --bench {name} failed");
-    }
-    let messages = String::from_utf8(built.stdout)?;
-    let executable = |line: &str| {
-        let message: Value = serde_json::from_str(line).ok()?;
-        let is_ours = message["target"]["name"] == name;
-        message["executable"].as_str().filter(|_| is_ours).map(PathBuf::from)
-    };
-    let found = messages.lines().find_map(executable);
-    found.with_context(|| format!("cargo named no program for the bench {name}"))
 }
 
 #[cfg(test)]

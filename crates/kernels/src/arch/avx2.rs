@@ -30,6 +30,13 @@ macro_rules! both {
     };
 }
 
+/// All ones where `a` is less than `b`, and neither is NaN.
+#[inline(always)]
+fn less(a: __m256, b: __m256) -> __m256 {
+    // SAFETY: called by methods of the token, which exists only if detected.
+    unsafe { _mm256_cmp_ps::<_CMP_LT_OQ>(a, b) }
+}
+
 /// `low` and `high` halves' products of fours of bytes, without the saturation of `vpmaddubsw`:
 /// bytes of even and of odd places are widened to 16 bits, multiplied, and added in pairs.
 #[inline(always)]
@@ -175,6 +182,47 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn sub_i32(self, a: I, b: I) -> I {
         both!(_mm256_sub_epi32, a, b)
+    }
+
+    #[inline(always)]
+    fn splat_i32(self, x: i32) -> I {
+        // SAFETY: the token exists only if detected.
+        unsafe { [_mm256_set1_epi32(x); 2] }
+    }
+    #[inline(always)]
+    fn and_i32(self, a: I, b: I) -> I {
+        both!(_mm256_and_si256, a, b)
+    }
+    #[inline(always)]
+    fn or_i32(self, a: I, b: I) -> I {
+        both!(_mm256_or_si256, a, b)
+    }
+    #[inline(always)]
+    fn xor_i32(self, a: I, b: I) -> I {
+        both!(_mm256_xor_si256, a, b)
+    }
+    #[inline(always)]
+    fn shift_left(self, x: I, count: u32) -> I {
+        // SAFETY: the token exists only if detected.
+        unsafe { x.map(|x| _mm256_sll_epi32(x, _mm_cvtsi32_si128(count.cast_signed()))) }
+    }
+    #[inline(always)]
+    fn shift_right(self, x: I, count: u32) -> I {
+        // SAFETY: the token exists only if detected.
+        unsafe { x.map(|x| _mm256_srl_epi32(x, _mm_cvtsi32_si128(count.cast_signed()))) }
+    }
+    #[inline(always)]
+    fn bits(self, x: F) -> I {
+        both!(_mm256_castps_si256, x)
+    }
+    #[inline(always)]
+    fn of_bits(self, x: I) -> F {
+        both!(_mm256_castsi256_ps, x)
+    }
+    #[inline(always)]
+    fn select_less(self, a: F, b: F, then: F, otherwise: F) -> F {
+        let mask = [less(a[0], b[0]), less(a[1], b[1])];
+        both!(_mm256_blendv_ps, otherwise, then, mask)
     }
 
     #[inline(always)]

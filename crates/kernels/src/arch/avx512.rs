@@ -194,6 +194,61 @@ macro_rules! token {
             }
 
             #[inline(always)]
+            fn splat_i32(self, x: i32) -> __m512i {
+                // SAFETY: the token exists only if detected.
+                unsafe { _mm512_set1_epi32(x) }
+            }
+            #[inline(always)]
+            fn and_i32(self, a: __m512i, b: __m512i) -> __m512i {
+                // SAFETY: the token exists only if detected.
+                unsafe { _mm512_and_si512(a, b) }
+            }
+            #[inline(always)]
+            fn or_i32(self, a: __m512i, b: __m512i) -> __m512i {
+                // SAFETY: the token exists only if detected.
+                unsafe { _mm512_or_si512(a, b) }
+            }
+            #[inline(always)]
+            fn xor_i32(self, a: __m512i, b: __m512i) -> __m512i {
+                // SAFETY: the token exists only if detected.
+                unsafe { _mm512_xor_si512(a, b) }
+            }
+            #[inline(always)]
+            fn shift_left(self, x: __m512i, count: u32) -> __m512i {
+                // SAFETY: the token exists only if detected.
+                unsafe { _mm512_sll_epi32(x, _mm_cvtsi32_si128(count.cast_signed())) }
+            }
+            #[inline(always)]
+            fn shift_right(self, x: __m512i, count: u32) -> __m512i {
+                // SAFETY: the token exists only if detected.
+                unsafe { _mm512_srl_epi32(x, _mm_cvtsi32_si128(count.cast_signed())) }
+            }
+            #[inline(always)]
+            fn bits(self, x: __m512) -> __m512i {
+                // SAFETY: the token exists only if detected.
+                unsafe { _mm512_castps_si512(x) }
+            }
+            #[inline(always)]
+            fn of_bits(self, x: __m512i) -> __m512 {
+                // SAFETY: the token exists only if detected.
+                unsafe { _mm512_castsi512_ps(x) }
+            }
+            #[inline(always)]
+            fn select_less(
+                self,
+                a: __m512,
+                b: __m512,
+                then: __m512,
+                otherwise: __m512,
+            ) -> __m512 {
+                // SAFETY: the token exists only if detected.
+                unsafe {
+                    let mask = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b);
+                    _mm512_mask_blend_ps(mask, otherwise, then)
+                }
+            }
+
+            #[inline(always)]
             unsafe fn dot_bf16(self, sum: __m512, a: u32, weights: *const u8) -> __m512 {
                 // SAFETY: the token exists only if detected; the caller vouches for 64 bytes.
                 $dot_bf16(sum, a, unsafe { _mm512_loadu_si512(weights.cast()) })

@@ -143,6 +143,43 @@ impl Lanes for Scalar {
     }
 
     #[inline(always)]
+    fn splat_i32(self, x: i32) -> Self::I {
+        [x; LANES]
+    }
+    #[inline(always)]
+    fn and_i32(self, a: Self::I, b: Self::I) -> Self::I {
+        each(a, b, |a, b| a & b)
+    }
+    #[inline(always)]
+    fn or_i32(self, a: Self::I, b: Self::I) -> Self::I {
+        each(a, b, |a, b| a | b)
+    }
+    #[inline(always)]
+    fn xor_i32(self, a: Self::I, b: Self::I) -> Self::I {
+        each(a, b, |a, b| a ^ b)
+    }
+    #[inline(always)]
+    fn shift_left(self, x: Self::I, count: u32) -> Self::I {
+        x.map(|x| x << count)
+    }
+    #[inline(always)]
+    fn shift_right(self, x: Self::I, count: u32) -> Self::I {
+        x.map(|x| (x.cast_unsigned() >> count).cast_signed())
+    }
+    #[inline(always)]
+    fn bits(self, x: Self::F) -> Self::I {
+        x.map(|x| x.to_bits().cast_signed())
+    }
+    #[inline(always)]
+    fn of_bits(self, x: Self::I) -> Self::F {
+        x.map(|x| f32::from_bits(x.cast_unsigned()))
+    }
+    #[inline(always)]
+    fn select_less(self, a: Self::F, b: Self::F, then: Self::F, otherwise: Self::F) -> Self::F {
+        std::array::from_fn(|lane| if a[lane] < b[lane] { then[lane] } else { otherwise[lane] })
+    }
+
+    #[inline(always)]
     unsafe fn dot_bf16(self, sum: Self::F, a: u32, weights: *const u8) -> Self::F {
         // SAFETY: the caller vouches for 64 bytes.
         let weights = unsafe { weights.cast::<[[u16; 2]; LANES]>().read_unaligned() };

@@ -214,6 +214,56 @@ fn whole_numbers_wrap_and_round() {
     }
 }
 
+/// Bits: both, either, one alone, moved up and down; and a choice.
+struct Bits([i32; LANES], [i32; LANES], u32);
+
+impl Kernel for Bits {
+    type Output = [[i32; LANES]; 7];
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) -> Self::Output {
+        let Self(a, b, count) = self;
+        // SAFETY: both are 16 numbers.
+        let (a, b) = unsafe { (s.load_i32(a.as_ptr()), s.load_i32(b.as_ptr())) };
+        let [x, y] = [a, b].map(|whole| s.of_bits(whole));
+        [
+            s.and_i32(a, b),
+            s.or_i32(a, b),
+            s.xor_i32(a, b),
+            s.shift_left(a, count),
+            s.shift_right(a, count),
+            s.bits(s.select_less(x, y, s.of_bits(s.splat_i32(3)), y)),
+            s.splat_i32(-7),
+        ]
+        .map(|whole| {
+            let mut lanes = [0; LANES];
+            // SAFETY: there is room for 16 numbers.
+            unsafe { s.store_i32(lanes.as_mut_ptr(), whole) };
+            lanes
+        })
+    }
+}
+
+#[test]
+fn bits_move_and_numbers_are_chosen() {
+    let count = SPECIAL.len();
+    for isa in Isa::all() {
+        for at in 0..count * count {
+            let [x, y] = [at % count, at / count].map(sixteen);
+            let [a, b] = [x, y].map(|lane| lane.map(|x| x.to_bits().cast_signed()));
+            let by = (at % 32) as u32;
+            let found = isa.run(Bits(a, b, by));
+            for lane in 0..LANES {
+                let (a, b) = (a[lane], b[lane]);
+                let chosen = if x[lane] < y[lane] { 3 } else { b };
+                let down = (a.cast_unsigned() >> by).cast_signed();
+                let expected = [a & b, a | b, a ^ b, a << by, down, chosen, -7];
+                assert_eq!(found.map(|lanes| lanes[lane]), expected, "{a:x} {b:x} {by} {isa}");
+            }
+        }
+    }
+}
+
 /// Products of fours of bytes, and of pairs of bfloat16, at an odd address.
 struct Dot<'a> {
     whole: [i32; LANES],

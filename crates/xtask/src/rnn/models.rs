@@ -7,8 +7,8 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use super::{ALL, program};
-use crate::bench::Bench;
+use super::ALL;
+use crate::bench::{Bench, program};
 use crate::dropin::figure::rounded;
 use crate::peers::target_folder;
 use crate::peers::venv::Venv;
@@ -51,7 +51,7 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<()> {
             return Ok(());
         }
     };
-    let dyno = program(bench.root, "models")?;
+    let dyno = program(bench.root, "dyno-rnn", "models")?;
     for (precision, models) in all.into_iter().filter(|(_, models)| !models.is_empty()) {
         let mut command = venv.python();
         command.arg(bench.root.join("crates/xtask/peers/rnn_models.py")).arg(&dyno);

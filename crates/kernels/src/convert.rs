@@ -1,0 +1,460 @@
+//! Slices of numbers in formats of few bits: rounded, as codes, and back.
+
+use crate::isa::Isa;
+use crate::lanes::{Kernel, LANES, Lanes};
+
+#[cfg(test)]
+mod tests;
+
+/// Where the values of a format lie among those of `f32`, and what their codes are.
+///
+/// Below 2^`first` they are equal steps of 2^(`first` - `fraction_bits`); above, each power of two has
+/// 2^`fraction_bits` of them. Without its sign, a code counts values from zero on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Grid {
+    /// 0 to 22.
+    pub fraction_bits: u32,
+    /// Also where fixed-point numbers end, which have equal steps alone.
+    pub first: i32,
+    /// The largest finite value.
+    pub largest: f32,
+    /// How negative values are told.
+    pub sign: Sign,
+    /// Of a code, sign included: at most 24.
+    pub bits: u32,
+    /// Whether the code after the largest value's is infinity.
+    pub has_infinity: bool,
+    /// The code of NaN, if there is one: without its sign, save for [`Sign::OneZero`], where it is that of
+    /// minus zero.
+    pub nan: Option<u32>,
+    /// Whether values beyond the largest become it; otherwise infinity, or NaN where there is none.
+    pub saturates: bool,
+    /// Whether values are rounded toward zero instead of to the nearest, ties to even codes.
+    pub truncates: bool,
+}
+
+/// How a format tells negative values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// Not at all: they become 0.
+    None,
+    /// By the first bit of the code, and zero is never negative.
+    OneZero,
+    /// By the first bit of the code, zero too.
+    TwoZeros,
+    /// By two's complement.
+    Complement,
+}
+
+impl Grid {
+    /// Whether all is in reach of these functions: each step and value is a normal number of `f32`, or is one
+    /// of its own denormals.
+    #[must_use]
+    pub fn is_in_reach(&self) -> bool {
+        let Self { fraction_bits, first, largest, .. } = *self;
+        let shift = 23 - fraction_bits.min(23) as i32;
+        (1..=23).contains(&shift)
+            && self.bits <= 24
+            && (-126..=127).contains(&first)
+            && first + shift <= 127
+            && largest.is_finite()
+            && largest > 0.0
+            && (self.saturates || self.nan.is_some())
+    }
+
+    /// The code without a sign of the largest value.
+    fn largest_code(&self) -> u32 {
+        let bits = self.largest.to_bits() >> (23 - self.fraction_bits);
+        if self.largest < power_of_two(self.first) {
+            (self.largest / self.step()) as u32
+        } else {
+            bits - self.base()
+        }
+    }
+
+    /// A step below 2^first.
+    fn step(&self) -> f32 {
+        let exponent = self.first - self.fraction_bits as i32;
+        if exponent >= -126 {
+            power_of_two(exponent)
+        } else {
+            f32::from_bits(1 << (exponent + 149))
+        }
+    }
+
+    /// What the upper bits of an `f32` above 2^first are more than its code.
+    fn base(&self) -> u32 {
+        ((self.first + 126) as u32) << self.fraction_bits
+    }
+}
+
+/// Of a normal number.
+fn power_of_two(exponent: i32) -> f32 {
+    f32::from_bits(((exponent + 127) as u32) << 23)
+}
+
+/// Puts the format's values in place of numbers. Returns whether any is NaN while the format has none; such
+/// stay NaN.
+///
+/// # Panics
+/// The grid is out of reach.
+#[must_use]
+pub fn quantise(isa: Isa, grid: &Grid, numbers: &mut [f32]) -> bool {
+    assert!(grid.is_in_reach(), "{grid:?}");
+    isa.run(Plain(Quantise { grid, numbers }))
+}
+
+/// The codes of numbers. Returns whether any is NaN while the format has none; its code is any.
+///
+/// # Panics
+/// The grid is out of reach, or there are not as many codes as numbers.
+#[must_use]
+pub fn encode(isa: Isa, grid: &Grid, numbers: &[f32], codes: &mut [u32]) -> bool {
+    assert!(grid.is_in_reach(), "{grid:?}");
+    assert_eq!(numbers.len(), codes.len(), "a code for each number");
+    isa.run(Plain(Encode { grid, numbers, codes }))
+}
+
+/// What codes are worth. Bits above those of the format are not looked at.
+///
+/// # Panics
+/// The grid is out of reach, or there are not as many codes as numbers.
+pub fn decode(isa: Isa, grid: &Grid, codes: &[u32], numbers: &mut [f32]) {
+    assert!(grid.is_in_reach(), "{grid:?}");
+    assert_eq!(numbers.len(), codes.len(), "a code for each number");
+    isa.run(Plain(Decode { grid, codes, numbers }));
+}
+
+/// A kernel without the products in which families of processors differ.
+struct Plain<K>(K);
+
+impl<K: Kernel> Kernel for Plain<K> {
+    type Output = K::Output;
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) -> K::Output {
+        s.plain().call(self.0)
+    }
+}
+
+struct Quantise<'a> {
+    grid: &'a Grid,
+    numbers: &'a mut [f32],
+}
+
+struct Encode<'a> {
+    grid: &'a Grid,
+    numbers: &'a [f32],
+    codes: &'a mut [u32],
+}
+
+struct Decode<'a> {
+    grid: &'a Grid,
+    codes: &'a [u32],
+    numbers: &'a mut [f32],
+}
+
+/// What a grid is in vectors, made once a slice.
+struct Constants<S: Lanes> {
+    s: S,
+    grid: Grid,
+    zero: S::F,
+    infinity: S::F,
+    nan: S::F,
+    largest: S::F,
+    /// The largest magnitude below zero.
+    lowest: S::F,
+    /// 2^first.
+    first: S::F,
+    step: S::F,
+    /// Added, it leaves of a value below 2^first whole steps.
+    magic: S::F,
+    magnitude: S::I,
+    sign: S::I,
+    one: S::I,
+    /// Added before bits are dropped: just below half of the last that stays.
+    half: S::I,
+    kept: S::I,
+    /// 1 where odd codes have even exponents in `f32`.
+    flip: S::I,
+    base: S::I,
+    dropped: u32,
+}
+
+/// A value of the grid: without its sign, and its code.
+struct Rounded<S: Lanes> {
+    value: S::F,
+    code: S::I,
+    /// The number without its sign, or 0 where the format has none below zero; clamped.
+    clamped: S::F,
+}
+
+impl<S: Lanes> Constants<S> {
+    #[inline(always)]
+    fn new(s: S, grid: &Grid) -> Self {
+        let dropped = 23 - grid.fraction_bits;
+        let kept = u32::MAX << dropped;
+        let splat = |bits: u32| s.splat_i32(bits.cast_signed());
+        let is_complement = grid.sign == Sign::Complement;
+        let lowest = if is_complement { power_of_two(grid.first) } else { grid.largest };
+        Self {
+            s,
+            grid: *grid,
+            zero: s.splat(0.0),
+            infinity: s.splat(f32::INFINITY),
+            nan: s.splat(f32::NAN),
+            largest: s.splat(grid.largest),
+            lowest: s.splat(lowest),
+            first: s.splat(power_of_two(grid.first)),
+            step: s.splat(grid.step()),
+            magic: s.splat(power_of_two(grid.first + dropped as i32)),
+            magnitude: splat(0x7fff_ffff),
+            sign: splat(0x8000_0000),
+            one: splat(1),
+            half: splat(if grid.truncates { 0 } else { (1 << (dropped - 1)) - 1 }),
+            kept: splat(kept),
+            flip: splat(u32::from(grid.fraction_bits == 0) & (grid.first + 126) as u32 & 1),
+            base: splat(grid.base()),
+            dropped,
+        }
+    }
+
+    /// The number without a sign, clamped; 0 of what is below a format without sign.
+    #[inline(always)]
+    fn clamped(&self, x: S::F) -> S::F {
+        let s = self.s;
+        let x = if self.grid.sign == Sign::None { s.max(self.zero, x) } else { x };
+        let a = s.of_bits(s.and_i32(s.bits(x), self.magnitude));
+        if self.grid.sign == Sign::Complement {
+            s.min(s.select_less(x, self.zero, self.lowest, self.largest), a)
+        } else if self.grid.saturates {
+            s.min(self.largest, a)
+        } else if self.grid.truncates {
+            // What is finite stays finite.
+            s.select_less(a, self.infinity, s.min(self.largest, a), a)
+        } else {
+            a
+        }
+    }
+
+    #[inline(always)]
+    fn rounded(&self, x: S::F) -> Rounded<S> {
+        let s = self.s;
+        let clamped = self.clamped(x);
+        // Equal steps: the sum has room for whole ones alone.
+        let sum = s.add(clamped, self.magic);
+        let mut low = s.sub(sum, self.magic);
+        let mut low_code = s.sub_i32(s.bits(sum), s.bits(self.magic));
+        // Powers of two: the lower bits are dropped, and a carry makes the next power.
+        let mut bits = s.bits(clamped);
+        if self.grid.truncates {
+            let is_up = |then: S::F| s.select_less(clamped, low, then, self.zero);
+            let one = s.bits(is_up(s.of_bits(self.one)));
+            low_code = s.sub_i32(low_code, one);
+            low = s.sub(low, is_up(self.step));
+        } else {
+            let odd = s.and_i32(s.shift_right(bits, self.dropped), self.one);
+            let odd = s.xor_i32(odd, self.flip);
+            bits = s.add_i32(bits, s.add_i32(self.half, odd));
+        }
+        let high = s.of_bits(s.and_i32(bits, self.kept));
+        let high_code = s.sub_i32(s.shift_right(bits, self.dropped), self.base);
+        let value = s.select_less(clamped, self.first, low, high);
+        let code = self.choose(clamped, self.first, low_code, high_code);
+        // Infinity and NaN have no digits to be rounded.
+        let value = s.select_less(clamped, self.infinity, value, clamped);
+        Rounded { value, code, clamped }
+    }
+
+    /// Of codes.
+    #[inline(always)]
+    fn choose(&self, a: S::F, b: S::F, then: S::I, otherwise: S::I) -> S::I {
+        let s = self.s;
+        s.bits(s.select_less(a, b, s.of_bits(then), s.of_bits(otherwise)))
+    }
+
+    #[inline(always)]
+    fn value(&self, x: S::F, rounded: &Rounded<S>) -> S::F {
+        let s = self.s;
+        let mut y = rounded.value;
+        if !self.grid.saturates {
+            let beyond = if self.grid.has_infinity { self.infinity } else { self.nan };
+            y = s.select_less(self.largest, y, beyond, y);
+        }
+        if self.grid.sign == Sign::None {
+            return y;
+        }
+        let y = s.of_bits(s.or_i32(s.bits(y), s.and_i32(s.bits(x), self.sign)));
+        // Plus zero, added to minus zero, is plus zero; all else stays.
+        if self.grid.sign == Sign::TwoZeros { y } else { s.add(y, self.zero) }
+    }
+
+    #[inline(always)]
+    fn code(&self, x: S::F, rounded: &Rounded<S>) -> S::I {
+        let s = self.s;
+        let (value, mut code) = (rounded.value, rounded.code);
+        let splat = |code: u32| s.splat_i32(code.cast_signed());
+        let nan = splat(self.grid.nan.unwrap_or(0));
+        if !self.grid.saturates {
+            let infinity = splat(self.grid.largest_code() + 1);
+            let beyond = if self.grid.has_infinity { infinity } else { nan };
+            code = self.choose(self.largest, value, beyond, code);
+        }
+        if self.grid.nan.is_some() {
+            // The greater is the second operand where either is NaN.
+            let or_minus_one = s.max(value, s.splat(-1.0));
+            code = self.choose(or_minus_one, self.zero, nan, code);
+        }
+        let last = self.grid.bits - 1;
+        let negative = s.shift_right(s.bits(x), 31);
+        match self.grid.sign {
+            Sign::None => code,
+            Sign::TwoZeros => s.or_i32(code, s.shift_left(negative, last)),
+            Sign::OneZero => {
+                let signed = s.or_i32(code, s.shift_left(negative, last));
+                self.choose(self.zero, value, signed, code)
+            }
+            Sign::Complement => {
+                let all = s.sub_i32(s.zero_i32(), negative);
+                let signed = s.sub_i32(s.xor_i32(code, all), all);
+                s.and_i32(signed, splat(u32::MAX >> (31 - last)))
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn decoded(&self, code: S::I) -> S::F {
+        let s = self.s;
+        let splat = |code: u32| s.splat_i32(code.cast_signed());
+        let has_sign = self.grid.sign != Sign::None;
+        let last = self.grid.bits - 1;
+        let width = if has_sign { last } else { self.grid.bits };
+        let sign = s.and_i32(s.shift_left(code, 31 - last), self.sign);
+        if self.grid.sign == Sign::Complement {
+            // The first digit counts below zero.
+            let first = splat(1 << last);
+            let digits = s.and_i32(code, splat(u32::MAX >> (31 - last)));
+            let whole = s.sub_i32(s.xor_i32(digits, first), first);
+            return s.mul(s.to_f32(whole), self.step);
+        }
+        let magnitude = s.and_i32(code, splat((1 << width) - 1));
+        let count = s.to_f32(magnitude);
+        let low = s.mul(count, self.step);
+        let high = s.of_bits(s.shift_left(s.add_i32(magnitude, self.base), self.dropped));
+        let steps = s.splat(power_of_two(self.grid.fraction_bits as i32));
+        let mut y = s.select_less(count, steps, low, high);
+        let largest = self.grid.largest_code() as f32;
+        if self.grid.has_infinity {
+            let next = s.splat(largest + 1.0);
+            let beyond = s.select_less(next, count, self.nan, self.infinity);
+            y = s.select_less(s.splat(largest), count, beyond, y);
+        } else if self.grid.nan.is_some() {
+            y = s.select_less(s.splat(largest), count, self.nan, y);
+        }
+        if !has_sign {
+            return y;
+        }
+        let signed = s.of_bits(s.or_i32(s.bits(y), sign));
+        if self.grid.sign == Sign::TwoZeros || self.grid.nan.is_none() {
+            return signed;
+        }
+        // Minus zero is NaN: the one code that is neither less nor more than its own.
+        let digits = s.to_f32(s.and_i32(code, splat(u32::MAX >> (31 - last))));
+        let minus_zero = s.splat(power_of_two(last as i32));
+        let above = s.select_less(minus_zero, digits, signed, self.nan);
+        s.select_less(digits, minus_zero, signed, above)
+    }
+}
+
+/// Sixteen numbers; zeros after the last.
+#[inline(always)]
+fn load<S: Lanes>(s: S, numbers: &[f32]) -> S::F {
+    if let Some(whole) = numbers.first_chunk::<LANES>() {
+        // SAFETY: `whole` are 16 numbers.
+        return unsafe { s.load(whole.as_ptr()) };
+    }
+    let mut lanes = [0.0; LANES];
+    lanes[..numbers.len()].copy_from_slice(numbers);
+    // SAFETY: `lanes` are 16 numbers.
+    unsafe { s.load(lanes.as_ptr()) }
+}
+
+/// As many numbers as there is room for, of sixteen.
+#[inline(always)]
+fn store<S: Lanes>(s: S, to: &mut [f32], x: S::F) {
+    if let Some(whole) = to.first_chunk_mut::<LANES>() {
+        // SAFETY: `whole` has room for 16 numbers.
+        return unsafe { s.store(whole.as_mut_ptr(), x) };
+    }
+    let mut lanes = [0.0; LANES];
+    // SAFETY: `lanes` has room for 16 numbers.
+    unsafe { s.store(lanes.as_mut_ptr(), x) };
+    to.copy_from_slice(&lanes[..to.len()]);
+}
+
+/// Whether a number is NaN, of sums of numbers times zero.
+#[inline(always)]
+fn has_nan<S: Lanes>(s: S, sums: S::F) -> bool {
+    let mut lanes = [0.0_f32; LANES];
+    store(s, &mut lanes, sums);
+    lanes.iter().any(|x| x.is_nan())
+}
+
+impl Kernel for Quantise<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) -> bool {
+        let constants = Constants::new(s, self.grid);
+        let mut nans = s.splat(0.0);
+        for numbers in self.numbers.chunks_mut(LANES) {
+            let x = load(s, numbers);
+            let rounded = constants.rounded(x);
+            nans = s.fma(rounded.clamped, constants.zero, nans);
+            store(s, numbers, constants.value(x, &rounded));
+        }
+        self.grid.nan.is_none() && has_nan(s, nans)
+    }
+}
+
+impl Kernel for Encode<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) -> bool {
+        let constants = Constants::new(s, self.grid);
+        let mut nans = s.splat(0.0);
+        for (numbers, codes) in self.numbers.chunks(LANES).zip(self.codes.chunks_mut(LANES)) {
+            let x = load(s, numbers);
+            let rounded = constants.rounded(x);
+            nans = s.fma(rounded.clamped, constants.zero, nans);
+            let code = constants.code(x, &rounded);
+            if let Some(whole) = codes.first_chunk_mut::<LANES>() {
+                // SAFETY: `whole` has room for 16 codes.
+                unsafe { s.store_i32(whole.as_mut_ptr().cast(), code) };
+            } else {
+                let mut lanes = [0_u32; LANES];
+                // SAFETY: `lanes` has room for 16 codes.
+                unsafe { s.store_i32(lanes.as_mut_ptr().cast(), code) };
+                codes.copy_from_slice(&lanes[..codes.len()]);
+            }
+        }
+        self.grid.nan.is_none() && has_nan(s, nans)
+    }
+}
+
+impl Kernel for Decode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let constants = Constants::new(s, self.grid);
+        for (codes, numbers) in self.codes.chunks(LANES).zip(self.numbers.chunks_mut(LANES)) {
+            let mut lanes = [0_u32; LANES];
+            lanes[..codes.len()].copy_from_slice(codes);
+            // SAFETY: `lanes` are 16 codes.
+            let code = unsafe { s.load_i32(lanes.as_ptr().cast()) };
+            store(s, numbers, constants.decoded(code));
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Tunes LeNet and MLP-M on MNIST with the built-in evaluator, and counts evaluations a second. One JSON
+//! line a figure.
+//!
+//! usage: tune --bench FOLDER [--quick]
+//!
+//! FOLDER has MNIST as `crates/xtask/peers/tune.py` leaves it; weights are trained there once. Without it, as
+//! `cargo test --benches` runs this, networks are small and see noise.
+
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+
+mod train;
+
+use std::path::Path;
+use std::time::Instant;
+
+use dyno_number::evaluate::{Evaluator, Samples};
+use dyno_number::network::{Layerwise, Network as Tuned};
+use dyno_number::tune::{self, Journal, Outcome, Settings, Subset, Trial};
+use dyno_number::{Algorithm, Format, Objective, Platform};
+use serde_json::json;
+use train::{LENET, Layer, MLP_M, Network, SIDE};
+
+/// Of the small set: 1,000 of 10,000 images (SPEC A22).
+const SMALL: f64 = 0.1;
+const SEED: u64 = 1;
+
+/// Images as numbers from 0 to 1, and what they show.
+struct Images {
+    values: Vec<f32>,
+    labels: Vec<u8>,
+}
+
+impl Images {
+    /// Of a part, `train` or `test`.
+    fn read(folder: &Path, part: &str) -> std::io::Result<Self> {
+        let bytes = std::fs::read(folder.join(format!("mnist-{part}-images")))?;
+        let labels = std::fs::read(folder.join(format!("mnist-{part}-labels")))?;
+        // The package has 256 steps from 0 to 255/256.
+        let values = bytes.iter().map(|byte| f32::from(*byte) / 256.0).collect();
+        Ok(Self { values, labels })
+    }
+
+    /// Dots in a place that the label says, and noise.
+    fn made(count: usize) -> Self {
+        let mut state = 1_u32;
+        let mut values = Vec::with_capacity(count * SIDE * SIDE);
+        let labels: Vec<u8> = (0..count).map(|at| (at * 7 % 10) as u8).collect();
+        for label in &labels {
+            for pixel in 0..SIDE * SIDE {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let noise = (state >> 24) as f32 / 512.0;
+                let is_lit = pixel / (SIDE * 2) == usize::from(*label);
+                values.push(if is_lit { 0.9 } else { noise });
+            }
+        }
+        Self { values, labels }
+    }
+
+    fn first(&self, count: usize) -> Self {
+        let count = count.min(self.labels.len());
+        let values = self.values[..count * SIDE * SIDE].to_vec();
+        Self { values, labels: self.labels[..count].to_vec() }
+    }
+}
+
+/// A network, trained or as it was trained before.
+fn weights(
+    folder: Option<&Path>,
+    name: &str,
+    layers: &'static [Layer],
+    images: &Images,
+) -> Network {
+    let path = folder.map(|folder| folder.join(format!("{name}-{}.f32", images.labels.len())));
+    let known = path.as_ref().and_then(|path| std::fs::read(path).ok());
+    let known = known.and_then(|bytes| {
+        let numbers: Vec<f32> =
+            bytes.as_chunks().0.iter().map(|four| f32::from_le_bytes(*four)).collect();
+        Network::of(layers, &numbers)
+    });
+    let start = Instant::now();
+    let is_known = known.is_some();
+    let network = known.unwrap_or_else(|| Network::trained(layers, &images.values, &images.labels));
+    let bytes: Vec<u8> = network.numbers().iter().flat_map(|x| x.to_le_bytes()).collect();
+    if let (false, Some(path)) = (is_known, &path) {
+        std::fs::write(path, &bytes).expect("a folder that may be written to");
+    }
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    let seconds = start.elapsed().as_secs_f64();
+    eprintln!("{name}: weights with the FNV-1a hash {hash:016x}, {seconds:.1} s");
+    network
+}
+
+/// An evaluator of the test images, and what is tuned: the first `tuned` layers.
+fn evaluator(network: &Network, name: &str, test: &Images, tuned: usize) -> (Evaluator, Tuned) {
+    let model = network.model(name).expect("layers that fit");
+    let count = test.labels.len();
+    let labels = test.labels.iter().map(|label| usize::from(*label)).collect();
+    let samples = Samples { values: test.values.clone(), labels };
+    let small = tune::samples::drawn(count, SMALL, SEED);
+    let sets = [small, (0..count).collect(), Vec::new()];
+    let mut evaluator = Evaluator::new(&model, samples, sets).expect("a chain of layers");
+    let mut layers = evaluator.profile().expect("no NaN");
+    layers.truncate(tuned);
+    let tuned = Tuned {
+        name: name.into(),
+        platform: Platform::named("paper").expect("built in"),
+        layers,
+        layerwise: Layerwise::WeightOnly,
+        objective: Objective::Bits,
+        error_margin: 0.07,
+        external: None,
+    };
+    (evaluator, tuned)
+}
+
+/// Tunes, and says how long that took.
+fn tuned(evaluator: &mut Evaluator, network: &Tuned, settings: &Settings) -> (Outcome, f64) {
+    let start = Instant::now();
+    let mut evaluate =
+        |trials: &[Trial]| trials.iter().map(|trial| evaluator.evaluate(trial)).collect::<Vec<_>>();
+    let outcome = tune::tune(network, settings, Journal::none(), &mut evaluate, &mut |_| ());
+    (outcome, start.elapsed().as_secs_f64())
+}
+
+fn line(name: &str, ours: f64, unit: &str, goal: Option<f64>) {
+    let line = json!({"name": name, "ours": ours, "peer": null, "ratio": null, "unit": unit, "goal": goal});
+    println!("{line}");
+}
+
+/// Lines of a tune; `prefix` names it.
+fn tell(prefix: &str, outcome: &Outcome, seconds: f64, goals: [Option<f64>; 3]) {
+    let answer = outcome.answer.as_ref().expect("FLOAT(32) at least");
+    eprintln!(
+        "{prefix}: {} in {seconds:.2} s, {:?} evaluations, accuracy {} of at least {:?}",
+        answer.assignment, outcome.evaluations, answer.accuracy, outcome.baselines
+    );
+    let evaluations: u64 = outcome.evaluations.iter().sum();
+    line(&format!("{prefix}.seconds"), seconds, "s", goals[0]);
+    line(&format!("{prefix}.evaluations"), evaluations as f64, "evaluations", goals[1]);
+    line(&format!("{prefix}.bits"), answer.objective, "bits", goals[2]);
+}
+
+/// Evaluations a second of neighbours: each differs from the last in one slot, as the tuner's do. None ends
+/// early.
+fn speed(evaluator: &mut Evaluator, network: &Tuned, subset: Subset, count: u32) -> f64 {
+    let slots = network.slots();
+    let profiled = |bits: u32| {
+        let format = Format::fixed(bits, 0).expect("bits of FIXED");
+        slots.iter().map(|slot| network.profiled(*slot, format)).collect::<Vec<_>>()
+    };
+    let mut formats = profiled(4);
+    let mut evaluate = |formats: &[Format]| {
+        let assignment = network.base().with(formats.to_vec());
+        let trial = Trial { number: 1, subset, assignment, decides: None };
+        evaluator.evaluate(&trial).expect("no NaN");
+    };
+    evaluate(&formats);
+    let start = Instant::now();
+    for at in 0..count as usize {
+        let slot = at % slots.len();
+        let bits = 3 + (at / slots.len()) as u32 % 6;
+        formats[slot] = profiled(bits)[slot].with_bias(at as i32 % 5 - 1).expect("a small bias");
+        evaluate(&formats);
+    }
+    f64::from(count) / start.elapsed().as_secs_f64()
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let folder = arguments.iter().find(|argument| !argument.starts_with("--")).map(Path::new);
+    let is_quick = folder.is_none() || arguments.iter().any(|argument| argument == "--quick");
+    let read = |part| {
+        let missing = "FOLDER has MNIST as crates/xtask/peers/tune.py leaves it";
+        folder
+            .map_or_else(|| Images::made(400), |folder| Images::read(folder, part).expect(missing))
+    };
+    let train = read("train").first(if is_quick { 8_000 } else { usize::MAX });
+    let test = read("test").first(if is_quick { 2_000 } else { usize::MAX });
+    let lenet = weights(folder, "lenet", LENET, &train);
+    if let Some(folder) = folder {
+        let bytes = lenet.model("lenet").expect("layers that fit").to_bytes();
+        let path = folder.join("lenet.onnx");
+        std::fs::write(path, bytes.expect("weights")).expect("a folder that may be written to");
+    }
+    let (mut evaluator, mut network) = self::evaluator(&lenet, "lenet", &test, 2);
+    let speeds = [(Subset::Full, 30, "full", 10.0), (Subset::Small, 300, "small", 100.0)];
+    for (subset, count, set, goal) in speeds {
+        let count = if is_quick { count / 3 } else { count };
+        let speed = speed(&mut evaluator, &network, subset, count);
+        line(&format!("tune.{set}_evaluations_per_s"), speed, "evaluations/s", Some(goal));
+    }
+    let settings = Settings { measures_noise: false, ..Settings::default() };
+    let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
+    tell("tune.lenet_7", &outcome, seconds, [Some(1.0), Some(41.0), Some(58_328.0)]);
+    network.error_margin = 0.01;
+    let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
+    tell("tune.lenet_1", &outcome, seconds, [None, None, Some(61_992.0)]);
+    if !is_quick {
+        for (margin, name) in [(0.07, "tune.lenet_7.exhaustive"), (0.01, "tune.lenet_1.exhaustive")]
+        {
+            network.error_margin = margin;
+            let algorithm = Algorithm::Exhaustive { window: 3 };
+            let settings =
+                Settings { algorithm, max_evaluations: Some(50_000), ..settings.clone() };
+            let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
+            tell(name, &outcome, seconds, [Some(600.0), None, None]);
+        }
+    }
+    let mlp = weights(folder, "mlp-m", MLP_M, &train);
+    let (mut evaluator, network) = self::evaluator(&mlp, "mlp-m", &test, 3);
+    let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
+    tell("tune.mlp_m", &outcome, seconds, [None, Some(190.0), None]);
+}

@@ -1,0 +1,226 @@
+//! The Number configuration file: which object of a program has which format.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::format::{Format, FormatError};
+
+/// Formats by the names of objects, such as `conv1.weight`, in the order of their file.
+///
+/// A line of the file is a name, a type (FLOAT, FIXED, EXP or BIN, of either case), its bits, and then,
+/// optionally, its bias and the bits of a FLOAT's exponent; or a name and a format as it prints. Lines that
+/// are empty or start with `#` or `//` are skipped. It is written with every bias, and reads as itself:
+/// ```
+/// use dyno_number::{Dictionary, Format};
+/// let read: Dictionary = "# LeNet\nconv1.weight EXP 8\nfc1.weight fixed 15 -3\n".parse()?;
+/// assert_eq!(read.format("conv1.weight"), Format::exp_with(8, 63)?);
+/// assert_eq!(read.format("another"), Format::F32, "unknown names stay as they are");
+/// assert_eq!(read.to_string(), "conv1.weight EXP 8 63\nfc1.weight FIXED 15 -3\n");
+/// assert_eq!(read.to_string().parse(), Ok(read));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dictionary {
+    entries: Vec<(String, Format)>,
+    places: HashMap<String, usize>,
+}
+
+impl Dictionary {
+    /// Without names.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Gives an object its format, in place of one that it had; a new name comes last.
+    ///
+    /// # Errors
+    /// The name cannot stand in a file: it is empty, has white space, or starts as a comment.
+    pub fn set(&mut self, name: &str, format: Format) -> Result<(), ConfigErrorKind> {
+        let is_comment = name.starts_with('#') || name.starts_with("//");
+        if name.is_empty() || is_comment || name.chars().any(char::is_whitespace) {
+            return Err(ConfigErrorKind::Name(name.to_owned()));
+        }
+        if let Some(place) = self.places.get(name) {
+            self.entries[*place].1 = format;
+        } else {
+            self.places.insert(name.to_owned(), self.entries.len());
+            self.entries.push((name.to_owned(), format));
+        }
+        Ok(())
+    }
+
+    /// The object's format; [`Format::F32`] where it has none.
+    #[must_use]
+    pub fn format(&self, name: &str) -> Format {
+        self.find(name).unwrap_or(Format::F32)
+    }
+
+    /// The object's format, if it has one.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<Format> {
+        self.places.get(name).map(|place| self.entries[*place].1)
+    }
+
+    /// Names and formats in their order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, Format)> {
+        self.entries.iter().map(|(name, format)| (name.as_str(), *format))
+    }
+
+    /// How many names there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl fmt::Display for Dictionary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, format) in self.iter() {
+            writeln!(f, "{name} {}", format.words())?;
+        }
+        Ok(())
+    }
+}
+
+impl std::str::FromStr for Dictionary {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let mut dictionary = Self::new();
+        for (line, text) in (1..).zip(text.lines()) {
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let [name, words @ ..] = words.as_slice() else { continue };
+            if name.starts_with('#') || name.starts_with("//") {
+                continue;
+            }
+            let error = |kind| ConfigError { line, kind };
+            if words.is_empty() {
+                return Err(error(ConfigErrorKind::NoFormat((*name).to_owned())));
+            }
+            if dictionary.find(name).is_some() {
+                return Err(error(ConfigErrorKind::Twice((*name).to_owned())));
+            }
+            let format = Format::from_words(words)
+                .map_err(|cause| error(ConfigErrorKind::Format((*name).to_owned(), cause)))?;
+            dictionary.set(name, format).map_err(error)?;
+        }
+        Ok(dictionary)
+    }
+}
+
+/// A Number configuration file that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong there.
+    pub kind: ConfigErrorKind,
+}
+
+/// What is wrong with an entry of a [`Dictionary`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigErrorKind {
+    /// A name that cannot stand in a file.
+    Name(String),
+    /// A name without a format.
+    NoFormat(String),
+    /// A name that an earlier line has.
+    Twice(String),
+    /// The format of this name is none.
+    Format(String, FormatError),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.kind)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl fmt::Display for ConfigErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => {
+                write!(
+                    f,
+                    "expected a name of one word that does not start with # or //, found {name:?}"
+                )
+            }
+            Self::NoFormat(name) => {
+                write!(
+                    f,
+                    "expected a type and its bits after {name}, such as FIXED 8, found nothing"
+                )
+            }
+            Self::Twice(name) => write!(f, "expected each name once, found {name} again"),
+            Self::Format(name, cause) => write!(f, "{name}: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigErrorKind {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        text.parse::<Dictionary>().expect_err("not a file").to_string()
+    }
+
+    #[test]
+    fn the_thesis_example_is_read() {
+        let text = "conv1.weight EXP 8\n\n  fc1.weight\tFIXED 15 -3  \n// activations\nfc1.input Float 16\n";
+        let read: Dictionary = text.parse().unwrap();
+        let expected = [
+            ("conv1.weight", Format::new(true, 7, 0, 63, crate::Special::Finite).unwrap()),
+            ("fc1.weight", Format::new(true, 0, 14, -3, crate::Special::Finite).unwrap()),
+            ("fc1.input", Format::F16),
+        ];
+        assert!(read.iter().eq(expected), "{read}");
+        assert_eq!((read.len(), read.is_empty()), (3, false));
+    }
+
+    #[test]
+    fn a_format_is_given_anew() {
+        let mut dictionary = Dictionary::new();
+        dictionary.set("a.x", Format::F16).unwrap();
+        dictionary.set("b.x", Format::INT8).unwrap();
+        dictionary.set("a.x", Format::BF16).unwrap();
+        assert_eq!(dictionary.to_string(), "a.x FLOAT 16 127 8\nb.x int8\n");
+        for name in ["", "a b", "#a", "//a"] {
+            let refused = dictionary.set(name, Format::F32);
+            assert_eq!(refused, Err(ConfigErrorKind::Name(name.to_owned())));
+        }
+        assert_eq!(dictionary.len(), 2);
+    }
+
+    #[test]
+    fn errors_name_the_line_and_what_is_wrong() {
+        assert_eq!(
+            error("a.x FIXED 8\n\na.x EXP 3\n"),
+            "line 3: expected each name once, found a.x again"
+        );
+        assert_eq!(
+            error("a.x"),
+            "line 1: expected a type and its bits after a.x, such as FIXED 8, found nothing"
+        );
+        assert_eq!(error("a.x FIXED 33"), "line 1: a.x: expected 1 to 32 bits of FIXED, found 33");
+        assert_eq!(
+            error("a.x FIXED 8 600"),
+            "line 1: a.x: expected a bias from -512 to 512, found 600"
+        );
+        assert!(error("a.x FIXD 8").starts_with("line 1: a.x: expected a format such as I3(-2)"));
+        assert!(error("a.x FIXED 8 2 3").ends_with("found \"FIXED 8 2 3\""));
+        assert!(error("a.x FLOAT 8 2 8").contains("8 bits of exponent"));
+    }
+}

@@ -1,0 +1,420 @@
+//! Evaluates trials of convolutional and fully connected networks, in this process.
+//!
+//! Weights and inputs of products are quantised to their formats, and the rest is `f32` (SPEC A9). Products
+//! whose two formats are whole numbers of at most 127 units are made of bytes, exactly. What a stage is fed
+//! is kept for the next trial that begins with the same formats; a trial that has more errors than it may have
+//! ends there. Neither changes what comes out.
+
+mod cache;
+mod read;
+mod stage;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use dyno_kernels::Panels;
+use dyno_onnx::Model;
+
+use self::cache::{Blocks, Key, Prefixes};
+use self::stage::{Layout, Product, Ready, Scratch, Shape, Stage};
+use crate::assignment::Assignment;
+use crate::codec::NanError;
+use crate::format::Format;
+use crate::network::Layer;
+use crate::tune::{Evaluation, Stop, Subset, Trial};
+
+/// Images that a thread takes at once.
+const BLOCK: usize = 64;
+
+/// What values between stages may take, in bytes, unless somebody says otherwise.
+const CACHE_BYTES: usize = 512 << 20;
+
+/// Why a model or its samples cannot be evaluated here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EvaluateError {
+    /// The model is no chain of nodes from one input to one output.
+    Model(String),
+    /// A node that the engine cannot do.
+    Node {
+        /// The operator.
+        op: String,
+        /// Of the node; may be empty.
+        name: String,
+        /// What it does.
+        what: String,
+    },
+    /// The samples do not fit the model.
+    Samples {
+        /// What was expected.
+        expected: String,
+        /// What there is.
+        found: String,
+    },
+}
+
+impl fmt::Display for EvaluateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Model(what) => write!(f, "{what}; a model of another shape needs `cmd_fullset`"),
+            Self::Node { op, name, what } => {
+                let name = if name.is_empty() { String::new() } else { format!(" ({name})") };
+                write!(f, "{op}{name} {what}; such a model needs a program, `cmd_fullset`")
+            }
+            Self::Samples { expected, found } => write!(f, "expected {expected}, found {found}"),
+        }
+    }
+}
+
+impl std::error::Error for EvaluateError {}
+
+/// Images, and what they show.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Samples {
+    /// Image after image, each `[channels, rows, columns]` or a list, as the model is fed.
+    pub values: Vec<f32>,
+    /// The number of the output that is to be the largest.
+    pub labels: Vec<usize>,
+}
+
+/// A network with its samples, ready to evaluate trials.
+#[derive(Debug)]
+pub struct Evaluator {
+    stages: Vec<Stage>,
+    images: Vec<f32>,
+    labels: Vec<usize>,
+    sets: [Vec<usize>; 3],
+    /// Weights by their stage and format, and whether they are bytes.
+    packed: HashMap<(usize, Format, bool), Arc<Panels>>,
+    prefixes: Prefixes,
+    threads: Vec<Memory>,
+}
+
+/// Of a thread.
+#[derive(Debug, Default)]
+struct Memory {
+    scratch: Scratch,
+    from: Vec<f32>,
+    to: Vec<f32>,
+}
+
+/// What is the same for all images of a trial.
+struct Plan<'a> {
+    stages: &'a [Stage],
+    ready: Vec<Option<Ready>>,
+    /// Where what is fed to a stage is kept.
+    kept: Vec<Option<Blocks>>,
+    blocks: Vec<&'a [usize]>,
+    images: &'a [f32],
+    labels: &'a [usize],
+}
+
+impl Evaluator {
+    /// Reads a model, which is fed images or lists of numbers and gives a score for each label. The sets hold
+    /// indices of samples: small, full, confirmation. One that is empty cannot be asked for.
+    ///
+    /// # Errors
+    /// The engine cannot do a node, or the samples do not fit the model.
+    ///
+    /// # Panics
+    /// If an index of a set is that of no sample.
+    pub fn new(
+        model: &Model,
+        samples: Samples,
+        sets: [Vec<usize>; 3],
+    ) -> Result<Self, EvaluateError> {
+        let stages = read::stages(model)?;
+        let shape = stages[0].input;
+        let Samples { values, labels } = samples;
+        if values.len() != shape.len() * labels.len() || labels.is_empty() {
+            return Err(EvaluateError::Samples {
+                expected: format!("{} numbers for each of at least one label", shape.len()),
+                found: format!("{} numbers and {} labels", values.len(), labels.len()),
+            });
+        }
+        let outputs = stages[stages.len() - 1].output.len();
+        if let Some(beyond) = labels.iter().find(|label| **label >= outputs) {
+            return Err(EvaluateError::Samples {
+                expected: format!("labels below {outputs}, the outputs of the model"),
+                found: beyond.to_string(),
+            });
+        }
+        assert!(sets.iter().flatten().all(|at| *at < labels.len()), "indices of samples");
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Self {
+            images: by_pixels(&values, shape),
+            stages,
+            labels,
+            sets,
+            packed: HashMap::new(),
+            prefixes: Prefixes::new(CACHE_BYTES),
+            threads: (0..threads).map(|_| Memory::default()).collect(),
+        })
+    }
+
+    /// With as many threads, and so many bytes for values between stages.
+    ///
+    /// # Panics
+    /// If there is no thread.
+    #[must_use]
+    pub fn with_limits(mut self, threads: usize, cache_bytes: usize) -> Self {
+        assert!(threads > 0, "at least one thread");
+        self.threads = (0..threads).map(|_| Memory::default()).collect();
+        self.prefixes = Prefixes::new(cache_bytes);
+        self
+    }
+
+    /// All objects that an assignment may give formats to: `conv1.weight`, `conv1.input` and so on.
+    #[must_use]
+    pub fn objects(&self) -> Vec<String> {
+        let products = self.stages.iter().filter_map(|stage| stage.product.as_ref());
+        products.flat_map(|product| names(product)).collect()
+    }
+
+    /// The layers with products, their sizes, and the largest magnitudes: of weights, and of what they are
+    /// fed in FLOAT(32) by all samples of the full set.
+    ///
+    /// # Errors
+    /// An image or a weight is NaN.
+    pub fn profile(&mut self) -> Result<Vec<Layer>, NanError> {
+        let Memory { mut scratch, mut from, mut to } = std::mem::take(&mut self.threads[0]);
+        let ready = self.ready_for(|_| [Format::F32; 2])?;
+        let mut maxima = vec![0.0_f32; self.stages.len()];
+        for block in self.sets[Subset::Full as usize].chunks(BLOCK) {
+            gather(&self.images, self.stages[0].input, block, &mut from);
+            for ((stage, ready), max) in self.stages.iter().zip(&ready).zip(&mut maxima) {
+                *max = from.iter().fold(*max, |max, x| max.max(x.abs()));
+                stage.run(ready.as_ref(), &from, &mut to, &mut scratch)?;
+                std::mem::swap(&mut from, &mut to);
+            }
+        }
+        self.threads[0] = Memory { scratch, from, to };
+        let layer = |(stage, max): (&Stage, f32)| {
+            let product = stage.product.as_ref()?;
+            let weight_max = product.weights.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
+            Some(Layer {
+                name: product.name.clone(),
+                parts: vec![product.name.clone()],
+                weight_size: product.weights.len() as u64,
+                activation_size: stage.input.len() as u64,
+                weight_max: weight_max.into(),
+                activation_max: max.into(),
+                macs: (product.weights.len() * product.output.pixels()) as u64,
+                kind: product.kind,
+            })
+        };
+        Ok(self.stages.iter().zip(maxima).filter_map(layer).collect())
+    }
+
+    /// Scores of some samples, one after the other.
+    ///
+    /// # Errors
+    /// A value is NaN, and its format has none.
+    ///
+    /// # Panics
+    /// If an index is that of no sample.
+    pub fn scores(
+        &mut self,
+        assignment: &Assignment,
+        samples: &[usize],
+    ) -> Result<Vec<f32>, NanError> {
+        let ready = self.ready_for(|product| formats(product, assignment))?;
+        let memory = &mut self.threads[0];
+        let mut scores = Vec::new();
+        for block in samples.chunks(BLOCK) {
+            gather(&self.images, self.stages[0].input, block, &mut memory.from);
+            for (stage, ready) in self.stages.iter().zip(&ready) {
+                stage.run(ready.as_ref(), &memory.from, &mut memory.to, &mut memory.scratch)?;
+                std::mem::swap(&mut memory.from, &mut memory.to);
+            }
+            scores.extend_from_slice(&memory.from);
+        }
+        Ok(scores)
+    }
+
+    /// The share of samples whose label has the largest score, the first where scores are equal. A trial
+    /// that is sure to stay below [`Trial::decides`] gets a bound, the same however many threads there are.
+    /// Seconds are left to whoever has a clock.
+    ///
+    /// # Errors
+    /// The set has no samples, or a value is NaN, and its format has none.
+    pub fn evaluate(&mut self, trial: &Trial) -> Result<Evaluation, Stop> {
+        let count = self.sets[trial.subset as usize].len();
+        if count == 0 {
+            let why = format!("the {} set has no samples", trial.subset);
+            return Err(Stop::Failed(why));
+        }
+        let failed = |error: NanError| Stop::Failed(error.to_string());
+        let ready =
+            self.ready_for(|product| formats(product, &trial.assignment)).map_err(failed)?;
+        let kept = self.kept_for(trial);
+        let plan = Plan {
+            stages: &self.stages,
+            ready,
+            kept,
+            blocks: self.sets[trial.subset as usize].chunks(BLOCK).collect(),
+            images: &self.images,
+            labels: &self.labels,
+        };
+        let share = |errors: usize| (count - errors) as f64 / count as f64;
+        // The fewest errors that decide.
+        let enough = trial.decides.and_then(|least| (0..=count).find(|n| share(*n) < least));
+        let errors = plan.errors(&mut self.threads, enough).map_err(failed)?;
+        let stopped = enough.filter(|enough| errors >= *enough);
+        Ok(Evaluation {
+            is_bound: stopped.is_some(),
+            samples: Some(count as u64),
+            ..Evaluation::of(share(stopped.unwrap_or(errors)))
+        })
+    }
+
+    /// All products in their formats.
+    fn ready_for(
+        &mut self,
+        formats: impl Fn(&Product) -> [Format; 2],
+    ) -> Result<Vec<Option<Ready>>, NanError> {
+        let mut all = Vec::new();
+        for (at, stage) in self.stages.iter().enumerate() {
+            let Some(product) = &stage.product else {
+                all.push(None);
+                continue;
+            };
+            let formats = formats(product);
+            let layout = Layout::new(product, stage.input, formats);
+            let key = (at, formats[0], layout.is_whole());
+            let panels = match self.packed.get(&key) {
+                Some(known) => Arc::clone(known),
+                None => {
+                    let new = Arc::new(layout.pack(product)?);
+                    self.packed.insert(key, Arc::clone(&new));
+                    new
+                }
+            };
+            all.push(Some(Ready { layout, panels }));
+        }
+        Ok(all)
+    }
+
+    /// Where this trial finds what others left, and leaves what the next ones find: before each product whose
+    /// formats are tuned.
+    fn kept_for(&mut self, trial: &Trial) -> Vec<Option<Blocks>> {
+        let images = self.sets[trial.subset as usize].len();
+        let tuned: Vec<&str> = trial.assignment.iter().map(|(object, _)| object).collect();
+        let mut before = Vec::new();
+        let mut kept = Vec::new();
+        for (at, stage) in self.stages.iter().enumerate() {
+            let of = stage.product.as_ref().filter(|product| {
+                at > 0 && names(product).iter().any(|name| tuned.contains(&name.as_str()))
+            });
+            let room = of.and_then(|_| {
+                let key = Key { subset: trial.subset, stage: at, formats: before.clone() };
+                let bytes = images * stage.input.len() * size_of::<f32>();
+                self.prefixes.room(key, images.div_ceil(BLOCK), bytes)
+            });
+            kept.push(room);
+            before
+                .extend(stage.product.as_ref().map(|product| formats(product, &trial.assignment)));
+        }
+        kept
+    }
+}
+
+impl Plan<'_> {
+    /// Images of a set that are not seen as what they are; at least `enough` if there are as many.
+    fn errors(&self, threads: &mut [Memory], enough: Option<usize>) -> Result<usize, NanError> {
+        let (next, errors) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let failure = Mutex::new(None);
+        let work = |memory: &mut Memory| {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let is_decided =
+                    enough.is_some_and(|enough| errors.load(Ordering::Relaxed) >= enough);
+                if at >= self.blocks.len() || is_decided {
+                    return;
+                }
+                match self.errors_of(at, memory) {
+                    Ok(found) => {
+                        errors.fetch_add(found, Ordering::Relaxed);
+                    }
+                    Err(error) => {
+                        next.store(self.blocks.len(), Ordering::Relaxed);
+                        *failure.lock().expect("nobody panics with the lock") = Some(error);
+                    }
+                }
+            }
+        };
+        let work = &work;
+        std::thread::scope(|scope| {
+            let (first, others) = threads.split_first_mut().expect("at least one thread");
+            for memory in others {
+                scope.spawn(move || work(memory));
+            }
+            work(first);
+        });
+        match failure.into_inner().expect("nobody panics with the lock") {
+            Some(error) => Err(error),
+            None => Ok(errors.into_inner()),
+        }
+    }
+
+    fn errors_of(&self, block: usize, memory: &mut Memory) -> Result<usize, NanError> {
+        let Memory { scratch, from, to } = memory;
+        let mut kept = self.kept.iter().enumerate().rev();
+        let last = kept.find_map(|(at, kept)| Some((at, kept.as_ref()?[block].get()?)));
+        let mut at = 0;
+        match last {
+            Some((first, values)) => {
+                self.stages[first].run(self.ready[first].as_ref(), values, from, scratch)?;
+                at = first + 1;
+            }
+            None => gather(self.images, self.stages[0].input, self.blocks[block], from),
+        }
+        while at < self.stages.len() {
+            if let Some(kept) = &self.kept[at] {
+                // Whoever was faster left the same.
+                let _ = kept[block].set(from.as_slice().into());
+            }
+            self.stages[at].run(self.ready[at].as_ref(), from, to, scratch)?;
+            std::mem::swap(from, to);
+            at += 1;
+        }
+        let outputs = from.len() / self.blocks[block].len();
+        let is_wrong = |(scores, sample): &(&[f32], &usize)| top(scores) != self.labels[**sample];
+        Ok(from.chunks_exact(outputs).zip(self.blocks[block]).filter(is_wrong).count())
+    }
+}
+
+/// The first of the largest.
+fn top(scores: &[f32]) -> usize {
+    let better = |best: usize, at: usize| if scores[at] > scores[best] { at } else { best };
+    (1..scores.len()).fold(0, better)
+}
+
+/// What assignments call the weights and the inputs of a product.
+fn names(product: &Product) -> [String; 2] {
+    [format!("{}.weight", product.name), format!("{}.input", product.name)]
+}
+
+fn formats(product: &Product, assignment: &Assignment) -> [Format; 2] {
+    names(product).map(|name| assignment.format(&name))
+}
+
+/// Images of a block, one after the other.
+fn gather(images: &[f32], shape: Shape, block: &[usize], to: &mut Vec<f32>) {
+    to.clear();
+    block.iter().for_each(|at| to.extend_from_slice(&images[at * shape.len()..][..shape.len()]));
+}
+
+/// From channel, row, column to row, column, channel.
+fn by_pixels(values: &[f32], shape: Shape) -> Vec<f32> {
+    let (pixels, channels) = (shape.pixels(), shape.channels);
+    let of = |at: usize| {
+        let (image, rest) = (at / shape.len(), at % shape.len());
+        values[image * shape.len() + rest % channels * pixels + rest / channels]
+    };
+    (0..values.len()).map(of).collect()
+}

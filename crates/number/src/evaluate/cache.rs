@@ -1,0 +1,74 @@
+//! What evaluations leave for the next ones.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::format::Format;
+use crate::tune::Subset;
+
+/// What a stage is fed, as all formats before it make it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub subset: Subset,
+    pub stage: usize,
+    /// Of all products before the stage.
+    pub formats: Vec<[Format; 2]>,
+}
+
+/// The values of each block of images, once somebody has them.
+pub(super) type Blocks = Arc<[OnceLock<Box<[f32]>>]>;
+
+/// Values between stages, those used last, up to a number of bytes.
+#[derive(Debug)]
+pub(super) struct Prefixes {
+    limit: usize,
+    taken: usize,
+    // the one used last at the end
+    held: Vec<(Key, Blocks, usize)>,
+}
+
+impl Prefixes {
+    pub fn new(limit: usize) -> Self {
+        Self { limit, taken: 0, held: Vec::new() }
+    }
+
+    /// Room for the values of so many blocks, of so many bytes together; those that are there already stay.
+    /// None if they are larger than all that may be held.
+    pub fn room(&mut self, key: Key, blocks: usize, bytes: usize) -> Option<Blocks> {
+        if let Some(at) = self.held.iter().position(|(held, ..)| *held == key) {
+            let found = self.held.remove(at);
+            let values = Arc::clone(&found.1);
+            self.held.push(found);
+            return Some(values);
+        }
+        if bytes > self.limit {
+            return None;
+        }
+        while self.taken + bytes > self.limit {
+            self.taken -= self.held.remove(0).2;
+        }
+        self.taken += bytes;
+        let values: Blocks = (0..blocks).map(|_| OnceLock::new()).collect();
+        self.held.push((key, Arc::clone(&values), bytes));
+        Some(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_last_stays() {
+        let key = |stage| Key { subset: Subset::Small, stage, formats: Vec::new() };
+        let mut prefixes = Prefixes::new(100);
+        let fill = |values: &Blocks| values[0].set(Box::from([1.0])).expect("it is empty");
+        let holds = |values: Option<Blocks>| values.is_some_and(|values| values[0].get().is_some());
+        fill(&prefixes.room(key(1), 1, 40).unwrap());
+        fill(&prefixes.room(key(2), 1, 40).unwrap());
+        assert!(holds(prefixes.room(key(1), 1, 40)), "used again");
+        assert!(!holds(prefixes.room(key(3), 1, 40)), "new");
+        assert!(holds(prefixes.room(key(1), 1, 40)));
+        assert!(!holds(prefixes.room(key(2), 1, 40)), "went for 3");
+        assert!(prefixes.room(key(4), 1, 101).is_none());
+    }
+}

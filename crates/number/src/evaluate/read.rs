@@ -1,0 +1,345 @@
+//! Reads a network out of a model: a chain of products and what stands between them.
+
+use std::collections::BTreeSet;
+
+use dyno_onnx::{Attribute, Constants, Dim, Model, Node, Tensor};
+
+use super::EvaluateError;
+use super::stage::{After, Pool, Product, Shape, Sliding, Stage};
+use crate::network::LayerKind;
+
+/// Operators that pass on what they are fed, when nothing is trained.
+const PASSING: [&str; 2] = ["Identity", "Dropout"];
+
+/// The stages of a model with one input and one output.
+pub(super) fn stages(model: &Model) -> Result<Vec<Stage>, EvaluateError> {
+    let constants = Constants::new(model);
+    let input = input(model)?;
+    let first = Stage { product: None, after: Vec::new(), input: input.1, output: input.1 };
+    let mut reader = Reader {
+        constants,
+        value: input.0,
+        shape: input.1,
+        is_flat: input.2,
+        stages: vec![first],
+        names: BTreeSet::new(),
+    };
+    for node in &model.nodes {
+        reader.node(model, node)?;
+    }
+    let output = model.outputs.first().map(|port| port.name.as_str());
+    if output != Some(reader.value) || model.outputs.len() != 1 {
+        return Err(EvaluateError::Model(
+            "expected one output, the last value of a chain of nodes".into(),
+        ));
+    }
+    let mut stages = reader.stages;
+    if stages[0].after.is_empty() && stages.len() > 1 {
+        stages.remove(0);
+    }
+    stages.iter_mut().for_each(Stage::pool_first);
+    Ok(stages)
+}
+
+/// The name of what is fed, its shape, and whether it is a list of numbers.
+fn input(model: &Model) -> Result<(&str, Shape, bool), EvaluateError> {
+    let wrong = || {
+        let expected = "expected one input of shape [N, channels, rows, columns] or [N, numbers]";
+        EvaluateError::Model(expected.into())
+    };
+    let [port] = &model.inputs[..] else { return Err(wrong()) };
+    let of = |dim: &Dim| dim.fixed().filter(|n| *n > 0).ok_or_else(wrong);
+    let (shape, is_flat) = match port.shape.as_deref() {
+        Some([_, channels, height, width]) => {
+            let (height, width) = (of(height)?, of(width)?);
+            (Shape { height, width, channels: of(channels)? }, false)
+        }
+        Some([_, numbers]) => (Shape { height: 1, width: 1, channels: of(numbers)? }, true),
+        _ => return Err(wrong()),
+    };
+    Ok((&port.name, shape, is_flat))
+}
+
+struct Reader<'a> {
+    constants: Constants<'a>,
+    /// The value that the chain has come to.
+    value: &'a str,
+    shape: Shape,
+    /// Whether a node made a list of it. It still lies pixel by pixel.
+    is_flat: bool,
+    stages: Vec<Stage>,
+    names: BTreeSet<String>,
+}
+
+impl<'a> Reader<'a> {
+    fn node(&mut self, model: &'a Model, node: &'a Node) -> Result<(), EvaluateError> {
+        if !node.inputs.iter().any(|input| input == self.value) {
+            let is_constant =
+                |output: &String| output.is_empty() || self.constants.get(output).is_some();
+            if node.outputs.iter().all(is_constant) {
+                return Ok(());
+            }
+            return Err(unsupported(node, "stands beside the chain of the other nodes"));
+        }
+        let users = model.nodes.iter().flat_map(|node| &node.inputs);
+        if users.filter(|input| *input == self.value).count() > 1 {
+            return Err(unsupported(node, "is not the only one that uses its input"));
+        }
+        self.step(node)?;
+        self.value = node.outputs.first().map_or("", String::as_str);
+        Ok(())
+    }
+
+    fn step(&mut self, node: &Node) -> Result<(), EvaluateError> {
+        match node.op.as_str() {
+            op if PASSING.contains(&op) => Ok(()),
+            "Conv" => self.convolution(node),
+            "Gemm" | "MatMul" => self.fully_connected(node),
+            "Add" => self.bias(node),
+            "Relu" => self.then(After::Relu),
+            "LeakyRelu" => self.then(After::LeakyRelu(float(node, "alpha", 0.01))),
+            "Clip" => self.clip(node),
+            "MaxPool" | "AveragePool" | "GlobalAveragePool" | "GlobalMaxPool" => self.pool(node),
+            "Flatten" if node.int("axis", 1) == 1 => self.flatten(),
+            "Reshape" => {
+                let shape = node.inputs.get(1).and_then(|name| self.constants.get(name));
+                let shape = shape.and_then(|shape| shape.integers()).unwrap_or_default();
+                let whole = i64::try_from(self.shape.len()).unwrap_or(i64::MAX);
+                match shape[..] {
+                    [_, count] if count == whole || count == -1 => self.flatten(),
+                    _ => Err(unsupported(node, "makes no list of each image")),
+                }
+            }
+            "Softmax" if self.is_flat && matches!(node.int("axis", -1), -1 | 1) => {
+                self.then(After::Softmax)
+            }
+            _ => Err(unsupported(node, "is none that the built-in engine has")),
+        }
+    }
+
+    fn floats(&self, name: &str) -> Option<(Vec<usize>, Vec<f32>)> {
+        let tensor: Tensor = self.constants.get(name)?;
+        let values = tensor.floats()?;
+        Some((tensor.shape, values))
+    }
+
+    fn flatten(&mut self) -> Result<(), EvaluateError> {
+        self.is_flat = true;
+        Ok(())
+    }
+
+    fn then(&mut self, after: After) -> Result<(), EvaluateError> {
+        let stage = self.stages.last_mut().expect("there is a first stage");
+        stage.after.push(after);
+        stage.output = self.shape;
+        Ok(())
+    }
+
+    fn clip(&mut self, node: &Node) -> Result<(), EvaluateError> {
+        let bound = |at: usize, default: f32| match node.inputs.get(at).map(String::as_str) {
+            None | Some("") => Ok(default),
+            Some(name) => {
+                let bound = self.floats(name).and_then(|(_, bound)| bound.first().copied());
+                bound.ok_or_else(|| unsupported(node, "has bounds that are not constant"))
+            }
+        };
+        // Attributes in old files.
+        let (least, most) = (float(node, "min", f32::MIN), float(node, "max", f32::MAX));
+        let (least, most) = (bound(1, least)?, bound(2, most)?);
+        self.then(After::Clip(least, most))
+    }
+
+    fn product(&mut self, node: &Node, mut product: Product) {
+        let weight = node.inputs.get(1).map_or("", String::as_str);
+        let stem = [".weight", "_weight", ".W", "_W", "_w", ".kernel"]
+            .iter()
+            .find_map(|end| weight.strip_suffix(*end));
+        let count = self.names.len();
+        let own = Some(node.name.as_str()).filter(|name| !name.is_empty());
+        let name = stem.or(own).unwrap_or(&node.op).replace(char::is_whitespace, "_");
+        product.name = if self.names.contains(&name) { format!("{name}_{count}") } else { name };
+        self.names.insert(product.name.clone());
+        let (input, output) = (self.shape, product.output);
+        self.shape = output;
+        self.stages.push(Stage { product: Some(product), after: Vec::new(), input, output });
+    }
+
+    fn convolution(&mut self, node: &Node) -> Result<(), EvaluateError> {
+        let not = |what: &str| Err(unsupported(node, what));
+        if self.is_flat {
+            return not("is fed a list");
+        }
+        if node.int("group", 1) != 1 || node.ints("dilations").is_some_and(|by| by != [1, 1]) {
+            return not("has groups or dilations");
+        }
+        let weights = node.inputs.get(1).and_then(|name| self.floats(name));
+        let Some((shape, weights)) = weights else {
+            return not("has weights that are not constant");
+        };
+        let [outputs, channels, rows, columns] = shape[..] else {
+            return not("is not of two dimensions");
+        };
+        let sliding = self.sliding(node, [rows, columns])?;
+        let size = sliding.over(self.shape).filter(|_| channels == self.shape.channels);
+        let Some([height, width]) = size else { return not("has a kernel that does not fit") };
+        // From channel, row, column to row, column, channel.
+        let pixels = rows * columns;
+        let ours = (0..weights.len()).map(|at| {
+            let (output, rest) = (at / (pixels * channels), at % (pixels * channels));
+            let (pixel, channel) = (rest / channels, rest % channels);
+            weights[(output * channels + channel) * pixels + pixel]
+        });
+        let product = Product {
+            name: String::new(),
+            kind: LayerKind::Convolution,
+            sliding,
+            weights: ours.collect(),
+            output: Shape { height, width, channels: outputs },
+        };
+        self.product(node, product);
+        self.bias_of(node, 2)
+    }
+
+    fn fully_connected(&mut self, node: &Node) -> Result<(), EvaluateError> {
+        let not = |what: &str| Err(unsupported(node, what));
+        let is_one = |name| float(node, name, 1.0) == 1.0;
+        if !self.is_flat || node.int("transA", 0) != 0 || !is_one("alpha") || !is_one("beta") {
+            return not("is no product of a list of numbers with weights");
+        }
+        let weights = node.inputs.get(1).and_then(|name| self.floats(name));
+        let Some((shape, weights)) = weights else {
+            return not("has weights that are not constant");
+        };
+        let is_turned = node.op == "Gemm" && node.int("transB", 0) != 0;
+        let (k, outputs) = match shape[..] {
+            [outputs, k] if is_turned => (k, outputs),
+            [k, outputs] => (k, outputs),
+            _ => return not("has weights that are no matrix"),
+        };
+        if k != self.shape.len() || outputs == 0 {
+            return not("has weights that do not fit its input");
+        }
+        // Lists of ONNX go channel by channel; ours pixel by pixel.
+        let (pixels, channels) = (self.shape.pixels(), self.shape.channels);
+        let ours = (0..weights.len()).map(|at| {
+            let (output, rest) = (at / k, at % k);
+            let theirs = rest % channels * pixels + rest / channels;
+            weights[if is_turned { output * k + theirs } else { theirs * outputs + output }]
+        });
+        let product = Product {
+            name: String::new(),
+            kind: LayerKind::FullyConnected,
+            sliding: Sliding {
+                kernel: [self.shape.height, self.shape.width],
+                strides: [1, 1],
+                pads: [0; 4],
+            },
+            weights: ours.collect(),
+            output: Shape { height: 1, width: 1, channels: outputs },
+        };
+        self.product(node, product);
+        if node.op == "Gemm" { self.bias_of(node, 2) } else { Ok(()) }
+    }
+
+    /// What a product adds by itself.
+    fn bias_of(&mut self, node: &Node, at: usize) -> Result<(), EvaluateError> {
+        let Some(name) = node.inputs.get(at).filter(|name| !name.is_empty()) else { return Ok(()) };
+        match self.floats(name) {
+            Some((_, bias)) if bias.len() == self.shape.channels => self.then(After::Bias(bias)),
+            _ => Err(unsupported(node, "has a bias that is not one constant for each output")),
+        }
+    }
+
+    fn bias(&mut self, node: &Node) -> Result<(), EvaluateError> {
+        let other = node.inputs.iter().find(|input| *input != self.value);
+        let found = other.and_then(|name| self.floats(name));
+        let Some((shape, mut bias)) = found else {
+            return Err(unsupported(node, "adds what is not constant"));
+        };
+        let channels = self.shape.channels;
+        if bias.len() == 1 {
+            bias = vec![bias[0]; channels];
+        }
+        let is_list = self.is_flat && self.shape.pixels() == 1;
+        let is_of_channels = is_list || shape.len() >= 3 && shape[shape.len() - 3] == channels;
+        if bias.len() != channels || !(is_of_channels || shape.iter().all(|n| *n == 1)) {
+            return Err(unsupported(node, "adds what is not one number for each channel"));
+        }
+        self.then(After::Bias(bias))
+    }
+
+    fn pool(&mut self, node: &Node) -> Result<(), EvaluateError> {
+        let not = |what: &str| Err(unsupported(node, what));
+        let is_of_ones = |name| node.ints(name).is_none_or(|by| by == [1, 1]);
+        if self.is_flat || node.int("ceil_mode", 0) != 0 || !is_of_ones("dilations") {
+            return not("rounds up, has dilations, or is fed a list");
+        }
+        let whole = [self.shape.height, self.shape.width];
+        let sliding = if node.op.starts_with("Global") {
+            Sliding { kernel: whole, strides: [1, 1], pads: [0; 4] }
+        } else {
+            let Some([rows, columns]) = node.ints("kernel_shape") else {
+                return not("is not of two dimensions");
+            };
+            let size = |n: i64| usize::try_from(n).ok().filter(|n| *n > 0);
+            let Some(kernel) = size(*rows).zip(size(*columns)) else { return not("has no kernel") };
+            self.sliding(node, [kernel.0, kernel.1])?
+        };
+        let Some([height, width]) = sliding.over(self.shape) else {
+            return not("has a kernel that does not fit");
+        };
+        let output = Shape { height, width, channels: self.shape.channels };
+        let pool = Pool { sliding, input: self.shape, output };
+        self.shape = output;
+        let counts_padding = node.int("count_include_pad", 0) != 0;
+        self.then(match node.op.as_str() {
+            "MaxPool" | "GlobalMaxPool" => After::MaxPool(pool),
+            _ => After::AveragePool { pool, counts_padding },
+        })
+    }
+
+    /// Strides and pads of a node with this kernel.
+    fn sliding(&self, node: &Node, kernel: [usize; 2]) -> Result<Sliding, EvaluateError> {
+        let wrong = || unsupported(node, "has strides or pads that make no sense");
+        let sizes = |name: &str, default: usize| match node.ints(name) {
+            None => Ok(vec![default; 4]),
+            Some(given) => given.iter().map(|n| usize::try_from(*n).map_err(|_| wrong())).collect(),
+        };
+        let (strides, pads) = (sizes("strides", 1)?, sizes("pads", 0)?);
+        if strides.len() < 2 || strides.contains(&0) || pads.len() != 4 {
+            return Err(wrong());
+        }
+        let strides = [strides[0], strides[1]];
+        let same = |axis: usize, size: usize, low: bool| {
+            let covered = (size.div_ceil(strides[axis]) - 1) * strides[axis] + kernel[axis];
+            let all = covered.saturating_sub(size);
+            let less = all / 2;
+            if low { [all - less, less] } else { [less, all - less] }
+        };
+        let pads = match node.text("auto_pad") {
+            "SAME_UPPER" | "SAME_LOWER" => {
+                let low = node.text("auto_pad") == "SAME_LOWER";
+                let rows = same(0, self.shape.height, low);
+                let columns = same(1, self.shape.width, low);
+                [rows[0], columns[0], rows[1], columns[1]]
+            }
+            "VALID" => [0; 4],
+            _ => [pads[0], pads[1], pads[2], pads[3]],
+        };
+        if kernel.contains(&0) {
+            return Err(wrong());
+        }
+        Ok(Sliding { kernel, strides, pads })
+    }
+}
+
+fn float(node: &Node, name: &str, default: f32) -> f32 {
+    match node.attribute(name) {
+        Some(Attribute::Float(number)) => *number,
+        _ => default,
+    }
+}
+
+fn unsupported(node: &Node, what: &str) -> EvaluateError {
+    EvaluateError::Node { op: node.op.clone(), name: node.name.clone(), what: what.to_owned() }
+}

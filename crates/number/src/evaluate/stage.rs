@@ -1,0 +1,444 @@
+//! What a network does, stage by stage: a product, and what is done to its sums.
+//!
+//! Values of an image lie row by row, pixel by pixel, channel by channel (the last fastest), so that a window
+//! of a convolution is a run of numbers for each of its rows.
+
+use std::sync::Arc;
+
+use dyno_kernels::{Isa, LANES, MAX_BYTES, Panels, Precision, Windows, Words, multiply_windows};
+
+use crate::codec::{Conversion, NanError};
+use crate::format::{Format, Kind, Special};
+use crate::network::LayerKind;
+
+/// Rows that are multiplied at once, so that weights are read from near memory.
+const ROWS: usize = 64;
+
+/// Of the values of one image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub height: usize,
+    pub width: usize,
+    pub channels: usize,
+}
+
+impl Shape {
+    pub fn len(self) -> usize {
+        self.pixels() * self.channels
+    }
+
+    pub fn pixels(self) -> usize {
+        self.height * self.width
+    }
+}
+
+/// How a kernel goes over an image. Rows come first, then columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sliding {
+    pub kernel: [usize; 2],
+    pub strides: [usize; 2],
+    /// Top, left, bottom, right.
+    pub pads: [usize; 4],
+}
+
+impl Sliding {
+    /// Rows and columns of what it gives, if the kernel fits.
+    pub fn over(&self, input: Shape) -> Option<[usize; 2]> {
+        let of = |size: usize, at: usize| {
+            let room = size.checked_add(self.pads[at])?.checked_add(self.pads[at + 2])?;
+            Some(room.checked_sub(self.kernel[at])? / self.strides[at] + 1)
+        };
+        Some([of(input.height, 0)?, of(input.width, 1)?])
+    }
+}
+
+/// A product and what follows it; the first may have none.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub product: Option<Product>,
+    pub after: Vec<After>,
+    pub input: Shape,
+    pub output: Shape,
+}
+
+/// A convolution, or a fully connected layer: a convolution whose kernel is as large as its input.
+#[derive(Debug)]
+pub(super) struct Product {
+    pub name: String,
+    pub kind: LayerKind,
+    pub sliding: Sliding,
+    /// Outputs x rows x columns x channels of the kernel.
+    pub weights: Vec<f32>,
+    /// What the product gives.
+    pub output: Shape,
+}
+
+/// What is done to sums.
+#[derive(Debug, Clone)]
+pub(super) enum After {
+    /// One for each channel.
+    Bias(Vec<f32>),
+    Relu,
+    LeakyRelu(f32),
+    Clip(f32, f32),
+    MaxPool(Pool),
+    AveragePool {
+        pool: Pool,
+        counts_padding: bool,
+    },
+    Softmax,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pool {
+    pub sliding: Sliding,
+    pub input: Shape,
+    pub output: Shape,
+}
+
+impl After {
+    /// Whether each number becomes one that is no less for a greater one, whatever its place: then a largest
+    /// may be taken before.
+    fn is_rising(&self) -> bool {
+        match self {
+            Self::Bias(_) | Self::Relu | Self::Clip(..) => true,
+            Self::LeakyRelu(slope) => *slope >= 0.0,
+            Self::MaxPool(_) | Self::AveragePool { .. } | Self::Softmax => false,
+        }
+    }
+}
+
+impl Stage {
+    /// Takes largest numbers first: of what is done to each number less is then done, and nothing else
+    /// comes out, as rounding keeps the order of numbers.
+    pub fn pool_first(&mut self) {
+        for last in 1..self.after.len() {
+            let mut at = last;
+            while at > 0
+                && matches!(self.after[at], After::MaxPool(_))
+                && self.after[at - 1].is_rising()
+            {
+                self.after.swap(at - 1, at);
+                at -= 1;
+            }
+        }
+    }
+}
+
+/// What the values of a format are whole numbers of, if none is more than 127 of it: then products can be
+/// made of bytes, exactly.
+fn unit(format: Format) -> Option<f32> {
+    let is_plain = matches!(format.special(), Special::Finite | Special::SignedZero);
+    let unit = format.min_positive();
+    // Products of two units, and their sums, stay far from the ends of f32.
+    let is_near = (2.0_f64.powi(-40)..=2.0_f64.powi(40)).contains(&unit);
+    let is_small = format.max_value() <= 127.0 * unit;
+    (is_plain && format.kind() != Kind::Binary && is_near && is_small).then_some(unit as f32)
+}
+
+/// How a product is made in formats of its weights and of its inputs.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// Windows of as many images as are multiplied at once, in words.
+    starts: Vec<usize>,
+    images: usize,
+    runs: usize,
+    run: usize,
+    apart: usize,
+    /// What weights and inputs are whole numbers of, if they are multiplied as bytes.
+    units: Option<(f32, f32)>,
+    weight: Format,
+    activation: Format,
+}
+
+impl Layout {
+    pub fn new(product: &Product, input: Shape, [weight, activation]: [Format; 2]) -> Self {
+        let Sliding { kernel, strides, pads } = product.sliding;
+        let padded = Shape {
+            height: input.height + pads[0] + pads[2],
+            width: input.width + pads[1] + pads[3],
+            channels: input.channels,
+        };
+        let row = padded.width * padded.channels;
+        let (mut run, mut runs) = (kernel[1] * padded.channels, kernel[0]);
+        if run == row {
+            (run, runs) = (run * runs, 1);
+        }
+        let steps = [strides[0] * row, strides[1] * padded.channels];
+        let is_whole_image = run == padded.len() && run % 4 == 0;
+        let is_in_words =
+            [run, row, steps[0], steps[1], padded.len()].iter().all(|words| words % 4 == 0);
+        let fits = (is_whole_image || is_in_words) && run * runs <= MAX_BYTES;
+        let units = unit(weight).zip(unit(activation)).filter(|_| fits);
+        let per = if units.is_some() { 4 } else { 1 };
+        let output = product.output;
+        let images = (ROWS / output.pixels()).max(1);
+        let start = |at: usize| {
+            let (image, pixel) = (at / output.pixels(), at % output.pixels());
+            let (y, x) = (pixel / output.width, pixel % output.width);
+            (image * padded.len() + y * steps[0] + x * steps[1]) / per
+        };
+        Self {
+            starts: (0..images * output.pixels()).map(start).collect(),
+            images,
+            runs,
+            run: run / per,
+            apart: row / per,
+            units,
+            weight,
+            activation,
+        }
+    }
+
+    /// Whether it multiplies bytes.
+    pub fn is_whole(&self) -> bool {
+        self.units.is_some()
+    }
+
+    /// The weights in their format, in the order in which kernels read them.
+    ///
+    /// # Errors
+    /// One is NaN, and the format has none.
+    pub fn pack(&self, product: &Product) -> Result<Panels, NanError> {
+        let mut weights = product.weights.clone();
+        if self.weight != Format::F32 {
+            self.weight.quantise_slice(&mut weights, Conversion::default())?;
+        }
+        let outputs = product.output.channels;
+        let k = weights.len() / outputs;
+        let vectors = outputs.div_ceil(LANES).clamp(1, 4);
+        let units = outputs.div_ceil(vectors * LANES) * LANES;
+        let zeros = vec![0.0; k];
+        let row = |vector: usize, unit: usize| {
+            let output = (unit / LANES * vectors + vector) * LANES + unit % LANES;
+            if output < outputs { &weights[output * k..][..k] } else { &zeros[..] }
+        };
+        Ok(match self.units {
+            Some((unit, _)) => Panels::pack_whole(vectors, units, k, unit, row),
+            None => Panels::pack(Precision::F32, vectors, units, k, row),
+        })
+    }
+}
+
+/// A product in two formats, ready.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub layout: Layout,
+    pub panels: Arc<Panels>,
+}
+
+impl Ready {
+    /// Numbers of a pixel of the sums.
+    fn stride(&self) -> usize {
+        self.panels.panels() * self.panels.vectors() * LANES
+    }
+}
+
+/// Memory of a thread.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    input: Vec<f32>,
+    padded: Vec<f32>,
+    bytes: Vec<u32>,
+    sums: Vec<f32>,
+    pooled: Vec<f32>,
+}
+
+impl Stage {
+    /// From the values of some images to theirs.
+    ///
+    /// # Errors
+    /// A value is NaN, and its format has none.
+    pub fn run(
+        &self,
+        ready: Option<&Ready>,
+        from: &[f32],
+        to: &mut Vec<f32>,
+        scratch: &mut Scratch,
+    ) -> Result<(), NanError> {
+        to.clear();
+        let images = ready.map_or(1, |ready| ready.layout.images);
+        for group in from.chunks(images * self.input.len()) {
+            let stride = match (&self.product, ready) {
+                (Some(product), Some(ready)) => {
+                    self.multiply(product, ready, group, scratch)?;
+                    ready.stride()
+                }
+                _ => {
+                    scratch.sums.clear();
+                    scratch.sums.extend_from_slice(group);
+                    self.input.channels
+                }
+            };
+            let (pixels, stride) = self.finish(stride, group.len() / self.input.len(), scratch);
+            let channels = self.output.channels;
+            for pixel in scratch.sums.chunks_exact(stride).take(pixels) {
+                to.extend_from_slice(&pixel[..channels]);
+            }
+        }
+        Ok(())
+    }
+
+    fn multiply(
+        &self,
+        product: &Product,
+        ready: &Ready,
+        group: &[f32],
+        scratch: &mut Scratch,
+    ) -> Result<(), NanError> {
+        let images = group.len() / self.input.len();
+        let Layout { runs, run, apart, activation, .. } = ready.layout;
+        let mut values = group;
+        if activation != Format::F32 {
+            scratch.input.clear();
+            scratch.input.extend_from_slice(group);
+            activation.quantise_slice(&mut scratch.input, Conversion::default())?;
+            values = &scratch.input;
+        }
+        if product.sliding.pads != [0; 4] {
+            pad(values, self.input, product.sliding.pads, &mut scratch.padded);
+            values = &scratch.padded;
+        }
+        let words = match ready.layout.units {
+            Some((_, unit)) => {
+                bytes(values, unit, &mut scratch.bytes);
+                Words::Bytes { words: &scratch.bytes, unit }
+            }
+            None => Words::F32(values),
+        };
+        let rows = images * product.output.pixels();
+        scratch.sums.resize(rows * ready.stride(), 0.0);
+        let windows = Windows { words, starts: &ready.layout.starts[..rows], runs, run, apart };
+        multiply_windows(Isa::best(), &windows, &ready.panels, &mut scratch.sums);
+        Ok(())
+    }
+
+    /// Does what follows to `sums`, whose pixels are `stride` apart; returns how many they are now, and how
+    /// far apart.
+    fn finish(&self, mut stride: usize, images: usize, scratch: &mut Scratch) -> (usize, usize) {
+        let Scratch { sums, pooled, .. } = scratch;
+        for after in &self.after {
+            match after {
+                After::Bias(bias) => {
+                    for pixel in sums.chunks_exact_mut(stride) {
+                        pixel.iter_mut().zip(bias).for_each(|(x, bias)| *x += bias);
+                    }
+                }
+                After::Relu => sums.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x }),
+                After::LeakyRelu(slope) => {
+                    sums.iter_mut().for_each(|x| *x = if *x < 0.0 { slope * *x } else { *x });
+                }
+                After::Clip(least, most) => {
+                    sums.iter_mut().for_each(|x| *x = x.max(*least).min(*most));
+                }
+                After::Softmax => {
+                    let channels = self.output.channels;
+                    sums.chunks_exact_mut(stride).for_each(|row| softmax(&mut row[..channels]));
+                }
+                After::MaxPool(pool) => {
+                    pooled.resize(images * pool.output.len(), 0.0);
+                    let greater = |a: f32, b: f32| if b > a { b } else { a };
+                    pool.run(sums, stride, pooled, greater, |_| 1.0);
+                    std::mem::swap(sums, pooled);
+                    stride = pool.output.channels;
+                }
+                After::AveragePool { pool, counts_padding } => {
+                    pooled.resize(images * pool.output.len(), 0.0);
+                    let all = pool.sliding.kernel.iter().product::<usize>();
+                    let count = |inside: usize| {
+                        let pixels = if *counts_padding { all } else { inside };
+                        pixels as f32
+                    };
+                    pool.run(sums, stride, pooled, |sum, x| sum + x, count);
+                    std::mem::swap(sums, pooled);
+                    stride = pool.output.channels;
+                }
+            }
+        }
+        (images * self.output.pixels(), stride)
+    }
+}
+
+impl Pool {
+    /// Puts the pixels of each window together, and divides by what `count` makes of their number.
+    fn run(
+        &self,
+        from: &[f32],
+        stride: usize,
+        to: &mut [f32],
+        join: impl Fn(f32, f32) -> f32,
+        count: impl Fn(usize) -> f32,
+    ) {
+        let Shape { height, width, channels } = self.input;
+        let Sliding { kernel, strides, pads } = self.sliding;
+        let range = |at: usize, axis: usize, size: usize| {
+            let first = at * strides[axis];
+            let end = (first + kernel[axis]).saturating_sub(pads[axis]).min(size);
+            first.saturating_sub(pads[axis]).min(end)..end
+        };
+        for (at, to) in to.chunks_exact_mut(channels).enumerate() {
+            let (image, pixel) = (at / self.output.pixels(), at % self.output.pixels());
+            let rows = range(pixel / self.output.width, 0, height);
+            let columns = range(pixel % self.output.width, 1, width);
+            let mut found = 0;
+            for y in rows {
+                for x in columns.clone() {
+                    let at = ((image * height + y) * width + x) * stride;
+                    let from = &from[at..at + channels];
+                    if found == 0 {
+                        to.copy_from_slice(from);
+                    } else {
+                        to.iter_mut().zip(from).for_each(|(to, from)| *to = join(*to, *from));
+                    }
+                    found += 1;
+                }
+            }
+            let count = count(found);
+            if found == 0 {
+                to.fill(0.0);
+            } else if count != 1.0 {
+                to.iter_mut().for_each(|to| *to /= count);
+            }
+        }
+    }
+}
+
+/// Zeros around each image.
+fn pad(values: &[f32], shape: Shape, pads: [usize; 4], to: &mut Vec<f32>) {
+    let row = shape.width * shape.channels;
+    let (left, right) = (pads[1] * shape.channels, pads[3] * shape.channels);
+    let whole = left + row + right;
+    to.clear();
+    let zeros = |to: &mut Vec<f32>, count: usize| to.resize(to.len() + count, 0.0);
+    for image in values.chunks_exact(shape.len()) {
+        zeros(to, pads[0] * whole);
+        for row in image.chunks_exact(row) {
+            zeros(to, left);
+            to.extend_from_slice(row);
+            zeros(to, right);
+        }
+        zeros(to, pads[2] * whole);
+    }
+}
+
+/// Whole numbers of a unit, 128 added to each, four a word.
+fn bytes(values: &[f32], unit: f32, to: &mut Vec<u32>) {
+    // A power of two, as its inverse is: nothing is rounded. The sum with a number whose last bit is worth 1
+    // has the whole number in its last bits.
+    const ENDS_IN_ONE: f32 = 12_582_912.0 + 128.0;
+    let many = unit.recip();
+    let byte = |x: f32| (x * many + ENDS_IN_ONE).to_bits() & 0xff;
+    let word = |four: &[f32; 4]| {
+        let [a, b, c, d] = four.map(byte);
+        a | b << 8 | c << 16 | d << 24
+    };
+    to.clear();
+    to.extend(values.as_chunks().0.iter().map(word));
+}
+
+fn softmax(row: &mut [f32]) {
+    let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    row.iter_mut().for_each(|x| *x = (*x - largest).exp());
+    let sum: f32 = row.iter().sum();
+    row.iter_mut().for_each(|x| *x /= sum);
+}

@@ -1,0 +1,361 @@
+//! Reads network descriptors.
+
+use std::collections::BTreeSet;
+
+use toml::de::DeTable;
+
+use super::{External, Layer, LayerKind, Layerwise, Network};
+use crate::descriptor::{DescriptorError, Item, Reader, count, nearest, number};
+use crate::objective::Objective;
+use crate::platform::{BUILT_IN, Platform};
+
+const KEYS: &[&str] = &[
+    "name",
+    "platform",
+    "supported_formats",
+    "layer_name",
+    "sub_layer_name",
+    "layerwise_opt",
+    "wgt_size",
+    "act_size",
+    "wgt_max_abs",
+    "act_max_abs",
+    "macs",
+    "layer_kind",
+    "f_obj",
+    "err_margin",
+    "cmd_smallset",
+    "cmd_fullset",
+    "cmd_confirmation",
+    "get_result_regex",
+    "get_latency_regex",
+    "config_file",
+    "time_limit_s",
+    "samples_smallset",
+    "samples_fullset",
+    "calibration",
+    "validation",
+];
+
+/// Seconds that a program may take unless its descriptor says more.
+const TIME_LIMIT_S: f64 = 3_600.0;
+
+/// The thesis' default (section III.4).
+const ERROR_MARGIN: f64 = 0.07;
+
+impl Network {
+    /// Reads a descriptor: the fields of the thesis' section III.3 in TOML, and some more. Its platform is
+    /// `other` if that is given; else the one that it names, of its own `[supported_formats]` or built in.
+    ///
+    /// # Errors
+    /// All problems with their lines and keys; the nearest name where one is not known.
+    pub fn from_descriptor(text: &str, other: Option<&Platform>) -> Result<Self, DescriptorError> {
+        let mut reader = Reader::new(text);
+        let document = match DeTable::parse(text) {
+            Ok(document) => document,
+            Err(error) => {
+                reader.no_toml(&error);
+                return reader.finish(None);
+            }
+        };
+        let network = network(&mut reader, document.get_ref(), other);
+        reader.finish(network)
+    }
+}
+
+fn network(
+    reader: &mut Reader<'_>,
+    table: &DeTable<'_>,
+    other: Option<&Platform>,
+) -> Option<Network> {
+    reader.unknown_keys(table, KEYS);
+    let name = Reader::item(table, "name").and_then(|item| reader.text(item)).unwrap_or_default();
+    let platform = platform(reader, table, other);
+    let layers = layers(reader, table);
+    let layerwise = match Reader::item(table, "layerwise_opt") {
+        Some(item) => layerwise(reader, item),
+        None => Some(Layerwise::WeightOnly),
+    };
+    let objective = match Reader::item(table, "f_obj") {
+        Some(item) => objective(reader, item),
+        None => Some(Objective::Bits),
+    };
+    let error_margin = match Reader::item(table, "err_margin") {
+        Some(item) => margin(reader, item),
+        None => Some(ERROR_MARGIN),
+    };
+    let external = external(reader, table);
+    let (objective, layers) = (objective?, layers?);
+    if let (true, Some(zero)) =
+        (objective.needs_macs(), layers.iter().find(|layer| layer.macs == 0))
+    {
+        let problem =
+            format!("`f_obj` asks for the products of each layer, and {} has none", zero.name);
+        reader.problem(Reader::item(table, "macs").map_or(0, |item| item.at), "macs", problem);
+    }
+    let (platform, layerwise) = (platform?, layerwise?);
+    Some(Network {
+        name,
+        platform,
+        layers,
+        layerwise,
+        objective,
+        error_margin: error_margin?,
+        external: external?,
+    })
+}
+
+fn platform(
+    reader: &mut Reader<'_>,
+    table: &DeTable<'_>,
+    other: Option<&Platform>,
+) -> Option<Platform> {
+    let given = Reader::item(table, "platform");
+    let name = given.map_or(Some("paper".to_owned()), |item| reader.text(item))?;
+    let at = given.map_or(0, |item| item.at);
+    let found = match (other, Reader::item(table, "supported_formats")) {
+        (Some(other), _) => Some(other.clone()),
+        (None, Some(item)) => Platform::from_item(reader, item, &name),
+        (None, None) => {
+            let found = Platform::named(&name);
+            if found.is_none() {
+                let near = nearest(&name, BUILT_IN.iter().map(|(name, _)| *name));
+                let problem =
+                    format!("there is no platform `{name}` and no [supported_formats]{near}");
+                reader.problem(at, "platform", problem);
+            }
+            found
+        }
+    }?;
+    for (formats, of) in [(&found.weight, "weights"), (&found.activation, "activations")] {
+        if !formats.iter().any(|format| format.bits() < 32) {
+            let problem = format!("{of} have no format below 32 bits: there is nothing to tune");
+            reader.problem(at, "platform", problem);
+        }
+    }
+    Some(found)
+}
+
+fn layers(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Vec<Layer>> {
+    let Some(names_item) = Reader::item(table, "layer_name") else {
+        reader.problem(0, "layer_name", "expected the names of the layers to tune");
+        return None;
+    };
+    let names = reader.texts(names_item)?;
+    let mut seen = BTreeSet::new();
+    if names.is_empty() {
+        reader.expected(names_item, "at least one name");
+    }
+    for name in &names {
+        let is_word = !name.is_empty() && !name.chars().any(char::is_whitespace);
+        if !is_word || name.starts_with('#') || name.starts_with("//") {
+            reader.problem(names_item.at, "layer_name", format!("expected words, found {name:?}"));
+        } else if !seen.insert(name) {
+            let problem = format!("expected each name once, found {name} again");
+            reader.problem(names_item.at, "layer_name", problem);
+        }
+    }
+    let counts = |reader: &mut Reader<'_>, key| {
+        of_layers(reader, table, key, &names, "a whole number of at least 0", |item| {
+            count(item.value)
+        })
+    };
+    let weight_size = required(counts(reader, "wgt_size"), reader, "wgt_size");
+    let activation_size = required(counts(reader, "act_size"), reader, "act_size");
+    let macs = counts(reader, "macs").unwrap_or_else(|| Some(vec![0; names.len()]));
+    let maxima = |reader: &mut Reader<'_>, key| {
+        let is_magnitude = |number: &f64| number.is_finite() && *number >= 0.0;
+        of_layers(reader, table, key, &names, "a number of at least 0", |item| {
+            number(item.value).filter(is_magnitude)
+        })
+    };
+    let weight_max = required(maxima(reader, "wgt_max_abs"), reader, "wgt_max_abs");
+    let activation_max = required(maxima(reader, "act_max_abs"), reader, "act_max_abs");
+    let kinds = of_layers(reader, table, "layer_kind", &names, "\"conv\" or \"fc\"", |item| {
+        match item.value.as_str()? {
+            "conv" => Some(LayerKind::Convolution),
+            "fc" => Some(LayerKind::FullyConnected),
+            _ => None,
+        }
+    });
+    let kinds = kinds.unwrap_or_else(|| Some(vec![LayerKind::Convolution; names.len()]))?;
+    let parts = parts(reader, table, &names)?;
+    let (weight_size, activation_size, macs) = (weight_size?, activation_size?, macs?);
+    let (weight_max, activation_max) = (weight_max?, activation_max?);
+    let layer = |(at, name): (usize, &String)| Layer {
+        name: name.clone(),
+        parts: parts[at].clone(),
+        weight_size: weight_size[at],
+        activation_size: activation_size[at],
+        weight_max: weight_max[at],
+        activation_max: activation_max[at],
+        macs: macs[at],
+        kind: kinds[at],
+    };
+    Some(names.iter().enumerate().map(layer).collect())
+}
+
+/// A key that must be there.
+fn required<T>(found: Option<Option<T>>, reader: &mut Reader<'_>, key: &str) -> Option<T> {
+    if found.is_none() {
+        reader.problem(0, key, "expected a value for each layer, found nothing");
+    }
+    found.flatten()
+}
+
+/// One value a layer: an array in their order, or a table by their names. None if the key is not there,
+/// nothing within if it was wrong.
+fn of_layers<T>(
+    reader: &mut Reader<'_>,
+    table: &DeTable<'_>,
+    key: &str,
+    names: &[String],
+    what: &str,
+    read: impl Fn(Item<'_>) -> Option<T>,
+) -> Option<Option<Vec<T>>> {
+    let item = Reader::item(table, key)?;
+    let items: Vec<Item<'_>> = match item.value.as_table() {
+        Some(by_name) => {
+            let known: Vec<&str> = names.iter().map(String::as_str).collect();
+            reader.unknown_keys(by_name, &known);
+            let missing = names.iter().find(|name| Reader::item(by_name, name).is_none());
+            if let Some(missing) = missing {
+                reader.problem(item.at, key, format_args!("the layer {missing} is missing"));
+                return Some(None);
+            }
+            names.iter().filter_map(|name| Reader::item(by_name, name)).collect()
+        }
+        None => reader.array(item, "an array, or a table of the layers").unwrap_or_default(),
+    };
+    if items.len() != names.len() {
+        let (found, wanted) = (items.len(), names.len());
+        if item.value.as_array().is_some() {
+            let problem = format!("expected {wanted} values, one a layer, found {found}");
+            reader.problem(item.at, key, problem);
+        }
+        return Some(None);
+    }
+    let mut values = Vec::new();
+    for item in items {
+        match read(item) {
+            Some(value) => values.push(value),
+            None => reader.expected(item, what),
+        }
+    }
+    Some((values.len() == names.len()).then_some(values))
+}
+
+/// Names of sub-layers; those of the layers where there are none.
+fn parts(
+    reader: &mut Reader<'_>,
+    table: &DeTable<'_>,
+    names: &[String],
+) -> Option<Vec<Vec<String>>> {
+    let Some(item) = Reader::item(table, "sub_layer_name") else {
+        return Some(names.iter().map(|name| vec![name.clone()]).collect());
+    };
+    let lists = reader.array(item, "an array of arrays of names")?;
+    if lists.len() != names.len() {
+        let problem =
+            format!("expected {} arrays, one a layer, found {}", names.len(), lists.len());
+        reader.problem(item.at, "sub_layer_name", problem);
+        return None;
+    }
+    let mut seen = BTreeSet::new();
+    let mut parts = Vec::new();
+    for (list, name) in lists.into_iter().zip(names) {
+        let found = reader.texts(list)?;
+        let found = if found.is_empty() { vec![name.clone()] } else { found };
+        for part in &found {
+            if !seen.insert(part.clone()) {
+                let problem = format!("expected each name in one layer, found {part} again");
+                reader.problem(list.at, "sub_layer_name", problem);
+            }
+        }
+        parts.push(found);
+    }
+    Some(parts)
+}
+
+fn layerwise(reader: &mut Reader<'_>, item: Item<'_>) -> Option<Layerwise> {
+    match item.value.as_str() {
+        Some("BOTH") => Some(Layerwise::Both),
+        Some("WGT-ONLY") => Some(Layerwise::WeightOnly),
+        Some("ACT-ONLY") => Some(Layerwise::ActivationOnly),
+        Some("NONE") => Some(Layerwise::None),
+        _ => {
+            reader.expected(item, "\"BOTH\", \"WGT-ONLY\", \"ACT-ONLY\" or \"NONE\"");
+            None
+        }
+    }
+}
+
+fn objective(reader: &mut Reader<'_>, item: Item<'_>) -> Option<Objective> {
+    let text = reader.text(item)?;
+    match text.parse() {
+        Ok(objective) => Some(objective),
+        Err(problem) => {
+            reader.problem(item.at, item.key, problem);
+            None
+        }
+    }
+}
+
+fn margin(reader: &mut Reader<'_>, item: Item<'_>) -> Option<f64> {
+    let margin = reader.number(item)?;
+    if margin >= 1.0 {
+        reader.expected(item, "a share below 1, such as 0.01");
+        return None;
+    }
+    Some(margin)
+}
+
+/// What a program is asked; none within if there is no program.
+fn external(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<External>> {
+    let mut text =
+        |key| Reader::item(table, key).map_or(Some(None), |item| reader.text(item).map(Some));
+    let (small, full, confirmation) =
+        (text("cmd_smallset")?, text("cmd_fullset")?, text("cmd_confirmation")?);
+    let (result, latency) = (text("get_result_regex")?, text("get_latency_regex")?);
+    let (config_file, calibration) = (text("config_file")?, text("calibration")?);
+    let validation = text("validation")?;
+    let mut count =
+        |key| Reader::item(table, key).map_or(Some(None), |item| reader.count(item).map(Some));
+    let samples = [count("samples_smallset")?, count("samples_fullset")?];
+    let time_limit_s = match Reader::item(table, "time_limit_s") {
+        Some(item) => reader.number(item)?,
+        None => TIME_LIMIT_S,
+    };
+    let Some(full) = full else {
+        if small.is_some() || confirmation.is_some() {
+            reader.problem(0, "cmd_fullset", "expected the command for all samples, found nothing");
+        }
+        return Some(None);
+    };
+    let Some(result) = result else {
+        let problem =
+            "expected how the accuracy is found in what the command prints, found nothing";
+        reader.problem(0, "get_result_regex", problem);
+        return None;
+    };
+    for (key, command) in [("cmd_smallset", small.as_ref()), ("cmd_fullset", Some(&full))] {
+        let is_told = config_file.is_some() || command.is_none_or(|text| text.contains("{config}"));
+        if let (false, Some(item)) = (is_told, Reader::item(table, key)) {
+            let problem = "the program does not learn its configuration: put {config} where the file's \
+                           name goes, or say `config_file`";
+            reader.problem(item.at, key, problem);
+        }
+    }
+    Some(Some(External {
+        small_command: small,
+        full_command: full,
+        confirmation_command: confirmation,
+        result,
+        latency,
+        config_file,
+        time_limit_s,
+        samples,
+        calibration,
+        validation,
+    }))
+}

@@ -1,0 +1,156 @@
+//! Descriptors, right and wrong.
+
+use super::*;
+
+/// The thesis' example, Caffe's LeNet: its fully connected layers are not tuned. Maxima of weights and
+/// activations are those of its table III.2.
+pub const LENET: &str = r#"
+name = "LeNet"
+platform = "paper"
+layer_name = ["conv1", "conv2"]
+layerwise_opt = "WGT-ONLY"
+wgt_size = [500, 25_000]
+act_size = [784, 2_880]
+wgt_max_abs = [0.5795, 0.16474]
+act_max_abs = [0.996, 5.05664]
+f_obj = "bits"
+err_margin = 0.01
+cmd_smallset = "./lenet {config} 1000"
+cmd_fullset = "./lenet {config} 10000"
+get_result_regex = 'accuracy = ([0-9.]+)'
+"#;
+
+pub fn lenet() -> Network {
+    Network::from_descriptor(LENET, None).expect("the example reads")
+}
+
+#[test]
+fn the_example_reads() {
+    let network = lenet();
+    assert_eq!(network.layers[1].weight_size, 25_000);
+    assert_eq!(network.layerwise, Layerwise::WeightOnly);
+    assert_eq!(network.external.as_ref().unwrap().full_command, "./lenet {config} 10000");
+    let groups: Vec<(String, Vec<usize>)> =
+        network.groups().into_iter().map(|group| (group.name, group.slots)).collect();
+    let expected =
+        [("conv1.weight", vec![0]), ("conv2.weight", vec![1]), ("activations", vec![2, 3])];
+    assert!(groups.iter().zip(&expected).all(|(a, b)| a.0 == b.0 && a.1 == b.1), "{groups:?}");
+    assert_eq!(groups.len(), expected.len());
+}
+
+/// Who shares type and width is what `layerwise_opt` says.
+#[test]
+fn groups_follow_layerwise() {
+    let groups = |layerwise| {
+        let mut network = lenet();
+        network.layerwise = layerwise;
+        network.groups().iter().map(|group| group.slots.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(groups(Layerwise::Both), [1, 1, 1, 1]);
+    assert_eq!(groups(Layerwise::WeightOnly), [1, 1, 2]);
+    assert_eq!(groups(Layerwise::ActivationOnly), [2, 1, 1]);
+    assert_eq!(groups(Layerwise::None), [2, 2]);
+}
+
+/// SPEC A1: the maxima of table III.2 give the biases that the trace starts from; with 2^(1-B) they would not.
+#[test]
+fn a1_biases_come_from_the_largest_magnitude() {
+    let network = lenet();
+    let i3 = Format::fixed(3, 0).unwrap();
+    let formats = network.slots().into_iter().map(|slot| network.profiled(slot, i3)).collect();
+    assert_eq!(network.base().with(formats).to_string(), "I3(0)-I3(2) / I3(0)-I3(-3)");
+    let e3 = Format::exp(3).unwrap();
+    let slot = Slot { layer: 1, role: Role::Activation };
+    // 5.06 lies below 8, so the largest E, 3, is worth 2^(3 - 0).
+    assert_eq!(network.profiled(slot, e3).to_string(), "E3(0)");
+    assert_eq!(network.profiled(slot, Format::F16), Format::F16);
+}
+
+#[test]
+fn sub_layers_share_the_formats_of_their_layer() {
+    let text = LENET.replace(
+        "layer_name = [\"conv1\", \"conv2\"]",
+        "layer_name = [\"block\", \"last\"]\nsub_layer_name = [[\"b1\", \"b2\"], []]",
+    );
+    let network = Network::from_descriptor(&text, None).unwrap();
+    let objects = network.objects();
+    assert_eq!(objects[0], ["b1.weight", "b2.weight"]);
+    assert_eq!(objects[3], ["last.input"]);
+}
+
+#[track_caller]
+fn check(from: &str, to: &str, expected: &str) {
+    assert!(LENET.contains(from), "{from}");
+    let error = Network::from_descriptor(&LENET.replace(from, to), None).expect_err("it is wrong");
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn problems_name_line_key_and_nearest_name() {
+    check(
+        "err_margin",
+        "err_margn",
+        "line 11: `err_margn`: there is no such key; the nearest is `err_margin`",
+    );
+    check("[500, 25_000]", "[500]", "line 6: `wgt_size`: expected 2 values, one a layer, found 1");
+    check(
+        "[500, 25_000]",
+        "{ conv1 = 500, convv2 = 25000 }",
+        "line 6: `convv2`: there is no such key; the nearest is `conv2`\nline 6: `wgt_size`: the layer conv2 is missing",
+    );
+    check("784,", "-784,", "line 7: `act_size`: expected a whole number of at least 0, found -784");
+    check(
+        "0.996,",
+        "\"x\",",
+        "line 9: `act_max_abs`: expected a number of at least 0, found \"x\"",
+    );
+    check(
+        "WGT-ONLY",
+        "WGT",
+        "line 5: `layerwise_opt`: expected \"BOTH\", \"WGT-ONLY\", \"ACT-ONLY\" or \"NONE\", found \"WGT\"",
+    );
+    check(
+        "= 0.01",
+        "= 1",
+        "line 11: `err_margin`: expected a share below 1, such as 0.01, found 1",
+    );
+    check(
+        "\"conv2\"]",
+        "\"conv1\"]",
+        "line 4: `layer_name`: expected each name once, found conv1 again",
+    );
+    check(
+        "\"paper\"",
+        "\"papr\"",
+        "line 3: `platform`: there is no platform `papr` and no [supported_formats]; the nearest is `paper`",
+    );
+    check(
+        "\"./lenet {config} 1000\"",
+        "\"./lenet\"",
+        "line 12: `cmd_smallset`: the program does not learn its configuration: put {config} where the file's name goes, or say `config_file`",
+    );
+    check(
+        "\"bits\"",
+        "\"bops\"",
+        "line 1: `macs`: `f_obj` asks for the products of each layer, and conv1 has none",
+    );
+    check(
+        "get_result_regex = 'accuracy = ([0-9.]+)'",
+        "",
+        "line 1: `get_result_regex`: expected how the accuracy is found in what the command prints, found nothing",
+    );
+    check(
+        "wgt_max_abs = [0.5795, 0.16474]",
+        "",
+        "line 1: `wgt_max_abs`: expected a value for each layer, found nothing",
+    );
+}
+
+#[test]
+fn objects_that_a_program_has_not_are_told_with_the_nearest() {
+    let known = ["conv_2.weight", "conv1.weight", "conv1.input", "conv2.input"];
+    assert_eq!(
+        lenet().unknown_objects(&known),
+        ["there is no object `conv2.weight`; the nearest is `conv_2.weight`"]
+    );
+}

@@ -1,0 +1,216 @@
+//! What is made small: a function of formats and sizes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use exmex::{Express, FlatEx};
+
+use crate::assignment::Assignment;
+use crate::network::{Layer, Network};
+
+/// What the tuner makes small (f_obj of the thesis). All but the latency are functions of formats alone.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Objective {
+    /// Bits of all weights and activations, the thesis' default.
+    Bits,
+    /// Bits of the weights.
+    Parameters,
+    /// Products, times the bits of both operands (BOPs).
+    BitOperations,
+    /// Cycles of a bit-serial accelerator: products, times the bits of the activation, over 16 (Stripes).
+    BitSerial,
+    /// What the evaluator measures, in ns.
+    Latency,
+    /// A user's expression.
+    Expression(Expression),
+}
+
+/// Each name that descriptors have for an objective.
+const NAMES: [(&str, Objective); 5] = [
+    ("bits", Objective::Bits),
+    ("parameters", Objective::Parameters),
+    ("bops", Objective::BitOperations),
+    ("bit-serial", Objective::BitSerial),
+    ("latency", Objective::Latency),
+];
+
+/// An expression in the variables of a layer, summed over the layers: `w_bits * w_size + a_bits * a_size`;
+/// or, after `max:`, the largest of any layer.
+#[derive(Clone, Debug)]
+pub struct Expression {
+    text: String,
+    is_maximum: bool,
+    // thousands of bytes
+    compiled: Box<FlatEx<f64>>,
+    // places in VARIABLES
+    variables: Vec<usize>,
+}
+
+/// What an expression may name.
+const VARIABLES: [&str; 5] = ["w_bits", "w_size", "a_bits", "a_size", "macs"];
+
+impl PartialEq for Expression {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl FromStr for Objective {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((_, objective)) = NAMES.iter().find(|(name, _)| *name == text) {
+            return Ok(objective.clone());
+        }
+        let (is_maximum, formula) = match text.strip_prefix("max:") {
+            Some(formula) => (true, formula),
+            None => (false, text),
+        };
+        let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+        let expected =
+            format!("expected {}, or an expression in {}", names.join(", "), VARIABLES.join(", "));
+        let compiled = FlatEx::<f64>::parse(formula)
+            .map_err(|error| format!("{expected}; {text:?} is none: {error}"))?;
+        let place = |name: &String| VARIABLES.iter().position(|known| known == name);
+        let unknown = compiled.var_names().iter().find(|name| place(name).is_none());
+        if let Some(unknown) = unknown {
+            return Err(format!("{expected}; found `{unknown}`"));
+        }
+        if compiled.var_names().is_empty() {
+            return Err(format!("{expected}; {text:?} is a constant"));
+        }
+        let variables = compiled.var_names().iter().filter_map(place).collect();
+        let text = text.to_owned();
+        let compiled = Box::new(compiled);
+        Ok(Self::Expression(Expression { text, is_maximum, compiled, variables }))
+    }
+}
+
+impl fmt::Display for Objective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expression(expression) => f.write_str(&expression.text),
+            other => {
+                let name = NAMES.iter().find(|(_, objective)| objective == other);
+                f.write_str(name.expect("all others have a name").0)
+            }
+        }
+    }
+}
+
+impl Objective {
+    /// Whether it asks for the products of each layer.
+    #[must_use]
+    pub fn needs_macs(&self) -> bool {
+        match self {
+            Self::BitOperations | Self::BitSerial => true,
+            Self::Expression(expression) => {
+                expression.variables.iter().any(|variable| VARIABLES[*variable] == "macs")
+            }
+            Self::Bits | Self::Parameters | Self::Latency => false,
+        }
+    }
+
+    /// Whether it is known without an evaluation.
+    #[must_use]
+    pub fn is_computed(&self) -> bool {
+        *self != Self::Latency
+    }
+
+    /// What its values are counted in.
+    #[must_use]
+    pub fn unit(&self) -> &'static str {
+        match self {
+            Self::Bits | Self::Parameters => "bits",
+            Self::BitOperations => "bit operations",
+            Self::BitSerial => "cycles",
+            Self::Latency => "ns",
+            Self::Expression(_) => "",
+        }
+    }
+
+    /// Of an assignment to this network's objects. A latency that nobody measured is infinite.
+    #[must_use]
+    pub fn value(
+        &self,
+        network: &Network,
+        assignment: &Assignment,
+        latency_ns: Option<f64>,
+    ) -> f64 {
+        let formats = assignment.formats();
+        let layers = network.layers.iter().enumerate();
+        let bits = |at: usize| f64::from(formats[at].bits());
+        let each = layers.map(|(at, layer)| {
+            let (weight, activation) = (bits(at), bits(network.layers.len() + at));
+            self.of_layer(layer, weight, activation)
+        });
+        match self {
+            Self::Latency => latency_ns.unwrap_or(f64::INFINITY),
+            Self::Expression(Expression { is_maximum: true, .. }) => {
+                each.fold(f64::NEG_INFINITY, f64::max)
+            }
+            _ => each.sum(),
+        }
+    }
+
+    fn of_layer(&self, layer: &Layer, weight_bits: f64, activation_bits: f64) -> f64 {
+        let (weights, activations) = (layer.weight_size as f64, layer.activation_size as f64);
+        let macs = layer.macs as f64;
+        match self {
+            Self::Bits => weight_bits * weights + activation_bits * activations,
+            Self::Parameters => weight_bits * weights,
+            Self::BitOperations => macs * weight_bits * activation_bits,
+            // Of an engine that takes 16 cycles for an activation of 16 bits.
+            Self::BitSerial => macs * activation_bits / 16.0,
+            Self::Latency => 0.0,
+            Self::Expression(expression) => {
+                let all = [weight_bits, weights, activation_bits, activations, macs];
+                let values: Vec<f64> = expression.variables.iter().map(|at| all[*at]).collect();
+                expression.compiled.eval(&values).expect("its variables were counted")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Format;
+    use crate::network::tests::lenet;
+
+    #[track_caller]
+    fn check(objective: &str, expected: f64) {
+        let mut network = lenet();
+        (network.layers[0].macs, network.layers[1].macs) = (288_000, 1_600_000);
+        let [i2, i4, i8] = [2, 4, 8].map(|bits| Format::fixed(bits, 0).unwrap());
+        let assignment = network.base().with(vec![i2, i4, i8, i8]);
+        let objective: Objective = objective.parse().unwrap();
+        let found = objective.value(&network, &assignment, Some(7.0));
+        assert!((found - expected).abs() < 1e-6, "{objective}: {found}, expected {expected}");
+    }
+
+    #[test]
+    fn objectives_are_sums_over_layers() {
+        check("bits", 2.0 * 500.0 + 4.0 * 25_000.0 + 8.0 * (784.0 + 2_880.0));
+        check("parameters", 2.0 * 500.0 + 4.0 * 25_000.0);
+        check("bops", 8.0 * (2.0 * 288_000.0 + 4.0 * 1_600_000.0));
+        check("bit-serial", (288_000.0 + 1_600_000.0) / 2.0);
+        check("latency", 7.0);
+        check("w_bits * w_size + a_bits * a_size", 2.0 * 500.0 + 4.0 * 25_000.0 + 8.0 * 3_664.0);
+        check("max: macs * a_bits^2 + w_size", 64.0 * 1_600_000.0 + 25_000.0);
+    }
+
+    #[test]
+    fn what_is_no_objective_is_refused() {
+        let refused = |text: &str| text.parse::<Objective>().expect_err("no objective");
+        let expected = "expected bits, parameters, bops, bit-serial, latency, or an expression in w_bits, \
+                        w_size, a_bits, a_size, macs; ";
+        assert_eq!(refused("w_bits * w_sizes"), format!("{expected}found `w_sizes`"));
+        assert_eq!(refused("3 + 4"), format!("{expected}\"3 + 4\" is a constant"));
+        assert!(refused("w_bits *").starts_with(&format!("{expected}\"w_bits *\" is none: ")));
+        let text = "max:macs * w_bits";
+        let objective: Objective = text.parse().unwrap();
+        assert_eq!((objective.to_string().as_str(), objective.needs_macs()), (text, true));
+        assert!(!"bits".parse::<Objective>().unwrap().needs_macs());
+    }
+}

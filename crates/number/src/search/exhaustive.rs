@@ -1,0 +1,203 @@
+//! Everything there is, the smallest first. The objective must not fall where a width rises; then the first
+//! that passes is the smallest of the space, and what was not evaluated is no smaller.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, HashSet};
+
+use crate::assignment::Assignment;
+use crate::format::{Format, Kind};
+use crate::tune::{Answer, Move, Stop, Subset, Trials, kind_and_bits, shown};
+
+/// Widths of all groups, as places in their lists, narrowest first.
+#[derive(Debug, PartialEq)]
+struct Widths {
+    objective: f64,
+    places: Vec<usize>,
+}
+
+impl Eq for Widths {}
+
+impl PartialOrd for Widths {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Widths {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.objective.total_cmp(&other.objective).then_with(|| self.places.cmp(&other.places))
+    }
+}
+
+pub(super) fn search(
+    trials: &mut Trials<'_, '_>,
+    subset: Subset,
+    window: u32,
+) -> Result<Answer, Stop> {
+    let base = trials.begin(subset)?;
+    if !trials.network().objective.is_computed() {
+        return Err(Stop::Failed(
+            "an exhaustive search needs an objective that is known without an evaluation".into(),
+        ));
+    }
+    let lists = lists(trials);
+    let mut seen: HashSet<Vec<usize>> = HashSet::new();
+    let mut queue = BinaryHeap::new();
+    let first = vec![0; lists.len()];
+    seen.insert(first.clone());
+    queue.push(Reverse(widths(trials, &base.assignment, &lists, first)));
+    while let Some(Reverse(now)) = queue.pop() {
+        if let Some(answer) = try_widths(trials, subset, &base.assignment, &lists, &now, window)? {
+            return Ok(answer);
+        }
+        for group in 0..lists.len() {
+            let mut places = now.places.clone();
+            places[group] += 1;
+            if places[group] >= lists[group].len() || !seen.insert(places.clone()) {
+                continue;
+            }
+            let next = widths(trials, &base.assignment, &lists, places);
+            if next.objective < now.objective {
+                let why =
+                    "an exhaustive search needs an objective that does not fall where widths rise";
+                return Err(Stop::Failed(why.into()));
+            }
+            queue.push(Reverse(next));
+        }
+    }
+    Ok(base)
+}
+
+/// For each group: formats of each width, narrowest first.
+fn lists(trials: &Trials<'_, '_>) -> Vec<Vec<Vec<Format>>> {
+    let of = |role| {
+        let mut all: Vec<Format> = trials.space.formats(role).to_vec();
+        if !all.contains(&Format::F32) {
+            all.push(Format::F32);
+        }
+        all.sort_by_key(|format| (format.bits(), format.kind() == Kind::Exp));
+        all.chunk_by(|a, b| a.bits() == b.bits()).map(<[Format]>::to_vec).collect()
+    };
+    trials.space.groups.iter().map(|group| of(group.role)).collect()
+}
+
+fn widths(
+    trials: &Trials<'_, '_>,
+    base: &Assignment,
+    lists: &[Vec<Vec<Format>>],
+    places: Vec<usize>,
+) -> Widths {
+    let first = vec![0; places.len()];
+    let assignment = assignment(trials, base, lists, (&places, &first));
+    Widths { objective: trials.objective(&assignment, None), places }
+}
+
+/// With the `which`-th format of its width for each group, and the biases of the largest magnitudes.
+fn assignment(
+    trials: &Trials<'_, '_>,
+    base: &Assignment,
+    lists: &[Vec<Vec<Format>>],
+    (places, which): (&[usize], &[usize]),
+) -> Assignment {
+    let mut formats = base.formats().to_vec();
+    for (at, group) in trials.space.groups.iter().enumerate() {
+        let format = lists[at][places[at]][which[at]];
+        for &slot in &group.slots {
+            formats[slot] = trials.network().profiled(trials.space.slots[slot], format);
+        }
+    }
+    base.with(formats)
+}
+
+/// All types and biases of these widths, until one passes.
+fn try_widths(
+    trials: &mut Trials<'_, '_>,
+    subset: Subset,
+    base: &Assignment,
+    lists: &[Vec<Vec<Format>>],
+    now: &Widths,
+    window: u32,
+) -> Result<Option<Answer>, Stop> {
+    let threshold = trials.threshold(subset);
+    let choices: Vec<usize> =
+        lists.iter().zip(&now.places).map(|(list, at)| list[*at].len()).collect();
+    let mut tried = 0;
+    let mut closest = f64::NEG_INFINITY;
+    let mut which = Some(vec![0; lists.len()]);
+    while let Some(types) = which {
+        let profiled = assignment(trials, base, lists, (&now.places, &types));
+        let at_once = trials.settings.batch.clamp(1, MOST_AT_ONCE);
+        let mut all = biased(&profiled, window);
+        loop {
+            let moves: Vec<Move> = all.by_ref().take(at_once).collect();
+            if moves.is_empty() {
+                break;
+            }
+            let candidates = trials.candidates(subset, moves, Some(threshold))?;
+            tried += candidates.len();
+            closest = candidates.iter().map(|c| c.accuracy).fold(closest, f64::max);
+            if let Some(at) = candidates.iter().position(|c| c.accuracy >= threshold) {
+                let why = format!(
+                    "accuracy {} is at least {}: everything smaller has failed",
+                    shown(candidates[at].accuracy),
+                    shown(threshold)
+                );
+                let question = "the smallest widths that are left, with every type and bias";
+                let one = vec![candidates[at].clone()];
+                return Ok(trials.decide(subset, question, one, Some((0, why))));
+            }
+        }
+        which = next(types, &choices);
+    }
+    let first = vec![0; now.places.len()];
+    let all = assignment(trials, base, lists, (&now.places, &first));
+    let names: Vec<String> = all.formats().iter().map(|format| kind_and_bits(*format)).collect();
+    let question = format!(
+        "widths of {}, objective {}: {tried} types and biases, none passes; at most {}",
+        names.join("-"),
+        now.objective,
+        shown(closest)
+    );
+    trials.decide(subset, &question, Vec::new(), None);
+    Ok(None)
+}
+
+/// Assignments at once: of those after the first that passes nothing is learnt.
+const MOST_AT_ONCE: usize = 64;
+
+/// With all biases up to `window` above these, of each slot that is not FLOAT. There may be more of them than
+/// memory holds.
+fn biased(from: &Assignment, window: u32) -> impl Iterator<Item = Move> {
+    let of = |format: &Format| match format.kind() {
+        Kind::Float => 1,
+        _ => window as usize + 1,
+    };
+    let steps: Vec<usize> = from.formats().iter().map(of).collect();
+    let first = Some(vec![0; steps.len()]);
+    let all = std::iter::successors(first, move |up| next(up.clone(), &steps));
+    let moved = move |up: Vec<usize>| {
+        let assignment = raised(from, &up)?;
+        Some(Move { change: format!("all {assignment}"), assignment })
+    };
+    all.filter_map(moved)
+}
+
+fn raised(from: &Assignment, up: &[usize]) -> Option<Assignment> {
+    let formats = from.formats().iter().zip(up).map(|(format, up)| match up {
+        0 => Some(*format),
+        up => format.with_bias(format.bias() + *up as i32).ok(),
+    });
+    Some(from.with(formats.collect::<Option<_>>()?))
+}
+
+/// Counts up, the last digit first; each has its own base.
+fn next(mut digits: Vec<usize>, bases: &[usize]) -> Option<Vec<usize>> {
+    for at in (0..digits.len()).rev() {
+        digits[at] += 1;
+        if digits[at] < bases[at] {
+            return Some(digits);
+        }
+        digits[at] = 0;
+    }
+    None
+}

@@ -1,0 +1,168 @@
+//! Other searches on the same surfaces.
+
+use super::*;
+use crate::assignment::Assignment;
+use crate::format::{Format, Kind};
+use crate::network::Network;
+use crate::network::tests::lenet;
+use crate::platform::Platform;
+use crate::tune::{End, Evaluation, Journal, Outcome, Passes, Settings, Trial, tune};
+
+fn searched(
+    network: &Network,
+    algorithm: Algorithm,
+    accuracy: impl Fn(&Assignment) -> f64,
+) -> Outcome {
+    let settings = Settings {
+        algorithm,
+        passes: Passes::FullOnly,
+        measures_noise: false,
+        ..Settings::default()
+    };
+    let mut evaluate = |trials: &[Trial]| {
+        trials.iter().map(|trial| Ok(Evaluation::of(accuracy(&trial.assignment)))).collect()
+    };
+    tune(network, &settings, Journal::none(), &mut evaluate, &mut |_| {})
+}
+
+/// Each slot needs so many bits, and what it has more is lost to nobody.
+fn needs(bits: [u32; 4]) -> impl Fn(&Assignment) -> f64 {
+    move |assignment| {
+        let formats = assignment.formats().iter().zip(bits);
+        let missing: u32 = formats.map(|(format, bits)| bits.saturating_sub(format.bits())).sum();
+        0.98 - 0.02 * f64::from(missing)
+    }
+}
+
+fn widths(outcome: &Outcome) -> Vec<u32> {
+    assert_eq!(outcome.end, End::Complete);
+    let answer = outcome.answer.as_ref().expect("there is one");
+    answer.assignment.formats().iter().map(|format| format.bits()).collect()
+}
+
+#[test]
+fn names_read_back() {
+    for name in Algorithm::names() {
+        assert_eq!(name.parse::<Algorithm>().unwrap().to_string(), name);
+    }
+    assert_eq!("exhaustive:1".parse(), Ok(Algorithm::Exhaustive { window: 1 }));
+    let refused = "ristreto".parse::<Algorithm>().expect_err("misspelt");
+    assert!(refused.contains("ristretto-all") && refused.ends_with("found \"ristreto\""));
+}
+
+#[test]
+fn ristretto_has_one_width_for_each_kind() {
+    let mut network = lenet();
+    network.layers[1].kind = crate::network::LayerKind::FullyConnected;
+    let surface = needs([3, 5, 6, 7]);
+    assert_eq!(widths(&searched(&network, Algorithm::Ristretto, &surface)), [4, 8, 8, 8]);
+    let all = searched(&network, Algorithm::RistrettoAll, &surface);
+    assert_eq!(widths(&all), [3, 5, 7, 7]);
+    let fixed = all.answer.unwrap().assignment.formats().iter().all(|f| f.kind() == Kind::Fixed);
+    assert!(fixed);
+}
+
+/// What each kind can do alone may be too little for all together.
+#[test]
+fn ristretto_widens_all_that_fail_together() {
+    let network = lenet();
+    let together = |assignment: &Assignment| {
+        let narrow = assignment.formats().iter().filter(|format| format.bits() < 8).count();
+        if narrow > 2 { 0.5 } else { 0.98 }
+    };
+    let outcome = searched(&network, Algorithm::Ristretto, together);
+    assert_eq!(widths(&outcome), [8, 8, 8, 8]);
+}
+
+#[test]
+fn stripes_narrows_activations_alone() {
+    let network = lenet();
+    let outcome = searched(&network, Algorithm::Stripes, needs([3, 3, 6, 7]));
+    assert_eq!(widths(&outcome), [16, 16, 6, 7]);
+    let failed = searched(&network, Algorithm::Stripes, needs([17, 3, 3, 3]));
+    assert_eq!(widths(&failed), [32; 4]);
+}
+
+#[test]
+fn stripes_takes_bits_before_the_point_first() {
+    let network = lenet();
+    // The first layer's values are a quarter of what their largest magnitude says.
+    let outcome = searched(&network, Algorithm::Stripes, |assignment| {
+        let format = assignment.formats()[2];
+        if format.kind() == Kind::Fixed && format.bias() > 2 {
+            0.5
+        } else {
+            needs([2, 2, 6, 7])(assignment)
+        }
+    });
+    assert_eq!(widths(&outcome), [16, 16, 6, 7]);
+    assert_eq!(outcome.answer.unwrap().assignment.formats()[2], Format::fixed(6, 2).unwrap());
+}
+
+#[test]
+fn knapsack_finds_what_adds_up() {
+    let network = lenet();
+    let outcome = searched(&network, Algorithm::Knapsack, needs([3, 5, 6, 7]));
+    assert_eq!(widths(&outcome), [3, 5, 7, 7]);
+}
+
+/// Two of the groups may be narrow, but not all: which ones is decided by their sizes.
+#[test]
+fn the_first_answer_in_order_is_the_smallest_there_is() {
+    let mut network = lenet();
+    let formats = ["FLOAT 32", "FIXED 2..5", "EXP 2..3"];
+    let list = format!("[supported_formats]\nsmall = {formats:?}");
+    network.platform = Platform::from_descriptor(&list, "small").unwrap();
+    // A surface without any order: a hash of types and widths; biases count as well.
+    let accuracy = |assignment: &Assignment| {
+        let mut hash = 7_u64;
+        for format in assignment.formats() {
+            if *format == Format::F32 {
+                return 0.98;
+            }
+            let exponent = u64::from(format.exponent_bits());
+            let word = u64::from(format.bits()) * 31 + exponent * 7 + (format.bias() + 600) as u64;
+            hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+        }
+        if hash.is_multiple_of(1_000) { 0.975 } else { 0.95 }
+    };
+    let outcome = searched(&network, Algorithm::Exhaustive { window: 1 }, accuracy);
+    let answer = outcome.answer.clone().unwrap();
+    // Every configuration of the space, by force.
+    let types: Vec<Format> = (2..=5)
+        .map(|bits| Format::fixed(bits, 0).unwrap())
+        .chain((2..=3).map(|bits| Format::exp(bits).unwrap()))
+        .collect();
+    let mut least = f64::INFINITY;
+    for (first, second, shared) in triples(types.len()) {
+        let kinds = [types[first], types[second], types[shared], types[shared]];
+        for up in 0..16 {
+            let formats =
+                network.slots().into_iter().zip(kinds).enumerate().map(|(at, (slot, kind))| {
+                    let format = network.profiled(slot, kind);
+                    format.with_bias(format.bias() + (up >> at & 1)).unwrap()
+                });
+            let assignment = network.base().with(formats.collect());
+            if accuracy(&assignment) >= 0.98 * 0.99 {
+                least = least.min(network.objective.value(&network, &assignment, None));
+            }
+        }
+    }
+    assert!(answer.objective > 58_328.0, "the smallest of all does not pass");
+    assert_eq!(answer.objective, least);
+    assert!(answer.accuracy >= 0.98 * 0.99);
+}
+
+fn triples(count: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+    (0..count.pow(3)).map(move |at| (at / count / count, at / count % count, at % count))
+}
+
+#[test]
+fn an_order_that_is_none_is_refused() {
+    let mut network = lenet();
+    network.objective = "w_size / w_bits + a_bits".parse().unwrap();
+    let outcome = searched(&network, Algorithm::Exhaustive { window: 0 }, needs([9; 4]));
+    let End::Stopped(Stop::Failed(why)) = outcome.end else { panic!("widths make it smaller") };
+    assert!(why.contains("does not fall where widths rise"));
+    assert!(outcome.answer.is_some(), "there is always an answer");
+}

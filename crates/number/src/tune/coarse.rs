@@ -1,0 +1,86 @@
+//! The first phase: one width for all, halved until the accuracy is gone, then bisected; and once EXP.
+
+use super::moves::Move;
+use super::step::{Phase, shown};
+use super::trial::{Stop, Subset};
+use super::{Answer, Trials};
+use crate::assignment::Assignment;
+use crate::format::Kind;
+
+/// Of one width: FLOAT before FIXED while it is halved, the other way while it is bisected.
+const HALVED: [Kind; 2] = [Kind::Float, Kind::Fixed];
+const BISECTED: [Kind; 2] = [Kind::Fixed, Kind::Float];
+
+impl Trials<'_, '_> {
+    /// The narrowest formats that all can share. FLOAT(32) was evaluated before.
+    pub fn coarse(&mut self, subset: Subset) -> Result<Answer, Stop> {
+        self.phase = Phase::Coarse;
+        self.remaining = 6;
+        let base = self.begin(subset)?;
+        let mut best = base;
+        let (mut passed, mut failed) = (32, 1);
+        let mut bits = 16;
+        // SPEC A14: the last one that passes is kept.
+        while bits >= 1 && failed == 1 {
+            let assignment = self.space.uniform(bits, &HALVED);
+            let width = widest(&assignment);
+            if width < passed {
+                let question = "all objects share one width: is half of it enough?";
+                match self.try_uniform(subset, question, assignment)? {
+                    Some(answer) => (best, passed) = (answer, width),
+                    None => failed = width,
+                }
+            }
+            bits /= 2;
+        }
+        let mut between: Vec<u32> = self.space.widths(Some(Kind::Fixed));
+        between.extend(self.space.widths(Some(Kind::Float)));
+        between.sort_unstable();
+        between.dedup();
+        between.retain(|width| failed > 1 && *width > failed && *width < passed);
+        while !between.is_empty() {
+            let middle = between[between.len() / 2];
+            let assignment = self.space.uniform(middle, &BISECTED);
+            match self.try_uniform(subset, "and a width between the last two?", assignment)? {
+                Some(answer) => {
+                    best = answer;
+                    passed = middle;
+                    between.retain(|width| *width < middle);
+                }
+                None => between.retain(|width| *width > middle),
+            }
+        }
+        // SPEC A15: EXP with a bit less, for all, once.
+        let narrower = passed.saturating_sub(1);
+        if self.space.widths(Some(Kind::Exp)).contains(&narrower) {
+            let assignment = self.space.uniform(narrower, &[Kind::Exp]);
+            if widest(&assignment) == narrower {
+                let question = "does EXP with a bit less do as well?";
+                if let Some(answer) = self.try_uniform(subset, question, assignment)? {
+                    best = answer;
+                }
+            }
+        }
+        Ok(best)
+    }
+
+    fn try_uniform(
+        &mut self,
+        subset: Subset,
+        question: &str,
+        assignment: Assignment,
+    ) -> Result<Option<Answer>, Stop> {
+        let change = format!("all {assignment}");
+        let threshold = self.threshold(subset);
+        let moves = vec![Move { change, assignment }];
+        let candidates = self.candidates(subset, moves, Some(threshold))?;
+        let accuracy = candidates[0].accuracy;
+        let taken = (accuracy >= threshold)
+            .then(|| (0, format!("accuracy {} is at least {}", shown(accuracy), shown(threshold))));
+        Ok(self.decide(subset, question, candidates, taken))
+    }
+}
+
+fn widest(assignment: &Assignment) -> u32 {
+    assignment.formats().iter().map(|format| format.bits()).max().unwrap_or(32)
+}

@@ -1,0 +1,184 @@
+//! Fine-tuning: biases, widths and types, one object or group at a time.
+
+use std::cmp::Ordering;
+use std::collections::HashSet;
+
+use super::step::{Candidate, Phase, shown};
+use super::trial::{Stop, Subset};
+use super::{Answer, BiasRule, Trials};
+use crate::assignment::Assignment;
+use crate::format::Kind;
+
+/// Types and widths, without biases.
+type Shape = Vec<(Kind, u32, u32)>;
+
+fn shape(assignment: &Assignment) -> Shape {
+    let formats = assignment.formats().iter();
+    formats.map(|format| (format.kind(), format.bits(), format.exponent_bits())).collect()
+}
+
+impl Trials<'_, '_> {
+    /// Makes an answer smaller on its set, in rounds of biases, widths and types, until no type changes.
+    pub fn fine_tune(&mut self, subset: Subset, from: Answer) -> Result<Answer, Stop> {
+        // What a pass takes where each group gives way once, as a guess.
+        let groups = self.space.groups.len() as u64;
+        self.remaining = 2 * self.space.slots.len() as u64 + groups * (groups + 1) / 2 + groups;
+        let mut current = from;
+        // SPEC A18: who was there once does not come back.
+        let mut visited: HashSet<Shape> = HashSet::from([shape(&current.assignment)]);
+        loop {
+            current = self.tune_biases(subset, current)?;
+            while let Some(narrower) = self.narrow(subset, &current)? {
+                visited.insert(shape(&narrower.assignment));
+                current = narrower;
+            }
+            match self.retype(subset, &current, &visited)? {
+                Some(retyped) => {
+                    visited.insert(shape(&retyped.assignment));
+                    current = retyped;
+                }
+                None => return Ok(current),
+            }
+        }
+    }
+
+    fn tune_biases(&mut self, subset: Subset, from: Answer) -> Result<Answer, Stop> {
+        self.phase = Phase::Bias;
+        let mut current = from;
+        loop {
+            let moves = self.space.biases(&current.assignment, 1);
+            if moves.is_empty() {
+                return Ok(current);
+            }
+            let threshold = self.threshold(subset);
+            let least = match self.settings.bias_rule {
+                BiasRule::Literal => threshold,
+                // SPEC A20: any that passes tightens ranges until hardly anything passes.
+                BiasRule::NoWorse => threshold.max(current.accuracy),
+            };
+            let mut candidates = self.candidates(subset, moves, Some(least))?;
+            let best = best(&candidates, |a, b| a.accuracy.total_cmp(&b.accuracy));
+            let best = best.filter(|at| candidates[*at].accuracy >= least);
+            let taken = best.map(|at| {
+                let accuracy = shown(candidates[at].accuracy);
+                (
+                    at,
+                    format!(
+                        "accuracy {accuracy} is the highest, and no lower than {}",
+                        shown(least)
+                    ),
+                )
+            });
+            for candidate in &mut candidates {
+                let accuracy = shown(candidate.accuracy);
+                candidate.why = match candidate.accuracy >= least {
+                    true => format!("accuracy {accuracy}, another one is higher or comes first"),
+                    false => {
+                        format!("accuracy {accuracy} is below {}, what there is", shown(least))
+                    }
+                };
+            }
+            match self.decide(
+                subset,
+                "does a smaller range with finer steps do better?",
+                candidates,
+                taken,
+            ) {
+                Some(better) => current = better,
+                None => return Ok(current),
+            }
+        }
+    }
+
+    fn narrow(&mut self, subset: Subset, current: &Answer) -> Result<Option<Answer>, Stop> {
+        self.phase = Phase::Width;
+        let mut moves = self.space.narrower(&current.assignment);
+        if self.network().objective.is_computed() {
+            // What saves nothing need not be evaluated.
+            moves.retain(|found| self.objective(&found.assignment, None) < current.objective);
+        }
+        if moves.is_empty() {
+            return Ok(None);
+        }
+        let threshold = self.threshold(subset);
+        let floor = self.loss_floor(subset);
+        let mut candidates = self.candidates(subset, moves, Some(threshold))?;
+        let gain = |candidate: &Candidate| current.objective - candidate.objective;
+        let ratio = |candidate: &Candidate| {
+            gain(candidate) / (current.accuracy - candidate.accuracy).max(floor)
+        };
+        let can = |candidate: &Candidate| candidate.accuracy >= threshold && gain(candidate) > 0.0;
+        // SPEC A17: of equal ratios the smaller, then the more accurate, then the first.
+        let order = |a: &Candidate, b: &Candidate| {
+            let (of_a, of_b) = (can(a).then(|| ratio(a)), can(b).then(|| ratio(b)));
+            let by_ratio = of_a.partial_cmp(&of_b).unwrap_or(Ordering::Equal);
+            let by_size = b.objective.total_cmp(&a.objective);
+            by_ratio.then(by_size).then(a.accuracy.total_cmp(&b.accuracy))
+        };
+        let best = best(&candidates, order).filter(|at| can(&candidates[*at]));
+        let words = |candidate: &Candidate| {
+            let (saved, lost) = (gain(candidate), current.accuracy - candidate.accuracy);
+            let unit = self.network().objective.unit();
+            let lost = match lost > 0.0 {
+                true => format!("costs {} of accuracy", shown(lost)),
+                false => format!("costs no accuracy ({})", shown(candidate.accuracy)),
+            };
+            format!("saves {saved:.0} {unit} and {lost}").replace("  ", " ")
+        };
+        let taken = best.map(|at| (at, format!("{}: the best ratio", words(&candidates[at]))));
+        let whys: Vec<String> = candidates.iter().map(words).collect();
+        for (candidate, why) in candidates.iter_mut().zip(whys) {
+            candidate.why = format!("{why}: another one has a better ratio");
+        }
+        Ok(self.decide(subset, "which group can do with a bit less?", candidates, taken))
+    }
+
+    fn retype(
+        &mut self,
+        subset: Subset,
+        current: &Answer,
+        visited: &HashSet<Shape>,
+    ) -> Result<Option<Answer>, Stop> {
+        self.phase = Phase::Type;
+        let mut moves = self.space.retyped(&current.assignment);
+        moves.retain(|found| !visited.contains(&shape(&found.assignment)));
+        if moves.is_empty() {
+            return Ok(None);
+        }
+        let threshold = self.threshold(subset);
+        let least = threshold.max(current.accuracy);
+        let mut candidates = self.candidates(subset, moves, Some(least))?;
+        // SPEC A18: of equal width, so it must be better.
+        let can = |candidate: &Candidate| {
+            candidate.accuracy > current.accuracy
+                && candidate.accuracy >= threshold
+                && candidate.objective <= current.objective
+        };
+        let best =
+            best(&candidates, |a, b| can(a).cmp(&can(b)).then(a.accuracy.total_cmp(&b.accuracy)));
+        let best = best.filter(|at| can(&candidates[*at]));
+        let now = shown(current.accuracy);
+        let taken = best.map(|at| {
+            let accuracy = shown(candidates[at].accuracy);
+            (at, format!("accuracy {accuracy} is the highest, and above {now}"))
+        });
+        for candidate in &mut candidates {
+            let accuracy = shown(candidate.accuracy);
+            candidate.why = match can(candidate) {
+                true => format!("accuracy {accuracy}, another one is higher or comes first"),
+                false => format!("accuracy {accuracy} is no better than {now}"),
+            };
+        }
+        Ok(self.decide(subset, "is another type of the same width better?", candidates, taken))
+    }
+}
+
+/// The first of the greatest.
+pub(super) fn best(
+    candidates: &[Candidate],
+    order: impl Fn(&Candidate, &Candidate) -> Ordering,
+) -> Option<usize> {
+    (0..candidates.len()).reduce(|best, at| {
+        if order(&candidates[at], &candidates[best]).is_gt() { at } else { best }
+    })
+}

@@ -1,0 +1,287 @@
+//! Neighbours of an assignment: a bit or a bias more or less, another type.
+
+use crate::assignment::Assignment;
+use crate::format::{Format, Kind};
+use crate::network::{Group, Network, Slot};
+use crate::platform::Role;
+
+/// An assignment next to another one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Move {
+    /// What changes, for people.
+    pub change: String,
+    pub assignment: Assignment,
+}
+
+/// What may be chosen: the network's slots and groups, and what formats there are.
+#[derive(Debug)]
+pub(crate) struct Space<'a> {
+    pub network: &'a Network,
+    pub slots: Vec<Slot>,
+    pub groups: Vec<Group>,
+    // widest first; FLOAT, FIXED and EXP with a sign, of at least the fewest bits
+    weight: Vec<Format>,
+    activation: Vec<Format>,
+}
+
+impl<'a> Space<'a> {
+    /// `least` is the fewest bits of FIXED (SPEC A16).
+    pub fn new(network: &'a Network, least: u32) -> Self {
+        let of = |role| {
+            let all = network.platform.of(role).iter().copied();
+            // Values of both signs need a sign; one of them is all that a sign alone tells.
+            let usable = all.filter(|format| format.has_sign() && format.kind() != Kind::Binary);
+            let wide =
+                usable.filter(|format| format.kind() != Kind::Fixed || format.bits() >= least);
+            wide.collect()
+        };
+        let (weight, activation) = (of(Role::Weight), of(Role::Activation));
+        Self { network, slots: network.slots(), groups: network.groups(), weight, activation }
+    }
+
+    /// Widest first.
+    pub fn formats(&self, role: Role) -> &[Format] {
+        match role {
+            Role::Weight => &self.weight,
+            Role::Activation => &self.activation,
+        }
+    }
+
+    /// Widths that an object in either role can have below 32, widest first.
+    pub fn widths(&self, kind: Option<Kind>) -> Vec<u32> {
+        let all = self.weight.iter().chain(&self.activation);
+        let wanted = all.filter(|format| kind.is_none_or(|kind| format.kind() == kind));
+        let mut widths: Vec<u32> =
+            wanted.map(|format| format.bits()).filter(|bits| *bits < 32).collect();
+        widths.sort_unstable_by_key(|bits| std::cmp::Reverse(*bits));
+        widths.dedup();
+        widths
+    }
+
+    /// Of one width for all, where there is one: the narrowest format of these kinds that has so many bits,
+    /// of several the one whose kind comes first. FLOAT(32) where there is none.
+    pub fn uniform(&self, bits: u32, kinds: &[Kind]) -> Assignment {
+        let of = |slot: &Slot| {
+            let candidates = self
+                .formats(slot.role)
+                .iter()
+                .copied()
+                .filter(|format| format.bits() >= bits && kinds.contains(&format.kind()));
+            let rank = |format: &Format| {
+                let kind = kinds.iter().position(|kind| *kind == format.kind());
+                (format.bits(), kind)
+            };
+            let found = candidates.min_by_key(rank).unwrap_or(Format::F32);
+            self.network.profiled(*slot, found)
+        };
+        let formats = self.slots.iter().map(of).collect();
+        self.network.base().with(formats)
+    }
+
+    /// One more of the bias, or one less: of each slot that is not FLOAT.
+    pub fn biases(&self, from: &Assignment, by: i32) -> Vec<Move> {
+        let slots = self.slots.iter().enumerate();
+        let moved = slots.filter_map(|(at, slot)| {
+            let old = from.formats()[at];
+            let bias = old.bias() + by;
+            if old.kind() == Kind::Float || self.bias_is_too_far(*slot, old, bias) {
+                return None;
+            }
+            let new = old.with_bias(bias).ok()?;
+            let mut formats = from.formats().to_vec();
+            formats[at] = new;
+            let change = format!("{} {old} -> {new}", self.network.object(*slot));
+            Some(Move { change, assignment: from.with(formats) })
+        });
+        moved.collect()
+    }
+
+    /// Slots that decide nothing would drift for ever.
+    fn bias_is_too_far(&self, slot: Slot, format: Format, bias: i32) -> bool {
+        (bias - self.network.profiled(slot, format).bias()).abs() > BIAS_REACH
+    }
+
+    /// The next narrower format for each group.
+    pub fn narrower(&self, from: &Assignment) -> Vec<Move> {
+        self.of_groups(from, Self::narrower_format)
+    }
+
+    /// The next wider format for each group.
+    pub fn wider(&self, from: &Assignment) -> Vec<Move> {
+        self.of_groups(from, Self::wider_format)
+    }
+
+    /// FIXED for EXP and the other way, of the same width, for each group.
+    pub fn retyped(&self, from: &Assignment) -> Vec<Move> {
+        self.of_groups(from, |space, slot, format| {
+            let wanted = match format.kind() {
+                Kind::Fixed => Kind::Exp,
+                Kind::Exp => Kind::Fixed,
+                Kind::Float | Kind::Binary => return None,
+            };
+            let found = space.of_kind(slot.role, wanted).find(|new| new.bits() == format.bits())?;
+            Some(space.network.profiled(slot, found))
+        })
+    }
+
+    fn of_groups(
+        &self,
+        from: &Assignment,
+        next: impl Fn(&Self, Slot, Format) -> Option<Format>,
+    ) -> Vec<Move> {
+        let of = |group: &Group| {
+            let mut formats = from.formats().to_vec();
+            for &at in &group.slots {
+                formats[at] = next(self, self.slots[at], formats[at])?;
+            }
+            let shown = |formats: &[Format]| match group.slots.as_slice() {
+                [only] => formats[*only].to_string(),
+                several => kind_and_bits(formats[several[0]]),
+            };
+            let (old, new) = (shown(from.formats()), shown(&formats));
+            let change = format!("{} {old} -> {new}", group.name);
+            Some(Move { change, assignment: from.with(formats) })
+        };
+        self.groups.iter().filter_map(of).collect()
+    }
+
+    fn of_kind(&self, role: Role, kind: Kind) -> impl Iterator<Item = Format> {
+        self.formats(role).iter().copied().filter(move |format| format.kind() == kind)
+    }
+
+    /// The range stays where it is (SPEC A20): FIXED keeps its bias, EXP its largest number.
+    fn narrower_format(&self, slot: Slot, old: Format) -> Option<Format> {
+        let (role, kind) = (slot.role, old.kind());
+        if let Some(new) = self.of_kind(role, kind).find(|new| new.bits() < old.bits()) {
+            return resized(old, new);
+        }
+        if kind != Kind::Float {
+            return None;
+        }
+        let fixed = self.of_kind(role, Kind::Fixed).find(|new| new.bits() < old.bits())?;
+        Some(self.network.profiled(slot, fixed))
+    }
+
+    fn wider_format(&self, slot: Slot, old: Format) -> Option<Format> {
+        let role = slot.role;
+        let all: Vec<Format> = self.of_kind(role, old.kind()).collect();
+        if let Some(new) = all.iter().rev().find(|new| new.bits() > old.bits()) {
+            return resized(old, *new);
+        }
+        let fixed = || self.of_kind(role, Kind::Fixed).filter(|new| new.bits() > old.bits()).last();
+        if old.kind() == Kind::Exp
+            && let Some(new) = fixed()
+        {
+            return Some(self.network.profiled(slot, new));
+        }
+        let float = || self.of_kind(role, Kind::Float).filter(|new| new.bits() > old.bits()).last();
+        match old.kind() {
+            Kind::Float => None,
+            _ => float().or((old.bits() < 32).then_some(Format::F32)),
+        }
+    }
+}
+
+/// How far a bias goes from what the largest magnitude asks for.
+const BIAS_REACH: i32 = 8;
+
+/// Type and width without the bias: `I3`.
+pub(crate) fn kind_and_bits(format: Format) -> String {
+    let text = format.to_string();
+    text.split('(').next().unwrap_or(&text).to_owned()
+}
+
+/// The format `new` with a bias that keeps the range of `old`, which is of the same kind.
+fn resized(old: Format, new: Format) -> Option<Format> {
+    match old.kind() {
+        Kind::Float => Some(new),
+        Kind::Fixed | Kind::Binary => new.with_bias(old.bias()).ok(),
+        Kind::Exp => {
+            let (from, to) = (old.exponent_bits(), new.exponent_bits());
+            new.with_bias(old.bias() + (1 << to) - (1 << from)).ok()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::Layerwise;
+    use crate::network::tests::lenet;
+    use crate::platform::Platform;
+
+    fn changes(moves: &[Move]) -> Vec<&str> {
+        moves.iter().map(|found| found.change.as_str()).collect()
+    }
+
+    /// SPEC A13: one width and type for all activations, biases of their own.
+    #[test]
+    fn a13_activations_share_width_and_not_bias() {
+        let network = lenet();
+        let space = Space::new(&network, 2);
+        let from = space.uniform(3, &[Kind::Fixed]);
+        let expected =
+            ["conv1.weight I3(0) -> I2(0)", "conv2.weight I3(2) -> I2(2)", "activations I3 -> I2"];
+        assert_eq!(changes(&space.narrower(&from)), expected);
+        let biases = [
+            "conv1.weight I3(0) -> I3(1)",
+            "conv2.weight I3(2) -> I3(3)",
+            "conv1.input I3(0) -> I3(1)",
+            "conv2.input I3(-3) -> I3(-2)",
+        ];
+        assert_eq!(changes(&space.biases(&from, 1)), biases);
+        let types =
+            ["conv1.weight I3(0) -> E3(3)", "conv2.weight I3(2) -> E3(5)", "activations I3 -> E3"];
+        assert_eq!(changes(&space.retyped(&from)), types);
+    }
+
+    #[test]
+    fn a16_fixed_has_two_bits_at_least() {
+        let network = lenet();
+        let from = |space: &Space<'_>| space.uniform(2, &[Kind::Fixed]);
+        let space = Space::new(&network, 2);
+        assert_eq!(changes(&space.narrower(&from(&space))), [""; 0]);
+        assert_eq!(*space.widths(Some(Kind::Fixed)).last().unwrap(), 2);
+    }
+
+    /// SPEC A20: the range of FIXED is 2^-B, the largest number of EXP 2^(2^(N-1) - 1 - B).
+    #[test]
+    fn a20_a_change_of_width_keeps_the_range() {
+        let network = lenet();
+        let space = Space::new(&network, 2);
+        let slot = space.slots[0];
+        let reach = |format: Format| (1 << format.exponent_bits()) - 1 - format.bias();
+        let mut format = Format::exp_with(9, 250).unwrap();
+        let largest = reach(format);
+        while let Some(narrower) = space.narrower_format(slot, format) {
+            assert_eq!((narrower.bits(), reach(narrower)), (format.bits() - 1, largest));
+            assert_eq!(space.wider_format(slot, narrower), Some(format), "and back");
+            format = narrower;
+        }
+        assert_eq!(format.bits(), 2);
+        let fixed = Format::fixed(5, -3).unwrap();
+        assert_eq!(space.narrower_format(slot, fixed), Format::fixed(4, -3).ok());
+    }
+
+    #[test]
+    fn where_a_type_ends_another_one_goes_on() {
+        let mut network = lenet();
+        network.layerwise = Layerwise::Both;
+        network.platform = Platform::named("mlperf-v0.7").unwrap();
+        let space = Space::new(&network, 2);
+        let slot = space.slots[0];
+        let narrower = |format| space.narrower_format(slot, format).map(|f| f.to_string());
+        assert_eq!(narrower(Format::F32).unwrap(), "F16");
+        assert_eq!(narrower(Format::BF16).unwrap(), "fp11");
+        assert_eq!(narrower(Format::FP11).unwrap(), "I8(0)", "with the bias of its values");
+        assert_eq!(narrower(Format::fixed(8, 5).unwrap()).unwrap(), "I4(5)");
+        assert_eq!(narrower(Format::fixed(4, 5).unwrap()), None);
+        let widest = Format::fixed(16, 0).unwrap();
+        assert_eq!(space.wider_format(slot, widest), Some(Format::F32));
+        assert_eq!(space.wider_format(slot, Format::F32), None);
+        let mut paper = lenet();
+        paper.layerwise = Layerwise::Both;
+        let space = Space::new(&paper, 2);
+        assert_eq!(space.wider_format(slot, Format::exp(9).unwrap()).unwrap().bits(), 10);
+    }
+}

@@ -1,0 +1,97 @@
+//! Which samples a set has: drawn by a seed, so that whoever has the seed has the set.
+
+/// Indices of a part of `count` samples, ascending: each with the same probability, `share` of them, at least
+/// one (SPEC A22 asks for shares from 0.1 to 0.5).
+///
+/// # Panics
+/// If there are no samples, or the share is not in (0, 1].
+#[must_use]
+pub fn drawn(count: usize, share: f64, seed: u64) -> Vec<usize> {
+    assert!(count > 0, "there are samples");
+    assert!(share > 0.0 && share <= 1.0, "a share of them");
+    let wanted = ((count as f64 * share).round() as usize).clamp(1, count);
+    let mut all: Vec<usize> = (0..count).collect();
+    let mut state = seed;
+    for at in 0..wanted {
+        let other = at + below(&mut state, (count - at) as u64) as usize;
+        all.swap(at, other);
+    }
+    all.truncate(wanted);
+    all.sort_unstable();
+    all
+}
+
+/// The inner split of closed mode: what the first pass sees, and what it does not. Formats are chosen by
+/// both, and by nothing else.
+///
+/// # Panics
+/// If there are less than two samples, or the share is not in (0, 1).
+#[must_use]
+pub fn split(count: usize, share: f64, seed: u64) -> [Vec<usize>; 2] {
+    assert!(count > 1 && share < 1.0, "both parts have samples");
+    let mut first = drawn(count, share, seed);
+    first.truncate(count - 1);
+    let rest = (0..count).filter(|at| first.binary_search(at).is_err()).collect();
+    [first, rest]
+}
+
+/// A number below `limit`, each with the same probability.
+fn below(state: &mut u64, limit: u64) -> u64 {
+    // The last numbers would make small results more frequent.
+    let fair = u64::MAX - u64::MAX % limit;
+    loop {
+        let number = split_mix(state);
+        if number < fair {
+            return number % limit;
+        }
+    }
+}
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// First numbers for the seed 1234567, as the reference implementation prints them.
+    #[test]
+    fn the_generator_is_split_mix() {
+        let mut state = 1_234_567;
+        let found = [split_mix(&mut state), split_mix(&mut state), split_mix(&mut state)];
+        assert_eq!(
+            found,
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
+        );
+    }
+
+    /// SPEC A22: seeded, uniform, without repeats, and the same for the same seed.
+    #[test]
+    fn a22_the_small_set_is_drawn_by_a_seed() {
+        let small = drawn(1_000, 0.1, 7);
+        assert_eq!(small.len(), 100);
+        assert!(small.windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!(small, drawn(1_000, 0.1, 7));
+        assert_ne!(small, drawn(1_000, 0.1, 8));
+        // Each of ten is drawn in half of the draws: 1,000 +- 5 standard deviations of 22.4.
+        let mut counts = [0_u32; 10];
+        (0..2_000).flat_map(|seed| drawn(10, 0.5, seed)).for_each(|at| counts[at] += 1);
+        assert!(counts.iter().all(|count| count.abs_diff(1_000) < 112), "{counts:?}");
+    }
+
+    #[test]
+    fn the_inner_split_has_each_sample_once() {
+        let [small, rest] = split(500, 0.25, 3);
+        assert_eq!((small.len(), rest.len()), (125, 375));
+        let mut all = [small, rest].concat();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..500));
+        assert_eq!(split(2, 0.99, 1).map(|part| part.len()), [1, 1]);
+    }
+}

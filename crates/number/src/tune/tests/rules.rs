@@ -1,0 +1,211 @@
+//! The resolutions of the SPEC, one by one.
+
+use super::*;
+
+fn small_only() -> Settings {
+    Settings { measures_noise: false, passes: Passes::SmallOnly, ..Settings::default() }
+}
+
+fn widest(assignment: &Assignment) -> u32 {
+    assignment.formats().iter().map(|f| f.bits()).max().unwrap()
+}
+
+#[test]
+fn a14_the_last_width_that_passes_is_kept() {
+    for least in 3..=31 {
+        let network = lenet();
+        // Nothing but the width counts, and EXP does not do.
+        let accuracy = |_: Subset, a: &Assignment| {
+            let is_wide = a.formats().iter().all(|f| f.bits() >= least && f.kind() != Kind::Exp);
+            if is_wide { 0.98 } else { 0.5 }
+        };
+        let (outcome, _) = tuned(&network, &small_only(), accuracy);
+        let answer = outcome.answer.unwrap();
+        assert_eq!(widest(&answer.assignment), least, "found by bisection: {answer:?}");
+        assert_eq!(answer.accuracy, 0.98);
+    }
+}
+
+#[test]
+fn a15_exp_is_tried_once_with_a_bit_less() {
+    let network = lenet();
+    let exps = |least: u32| {
+        let accuracy = |_: Subset, a: &Assignment| if widest(a) >= least { 0.98 } else { 0.5 };
+        let (outcome, _) = tuned(&network, &small_only(), accuracy);
+        let coarse = outcome.steps.iter().filter(|step| step.phase == Phase::Coarse);
+        let exps = coarse.flat_map(|step| &step.candidates).filter(|candidate| {
+            candidate.assignment.formats().iter().all(|format| format.kind() == Kind::Exp)
+        });
+        exps.map(|candidate| widest(&candidate.assignment)).collect::<Vec<_>>()
+    };
+    assert_eq!(exps(5), [4]);
+    assert_eq!(exps(10), [9]);
+    assert_eq!(exps(11), [0; 0], "there is no EXP(10)");
+    assert_eq!(exps(2), [0; 0], "there is no EXP(1)");
+}
+
+/// Without the floor, a width that costs no accuracy would have an infinite ratio, however little it saves.
+#[test]
+fn a17_ratios_have_a_floor_and_ties_an_order() {
+    let network = lenet();
+    let lost = |a: &Assignment, at: usize, loss: f64| {
+        if a.formats()[at].bits() < 4 { loss } else { 0.0 }
+    };
+    let accuracy = |loss: [f64; 3]| {
+        move |_: Subset, a: &Assignment| {
+            let narrow = a.formats().iter().all(|f| f.bits() < 4);
+            let is_exp = a.formats().iter().any(|f| f.kind() == Kind::Exp);
+            if narrow || is_exp {
+                return 0.5;
+            }
+            0.98 - lost(a, 0, loss[0]) - lost(a, 1, loss[1]) - lost(a, 2, loss[2])
+        }
+    };
+    let first = |loss| {
+        let (outcome, _) = tuned(&network, &small_only(), accuracy(loss));
+        let step = outcome.steps.iter().find(|step| step.phase == Phase::Width).unwrap();
+        step.candidates.iter().find(|candidate| candidate.is_accepted).unwrap().change.clone()
+    };
+    // 500 bits for nothing against 25,000 for three samples of 10,000: 500 / 0.00005 < 25,000 / 0.0003.
+    assert!(first([0.0, 0.0003, 0.005]).starts_with("conv2.weight I4"));
+    // Both for nothing: what saves more.
+    assert!(first([0.0, 0.0, 0.0]).starts_with("conv2.weight I4"));
+    // Equal in all: the first slot.
+    let mut twins = lenet();
+    twins.layers[1] = crate::network::Layer { name: "b".into(), ..twins.layers[0].clone() };
+    let (outcome, _) = tuned(&twins, &small_only(), accuracy([0.001, 0.001, 0.005]));
+    let step = outcome.steps.iter().find(|step| step.phase == Phase::Width).unwrap();
+    assert!(step.decision.starts_with("accepted: conv1.weight"), "{}", step.decision);
+}
+
+/// With accuracies of FIXED and EXP that are equal, or that prefer whichever it is not, the search ends.
+#[test]
+fn a18_types_do_not_change_for_ever() {
+    let network = lenet();
+    let (outcome, _) =
+        tuned(&network, &small_only(), |_, a| if widest(a) >= 4 { 0.98 } else { 0.5 });
+    let changed = outcome.steps.iter().filter(|step| step.phase == Phase::Type);
+    assert!(changed.flat_map(|step| &step.candidates).all(|candidate| !candidate.is_accepted));
+    // The accuracy rises with every question, so whatever is new is better.
+    let calls = std::cell::Cell::new(0.0);
+    let (outcome, _) = tuned(&network, &small_only(), |_, a| {
+        calls.set(calls.get() + 1e-6);
+        if widest(a) >= 4 { 0.98 + calls.get() } else { 0.5 }
+    });
+    assert_eq!(outcome.end, End::Complete);
+    let taken = outcome
+        .steps
+        .iter()
+        .filter(|step| step.phase == Phase::Type && step.decision.starts_with("accepted"));
+    // Three groups of two types.
+    assert!((1..8).contains(&taken.count()), "types change, and none comes back");
+}
+
+#[test]
+fn a19_of_those_that_recover_the_smallest_is_taken() {
+    let network = lenet();
+    // On all samples, I3 for all fails, and a bit more for any group or range will do.
+    let accuracy = |subset: Subset, a: &Assignment| {
+        let bits: u32 = a.formats().iter().map(|f| f.bits()).sum();
+        match subset {
+            Subset::Small if bits >= 12 => 0.98,
+            Subset::Small => 0.5,
+            _ if bits > 12 => 0.98,
+            _ => 0.9,
+        }
+    };
+    let (outcome, _) = tuned(&network, &Settings::default(), accuracy);
+    let step = outcome
+        .steps
+        .iter()
+        .rev()
+        .find(|step| step.phase == Phase::Recovery && step.candidates.len() > 1)
+        .unwrap();
+    assert!(
+        step.decision.contains("conv1.weight")
+            && step.decision.contains("the smallest that passes")
+    );
+    let taken = step.candidates.iter().find(|candidate| candidate.is_accepted).unwrap();
+    let passing = step.candidates.iter().filter(|candidate| candidate.accuracy >= 0.97);
+    assert_eq!(taken.objective, passing.map(|c| c.objective).fold(f64::INFINITY, f64::min));
+}
+
+/// The letter of the thesis tightens ranges as long as anything passes; the other rule as long as nothing is lost.
+#[test]
+fn a20_the_literal_rule_tightens_further() {
+    let mut network = lenet();
+    network.error_margin = 0.07;
+    let of = |bias_rule| {
+        let settings = Settings { bias_rule, ..small_only() };
+        let (outcome, _) = tuned(&network, &settings, |_, a| surface(&network, &LENET_WEIGHTS, a));
+        let biases = outcome
+            .steps
+            .iter()
+            .filter(|step| step.phase == Phase::Bias && step.decision.starts_with("accepted"));
+        let before = outcome.baselines[0].unwrap().accuracy;
+        (biases.count(), outcome.evaluations[0], outcome.answer.unwrap(), before)
+    };
+    let (steps, evaluations, answer, _) = of(BiasRule::NoWorse);
+    let (literal_steps, literal_evaluations, literal, _) = of(BiasRule::Literal);
+    assert!(literal_steps > steps, "{literal_steps} steps, {steps} with A20");
+    assert!(literal_evaluations > evaluations);
+    assert!(literal.objective >= answer.objective);
+}
+
+#[test]
+fn a21_the_margin_is_relative() {
+    let mut network = lenet();
+    network.error_margin = 0.01;
+    let (outcome, _) = tuned(&network, &small_only(), |_, _| 0.982_63);
+    let baseline = outcome.baselines[0].unwrap();
+    assert!((baseline.threshold - 0.9728).abs() < 5e-5, "the thesis prints 0.9728");
+}
+
+#[test]
+fn a23_distinct_configurations_count_once_a_set() {
+    let network = lenet();
+    let (outcome, asked) =
+        tuned(&network, &Settings::default(), |_, a| surface(&network, &LENET_WEIGHTS, a));
+    let distinct = |subset| {
+        let mut all: Vec<String> =
+            asked.iter().filter(|(s, _)| *s == subset).map(|(_, a)| a.to_string()).collect();
+        all.sort();
+        all.dedup();
+        all.len() as u64
+    };
+    assert_eq!(outcome.evaluations, [distinct(Subset::Small), distinct(Subset::Full), 0]);
+    assert_eq!(asked.len() as u64, outcome.evaluations.iter().sum::<u64>() + 1, "and one repeat");
+}
+
+#[test]
+fn accuracies_that_differ_for_the_same_configuration_are_told() {
+    let network = lenet();
+    let calls = std::cell::Cell::new(0);
+    let (outcome, _) = tuned(&network, &Settings::default(), |_, _| {
+        calls.set(calls.get() + 1);
+        0.98 - 0.001 * f64::from(calls.get() % 2)
+    });
+    assert_eq!(outcome.noise, Some([0.979, 0.98]));
+}
+
+#[test]
+fn closed_mode_asks_the_confirmation_set_for_two_configurations() {
+    let network = lenet();
+    let settings = Settings { confirms: true, ..Settings::default() };
+    let of = |factor: f64| {
+        tuned(&network, &settings, |subset, a| {
+            let is_base = a.formats().iter().all(|f| *f == Format::F32);
+            let scale = if subset == Subset::Confirmation && !is_base { factor } else { 1.0 };
+            scale * surface(&network, &LENET_WEIGHTS, a)
+        })
+    };
+    let (good, asked) = of(1.0);
+    let confirmed: Vec<&Assignment> =
+        asked.iter().filter(|(s, _)| *s == Subset::Confirmation).map(|(_, a)| a).collect();
+    let answer = good.answer.clone().unwrap();
+    assert_eq!(confirmed, [&network.base(), &answer.assignment]);
+    assert!(good.confirmed.unwrap() >= good.baselines[2].unwrap().threshold);
+    let (bad, _) = of(0.9);
+    assert!(bad.confirmed.unwrap() < bad.baselines[2].unwrap().threshold);
+    assert_eq!(bad.answer, good.answer, "nothing is chosen by it");
+}

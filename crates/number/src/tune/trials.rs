@@ -1,0 +1,387 @@
+//! Evaluates, counts and remembers, and keeps the best answer.
+
+use std::collections::HashMap;
+
+use super::journal::Journal;
+use super::moves::Space;
+use super::step::{Candidate, Phase, Step, shown};
+use super::trial::{Evaluate, Evaluation, Stop, Subset, Trial};
+use super::{Answer, Baseline, End, Move, Outcome, Point, Progress, Settings, pareto};
+use crate::assignment::Assignment;
+use crate::format::Format;
+use crate::network::Network;
+use crate::objective::Objective;
+
+/// The state of a job.
+pub(crate) struct Trials<'a, 'e> {
+    pub space: Space<'a>,
+    pub settings: &'a Settings,
+    pub steps: Vec<Step>,
+    /// Which part of the search is on.
+    pub phase: Phase,
+    /// A guess at further evaluations of this set.
+    pub remaining: u64,
+    evaluate: &'e mut Evaluate<'e>,
+    watch: &'e mut (dyn FnMut(&Progress<'_>) + 'e),
+    journal: Journal,
+    known: HashMap<(Subset, Vec<Format>), Evaluation>,
+    numbered: u64,
+    evaluations: [u64; 3],
+    seconds: [f64; 3],
+    recalled: u64,
+    points: Vec<Point>,
+    baselines: [Option<Baseline>; 3],
+    best: [Option<Answer>; 3],
+    noise: Option<[f64; 2]>,
+    confirmed: Option<f64>,
+    // of one evaluation, in each set
+    samples: [Option<u64>; 3],
+}
+
+impl<'a, 'e> Trials<'a, 'e> {
+    pub fn new(
+        network: &'a Network,
+        settings: &'a Settings,
+        journal: Journal,
+        evaluate: &'e mut Evaluate<'e>,
+        watch: &'e mut (dyn FnMut(&Progress<'_>) + 'e),
+    ) -> Self {
+        let of_program = network.external.as_ref().map_or([None; 2], |program| program.samples);
+        Self {
+            space: Space::new(network, settings.least_fixed_bits),
+            settings,
+            steps: Vec::new(),
+            phase: Phase::Coarse,
+            remaining: 0,
+            evaluate,
+            watch,
+            journal,
+            known: HashMap::new(),
+            numbered: 0,
+            evaluations: [0; 3],
+            seconds: [0.0; 3],
+            recalled: 0,
+            points: Vec::new(),
+            baselines: [None; 3],
+            best: [const { None }; 3],
+            noise: None,
+            confirmed: None,
+            samples: [of_program[0], of_program[1], None],
+        }
+    }
+
+    pub fn network(&self) -> &'a Network {
+        self.space.network
+    }
+
+    pub fn objective(&self, assignment: &Assignment, evaluation: Option<&Evaluation>) -> f64 {
+        let latency = evaluation.and_then(|evaluation| evaluation.latency_ns);
+        self.network().objective.value(self.network(), assignment, latency)
+    }
+
+    /// A set is used from now on: FLOAT(32) says what must be kept.
+    pub fn begin(&mut self, subset: Subset) -> Result<Answer, Stop> {
+        let base = self.network().base();
+        let found = self.ask(subset, std::slice::from_ref(&base), None)?;
+        let accuracy = found[0].accuracy;
+        if accuracy <= 0.0 {
+            return Err(Stop::Failed(format!(
+                "the accuracy in FLOAT 32 is {accuracy} on the {subset} set: nothing can be kept of it"
+            )));
+        }
+        let threshold = accuracy * (1.0 - self.network().error_margin);
+        self.baselines[subset as usize] = Some(Baseline { accuracy, threshold });
+        let objective = self.objective(&base, Some(&found[0]));
+        if objective.is_infinite() {
+            return Err(Stop::Failed("the objective is a latency, and none was measured".into()));
+        }
+        let answer = Answer { assignment: base, objective, accuracy, subset };
+        self.consider(&answer);
+        Ok(answer)
+    }
+
+    pub fn threshold(&self, subset: Subset) -> f64 {
+        self.baselines[subset as usize].expect("the set was begun").threshold
+    }
+
+    /// Evaluates FLOAT(32) again: whether the same configuration has the same accuracy.
+    pub fn measure_noise(&mut self, subset: Subset) -> Result<(), Stop> {
+        let base = self.network().base();
+        let first = self.known[&(subset, base.formats().to_vec())].accuracy;
+        self.numbered += 1;
+        let trial = Trial { number: self.numbered, subset, assignment: base, decides: None };
+        let again = match self.journal.recall(subset, &trial.assignment) {
+            Some(evaluation) => evaluation,
+            None => {
+                let again = self.answers(std::slice::from_ref(&trial)).remove(0)?;
+                self.journal.add(&trial, &again);
+                again
+            }
+        };
+        self.noise = Some([first, again.accuracy]);
+        Ok(())
+    }
+
+    fn answers(&mut self, trials: &[Trial]) -> Vec<Result<Evaluation, Stop>> {
+        let mut answers = (self.evaluate)(trials);
+        let wrong = "the evaluator gave no answer";
+        answers.resize(trials.len(), Err(Stop::Failed(wrong.into())));
+        for (answer, trial) in answers.iter_mut().zip(trials) {
+            let Ok(found) = answer else { continue };
+            let is_below = trial.decides.is_some_and(|decides| found.accuracy < decides);
+            if !found.accuracy.is_finite() || found.is_bound && !is_below {
+                let (accuracy, number) = (found.accuracy, trial.number);
+                *answer =
+                    Err(Stop::Failed(format!("trial {number} has no accuracy but {accuracy}")));
+            }
+        }
+        answers
+    }
+
+    /// Accuracies of these assignments, from memory, from the journal, or from the evaluator.
+    pub fn ask(
+        &mut self,
+        subset: Subset,
+        assignments: &[Assignment],
+        decides: Option<f64>,
+    ) -> Result<Vec<Evaluation>, Stop> {
+        let key = |assignment: &Assignment| (subset, assignment.formats().to_vec());
+        let mut asked: Vec<Trial> = Vec::new();
+        for assignment in assignments {
+            let is_known = self.known.get(&key(assignment)).is_some_and(|known| {
+                !known.is_bound || decides.is_some_and(|decides| known.accuracy < decides)
+            });
+            if is_known || asked.iter().any(|trial| trial.assignment == *assignment) {
+                continue;
+            }
+            if let Some(limit) = self.settings.max_evaluations
+                && self.evaluations.iter().sum::<u64>() + asked.len() as u64 >= limit
+            {
+                self.evaluate_all(&asked)?;
+                return Err(Stop::Limit);
+            }
+            self.numbered += 1;
+            let (number, assignment) = (self.numbered, assignment.clone());
+            asked.push(Trial { number, subset, assignment, decides });
+            if asked.len() >= self.settings.batch.max(1) {
+                self.evaluate_all(&asked)?;
+                asked.clear();
+            }
+        }
+        self.evaluate_all(&asked)?;
+        Ok(assignments.iter().map(|assignment| self.known[&key(assignment)].clone()).collect())
+    }
+
+    fn evaluate_all(&mut self, trials: &[Trial]) -> Result<(), Stop> {
+        let mut unknown = Vec::new();
+        for trial in trials {
+            match self.journal.recall(trial.subset, &trial.assignment) {
+                Some(evaluation) => {
+                    self.recalled += 1;
+                    self.take(trial, evaluation);
+                }
+                None => unknown.push(trial.clone()),
+            }
+        }
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let answers = self.answers(&unknown);
+        for (trial, answer) in unknown.iter().zip(answers) {
+            let evaluation = answer?;
+            self.journal.add(trial, &evaluation);
+            self.take(trial, evaluation);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, trial: &Trial, evaluation: Evaluation) {
+        let (set, accuracy) = (trial.subset as usize, evaluation.accuracy);
+        self.seconds[set] += evaluation.seconds;
+        self.samples[set] = evaluation.samples.or(self.samples[set]);
+        self.remaining = self.remaining.saturating_sub(1);
+        let objective = self.objective(&trial.assignment, Some(&evaluation));
+        if !evaluation.is_bound {
+            let (network, assignment) = (self.network(), trial.assignment.clone());
+            let cycles = network.layers.iter().all(|layer| layer.macs > 0);
+            let value = |of: Objective| of.value(network, &assignment, None);
+            self.points.push(Point {
+                subset: trial.subset,
+                bits: value(Objective::Bits),
+                cycles: cycles.then(|| value(Objective::BitSerial)),
+                assignment: assignment.clone(),
+                accuracy,
+                objective,
+                is_on_front: false,
+            });
+            let subset = trial.subset;
+            self.consider(&Answer { assignment, objective, accuracy, subset });
+        }
+        let key = (trial.subset, trial.assignment.formats().to_vec());
+        if self.known.insert(key, evaluation).is_none() {
+            self.evaluations[set] += 1;
+        }
+        let progress = Progress {
+            phase: self.phase,
+            subset: trial.subset,
+            evaluations: self.evaluations,
+            seconds: self.seconds,
+            remaining: self.remaining,
+            accuracy,
+            best: best_of(&self.best),
+            journal_problem: self.journal.problem(),
+        };
+        (self.watch)(&progress);
+    }
+
+    /// Keeps an answer that is smaller than the best of its set, or as small and more accurate.
+    fn consider(&mut self, answer: &Answer) {
+        let Some(baseline) = self.baselines[answer.subset as usize] else { return };
+        if answer.accuracy < baseline.threshold {
+            return;
+        }
+        let best = &mut self.best[answer.subset as usize];
+        let is_better = best.as_ref().is_none_or(|best| {
+            let by_size = answer.objective.total_cmp(&best.objective);
+            by_size.then(best.accuracy.total_cmp(&answer.accuracy)).is_lt()
+        });
+        if is_better {
+            *best = Some(answer.clone());
+        }
+    }
+
+    /// The smallest difference of accuracies that is told from none: half a sample (SPEC A17).
+    pub fn loss_floor(&self, subset: Subset) -> f64 {
+        // Where nobody says how many samples there are, as for 10,000.
+        0.5 / self.samples[subset as usize].unwrap_or(10_000).max(1) as f64
+    }
+
+    /// Evaluates moves as candidates of a step; what is decided of them is not said yet.
+    pub fn candidates(
+        &mut self,
+        subset: Subset,
+        moves: Vec<Move>,
+        decides: Option<f64>,
+    ) -> Result<Vec<Candidate>, Stop> {
+        let assignments: Vec<Assignment> =
+            moves.iter().map(|found| found.assignment.clone()).collect();
+        let evaluations = self.ask(subset, &assignments, decides)?;
+        let candidates = moves.into_iter().zip(evaluations);
+        Ok(candidates
+            .map(|(Move { change, assignment }, evaluation)| Candidate {
+                objective: self.objective(&assignment, Some(&evaluation)),
+                change,
+                assignment,
+                accuracy: evaluation.accuracy,
+                is_bound: evaluation.is_bound,
+                is_accepted: false,
+                why: String::new(),
+            })
+            .collect())
+    }
+
+    /// Writes down a step whose candidate `taken`, if any, is accepted for this reason.
+    pub fn decide(
+        &mut self,
+        subset: Subset,
+        question: &str,
+        mut candidates: Vec<Candidate>,
+        taken: Option<(usize, String)>,
+    ) -> Option<Answer> {
+        let threshold = self.threshold(subset);
+        for (at, candidate) in candidates.iter_mut().enumerate() {
+            candidate.is_accepted = taken.as_ref().is_some_and(|(taken, _)| *taken == at);
+            if candidate.accuracy < threshold && !candidate.is_accepted {
+                let most = if candidate.is_bound { "at most " } else { "" };
+                let (accuracy, threshold) = (shown(candidate.accuracy), shown(threshold));
+                candidate.why = format!("accuracy {most}{accuracy} is below {threshold}");
+            }
+        }
+        let decision = match &taken {
+            Some((at, why)) => {
+                candidates[*at].why.clone_from(why);
+                format!("accepted: {}, {why}", candidates[*at].change)
+            }
+            None => "nothing is accepted".to_owned(),
+        };
+        let answer = taken.map(|(at, _)| {
+            let Candidate { assignment, objective, accuracy, .. } = candidates[at].clone();
+            Answer { assignment, objective, accuracy, subset }
+        });
+        let (phase, question) = (self.phase, question.to_owned());
+        self.steps.push(Step { phase, subset, question, candidates, decision });
+        answer
+    }
+
+    /// The best of a set.
+    pub fn best(&self, subset: Subset) -> Option<&Answer> {
+        self.best[subset as usize].as_ref()
+    }
+
+    /// The answer, unless something smaller was seen on its set.
+    pub fn smallest_seen(&self, found: Answer) -> Answer {
+        match self.best(found.subset) {
+            Some(best) if best.objective < found.objective => best.clone(),
+            _ => found,
+        }
+    }
+
+    /// Once, and nothing is chosen by it.
+    pub fn confirm(&mut self, answer: &Answer) -> Result<(), Stop> {
+        self.begin(Subset::Confirmation)?;
+        self.phase = Phase::Confirmation;
+        let change = format!("the answer, {}", answer.assignment);
+        let moves = vec![Move { change, assignment: answer.assignment.clone() }];
+        let candidates = self.candidates(Subset::Confirmation, moves, None)?;
+        let accuracy = candidates[0].accuracy;
+        self.confirmed = Some(accuracy);
+        let threshold = self.threshold(Subset::Confirmation);
+        let taken = (accuracy >= threshold)
+            .then(|| (0, format!("accuracy {} is at least {}", shown(accuracy), shown(threshold))));
+        let question = "does the answer keep its accuracy on samples that it was not chosen by?";
+        self.decide(Subset::Confirmation, question, candidates, taken);
+        Ok(())
+    }
+
+    /// What was found, however it ended.
+    pub fn finish(mut self, found: Result<Option<Answer>, Stop>) -> Outcome {
+        pareto::mark(&mut self.points);
+        let so_far = best_of(&self.best[..2]).cloned();
+        let (end, answer) = match found {
+            Ok(answer) => (End::Complete, answer),
+            Err(stop) => (End::Stopped(stop), so_far),
+        };
+        let base = self.network().base();
+        let base_set = if self.settings.passes == super::Passes::FullOnly {
+            Subset::Full
+        } else {
+            Subset::Small
+        };
+        let of_base = self.known.get(&(base_set, base.formats().to_vec()));
+        let base_objective = self.objective(&base, of_base);
+        let problem = self.journal.problem().map(str::to_owned);
+        Outcome {
+            end,
+            answer,
+            baselines: self.baselines,
+            evaluations: self.evaluations,
+            recalled: self.recalled,
+            noise: self.noise,
+            confirmed: self.confirmed,
+            steps: self.steps,
+            points: self.points,
+            base_objective: if base_objective.is_finite() { base_objective } else { 0.0 },
+            skipped: self.journal.skipped,
+            journal_problem: problem.map(|why| (why, self.journal.held().to_owned())),
+        }
+    }
+}
+
+/// Of all samples, if anything but FLOAT(32) is known there; else of a part of them.
+fn best_of(best: &[Option<Answer>]) -> Option<&Answer> {
+    let is_base =
+        |answer: &&Answer| answer.assignment.formats().iter().all(|format| *format == Format::F32);
+    let full = best[Subset::Full as usize].as_ref();
+    let small = best[Subset::Small as usize].as_ref();
+    full.filter(|answer| !is_base(answer)).or(small).or(full)
+}
