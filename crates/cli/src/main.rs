@@ -38,6 +38,7 @@ mod system;
 mod terminal;
 mod throughput;
 mod tui;
+mod tune;
 
 use std::process::ExitCode;
 

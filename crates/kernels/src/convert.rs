@@ -101,7 +101,7 @@ fn power_of_two(exponent: i32) -> f32 {
 #[must_use]
 pub fn quantise(isa: Isa, grid: &Grid, numbers: &mut [f32]) -> bool {
     assert!(grid.is_in_reach(), "{grid:?}");
-    isa.run(Quantise { grid, numbers })
+    isa.run(Plain(Quantise { grid, numbers }))
 }
 
 /// The codes of numbers. Returns whether any is NaN while the format has none; its code is any.
@@ -112,7 +112,7 @@ pub fn quantise(isa: Isa, grid: &Grid, numbers: &mut [f32]) -> bool {
 pub fn encode(isa: Isa, grid: &Grid, numbers: &[f32], codes: &mut [u32]) -> bool {
     assert!(grid.is_in_reach(), "{grid:?}");
     assert_eq!(numbers.len(), codes.len(), "a code for each number");
-    isa.run(Encode { grid, numbers, codes })
+    isa.run(Plain(Encode { grid, numbers, codes }))
 }
 
 /// What codes are worth. Bits above those of the format are not looked at.
@@ -122,7 +122,19 @@ pub fn encode(isa: Isa, grid: &Grid, numbers: &[f32], codes: &mut [u32]) -> bool
 pub fn decode(isa: Isa, grid: &Grid, codes: &[u32], numbers: &mut [f32]) {
     assert!(grid.is_in_reach(), "{grid:?}");
     assert_eq!(numbers.len(), codes.len(), "a code for each number");
-    isa.run(Decode { grid, codes, numbers });
+    isa.run(Plain(Decode { grid, codes, numbers }));
+}
+
+/// A kernel without the products in which families of processors differ.
+struct Plain<K>(K);
+
+impl<K: Kernel> Kernel for Plain<K> {
+    type Output = K::Output;
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) -> K::Output {
+        s.plain().call(self.0)
+    }
 }
 
 struct Quantise<'a> {

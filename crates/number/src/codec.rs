@@ -346,24 +346,39 @@ fn steps(whole: u64, exponent: i32, base: i64, rounding: Rounding) -> u64 {
         return if fits { (whole << exponent).min(BEYOND) } else { BEYOND };
     }
     let shift = exponent.unsigned_abs();
-    // Below a millionth of a step, none but a draw could take the upper neighbour; and no draw of 32 bits.
-    if shift >= 96 {
-        return 0;
+    if shift >= 64 {
+        // Less than 2^-10 of a step: none but a draw takes the upper neighbour.
+        return match rounding {
+            Rounding::Stochastic { seed } => u64::from(draw(seed) < part(whole, shift)),
+            _ => 0,
+        };
     }
-    let whole = u128::from(whole);
-    let (below, one) = (whole >> shift, 1_u128 << shift);
+    let (below, one) = (whole >> shift, 1_u64 << shift);
     let rest = whole - (below << shift);
     let is_odd = (base + below as i64) & 1 == 1;
-    let nearest = rest > one / 2 || rest == one / 2 && is_odd;
+    let is_nearer = || rest > one / 2 || rest == one / 2 && is_odd;
     let is_up = match rounding {
         Rounding::TowardZero => false,
-        Rounding::NearestEven => nearest,
-        Rounding::NearestLog if below == 0 => nearest,
-        // Beyond the geometric mean of both: no whole number squared is below * (below + 1).
-        Rounding::NearestLog => whole * whole > (below * (below + 1)) << (2 * shift),
-        Rounding::Stochastic { seed } => (rest << 32) >> shift > u128::from(mixed(seed) >> 32),
+        Rounding::NearestEven => is_nearer(),
+        Rounding::NearestLog if below == 0 => is_nearer(),
+        Rounding::NearestLog => {
+            // Beyond the geometric mean of both: no whole number squared is below * (below + 1).
+            let (whole, below) = (u128::from(whole), u128::from(below));
+            whole * whole > (below * (below + 1)) << (2 * shift)
+        }
+        Rounding::Stochastic { seed } => draw(seed) < part(rest, shift),
     };
-    (below as u64 + u64::from(is_up)).min(BEYOND)
+    (below + u64::from(is_up)).min(BEYOND)
+}
+
+/// A number of 32 bits.
+fn draw(seed: u64) -> u128 {
+    u128::from(mixed(seed) >> 32)
+}
+
+/// How many in 2^32 `rest` is of 2^`shift`.
+fn part(rest: u64, shift: u32) -> u128 {
+    (u128::from(rest) << 32).checked_shr(shift).unwrap_or(0)
 }
 
 #[cfg(test)]

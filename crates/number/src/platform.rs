@@ -38,8 +38,10 @@ pub const BUILT_IN: &[(&str, &[&str])] = &[
     ("mlperf-v0.7", MLPERF),
 ];
 
+/// INT4, INT8 and INT16 as FIXED: integers with a power of two as their scale, of which the most negative one
+/// is not used.
 const MLPERF: &[&str] =
-    &["INT4", "INT8", "INT16", "UINT8", "UINT16", "FP11", "FP16", "bfloat16", "FP32"];
+    &["FIXED 4", "FIXED 8", "FIXED 16", "UINT8", "UINT16", "FP11", "FP16", "bfloat16", "FP32"];
 
 impl Platform {
     /// One of [`BUILT_IN`].

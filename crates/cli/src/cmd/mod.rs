@@ -18,6 +18,7 @@ mod search;
 pub mod selftest;
 mod sweep;
 mod task;
+mod tune;
 
 #[cfg(test)]
 pub use info::METRICS;
@@ -66,6 +67,8 @@ enum Command {
     Fetch(fetch::Fetch),
     /// Look into the engine of recurrent networks: its plans, and what this machine gives it
     Rnn(rnn::Rnn),
+    /// Find the smallest number format of each layer that keeps the accuracy
+    Tune(tune::Tune),
     /// Make a submission tree of run directories
     Package(Box<package::Package>),
     /// Say which results of a submission count, and what is wrong with the others
@@ -100,6 +103,7 @@ impl Dyno {
             Command::Task(task) => task.execute(),
             Command::Fetch(fetch) => fetch.execute(),
             Command::Rnn(rnn) => rnn.execute(),
+            Command::Tune(tune) => tune.execute(),
             Command::Package(package) => package.execute(),
             Command::Check(check) => check.execute(),
             Command::Init(init) => init.execute(),

@@ -15,12 +15,14 @@ mod searched;
 mod section;
 mod stopping;
 mod studied;
+mod tuned;
 mod words;
 
 pub use effective::{FILE as EFFECTIVE, effective_toml, is_relevant, toml_value};
 pub use members::Several;
 pub use results::html as html_of_results;
 pub use studied::html as html_of_study;
+pub use tuned::html as html_of_tuning;
 pub use words::division_and_why;
 
 use std::path::{Path, PathBuf};

@@ -32,4 +32,5 @@ mod task;
 mod tenants;
 #[cfg(target_os = "linux")]
 mod terminal;
+mod tune;
 mod updated;

@@ -45,7 +45,7 @@ const ERROR_MARGIN: f64 = 0.07;
 
 impl Network {
     /// Reads a descriptor: the fields of the thesis' section III.3 in TOML, and some more. Its platform is
-    /// `platforms` in this text, [`Platform::named`], or `other`.
+    /// `other` if that is given; else the one that it names, of its own `[supported_formats]` or built in.
     ///
     /// # Errors
     /// All problems with their lines and keys; the nearest name where one is not known.

@@ -18,7 +18,7 @@ fn the_platform_of_the_thesis_has_42_formats() {
 #[test]
 fn lists_of_rounds_read() {
     let platform = Platform::named("mlperf-v0.7").unwrap();
-    let expected = ["F32", "F16", "bf16", "int16", "uint16", "fp11", "int8", "uint8", "int4"];
+    let expected = ["F32", "F16", "bf16", "I16(0)", "uint16", "fp11", "I8(0)", "uint8", "I4(0)"];
     assert_eq!(names(&platform.weight), expected);
     assert_eq!(Platform::named("mlperf-v0.5").unwrap().weight, platform.weight);
 }

@@ -121,32 +121,31 @@ fn try_widths(
     let threshold = trials.threshold(subset);
     let choices: Vec<usize> =
         lists.iter().zip(&now.places).map(|(list, at)| list[*at].len()).collect();
-    let mut tried = 0_u64;
+    let mut tried = 0;
     let mut closest = f64::NEG_INFINITY;
     let mut which = Some(vec![0; lists.len()]);
     while let Some(types) = which {
         let profiled = assignment(trials, base, lists, (&now.places, &types));
-        let steps: Vec<usize> =
-            profiled.formats().iter().map(|format| biases(*format, window)).collect();
-        let mut biases = Some(vec![0; steps.len()]);
-        while let Some(up) = biases {
-            let Some(assignment) = raised(&profiled, &up) else { break };
-            let change = format!("all {assignment}");
-            let moves = vec![Move { change, assignment }];
+        let at_once = trials.settings.batch.clamp(1, MOST_AT_ONCE);
+        let mut all = biased(&profiled, window);
+        loop {
+            let moves: Vec<Move> = all.by_ref().take(at_once).collect();
+            if moves.is_empty() {
+                break;
+            }
             let candidates = trials.candidates(subset, moves, Some(threshold))?;
-            tried += 1;
-            let accuracy = candidates[0].accuracy;
-            closest = closest.max(accuracy);
-            if accuracy >= threshold {
+            tried += candidates.len();
+            closest = candidates.iter().map(|c| c.accuracy).fold(closest, f64::max);
+            if let Some(at) = candidates.iter().position(|c| c.accuracy >= threshold) {
                 let why = format!(
                     "accuracy {} is at least {}: everything smaller has failed",
-                    shown(accuracy),
+                    shown(candidates[at].accuracy),
                     shown(threshold)
                 );
                 let question = "the smallest widths that are left, with every type and bias";
-                return Ok(trials.decide(subset, question, candidates, Some((0, why))));
+                let one = vec![candidates[at].clone()];
+                return Ok(trials.decide(subset, question, one, Some((0, why))));
             }
-            biases = next(up, &steps);
         }
         which = next(types, &choices);
     }
@@ -163,8 +162,24 @@ fn try_widths(
     Ok(None)
 }
 
-fn biases(format: Format, window: u32) -> usize {
-    if format.kind() == Kind::Float { 1 } else { window as usize + 1 }
+/// Assignments at once: of those after the first that passes nothing is learnt.
+const MOST_AT_ONCE: usize = 64;
+
+/// With all biases up to `window` above these, of each slot that is not FLOAT. There may be more of them than
+/// memory holds.
+fn biased(from: &Assignment, window: u32) -> impl Iterator<Item = Move> {
+    let of = |format: &Format| match format.kind() {
+        Kind::Float => 1,
+        _ => window as usize + 1,
+    };
+    let steps: Vec<usize> = from.formats().iter().map(of).collect();
+    let first = Some(vec![0; steps.len()]);
+    let all = std::iter::successors(first, move |up| next(up.clone(), &steps));
+    let moved = move |up: Vec<usize>| {
+        let assignment = raised(from, &up)?;
+        Some(Move { change: format!("all {assignment}"), assignment })
+    };
+    all.filter_map(moved)
 }
 
 fn raised(from: &Assignment, up: &[usize]) -> Option<Assignment> {

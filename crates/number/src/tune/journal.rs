@@ -91,14 +91,14 @@ impl Journal {
         file.read_to_end(&mut bytes).map_err(JournalError::Io)?;
         let mut journal = Self::none();
         let text = String::from_utf8_lossy(&bytes);
-        // A head that was torn off is no evaluation lost.
-        if text.contains('\n') {
+        let head = json!({"schema": SCHEMA, "schema_version": 1, "about": about});
+        if !text.contains('\n') && head.to_string().starts_with(&*text) {
+            // A head that was torn is no evaluation lost.
+            file.set_len(0).map_err(JournalError::Io)?;
+            journal.hold(&head);
+        } else {
             journal.take(&text, about)?;
             journal.is_torn = !text.ends_with('\n');
-        } else {
-            file.set_len(0).map_err(JournalError::Io)?;
-            let head = json!({"schema": SCHEMA, "schema_version": 1, "about": about});
-            journal.hold(&head);
         }
         journal.writing_to(file)
     }

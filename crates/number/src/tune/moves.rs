@@ -273,13 +273,9 @@ mod tests {
         let narrower = |format| space.narrower_format(slot, format).map(|f| f.to_string());
         assert_eq!(narrower(Format::F32).unwrap(), "F16");
         assert_eq!(narrower(Format::BF16).unwrap(), "fp11");
-        assert_eq!(
-            narrower(Format::FP11).unwrap(),
-            "<1,0,7,0>int",
-            "int8 with the bias of its values"
-        );
-        assert_eq!(narrower(Format::INT8).unwrap(), "<1,0,3,-7>int");
-        assert_eq!(narrower(Format::INT4), None);
+        assert_eq!(narrower(Format::FP11).unwrap(), "I8(0)", "with the bias of its values");
+        assert_eq!(narrower(Format::fixed(8, 5).unwrap()).unwrap(), "I4(5)");
+        assert_eq!(narrower(Format::fixed(4, 5).unwrap()), None);
         let widest = Format::fixed(16, 0).unwrap();
         assert_eq!(space.wider_format(slot, widest), Some(Format::F32));
         assert_eq!(space.wider_format(slot, Format::F32), None);

@@ -36,7 +36,6 @@ pub(crate) struct Trials<'a, 'e> {
     confirmed: Option<f64>,
     // of one evaluation, in each set
     samples: [Option<u64>; 3],
-    has_answer_of: Subset,
 }
 
 impl<'a, 'e> Trials<'a, 'e> {
@@ -68,7 +67,6 @@ impl<'a, 'e> Trials<'a, 'e> {
             noise: None,
             confirmed: None,
             samples: [of_program[0], of_program[1], None],
-            has_answer_of: Subset::Small,
         }
     }
 
@@ -97,7 +95,6 @@ impl<'a, 'e> Trials<'a, 'e> {
         if objective.is_infinite() {
             return Err(Stop::Failed("the objective is a latency, and none was measured".into()));
         }
-        self.has_answer_of = subset;
         let answer = Answer { assignment: base, objective, accuracy, subset };
         self.consider(&answer);
         Ok(answer)
@@ -331,9 +328,7 @@ impl<'a, 'e> Trials<'a, 'e> {
 
     /// Once, and nothing is chosen by it.
     pub fn confirm(&mut self, answer: &Answer) -> Result<(), Stop> {
-        let answer_of = self.has_answer_of;
         self.begin(Subset::Confirmation)?;
-        self.has_answer_of = answer_of;
         self.phase = Phase::Confirmation;
         let change = format!("the answer, {}", answer.assignment);
         let moves = vec![Move { change, assignment: answer.assignment.clone() }];

@@ -27,6 +27,7 @@ pub type Edge = (&'static str, &'static str, &'static str);
 pub const EDGES: &[Edge] = &[
     ("cli", "loadgen", "wires a run together: settings, plan, driver, logs"),
     ("cli", "mlperf", "takes settings from a round, and checks, audits and packs what runs left"),
+    ("cli", "number", "tunes the formats of a network"),
     ("cli", "onnx", "tells what models cost"),
     ("cli", "rnn", "tells how layers are run"),
     ("cli", "sut", "picks the system under test that a run measures"),
@@ -38,6 +39,7 @@ pub const EDGES: &[Edge] = &[
         "loadgen",
         "reads the logs with the code that writes them, and names settings and scenarios",
     ),
+    ("number-c", "number", "gives number formats to C and C++ programs"),
     ("number", "kernels", "converts slices by vectors of the processor"),
     ("rnn", "kernels", "runs its plans"),
     ("rnn", "onnx", "reads layers out of models"),
@@ -59,6 +61,7 @@ pub const OUTSIDE: &[(&str, &[&str])] = &[
     ("loadgen-c", &[]),
     // What Python programs import is the instrument and its binding.
     ("loadgen-py", &["pyo3"]),
+    ("number-c", &[]),
     ("rnn-c", &[]),
     ("rnn-py", &["pyo3"]),
 ];
@@ -71,6 +74,8 @@ pub const UNSAFE_CRATES: &[&str] = &[
     "kernels",
     // Addresses and buffers that Python programs pass, and classes built on Python's C interface.
     "loadgen-py",
+    // Pointers that C programs pass.
+    "number-c",
     // Pointers that C programs pass.
     "rnn-c",
 ];

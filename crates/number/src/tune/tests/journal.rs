@@ -102,8 +102,11 @@ fn the_journal_of_another_job_is_refused() {
     std::fs::write(&scratch.0, "a letter\nto somebody\n").unwrap();
     let refused = open(&lenet()).expect_err("no journal").to_string();
     assert_eq!(refused, "expected the journal of a tuner, found \"a letter\"");
-    std::fs::write(&scratch.0, "{\"schema\": \"dyno.tu").unwrap();
+    std::fs::write(&scratch.0, "{\"schema\":\"dyno.tu").unwrap();
     assert_eq!(open(&lenet()).unwrap().read, 0, "a torn head is begun anew");
+    std::fs::write(&scratch.0, "a diary without an end of line").unwrap();
+    assert!(open(&lenet()).is_err(), "and nobody's file is emptied");
+    assert_eq!(std::fs::read_to_string(&scratch.0).unwrap(), "a diary without an end of line");
 }
 
 /// A disk that is full from one write to another.

@@ -1,0 +1,117 @@
+//! `dyno tune`: the smallest number format of each layer that keeps the accuracy.
+
+mod run;
+mod trial;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use dyno_number::network::External;
+use dyno_number::{BUILT_IN_PLATFORMS, Network, Platform};
+
+use crate::exit::{Exit, Failure};
+
+/// What about it.
+#[derive(Debug, Args)]
+#[command(disable_help_subcommand = true)]
+pub struct Tune {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Tune a network that an external program evaluates
+    Run(Box<run::Run>),
+    /// Evaluate one trial, which is read from stdin, and print what came of it
+    Trial(trial::Trial),
+}
+
+impl Tune {
+    /// Does what was asked for.
+    ///
+    /// # Errors
+    /// What keeps it from being done.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        match self.command {
+            Command::Run(run) => run.execute(),
+            Command::Trial(trial) => trial.execute(),
+        }
+    }
+}
+
+/// The network, and the formats of its platform.
+#[derive(Debug, Args)]
+struct Described {
+    /// The network's descriptor, a TOML file
+    #[arg(value_name = "DESCRIPTOR")]
+    descriptor: PathBuf,
+    /// A platform by its name, instead of the descriptor's: paper, mlperf-v0.5, mlperf-v0.7,
+    /// or one of --platforms
+    #[arg(long, value_name = "NAME")]
+    platform: Option<String>,
+    /// A file with the formats of platforms: TOML, or the thesis' Python literal
+    #[arg(long, value_name = "FILE", requires = "platform")]
+    platforms: Option<PathBuf>,
+}
+
+impl Described {
+    fn network(&self, closed: Option<&'static str>) -> Result<Network, Failure> {
+        let platform = match closed {
+            Some(name) => Platform::named(name),
+            None => self.platform()?,
+        };
+        let text = read(&self.descriptor)?;
+        Network::from_descriptor(&text, platform.as_ref())
+            .map_err(|error| wrong(&self.descriptor, &error))
+    }
+
+    fn platform(&self) -> Result<Option<Platform>, Failure> {
+        let Some(name) = &self.platform else { return Ok(None) };
+        if let Some(path) = &self.platforms {
+            let text = read(path)?;
+            let platform = Platform::from_descriptor(&text, name);
+            return platform.map(Some).map_err(|error| wrong(path, &error));
+        }
+        let platform = Platform::named(name).ok_or_else(|| {
+            let names: Vec<&str> = BUILT_IN_PLATFORMS.iter().map(|(name, _)| *name).collect();
+            Failure::usage(format!(
+                "there is no platform {name}; built in are {}",
+                names.join(", ")
+            ))
+            .hint("--platforms FILE names a file with others")
+        })?;
+        Ok(Some(platform))
+    }
+
+    /// Where the descriptor's commands run.
+    fn folder(&self) -> Result<PathBuf, Failure> {
+        let path = std::path::absolute(&self.descriptor)
+            .map_err(|error| Failure::set_up(format!("the current folder is gone: {error}")))?;
+        Ok(path.parent().map(Path::to_path_buf).unwrap_or_default())
+    }
+
+    fn external(network: &Network) -> Result<&External, Failure> {
+        network.external.as_ref().ok_or_else(|| {
+            Failure::usage("the descriptor names no program: `cmd_fullset` is missing").hint(
+                "cmd_fullset = \"./network --config {config}\" and \
+                 get_result_regex = 'accuracy: ([0-9.]+)' say how an accuracy is found",
+            )
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
+}
+
+/// As compilers say it: `FILE:LINE: key: what is wrong`.
+fn wrong(path: &Path, error: &dyno_number::DescriptorError) -> Failure {
+    let of = |problem: &dyno_number::Problem| {
+        let key =
+            if problem.key.is_empty() { String::new() } else { format!("`{}`: ", problem.key) };
+        format!("{}:{}: {key}{}", path.display(), problem.line, problem.problem)
+    };
+    Failure::usages(error.problems.iter().map(of).collect())
+}

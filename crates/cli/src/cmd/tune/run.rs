@@ -1,0 +1,430 @@
+//! `dyno tune run`: tunes a network that an external program evaluates.
+
+use std::path::{Path, PathBuf};
+
+use clap::{ArgGroup, Args, ValueEnum};
+use dyno_number::network::External;
+use dyno_number::tune::{
+    self, BiasRule, End, Evaluation, Journal, JournalError, Outcome, Passes, Progress, Settings,
+    Stop, Trial,
+};
+use dyno_number::{Algorithm, Network, Objective};
+use serde_json::Value;
+
+use super::Described;
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::run::pretty;
+use crate::sweep::replace;
+use crate::tune::{
+    Closed, Line, Program, Provenance, Running, Target, best_file, document, summary,
+};
+use crate::{output, report};
+
+/// What is tuned, and how.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP, group(ArgGroup::new("limit").args(["margin", "target"])))]
+pub struct Run {
+    #[command(flatten)]
+    described: Described,
+    /// Folder for the answer, the journal and the report [default: tune-NAME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Go on with the job of that folder
+    #[arg(long)]
+    resume: bool,
+    /// Which search: libnumber, ristretto, ristretto-all, stripes, knapsack, exhaustive, or
+    /// exhaustive:BIASES with so many biases above those of the largest magnitudes
+    #[arg(long, value_name = "NAME", default_value_t = Algorithm::Libnumber)]
+    algorithm: Algorithm,
+    /// What is made small, instead of the descriptor's f_obj
+    #[arg(long, value_name = "NAME|EXPRESSION")]
+    objective: Option<Objective>,
+    /// What share of the accuracy may be lost, instead of the descriptor's err_margin
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    margin: Option<f64>,
+    /// What must be kept of the accuracy, in percent
+    #[arg(long)]
+    target: Option<Target>,
+    /// Whether a bias may rise if no accuracy is lost, or as long as the limit is kept, which is
+    /// the thesis to the letter
+    #[arg(long, value_name = "RULE", default_value = "no-worse")]
+    bias_rule: Rule,
+    /// First the small set and then the full one, or one of them alone [default: two, or full
+    /// without a cmd_smallset]
+    #[arg(long, value_name = "SETS")]
+    passes: Option<Sets>,
+    /// Choose formats as the closed division asks for: of this round's list, by calibration data
+    /// alone, with one confirmation on the validation set; the target is 99 % unless it is said
+    #[arg(long, value_name = "ROUND")]
+    closed: Option<Closed>,
+    /// Of the split of the calibration set
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "closed")]
+    seed: u64,
+    /// The part of the calibration set that the first pass sees
+    #[arg(long, value_name = "SHARE", default_value_t = 0.25, value_parser = part, requires = "closed")]
+    small_share: f64,
+    /// Fewest bits of FIXED
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=32))]
+    least_bits: u32,
+    /// Trials at once
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: u16,
+    /// End after so many evaluations
+    #[arg(long, value_name = "N")]
+    max_evaluations: Option<u64>,
+    /// A trial whose program fails has the accuracy 0, and does not end the job
+    #[arg(long)]
+    keep_going: bool,
+    /// Print tune.json instead of the summary
+    #[arg(long)]
+    json: bool,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+    /// No progress line on stderr
+    #[arg(long)]
+    no_progress: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Rule {
+    NoWorse,
+    Literal,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Sets {
+    Two,
+    Full,
+    Small,
+}
+
+const AFTER_HELP: &str = "\
+DIR has opt_conf.txt, the best configuration so far, at any time; journal.jsonl, a line an
+evaluation; and at the end tune.json and report.html. Ctrl-C ends it with all of them, and
+--resume goes on as if it had not been.
+Exit codes: 0 done, 1 nothing smaller was found, a limit came first or the answer was not confirmed,
+2 usage, 3 set-up, 4 the program failed, 130 interrupted.
+Examples:
+  dyno tune run lenet.toml
+  dyno tune run lenet.toml --margin 0.07 --algorithm exhaustive
+  dyno tune run lenet.toml --closed v0.7 --target 99.9 --out closed";
+
+/// Names of files in the folder.
+const OPT_CONF: &str = "opt_conf.txt";
+const JOURNAL: &str = "journal.jsonl";
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.0..1.0).contains(share));
+    share.ok_or_else(|| "expected a share below 1, such as 0.01".into())
+}
+
+fn part(text: &str) -> Result<f64, String> {
+    share(text).and_then(|share| match share > 0.0 {
+        true => Ok(share),
+        false => Err("expected a share between 0 and 1, such as 0.25".into()),
+    })
+}
+
+impl Run {
+    /// Tunes, and writes what came of it.
+    ///
+    /// # Errors
+    /// What makes no sense, what cannot be written, and why the program failed.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let network = self.network()?;
+        let external = Described::external(&network)?;
+        let settings = self.settings(external)?;
+        let folder = self.folder(&network)?;
+        let home = self.described.folder()?;
+        let provenance = self.provenance(external, &home)?;
+        let running = Running { goes_on: self.keep_going, jobs: self.jobs.into() };
+        let trials = folder.join("trials");
+        std::fs::create_dir_all(&trials).map_err(|error| cannot_write(&trials, &error))?;
+        let program = Program::new(external, &home, &trials, running).map_err(Failure::usage)?;
+        let program = match &provenance {
+            Some(provenance) => {
+                program.with_lists(provenance.write_lists(&folder).map_err(Failure::set_up)?)
+            }
+            None => program,
+        };
+        let about = about(&network, &settings, external, provenance.as_ref());
+        let journal = self.journal(&folder, &about)?;
+        let interrupt = Interrupt::listen()
+            .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
+        let line = Line::new(!self.no_progress && !self.quiet);
+        let mut kept = Kept::new(&network, &folder);
+        let mut evaluate = |trials: &[Trial]| -> Vec<Result<Evaluation, Stop>> {
+            program.evaluate(trials, &interrupt)
+        };
+        let mut watch = |progress: &Progress<'_>| {
+            kept.keep(progress);
+            line.show(progress, network.objective.unit());
+        };
+        let outcome = tune::tune(&network, &settings, journal, &mut evaluate, &mut watch);
+        line.clear();
+        let told = Told {
+            network: &network,
+            about: &about,
+            outcome: &outcome,
+            provenance: provenance.as_ref(),
+        };
+        self.tell(&folder, &told)
+    }
+
+    fn network(&self) -> Result<Network, Failure> {
+        let platform = self.closed.and_then(Closed::platform);
+        if let (Some(list), Some(other)) = (platform, &self.described.platform) {
+            let problem =
+                format!("--closed has the formats of {list}, and --platform says {other}");
+            return Err(
+                Failure::usage(problem).hint("leave one of them out, or say --closed current")
+            );
+        }
+        let mut network = self.described.network(platform)?;
+        if let Some(objective) = &self.objective {
+            let without = network.layers.iter().find(|layer| layer.macs == 0);
+            if let (true, Some(layer)) = (objective.needs_macs(), without) {
+                let problem = format!("--objective asks for the products of {}", layer.name);
+                return Err(Failure::usage(problem)
+                    .hint("`macs` in the descriptor says them, one number a layer"));
+            }
+            network.objective = objective.clone();
+        }
+        let target = self.target.or(self.closed.map(|_| Target::Low)).map(Target::margin);
+        network.error_margin = self.margin.or(target).unwrap_or(network.error_margin);
+        let most = Target::Low.margin();
+        if self.closed.is_some() && network.error_margin > most {
+            let problem = format!(
+                "--closed may lose {most} of the accuracy, and --margin is {}",
+                network.error_margin
+            );
+            return Err(Failure::usage(problem).hint("say --target 99 or --target 99.9"));
+        }
+        Ok(network)
+    }
+
+    fn settings(&self, external: &External) -> Result<Settings, Failure> {
+        let has_small = external.small_command.is_some() || self.closed.is_some();
+        let passes = match (self.passes, has_small) {
+            (Some(Sets::Two), true) | (None, true) => Passes::Two,
+            (Some(Sets::Small), true) => Passes::SmallOnly,
+            (Some(Sets::Full), _) | (None, false) => Passes::FullOnly,
+            (Some(Sets::Two | Sets::Small), false) => {
+                return Err(Failure::usage("the descriptor has no `cmd_smallset`")
+                    .hint("--passes full needs none"));
+            }
+        };
+        Ok(Settings {
+            algorithm: self.algorithm,
+            bias_rule: match self.bias_rule {
+                Rule::NoWorse => BiasRule::NoWorse,
+                Rule::Literal => BiasRule::Literal,
+            },
+            passes,
+            least_fixed_bits: self.least_bits,
+            batch: self.jobs.into(),
+            measures_noise: true,
+            max_evaluations: self.max_evaluations,
+            confirms: self.closed.is_some(),
+        })
+    }
+
+    fn folder(&self, network: &Network) -> Result<PathBuf, Failure> {
+        let stem =
+            self.described.descriptor.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let is_word = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+        let name = match network.name.as_str() {
+            name if !name.is_empty() && name.chars().all(is_word) => name.to_owned(),
+            _ => stem.unwrap_or_default(),
+        };
+        let folder = self.out.clone().unwrap_or_else(|| format!("tune-{name}").into());
+        let folder = std::path::absolute(&folder).unwrap_or(folder);
+        let has_journal = folder.join(JOURNAL).exists();
+        match (self.resume, has_journal) {
+            (true, false) => Err(Failure::usage(format!(
+                "there is no job to go on with in {}",
+                folder.display()
+            ))),
+            (false, true) => Err(Failure::usage(format!(
+                "there is the journal of a job in {}",
+                folder.display()
+            ))
+            .hint("--resume goes on with it, and --out DIR begins another one")),
+            _ => {
+                std::fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, &error))?;
+                Ok(folder)
+            }
+        }
+    }
+
+    fn provenance(&self, external: &External, home: &Path) -> Result<Option<Provenance>, Failure> {
+        if self.closed.is_none() {
+            return Ok(None);
+        }
+        let (Some(calibration), Some(validation)) = (&external.calibration, &external.validation)
+        else {
+            return Err(Failure::usage(
+                "--closed needs `calibration` and `validation` in the descriptor",
+            )
+            .hint("each is a file that names a sample a line"));
+        };
+        let commands = [&external.small_command, &external.confirmation_command];
+        let commands = commands.into_iter().flatten().chain([&external.full_command]);
+        for command in commands {
+            if !command.contains("{samples}") {
+                return Err(Failure::usage(format!(
+                    "--closed says by which samples: `{command}` has no {{samples}}"
+                ))
+                .hint(
+                    "put {samples} where the program is told the file with the names of samples",
+                ));
+            }
+        }
+        let (calibration, validation) = (home.join(calibration), home.join(validation));
+        Provenance::new(&calibration, &validation, self.small_share, self.seed)
+            .map(Some)
+            .map_err(Failure::usage)
+    }
+
+    fn journal(&self, folder: &Path, about: &Value) -> Result<Journal, Failure> {
+        let path = folder.join(JOURNAL);
+        let of = |error: &JournalError| format!("cannot use {}: {error}", path.display());
+        Journal::open(&path, about).map_err(|error| match error {
+            JournalError::Io(_) => Failure::set_up(of(&error)),
+            JournalError::InUse => Failure::set_up(of(&error)).hint("wait for its end"),
+            _ => Failure::usage(of(&error)).hint("begin another job with --out DIR"),
+        })
+    }
+
+    /// Writes and prints what came of it.
+    fn tell(&self, folder: &Path, told: &Told<'_>) -> Result<Exit, Failure> {
+        let Told { network, about, outcome, provenance } = *told;
+        let document = document(network, about, outcome, provenance);
+        let page = report::html_of_tuning(
+            network,
+            outcome,
+            &crate::tune::remarks(network, outcome, provenance),
+        );
+        let mut files = vec![("tune.json", pretty(&document)), (report::FILE, page)];
+        files.extend(outcome.answer.as_ref().map(|answer| (OPT_CONF, best_file(network, answer))));
+        let mut failures = Vec::new();
+        for (name, text) in &files {
+            let path = folder.join(name);
+            if let Err(error) = replace(&path, text) {
+                failures.push(format!("cannot write {}: {error}", path.display()));
+                // Whatever else is lost, the answer is not.
+                if *name == OPT_CONF {
+                    output::say(format_args!("the answer, which cannot be written:\n{text}"));
+                }
+            }
+        }
+        if let Some((why, held)) = &outcome.journal_problem {
+            let lines = held.lines().filter(|line| !line.is_empty()).count();
+            failures.push(format!(
+                "cannot write {}: {why}; {lines} evaluations are not in it",
+                folder.join(JOURNAL).display()
+            ));
+        }
+        if self.json {
+            output::print(pretty(&document))?;
+        } else if !self.quiet {
+            output::print(summary(network, outcome, provenance, &shown(folder)))?;
+        }
+        if let End::Stopped(Stop::Failed(why)) = &outcome.end {
+            return Err(Failure::aborted(why)
+                .hint("--resume goes on when that is mended; what was evaluated is kept"));
+        }
+        match failures.is_empty() {
+            true => Ok(exit(network, outcome)),
+            false => Err(Failure::set_up(failures.join("; "))
+                .hint("make room on the disk; --resume makes the rest again")),
+        }
+    }
+}
+
+/// What is told.
+struct Told<'a> {
+    network: &'a Network,
+    about: &'a Value,
+    outcome: &'a Outcome,
+    provenance: Option<&'a Provenance>,
+}
+
+fn exit(network: &Network, outcome: &Outcome) -> Exit {
+    let is_smaller =
+        outcome.answer.as_ref().is_some_and(|answer| answer.assignment != network.base());
+    let is_confirmed = match (outcome.confirmed, outcome.baselines[2]) {
+        (Some(accuracy), Some(of)) => accuracy >= of.threshold,
+        _ => true,
+    };
+    match outcome.end {
+        End::Stopped(Stop::Interrupted) => Exit::Interrupted,
+        End::Complete if is_smaller && is_confirmed => Exit::Valid,
+        _ => Exit::Invalid,
+    }
+}
+
+/// Keeps opt_conf.txt up to date while it goes on.
+struct Kept<'a> {
+    network: &'a Network,
+    path: PathBuf,
+    text: String,
+    has_complained: bool,
+}
+
+impl<'a> Kept<'a> {
+    fn new(network: &'a Network, folder: &Path) -> Self {
+        Self { network, path: folder.join(OPT_CONF), text: String::new(), has_complained: false }
+    }
+
+    fn keep(&mut self, progress: &Progress<'_>) {
+        let mut complain = |problem: String| {
+            if !self.has_complained {
+                output::say(format_args!("warning: {problem}; it is tried again"));
+            }
+            self.has_complained = true;
+        };
+        if let Some(why) = progress.journal_problem {
+            complain(format!("the journal cannot be written: {why}"));
+        }
+        let Some(best) = progress.best else { return };
+        let text = best_file(self.network, best);
+        if text != self.text {
+            match replace(&self.path, &text) {
+                Ok(()) => self.text = text,
+                Err(error) => complain(format!("cannot write {}: {error}", self.path.display())),
+            }
+        }
+    }
+}
+
+fn about(
+    network: &Network,
+    settings: &Settings,
+    external: &External,
+    provenance: Option<&Provenance>,
+) -> Value {
+    let mut about = tune::describe(network, settings);
+    about["cmd_smallset"] = external.small_command.clone().into();
+    about["cmd_fullset"] = external.full_command.clone().into();
+    about["cmd_confirmation"] = external.confirmation_command.clone().into();
+    about["get_result_regex"] = external.result.clone().into();
+    let sets =
+        provenance.map(|of| of.sets.iter().map(|set| set.sha256.clone()).collect::<Vec<_>>());
+    about["samples"] = sets.into();
+    about
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::set_up(format!("cannot write {}: {error}", path.display()))
+        .hint("choose a folder that you may write to with --out")
+}
+
+/// A folder as its user would name it.
+fn shown(folder: &Path) -> String {
+    let here = std::env::current_dir().ok();
+    let inside = here.and_then(|here| folder.strip_prefix(here).ok().map(Path::to_path_buf));
+    inside.unwrap_or_else(|| folder.to_path_buf()).display().to_string()
+}

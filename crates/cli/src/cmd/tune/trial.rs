@@ -1,0 +1,71 @@
+//! `dyno tune trial`: one trial as a job of its own, wherever somebody places it.
+
+use clap::Args;
+use dyno_number::tune::{Evaluation, Stop, Trial as Wanted};
+use serde_json::json;
+
+use super::Described;
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::output;
+use crate::tune::{Program, Running};
+
+/// Which network.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Trial {
+    #[command(flatten)]
+    described: Described,
+}
+
+const AFTER_HELP: &str = "\
+The trial is a document with the schema dyno.trial: a number, a set (small, full or confirmation) and
+formats by the names of objects. What is printed has the schema dyno.trial.result.
+Example:
+  echo '{\"schema\": \"dyno.trial\", \"schema_version\": 1, \"number\": 1, \"set\": \"full\",
+         \"formats\": {\"conv1.weight\": \"FIXED 8 0\"}}' | dyno tune trial lenet.toml";
+
+impl Trial {
+    /// Evaluates it.
+    ///
+    /// # Errors
+    /// A descriptor or a trial that makes no sense, or a program that fails.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let network = self.described.network(None)?;
+        let external = Described::external(&network)?;
+        let text = std::io::read_to_string(std::io::stdin()).map_err(|error| {
+            Failure::usage(format!("cannot read the trial from stdin: {error}"))
+        })?;
+        let document = serde_json::from_str(&text)
+            .map_err(|error| Failure::usage(format!("the trial on stdin is no JSON: {error}")))?;
+        let trial = Wanted::from_json(&document).map_err(Failure::usage)?;
+        let interrupt = Interrupt::listen()
+            .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
+        let scratch = std::env::temp_dir().join(format!("dyno-trial-{}", std::process::id()));
+        std::fs::create_dir_all(&scratch).map_err(|error| {
+            Failure::set_up(format!("cannot write {}: {error}", scratch.display()))
+        })?;
+        let running = Running { goes_on: false, jobs: 1 };
+        let program = Program::new(external, &self.described.folder()?, &scratch, running);
+        let answer = program
+            .map(|program| program.evaluate(std::slice::from_ref(&trial), &interrupt).remove(0));
+        // What is left of it harms nobody.
+        let _ = std::fs::remove_dir_all(&scratch);
+        match answer.map_err(Failure::usage)? {
+            Ok(evaluation) => print(&trial, &evaluation),
+            Err(Stop::Failed(why)) => Err(Failure::aborted(why)),
+            Err(Stop::Interrupted | Stop::Limit) => Ok(Exit::Interrupted),
+        }
+    }
+}
+
+fn print(trial: &Wanted, evaluation: &Evaluation) -> Result<Exit, Failure> {
+    let result = json!({
+        "schema": "dyno.trial.result",
+        "schema_version": 1,
+        "number": trial.number,
+        "set": trial.subset,
+        "result": evaluation,
+    });
+    output::print(result.to_string() + "\n").map(|()| Exit::Valid)
+}

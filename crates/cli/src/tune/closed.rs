@@ -1,0 +1,178 @@
+//! Closed-division mode: formats are chosen by calibration data alone, split in two; the validation set is
+//! asked once, for the answer. Every sample that was used is named with its hash.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use dyno_number::tune::{Subset, samples};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+/// What is kept of the accuracy in FLOAT 32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Target {
+    /// 99 %
+    #[value(name = "99")]
+    Low,
+    /// 99.9 %
+    #[value(name = "99.9")]
+    High,
+}
+
+impl Target {
+    /// What may be lost.
+    pub fn margin(self) -> f64 {
+        match self {
+            Self::Low => 0.01,
+            Self::High => 0.001,
+        }
+    }
+}
+
+/// Which rules formats follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Closed {
+    /// The numeric list of round v0.5
+    #[value(name = "v0.5")]
+    V05,
+    /// The numeric list of round v0.7
+    #[value(name = "v0.7")]
+    V07,
+    /// Any format, as later rounds have it
+    Current,
+}
+
+impl Closed {
+    /// The platform that has its list.
+    pub fn platform(self) -> Option<&'static str> {
+        match self {
+            Self::V05 => Some("mlperf-v0.5"),
+            Self::V07 => Some("mlperf-v0.7"),
+            Self::Current => None,
+        }
+    }
+}
+
+/// What an answer was chosen by.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Provenance {
+    /// Of the inner split.
+    pub seed: u64,
+    /// The part of the calibration set that the first pass sees.
+    pub small_share: f64,
+    /// Small, full (the rest of the calibration set), confirmation (the validation set).
+    pub sets: Vec<SampleSet>,
+}
+
+/// The samples of a set.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SampleSet {
+    /// Of the set.
+    pub name: &'static str,
+    /// What it is for.
+    pub purpose: &'static str,
+    /// SHA-256 over the hashes of its samples, a line each.
+    pub sha256: String,
+    /// In order.
+    pub samples: Vec<NamedHash>,
+}
+
+/// A sample.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NamedHash {
+    /// As the list has it.
+    pub name: String,
+    /// SHA-256 of the file of that name, or of the name where there is no such file.
+    pub sha256: String,
+}
+
+impl Provenance {
+    /// Reads the lists of the calibration and the validation set, and splits the former.
+    ///
+    /// # Errors
+    /// A list cannot be read or has too few samples, or a sample is in both.
+    pub fn new(
+        calibration: &Path,
+        validation: &Path,
+        small_share: f64,
+        seed: u64,
+    ) -> Result<Self, String> {
+        let all = hashed(calibration)?;
+        let confirmation = hashed(validation)?;
+        if all.len() < 2 {
+            return Err(format!(
+                "{} has {} samples, and is to be split",
+                calibration.display(),
+                all.len()
+            ));
+        }
+        let chosen: HashMap<&str, &str> =
+            all.iter().map(|sample| (sample.sha256.as_str(), sample.name.as_str())).collect();
+        for sample in &confirmation {
+            if let Some(other) = chosen.get(sample.sha256.as_str()) {
+                return Err(format!(
+                    "{} of {} is the sample {other} of {}: formats may not be chosen by it",
+                    sample.name,
+                    validation.display(),
+                    calibration.display()
+                ));
+            }
+        }
+        let part = |indices: &[usize]| indices.iter().map(|at| all[*at].clone()).collect();
+        let [small, rest] = samples::split(all.len(), small_share, seed);
+        let set = |subset: Subset, purpose, samples: Vec<NamedHash>| {
+            let lines: String = samples.iter().map(|sample| sample.sha256.clone() + "\n").collect();
+            SampleSet { name: subset.name(), purpose, sha256: sha256(lines.as_bytes()), samples }
+        };
+        let sets = vec![
+            set(Subset::Small, "calibration, first pass", part(&small)),
+            set(Subset::Full, "calibration, second pass", part(&rest)),
+            set(Subset::Confirmation, "validation, one confirmation", confirmation),
+        ];
+        Ok(Self { seed, small_share, sets })
+    }
+
+    /// Writes a list of each set for the program to read.
+    ///
+    /// # Errors
+    /// What cannot be written, and why.
+    pub fn write_lists(&self, folder: &Path) -> Result<[PathBuf; 3], String> {
+        let mut paths = Vec::new();
+        for set in &self.sets {
+            let path = folder.join(format!("samples-{}.txt", set.name));
+            let lines: String =
+                set.samples.iter().map(|sample| sample.name.clone() + "\n").collect();
+            fs::write(&path, lines)
+                .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+            paths.push(path);
+        }
+        Ok(paths.try_into().expect("there are three sets"))
+    }
+}
+
+/// The samples that a list names, a line each. Relative names begin in its folder.
+fn hashed(list: &Path) -> Result<Vec<NamedHash>, String> {
+    let text = fs::read_to_string(list)
+        .map_err(|error| format!("cannot read {}: {error}", list.display()))?;
+    let folder = list.parent().unwrap_or(Path::new(""));
+    let mut samples: Vec<NamedHash> = Vec::new();
+    for name in
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
+        let path = folder.join(name);
+        let bytes = match path.is_file() {
+            true => fs::read(&path)
+                .map_err(|error| format!("cannot read {}: {error}", path.display()))?,
+            // Such as the index of a sample in an archive.
+            false => name.as_bytes().to_vec(),
+        };
+        samples.push(NamedHash { name: name.to_owned(), sha256: sha256(&bytes) });
+    }
+    Ok(samples)
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}

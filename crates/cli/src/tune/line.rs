@@ -1,0 +1,86 @@
+//! What is shown on a terminal while a network is tuned.
+
+use std::io::Write as _;
+
+use dyno_number::tune::Progress;
+
+use crate::{render, terminal};
+
+/// A line on stderr that is drawn over, or nothing.
+#[derive(Debug)]
+pub struct Line {
+    is_shown: bool,
+}
+
+impl Line {
+    /// A line if stderr is a terminal, unless it is forbidden.
+    pub fn new(is_allowed: bool) -> Self {
+        Self { is_shown: is_allowed && terminal::redraws() }
+    }
+
+    /// Shows how far it is.
+    pub fn show(&self, progress: &Progress<'_>, unit: &str) {
+        if self.is_shown {
+            let columns = terminal::size().map_or(80, |(columns, _)| usize::from(columns));
+            let text: String = text(progress, unit).chars().take(columns - 1).collect();
+            // What cannot be shown is not worth a failure.
+            let _ = write!(std::io::stderr(), "\r{text}\x1b[K");
+        }
+    }
+
+    /// Takes it away.
+    pub fn clear(&self) {
+        if self.is_shown {
+            let _ = write!(std::io::stderr(), "\r\x1b[2K");
+        }
+    }
+}
+
+/// `width on the small set, 23 evaluated, about 11 to go (4.00 s); best 58,328 bits, accuracy 0.9691`
+fn text(progress: &Progress<'_>, unit: &str) -> String {
+    let set = progress.subset as usize;
+    let evaluated: u64 = progress.evaluations.iter().sum();
+    let each = progress.seconds[set] / progress.evaluations[set].max(1) as f64;
+    let mut text =
+        format!("{} on the {} set, {evaluated} evaluated", progress.phase, progress.subset);
+    if progress.remaining > 0 {
+        let left = each * progress.remaining as f64;
+        let left = render::duration((left * 1e9) as i64);
+        text += &format!(", about {} to go ({left})", progress.remaining);
+    }
+    if let Some(best) = progress.best {
+        let size = render::count(best.objective.max(0.0).round() as u64);
+        text += &format!("; best {size} {unit}, accuracy {:.4}", best.accuracy);
+    }
+    if progress.journal_problem.is_some() {
+        text += "; THE JOURNAL CANNOT BE WRITTEN";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_number::tune::{Phase, Subset};
+
+    use super::*;
+
+    #[test]
+    fn the_line_has_an_estimate() {
+        let progress = Progress {
+            phase: Phase::Width,
+            subset: Subset::Full,
+            evaluations: [20, 4, 0],
+            seconds: [5.0, 8.0, 0.0],
+            remaining: 3,
+            accuracy: 0.9,
+            best: None,
+            journal_problem: None,
+        };
+        assert_eq!(
+            text(&progress, "bits"),
+            "width on the full set, 24 evaluated, about 3 to go (6.00 s)"
+        );
+        let full = Progress { remaining: 0, journal_problem: Some("full"), ..progress };
+        assert!(text(&full, "bits").ends_with("24 evaluated; THE JOURNAL CANNOT BE WRITTEN"));
+    }
+}

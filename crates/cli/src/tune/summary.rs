@@ -1,0 +1,172 @@
+//! What a tuner found, for a terminal.
+
+use std::fmt::Write as _;
+
+use dyno_number::network::Network;
+use dyno_number::tune::{Answer, End, Outcome, Stop, Subset};
+
+use super::Provenance;
+use crate::environment::VERSION;
+use crate::render::{self, Alignment, Frame};
+use crate::summary::DISCLAIMER;
+
+/// Layers that a terminal gets.
+const MOST_LAYERS: usize = 12;
+
+/// opt_conf.txt: the answer, and in comments what it is.
+pub fn best_file(network: &Network, answer: &Answer) -> String {
+    let (unit, size) = (network.objective.unit(), render::count(rounded(answer.objective)));
+    let mut text = format!(
+        "# dyno tune{}: {size} {unit}, accuracy {} on the {} set\n",
+        if network.name.is_empty() { String::new() } else { format!(" {}", network.name) },
+        answer.accuracy,
+        answer.subset
+    );
+    if answer.subset == Subset::Small {
+        text += "# a part of the samples alone has been asked\n";
+    }
+    let _ = write!(text, "{}", answer.assignment.dictionary());
+    text
+}
+
+/// A box of at most a screen.
+pub fn summary(
+    network: &Network,
+    outcome: &Outcome,
+    provenance: Option<&Provenance>,
+    folder: &str,
+) -> String {
+    let name = if network.name.is_empty() { "network" } else { &network.name };
+    let mut frame = Frame::new(&format!("dyno {VERSION}, tune {name}"), DISCLAIMER);
+    match &outcome.answer {
+        Some(answer) => {
+            layers(&mut frame, network, answer);
+            frame.rule();
+            size(&mut frame, network, outcome, answer);
+            accuracy(&mut frame, outcome, answer);
+        }
+        None => frame.line("No configuration was evaluated: there is no answer.", 0),
+    }
+    for line in remarks(network, outcome, provenance) {
+        frame.line(&line, 2);
+    }
+    frame.line(&format!("{folder}: opt_conf.txt, tune.json, report.html, journal.jsonl"), 2);
+    frame.finish()
+}
+
+fn layers(frame: &mut Frame, network: &Network, answer: &Answer) {
+    let formats = answer.assignment.formats();
+    let head = ["layer", "weights", "values", "activations", "values"].map(str::to_owned);
+    let mut rows = vec![head.to_vec()];
+    for (at, layer) in network.layers.iter().enumerate().take(MOST_LAYERS) {
+        rows.push(vec![
+            layer.name.clone(),
+            formats[at].to_string(),
+            render::count(layer.weight_size),
+            formats[network.layers.len() + at].to_string(),
+            render::count(layer.activation_size),
+        ]);
+    }
+    use Alignment::{Left, Right};
+    frame.table(&[Left, Left, Right, Left, Right], &rows);
+    if network.layers.len() > MOST_LAYERS {
+        let more = network.layers.len() - MOST_LAYERS;
+        frame.line(&format!("and {more} further layers in opt_conf.txt"), 0);
+    }
+}
+
+fn size(frame: &mut Frame, network: &Network, outcome: &Outcome, answer: &Answer) {
+    let unit = network.objective.unit();
+    let count = |value: f64| render::count(rounded(value));
+    let ratio = outcome.base_objective / answer.objective;
+    let (found, base) = (count(answer.objective), count(outcome.base_objective));
+    frame.line(
+        &format!("{found} {unit} instead of {base}: {ratio:.2} times less").replace("  ", " "),
+        2,
+    );
+}
+
+fn accuracy(frame: &mut Frame, outcome: &Outcome, answer: &Answer) {
+    if let Some(of) = outcome.baselines[answer.subset as usize] {
+        frame.line(
+            &format!(
+                "accuracy {} on the {} set; FLOAT 32 has {}, the limit is {:.5}",
+                answer.accuracy, answer.subset, of.accuracy, of.threshold
+            ),
+            2,
+        );
+    }
+    if let (Some(accuracy), Some(of)) = (outcome.confirmed, outcome.baselines[2]) {
+        let verdict = if accuracy >= of.threshold { "confirmed" } else { "NOT CONFIRMED" };
+        frame.line(
+            &format!(
+                "{verdict}: accuracy {accuracy} on the confirmation set; FLOAT 32 has {}, the limit \
+                 is {:.5}",
+                of.accuracy, of.threshold
+            ),
+            2,
+        );
+    }
+}
+
+/// What else is to be known.
+pub fn remarks(
+    network: &Network,
+    outcome: &Outcome,
+    provenance: Option<&Provenance>,
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    let [small, full, _] = outcome.evaluations;
+    let recalled = match outcome.recalled {
+        0 => String::new(),
+        some => format!("; {some} of them were in the journal"),
+    };
+    lines.push(format!(
+        "{} configurations were evaluated: {small} on the small set, {full} on the full one{recalled}",
+        small + full
+    ));
+    if let Some([first, again]) = outcome.noise.filter(|[first, again]| first != again) {
+        let difference = (first - again).abs();
+        let allowed = first * network.error_margin;
+        let weight =
+            if difference > allowed / 2.0 { "; hardly any decision can be trusted" } else { "" };
+        lines.push(format!(
+            "not reproducible: FLOAT 32 had accuracy {first}, and then {again}; decisions by less than \
+             {difference:.5} are chance{weight}"
+        ));
+    }
+    if let Some(provenance) = provenance {
+        let of = |at: usize| provenance.sets[at].samples.len();
+        lines.push(format!(
+            "chosen by calibration data alone: {} samples, then {} others; confirmed once, on {}",
+            of(0),
+            of(1),
+            of(2)
+        ));
+    }
+    if outcome.skipped > 0 {
+        lines.push(format!(
+            "{} lines of the journal do not read; their evaluations were made again",
+            outcome.skipped
+        ));
+    }
+    match &outcome.end {
+        End::Complete => {}
+        End::Stopped(Stop::Interrupted) => {
+            lines.push("interrupted: this is the best so far; --resume goes on".into());
+        }
+        End::Stopped(Stop::Limit) => {
+            lines.push(
+                "ended by --max-evaluations: this is the best so far; --resume goes on".into(),
+            );
+        }
+        End::Stopped(Stop::Failed(_)) => {
+            lines.push("ended by a failure: this is the best so far; --resume goes on".into());
+        }
+    }
+    lines
+}
+
+fn rounded(value: f64) -> u64 {
+    value.max(0.0).round() as u64
+}

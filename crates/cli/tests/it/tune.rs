@@ -1,0 +1,359 @@
+//! `dyno tune`: a program of a few lines of awk as the network.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::program::{Folder, Ran};
+
+/// Its accuracy falls by 0.02 for each bit below what an object needs, and by a little for each bit below 8.
+/// As the thesis' programs, it prints more than that.
+const NETWORK: &str = r#"
+FNR == 1 { file++ }
+$1 ~ /^#/ { next }
+file == 1 {
+    need["conv1.weight"] = 3; need["conv2.weight"] = 5; need["conv1.input"] = 4; need["conv2.input"] = 4
+    if ($2 == "FLOAT") next
+    if ($3 < need[$1]) lost += 0.02 * (need[$1] - $3)
+    if ($2 == "EXP") lost += 0.05
+    if ($4 > 1) lost += 0.05
+    if ($3 < 8) lost += 0.0001 * (8 - $3)
+}
+END { print "loading"; printf "accuracy = %.5f\n", 0.98 - lost; print "done" }
+"#;
+
+const DESCRIPTOR: &str = r#"
+name = "toy"
+layer_name = ["conv1", "conv2"]
+wgt_size = [500, 25_000]
+act_size = [784, 2_880]
+wgt_max_abs = [0.9, 0.9]
+act_max_abs = [0.9, 3.9]
+macs = [288_000, 1_600_000]
+err_margin = 0.01
+cmd_smallset = "awk -f net.awk {config}"
+cmd_fullset = "awk -f net.awk {config}"
+get_result_regex = 'accuracy = ([0-9.]+)'
+samples_smallset = 1000
+samples_fullset = 10_000
+"#;
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("net/net.awk", NETWORK);
+    folder.write("net/toy.toml", DESCRIPTOR);
+    folder
+}
+
+/// With other lines of the descriptor.
+fn changed(lines: &[(&str, &str)]) -> Folder {
+    let folder = folder();
+    let mut text = DESCRIPTOR.to_owned();
+    for (from, to) in lines {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    folder.write("net/toy.toml", &text);
+    folder
+}
+
+#[test]
+fn a_network_is_tuned_through_its_command_line() {
+    let folder = folder();
+    let ran = folder.dyno("tune run net/toy.toml --out out").exits(0);
+    assert!(ran.stdout.contains("FLOAT 32 has 0.98, the limit is 0.97020"), "{}", ran.stdout);
+    assert!(ran.stdout.lines().count() < 25, "it fits a screen");
+    assert!(ran.stdout.lines().all(|line| line.chars().count() == 80), "{}", ran.stdout);
+    let conf = folder.read("out/opt_conf.txt");
+    let lines: Vec<&str> = conf.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(lines.len(), 4, "{conf}");
+    assert!(
+        lines[0].starts_with("conv1.weight FIXED 3")
+            && lines[1].starts_with("conv2.weight FIXED 5")
+    );
+    assert!(
+        lines[2].starts_with("conv1.input FIXED 4") && lines[3].starts_with("conv2.input FIXED 4")
+    );
+    let told: Value = serde_json::from_str(&folder.read("out/tune.json")).unwrap();
+    assert_eq!((&told["schema"], &told["state"]), (&"dyno.tune".into(), &"complete".into()));
+    assert_eq!(told["answer"]["objective"], 3 * 500 + 5 * 25_000 + 4 * (784 + 2_880));
+    assert_eq!(told["answer"]["layers"][1]["weight_bytes"], 25_000 * 5 / 8);
+    let steps = told["steps"].as_array().unwrap();
+    assert!(steps.iter().all(|step| step["decision"].as_str().is_some_and(|why| !why.is_empty())));
+    let journal = folder.read("out/journal.jsonl");
+    let small = told["evaluations"]["small"].as_u64().unwrap();
+    let full = told["evaluations"]["full"].as_u64().unwrap();
+    // A head, and FLOAT 32 twice.
+    assert_eq!(journal.lines().count() as u64, small + full + 2);
+    let page = folder.read("out/report.html");
+    assert!(
+        page.contains("<h2>What was done, and why</h2>") && page.contains("Accuracy by cycles")
+    );
+    assert_eq!(page.matches("<figure class=\"chart\">").count(), 2);
+    assert!(page.contains("which group can do with a bit less?"));
+}
+
+#[test]
+fn an_ended_job_goes_on_from_its_journal() {
+    let (folder, whole) = (folder(), folder());
+    let all = whole.dyno("tune run net/toy.toml --out out --json").exits(0).json();
+    let ran = folder.dyno("tune run net/toy.toml --out out --max-evaluations 9").exits(1);
+    assert!(ran.stdout.contains("ended by --max-evaluations"), "{}", ran.stdout);
+    assert!(folder.read("out/opt_conf.txt").contains("a part of the samples alone"));
+    let again = folder.dyno("tune run net/toy.toml --out out").exits(2);
+    assert!(again.stderr.contains("there is the journal of a job"), "{}", again.stderr);
+    assert!(again.stderr.contains("hint: --resume goes on with it"));
+    let other = folder.dyno("tune run net/toy.toml --out out --resume --margin 0.07").exits(2);
+    assert!(other.stderr.contains("err_margin was 0.01, is 0.07"), "{}", other.stderr);
+    let rest = folder.dyno("tune run net/toy.toml --out out --resume --json").exits(0).json();
+    assert_eq!(rest["recalled"], 9);
+    for key in ["answer", "steps", "evaluations", "points", "baselines"] {
+        assert_eq!(rest[key], all[key], "{key}");
+    }
+    let nothing = folder.dyno("tune run net/toy.toml --out elsewhere --resume").exits(2);
+    assert!(nothing.stderr.contains("there is no job to go on with"), "{}", nothing.stderr);
+}
+
+#[test]
+fn trials_at_once_find_the_same() {
+    let (one, many) = (folder(), folder());
+    let alone = one.dyno("tune run net/toy.toml --out out --json").exits(0).json();
+    let at_once = many.dyno("tune run net/toy.toml --out out --json --jobs 3").exits(0).json();
+    assert_eq!(alone["answer"], at_once["answer"]);
+    assert_eq!(alone["steps"], at_once["steps"]);
+}
+
+/// Which command, and what is said of it.
+fn check(command: &str, expected: &[&str]) {
+    let line = format!("cmd_smallset = \"{command}\"");
+    let folder = changed(&[("cmd_smallset = \"awk -f net.awk {config}\"", &line)]);
+    let ran = folder.dyno("tune run net/toy.toml --out out").exits(4);
+    for text in expected {
+        assert!(ran.stderr.contains(text), "expected {text:?} in\n{}", ran.stderr);
+    }
+    assert!(ran.stderr.contains("hint: --resume goes on when that is mended"));
+}
+
+#[test]
+fn a_program_that_fails_is_explained() {
+    check(
+        "echo {config} | sed 's/.*/precision 7/'",
+        &[
+            "trial 1: `echo ",
+            "printed no accuracy: nothing matches `get_result_regex`",
+            "precision 7",
+        ],
+    );
+    check(": {config}; echo no room >&2; exit 3", &["failed (exit status: 3)", "\n  no room"]);
+    check(": {config}; echo accuracy = .", &["\".\" is no number"]);
+    check("/no/such/program {config}", &["failed (exit status: 127)"]);
+}
+
+#[test]
+fn a_program_that_hangs_is_ended_with_all_that_it_started() {
+    let folder = changed(&[
+        (
+            "cmd_smallset = \"awk -f net.awk {config}\"",
+            "cmd_smallset = \"echo {config}; sleep 300 & sleep 300\"",
+        ),
+        ("err_margin", "time_limit_s = 0.2\nerr_margin"),
+    ]);
+    let ran = folder.dyno("tune run net/toy.toml --out out").exits(4);
+    assert!(
+        ran.stderr.contains("was ended after 0.2 s, which `time_limit_s` allows"),
+        "{}",
+        ran.stderr
+    );
+}
+
+/// A configuration that breaks the program is one without accuracy, if that is wanted; FLOAT 32 must not.
+#[test]
+fn trials_that_fail_may_count_as_bad_ones() {
+    let script = "grep -q 'FIXED 2' {config} && exit 9; awk -f net.awk {config}";
+    let line = format!("cmd_smallset = \"{script}\"");
+    let folder = changed(&[("cmd_smallset = \"awk -f net.awk {config}\"", &line)]);
+    folder.dyno("tune run net/toy.toml --out out").exits(4);
+    assert!(folder.read("out/opt_conf.txt").contains("FIXED 4"), "the best so far");
+    folder.dyno("tune run net/toy.toml --out out --resume --keep-going").exits(0);
+    assert!(folder.read("out/journal.jsonl").contains("exit status: 9"));
+}
+
+#[test]
+fn accuracies_that_are_not_reproducible_are_told() {
+    let script = "echo x >> calls; awk -v n=$(wc -l < calls) 'END { print \\\"accuracy = \\\" 0.9 + 0.001 * n }' {config}";
+    let line = format!("cmd_smallset = \"{script}\"");
+    let folder = changed(&[("cmd_smallset = \"awk -f net.awk {config}\"", &line)]);
+    let ran =
+        folder.dyno("tune run net/toy.toml --out out --passes small --max-evaluations 4").exits(1);
+    assert!(
+        ran.stdout.contains("not reproducible: FLOAT 32 had accuracy 0.901, and then 0.902"),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn wrong_descriptors_name_file_line_and_key() {
+    let folder =
+        changed(&[("act_size = [784, 2_880]", "act_size = { conv1 = 784, conv3 = 2880 }")]);
+    let ran = folder.dyno("tune run net/toy.toml --out out").exits(2);
+    let expected = "net/toy.toml:5: `conv3`: there is no such key; the nearest is `conv1`";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    let folder = self::folder();
+    let ran = folder.dyno("tune run net/toy.toml --platform papr").exits(2);
+    assert!(ran.stderr.contains("built in are paper, mlperf-v0.5, mlperf-v0.7"), "{}", ran.stderr);
+    folder.write("fpga.py", "supported_formats = {'FPGA': ['FLOAT 32', 'FIXED 4', 'FIXED 8']}\n");
+    folder.dyno("tune run net/toy.toml --platforms fpga.py --platform FPGA --out out").exits(0);
+    let ran = folder.dyno("tune run net/toy.toml --algorithm ristreto").exits(2);
+    assert!(ran.stderr.contains("ristretto-all"), "{}", ran.stderr);
+}
+
+#[test]
+fn other_searches_run_under_the_same_evaluator() {
+    let of = |arguments: &str| {
+        let folder = folder();
+        // So that an exhaustive search takes a second.
+        folder.write("few.py", "supported_formats = {'few': ['FIXED 2..6', 'FLOAT 32']}\n");
+        let ran =
+            folder.dyno(&format!("tune run net/toy.toml --out out --json {arguments}")).exits(0);
+        ran.json()["answer"]["objective"].as_f64().unwrap()
+    };
+    let best = of("--algorithm exhaustive:0 --passes full --platforms few.py --platform few");
+    assert_eq!(best, f64::from(3 * 500 + 5 * 25_000 + 4 * (784 + 2_880)));
+    assert_eq!(of("--algorithm knapsack --passes full"), best);
+    assert!(of("--algorithm ristretto") > best);
+    assert!(of("--algorithm stripes") > of("--algorithm ristretto-all"));
+    assert!(of("--objective bops") < 32.0 * 32.0 * 1_888_000.0);
+}
+
+fn closed_folder() -> Folder {
+    let command = "awk -f net.awk {config} {samples}";
+    let folder = changed(&[
+        ("cmd_smallset = \"awk -f net.awk {config}\"\n", ""),
+        ("awk -f net.awk {config}", command),
+        ("macs", "calibration = \"calibration.txt\"\nvalidation = \"validation.txt\"\nmacs"),
+    ]);
+    let names =
+        |range: std::ops::Range<u32>| range.map(|n| format!("sample-{n}\n")).collect::<String>();
+    folder.write("net/calibration.txt", &names(0..40));
+    folder.write("net/validation.txt", &names(40..140));
+    folder
+}
+
+#[test]
+fn closed_mode_chooses_by_calibration_data_alone() {
+    let folder = closed_folder();
+    let ran = folder.dyno("tune run net/toy.toml --closed v0.7 --target 99 --out out").exits(0);
+    assert!(ran.stdout.contains("confirmed: accuracy"), "{}", ran.stdout);
+    let told: Value = serde_json::from_str(&folder.read("out/tune.json")).unwrap();
+    let sets = told["provenance"]["sets"].as_array().unwrap();
+    let counts: Vec<usize> =
+        sets.iter().map(|set| set["samples"].as_array().unwrap().len()).collect();
+    assert_eq!(counts, [10, 30, 100]);
+    assert_eq!(told["evaluations"]["confirmation"], 2, "FLOAT 32, and the answer");
+    // sha256sum of the name, for want of a file.
+    let first = &sets[2]["samples"][0];
+    assert_eq!(first["name"], "sample-40");
+    assert_eq!(first["sha256"], "f4cc848e68cd4b1ad1926f974fbd4f663f9d3a5025536d452b2ac5c16ac170cf");
+    let bits = |layer: usize, key: &str| told["answer"]["layers"][layer][key].as_u64().unwrap();
+    assert_eq!([bits(0, "weight_bits"), bits(1, "weight_bits")], [4, 8], "of the round's list");
+    let list = folder.read("out/samples-small.txt");
+    assert_eq!(list.lines().count(), 10);
+}
+
+#[test]
+fn closed_mode_refuses_what_the_rules_forbid() {
+    let folder = closed_folder();
+    let ran = folder.dyno("tune run net/toy.toml --closed v0.7 --margin 0.07").exits(2);
+    assert!(ran.stderr.contains("--closed may lose 0.01"), "{}", ran.stderr);
+    let ran = folder.dyno("tune run net/toy.toml --closed v0.7 --platform paper").exits(2);
+    assert!(ran.stderr.contains("--closed has the formats of mlperf-v0.7"), "{}", ran.stderr);
+    folder.write("net/validation.txt", "sample-50\nsample-7\n");
+    let ran = folder.dyno("tune run net/toy.toml --closed v0.7 --out a").exits(2);
+    assert!(
+        ran.stderr.contains("sample-7") && ran.stderr.contains("may not be chosen by it"),
+        "{}",
+        ran.stderr
+    );
+    let open = self::folder();
+    let ran = open.dyno("tune run net/toy.toml --closed current --out a").exits(2);
+    assert!(ran.stderr.contains("--closed needs `calibration` and `validation`"), "{}", ran.stderr);
+}
+
+/// The validation set has another accuracy: the answer stays, and is not confirmed.
+#[test]
+fn an_answer_that_is_not_confirmed_is_invalid() {
+    let folder = closed_folder();
+    // The second file is the list of samples, and that of the confirmation is the longest.
+    let script = NETWORK.replace("0.98 - lost;", "0.98 - lost - (FNR > 99 && lost > 0 ? 0.5 : 0);");
+    assert_ne!(script, NETWORK);
+    folder.write("net/net.awk", &script);
+    let ran = folder.dyno("tune run net/toy.toml --closed current --out out").exits(1);
+    assert!(ran.stdout.contains("NOT CONFIRMED: accuracy"), "{}", ran.stdout);
+    assert!(folder.read("out/report.html").contains("NOT CONFIRMED"));
+}
+
+#[test]
+fn a_trial_is_a_job_of_its_own() {
+    let folder = folder();
+    let trial = r#"{"schema": "dyno.trial", "schema_version": 1, "number": 5, "set": "full",
+        "formats": {"conv1.weight": "FIXED 2 0", "conv2.weight": "I8(0)"}}"#;
+    folder.write("trial.json", trial);
+    let asked = |name: &str| -> Ran {
+        let mut command = folder.command("tune trial net/toy.toml");
+        command.stdin(std::fs::File::open(folder.0.join(name)).unwrap());
+        command.output().unwrap().into()
+    };
+    let told = asked("trial.json").exits(0).json();
+    assert_eq!((&told["number"], &told["set"]), (&5.into(), &"full".into()));
+    assert_eq!(told["result"]["accuracy"], 0.9594);
+    assert_eq!(told["result"]["samples"], 10_000);
+    folder.write("wrong.json", &trial.replace("FIXED 2", "FIXED 99"));
+    let refused = asked("wrong.json").exits(2);
+    assert!(refused.stderr.contains("conv1.weight: expected 1 to 32 bits of FIXED, found 99"));
+}
+
+#[test]
+fn ctrl_c_keeps_the_best_answer_so_far() {
+    let script = "awk -f net.awk {config}; grep -q 'EXP' {config} && touch here && sleep 300; true";
+    let line = format!("cmd_smallset = \"{script}\"");
+    let folder = changed(&[("cmd_smallset = \"awk -f net.awk {config}\"", &line)]);
+    let mut command = folder.command("tune run net/toy.toml --out out");
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let here = folder.0.join("net/here");
+    // The coarse search is over where EXP is tried.
+    let (_never, told) = std::sync::mpsc::channel::<()>();
+    for _ in 0..600 {
+        if here.exists() {
+            break;
+        }
+        let _ = told.recv_timeout(std::time::Duration::from_millis(50));
+    }
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let ran = Ran::from(child.wait_with_output().unwrap()).exits(130);
+    assert!(ran.stdout.contains("interrupted: this is the best so far"), "{}", ran.stdout);
+    let conf = folder.read("out/opt_conf.txt");
+    assert!(conf.contains("conv1.weight FIXED 5"), "{conf}");
+    let told: Value = serde_json::from_str(&folder.read("out/tune.json")).unwrap();
+    assert_eq!(told["state"], "interrupted");
+}
+
+/// No file grows beyond 2 KiB, as on a full disk: the journal stops, and the answer is there.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_loses_no_answer() {
+    let folder = folder();
+    let dyno = folder.command("tune run net/toy.toml --out out");
+    let mut command = Command::new("sh");
+    // Of 512 bytes here; without the signal a write beyond it is an error.
+    command.args(["-c", "trap '' XFSZ; ulimit -f 4; exec \"$@\"", "sh"]).arg(dyno.get_program());
+    command.args(dyno.get_args()).current_dir(&folder.0);
+    let ran = Ran::from(command.output().unwrap()).exits(3);
+    assert!(ran.stderr.contains("the journal cannot be written"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("evaluations are not in it"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("times less"), "{}", ran.stdout);
+    assert!(folder.read("out/opt_conf.txt").contains("conv2.weight FIXED 5"));
+    // With room again, what was not written is made again.
+    folder.dyno("tune run net/toy.toml --out out --resume").exits(0);
+}

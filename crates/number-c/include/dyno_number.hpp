@@ -1,0 +1,165 @@
+/*
+ * The thesis' class Number for C++14, over dyno_number.h: a value that knows its format.
+ *
+ * A program names its Numbers; a configuration file gives each name a format:
+ *
+ *     using dyno::Number;
+ *     Number::parseConfig("number.conf");
+ *     Number weight[100];
+ *     dyno::setArrayName("fc1.weight", weight, 100);
+ *     weight[0] = 0.3f;                        // rounded to the format of fc1.weight
+ *     output += (weight[0] * input).asFloat();
+ *
+ * An assignment to a Number with a name rounds to its format; one without a name takes the other's
+ * format, F32 of numbers of the language. A sum or product has the format with the wider range. What is
+ * wrong, a file that cannot be read or NaN for a format without it, throws std::runtime_error.
+ */
+#ifndef DYNO_NUMBER_HPP
+#define DYNO_NUMBER_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "dyno_number.h"
+
+namespace dyno {
+
+class Number {
+public:
+    Number() : Number(0.0, f32()) {}
+    Number(float value) : Number(static_cast<double>(value), f32()) {}
+    /* As the language converts it to float. */
+    Number(int value) : Number(static_cast<float>(value)) {}
+    Number(double value) : Number(static_cast<float>(value)) {}
+    /* Value and format; a copy has no name. */
+    Number(const Number &other) : Number(other.value_, other.format_) {}
+
+    Number &operator=(const Number &other) {
+        if (is_named_) {
+            value_ = rounded(format_, other.value_);
+        } else {
+            value_ = other.value_;
+            format_ = other.format_;
+        }
+        return *this;
+    }
+    Number &operator=(float value) { return *this = Number(value); }
+    Number &operator=(int value) { return *this = Number(value); }
+    Number &operator=(double value) { return *this = Number(value); }
+
+    friend Number operator+(const Number &left, const Number &right) {
+        return result(left, right, left.value_ + right.value_);
+    }
+    friend Number operator*(const Number &left, const Number &right) {
+        return result(left, right, left.value_ * right.value_);
+    }
+
+    float asFloat() const { return static_cast<float>(value_); }
+
+    /* Toward zero, saturating; 0 for NaN. */
+    int asInt() const {
+        if (value_ != value_) {
+            return 0;
+        }
+        if (value_ >= 2147483647.0) {
+            return INT32_MAX;
+        }
+        return value_ <= -2147483648.0 ? INT32_MIN : static_cast<int>(value_);
+    }
+
+    /* Gives it the format of that name, F32 if the file has not the name, and rounds its value. */
+    void setName(const std::string &name) { adopt(formatOf(name)); }
+
+    const dyno_number_format &format() const { return format_; }
+
+    /* Reads the formats of names, in place of those that were read before. Names that were set keep
+     * theirs. Not for several threads at once. */
+    static void parseConfig(const std::string &path) {
+        dyno_number_dictionary *read = dyno_number_dictionary_open(path.c_str());
+        if (read == nullptr) {
+            throw std::runtime_error(dyno_number_last_error());
+        }
+        dyno_number_dictionary_free(dictionary());
+        dictionary() = read;
+    }
+
+    /* Names all of an array. */
+    static void setArrayName(const std::string &name, Number *array, std::size_t count) {
+        const dyno_number_format format = formatOf(name);
+        for (std::size_t i = 0; i < count; i++) {
+            array[i].adopt(format);
+        }
+    }
+
+private:
+    double value_;
+    dyno_number_format format_;
+    bool is_named_;
+
+    Number(double value, const dyno_number_format &format)
+        : value_(value), format_(format), is_named_(false) {}
+
+    void adopt(const dyno_number_format &format) {
+        value_ = rounded(format, value_);
+        format_ = format;
+        is_named_ = true;
+    }
+
+    static dyno_number_format f32() { return {1, 8, 23, DYNO_NUMBER_IEEE, 127}; }
+
+    static bool same(const dyno_number_format &a, const dyno_number_format &b) {
+        return a.sign_bits == b.sign_bits && a.exponent_bits == b.exponent_bits &&
+               a.fraction_bits == b.fraction_bits && a.special == b.special && a.bias == b.bias;
+    }
+
+    static void check(dyno_number_result result) {
+        if (result != DYNO_NUMBER_OK) {
+            throw std::runtime_error(dyno_number_last_error());
+        }
+    }
+
+    static double rounded(const dyno_number_format &format, double value) {
+        if (same(format, f32())) {
+            return static_cast<float>(value);
+        }
+        check(dyno_number_round(&format, value, &value));
+        return value;
+    }
+
+    static Number result(const Number &left, const Number &right, double value) {
+        dyno_number_format wider = left.format_;
+        if (!same(left.format_, right.format_)) {
+            check(dyno_number_wider(&left.format_, &right.format_, &wider));
+        }
+        /* NaN of a format that has none is F32's. */
+        if (value != value) {
+            wider = f32();
+        }
+        return Number(rounded(wider, value), wider);
+    }
+
+    static dyno_number_dictionary *&dictionary() {
+        static dyno_number_dictionary *read = nullptr;
+        return read;
+    }
+
+    static dyno_number_format formatOf(const std::string &name) {
+        dyno_number_format found = f32();
+        if (dictionary() != nullptr) {
+            check(dyno_number_dictionary_format(dictionary(), name.c_str(), &found));
+        }
+        return found;
+    }
+};
+
+inline void parseConfig(const std::string &path) { Number::parseConfig(path); }
+
+inline void setArrayName(const std::string &name, Number *array, std::size_t count) {
+    Number::setArrayName(name, array, count);
+}
+
+} // namespace dyno
+
+#endif /* DYNO_NUMBER_HPP */

@@ -1,0 +1,13 @@
+//! The C interface of number formats: what `include/dyno_number.h` declares, over `dyno_number`, and
+//! `include/dyno_number.hpp` wraps as the thesis' class `Number`.
+//!
+//! Every export catches panics, checks its pointers and sizes, returns a result code and leaves a
+//! text for the calling thread. Types are named as in the header, which is generated from this crate;
+//! their documentation is what C programs read.
+#![expect(unsafe_code, reason = "pointers of C programs; this crate is the fence around them")]
+#![expect(non_camel_case_types, reason = "types and codes have their names of the header")]
+
+mod abi;
+mod dictionary;
+mod error;
+mod format;
