@@ -172,7 +172,7 @@ impl Evaluator {
     #[must_use]
     pub fn objects(&self) -> Vec<String> {
         let products = self.stages.iter().filter_map(|stage| stage.product.as_ref());
-        products.flat_map(|product| names(product)).collect()
+        products.flat_map(names).collect()
     }
 
     /// The layers with products, their sizes, and the largest magnitudes: of weights, and of what they are
