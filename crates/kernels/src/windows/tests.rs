@@ -1,3 +1,5 @@
+//! Patches of images as rows, beside their definition.
+
 use proptest::prelude::*;
 
 use super::*;

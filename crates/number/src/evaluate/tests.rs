@@ -1,3 +1,5 @@
+//! The evaluator beside slow references of its layers, and what its caches may not change.
+
 mod reference;
 
 use dyno_onnx::{Attribute, BuildError, Builder, Dim, Element, Fill, Name, Weights};
