@@ -51,7 +51,7 @@ impl Engine {
         interrupt: &Interrupt,
     ) -> Vec<Result<Evaluation, Stop>> {
         let one = |trial: &Trial| {
-            if interrupt.is_set() {
+            if interrupt.is_asked() {
                 return Err(Stop::Interrupted);
             }
             let clock = Clock::start();
@@ -76,7 +76,7 @@ pub fn samples(values: &Path, labels: &Path) -> Result<Samples, String> {
 }
 
 fn array(path: &Path) -> Result<Npy, String> {
-    let bytes = std::fs::read(path)
-        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let bytes =
+        std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     Npy::parse(&bytes).map_err(|problem| format!("{}: {problem}", path.display()))
 }
