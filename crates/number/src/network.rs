@@ -28,6 +28,23 @@ pub struct Network {
     pub error_margin: f64,
     /// The program that is run for an accuracy, if it is an external one.
     pub external: Option<External>,
+    /// The model that is evaluated in this process, if it is one of [`crate::evaluate`].
+    pub built_in: Option<BuiltIn>,
+}
+
+/// A model and its samples, as files beside the descriptor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BuiltIn {
+    /// An ONNX file.
+    pub model: String,
+    /// An array of NumPy, the samples first.
+    pub samples: String,
+    /// Likewise, a whole number for each.
+    pub labels: String,
+    /// What part of the samples the small set has.
+    pub small_share: f64,
+    /// Of the draw of the small set.
+    pub seed: u64,
 }
 
 /// A layer that is tuned. Where a descriptor gives sub-layers, they share the layer's formats, and sizes

@@ -1,5 +1,6 @@
 //! `dyno tune`: the smallest number format of each layer that keeps the accuracy.
 
+mod profile;
 mod run;
 mod trial;
 
@@ -21,8 +22,10 @@ pub struct Tune {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Tune a network that an external program evaluates
+    /// Tune a network that an external program or the built-in engine evaluates
     Run(Box<run::Run>),
+    /// Print the descriptor of a model, with sizes and largest magnitudes as measured
+    Profile(profile::Profile),
     /// Evaluate one trial, which is read from stdin, and print what came of it
     Trial(trial::Trial),
 }
@@ -35,6 +38,7 @@ impl Tune {
     pub fn execute(self) -> Result<Exit, Failure> {
         match self.command {
             Command::Run(run) => run.execute(),
+            Command::Profile(profile) => profile.execute(),
             Command::Trial(trial) => trial.execute(),
         }
     }

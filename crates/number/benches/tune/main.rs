@@ -111,6 +111,7 @@ fn evaluator(network: &Network, name: &str, test: &Images, tuned: usize) -> (Eva
         objective: Objective::Bits,
         error_margin: 0.07,
         external: None,
+        built_in: None,
     };
     (evaluator, tuned)
 }

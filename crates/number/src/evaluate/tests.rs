@@ -102,6 +102,7 @@ fn tuned(evaluator: &mut Evaluator) -> Network {
         objective: Objective::Bits,
         error_margin: 0.1,
         external: None,
+        built_in: None,
     }
 }
 

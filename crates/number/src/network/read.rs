@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use toml::de::DeTable;
 
-use super::{External, Layer, LayerKind, Layerwise, Network};
+use super::{BuiltIn, External, Layer, LayerKind, Layerwise, Network};
 use crate::descriptor::{DescriptorError, Item, Reader, count, nearest, number};
 use crate::objective::Objective;
 use crate::platform::{BUILT_IN, Platform};
@@ -24,6 +24,11 @@ const KEYS: &[&str] = &[
     "layer_kind",
     "f_obj",
     "err_margin",
+    "model",
+    "samples",
+    "labels",
+    "small_share",
+    "seed",
     "cmd_smallset",
     "cmd_fullset",
     "cmd_confirmation",
@@ -39,6 +44,9 @@ const KEYS: &[&str] = &[
 
 /// Seconds that a program may take unless its descriptor says more.
 const TIME_LIMIT_S: f64 = 3_600.0;
+
+/// What part of the samples the first pass sees unless a descriptor says more (SPEC A22).
+const SMALL_SHARE: f64 = 0.1;
 
 /// The thesis' default (section III.4).
 const ERROR_MARGIN: f64 = 0.07;
@@ -85,6 +93,7 @@ fn network(
         None => Some(ERROR_MARGIN),
     };
     let external = external(reader, table);
+    let built_in = built_in(reader, table);
     let (objective, layers) = (objective?, layers?);
     if let (true, Some(zero)) =
         (objective.needs_macs(), layers.iter().find(|layer| layer.macs == 0))
@@ -102,6 +111,7 @@ fn network(
         objective,
         error_margin: error_margin?,
         external: external?,
+        built_in: built_in?,
     })
 }
 
@@ -308,6 +318,29 @@ fn margin(reader: &mut Reader<'_>, item: Item<'_>) -> Option<f64> {
         return None;
     }
     Some(margin)
+}
+
+/// A model of the built-in evaluator; none within if there is none.
+fn built_in(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<BuiltIn>> {
+    let Some(item) = Reader::item(table, "model") else { return Some(None) };
+    let model = reader.text(item)?;
+    if Reader::item(table, "cmd_fullset").is_some() {
+        reader.problem(item.at, "model", "there is `cmd_fullset` as well: expected one of both");
+    }
+    let mut file = |key: &'static str| match Reader::item(table, key) {
+        Some(item) => reader.text(item),
+        None => {
+            reader.problem(item.at, key, "expected an array of NumPy for `model`, found nothing");
+            None
+        }
+    };
+    let (samples, labels) = (file("samples"), file("labels"));
+    let small_share = match Reader::item(table, "small_share") {
+        Some(item) => margin(reader, item).filter(|share| *share > 0.0)?,
+        None => SMALL_SHARE,
+    };
+    let seed = Reader::item(table, "seed").map_or(Some(1), |item| reader.count(item))?;
+    Some(Some(BuiltIn { model, samples: samples?, labels: labels?, small_share, seed }))
 }
 
 /// What a program is asked; none within if there is no program.

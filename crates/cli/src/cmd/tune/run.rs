@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
-use dyno_number::network::External;
+use dyno_number::network::{BuiltIn, External};
 use dyno_number::tune::{
     self, BiasRule, End, Evaluation, Journal, JournalError, Outcome, Passes, Progress, Settings,
     Stop, Trial,
@@ -17,7 +17,7 @@ use crate::interrupt::Interrupt;
 use crate::run::pretty;
 use crate::sweep::replace;
 use crate::tune::{
-    Closed, Line, Program, Provenance, Running, Target, best_file, document, summary,
+    Closed, Engine, Line, Program, Provenance, Running, Target, best_file, document, summary,
 };
 use crate::{output, report};
 
@@ -134,10 +134,13 @@ impl Run {
     /// What makes no sense, what cannot be written, and why the program failed.
     pub fn execute(self) -> Result<Exit, Failure> {
         let network = self.network()?;
-        let external = Described::external(&network)?;
-        let settings = self.settings(external)?;
-        let folder = self.folder(&network)?;
         let home = self.described.folder()?;
+        if let Some(built_in) = &network.built_in {
+            return self.in_process(&network, built_in, &home);
+        }
+        let external = Described::external(&network)?;
+        let settings = self.settings(external.small_command.is_some())?;
+        let folder = self.folder(&network)?;
         let provenance = self.provenance(external, &home)?;
         let running = Running { goes_on: self.keep_going, jobs: self.jobs.into() };
         let trials = folder.join("trials");
@@ -150,27 +153,57 @@ impl Run {
             None => program,
         };
         let about = about(&network, &settings, external, provenance.as_ref());
-        let journal = self.journal(&folder, &about)?;
+        let of = Job { network: &network, settings, folder: &folder, about, provenance };
+        let mut evaluate =
+            |trials: &[Trial], interrupt: &Interrupt| program.evaluate(trials, interrupt);
+        self.tuned(of, &mut evaluate)
+    }
+
+    /// With the built-in engine.
+    fn in_process(
+        &self,
+        network: &Network,
+        built_in: &BuiltIn,
+        home: &Path,
+    ) -> Result<Exit, Failure> {
+        if self.closed.is_some() {
+            return Err(Failure::usage("--closed needs a program, `cmd_fullset`: `model` has no \
+                                       samples of a validation set"));
+        }
+        let settings = self.settings(true)?;
+        let mut engine = Engine::open(network, built_in, home).map_err(Failure::usage)?;
+        let folder = self.folder(network)?;
+        let mut about = tune::describe(network, &settings);
+        about["model"] = built_in.model.clone().into();
+        about["data"] = vec![built_in.samples.clone(), built_in.labels.clone()].into();
+        about["small_set"] = serde_json::json!([built_in.small_share, built_in.seed]);
+        let of = Job { network, settings, folder: &folder, about, provenance: None };
+        let mut evaluate =
+            |trials: &[Trial], interrupt: &Interrupt| engine.evaluate(trials, interrupt);
+        self.tuned(of, &mut evaluate)
+    }
+
+    fn tuned(&self, job: Job<'_>, answers: &mut Answers<'_>) -> Result<Exit, Failure> {
+        let Job { network, settings, folder, about, provenance } = job;
+        let journal = self.journal(folder, &about)?;
         let interrupt = Interrupt::listen()
             .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
         let line = Line::new(!self.no_progress && !self.quiet);
-        let mut kept = Kept::new(&network, &folder);
-        let mut evaluate = |trials: &[Trial]| -> Vec<Result<Evaluation, Stop>> {
-            program.evaluate(trials, &interrupt)
-        };
+        let mut kept = Kept::new(network, folder);
+        let mut evaluate = |trials: &[Trial]| answers(trials, &interrupt);
         let mut watch = |progress: &Progress<'_>| {
             kept.keep(progress);
             line.show(progress, network.objective.unit());
         };
-        let outcome = tune::tune(&network, &settings, journal, &mut evaluate, &mut watch);
+        let outcome = tune::tune(network, &settings, journal, &mut evaluate, &mut watch);
         line.clear();
         let told = Told {
-            network: &network,
+            network,
             about: &about,
             outcome: &outcome,
             provenance: provenance.as_ref(),
         };
-        self.tell(&folder, &told)
+        self.tell(folder, &told)
     }
 
     fn network(&self) -> Result<Network, Failure> {
@@ -205,8 +238,8 @@ impl Run {
         Ok(network)
     }
 
-    fn settings(&self, external: &External) -> Result<Settings, Failure> {
-        let has_small = external.small_command.is_some() || self.closed.is_some();
+    fn settings(&self, has_small: bool) -> Result<Settings, Failure> {
+        let has_small = has_small || self.closed.is_some();
         let passes = match (self.passes, has_small) {
             (Some(Sets::Two), true) | (None, true) => Passes::Two,
             (Some(Sets::Small), true) => Passes::SmallOnly,
@@ -343,6 +376,18 @@ impl Run {
         }
     }
 }
+
+/// What is tuned, and where that is kept.
+struct Job<'a> {
+    network: &'a Network,
+    settings: Settings,
+    folder: &'a Path,
+    about: Value,
+    provenance: Option<Provenance>,
+}
+
+/// Whoever evaluates.
+type Answers<'a> = dyn FnMut(&[Trial], &Interrupt) -> Vec<Result<Evaluation, Stop>> + 'a;
 
 /// What is told.
 struct Told<'a> {

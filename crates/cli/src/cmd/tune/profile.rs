@@ -1,0 +1,113 @@
+//! `dyno tune profile`: the descriptor of a model, with sizes and largest magnitudes as they are measured.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use dyno_number::evaluate::{Evaluator, Samples};
+use dyno_number::network::{Layer, LayerKind};
+use dyno_onnx::Model;
+use dyno_sut::tensors::Npy;
+
+use crate::exit::{Exit, Failure};
+use crate::output;
+
+/// Which model, and what it is fed.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Profile {
+    /// The model, an ONNX file: a chain of convolutions, pools and fully connected layers
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    /// Samples as the model is fed, an array of NumPy with the samples first
+    #[arg(long, value_name = "NPY")]
+    samples: PathBuf,
+    /// Layers to tune, with commas between them [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    layers: Vec<String>,
+}
+
+const AFTER_HELP: &str = "\
+Prints the part of a descriptor that is about layers: names, values of weights and activations, their
+largest magnitudes, products and kinds. What is missing says how an accuracy is found.
+Example:
+  dyno tune profile lenet.onnx --samples images.npy --layers conv1,conv2 > lenet.toml";
+
+impl Profile {
+    /// Measures, and prints the descriptor.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or a model that the engine cannot do.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let layers = self.profile()?;
+        let known: Vec<&str> = layers.iter().map(|layer| layer.name.as_str()).collect();
+        if let Some(unknown) = self.layers.iter().find(|name| !known.contains(&name.as_str())) {
+            let problem = format!("the model has no layer {unknown}");
+            return Err(Failure::usage(problem).hint(format!("it has {}", known.join(", "))));
+        }
+        let is_asked = |layer: &&Layer| self.layers.is_empty() || self.layers.contains(&layer.name);
+        let asked: Vec<&Layer> = layers.iter().filter(is_asked).collect();
+        let name = self.model.file_stem().unwrap_or_default().to_string_lossy();
+        output::print(descriptor(&name, &asked)).map(|()| Exit::Valid)
+    }
+
+    fn profile(&self) -> Result<Vec<Layer>, Failure> {
+        let (model, path) = (self.model.display(), self.samples.display());
+        let network = Model::read(&self.model)
+            .map_err(|error| Failure::usage(format!("cannot read {model}: {error}")))?;
+        let bytes = std::fs::read(&self.samples)
+            .map_err(|error| Failure::usage(format!("cannot read {path}: {error}")))?;
+        let Npy { shape, elements } =
+            Npy::parse(&bytes).map_err(|problem| Failure::usage(format!("{path}: {problem}")))?;
+        let count = shape.first().copied().unwrap_or(0);
+        let values = elements.to_f32().into_owned();
+        let samples = Samples { values, labels: vec![0; count] };
+        let sets = [Vec::new(), (0..count).collect(), Vec::new()];
+        let mut evaluator = Evaluator::new(&network, samples, sets)
+            .map_err(|error| Failure::usage(format!("{model}: {error}")))?;
+        evaluator.profile().map_err(|error| Failure::usage(format!("{path}: {error}")))
+    }
+}
+
+fn descriptor(name: &str, layers: &[&Layer]) -> String {
+    let list = |of: &dyn Fn(&Layer) -> String| {
+        layers.iter().map(|layer| of(layer)).collect::<Vec<_>>().join(", ")
+    };
+    let kind = |layer: &Layer| match layer.kind {
+        LayerKind::Convolution => "\"conv\"".to_owned(),
+        LayerKind::FullyConnected => "\"fc\"".to_owned(),
+    };
+    format!(
+        "name = {name:?}\nlayer_name = [{}]\nlayer_kind = [{}]\nwgt_size = [{}]\nact_size = [{}]\n\
+         wgt_max_abs = [{}]\nact_max_abs = [{}]\nmacs = [{}]\n",
+        list(&|layer| format!("{:?}", layer.name)),
+        list(&kind),
+        list(&|layer| layer.weight_size.to_string()),
+        list(&|layer| layer.activation_size.to_string()),
+        list(&|layer| format!("{:?}", layer.weight_max)),
+        list(&|layer| format!("{:?}", layer.activation_max)),
+        list(&|layer| layer.macs.to_string()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dyno_number::Network;
+
+    #[test]
+    fn a_profile_is_a_descriptor() {
+        let layer = Layer {
+            name: "conv1".into(),
+            parts: vec!["conv1".into()],
+            weight_size: 500,
+            activation_size: 784,
+            weight_max: 0.4,
+            activation_max: 255.0 / 256.0,
+            macs: 288_000,
+            kind: LayerKind::FullyConnected,
+        };
+        let text = descriptor("lenet", &[&layer]);
+        let network = Network::from_descriptor(&text, None).unwrap();
+        assert_eq!((network.name.as_str(), &network.layers), ("lenet", &vec![layer]));
+    }
+}
