@@ -167,8 +167,10 @@ impl Run {
         home: &Path,
     ) -> Result<Exit, Failure> {
         if self.closed.is_some() {
-            return Err(Failure::usage("--closed needs a program, `cmd_fullset`: `model` has no \
-                                       samples of a validation set"));
+            return Err(Failure::usage(
+                "--closed needs a program, `cmd_fullset`: `model` has no \
+                                       samples of a validation set",
+            ));
         }
         let settings = self.settings(true)?;
         let mut engine = Engine::open(network, built_in, home).map_err(Failure::usage)?;
@@ -197,12 +199,8 @@ impl Run {
         };
         let outcome = tune::tune(network, &settings, journal, &mut evaluate, &mut watch);
         line.clear();
-        let told = Told {
-            network,
-            about: &about,
-            outcome: &outcome,
-            provenance: provenance.as_ref(),
-        };
+        let told =
+            Told { network, about: &about, outcome: &outcome, provenance: provenance.as_ref() };
         self.tell(folder, &told)
     }
 
