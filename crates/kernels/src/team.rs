@@ -48,8 +48,6 @@ pub struct Team {
     shared: Arc<Shared>,
     threads: Vec<(JoinHandle<()>, Thread)>,
     jobs: u32,
-    /// Cores of workers, unless the caller may use no other.
-    bound: Vec<usize>,
 }
 
 impl Team {
@@ -68,8 +66,7 @@ impl Team {
             let thread = handle.thread().clone();
             (handle, thread)
         });
-        let bound = cores.iter().flatten().copied().collect();
-        Self { threads: threads.collect(), shared, jobs: 0, bound }
+        Self { threads: threads.collect(), shared, jobs: 0 }
     }
 
     /// A team of `workers`, those beside the caller on the last cores that this process may use.
@@ -90,13 +87,11 @@ impl Team {
     }
 
     /// Calls `job` once for each worker, at once, and returns when all are done. No system call, unless
-    /// a worker had gone to sleep, or the caller is on a worker's core: then it is bound to the others
-    /// that it may use, as the two would take turns there for milliseconds while another core idles.
+    /// a worker had gone to sleep.
     pub fn run(&mut self, job: &(dyn Fn(usize) + Sync)) {
         if self.threads.is_empty() {
             return job(0);
         }
-        self.step_aside();
         let guard = Abort;
         // SAFETY: the lifetime is forgotten, and kept: this function returns only after all workers
         // are done with the job. Nobody else touches `job`, see `Shared`.
@@ -114,23 +109,6 @@ impl Team {
         self.shared.jobs.wait(self.jobs, || patience.pause());
         std::mem::forget(guard);
     }
-
-    #[cfg(target_os = "linux")]
-    fn step_aside(&mut self) {
-        if !self.bound.contains(&rustix::thread::sched_getcpu()) {
-            return;
-        }
-        let usable = usable_cores();
-        let free = || usable.iter().filter(|core| !self.bound.contains(core));
-        let mut set = rustix::thread::CpuSet::new();
-        free().for_each(|core| set.set(*core));
-        if free().next().is_none() || rustix::thread::sched_setaffinity(None, &set).is_err() {
-            self.bound.clear();
-        }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn step_aside(&mut self) {}
 }
 
 impl Drop for Team {
@@ -278,33 +256,6 @@ mod tests {
             });
         }
         assert_eq!(counts.map(AtomicUsize::into_inner), [100; 3]);
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn the_caller_leaves_the_core_of_a_worker() {
-        use rustix::thread::{CpuSet, sched_setaffinity};
-        let cores = usable_cores();
-        let [first, .., last] = cores.as_slice() else { return };
-        let mut team = Team::new(&[Some(*last)], Waiting::default());
-        let mut both = CpuSet::new();
-        both.set(*first);
-        both.set(*last);
-        // The system may move it away before the run, though hardly each time.
-        let left = (0..10_000).any(|_| {
-            bind(*last);
-            sched_setaffinity(None, &both).expect("cores that it may use");
-            team.run(&|_| ());
-            usable_cores() == [*first]
-        });
-        assert!(left, "bound to {:?}", usable_cores());
-        // With no other core it stays, and works all the same.
-        bind(*last);
-        let ran = AtomicUsize::new(0);
-        team.run(&|_| {
-            ran.fetch_add(1, Ordering::Relaxed);
-        });
-        assert_eq!((usable_cores(), ran.into_inner()), (vec![*last], 2));
     }
 
     #[test]
