@@ -48,6 +48,8 @@ pub struct Team {
     shared: Arc<Shared>,
     threads: Vec<(JoinHandle<()>, Thread)>,
     jobs: u32,
+    /// Cores of workers; none when the caller may use no other.
+    bound: Vec<usize>,
 }
 
 impl Team {
@@ -66,7 +68,8 @@ impl Team {
             let thread = handle.thread().clone();
             (handle, thread)
         });
-        Self { threads: threads.collect(), shared, jobs: 0 }
+        let bound = cores.iter().flatten().copied().collect();
+        Self { threads: threads.collect(), shared, jobs: 0, bound }
     }
 
     /// A team of `workers`, those beside the caller on the last cores that this process may use.
@@ -87,11 +90,12 @@ impl Team {
     }
 
     /// Calls `job` once for each worker, at once, and returns when all are done. No system call, unless
-    /// a worker had gone to sleep.
+    /// a worker had gone to sleep, or the caller woke on a worker's core.
     pub fn run(&mut self, job: &(dyn Fn(usize) + Sync)) {
         if self.threads.is_empty() {
             return job(0);
         }
+        self.step_aside();
         let guard = Abort;
         // SAFETY: the lifetime is forgotten, and kept: this function returns only after all workers
         // are done with the job. Nobody else touches `job`, see `Shared`.
@@ -109,6 +113,28 @@ impl Team {
         self.shared.jobs.wait(self.jobs, || patience.pause());
         std::mem::forget(guard);
     }
+
+    /// Moves the caller off the core of a worker: a thread that slept wakes on any core, and the two
+    /// would take turns there for milliseconds while another core idles. It may use the same cores as
+    /// before afterwards, and so may the threads that it starts.
+    #[cfg(target_os = "linux")]
+    fn step_aside(&mut self) {
+        use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
+        if !self.bound.contains(&sched_getcpu()) {
+            return;
+        }
+        let Ok(usable) = sched_getaffinity(None) else { return };
+        let mut free = usable;
+        self.bound.iter().for_each(|core| free.unset(*core));
+        if free.count() == 0 || sched_setaffinity(None, &free).is_err() {
+            self.bound.clear();
+            return;
+        }
+        let _ = sched_setaffinity(None, &usable);
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn step_aside(&mut self) {}
 }
 
 impl Drop for Team {
@@ -256,6 +282,40 @@ mod tests {
             });
         }
         assert_eq!(counts.map(AtomicUsize::into_inner), [100; 3]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_caller_leaves_the_core_of_a_worker_and_may_return() {
+        use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
+        let cores = usable_cores();
+        let [first, .., last] = cores.as_slice() else { return };
+        let mut team = Team::new(&[Some(*last)], Waiting::default());
+        let mut both = CpuSet::new();
+        both.set(*first);
+        both.set(*last);
+        // The system may move it back between the call and the job, though hardly most times; without
+        // a step aside it would stay each time.
+        let left = (0..100).filter(|_| {
+            bind(*last);
+            sched_setaffinity(None, &both).expect("cores that it may use");
+            let on = AtomicUsize::new(*last);
+            team.run(&|worker| {
+                if worker == 0 {
+                    on.store(sched_getcpu(), Ordering::Relaxed);
+                }
+            });
+            on.into_inner() == *first
+        });
+        assert!(left.count() > 50);
+        assert_eq!(usable_cores(), [*first, *last]);
+        // With no other core it stays, and works all the same.
+        bind(*last);
+        let ran = AtomicUsize::new(0);
+        team.run(&|_| {
+            ran.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!((usable_cores(), ran.into_inner()), (vec![*last], 2));
     }
 
     #[test]

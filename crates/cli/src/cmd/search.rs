@@ -12,7 +12,7 @@ use crate::interrupt::Interrupt;
 use crate::measure::Watch;
 use crate::options::{CommandLine, GivenKeys, arguments};
 use crate::progress::Progress;
-use crate::run::{Prepared, pretty};
+use crate::run::pretty;
 use crate::search::{self, Ask, Job, Load, State};
 use crate::{output, render, report};
 
@@ -106,12 +106,13 @@ impl Search {
             _ => None,
         };
         let asked = asked.as_ref().unwrap_or(&self);
-        let prepared = Prepared::new(&CommandLine {
+        let mut ask = asked.ask(&self);
+        let command_line = CommandLine {
             config: asked.config.clone(),
             set: asked.set.clone(),
             keys: asked.keys.clone(),
-        })?;
-        let mut ask = asked.ask(&self);
+        };
+        let prepared = search::prepare(&command_line, &ask)?;
         if let Some(before) = &before {
             // A probe would find another one.
             ask.from = ask.from.or(Some(before.definition.from));

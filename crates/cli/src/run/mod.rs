@@ -48,19 +48,31 @@ impl Prepared {
     /// # Errors
     /// What makes no sense, and what is missing.
     pub fn new(command_line: &CommandLine) -> Result<Self, Failure> {
-        let prepared = Self::silently(command_line);
-        if let Ok(prepared) = &prepared {
-            for warning in &prepared.options.warnings {
-                output::say(format_args!("warning: {warning}"));
-            }
-            if prepared.batches_in_vain() {
-                output::say(
-                    "warning: --batch and --batch-wait change nothing here: without --workers each \
-                     query is computed alone",
-                );
-            }
+        Ok(Self::narrowed(command_line, |_| Ok(()))?.0)
+    }
+
+    /// As [`Prepared::new`] of what `narrow` leaves of the options: a system loads what they ask for,
+    /// and the answers that accuracy is measured by may take minutes.
+    ///
+    /// # Errors
+    /// The same, and those of `narrow`.
+    pub fn narrowed<T>(
+        command_line: &CommandLine,
+        narrow: impl FnOnce(&mut Options) -> Result<T, Failure>,
+    ) -> Result<(Self, T), Failure> {
+        let mut options = Options::read(command_line, variables())?;
+        let found = narrow(&mut options)?;
+        let prepared = Self::load(options)?;
+        for warning in &prepared.options.warnings {
+            output::say(format_args!("warning: {warning}"));
         }
-        prepared
+        if prepared.batches_in_vain() {
+            output::say(
+                "warning: --batch and --batch-wait change nothing here: without --workers each \
+                 query is computed alone",
+            );
+        }
+        Ok((prepared, found))
     }
 
     fn batches_in_vain(&self) -> bool {
@@ -77,7 +89,10 @@ impl Prepared {
     /// # Errors
     /// The same.
     pub fn silently(command_line: &CommandLine) -> Result<Self, Failure> {
-        let options = Options::read(command_line, variables())?;
+        Self::load(Options::read(command_line, variables())?)
+    }
+
+    fn load(options: Options) -> Result<Self, Failure> {
         division::check(&options.run)?;
         let system = System::load(&options.run)?;
         Ok(Self { options, system })

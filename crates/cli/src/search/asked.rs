@@ -15,7 +15,7 @@ use super::load::{Load, OnTop};
 use super::state::Definition;
 use crate::exit::Failure;
 use crate::measure::{Test, Watch};
-use crate::options::{Mode, Profile, is_open};
+use crate::options::{Mode, Options, Profile, is_open};
 use crate::run::Prepared;
 
 /// What is asked of a search beyond what is asked of its runs.
@@ -45,9 +45,10 @@ pub struct Ask {
 const CONFIRMATIONS: u32 = 4;
 /// Queries of a run that does not count, at most.
 const MOST_QUERIES: u64 = 5_000_000;
+
 /// Leaves one scenario and one mode of what was said.
-pub fn narrow(prepared: &mut Prepared, ask: &Ask) -> Result<Load, Failure> {
-    let given = prepared.options.run.scenarios.clone();
+pub fn narrow(options: &mut Options, ask: &Ask) -> Result<Load, Failure> {
+    let given = options.run.scenarios.clone();
     let load = match (ask.load, &given[..]) {
         (Some(load), _) => load,
         (None, [Scenario::MultiStream]) => Load::Samples,
@@ -59,7 +60,7 @@ pub fn narrow(prepared: &mut Prepared, ask: &Ask) -> Result<Load, Failure> {
         return Err(Failure::usage(problem)
             .hint("leave --scenario out, or give MultiStream, whose samples a query are raised"));
     }
-    if matches!(prepared.options.run.mode, Some(Mode::Accuracy | Mode::Both | Mode::Peak)) {
+    if matches!(options.run.mode, Some(Mode::Accuracy | Mode::Both | Mode::Peak)) {
         let problem = "a search makes performance runs only; --mode means nothing to it";
         return Err(Failure::usage(problem).hint("dyno run --mode accuracy measures accuracy"));
     }
@@ -67,12 +68,12 @@ pub fn narrow(prepared: &mut Prepared, ask: &Ask) -> Result<Load, Failure> {
         let problem = "--short is 0, and a run takes time";
         return Err(Failure::usage(problem).hint("--short 2s, or leave it out"));
     }
-    if !prepared.options.tenants.is_empty() {
+    if !options.tenants.is_empty() {
         let problem = "a search measures one tenant";
         return Err(Failure::usage(problem).hint("take the [[tenant]] tables out of the file"));
     }
-    prepared.options.run.scenarios = vec![scenario];
-    prepared.options.run.mode = Some(Mode::Performance);
+    options.run.scenarios = vec![scenario];
+    options.run.mode = Some(Mode::Performance);
     Ok(load)
 }
 

@@ -20,6 +20,7 @@ use crate::environment;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::measure::{Test, Watch};
+use crate::options::CommandLine;
 use crate::run::Prepared;
 use crate::run_directory::{free_folder, make_way};
 use crate::{output, render, summary};
@@ -43,22 +44,28 @@ pub struct Job {
     directory: PathBuf,
 }
 
+/// Reads what is asked for, and loads the system for the one scenario and mode of it.
+///
+/// # Errors
+/// What makes no sense, and what is missing.
+pub fn prepare(command_line: &CommandLine, ask: &Ask) -> Result<(Prepared, Load), Failure> {
+    Prepared::narrowed(command_line, |options| asked::narrow(options, ask))
+}
+
 /// Named in settings that it makes.
 const ORIGIN: Origin = Origin::Code("dyno search");
 
 impl Job {
-    /// Reads what is asked for. Without a first load, a short probe of the system
-    /// finds one, unless `watch` is `None`; then 1 stands for it. `None` if the
-    /// probe was interrupted.
+    /// Without a first load, a short probe of the system finds one, unless `watch`
+    /// is `None`; then 1 stands for it. `None` if the probe was interrupted.
     ///
     /// # Errors
     /// What makes no sense, what is missing, a system that does not answer.
     pub fn new(
-        mut prepared: Prepared,
+        (mut prepared, load): (Prepared, Load),
         ask: &Ask,
         watch: Option<Watch<'_>>,
     ) -> Result<Option<Self>, Failure> {
-        let load = asked::narrow(&mut prepared, ask)?;
         let mut limits = asked::read_limits(&prepared, ask, load)?;
         let Some(first) = asked::first_load(&prepared, ask, load, watch)? else { return Ok(None) };
         let (from, is_from_known) = match first {

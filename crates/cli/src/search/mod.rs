@@ -10,7 +10,7 @@ mod screen;
 mod state;
 
 pub use asked::Ask;
-pub use job::Job;
+pub use job::{Job, prepare};
 pub use load::Load;
 pub use screen::{headline, nearest, plan, result};
 pub use state::{FILE, Point, Purpose, SCHEMA_VERSION, State};

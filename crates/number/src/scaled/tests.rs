@@ -15,10 +15,13 @@ fn numbers() -> impl Strategy<Value = Vec<f32>> {
     prop::collection::vec(some, 0..100)
 }
 
-/// The value nearest to `x`, of all that the format has times a scale, as exact as `f64` is.
+/// How far the nearest value is from `x`, of all that the format has times a scale, as exact as `f64`
+/// is. What `f32` cannot hold, -2 times 2^127 of MXINT8, is its largest number.
 fn nearest(element: Format, scale: f64, x: f32) -> f64 {
     let codes = 0..1_u32 << element.bits();
     let values = codes.map(|code| element.decode(code)).filter(|x| x.is_finite());
+    let most = f64::from(f32::MAX) / scale;
+    let values = values.map(|value| value.clamp(-most, most));
     let far = |value: f64| (value - f64::from(x) / scale).abs();
     let best = values.min_by(|a, b| far(*a).total_cmp(&far(*b))).expect("there are values");
     far(best)
@@ -70,6 +73,14 @@ proptest! {
         prop_assert_eq!(affine.encode(x), Ok(whole.cast_unsigned() & 0xf));
         prop_assert_eq!(affine.decode(affine.encode(x).unwrap()), (whole - zero_point) as f32 * scale);
     }
+}
+
+#[test]
+fn what_f32_cannot_hold_is_its_largest_number() {
+    // Halfway between the codes 1.984375 and 2 of the scale 2^127.
+    let mut xs = [-1.992_187_5 * 127.0_f32.exp2()];
+    Shared::mx(Format::MXINT8).quantise_slice(&mut xs, NEAREST).unwrap();
+    assert_eq!(xs, [-f32::MAX]);
 }
 
 #[test]
