@@ -27,9 +27,9 @@ pub(crate) trait Lanes: Copy + Send + Sync {
     type I: Copy;
     /// Vectors that a tile's sums may fill without leaving the registers.
     const SUMS: usize;
-    /// Vectors of a panel that a tile of several rows takes at once: with few registers, fewer vectors
-    /// of more rows, so that a weight is loaded for more than one product.
-    const GROUP: usize;
+    /// Whether a tile of several rows takes all vectors of a panel at once; with few registers it takes
+    /// one after the other, of more rows, so that a weight is loaded for more than one product.
+    const WHOLE: bool;
 
     /// The least token with the same operations, save for the two products. What needs neither
     /// is compiled for it, and so once for a family of processors.

@@ -235,7 +235,7 @@ impl<D: Dot, const R: usize, const V: usize, const W: usize> Kernel for Sized<D,
 /// The most rows of a tile with `vectors` whose sums stay in registers.
 #[inline(always)]
 pub(crate) fn rows<S: Lanes>(vectors: usize) -> usize {
-    (S::SUMS / vectors.min(S::GROUP)).clamp(1, MAX_ROWS)
+    (S::SUMS / if S::WHOLE { vectors } else { 1 }).clamp(1, MAX_ROWS)
 }
 
 /// Multiplies a tile of `rows` rows and `vectors` vectors.
@@ -273,24 +273,20 @@ fn of_rows<S: Lanes, D: Dot>(s: S, rows: usize, vectors: usize, tile: Tile) {
 fn of_vectors<S: Lanes, D: Dot, const R: usize>(s: S, vectors: usize, tile: Tile) {
     match vectors {
         1 => sized::<S, D, R, 1, 1>(s, tile),
-        2 => sized::<S, D, R, 2, 2>(s, tile),
-        3 if S::GROUP < 3 && R > 1 => {
-            sized::<S, D, R, 2, 3>(s, tile);
-            sized::<S, D, R, 1, 3>(s, tile.from(2));
-        }
-        3 => sized::<S, D, R, 3, 3>(s, tile),
-        _ if S::GROUP < 4 && R > 1 => {
-            sized::<S, D, R, 2, 4>(s, tile);
-            sized::<S, D, R, 2, 4>(s, tile.from(2));
-        }
-        _ => sized::<S, D, R, 4, 4>(s, tile),
+        2 if S::WHOLE || R == 1 => sized::<S, D, R, 2, 2>(s, tile),
+        3 if S::WHOLE || R == 1 => sized::<S, D, R, 3, 3>(s, tile),
+        4 if S::WHOLE || R == 1 => sized::<S, D, R, 4, 4>(s, tile),
+        2 => (0..2).for_each(|vector| sized::<S, D, R, 1, 2>(s, tile.from(vector))),
+        3 => (0..3).for_each(|vector| sized::<S, D, R, 1, 3>(s, tile.from(vector))),
+        _ => (0..4).for_each(|vector| sized::<S, D, R, 1, 4>(s, tile.from(vector))),
     }
 }
 
 #[inline(always)]
 fn sized<S: Lanes, D: Dot, const R: usize, const V: usize, const W: usize>(s: S, tile: Tile) {
     // [`rows`] asks for no other; the condition keeps those from being compiled.
-    let is_asked = const { R == 1 || (R * V <= S::SUMS && (V == W || S::GROUP < W)) };
+    let is_asked =
+        const { R == 1 && V == W || R * V <= S::SUMS && (V == if S::WHOLE { W } else { 1 }) };
     if is_asked {
         s.call(Sized::<D, R, V, W>(tile, std::marker::PhantomData));
     }

@@ -227,17 +227,12 @@ fn of_rows<S: Lanes, D: Put>(s: S, rows: usize, vectors: usize, part: Part) {
 fn of_vectors<S: Lanes, D: Put, const R: usize>(s: S, vectors: usize, part: Part) {
     match vectors {
         1 => sized::<S, D, R, 1, 1>(s, part),
-        2 => sized::<S, D, R, 2, 2>(s, part),
-        3 if S::GROUP < 3 => {
-            sized::<S, D, R, 2, 3>(s, part);
-            sized::<S, D, R, 1, 3>(s, part.from(2));
-        }
-        3 => sized::<S, D, R, 3, 3>(s, part),
-        _ if S::GROUP < 4 => {
-            sized::<S, D, R, 2, 4>(s, part);
-            sized::<S, D, R, 2, 4>(s, part.from(2));
-        }
-        _ => sized::<S, D, R, 4, 4>(s, part),
+        2 if S::WHOLE => sized::<S, D, R, 2, 2>(s, part),
+        3 if S::WHOLE => sized::<S, D, R, 3, 3>(s, part),
+        4 if S::WHOLE => sized::<S, D, R, 4, 4>(s, part),
+        2 => (0..2).for_each(|vector| sized::<S, D, R, 1, 2>(s, part.from(vector))),
+        3 => (0..3).for_each(|vector| sized::<S, D, R, 1, 3>(s, part.from(vector))),
+        _ => (0..4).for_each(|vector| sized::<S, D, R, 1, 4>(s, part.from(vector))),
     }
 }
 
@@ -245,9 +240,9 @@ fn of_vectors<S: Lanes, D: Put, const R: usize>(s: S, vectors: usize, part: Part
 fn sized<S: Lanes, D: Put, const R: usize, const V: usize, const W: usize>(s: S, part: Part) {
     // [`tile::rows`] asks for no other; the condition keeps those from being compiled.
     let is_asked = const {
-        let group = if W < S::GROUP { W } else { S::GROUP };
-        let most = if S::SUMS / group < MAX_ROWS { S::SUMS / group } else { MAX_ROWS };
-        V <= group && (R == 1 || R == most)
+        let taken = if S::WHOLE { W } else { 1 };
+        let most = if S::SUMS / taken < MAX_ROWS { S::SUMS / taken } else { MAX_ROWS };
+        V == taken && (R == 1 || R == most)
     };
     if is_asked {
         s.call(Sized::<D, R, V, W>(part, PhantomData));

@@ -55,9 +55,10 @@ fn dot_half(sum: __m256i, a: __m256i, weights: __m256i) -> __m256i {
 impl Lanes for Avx2 {
     type F = F;
     type I = I;
-    // Each vector is two registers, of sixteen.
+    // Each vector is two registers, of sixteen. Six rows of one vector leave four: three rows of two
+    // need all sixteen and one more, and a sum that goes by memory halves the speed.
     const SUMS: usize = 6;
-    const GROUP: usize = 2;
+    const WHOLE: bool = false;
 
     type Plain = Self;
     type Pairs = Self;
@@ -227,17 +228,17 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     unsafe fn dot_bf16(self, sum: F, a: u32, weights: *const u8) -> F {
-        let low = self.splat(f32::from_bits(a << 16));
-        let high = self.splat(f32::from_bits(a & 0xffff_0000));
         // SAFETY: the token exists only if detected; the caller vouches for 64 bytes.
-        let pairs = unsafe { self.load_i32(weights.cast()) };
-        // SAFETY: the token exists only if detected.
-        let (first, second) = unsafe {
-            let first = pairs.map(|pairs| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs)));
+        unsafe {
             let mask = _mm256_set1_epi32(0xffff_0000_u32.cast_signed());
-            (first, pairs.map(|pairs| _mm256_castsi256_ps(_mm256_and_si256(pairs, mask))))
-        };
-        self.fma(low, first, self.fma(high, second, sum))
+            let low = |pairs| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs));
+            let high = |pairs| _mm256_castsi256_ps(_mm256_and_si256(pairs, mask));
+            // Spread as it is and taken apart by vectors: from a register it would move twice.
+            let a = _mm256_set1_epi32(a.cast_signed());
+            let pairs = self.load_i32(weights.cast());
+            let sum = self.fma([high(a); 2], pairs.map(high), sum);
+            self.fma([low(a); 2], pairs.map(low), sum)
+        }
     }
     #[inline(always)]
     unsafe fn dot_i8(self, sum: I, a: u32, weights: *const u8) -> I {

@@ -72,7 +72,7 @@ macro_rules! token {
             type F = __m512;
             type I = __m512i;
             const SUMS: usize = 24;
-            const GROUP: usize = 4;
+            const WHOLE: bool = true;
 
             // Whoever has this token has those of the instructions that it adds to.
             type Plain = Avx512;

@@ -30,7 +30,7 @@ impl Lanes for Scalar {
     type F = [f32; LANES];
     type I = [i32; LANES];
     const SUMS: usize = 4;
-    const GROUP: usize = 4;
+    const WHOLE: bool = true;
 
     type Plain = Self;
     type Pairs = Self;
