@@ -234,7 +234,11 @@ impl<D: Dot, const R: usize, const V: usize, const W: usize> Kernel for Sized<D,
 
 /// The most rows of a tile with `vectors` whose sums stay in registers.
 #[inline(always)]
-pub(crate) fn rows<S: Lanes>(vectors: usize) -> usize {
+pub(crate) fn rows<S: Lanes>(precision: Precision, vectors: usize) -> usize {
+    // Where registers are few, both halves of pairs taken apart need those of two rows.
+    if !S::WHOLE && precision == Precision::Bf16 {
+        return S::SUMS - 2;
+    }
     (S::SUMS / if S::WHOLE { vectors } else { 1 }).clamp(1, MAX_ROWS)
 }
 

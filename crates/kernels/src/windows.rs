@@ -156,7 +156,7 @@ impl<D: Put> Kernel for All<'_, D> {
             Words::F32(_) => 1.0,
             Words::Bytes { unit, .. } => unit,
         };
-        let most = tile::rows::<D::Token<S>>(vectors);
+        let most = tile::rows::<D::Token<S>>(Precision::F32, vectors);
         for panel in 0..panels {
             let (scales, excess): (&[f32], &[i32]) = match words {
                 Words::F32(_) => (&[], &[]),

@@ -355,7 +355,7 @@ impl Worker<'_> {
         let Ends { from, sums, starts } = &*ends;
         let starts = self.starts_with(product, span).map(|_| starts);
         let in_place = self.stores_at_once(product, span).is_some();
-        let tiles = div_ceil(count, tile::rows::<S>(vectors));
+        let tiles = div_ceil(count, tile::rows::<S>(precision, vectors));
         // One tile of few rows uses each weight once: then there is nothing to slice for.
         let slice = if tiles == 1 { words.max(1) } else { SLICE };
         for panel in 0..panels {

@@ -47,7 +47,7 @@ impl Kernel for Tiles<'_> {
             unsafe { multiply(s, panels.precision(), count, vectors, tile) };
             sums
         };
-        (1..=rows::<S>(vectors)).map(tile).collect()
+        (1..=rows::<S>(panels.precision(), vectors)).map(tile).collect()
     }
 }
 
