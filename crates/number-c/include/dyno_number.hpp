@@ -23,6 +23,7 @@
 #include <string>
 
 #include "dyno_number.h"
+#include "dyno_number_types.hpp"
 
 namespace dyno {
 
@@ -59,15 +60,7 @@ public:
     float asFloat() const { return static_cast<float>(value_); }
 
     /* Toward zero, saturating; 0 for NaN. */
-    int asInt() const {
-        if (value_ != value_) {
-            return 0;
-        }
-        if (value_ >= 2147483647.0) {
-            return INT32_MAX;
-        }
-        return value_ <= -2147483648.0 ? INT32_MIN : static_cast<int>(value_);
-    }
+    int asInt() const { return codes::truncated(value_); }
 
     /* Gives it the format of that name, F32 if the file has not the name, and rounds its value. */
     void setName(const std::string &name) { adopt(formatOf(name)); }
@@ -120,19 +113,24 @@ private:
         }
     }
 
+    static Format tupleOf(const dyno_number_format &format) {
+        return {format.sign_bits, format.exponent_bits, format.fraction_bits, format.bias,
+                static_cast<Special>(format.special)};
+    }
+
+    /* As dyno_number_round, which says what is wrong. */
     static double rounded(const dyno_number_format &format, double value) {
-        if (same(format, f32())) {
-            return static_cast<float>(value);
+        if (value != value) {
+            check(dyno_number_round(&format, value, &value));
+            return value;
         }
-        check(dyno_number_round(&format, value, &value));
-        return value;
+        return codes::rounded(tupleOf(format), value);
     }
 
     static Number result(const Number &left, const Number &right, double value) {
-        dyno_number_format wider = left.format_;
-        if (!same(left.format_, right.format_)) {
-            check(dyno_number_wider(&left.format_, &right.format_, &wider));
-        }
+        const bool is_right = !same(left.format_, right.format_) &&
+                              isRightWider(tupleOf(left.format_), tupleOf(right.format_));
+        dyno_number_format wider = is_right ? right.format_ : left.format_;
         /* NaN of a format that has none is F32's. */
         if (value != value) {
             wider = f32();
