@@ -82,7 +82,8 @@ fn profile(network: &Network, test: &Images) -> Result<Vec<Profiled>, Box<dyn Er
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let folder = Path::new(arguments.first().ok_or("usage: train_lenet FOLDER [--mnist [IMAGES]]")?);
+    let folder =
+        Path::new(arguments.first().ok_or("usage: train_lenet FOLDER [--mnist [IMAGES]]")?);
     let is_mnist = arguments.get(1).is_some_and(|word| word == "--mnist");
     let (name, network, test) = if is_mnist {
         let (mut train, test) = (Images::read(folder, "train")?, Images::read(folder, "test")?);
