@@ -61,8 +61,8 @@ fn library() -> PathBuf {
     let files =
         messages.flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default());
     let paths = files.filter_map(|file| file.as_str().map(PathBuf::from));
-    let found = paths.filter(|path| path.ends_with("libdyno_number_c.a")).last();
-    found.expect("cargo names the static library that it builds")
+    let mut found = paths.filter(|path| path.ends_with("libdyno_number_c.a"));
+    found.next_back().expect("cargo names the static library that it builds")
 }
 
 /// Weights, images, labels and the descriptor.
