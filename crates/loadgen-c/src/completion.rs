@@ -7,8 +7,7 @@ use std::ffi::c_void;
 use dyno_loadgen::drop_in::NoRun;
 
 use crate::abi::{self, dyno_response};
-use crate::error::{Error, dyno_result};
-use crate::panic;
+use crate::error::{Error, dyno_result, result};
 use crate::test::LOADGEN;
 
 /// Completes samples, in any order and from any thread; the time is read once,
@@ -23,7 +22,7 @@ pub unsafe extern "C" fn dyno_complete(
     responses: *const dyno_response,
     count: usize,
 ) -> dyno_result {
-    panic::result(|| {
+    result(|| {
         // SAFETY: C passes an array of this length that is valid during the call.
         let responses = unsafe { abi::array(responses, count, "responses") }?;
         LOADGEN.complete(responses).map_err(too_late)
@@ -41,7 +40,7 @@ pub unsafe extern "C" fn dyno_complete_fetching(
     fetch: Option<unsafe extern "C" fn(context: *mut c_void, response: *mut dyno_response)>,
     context: *mut c_void,
 ) -> dyno_result {
-    panic::result(|| {
+    result(|| {
         // SAFETY: C passes an array of this length that is its own during the call.
         let responses = unsafe { abi::array_mut(responses, count, "responses") }?;
         let Some(fetch) = fetch else {
@@ -61,7 +60,7 @@ pub unsafe extern "C" fn dyno_first_token(
     responses: *const dyno_response,
     count: usize,
 ) -> dyno_result {
-    panic::result(|| {
+    result(|| {
         // SAFETY: C passes an array of this length that is valid during the call.
         let responses = unsafe { abi::array(responses, count, "responses") }?;
         LOADGEN.first_token(responses).map_err(too_late)

@@ -1,12 +1,10 @@
 //! Result codes, and the text of each thread's last error.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 
+use dyno_c_border::{Bad, Failure};
 use dyno_loadgen::settings::SetError;
-
-use crate::panic;
 
 /// What a function returns. The numbers never change; later versions may add
 /// some.
@@ -81,14 +79,30 @@ impl Error {
     pub fn new(code: dyno_result, text: impl Into<Cow<'static, str>>) -> Self {
         Self { code, text: text.into() }
     }
+}
 
-    /// Leaves the text for the calling thread and returns the code.
-    #[cold]
-    pub fn report(self) -> dyno_result {
-        let text = CString::new(self.text.replace('\0', "\u{fffd}")).unwrap_or_default();
-        // A thread that is ending has no place for it any more.
-        let _ = LAST.try_with(|last| last.replace(text));
-        self.code
+impl Failure for Error {
+    type Code = dyno_result;
+    const OK: dyno_result = DYNO_OK;
+
+    fn defect(panic: &str) -> Self {
+        let text = format!(
+            "the load generator panicked: {panic}; please report this with the calls before it"
+        );
+        Self::new(DYNO_ERROR_INTERNAL, text)
+    }
+
+    fn told(self) -> (dyno_result, Cow<'static, str>) {
+        (self.code, self.text)
+    }
+}
+
+impl From<Bad> for Error {
+    fn from(bad: Bad) -> Self {
+        match bad {
+            Bad::Pointer(text) => Self::new(DYNO_ERROR_POINTER, text),
+            Bad::Text(text) => Self::new(DYNO_ERROR_TEXT, text),
+        }
     }
 }
 
@@ -102,8 +116,15 @@ impl From<SetError> for Error {
     }
 }
 
-thread_local! {
-    static LAST: RefCell<CString> = RefCell::default();
+/// The code for what `call` returned.
+#[inline]
+pub fn result(call: impl FnOnce() -> Result<(), Error>) -> dyno_result {
+    dyno_c_border::result(call)
+}
+
+/// What `call` returned, or `otherwise` after an error.
+pub fn caught<T>(otherwise: T, call: impl FnOnce() -> Result<T, Error>) -> T {
+    dyno_c_border::caught(otherwise, call)
 }
 
 /// The text of the calling thread's last error: what was wrong, where, and what
@@ -111,14 +132,25 @@ thread_local! {
 /// until the thread's next error or end.
 #[unsafe(no_mangle)]
 pub extern "C" fn dyno_last_error() -> *const c_char {
-    let last = || Ok(LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr()));
-    panic::caught(c"".as_ptr(), last)
+    dyno_c_border::last_error()
 }
 
 /// One line about a result code, never NULL. What was wrong in one call says
 /// `dyno_last_error`.
 #[unsafe(no_mangle)]
 pub extern "C" fn dyno_result_message(code: c_int) -> *const c_char {
-    let message = ALL.iter().find(|(known, _)| *known as c_int == code);
-    message.map_or(c"unknown result code", |(_, message)| message).as_ptr()
+    dyno_c_border::message(ALL.map(|(known, line)| (known as c_int, line)), code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_result_with_its_text() {
+        assert_eq!(result(|| panic!("index {} of {}", 3, 2)), DYNO_ERROR_INTERNAL);
+        // SAFETY: a C string of this thread, which has no further error in this test.
+        let text = unsafe { CStr::from_ptr(dyno_last_error()) }.to_string_lossy();
+        assert!(text.contains("panicked: index 3 of 2"), "{text}");
+    }
 }

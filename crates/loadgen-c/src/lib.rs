@@ -13,7 +13,6 @@ mod error;
 mod failure;
 mod library;
 mod log_settings;
-mod panic;
 mod settings;
 mod system;
 mod test;

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 
 use crate::abi::{self, null};
+use crate::error::caught;
 use crate::failure::Failure;
-use crate::panic;
 
 /// What a library of samples does. All must be set. Called by the thread that
 /// called `dyno_start_test`, outside the timed part. Each function must
@@ -45,7 +45,7 @@ pub struct dyno_library {
 pub unsafe extern "C" fn dyno_library_new(
     callbacks: *const dyno_library_callbacks,
 ) -> *mut dyno_library {
-    panic::caught(ptr::null_mut(), || {
+    caught(ptr::null_mut(), || {
         // SAFETY: C passes NULL or a struct that is valid during the call.
         let callbacks = *unsafe { abi::shared(callbacks, "callbacks") }?;
         let required = [
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn dyno_library_new(
             ("unload", callbacks.unload.is_some()),
         ];
         if let Some((missing, _)) = required.iter().find(|(_, set)| !set) {
-            return Err(null(&format!("callbacks->{missing}")));
+            return Err(null(&format!("callbacks->{missing}")).into());
         }
         Ok(Box::into_raw(Box::new(dyno_library { callbacks })))
     })

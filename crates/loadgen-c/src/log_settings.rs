@@ -7,8 +7,7 @@ use dyno_loadgen::log::LogSettings;
 use dyno_loadgen::settings::{Setting, nearest};
 
 use crate::abi;
-use crate::error::{Error, dyno_result};
-use crate::panic;
+use crate::error::{Error, caught, dyno_result, result};
 
 /// Where the logs go and what they are called, beginning with the reference's
 /// defaults. Used by one thread at a time.
@@ -29,7 +28,7 @@ const KEYS: [&str; 7] = [
 /// Log settings with default values. Never NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn dyno_log_settings_new() -> *mut dyno_log_settings {
-    panic::caught(ptr::null_mut(), || {
+    caught(ptr::null_mut(), || {
         Ok(Box::into_raw(Box::new(dyno_log_settings { settings: LogSettings::default() })))
     })
 }
@@ -51,7 +50,7 @@ pub unsafe extern "C" fn dyno_log_settings_set(
     key: *const c_char,
     value: *const c_char,
 ) -> dyno_result {
-    panic::result(|| {
+    result(|| {
         // SAFETY: C passes NULL or live settings of one thread.
         let settings = &mut unsafe { abi::exclusive(settings, "settings") }?.settings;
         // SAFETY: C passes NULL or a string that is valid during the call.

@@ -7,8 +7,7 @@ use dyno_loadgen::config::Conf;
 use dyno_loadgen::settings::{FIELDS, Origin, SetError, Setting, Settings, nearest_field};
 
 use crate::abi;
-use crate::error::{Error, dyno_result};
-use crate::panic;
+use crate::error::{Error, caught, dyno_result, result};
 use crate::test::LOADGEN;
 
 /// The settings of a test, which begin with the reference's defaults. Keys are
@@ -22,7 +21,7 @@ pub struct dyno_settings {
 /// Settings with default values. Never NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn dyno_settings_new() -> *mut dyno_settings {
-    panic::caught(ptr::null_mut(), || {
+    caught(ptr::null_mut(), || {
         Ok(Box::into_raw(Box::new(dyno_settings { settings: Settings::default() })))
     })
 }
@@ -42,7 +41,7 @@ pub unsafe extern "C" fn dyno_settings_set(
     key: *const c_char,
     value: *const c_char,
 ) -> dyno_result {
-    panic::result(|| {
+    result(|| {
         // SAFETY: C passes NULL or a string that is valid during the call.
         let value = unsafe { abi::text(value, "value") }?;
         // SAFETY: C passes NULL or live settings of one thread, and likewise a string.
@@ -62,7 +61,7 @@ pub unsafe extern "C" fn dyno_settings_set_u64(
         _ => value.to_string(),
     };
     // SAFETY: C passes NULL or live settings of one thread, and likewise a string.
-    panic::result(|| unsafe { set(settings, key, text) })
+    result(|| unsafe { set(settings, key, text) })
 }
 
 /// Sets a number, exactly. A setting that is a whole number takes no fraction.
@@ -74,7 +73,7 @@ pub unsafe extern "C" fn dyno_settings_set_f64(
 ) -> dyno_result {
     // Printed with as many digits as tell it from all other numbers.
     // SAFETY: C passes NULL or live settings of one thread, and likewise a string.
-    panic::result(|| unsafe { set(settings, key, |_| value.to_string()) })
+    result(|| unsafe { set(settings, key, |_| value.to_string()) })
 }
 
 /// Sets a field to the text that `value` makes for its kind.
@@ -107,7 +106,7 @@ pub unsafe extern "C" fn dyno_settings_get(
     capacity: usize,
     length: *mut usize,
 ) -> dyno_result {
-    panic::result(|| {
+    result(|| {
         // SAFETY: C passes NULL or live settings, and NULL or a string.
         let (name, text) = unsafe { get(settings, key) }?;
         // SAFETY: C passes NULL or a place for the length.
@@ -143,7 +142,7 @@ pub unsafe extern "C" fn dyno_settings_get_u64(
         _ => text.parse().ok(),
     };
     // SAFETY: C passes NULL or live settings, likewise a string and a place.
-    panic::result(|| unsafe { get_number(settings, key, out, "whole number", number) })
+    result(|| unsafe { get_number(settings, key, out, "whole number", number) })
 }
 
 /// Stores a number, exactly. A setting that is none is `DYNO_ERROR_VALUE`.
@@ -154,7 +153,7 @@ pub unsafe extern "C" fn dyno_settings_get_f64(
     out: *mut f64,
 ) -> dyno_result {
     // SAFETY: C passes NULL or live settings, likewise a string and a place.
-    panic::result(|| unsafe { get_number(settings, key, out, "number", |text| text.parse().ok()) })
+    result(|| unsafe { get_number(settings, key, out, "number", |text| text.parse().ok()) })
 }
 
 /// Name and value of a field.
@@ -210,7 +209,7 @@ pub unsafe extern "C" fn dyno_settings_from_config(
     scenario: *const c_char,
     conf_type: c_int,
 ) -> dyno_result {
-    panic::result(|| {
+    result(|| {
         // SAFETY: C passes NULL or live settings of one thread.
         let settings = unsafe { abi::exclusive(settings, "settings") }?;
         // SAFETY: C passes NULL or a string that is valid during the call.

@@ -9,9 +9,8 @@ use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::{QuerySample, ResponseId, SampleMemory, SystemUnderTest};
 
 use crate::abi::{self, check_array, dyno_query_sample, null};
-use crate::error::{Error, dyno_result};
+use crate::error::{Error, caught, dyno_result};
 use crate::failure::{Failure, Reason};
-use crate::panic;
 
 /// What a system under test does. All but the last two must be set.
 ///
@@ -60,7 +59,7 @@ pub struct dyno_system {
 pub unsafe extern "C" fn dyno_system_new(
     callbacks: *const dyno_system_callbacks,
 ) -> *mut dyno_system {
-    panic::caught(ptr::null_mut(), || {
+    caught(ptr::null_mut(), || {
         // SAFETY: C passes NULL or a struct that is valid during the call.
         let callbacks = *unsafe { abi::shared(callbacks, "callbacks") }?;
         let required = [
@@ -69,7 +68,7 @@ pub unsafe extern "C" fn dyno_system_new(
             ("flush", callbacks.flush.is_some()),
         ];
         if let Some((missing, _)) = required.iter().find(|(_, set)| !set) {
-            return Err(null(&format!("callbacks->{missing}")));
+            return Err(null(&format!("callbacks->{missing}")).into());
         }
         if callbacks.acquire_samples.is_some() != callbacks.release_samples.is_some() {
             return Err(Error::new(

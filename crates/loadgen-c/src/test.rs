@@ -8,11 +8,10 @@ use dyno_loadgen::drop_in::{LoadGen, StartError};
 use dyno_loadgen::log::LogSettings;
 
 use crate::abi;
-use crate::error::{Error, dyno_result};
+use crate::error::{Error, caught, dyno_result, result};
 use crate::failure::Failure;
 use crate::library::dyno_library;
 use crate::log_settings::dyno_log_settings;
-use crate::panic;
 use crate::settings::dyno_settings;
 use crate::system::dyno_system;
 
@@ -32,7 +31,7 @@ pub unsafe extern "C" fn dyno_start_test(
     logs: *const dyno_log_settings,
     audit_config: *const c_char,
 ) -> dyno_result {
-    panic::result(|| {
+    result(|| {
         let failure = Arc::new(Failure::default());
         // The handles are copied from, because callbacks may change them.
         // SAFETY: C passes NULL or a live system.
@@ -71,7 +70,7 @@ fn refused(error: &StartError) -> Error {
 /// included. `DYNO_ERROR_NOT_RUNNING` if no test is running.
 #[unsafe(no_mangle)]
 pub extern "C" fn dyno_abort_test() -> dyno_result {
-    panic::result(|| {
+    result(|| {
         LOADGEN
             .abort()
             .map_err(|error| Error::new(dyno_result::DYNO_ERROR_NOT_RUNNING, error.to_string()))
@@ -83,7 +82,7 @@ pub extern "C" fn dyno_abort_test() -> dyno_result {
 /// is over.
 #[unsafe(no_mangle)]
 pub extern "C" fn dyno_register_issue_thread() {
-    panic::caught((), || {
+    caught((), || {
         LOADGEN.register_issue_thread();
         Ok(())
     });

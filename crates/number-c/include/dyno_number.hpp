@@ -23,6 +23,7 @@
 #include <string>
 
 #include "dyno_number.h"
+#include "dyno_number_types.hpp"
 
 namespace dyno {
 
@@ -59,20 +60,15 @@ public:
     float asFloat() const { return static_cast<float>(value_); }
 
     /* Toward zero, saturating; 0 for NaN. */
-    int asInt() const {
-        if (value_ != value_) {
-            return 0;
-        }
-        if (value_ >= 2147483647.0) {
-            return INT32_MAX;
-        }
-        return value_ <= -2147483648.0 ? INT32_MIN : static_cast<int>(value_);
-    }
+    int asInt() const { return codes::truncated(value_); }
 
     /* Gives it the format of that name, F32 if the file has not the name, and rounds its value. */
     void setName(const std::string &name) { adopt(formatOf(name)); }
 
-    const dyno_number_format &format() const { return format_; }
+    dyno_number_format format() const {
+        return {format_.sign_bits, format_.exponent_bits, format_.fraction_bits, format_.special,
+                format_.bias};
+    }
 
     /* Reads the formats of names, in place of those that were read before. Names that were set keep
      * theirs. Not for several threads at once. */
@@ -87,29 +83,35 @@ public:
 
     /* Names all of an array. */
     static void setArrayName(const std::string &name, Number *array, std::size_t count) {
-        const dyno_number_format format = formatOf(name);
+        const Tuple format = formatOf(name);
         for (std::size_t i = 0; i < count; i++) {
             array[i].adopt(format);
         }
     }
 
 private:
+    /* A format without gaps: large arrays are made of these. */
+    struct Tuple {
+        std::uint8_t sign_bits, exponent_bits, fraction_bits, special;
+        std::int16_t bias;
+    };
+
     double value_;
-    dyno_number_format format_;
+    Tuple format_;
     bool is_named_;
 
-    Number(double value, const dyno_number_format &format)
+    Number(double value, const Tuple &format)
         : value_(value), format_(format), is_named_(false) {}
 
-    void adopt(const dyno_number_format &format) {
+    void adopt(const Tuple &format) {
         value_ = rounded(format, value_);
         format_ = format;
         is_named_ = true;
     }
 
-    static dyno_number_format f32() { return {1, 8, 23, DYNO_NUMBER_IEEE, 127}; }
+    static Tuple f32() { return {1, 8, 23, DYNO_NUMBER_IEEE, 127}; }
 
-    static bool same(const dyno_number_format &a, const dyno_number_format &b) {
+    static bool same(const Tuple &a, const Tuple &b) {
         return a.sign_bits == b.sign_bits && a.exponent_bits == b.exponent_bits &&
                a.fraction_bits == b.fraction_bits && a.special == b.special && a.bias == b.bias;
     }
@@ -120,19 +122,25 @@ private:
         }
     }
 
-    static double rounded(const dyno_number_format &format, double value) {
-        if (same(format, f32())) {
-            return static_cast<float>(value);
+    static Format formatOf(const Tuple &format) {
+        return {format.sign_bits, format.exponent_bits, format.fraction_bits, format.bias,
+                static_cast<Special>(format.special)};
+    }
+
+    /* As dyno_number_round, which says what is wrong. */
+    static double rounded(const Tuple &format, double value) {
+        if (value != value) {
+            const dyno_number_format asked = Number(0.0, format).format();
+            check(dyno_number_round(&asked, value, &value));
+            return value;
         }
-        check(dyno_number_round(&format, value, &value));
-        return value;
+        return codes::rounded(formatOf(format), value);
     }
 
     static Number result(const Number &left, const Number &right, double value) {
-        dyno_number_format wider = left.format_;
-        if (!same(left.format_, right.format_)) {
-            check(dyno_number_wider(&left.format_, &right.format_, &wider));
-        }
+        const bool is_right = !same(left.format_, right.format_) &&
+                              isRightWider(formatOf(left.format_), formatOf(right.format_));
+        Tuple wider = is_right ? right.format_ : left.format_;
         /* NaN of a format that has none is F32's. */
         if (value != value) {
             wider = f32();
@@ -145,12 +153,15 @@ private:
         return read;
     }
 
-    static dyno_number_format formatOf(const std::string &name) {
-        dyno_number_format found = f32();
-        if (dictionary() != nullptr) {
-            check(dyno_number_dictionary_format(dictionary(), name.c_str(), &found));
+    static Tuple formatOf(const std::string &name) {
+        if (dictionary() == nullptr) {
+            return f32();
         }
-        return found;
+        dyno_number_format found;
+        check(dyno_number_dictionary_format(dictionary(), name.c_str(), &found));
+        /* Biases go from -512 to 512. */
+        return {found.sign_bits, found.exponent_bits, found.fraction_bits, found.special,
+                static_cast<std::int16_t>(found.bias)};
     }
 };
 

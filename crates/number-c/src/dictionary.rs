@@ -2,13 +2,13 @@
 
 use std::ffi::c_char;
 
+use dyno_c_border::{free, put, shared, text};
 use dyno_number::Dictionary;
 
-use crate::abi::{shared, text};
 use crate::error::{
     Error, caught, dyno_number_result, dyno_number_result::DYNO_NUMBER_ERROR_FILE, result,
 };
-use crate::format::{dyno_number_format, put};
+use crate::format::dyno_number_format;
 
 /// Formats by the names of objects.
 pub struct dyno_number_dictionary(Dictionary);
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn dyno_number_dictionary_format(
         unsafe {
             let dictionary = shared(dictionary, "dictionary")?;
             let found = dictionary.0.format(text(name, "name")?);
-            put(format, "format", dyno_number_format::of(found))
+            Ok(put(format, "format", dyno_number_format::of(found))?)
         }
     })
 }
@@ -60,10 +60,8 @@ pub unsafe extern "C" fn dyno_number_dictionary_format(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_number_dictionary_free(dictionary: *mut dyno_number_dictionary) {
     caught((), || {
-        if !dictionary.is_null() {
-            // SAFETY: the caller vouches that it was made by `dyno_number_dictionary_open`.
-            drop(unsafe { Box::from_raw(dictionary) });
-        }
+        // SAFETY: the caller vouches that it was made by `dyno_number_dictionary_open`.
+        unsafe { free(dictionary) };
         Ok(())
     });
 }

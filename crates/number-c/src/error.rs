@@ -1,10 +1,9 @@
 //! Result codes, and the text of each thread's last error.
 
-use std::any::Any;
-use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::borrow::Cow;
+use std::ffi::{CStr, c_char, c_int};
 
+use dyno_c_border::{Bad, Failure};
 use dyno_number::{FormatError, NanError};
 
 /// What a function returns. The numbers never change; later versions may add
@@ -53,20 +52,36 @@ const ALL: [(dyno_number_result, &CStr); 8] = [
 pub struct Error {
     pub code: dyno_number_result,
     /// What was wrong, where, what to do.
-    pub text: String,
+    pub text: Cow<'static, str>,
 }
 
 impl Error {
-    pub fn new(code: dyno_number_result, text: impl Into<String>) -> Self {
+    pub fn new(code: dyno_number_result, text: impl Into<Cow<'static, str>>) -> Self {
         Self { code, text: text.into() }
     }
+}
 
-    /// Leaves the text for the calling thread and returns the code.
-    fn report(self) -> dyno_number_result {
-        let text = CString::new(self.text.replace('\0', "\u{fffd}")).unwrap_or_default();
-        // A thread that is ending has no place for it any more.
-        let _ = LAST.try_with(|last| last.replace(text));
-        self.code
+impl Failure for Error {
+    type Code = dyno_number_result;
+    const OK: dyno_number_result = DYNO_NUMBER_OK;
+
+    fn defect(panic: &str) -> Self {
+        let text =
+            format!("the library panicked: {panic}; please report this with the calls before it");
+        Self::new(DYNO_NUMBER_ERROR_INTERNAL, text)
+    }
+
+    fn told(self) -> (dyno_number_result, Cow<'static, str>) {
+        (self.code, self.text)
+    }
+}
+
+impl From<Bad> for Error {
+    fn from(bad: Bad) -> Self {
+        match bad {
+            Bad::Pointer(text) => Self::new(DYNO_NUMBER_ERROR_POINTER, text),
+            Bad::Text(text) => Self::new(DYNO_NUMBER_ERROR_TEXT, text),
+        }
     }
 }
 
@@ -82,38 +97,15 @@ impl From<NanError> for Error {
     }
 }
 
-thread_local! {
-    static LAST: RefCell<CString> = RefCell::default();
-}
-
 /// The code for what `call` returned.
+#[inline]
 pub fn result(call: impl FnOnce() -> Result<(), Error>) -> dyno_number_result {
-    match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(Ok(())) => DYNO_NUMBER_OK,
-        Ok(Err(error)) => error.report(),
-        Err(payload) => defect(&*payload).report(),
-    }
+    dyno_c_border::result(call)
 }
 
 /// What `call` returned, or `otherwise` after an error.
 pub fn caught<T>(otherwise: T, call: impl FnOnce() -> Result<T, Error>) -> T {
-    let error = match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(Ok(value)) => return value,
-        Ok(Err(error)) => error,
-        Err(payload) => defect(&*payload),
-    };
-    error.report();
-    otherwise
-}
-
-fn defect(payload: &(dyn Any + Send)) -> Error {
-    let text = payload
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| payload.downcast_ref::<&str>().copied())
-        .unwrap_or("no text");
-    let text = format!("the library panicked: {text}; please report this with the calls before it");
-    Error::new(DYNO_NUMBER_ERROR_INTERNAL, text)
+    dyno_c_border::caught(otherwise, call)
 }
 
 /// The text of the calling thread's last error: what was wrong, where, and what
@@ -121,16 +113,14 @@ fn defect(payload: &(dyn Any + Send)) -> Error {
 /// until the thread's next error or end.
 #[unsafe(no_mangle)]
 pub extern "C" fn dyno_number_last_error() -> *const c_char {
-    let last = || Ok(LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr()));
-    caught(c"".as_ptr(), last)
+    dyno_c_border::last_error()
 }
 
 /// One line about a result code, never NULL. What was wrong in one call says
 /// `dyno_number_last_error`.
 #[unsafe(no_mangle)]
 pub extern "C" fn dyno_number_result_message(code: c_int) -> *const c_char {
-    let message = ALL.iter().find(|(known, _)| *known as c_int == code);
-    message.map_or(c"unknown result code", |(_, message)| message).as_ptr()
+    dyno_c_border::message(ALL.map(|(known, line)| (known as c_int, line)), code)
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use std::ffi::{c_char, c_int};
 
+use dyno_c_border::{array, array_mut, put, shared, text};
 use dyno_number::{Conversion, Format, Overflow, Rounding, Special, wider};
 
-use crate::abi::{array, array_mut, shared, text};
 use crate::error::{
     Error, dyno_number_result,
     dyno_number_result::{DYNO_NUMBER_ERROR_FORMAT, DYNO_NUMBER_ERROR_SIZE},
@@ -164,17 +164,6 @@ unsafe fn conversion(conversion: *const dyno_number_conversion) -> Result<Conver
     Ok(Conversion { rounding, overflow })
 }
 
-/// Writes one value where the caller wants it.
-///
-/// # Safety
-/// `to` is NULL or leads to a value that nobody else uses.
-pub unsafe fn put<T>(to: *mut T, name: &str, value: T) -> Result<(), Error> {
-    // SAFETY: the caller vouches for whatever is not NULL.
-    let place = unsafe { array_mut(to, 1, name) }?;
-    place[0] = value;
-    Ok(())
-}
-
 /// Reads a format as it prints: `I3(-2)`, `E4`, `F32`, `fp8-e4m3fn`, `<1,4,3,7>`.
 ///
 /// # Safety
@@ -188,7 +177,7 @@ pub unsafe extern "C" fn dyno_number_format_read(
         // SAFETY: the caller vouches for both.
         unsafe {
             let read: Format = self::text(text, "text")?.parse()?;
-            put(format, "format", dyno_number_format::of(read))
+            Ok(put(format, "format", dyno_number_format::of(read))?)
         }
     })
 }
@@ -245,7 +234,7 @@ pub unsafe extern "C" fn dyno_number_wider(
         unsafe {
             let (left, right) = (shared(left, "left")?, shared(right, "right")?);
             let wider = wider(left.format()?, right.format()?);
-            put(to, "to", dyno_number_format::of(wider))
+            Ok(put(to, "to", dyno_number_format::of(wider))?)
         }
     })
 }
@@ -264,7 +253,7 @@ pub unsafe extern "C" fn dyno_number_round(
         // SAFETY: the caller vouches for both.
         unsafe {
             let format = shared(format, "format")?.format()?;
-            put(to, "to", format.decode(format.encode(x)?))
+            Ok(put(to, "to", format.decode(format.encode(x)?))?)
         }
     })
 }

@@ -7,6 +7,5 @@
 #![expect(unsafe_code, reason = "pointers of C programs; this crate is the fence around them")]
 #![expect(non_camel_case_types, reason = "types and codes have their names of the header")]
 
-mod abi;
 mod error;
 mod model;

@@ -4,11 +4,11 @@ use std::ffi::{c_char, c_int};
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
+use dyno_c_border::{array, array_mut, exclusive, free, shared, text};
 use dyno_rnn::Precision;
 use dyno_rnn::engine::{Engine, Options};
 use dyno_rnn::model::Model;
 
-use crate::abi;
 use crate::error::{Error, caught, dyno_rnn_result, result};
 
 /// How numbers of products are held.
@@ -69,12 +69,12 @@ pub unsafe extern "C" fn dyno_rnn_open(
 ) -> *mut dyno_rnn_model {
     caught(ptr::null_mut(), || {
         // SAFETY: C passes NULL or a string that is valid during the call.
-        let model = unsafe { abi::text(model, "model") }?;
+        let model = unsafe { text(model, "model") }?;
         let options = if options.is_null() {
             dyno_rnn_options::default()
         } else {
             // SAFETY: C passes NULL or a struct that is valid during the call.
-            *unsafe { abi::shared(options, "options") }?
+            *unsafe { shared(options, "options") }?
         };
         let wrong = |text: String| Error::new(dyno_rnn_result::DYNO_RNN_ERROR_OPTION, text);
         let known = [
@@ -106,10 +106,8 @@ pub unsafe extern "C" fn dyno_rnn_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_rnn_free(model: *mut dyno_rnn_model) {
     caught((), || {
-        if !model.is_null() {
-            // SAFETY: C passes NULL or what `dyno_rnn_open` returned, once.
-            drop(unsafe { Box::from_raw(model) });
-        }
+        // SAFETY: C passes NULL or what `dyno_rnn_open` returned, once.
+        unsafe { free(model) };
         Ok(())
     });
 }
@@ -122,9 +120,9 @@ pub unsafe extern "C" fn dyno_rnn_get_shape(
 ) -> dyno_rnn_result {
     result(|| {
         // SAFETY: C passes NULL or a handle that is not freed yet.
-        let model = unsafe { abi::shared(model, "model") }?;
+        let model = unsafe { shared(model, "model") }?;
         // SAFETY: C passes NULL or a struct that nobody else uses during the call.
-        let shape = unsafe { shape.as_mut() }.ok_or_else(|| abi::null("shape"))?;
+        let shape = unsafe { exclusive(shape, "shape") }?;
         let engine = model.engine.lock().unwrap_or_else(PoisonError::into_inner);
         let of = engine.model();
         *shape = dyno_rnn_shape {
@@ -170,13 +168,13 @@ pub unsafe extern "C" fn dyno_rnn_run(
 ) -> dyno_rnn_result {
     result(|| {
         // SAFETY: C passes NULL or a handle that is not freed yet.
-        let model = unsafe { abi::shared(model.cast_const(), "model") }?;
+        let model = unsafe { shared(model.cast_const(), "model") }?;
         // SAFETY: C passes NULL or a struct that is valid during the call.
-        let batch = *unsafe { abi::shared(batch, "batch") }?;
+        let batch = *unsafe { shared(batch, "batch") }?;
         // SAFETY: the header demands arrays of these counts that nobody changes during the call.
-        let input = unsafe { abi::array(batch.input, batch.input_count, "input") }?;
+        let input = unsafe { array(batch.input, batch.input_count, "input") }?;
         // SAFETY: as above, and that nobody else uses.
-        let output = unsafe { abi::array_mut(batch.output, batch.output_count, "output") }?;
+        let output = unsafe { array_mut(batch.output, batch.output_count, "output") }?;
         let mut engine = model.engine.lock().unwrap_or_else(PoisonError::into_inner);
         let row = engine.model().inputs();
         // Lengths that would be more than the numbers are never made.
@@ -194,13 +192,13 @@ pub unsafe extern "C" fn dyno_rnn_run(
             &full[..]
         } else {
             // SAFETY: as for the input.
-            unsafe { abi::array(batch.lengths, batch.rows, "lengths") }?
+            unsafe { array(batch.lengths, batch.rows, "lengths") }?
         };
         let states = if batch.states.is_null() && batch.states_count == 0 {
             None
         } else {
             // SAFETY: as for the output.
-            Some(unsafe { abi::array_mut(batch.states, batch.states_count, "states") }?)
+            Some(unsafe { array_mut(batch.states, batch.states_count, "states") }?)
         };
         Ok(engine.run(input, lengths, states, output)?)
     })

@@ -17,6 +17,7 @@ mod onnx;
 mod release;
 mod rnn;
 pub mod tasks;
+mod tune;
 pub mod venv;
 
 use std::fmt;
@@ -87,6 +88,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("release", release::run),
     ("rnn", rnn::run),
     ("tasks", tasks::run),
+    ("tune", tune::run),
 ];
 
 /// Runs the named group, or all; fails when a comparison failed, and with

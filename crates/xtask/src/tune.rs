@@ -22,19 +22,9 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         Ok(bench) => bench,
         Err(wrong) => return Ok(wrong),
     };
-    if !bench.folder.join("mnist-test-labels").is_file() {
-        let venv = match Venv::with(&bench.folder, PACKAGES) {
-            Ok(venv) => venv,
-            Err(missing) => {
-                bench.skip("tune", &missing);
-                return Ok(ExitCode::SUCCESS);
-            }
-        };
-        let mut write = venv.python();
-        write.arg(root.join("crates/xtask/peers/tune.py")).arg(&bench.folder);
-        if !write.status().context("cannot start python")?.success() {
-            bail!("crates/xtask/peers/tune.py failed");
-        }
+    if let Err(missing) = mnist(root, &bench.folder)? {
+        bench.skip("tune", &missing);
+        return Ok(ExitCode::SUCCESS);
     }
     let mut command = Command::new(program(root, "dyno-number", "tune")?);
     command.arg("--bench").arg(&bench.folder);
@@ -53,4 +43,24 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         bail!("the bench tune of dyno-number failed");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has MNIST in that folder; `Err` says what it is missing for.
+///
+/// # Errors
+/// What reads the data fails.
+pub fn mnist(root: &Path, folder: &Path) -> Result<Result<(), String>> {
+    if folder.join("mnist-test-labels").is_file() {
+        return Ok(Ok(()));
+    }
+    let venv = match Venv::with(folder, PACKAGES) {
+        Ok(venv) => venv,
+        Err(missing) => return Ok(Err(missing)),
+    };
+    let mut write = venv.python();
+    write.arg(root.join("crates/xtask/peers/tune.py")).arg(folder);
+    if !write.status().context("cannot start python")?.success() {
+        bail!("crates/xtask/peers/tune.py failed");
+    }
+    Ok(Ok(()))
 }

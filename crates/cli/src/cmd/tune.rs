@@ -1,5 +1,6 @@
 //! `dyno tune`: the smallest number format of each layer that keeps the accuracy.
 
+mod emit;
 mod profile;
 mod run;
 mod trial;
@@ -28,6 +29,8 @@ enum Command {
     Profile(profile::Profile),
     /// Evaluate one trial, which is read from stdin, and print what came of it
     Trial(trial::Trial),
+    /// Print what was found as types of C++, for a program that needs no library
+    Emit(emit::Emit),
 }
 
 impl Tune {
@@ -40,6 +43,7 @@ impl Tune {
             Command::Run(run) => run.execute(),
             Command::Profile(profile) => profile.execute(),
             Command::Trial(trial) => trial.execute(),
+            Command::Emit(emit) => emit.execute(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod built_in;
 mod closed;
+mod cpp;
 mod document;
 mod external;
 mod line;
@@ -9,6 +10,7 @@ mod summary;
 
 pub use built_in::Engine;
 pub use closed::{Closed, Provenance, Target};
+pub use cpp::cpp_types;
 pub use document::document;
 pub use external::{Program, Running};
 pub use line::Line;

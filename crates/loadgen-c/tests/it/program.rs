@@ -1,6 +1,6 @@
 //! Programs in C and C++: compiled, linked against the library of this package, and run.
 //!
-//! The tests of `rnn-c` include this file.
+//! The tests of `rnn-c` and `number-c` include this file.
 
 use std::collections::BTreeMap;
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};

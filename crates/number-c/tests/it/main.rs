@@ -2,14 +2,34 @@
 //! run.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod types;
+// All libraries for C are tested alike.
+#[path = "../../../loadgen-c/tests/it/header.rs"]
 mod header;
+#[path = "../../../rnn-c/tests/it/install.rs"]
+mod install;
+#[path = "../../../loadgen-c/tests/it/program.rs"]
 mod program;
 
 use std::fs;
 use std::path::PathBuf;
 
 use dyno_number::{Dictionary, Number};
-use program::{Language, Link, build, run};
+use program::{Language, Link, build, folder, run};
+
+const HEADER: &str = "dyno_number.h";
+
+#[test]
+fn the_header_is_that_of_the_sources() {
+    header::check_sources(HEADER, &["error.rs", "format.rs", "dictionary.rs"]);
+}
+
+#[test]
+fn the_headers_are_clean_c_and_clean_cpp() {
+    for header in [HEADER, "dyno_number.hpp", "dyno_number_types.hpp"] {
+        header::check_clean(header);
+    }
+}
 
 /// A configuration file of this test.
 fn file(name: &str, text: &str) -> PathBuf {
@@ -25,8 +45,20 @@ fn wrong_calls_are_results_with_a_text_and_right_ones_agree() {
     for link in Link::BOTH {
         let Some(program) = build("tests/c/calls.c", Language::C, link) else { return };
         let arguments = [good.to_str().unwrap(), bad.to_str().unwrap()];
-        assert_eq!(run(&program, &arguments), "all as it should be\n");
+        assert_eq!(run(&program, &folder("calls"), &arguments), "all as it should be\n");
     }
+}
+
+#[test]
+fn programs_find_and_link_what_is_installed() {
+    let config = file("installed.conf", "fc1.weight FIXED 4 0\n");
+    install::check_installed(&install::Example {
+        headers: 3,
+        language: Language::Cpp,
+        source: "tests/cpp/fully_connected.cc",
+        arguments: &[config.to_str().unwrap()],
+        prints: "0.25 I4(0)",
+    });
 }
 
 /// What the kernel in C++ computes, with Numbers of Rust.
@@ -58,7 +90,7 @@ fn the_kernel_of_the_thesis_computes_by_its_configuration_file() {
         for link in Link::BOTH {
             let source = "tests/cpp/fully_connected.cc";
             let Some(program) = build(source, Language::Cpp, link) else { return };
-            let printed = run(&program, &[path.to_str().unwrap()]);
+            let printed = run(&program, &folder("kernel"), &[path.to_str().unwrap()]);
             let lines: Vec<&str> = printed.lines().collect();
             assert!(lines[0].starts_with("nowhere.conf: "), "{printed}");
             let found: Vec<f32> = lines[1..4].iter().map(|line| line.parse().unwrap()).collect();

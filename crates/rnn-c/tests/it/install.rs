@@ -1,5 +1,7 @@
-//! What `cargo xtask install-c` installs of this library: found by pkg-config wherever it is moved, linked
-//! and run.
+//! What `cargo xtask install-c` installs of the library of this package: found by pkg-config wherever it is
+//! moved, linked and run.
+//!
+//! The tests of `number-c` include this file.
 
 // The tool is in a crate that nothing depends on; what it installs is tested here.
 #[path = "../../../xtask/src/install_c/package.rs"]
@@ -13,7 +15,7 @@ use package::{Compiler, Library, Package};
 use crate::program::{Language, Link, crate_dir, folder, output};
 
 /// An installation at a place where it was not made; `None`, after saying so, where none can be made.
-fn installed() -> Option<PathBuf> {
+fn installed(of: &Library, headers: usize) -> Option<PathBuf> {
     let compiler = if cfg!(target_os = "linux") { Compiler::find().ok() } else { None };
     let tool = |name: &str| Command::new(name).arg("--version").output().is_ok();
     let (Some(compiler), true) = (compiler, tool("pkg-config")) else {
@@ -22,50 +24,66 @@ fn installed() -> Option<PathBuf> {
     };
     let (prefix, work) = (folder("prefix"), folder("work"));
     let root = crate_dir().ancestors().nth(2).unwrap();
-    let (of, library) = (Library::of(env!("CARGO_PKG_NAME")), Link::Static.library());
+    let library = Link::Static.library();
     let package = Package { root, of, library: &library, compiler: &compiler, work: &work };
     let written = package.install(&prefix).unwrap();
-    assert_eq!(written.len(), 5, "header, archive, library, its link, pkg-config: {written:?}");
+    let others = "archive, library, its link, pkg-config";
+    assert_eq!(written.len(), headers + 4, "{headers} headers, {others}: {written:?}");
     let moved = folder("moved").join("prefix");
     std::fs::rename(&prefix, &moved).unwrap();
     Some(moved)
 }
 
 /// What pkg-config says of it.
-fn asked(prefix: &Path, arguments: &[&str]) -> Vec<String> {
+fn asked(prefix: &Path, of: &Library, arguments: &[&str]) -> Vec<String> {
     let mut command = Command::new("pkg-config");
-    command.args(arguments).arg("dyno_rnn");
+    command.args(arguments).arg(of.name);
     let said = output(command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")));
     let words = String::from_utf8(said.stdout).unwrap();
     words.split_whitespace().map(str::to_owned).collect()
 }
 
-#[test]
-fn programs_find_and_link_what_is_installed() {
-    let Some(prefix) = installed() else { return };
+/// A program that is linked with what is installed.
+pub struct Example<'a> {
+    /// Headers of the library.
+    pub headers: usize,
+    pub language: Language,
+    /// From the crate's folder.
+    pub source: &'a str,
+    pub arguments: &'a [&'a str],
+    /// A part of what it prints.
+    pub prints: &'a str,
+}
+
+/// That programs find and link what is installed, and that it exports the functions of its header alone.
+pub fn check_installed(example: &Example) {
+    let of = Library::of(env!("CARGO_PKG_NAME"));
+    let Some(prefix) = installed(of, example.headers) else { return };
     let version = env!("CARGO_PKG_VERSION");
-    assert_eq!(asked(&prefix, &["--modversion"]), [version]);
-    let source = crate_dir().join("../../examples/c/rnn.c");
-    let private = asked(&prefix, &["--static", "--libs-only-l"]);
-    let private: Vec<String> = private.into_iter().filter(|word| word != "-ldyno_rnn").collect();
-    let archive = prefix.join("lib/libdyno_rnn.a").display().to_string();
-    let linked = [asked(&prefix, &["--libs"]), [vec![archive], private].concat()];
+    assert_eq!(asked(&prefix, of, &["--modversion"]), [version]);
+    let private = asked(&prefix, of, &["--static", "--libs-only-l"]);
+    let own = format!("-l{}", of.name);
+    let private: Vec<String> = private.into_iter().filter(|word| *word != own).collect();
+    let archive = prefix.join(format!("lib/lib{}.a", of.name)).display().to_string();
+    let linked = [asked(&prefix, of, &["--libs"]), [vec![archive], private].concat()];
     for (name, libraries) in ["shared", "static"].into_iter().zip(linked) {
-        let Some(mut compiler) = Language::C.compiler() else { return };
+        let Some(mut compiler) = example.language.compiler() else { return };
         let program = prefix.join(name);
-        compiler.args(asked(&prefix, &["--cflags"])).arg(&source).args(["-x", "none"]);
-        output(compiler.args(libraries).arg("-lpthread").arg("-o").arg(&program));
+        compiler.args(asked(&prefix, of, &["--cflags"])).arg(crate_dir().join(example.source));
+        compiler.args(["-x", "none"]).args(libraries).arg("-lpthread").arg("-o").arg(&program);
+        output(&mut compiler);
         let mut run = Command::new(&program);
-        let ran = output(run.arg("lstm:8x16").env("LD_LIBRARY_PATH", prefix.join("lib")));
+        let ran = output(run.args(example.arguments).env("LD_LIBRARY_PATH", prefix.join("lib")));
         let said = String::from_utf8(ran.stdout).unwrap();
-        assert!(said.contains("piece by piece: the same states"), "{name}: {said}");
+        assert!(said.contains(example.prints), "{name}: {said}");
     }
-    let library = prefix.join("lib/libdyno_rnn.so");
+    let library = prefix.join(format!("lib/lib{}.so", of.name));
     let Ok(listed) = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output() else {
         return;
     };
     let listed = String::from_utf8(listed.stdout).unwrap();
     let symbols: Vec<&str> = listed.lines().filter_map(|line| line.split(' ').nth(2)).collect();
-    assert!(symbols.contains(&"dyno_rnn_open") && symbols.contains(&"dyno_rnn_last_error"));
-    assert!(symbols.iter().all(|name| name.starts_with("dyno_rnn_")), "{symbols:?}");
+    assert!(symbols.contains(&&*format!("{}_last_error", of.name)), "{symbols:?}");
+    let others = symbols.iter().find(|name| !name.starts_with(&format!("{}_", of.name)));
+    assert_eq!(others, None, "{symbols:?}");
 }

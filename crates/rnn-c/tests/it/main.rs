@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod install;
-// Both libraries for C are tested alike.
+// All libraries for C are tested alike.
 #[path = "../../../loadgen-c/tests/it/header.rs"]
 mod header;
 #[path = "../../../loadgen-c/tests/it/program.rs"]
@@ -21,6 +21,17 @@ fn the_header_is_that_of_the_sources() {
 #[test]
 fn the_header_is_clean_c_and_clean_cpp() {
     header::check_clean(HEADER);
+}
+
+#[test]
+fn programs_find_and_link_what_is_installed() {
+    install::check_installed(&install::Example {
+        headers: 1,
+        language: Language::C,
+        source: "../../examples/c/rnn.c",
+        arguments: &["lstm:8x16"],
+        prints: "piece by piece: the same states",
+    });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! files that tell pkg-config and CMake where they are. No file names the folder
 //! it was made in, so that all of it can be moved.
 //!
-//! The tests of `loadgen-c` and `rnn-c` include this file: they link what is installed.
+//! The tests of `loadgen-c`, `rnn-c` and `number-c` include this file: they link what is installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ pub struct Library {
 }
 
 /// All that are installed.
-pub static LIBRARIES: [Library; 2] = [
+pub static LIBRARIES: [Library; 3] = [
     Library {
         package: "dyno-loadgen-c",
         name: "mlperf_loadgen",
@@ -74,6 +74,12 @@ pub static LIBRARIES: [Library; 2] = [
         name: "dyno_rnn",
         sources: &[],
         templates: &[("dyno_rnn.pc.in", "lib/pkgconfig")],
+    },
+    Library {
+        package: "dyno-number-c",
+        name: "dyno_number",
+        sources: &[],
+        templates: &[("dyno_number.pc.in", "lib/pkgconfig")],
     },
 ];
 

@@ -32,6 +32,7 @@ pub const EDGES: &[Edge] = &[
     ("cli", "rnn", "tells how layers are run"),
     ("cli", "sut", "picks the system under test that a run measures"),
     ("cli", "task", "names a task as a system, with its samples and its figure of quality"),
+    ("loadgen-c", "c-border", "looks at what C programs pass, and keeps panics from them"),
     ("loadgen-c", "loadgen", "gives the load generator to C programs"),
     ("loadgen-py", "loadgen", "gives the load generator to Python programs"),
     (
@@ -39,11 +40,13 @@ pub const EDGES: &[Edge] = &[
         "loadgen",
         "reads the logs with the code that writes them, and names settings and scenarios",
     ),
+    ("number-c", "c-border", "looks at what C programs pass, and keeps panics from them"),
     ("number-c", "number", "gives number formats to C and C++ programs"),
     ("number", "kernels", "converts slices and multiplies by vectors of the processor"),
     ("number", "onnx", "reads the networks that it evaluates"),
     ("rnn", "kernels", "runs its plans"),
     ("rnn", "onnx", "reads layers out of models"),
+    ("rnn-c", "c-border", "looks at what C programs pass, and keeps panics from them"),
     ("rnn-c", "rnn", "gives the engine of recurrent networks to C programs"),
     ("rnn-py", "rnn", "gives the engine of recurrent networks to Python programs"),
     ("sut", "loadgen", "adapts engines to the traits of what is measured"),
@@ -58,7 +61,8 @@ pub const EDGES: &[Edge] = &[
 pub const OUTSIDE: &[(&str, &[&str])] = &[
     // The instrument must stay small enough to trust: clocks and thread waits.
     ("loadgen", &["rustix"]),
-    // What C programs link is the instrument and nothing else.
+    // What C programs link is what they ask for and nothing else.
+    ("c-border", &[]),
     ("loadgen-c", &[]),
     // What Python programs import is the instrument and its binding.
     ("loadgen-py", &["pyo3"]),
@@ -69,6 +73,8 @@ pub const OUTSIDE: &[(&str, &[&str])] = &[
 
 /// Crates that may contain unsafe code, each with its reason. The others forbid it.
 pub const UNSAFE_CRATES: &[&str] = &[
+    // Pointers that C programs pass, whatever the library.
+    "c-border",
     // Pointers that C programs pass.
     "loadgen-c",
     // Vectors, packed memory, and workers that share it; programs are proven before they run.

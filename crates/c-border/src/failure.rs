@@ -1,0 +1,132 @@
+//! No panic crosses into C, and what was wrong is told.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Why a call of a library failed: its own type, with its own result codes.
+pub trait Failure: Sized {
+    /// What its functions return.
+    type Code;
+    /// It worked.
+    const OK: Self::Code;
+
+    /// A panic with that text: a defect of the library.
+    fn defect(panic: &str) -> Self;
+
+    /// The code, and what was wrong, where, and what to do.
+    fn told(self) -> (Self::Code, Cow<'static, str>);
+}
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// The code for what `call` returned; after an error, its text is left for the calling thread.
+///
+/// A panic leaves no handle half changed: calls change a handle in one step, after whatever may fail.
+#[inline]
+pub fn result<F: Failure>(call: impl FnOnce() -> Result<(), F>) -> F::Code {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(())) => F::OK,
+        Ok(Err(failure)) => report(failure),
+        Err(payload) => report(defect::<F>(&*payload)),
+    }
+}
+
+/// What `call` returned, or `otherwise` after an error, whose text is left for the calling thread.
+pub fn caught<T, F: Failure>(otherwise: T, call: impl FnOnce() -> Result<T, F>) -> T {
+    let failure = match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(value)) => return value,
+        Ok(Err(failure)) => failure,
+        Err(payload) => defect(&*payload),
+    };
+    report(failure);
+    otherwise
+}
+
+#[cold]
+fn report<F: Failure>(failure: F) -> F::Code {
+    let (code, text) = failure.told();
+    let text = CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default();
+    // A thread that is ending has no place for it any more.
+    let _ = LAST.try_with(|last| last.replace(text));
+    code
+}
+
+#[cold]
+fn defect<F: Failure>(payload: &(dyn Any + Send)) -> F {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    F::defect(text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no text"))
+}
+
+/// The text of the calling thread's last error; "" if there was none. Valid until its next error or end.
+#[must_use]
+pub fn last_error() -> *const c_char {
+    LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+/// One line about a result code out of all that there are, never NULL.
+#[must_use]
+pub fn message(
+    all: impl IntoIterator<Item = (c_int, &'static CStr)>,
+    code: c_int,
+) -> *const c_char {
+    let known = all.into_iter().find(|(known, _)| *known == code);
+    known.map_or(c"unknown result code", |(_, message)| message).as_ptr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Text(String);
+
+    impl Failure for Text {
+        type Code = i32;
+        const OK: i32 = 0;
+
+        fn defect(panic: &str) -> Self {
+            Self(format!("it panicked: {panic}"))
+        }
+
+        fn told(self) -> (i32, Cow<'static, str>) {
+            (7, self.0.into())
+        }
+    }
+
+    fn last() -> String {
+        // SAFETY: a C string of this thread, which has no further error before it is copied.
+        unsafe { CStr::from_ptr(last_error()) }.to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn a_panic_is_a_result_with_its_text() {
+        assert_eq!(last(), "");
+        assert_eq!(result::<Text>(|| panic!("index {} of {}", 3, 2)), 7);
+        assert_eq!(last(), "it panicked: index 3 of 2");
+        assert_eq!(result::<Text>(|| Ok(())), 0);
+        assert_eq!(last(), "it panicked: index 3 of 2", "success leaves it");
+    }
+
+    #[test]
+    fn an_error_where_there_is_no_result_is_the_value_of_errors() {
+        assert_eq!(caught::<_, Text>(1, || panic!("no\0text")), 1);
+        assert_eq!(last(), "it panicked: no\u{fffd}text");
+        assert_eq!(caught(1, || Err(Text("wrong".into()))), 1);
+        assert_eq!(last(), "wrong");
+        assert_eq!(caught::<_, Text>(1, || Ok(2)), 2);
+    }
+
+    #[test]
+    fn codes_have_a_line_each() {
+        let said = |code| {
+            // SAFETY: a C string that is part of the program.
+            unsafe { CStr::from_ptr(message([(0, c"it worked")], code)) }.to_str()
+        };
+        assert_eq!(said(0), Ok("it worked"));
+        assert_eq!(said(99), Ok("unknown result code"));
+    }
+}

@@ -1,0 +1,56 @@
+//! `dyno tune emit`: what was found as C++ types.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use dyno_number::Dictionary;
+
+use super::read;
+use crate::exit::{Exit, Failure};
+use crate::output;
+use crate::sweep::replace;
+use crate::tune::cpp_types;
+
+/// Which formats, and how they are called.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Emit {
+    /// A Number configuration file, such as opt_conf.txt of `dyno tune run`
+    #[arg(value_name = "CONFIG")]
+    config: PathBuf,
+    /// Objects that may have no line there, with commas between them: these are FLOAT 32 then
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    objects: Vec<String>,
+    /// The namespace of the types
+    #[arg(long, value_name = "NAME", default_value = "tuned")]
+    namespace: String,
+    /// Write to this file instead of stdout
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+Prints a header for C++14 that needs no library: a type for each object, conv1_weight for conv1.weight,
+whose values are integers of 8, 16 or 32 bits and compute as Numbers of that format do.
+Example:
+  dyno tune emit tune-lenet/opt_conf.txt --objects ip1.weight,ip2.weight --out lenet_types.hpp";
+
+impl Emit {
+    /// Writes the header.
+    ///
+    /// # Errors
+    /// A configuration that cannot be read, names that C++ cannot have, or a file that cannot be written.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let dictionary: Dictionary = read(&self.config)?
+            .parse()
+            .map_err(|error| Failure::usage(format!("{}: {error}", self.config.display())))?;
+        let header = cpp_types(&dictionary, &self.objects, &self.namespace)
+            .map_err(|problem| Failure::usage(format!("{}: {problem}", self.config.display())))?;
+        let Some(path) = &self.out else { return output::print(header).map(|()| Exit::Valid) };
+        let failed = |error| {
+            Failure::set_up(format!("cannot write {}: {error}", path.display()))
+                .hint("choose a file that you may write to with --out")
+        };
+        replace(path, &header).map_err(failed).map(|()| Exit::Valid)
+    }
+}
