@@ -1,5 +1,6 @@
 //! `dyno tune`: the smallest number format of each layer that keeps the accuracy.
 
+mod plot;
 mod profile;
 mod run;
 mod trial;
@@ -26,6 +27,8 @@ enum Command {
     Run(Box<run::Run>),
     /// Print the descriptor of a model, with sizes and largest magnitudes as measured
     Profile(profile::Profile),
+    /// Draw accuracy against width for each layer, and how weights are spread
+    Plot(plot::Plot),
     /// Evaluate one trial, which is read from stdin, and print what came of it
     Trial(trial::Trial),
 }
@@ -39,6 +42,7 @@ impl Tune {
         match self.command {
             Command::Run(run) => run.execute(),
             Command::Profile(profile) => profile.execute(),
+            Command::Plot(plot) => plot.execute(),
             Command::Trial(trial) => trial.execute(),
         }
     }
