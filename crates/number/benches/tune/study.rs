@@ -40,7 +40,7 @@ pub fn print(folder: Option<&Path>, train: &Images, test: &Images) {
         Case { name, evaluator, network }
     };
     let mut cases: Vec<Case> = NETWORKS.into_iter().map(case).collect();
-    networks(&mut cases);
+    networks(&cases, [train, test]);
     rules(&mut cases);
     passes(&mut cases);
     searches(&mut cases);
@@ -111,14 +111,18 @@ fn count(value: f64) -> String {
 }
 
 fn percent(share: f64) -> String {
-    format!("{} %", 100.0 * share)
+    format!("{:.0} %", 100.0 * share)
 }
 
-fn networks(cases: &mut [Case]) {
+fn networks(cases: &[Case], images: [&Images; 2]) {
+    let [train, test] = images.map(|images| count(images.labels.len() as f64));
+    let note = format!(
+        "Trained one epoch on {train} images of MNIST's training part. The full set is {test} of its test \
+         images, the small set a tenth of these."
+    );
     head(
         "Networks",
-        "Trained one epoch on the 50,000 images of MNIST's training part. The small set is a tenth of the \
-         test images.",
+        &note,
         &["network", "tuned layers", "weights", "activations", "bits in FLOAT(32)"],
     );
     for case in cases {

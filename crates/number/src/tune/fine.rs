@@ -185,6 +185,9 @@ impl Trials<'_, '_> {
     ) -> Result<Option<Answer>, Stop> {
         self.phase = Phase::Type;
         let mut moves = self.space.retyped(&current.assignment);
+        if self.settings.bias_rule == BiasRule::WhenNeeded {
+            moves = moves.into_iter().map(|found| self.space.without_exp_2(found)).collect();
+        }
         moves.retain(|found| !visited.contains(&shape(&found.assignment)));
         if moves.is_empty() {
             return Ok(None);
