@@ -233,10 +233,7 @@ fn run(trials: &mut Trials<'_, '_>, settings: &Settings) -> Result<Option<Answer
         other => search::run(trials, first, other)?,
     };
     if settings.passes == Passes::Two {
-        found = match (settings.bias_rule, &coarse) {
-            (BiasRule::WhenNeeded, Some(coarse)) => trials.go_back(coarse, found)?,
-            _ => trials.recover(found)?,
-        };
+        found = trials.recover(found)?;
         if let Some(coarse) = coarse {
             found = trials.fine_tune(Subset::Full, found)?;
             found = trials.no_worse_than(coarse, found)?;

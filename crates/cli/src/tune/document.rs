@@ -241,8 +241,9 @@ fn found(network: &Network, answer: &tune::Answer) -> Found {
             macs: layer.macs,
         }
     };
-    let named =
-        |(object, format): (&str, dyno_number::Format)| (object.to_owned(), format.words().into());
+    let named = |(object, format): (&str, dyno_number::Format)| {
+        (object.to_owned(), Value::from(format.words()))
+    };
     Found {
         formats: answer.assignment.iter().map(named).collect(),
         layers: network.layers.iter().enumerate().map(layer).collect(),

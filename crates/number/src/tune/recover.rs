@@ -5,7 +5,6 @@ use super::moves::Move;
 use super::step::{Candidate, Phase, shown};
 use super::trial::{Stop, Subset};
 use super::{Answer, Trials};
-use crate::assignment::Assignment;
 
 impl Trials<'_, '_> {
     /// Widens formats and ranges until the full set has its accuracy.
@@ -45,78 +44,6 @@ impl Trials<'_, '_> {
             visited.push(found.assignment.clone());
             current = found;
         }
-    }
-
-    /// Where the answer of the small set fails on the full one, and so do its neighbours, the first pass has left a way of answers, each
-    /// smaller than the one before it: the last of them that passes is found by halves. That is a few evaluations,
-    /// where widening asks for every group and every range at each step; and what was given back too much, the
-    /// second fine-tuning takes again. If not even the coarse answer passes, it is widened.
-    pub fn go_back(&mut self, coarse: &Answer, from: Answer) -> Result<Answer, Stop> {
-        let accepted = self.steps.iter().flat_map(|step| &step.candidates);
-        let accepted = accepted.filter(|candidate| candidate.is_accepted);
-        let mut way: Vec<Assignment> = accepted.map(|found| found.assignment.clone()).collect();
-        let first = way.iter().rposition(|found| *found == coarse.assignment).unwrap_or(0);
-        way.drain(..first);
-        self.phase = Phase::Recovery;
-        self.remaining = 2 + u64::from(way.len().max(1).ilog2());
-        self.begin(Subset::Full)?;
-        let question = "is the answer of the small set good enough for the full one?";
-        if let Some(found) = self.pass(question, "the answer so far", from.assignment.clone())? {
-            return Ok(found);
-        }
-        if let Some(found) = self.widen_once(&from.assignment)? {
-            return Ok(found);
-        }
-        let question = "is the coarse answer good enough for the full set?";
-        let Some(mut best) = self.pass(question, "the coarse answer", coarse.assignment.clone())?
-        else {
-            return self.recover(coarse.clone());
-        };
-        let (mut passed, mut failed) = (0, way.len().saturating_sub(1));
-        while failed > passed + 1 {
-            let middle = passed.midpoint(failed);
-            let question =
-                "how far back on the way from there does the full set keep its accuracy?";
-            match self.pass(question, "an answer on the way", way[middle].clone())? {
-                Some(found) => (best, passed) = (found, middle),
-                None => failed = middle,
-            }
-        }
-        Ok(best)
-    }
-
-    /// The smallest neighbour that passes on the full set, with a bit more for a group or a range more for an
-    /// object.
-    fn widen_once(&mut self, from: &Assignment) -> Result<Option<Answer>, Stop> {
-        let mut moves = self.space.biases(from, -1);
-        moves.extend(self.space.wider(from));
-        // Ranges cost nothing, so they come first; the first that passes is the smallest.
-        let cost = |found: &Move| self.objective(&found.assignment, None);
-        moves.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
-        let question = "does a range more, or a bit more, bring the accuracy back?";
-        for found in moves {
-            let change = found.change.clone();
-            if let Some(found) = self.pass(question, &change, found.assignment)? {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
-    }
-
-    /// One candidate on the full set, taken if it passes.
-    fn pass(
-        &mut self,
-        question: &str,
-        what: &str,
-        assignment: Assignment,
-    ) -> Result<Option<Answer>, Stop> {
-        let threshold = self.threshold(Subset::Full);
-        let moves = vec![Move { change: format!("{what}, {assignment}"), assignment }];
-        let candidates = self.candidates(Subset::Full, moves, Some(threshold))?;
-        let accuracy = candidates[0].accuracy;
-        let taken = (accuracy >= threshold)
-            .then(|| (0, format!("accuracy {} is at least {}", shown(accuracy), shown(threshold))));
-        Ok(self.decide(Subset::Full, question, candidates, taken))
     }
 
     /// The smallest one that passes (SPEC A19); else the one that gains most accuracy for what it costs.
