@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
 use crate::cmd::{rules, selftest};
-use crate::{compare, probe, search, series, summary, sweep};
+use crate::{compare, probe, search, series, summary, sweep, tune};
 
 /// A file that has a published schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +32,15 @@ pub enum Document {
     Rules,
     /// What dyno check --json writes
     Check,
+    /// tune.json: what a tuner of number formats found, and how
+    Tune,
+    /// What dyno tune plot --json prints
+    TunePlot,
 }
 
 impl Document {
     /// All of them, with what they are.
-    pub const ALL: [(Self, &str, &str); 9] = [
+    pub const ALL: [(Self, &str, &str); 11] = [
         (Self::Summary, "summary", "summary.json: a run for programs"),
         (Self::Series, "series", "series.json: the data of its plots"),
         (Self::Probe, "probe", "what dyno probe --json prints"),
@@ -46,6 +50,8 @@ impl Document {
         (Self::Compare, "compare", "what dyno compare --json prints"),
         (Self::Rules, "rules", "what dyno info rules --json prints"),
         (Self::Check, "check", "what dyno check --json writes"),
+        (Self::Tune, "tune", "tune.json: what a tuner found, and how"),
+        (Self::TunePlot, "tune-plot", "what dyno tune plot --json prints"),
     ];
 
     /// Its schema, in the dialect of 2020-12, as text.
@@ -64,6 +70,8 @@ impl Document {
             Self::Rules => of::<rules::Rules>("rules", rules::SCHEMA_VERSION),
             Self::Compare => of::<compare::Compared>("compare.json", compare::SCHEMA_VERSION),
             Self::Check => of::<json::Document>("check", json::SCHEMA_VERSION),
+            Self::TunePlot => of::<tune::Plot>("tune-plot", tune::PLOT_SCHEMA_VERSION),
+            Self::Tune => of::<tune::Document>("tune.json", tune::SCHEMA_VERSION),
         };
         serde_json::to_string_pretty(&schema).expect("keys are texts") + "\n"
     }
@@ -77,7 +85,7 @@ fn of<T: JsonSchema>(name: &str, version: u32) -> Schema {
     tidy(&mut schema);
     let (stem, what) = match name.strip_suffix(".json") {
         Some(stem) => (stem, format!("{name} of Dyno")),
-        None => (name, format!("dyno {name} --json")),
+        None => (name, format!("dyno {} --json", name.replace('-', " "))),
     };
     let rest = std::mem::take(schema.ensure_object());
     schema.insert("$schema".into(), rest["$schema"].clone());

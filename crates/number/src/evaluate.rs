@@ -168,11 +168,25 @@ impl Evaluator {
         self
     }
 
+    /// Forgets what trials left for those after them, such as to measure a job from its beginning. Weights
+    /// in their formats, too.
+    pub fn forget(&mut self) {
+        self.prefixes.clear();
+        self.packed.clear();
+    }
+
     /// All objects that an assignment may give formats to: `conv1.weight`, `conv1.input` and so on.
     #[must_use]
     pub fn objects(&self) -> Vec<String> {
         let products = self.stages.iter().filter_map(|stage| stage.product.as_ref());
         products.flat_map(names).collect()
+    }
+
+    /// The weights of a layer in FLOAT(32); None for a name that is none of a layer's.
+    #[must_use]
+    pub fn weights(&self, layer: &str) -> Option<&[f32]> {
+        let mut products = self.stages.iter().filter_map(|stage| stage.product.as_ref());
+        products.find(|product| product.name == layer).map(|product| &product.weights[..])
     }
 
     /// The layers with products, their sizes, and the largest magnitudes: of weights, and of what they are

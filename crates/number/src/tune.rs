@@ -18,6 +18,7 @@ mod step;
 mod tests;
 mod trial;
 mod trials;
+mod widths;
 
 use serde_json::{Value, json};
 
@@ -27,6 +28,7 @@ pub(crate) use step::shown;
 pub use step::{Candidate, Phase, Step};
 pub use trial::{Evaluate, Evaluation, Stop, Subset, Trial};
 pub(crate) use trials::Trials;
+pub use widths::{Width, widths};
 
 use crate::assignment::Assignment;
 use crate::format::Format;
@@ -59,7 +61,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             algorithm: Algorithm::Libnumber,
-            bias_rule: BiasRule::NoWorse,
+            bias_rule: BiasRule::WhenNeeded,
             passes: Passes::Two,
             least_fixed_bits: 2,
             batch: 1,
@@ -73,7 +75,11 @@ impl Default for Settings {
 /// When a bias may go up by one (SPEC A20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BiasRule {
-    /// If the accuracy does not fall.
+    /// If the accuracy rises, and only where no width can give way without it: biases and types save
+    /// nothing themselves, so that nothing is asked of them before they are needed, nor once all is as narrow
+    /// as it can be.
+    WhenNeeded,
+    /// If the accuracy does not fall, before any width: SPEC A20's reading.
     NoWorse,
     /// If the accuracy stays above its limit: the thesis to the letter.
     Literal,
@@ -117,6 +123,8 @@ pub struct Outcome {
     pub evaluations: [u64; 3],
     /// Of these, how many a journal knew.
     pub recalled: u64,
+    /// Samples of each set, where the evaluator or the descriptor said how many there are.
+    pub samples: [Option<u64>; 3],
     /// Two accuracies of the same configuration.
     pub noise: Option<[f64; 2]>,
     /// The answer's accuracy on the set of the confirmation.
@@ -159,6 +167,8 @@ pub struct Point {
     pub objective: f64,
     /// No other one of its set is as small, as accurate and as fast.
     pub is_on_front: bool,
+    /// What the evaluator said of it beside its accuracy.
+    pub note: Option<String>,
 }
 
 /// How a search ended.

@@ -58,6 +58,9 @@ usage: cargo xtask COMMAND
                            OpenVINO
   tune [--quick] [PART OF A NAME]...
                            what `bench/tune` runs: number formats of LeNet and of a perceptron
+  tune study [--quick] [--write]
+                           tables: rules and searches of the tuner side by side, and the thesis'
+                           beside ours; --write: into docs/reference/tune-study.md
   tasks [--quick] [PART OF A NAME]...
                            what `bench/tasks` runs: accuracy logs scored beside Python's libraries
   task-table [--write] [TASK]...

@@ -1,6 +1,7 @@
 //! `dyno tune`: the smallest number format of each layer that keeps the accuracy.
 
 mod emit;
+mod plot;
 mod profile;
 mod run;
 mod trial;
@@ -27,6 +28,8 @@ enum Command {
     Run(Box<run::Run>),
     /// Print the descriptor of a model, with sizes and largest magnitudes as measured
     Profile(profile::Profile),
+    /// Draw accuracy against width for each layer, and how weights are spread
+    Plot(plot::Plot),
     /// Evaluate one trial, which is read from stdin, and print what came of it
     Trial(trial::Trial),
     /// Print what was found as types of C++, for a program that needs no library
@@ -42,6 +45,7 @@ impl Tune {
         match self.command {
             Command::Run(run) => run.execute(),
             Command::Profile(profile) => profile.execute(),
+            Command::Plot(plot) => plot.execute(),
             Command::Trial(trial) => trial.execute(),
             Command::Emit(emit) => emit.execute(),
         }

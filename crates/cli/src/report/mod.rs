@@ -9,6 +9,7 @@ mod one;
 mod page;
 mod pareto;
 mod plot;
+mod plotted;
 mod rebuilt;
 mod results;
 mod searched;
@@ -20,9 +21,10 @@ mod words;
 
 pub use effective::{FILE as EFFECTIVE, effective_toml, is_relevant, toml_value};
 pub use members::Several;
+pub use plotted::html as html_of_widths;
 pub use results::html as html_of_results;
 pub use studied::html as html_of_study;
-pub use tuned::html as html_of_tuning;
+pub use tuned::{Tuning, html as html_of_tuning};
 pub use words::division_and_why;
 
 use std::path::{Path, PathBuf};

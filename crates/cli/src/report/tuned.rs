@@ -1,21 +1,47 @@
-//! The page of a tuner: the answer, what there was to choose from, and every step with its reasons.
+//! The page of a tuner: the answer, what there was to choose from, how it came to it, by which samples, and
+//! what to do next.
+
+mod charts;
+mod samples;
+mod story;
 
 use std::fmt::Write as _;
 
 use dyno_number::Network;
-use dyno_number::tune::{Answer, End, Outcome, Phase, Point, Step, Subset};
+use dyno_number::tune::{Answer, End, Outcome, Stop, Subset};
+use serde_json::Value;
 
-use super::page::{self, Masthead, Tone, badge};
-use super::plot::{self, Across, Axis, Chart, Format, Ink, Shape};
+use super::page::{self, Masthead, Tone};
 use super::words::{self, escaped};
 use crate::render;
+use crate::tune::Provenance;
 
-/// The page. `remarks` are sentences for below the answer.
-pub fn html(network: &Network, outcome: &Outcome, remarks: &[String]) -> String {
+/// What a page is of.
+pub struct Tuning<'a> {
+    /// What was tuned.
+    pub network: &'a Network,
+    /// What came of it.
+    pub outcome: &'a Outcome,
+    /// The job, as its journal describes it.
+    pub about: &'a Value,
+    /// The samples of closed mode.
+    pub provenance: Option<&'a Provenance>,
+    /// Sentences for below the answer.
+    pub remarks: &'a [String],
+    /// The descriptor, as somebody would type it again.
+    pub descriptor: &'a str,
+    /// Likewise the folder.
+    pub folder: &'a str,
+}
+
+/// The page.
+pub fn html(of: &Tuning<'_>) -> String {
+    let Tuning { network, outcome, .. } = *of;
     let mut body = String::new();
-    answer(&mut body, network, outcome, remarks);
-    charts(&mut body, outcome);
-    steps(&mut body, outcome);
+    answer(&mut body, of);
+    charts::section(&mut body, outcome);
+    story::section(&mut body, outcome);
+    samples::section(&mut body, of);
     let name = if network.name.is_empty() { "network" } else { &network.name };
     let title = format!("Number formats of {name}");
     let verdict = verdict(outcome);
@@ -42,37 +68,140 @@ fn verdict(outcome: &Outcome) -> (&'static str, Tone) {
     }
 }
 
-fn answer(html: &mut String, network: &Network, outcome: &Outcome, remarks: &[String]) {
-    html.push_str("<section class=\"card\"><h2>The answer</h2>");
+fn answer(html: &mut String, of: &Tuning<'_>) {
+    let Tuning { network, outcome, remarks, .. } = *of;
+    let tone = verdict(outcome).1.class();
+    let _ = write!(html, "<section class=\"card verdict {tone}\"><div><h2>The answer</h2>");
+    match &outcome.answer {
+        Some(answer) => headline(html, network, outcome, answer),
+        None => html.push_str("<p class=\"lead\">Nothing was evaluated: there is no answer.</p>"),
+    }
+    html.push_str("</div><div><h3>What to do next</h3><ul>");
+    for advice in next(of) {
+        let _ = write!(html, "<li>{advice}</li>");
+    }
+    html.push_str("</ul></div></section>\n");
+    html.push_str("<section class=\"card\"><h2>A format for each layer</h2>");
     if let Some(answer) = &outcome.answer {
-        let unit = network.objective.unit();
-        let count = |value: f64| render::count(value.max(0.0).round() as u64);
-        let _ = write!(
-            html,
-            "<p class=\"headline\"><span class=\"number\">{}</span> <span class=\"unit\">{unit}</span></p>\
-             <p class=\"meaning\">{:.2} times less than the {} of FLOAT 32, with accuracy {} on the {} \
-             set.</p>",
-            count(answer.objective),
-            outcome.base_objective / answer.objective,
-            count(outcome.base_objective),
-            answer.accuracy,
-            answer.subset,
-        );
         formats(html, network, answer);
     }
     for remark in remarks {
-        let mut letters = remark.chars();
-        let first: String = letters.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
-        let _ =
-            write!(html, "<p class=\"note\">{}{}.</p>", escaped(&first), escaped(letters.as_str()));
+        let _ = write!(html, "<p class=\"note\">{}</p>", escaped(&sentence(remark)));
     }
     html.push_str("</section>\n");
+}
+
+fn headline(html: &mut String, network: &Network, outcome: &Outcome, answer: &Answer) {
+    let unit = network.objective.unit();
+    let count = |value: f64| render::count(value.max(0.0).round() as u64);
+    let _ = write!(
+        html,
+        "<p class=\"headline\"><span class=\"number\">{:.1}×</span> <span class=\"unit\">less</span> \
+         <span class=\"name\">than FLOAT 32</span></p><p class=\"meaning\">{} {unit} instead of {}.</p>",
+        outcome.base_objective / answer.objective,
+        count(answer.objective),
+        count(outcome.base_objective),
+    );
+    let judged = [
+        (outcome.baselines[answer.subset as usize], answer.accuracy, answer.subset),
+        (outcome.baselines[2], outcome.confirmed.unwrap_or(f64::NAN), Subset::Confirmation),
+    ];
+    html.push_str("<ul class=\"conditions\">");
+    for (baseline, accuracy, set) in judged {
+        let Some(baseline) = baseline.filter(|_| accuracy.is_finite()) else { continue };
+        let (class, sign) =
+            if accuracy >= baseline.threshold { ("good", "✓") } else { ("bad", "✕") };
+        let _ = write!(
+            html,
+            "<li class=\"{class}\"><span>{sign}</span> accuracy <b>{accuracy}</b> on the {set} set: at least \
+             {:.5} is kept of the {} in FLOAT 32</li>",
+            baseline.threshold, baseline.accuracy
+        );
+        if set == answer.subset {
+            meter(html, accuracy, baseline.threshold, baseline.accuracy);
+        }
+    }
+    html.push_str("</ul>");
+}
+
+/// What is left of what may be lost: nothing at the left, all of it at the right.
+fn meter(html: &mut String, accuracy: f64, threshold: f64, base: f64) {
+    let room = base - threshold;
+    if room <= 0.0 {
+        return;
+    }
+    let left = ((accuracy - threshold) / room).clamp(0.0, 1.0);
+    let _ = write!(
+        html,
+        "<li>{} of the allowance is left <span class=\"meter\"><b style=\"width:{:.0}%\"></b></span></li>",
+        words::share((left * 100.0).round() / 100.0),
+        100.0 * left
+    );
+}
+
+/// Sentences as HTML.
+fn next(of: &Tuning<'_>) -> Vec<String> {
+    let Tuning { network, outcome, descriptor, folder, .. } = *of;
+    let (descriptor, folder) = (escaped(descriptor), escaped(folder));
+    let run = format!("dyno tune run {descriptor}");
+    let mut advice = Vec::new();
+    match &outcome.end {
+        End::Complete => advice.push(
+            "Take <code>opt_conf.txt</code>, beside this page: a Number configuration file with the formats \
+             below."
+                .into(),
+        ),
+        End::Stopped(Stop::Failed(why)) => advice.push(format!(
+            "It failed: {}. Mend that, and go on with <code>{run} --out {folder} --resume</code>; nothing \
+             that was evaluated is lost.",
+            escaped(why)
+        )),
+        End::Stopped(_) => advice.push(format!(
+            "Go on with <code>{run} --out {folder} --resume</code>; nothing that was evaluated is lost."
+        )),
+    }
+    let is_failed =
+        outcome.confirmed.zip(outcome.baselines[2]).is_some_and(|(a, b)| a < b.threshold);
+    if is_failed {
+        advice.push(
+            "Do not submit it: it fails on samples that it was not chosen by. A calibration set of more \
+             samples, or a smaller <code>--margin</code>, leaves more room."
+                .into(),
+        );
+    }
+    let answer = outcome.answer.as_ref();
+    if answer.is_some_and(|answer| answer.subset == Subset::Small) {
+        advice.push("Ask all samples before you trust it: this accuracy is that of a part.".into());
+    }
+    if network.error_margin > 0.01 && !is_failed {
+        advice.push(format!(
+            "See what 99 % would cost: <code>{run} --target 99 --out {folder}-99</code>."
+        ));
+    }
+    advice.push(format!(
+        "See where bits matter: <code>dyno tune plot {descriptor} --formats {folder}/opt_conf.txt</code> \
+         draws accuracy against width for each layer."
+    ));
+    if outcome.end == End::Complete && network.groups().len() <= 4 {
+        advice.push(format!(
+            "See whether anything is smaller still: <code>{run} --algorithm exhaustive --out \
+             {folder}-all</code> tries everything in the order of its size."
+        ));
+    }
+    advice
+}
+
+/// With a capital and a full stop.
+fn sentence(remark: &str) -> String {
+    let mut letters = remark.chars();
+    let first: String = letters.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
 }
 
 fn formats(html: &mut String, network: &Network, answer: &Answer) {
     let _ = write!(
         html,
-        "<div class=\"{}\" tabindex=\"0\"><table class=\"counts\"><thead><tr><th scope=\"col\">layer</th>",
+        "<div class=\"{}\" tabindex=\"0\"><table class=\"counts stack\"><thead><tr><th scope=\"col\">layer</th>",
         page::scroll(network.layers.len())
     );
     for head in ["weights", "activations"] {
@@ -82,162 +211,37 @@ fn formats(html: &mut String, network: &Network, answer: &Answer) {
              <th scope=\"col\" class=\"n\">values</th>"
         );
     }
-    html.push_str("</tr></thead><tbody>\n");
+    html.push_str("<th scope=\"col\" class=\"n\">of FLOAT 32</th></tr></thead><tbody>\n");
     let all = answer.assignment.formats();
     for (at, layer) in network.layers.iter().enumerate() {
         let _ = write!(html, "<tr><th scope=\"row\">{}</th>", escaped(&layer.name));
-        let sides = [(at, layer.weight_size), (network.layers.len() + at, layer.activation_size)];
-        for (at, size) in sides {
+        let sides = [
+            ("weights", at, layer.weight_size),
+            ("activations", network.layers.len() + at, layer.activation_size),
+        ];
+        let (mut bits, mut of) = (0.0, 0.0);
+        for (side, at, size) in sides {
             let format = all[at];
+            bits += f64::from(format.bits()) * size as f64;
+            of += 32.0 * size as f64;
             // The bar behind the bits is what is left of 32.
             let _ = write!(
                 html,
-                "<td>{}</td><td class=\"n\" style=\"--share:{:.0}%\"><span>{}</span></td>\
-                 <td class=\"n\">{}</td>",
+                "<td data-label=\"{side}\">{}</td>\
+                 <td class=\"n\" data-label=\"bits\" style=\"--share:{:.0}%\"><span>{}</span></td>\
+                 <td class=\"n\" data-label=\"values\">{}</td>",
                 escaped(&format.to_string()),
                 100.0 * f64::from(format.bits()) / 32.0,
                 format.bits(),
                 render::count(size)
             );
         }
-        html.push_str("</tr>\n");
+        let share = if of > 0.0 { 100.0 * bits / of } else { 100.0 };
+        let _ = writeln!(html, "<td class=\"n\" data-label=\"of FLOAT 32\">{share:.1} %</td></tr>");
     }
     html.push_str("</tbody></table></div>");
-}
-
-/// Points of the set that decides.
-fn deciding(outcome: &Outcome) -> (Subset, Vec<&Point>) {
-    let of = |set| outcome.points.iter().filter(|point| point.subset == set).collect::<Vec<_>>();
-    let full = of(Subset::Full);
-    // FLOAT 32 and the answer of the first pass are no plot.
-    if full.len() > 2 { (Subset::Full, full) } else { (Subset::Small, of(Subset::Small)) }
-}
-
-fn charts(html: &mut String, outcome: &Outcome) {
-    let (set, points) = deciding(outcome);
-    if points.is_empty() {
-        return;
-    }
-    let has_cycles = points.iter().all(|point| point.cycles.is_some());
     html.push_str(
-        "<section class=\"card\"><h2>What there was to choose from</h2><div class=\"charts\">",
+        "<p class=\"note\">I3(1) is FIXED of 3 bits with bias 1, E3(1) EXP, F16 FLOAT. Layers that are not here \
+         stay FLOAT 32.</p>",
     );
-    let by_size =
-        Axis::log("bits of weights and activations", Format::Count, points.iter().map(|p| p.bits));
-    html.push_str(&pareto(outcome, set, &points, "Accuracy by size", by_size, |point| point.bits));
-    if has_cycles {
-        let cycles = |point: &Point| point.cycles.unwrap_or(0.0);
-        let axis = Axis::log(
-            "cycles of a bit-serial accelerator",
-            Format::Count,
-            points.iter().map(|p| cycles(p)),
-        );
-        html.push_str(&pareto(outcome, set, &points, "Accuracy by cycles", axis, cycles));
-    }
-    html.push_str("</div></section>\n");
-}
-
-fn pareto(
-    outcome: &Outcome,
-    set: Subset,
-    points: &[&Point],
-    title: &str,
-    x: Axis,
-    of: impl Fn(&Point) -> f64,
-) -> String {
-    let threshold = outcome.baselines[set as usize].map(|baseline| baseline.threshold);
-    let accuracies = || points.iter().map(|point| point.accuracy);
-    let most = accuracies().fold(f64::MIN, f64::max);
-    // What fails by far tells nothing of what is near the limit.
-    let least = threshold.map_or(0.0, |threshold| threshold - 4.0 * (most - threshold).max(0.01));
-    let least = accuracies().fold(most, f64::min).max(least);
-    let air = (most - least).max(0.001) * 0.06;
-    let y = Axis::between("accuracy", Format::Share, least - air, (most + air).max(least));
-    let shown = |is_wanted: &dyn Fn(&Point) -> bool| -> Vec<plot::Point> {
-        let wanted = points.iter().filter(|point| point.accuracy >= least && is_wanted(point));
-        let dot = |point: &&Point| {
-            let tip = format!("{}\naccuracy {}", point.assignment, point.accuracy);
-            plot::Point { tip, ..plot::Point::new(of(point), point.accuracy) }
-        };
-        wanted.map(dot).collect()
-    };
-    let mut front = shown(&|point| point.is_on_front);
-    front.sort_by(|a, b| a.x.total_cmp(&b.x));
-    let is_answer = |point: &Point| {
-        outcome.answer.as_ref().is_some_and(|answer| answer.assignment == point.assignment)
-    };
-    let chart = Chart::new(title, x, y)
-        .note(format!(
-            "Each dot is a configuration on the {set} set. Left is smaller, up is better; no other one beats \
-             those of the front in size, accuracy and cycles together."
-        ))
-        .with("front", Ink::B, Shape::Dots, front)
-        .with("others", Ink::Quiet, Shape::Dots, shown(&|point| !point.is_on_front && !is_answer(point)))
-        .with("answer", Ink::Good, Shape::Dots, shown(&is_answer));
-    let name =
-        threshold.map(|threshold| format!("must be kept: {threshold:.5}")).unwrap_or_default();
-    plot::figure(&chart.rule(Across::Y, threshold, &name, Ink::Bad))
-}
-
-/// Steps and their candidates that a page has; who wants more has tune.json.
-const MOST_ROWS: usize = 3_000;
-
-fn steps(html: &mut String, outcome: &Outcome) {
-    html.push_str("<section class=\"card\"><h2>What was done, and why</h2>");
-    let mut shown = 0;
-    for (number, step) in outcome.steps.iter().enumerate() {
-        shown += 1 + step.candidates.len();
-        if shown > MOST_ROWS {
-            let left = (outcome.steps.len() - number) as u64;
-            let left = words::counted(left, "further step is", "further steps are");
-            let _ = write!(html, "<p class=\"note\">{left} in tune.json.</p>");
-            break;
-        }
-        one(html, number + 1, step);
-    }
-    html.push_str("</section>\n");
-}
-
-fn one(html: &mut String, number: usize, step: &Step) {
-    let phase = match step.phase {
-        Phase::Coarse => "Coarse",
-        Phase::Bias => "Biases",
-        Phase::Width => "Widths",
-        Phase::Type => "Types",
-        Phase::Recovery => "Recovery",
-        Phase::Search => "Search",
-        Phase::Confirmation => "Confirmation",
-    };
-    let is_taken = step.candidates.iter().any(|candidate| candidate.is_accepted);
-    let sign = if is_taken { badge("taken", Tone::Good) } else { String::new() };
-    let _ = write!(
-        html,
-        "<h3>{number}. {phase}, {} set {sign}</h3><p class=\"note\">{} {}.</p>",
-        step.subset,
-        escaped(&step.question),
-        escaped(&step.decision)
-    );
-    if step.candidates.is_empty() {
-        return;
-    }
-    html.push_str(
-        "<div class=\"scroll\" tabindex=\"0\"><table class=\"counts\"><thead><tr>\
-         <th scope=\"col\">change</th><th scope=\"col\" class=\"n\">objective</th>\
-         <th scope=\"col\" class=\"n\">accuracy</th><th scope=\"col\">accepted, and why or why not</th>\
-         </tr></thead><tbody>\n",
-    );
-    for candidate in &step.candidates {
-        let most = if candidate.is_bound { "≤ " } else { "" };
-        let yes = if candidate.is_accepted { "<b class=\"good\">yes</b>, " } else { "no, " };
-        let _ = writeln!(
-            html,
-            "<tr><th scope=\"row\">{}</th><td class=\"n\">{}</td><td class=\"n\">{most}{}</td>\
-             <td>{yes}{}</td></tr>",
-            escaped(&candidate.change),
-            render::count(candidate.objective.max(0.0).round() as u64),
-            candidate.accuracy,
-            escaped(&candidate.why)
-        );
-    }
-    html.push_str("</tbody></table></div>");
 }

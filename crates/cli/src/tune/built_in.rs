@@ -10,7 +10,9 @@ use dyno_number::tune::samples::drawn;
 use dyno_number::tune::{Evaluation, Stop, Trial};
 use dyno_onnx::Model;
 use dyno_sut::tensors::Npy;
+use serde_json::{Value, json};
 
+use super::closed::sha256;
 use crate::interrupt::Interrupt;
 
 /// A model in this process that is asked for accuracies.
@@ -44,6 +46,11 @@ impl Engine {
         }
     }
 
+    /// The weights of a layer, as the model has them.
+    pub fn weights(&self, layer: &str) -> Option<&[f32]> {
+        self.evaluator.weights(layer)
+    }
+
     /// Evaluates trials, one after the other: each has all threads.
     pub fn evaluate(
         &mut self,
@@ -60,6 +67,20 @@ impl Engine {
         };
         trials.iter().map(one).collect()
     }
+}
+
+/// Names and SHA-256 of the files of a descriptor: what a job depends on beside its settings.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn hashes(built_in: &BuiltIn, folder: &Path) -> Result<Value, String> {
+    let of = |name: &String| {
+        let path = folder.join(name);
+        let bytes = std::fs::read(&path)
+            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        Ok(json!({"name": name, "sha256": sha256(&bytes)}))
+    };
+    [&built_in.model, &built_in.samples, &built_in.labels].into_iter().map(of).collect()
 }
 
 /// Arrays of NumPy: samples as a model is fed, and their labels.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use dyno_number::tune::{Subset, samples};
+use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -56,7 +57,7 @@ impl Closed {
 }
 
 /// What an answer was chosen by.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Provenance {
     /// Of the inner split.
     pub seed: u64,
@@ -67,7 +68,7 @@ pub struct Provenance {
 }
 
 /// The samples of a set.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SampleSet {
     /// Of the set.
     pub name: &'static str,
@@ -80,7 +81,7 @@ pub struct SampleSet {
 }
 
 /// A sample.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct NamedHash {
     /// As the list has it.
     pub name: String,
@@ -173,6 +174,7 @@ fn hashed(list: &Path) -> Result<Vec<NamedHash>, String> {
     Ok(samples)
 }
 
-fn sha256(bytes: &[u8]) -> String {
+/// In hexadecimal.
+pub(super) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -6,12 +6,14 @@ mod cpp;
 mod document;
 mod external;
 mod line;
+mod plot;
 mod summary;
 
-pub use built_in::Engine;
+pub use built_in::{Engine, hashes};
 pub use closed::{Closed, Provenance, Target};
 pub use cpp::cpp_types;
-pub use document::document;
+pub use document::{Document, SCHEMA_VERSION, document};
 pub use external::{Program, Running};
 pub use line::Line;
+pub use plot::{Curve, Histogram, PLOT_SCHEMA_VERSION, Plot, histogram, plot};
 pub use summary::{best_file, remarks, summary};

@@ -19,7 +19,7 @@ pub fn keeps_to_schemas(folder: &Folder, out: &str) -> Value {
 }
 
 #[track_caller]
-fn keeps_to(folder: &Folder, out: &str, name: &str) -> Value {
+pub fn keeps_to(folder: &Folder, out: &str, name: &str) -> Value {
     let text = folder.read(&format!("{out}/{name}.json"));
     let value: Value = serde_json::from_str(&text).unwrap();
     let errors: Vec<String> = schema(name)

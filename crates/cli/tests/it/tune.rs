@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::program::{Folder, Ran};
+use crate::schema;
 
 /// Its accuracy falls by 0.02 for each bit below what an object needs, and by a little for each bit below 8.
 /// As the thesis' programs, it prints more than that.
@@ -90,8 +91,68 @@ fn a_network_is_tuned_through_its_command_line() {
     assert!(
         page.contains("<h2>What was done, and why</h2>") && page.contains("Accuracy by cycles")
     );
-    assert_eq!(page.matches("<figure class=\"chart\">").count(), 2);
-    assert!(page.contains("which group can do with a bit less?"));
+    assert_eq!(page.matches("<figure class=\"chart\">").count(), 3, "size, cycles, and the way");
+    assert!(page.contains("Which group can do with a bit less?"));
+    // The verdict comes first, then formats, choices, story and samples.
+    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
+    let order =
+        ["DONE", "What to do next", "A format for each layer", "What there was to choose from"];
+    let order = [&order[..], &["1. Coarse search, small set", "By which samples"]].concat();
+    assert!(order.windows(2).all(|pair| at(pair[0]) < at(pair[1])), "{order:?}");
+    assert!(page.contains("<td class=\"n\" data-label=\"samples\">10,000</td>"));
+}
+
+#[test]
+fn what_a_tuner_leaves_keeps_to_its_schema() {
+    let folder = folder();
+    folder.dyno("tune run net/toy.toml --out out").exits(0);
+    let told = schema::keeps_to(&folder, "out", "tune");
+    assert_eq!(
+        (&told["samples"]["small"], &told["samples"]["full"]),
+        (&1000.into(), &10_000.into())
+    );
+    folder.dyno("tune run net/toy.toml --out ended --max-evaluations 3").exits(1);
+    assert_eq!(schema::keeps_to(&folder, "ended", "tune")["state"], "limit");
+}
+
+#[test]
+fn what_an_evaluator_says_of_a_trial_is_told() {
+    let command = "awk -f net.awk {config} && ! grep -q 'EXP 4' {config}";
+    let line = format!("cmd_smallset = \"{command}\"");
+    let folder = changed(&[("cmd_smallset = \"awk -f net.awk {config}\"", &line)]);
+    folder.dyno("tune run net/toy.toml --out out --keep-going").exits(0);
+    let told = schema::keeps_to(&folder, "out", "tune");
+    let steps = told["steps"].as_array().unwrap();
+    let candidates = steps.iter().flat_map(|step| step["candidates"].as_array().unwrap());
+    let noted: Vec<&Value> = candidates.filter(|one| one["note"].is_string()).collect();
+    // Five bits pass for all, so that EXP 4 is tried once.
+    let note = noted[0]["note"].as_str().unwrap();
+    assert!(note.contains("failed (exit status: 1)"), "{note}");
+    assert!(folder.read("out/report.html").contains("failed (exit status: 1)"));
+}
+
+#[test]
+fn accuracy_is_drawn_against_width() {
+    let folder = folder();
+    let told = folder.dyno("tune plot net/toy.toml --json").exits(0).json();
+    let errors: Vec<String> =
+        schema::schema("tune-plot").iter_errors(&told).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+    let curves = told["curves"].as_array().unwrap();
+    // Everything, and four objects; FIXED, EXP and FLOAT.
+    assert_eq!(curves.len(), 15);
+    let fixed = curves.iter().find(|of| of["object"] == "conv2.weight" && of["kind"] == "FIXED");
+    let points = fixed.unwrap()["points"].as_array().unwrap();
+    let at = |bits: usize| points[bits - 1]["accuracy"].as_f64().unwrap();
+    assert_eq!((points.len(), at(16)), (16, 0.98));
+    assert!(at(5) > at(4) && at(4) > at(3), "it needs five bits: {points:?}");
+    assert_eq!(told["histograms"].as_array().unwrap().len(), 0, "a program's weights are its own");
+    let ran = folder.dyno("tune plot net/toy.toml --out widths.html").exits(0);
+    assert!(ran.stderr.contains("plot: widths.html"), "{}", ran.stderr);
+    let page = folder.read("widths.html");
+    assert_eq!(page.matches("<figure class=\"chart\">").count(), 5);
+    let refused = folder.dyno("tune plot net/toy.toml --formats none.txt").exits(2);
+    assert!(refused.stderr.contains("cannot read none.txt"), "{}", refused.stderr);
 }
 
 #[test]

@@ -1,13 +1,17 @@
 //! Tunes LeNet and MLP-M on MNIST with the built-in evaluator, and counts evaluations a second. One JSON
 //! line a figure.
 //!
-//! usage: tune --bench FOLDER [--quick]
+//! usage: tune --bench FOLDER [--quick] [--study]
+//!
+//! With `--study` it prints tables in Markdown instead: other rules and searches beside the tuner's own.
 //!
 //! FOLDER has MNIST as `crates/xtask/peers/tune.py` leaves it; weights are trained there once. Without it, as
 //! `cargo test --benches` runs this, networks are small and see noise.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
+mod paper;
+mod study;
 mod train;
 
 use std::path::Path;
@@ -179,6 +183,9 @@ fn main() {
     };
     let train = read("train").first(if is_quick { 8_000 } else { usize::MAX });
     let test = read("test").first(if is_quick { 2_000 } else { usize::MAX });
+    if arguments.iter().any(|argument| argument == "--study") {
+        return study::print(folder, &train, &test);
+    }
     let lenet = weights(folder, "lenet", LENET, &train);
     if let Some(folder) = folder {
         let bytes = lenet.model("lenet").expect("layers that fit").to_bytes();

@@ -62,6 +62,28 @@ pub const MLP_M: &[Layer] = &[
     Layer::FullyConnected { inputs: 250, outputs: CLASSES },
 ];
 
+/// A small network of convolutions, all of whose layers are tuned.
+pub const DIGITS: &[Layer] = &[
+    Layer::Convolution { side: 28, channels: 1, kernel: 5, outputs: 8 },
+    Layer::MaxPool { side: 24, channels: 8 },
+    Layer::Convolution { side: 12, channels: 8, kernel: 5, outputs: 16 },
+    Layer::MaxPool { side: 8, channels: 16 },
+    Layer::FullyConnected { inputs: 256, outputs: CLASSES },
+];
+
+/// A block that is repeated three times: 200-200-200-200 in a perceptron.
+pub const BLOCKS: &[Layer] = &[
+    Layer::FullyConnected { inputs: SIDE * SIDE, outputs: 200 },
+    Layer::Relu { numbers: 200 },
+    Layer::FullyConnected { inputs: 200, outputs: 200 },
+    Layer::Relu { numbers: 200 },
+    Layer::FullyConnected { inputs: 200, outputs: 200 },
+    Layer::Relu { numbers: 200 },
+    Layer::FullyConnected { inputs: 200, outputs: 200 },
+    Layer::Relu { numbers: 200 },
+    Layer::FullyConnected { inputs: 200, outputs: CLASSES },
+];
+
 impl Layer {
     /// Numbers of an image that it is fed.
     fn inputs(self) -> usize {

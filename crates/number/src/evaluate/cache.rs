@@ -31,6 +31,12 @@ impl Prefixes {
         Self { limit, taken: 0, held: Vec::new() }
     }
 
+    /// Nothing is held.
+    pub fn clear(&mut self) {
+        self.taken = 0;
+        self.held.clear();
+    }
+
     /// Room for the values of so many blocks, of so many bytes together; those that are there already stay.
     /// None if they are larger than all that may be held.
     pub fn room(&mut self, key: Key, blocks: usize, bytes: usize) -> Option<Blocks> {

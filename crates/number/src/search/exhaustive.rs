@@ -6,6 +6,7 @@ use std::collections::{BinaryHeap, HashSet};
 
 use crate::assignment::Assignment;
 use crate::format::{Format, Kind};
+use crate::network::Slot;
 use crate::tune::{Answer, Move, Stop, Subset, Trials, kind_and_bits, shown};
 
 /// Widths of all groups, as places in their lists, narrowest first.
@@ -121,13 +122,18 @@ fn try_widths(
     let threshold = trials.threshold(subset);
     let choices: Vec<usize> =
         lists.iter().zip(&now.places).map(|(list, at)| list[*at].len()).collect();
+    let has_fixed = |slot: &Slot| {
+        let mut formats = trials.space.formats(slot.role).iter();
+        formats.any(|format| format.kind() == Kind::Fixed && format.bits() == 2)
+    };
+    let twins: Vec<bool> = trials.space.slots.iter().map(has_fixed).collect();
     let mut tried = 0;
     let mut closest = f64::NEG_INFINITY;
     let mut which = Some(vec![0; lists.len()]);
     while let Some(types) = which {
         let profiled = assignment(trials, base, lists, (&now.places, &types));
         let at_once = trials.settings.batch.clamp(1, MOST_AT_ONCE);
-        let mut all = biased(&profiled, window);
+        let mut all = biased(&profiled, window, &twins);
         loop {
             let moves: Vec<Move> = all.by_ref().take(at_once).collect();
             if moves.is_empty() {
@@ -167,7 +173,9 @@ const MOST_AT_ONCE: usize = 64;
 
 /// With all biases up to `window` above these, of each slot that is not FLOAT. There may be more of them than
 /// memory holds.
-fn biased(from: &Assignment, window: u32) -> impl Iterator<Item = Move> {
+/// EXP(2) has the same numbers as FIXED(2) of another bias: where `twins` says that there is one, that one is
+/// asked, and no configuration twice.
+fn biased(from: &Assignment, window: u32, twins: &[bool]) -> impl Iterator<Item = Move> {
     let of = |format: &Format| match format.kind() {
         Kind::Float => 1,
         _ => window as usize + 1,
@@ -176,16 +184,21 @@ fn biased(from: &Assignment, window: u32) -> impl Iterator<Item = Move> {
     let first = Some(vec![0; steps.len()]);
     let all = std::iter::successors(first, move |up| next(up.clone(), &steps));
     let moved = move |up: Vec<usize>| {
-        let assignment = raised(from, &up)?;
+        let assignment = raised(from, &up, twins)?;
         Some(Move { change: format!("all {assignment}"), assignment })
     };
     all.filter_map(moved)
 }
 
-fn raised(from: &Assignment, up: &[usize]) -> Option<Assignment> {
-    let formats = from.formats().iter().zip(up).map(|(format, up)| match up {
-        0 => Some(*format),
-        up => format.with_bias(format.bias() + *up as i32).ok(),
+fn raised(from: &Assignment, up: &[usize], twins: &[bool]) -> Option<Assignment> {
+    let formats = from.formats().iter().zip(up).zip(twins).map(|((format, up), twin)| {
+        let bias = format.bias() + *up as i32;
+        // ±2^(1 - B) and 0 are ±2^-(B' + 1) and 0 with B' = B - 2.
+        match format.kind() == Kind::Exp && format.bits() == 2 && *twin {
+            true => Format::fixed(2, bias - 2).ok(),
+            false if *up == 0 => Some(*format),
+            false => format.with_bias(bias).ok(),
+        }
     });
     Some(from.with(formats.collect::<Option<_>>()?))
 }

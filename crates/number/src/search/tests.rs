@@ -120,6 +120,11 @@ fn the_first_answer_in_order_is_the_smallest_there_is() {
             if *format == Format::F32 {
                 return 0.98;
             }
+            // The same numbers, whatever they are called.
+            let format = match (format.kind(), format.bits()) {
+                (Kind::Exp, 2) => Format::fixed(2, format.bias() - 2).unwrap(),
+                _ => *format,
+            };
             let exponent = u64::from(format.exponent_bits());
             let word = u64::from(format.bits()) * 31 + exponent * 7 + (format.bias() + 600) as u64;
             hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
@@ -155,6 +160,35 @@ fn the_first_answer_in_order_is_the_smallest_there_is() {
 
 fn triples(count: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     (0..count.pow(3)).map(move |at| (at / count / count, at / count % count, at % count))
+}
+
+#[test]
+fn exp_2_is_fixed_2_and_is_not_asked_twice() {
+    for bias in -3..4 {
+        let numbers = |format: Format| {
+            let mut all: Vec<f64> = (0..4).map(|code| format.decode(code)).collect();
+            all.sort_by(f64::total_cmp);
+            all
+        };
+        let (exp, fixed) =
+            (Format::exp_with(2, bias).unwrap(), Format::fixed(2, bias - 2).unwrap());
+        assert_eq!(numbers(exp), numbers(fixed));
+        for at in -40..=40 {
+            let x = at as f32 / 16.0;
+            assert_eq!(exp.quantise(x).unwrap(), fixed.quantise(x).unwrap(), "{x} in {exp}");
+        }
+    }
+    let mut network = lenet();
+    let list = "[supported_formats]\nsmall = [\"FLOAT 32\", \"FIXED 2\", \"EXP 2\"]";
+    network.platform = Platform::from_descriptor(list, "small").unwrap();
+    let is_base = |a: &Assignment| a.formats().iter().all(|format| *format == Format::F32);
+    let outcome = searched(&network, Algorithm::Exhaustive { window: 1 }, |a| {
+        if is_base(a) { 0.98 } else { 0.5 }
+    });
+    let all_narrow =
+        |of: &&crate::tune::Point| of.assignment.formats().iter().all(|f| f.bits() == 2);
+    // Three values of each weight; of the two activations, four pairs for each type, one of them both's.
+    assert_eq!(outcome.points.iter().filter(all_narrow).count(), 3 * 3 * 7);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
+use super::moves::Move;
 use super::step::{Candidate, Phase, shown};
 use super::trial::{Stop, Subset};
 use super::{Answer, BiasRule, Trials};
@@ -26,6 +27,9 @@ impl Trials<'_, '_> {
         let mut current = from;
         // SPEC A18: who was there once does not come back.
         let mut visited: HashSet<Shape> = HashSet::from([shape(&current.assignment)]);
+        if self.settings.bias_rule == BiasRule::WhenNeeded {
+            return self.fine_tune_when_needed(subset, current, visited);
+        }
         loop {
             current = self.tune_biases(subset, current)?;
             while let Some(narrower) = self.narrow(subset, &current)? {
@@ -42,6 +46,47 @@ impl Trials<'_, '_> {
         }
     }
 
+    /// Widths as long as any gives way. Biases and types save nothing: they are asked for more accuracy where
+    /// widths are stuck, and for nothing where there is no narrower width.
+    fn fine_tune_when_needed(
+        &mut self,
+        subset: Subset,
+        from: Answer,
+        mut visited: HashSet<Shape>,
+    ) -> Result<Answer, Stop> {
+        let mut current = from;
+        loop {
+            while let Some(narrower) = self.narrow(subset, &current)? {
+                visited.insert(shape(&narrower.assignment));
+                current = narrower;
+            }
+            if self.savings(&current).is_empty() {
+                return Ok(current);
+            }
+            let before = current.accuracy;
+            current = self.tune_biases(subset, current)?;
+            if current.accuracy > before {
+                continue;
+            }
+            match self.retype(subset, &current, &visited)? {
+                Some(retyped) => {
+                    visited.insert(shape(&retyped.assignment));
+                    current = retyped;
+                }
+                None => return Ok(current),
+            }
+        }
+    }
+
+    /// Narrower widths that make the objective smaller, as far as that is known without an evaluation.
+    fn savings(&self, current: &Answer) -> Vec<Move> {
+        let mut moves = self.space.narrower(&current.assignment);
+        if self.network().objective.is_computed() {
+            moves.retain(|found| self.objective(&found.assignment, None) < current.objective);
+        }
+        moves
+    }
+
     fn tune_biases(&mut self, subset: Subset, from: Answer) -> Result<Answer, Stop> {
         self.phase = Phase::Bias;
         let mut current = from;
@@ -55,6 +100,8 @@ impl Trials<'_, '_> {
                 BiasRule::Literal => threshold,
                 // SPEC A20: any that passes tightens ranges until hardly anything passes.
                 BiasRule::NoWorse => threshold.max(current.accuracy),
+                // Steps along a plateau are as many evaluations as any, and gain nothing.
+                BiasRule::WhenNeeded => threshold.max(current.accuracy).next_up(),
             };
             let mut candidates = self.candidates(subset, moves, Some(least))?;
             let best = best(&candidates, |a, b| a.accuracy.total_cmp(&b.accuracy));
@@ -92,11 +139,8 @@ impl Trials<'_, '_> {
 
     fn narrow(&mut self, subset: Subset, current: &Answer) -> Result<Option<Answer>, Stop> {
         self.phase = Phase::Width;
-        let mut moves = self.space.narrower(&current.assignment);
-        if self.network().objective.is_computed() {
-            // What saves nothing need not be evaluated.
-            moves.retain(|found| self.objective(&found.assignment, None) < current.objective);
-        }
+        // What saves nothing need not be evaluated.
+        let moves = self.savings(current);
         if moves.is_empty() {
             return Ok(None);
         }
@@ -141,6 +185,9 @@ impl Trials<'_, '_> {
     ) -> Result<Option<Answer>, Stop> {
         self.phase = Phase::Type;
         let mut moves = self.space.retyped(&current.assignment);
+        if self.settings.bias_rule == BiasRule::WhenNeeded {
+            moves = moves.into_iter().map(|found| self.space.without_exp_2(found)).collect();
+        }
         moves.retain(|found| !visited.contains(&shape(&found.assignment)));
         if moves.is_empty() {
             return Ok(None);

@@ -80,20 +80,21 @@ impl<'a> Space<'a> {
 
     /// One more of the bias, or one less: of each slot that is not FLOAT.
     pub fn biases(&self, from: &Assignment, by: i32) -> Vec<Move> {
-        let slots = self.slots.iter().enumerate();
-        let moved = slots.filter_map(|(at, slot)| {
-            let old = from.formats()[at];
-            let bias = old.bias() + by;
-            if old.kind() == Kind::Float || self.bias_is_too_far(*slot, old, bias) {
-                return None;
-            }
-            let new = old.with_bias(bias).ok()?;
-            let mut formats = from.formats().to_vec();
-            formats[at] = new;
-            let change = format!("{} {old} -> {new}", self.network.object(*slot));
-            Some(Move { change, assignment: from.with(formats) })
-        });
-        moved.collect()
+        (0..self.slots.len()).filter_map(|at| self.bias(from, at, by)).collect()
+    }
+
+    /// Of one slot; none for FLOAT.
+    pub fn bias(&self, from: &Assignment, at: usize, by: i32) -> Option<Move> {
+        let (slot, old) = (self.slots[at], from.formats()[at]);
+        let bias = old.bias() + by;
+        if old.kind() == Kind::Float || self.bias_is_too_far(slot, old, bias) {
+            return None;
+        }
+        let new = old.with_bias(bias).ok()?;
+        let mut formats = from.formats().to_vec();
+        formats[at] = new;
+        let change = format!("{} {old} -> {new}", self.network.object(slot));
+        Some(Move { change, assignment: from.with(formats) })
     }
 
     /// Slots that decide nothing would drift for ever.
@@ -122,6 +123,23 @@ impl<'a> Space<'a> {
             let found = space.of_kind(slot.role, wanted).find(|new| new.bits() == format.bits())?;
             Some(space.network.profiled(slot, found))
         })
+    }
+
+    /// EXP(2) is FIXED(2) of another bias (±2^(1 - B) and 0 are ±2^-(B' + 1) and 0 with B' = B - 2), and is
+    /// called so where there is FIXED(2): that has wider ones with finer steps, and EXP has none.
+    pub fn without_exp_2(&self, mut found: Move) -> Move {
+        let mut formats = found.assignment.formats().to_vec();
+        for (slot, format) in self.slots.iter().zip(&mut formats) {
+            let has_fixed = self.of_kind(slot.role, Kind::Fixed).any(|fixed| fixed.bits() == 2);
+            if has_fixed
+                && (format.kind(), format.bits()) == (Kind::Exp, 2)
+                && let Ok(fixed) = Format::fixed(2, format.bias() - 2)
+            {
+                *format = fixed;
+            }
+        }
+        found.assignment = found.assignment.with(formats);
+        found
     }
 
     fn of_groups(

@@ -52,6 +52,7 @@ mod tests {
             cycles: Some(cycles),
             objective: bits,
             is_on_front: false,
+            note: None,
         };
         let mut points = vec![
             point(10.0, 0.9, 5.0),

@@ -70,6 +70,8 @@ pub struct Candidate {
     pub is_accepted: bool,
     /// Why it was, or was not.
     pub why: String,
+    /// What the evaluator said of it beside its accuracy.
+    pub note: Option<String>,
 }
 
 /// An accuracy with as many digits as sets of samples have.

@@ -213,6 +213,7 @@ impl<'a, 'e> Trials<'a, 'e> {
                 accuracy,
                 objective,
                 is_on_front: false,
+                note: evaluation.note.clone(),
             });
             let subset = trial.subset;
             self.consider(&Answer { assignment, objective, accuracy, subset });
@@ -276,6 +277,7 @@ impl<'a, 'e> Trials<'a, 'e> {
                 is_bound: evaluation.is_bound,
                 is_accepted: false,
                 why: String::new(),
+                note: evaluation.note,
             })
             .collect())
     }
@@ -366,6 +368,7 @@ impl<'a, 'e> Trials<'a, 'e> {
             baselines: self.baselines,
             evaluations: self.evaluations,
             recalled: self.recalled,
+            samples: self.samples,
             noise: self.noise,
             confirmed: self.confirmed,
             steps: self.steps,

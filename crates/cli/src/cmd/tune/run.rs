@@ -17,7 +17,8 @@ use crate::interrupt::Interrupt;
 use crate::run::pretty;
 use crate::sweep::replace;
 use crate::tune::{
-    Closed, Engine, Line, Program, Provenance, Running, Target, best_file, document, summary,
+    Closed, Engine, Line, Program, Provenance, Running, Target, best_file, document, hashes,
+    remarks, summary,
 };
 use crate::{output, report};
 
@@ -46,9 +47,10 @@ pub struct Run {
     /// What must be kept of the accuracy, in percent
     #[arg(long)]
     target: Option<Target>,
-    /// Whether a bias may rise if no accuracy is lost, or as long as the limit is kept, which is
-    /// the thesis to the letter
-    #[arg(long, value_name = "RULE", default_value = "no-worse")]
+    /// When a bias may rise: where no width gives way without it and accuracy is gained; before any
+    /// width if no accuracy is lost; or as long as the limit is kept, which is the thesis to the
+    /// letter
+    #[arg(long, value_name = "RULE", default_value = "when-needed")]
     bias_rule: Rule,
     /// First the small set and then the full one, or one of them alone [default: two, or full
     /// without a cmd_smallset]
@@ -89,6 +91,7 @@ pub struct Run {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Rule {
+    WhenNeeded,
     NoWorse,
     Literal,
 }
@@ -179,6 +182,7 @@ impl Run {
         about["model"] = built_in.model.clone().into();
         about["data"] = vec![built_in.samples.clone(), built_in.labels.clone()].into();
         about["small_set"] = serde_json::json!([built_in.small_share, built_in.seed]);
+        about["files"] = hashes(built_in, home).map_err(Failure::usage)?;
         let of = Job { network, settings, folder: &folder, about, provenance: None };
         let mut evaluate =
             |trials: &[Trial], interrupt: &Interrupt| engine.evaluate(trials, interrupt);
@@ -250,6 +254,7 @@ impl Run {
         Ok(Settings {
             algorithm: self.algorithm,
             bias_rule: match self.bias_rule {
+                Rule::WhenNeeded => BiasRule::WhenNeeded,
                 Rule::NoWorse => BiasRule::NoWorse,
                 Rule::Literal => BiasRule::Literal,
             },
@@ -333,11 +338,15 @@ impl Run {
     fn tell(&self, folder: &Path, told: &Told<'_>) -> Result<Exit, Failure> {
         let Told { network, about, outcome, provenance } = *told;
         let document = document(network, about, outcome, provenance);
-        let page = report::html_of_tuning(
+        let page = report::html_of_tuning(&report::Tuning {
             network,
             outcome,
-            &crate::tune::remarks(network, outcome, provenance),
-        );
+            about,
+            provenance,
+            remarks: &remarks(network, outcome, provenance),
+            descriptor: &self.described.descriptor.display().to_string(),
+            folder: &shown(folder),
+        });
         let mut files = vec![("tune.json", pretty(&document)), (report::FILE, page)];
         files.extend(outcome.answer.as_ref().map(|answer| (OPT_CONF, best_file(network, answer))));
         let mut failures = Vec::new();

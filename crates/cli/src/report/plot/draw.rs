@@ -125,7 +125,7 @@ fn spoken(chart: &Chart) -> String {
         let (first, last) = (of(series.points.first()), of(series.points.last()));
         let _ = write!(said, " {} from {first} to {last}.", series.name);
     }
-    for rule in &chart.rules {
+    for rule in chart.rules.iter().filter(|rule| !rule.name.is_empty()) {
         let _ = write!(said, " {}.", rule.name);
     }
     for label in &chart.labels {
@@ -208,7 +208,7 @@ fn rules(html: &mut String, chart: &Chart) {
 /// below each other, so that near ones do not hide each other.
 fn texts(html: &mut String, chart: &Chart) {
     let mut upright = 0;
-    for rule in &chart.rules {
+    for rule in chart.rules.iter().filter(|rule| !rule.name.is_empty()) {
         let (class, name) = (rule.ink.class(), escaped(&rule.name));
         match rule.across {
             Across::X => {

@@ -209,3 +209,74 @@ fn closed_mode_asks_the_confirmation_set_for_two_configurations() {
     assert!(bad.confirmed.unwrap() < bad.baselines[2].unwrap().threshold);
     assert_eq!(bad.answer, good.answer, "nothing is chosen by it");
 }
+
+/// Biases and types save nothing: where all widths are at their end, or give way by themselves, none is asked.
+#[test]
+fn biases_are_asked_where_widths_are_stuck() {
+    let network = lenet();
+    let phases = |accuracy: &dyn Fn(&Assignment) -> f64| {
+        let (outcome, _) = tuned(&network, &small_only(), |_, a| accuracy(a));
+        let phases: Vec<Phase> = outcome.steps.iter().map(|step| step.phase).collect();
+        (phases, outcome.answer.unwrap())
+    };
+    // Everything is good enough: nothing is left that a bias could help.
+    let (all, answer) = phases(&|_| 0.98);
+    assert!(!all.contains(&Phase::Bias) && !all.contains(&Phase::Type), "{all:?}");
+    assert_eq!(answer.objective, 58_328.0);
+    // Four bits pass, three do not, unless the first bias is one higher.
+    let (all, answer) = phases(&|a| {
+        let formats = a.formats();
+        let narrow = formats.iter().filter(|f| f.bits() < 4).count() as f64;
+        if formats[0].kind() == Kind::Exp {
+            return 0.9;
+        }
+        let gain =
+            if formats[0].kind() == Kind::Fixed && formats[0].bias() == 1 { 0.01 } else { 0.0 };
+        0.975 + gain - 0.007 * narrow
+    });
+    let first_bias = all.iter().position(|phase| *phase == Phase::Bias).unwrap();
+    assert!(all[..first_bias].contains(&Phase::Width), "widths were tried before: {all:?}");
+    assert!(all[first_bias..].contains(&Phase::Width), "and again after it");
+    assert!(answer.assignment.formats().iter().any(|f| f.bits() < 4), "{answer:?}");
+}
+
+/// A seeded number from 0 to 1.
+fn drawn(state: &mut u64) -> f64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) as f64 / f64::from(1_u32 << 31)
+}
+
+/// Small networks with seeded sizes, ranges and sensitivities.
+#[test]
+fn when_needed_is_no_worse_than_the_other_rules_and_asks_less() {
+    let (mut asked, mut asked_before) = (0, 0);
+    let (mut larger, mut smaller) = (Vec::new(), 0);
+    for seed in 0..200_u64 {
+        let mut state = seed;
+        let mut network = lenet();
+        network.error_margin = [0.01, 0.07][seed as usize % 2];
+        for layer in &mut network.layers {
+            layer.weight_size = 100 + (20_000.0 * drawn(&mut state)) as u64;
+            layer.activation_size = 100 + (5_000.0 * drawn(&mut state)) as u64;
+            layer.weight_max = 0.1 + drawn(&mut state);
+            layer.activation_max = 0.5 + 4.0 * drawn(&mut state);
+        }
+        let weights: Vec<f64> =
+            (0..4).map(|_| 0.005 * (20.0_f64).powf(drawn(&mut state))).collect();
+        let of = |bias_rule| {
+            let settings = Settings { bias_rule, ..small_only() };
+            let (outcome, _) = tuned(&network, &settings, |_, a| surface(&network, &weights, a));
+            (outcome.evaluations[0], outcome.answer.unwrap().objective)
+        };
+        let (ours, before) = (of(BiasRule::WhenNeeded), of(BiasRule::NoWorse));
+        asked += ours.0;
+        asked_before += before.0;
+        if ours.1 > before.1 {
+            larger.push((seed, ours.1 / before.1));
+        }
+        smaller += u32::from(ours.1 < before.1);
+    }
+    eprintln!("{asked} against {asked_before}, smaller {smaller}, larger {larger:?}");
+    assert!(larger.is_empty(), "{larger:?}, smaller {smaller}");
+    assert!(asked < asked_before, "{asked} evaluations, {asked_before} with A20");
+}

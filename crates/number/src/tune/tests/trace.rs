@@ -11,7 +11,8 @@ fn shapes(asked: &[(Subset, Assignment)]) -> Vec<String> {
 #[test]
 fn the_coarse_search_goes_as_the_trace() {
     let network = lenet();
-    let settings = Settings { measures_noise: false, ..Settings::default() };
+    let settings =
+        Settings { measures_noise: false, bias_rule: BiasRule::NoWorse, ..Settings::default() };
     let (outcome, asked) = tuned(&network, &settings, |_, a| surface(&network, &LENET_WEIGHTS, a));
     assert_eq!(shapes(&asked[..7]), ["F32", "F16", "I8", "I4", "I2", "I3", "E2"]);
     let coarse: Vec<bool> =
@@ -41,8 +42,12 @@ fn widths_and_types_have_as_many_candidates_as_the_trace() {
         let is_exp = a.formats().iter().any(|f| f.kind() == Kind::Exp);
         if *a == profiled || is_exp { 0.9 } else { 0.98 - 1e-4 * f64::from(8 - bits(a).min(8)) }
     };
-    let settings =
-        Settings { measures_noise: false, passes: Passes::SmallOnly, ..Settings::default() };
+    let settings = Settings {
+        measures_noise: false,
+        passes: Passes::SmallOnly,
+        bias_rule: BiasRule::NoWorse,
+        ..Settings::default()
+    };
     let (outcome, _) = tuned(&network, &settings, accuracy);
     let of = |phase: Phase| {
         let steps = outcome.steps.iter().filter(|step| step.phase == phase);

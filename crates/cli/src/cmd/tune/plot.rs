@@ -1,0 +1,134 @@
+//! `dyno tune plot`: accuracy against width, and histograms of weights.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use dyno_number::tune::{Evaluation, Stop, Subset, Trial, Width, widths};
+use dyno_number::{Dictionary, Network};
+
+use super::{Described, read};
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::run::pretty;
+use crate::sweep::replace;
+use crate::tune::{self, Engine, Histogram, Plot as Document, Program, Running};
+use crate::{output, report};
+
+/// What is plotted.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Plot {
+    #[command(flatten)]
+    described: Described,
+    /// A Number configuration file, such as opt_conf.txt: values of its formats stand over the
+    /// histograms
+    #[arg(long, value_name = "FILE")]
+    formats: Option<PathBuf>,
+    /// The page to write
+    #[arg(long, value_name = "FILE", default_value = "tune-plot.html")]
+    out: PathBuf,
+    /// Ask all samples, and not the small set
+    #[arg(long)]
+    full: bool,
+    /// Print the numbers instead of writing a page
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Widths are 1 to 16 of FIXED, 2 to 9 of EXP and 4 to 16 of FLOAT: for everything at once, and for the
+weights and the activations of each layer while all else stays FLOAT 32. Histograms need `model` in
+the descriptor: a program's weights are its own.
+Example:
+  dyno tune plot lenet.toml --formats tune-lenet/opt_conf.txt";
+
+impl Plot {
+    /// Evaluates all widths, and draws them.
+    ///
+    /// # Errors
+    /// What makes no sense, what cannot be read or written, and why an evaluation failed.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let network = self.described.network(None)?;
+        let chosen = self.chosen()?;
+        let interrupt = Interrupt::listen()
+            .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
+        let home = self.described.folder()?;
+        let has_small = network.external.as_ref().is_none_or(|of| of.small_command.is_some());
+        let subset = if self.full || !has_small { Subset::Full } else { Subset::Small };
+        let trials = trials(&network, subset);
+        let (answers, histograms) = match &network.built_in {
+            Some(built_in) => {
+                let mut engine = Engine::open(&network, built_in, &home).map_err(Failure::usage)?;
+                let histograms = histograms(&network, &engine, &chosen);
+                (engine.evaluate(&trials, &interrupt), histograms)
+            }
+            None => {
+                let external = Described::external(&network)?;
+                let scratch =
+                    std::env::temp_dir().join(format!("dyno-plot-{}", std::process::id()));
+                std::fs::create_dir_all(&scratch).map_err(|error| {
+                    Failure::set_up(format!("cannot write {}: {error}", scratch.display()))
+                })?;
+                let running = Running { goes_on: true, jobs: 1 };
+                let program = Program::new(external, &home, &scratch, running);
+                let answers = program.map(|program| program.evaluate(&trials, &interrupt));
+                // What is left of it harms nobody.
+                let _ = std::fs::remove_dir_all(&scratch);
+                (answers.map_err(Failure::usage)?, Vec::new())
+            }
+        };
+        let Some((base, evaluated)) = evaluated(&network, answers)? else {
+            return Ok(Exit::Interrupted);
+        };
+        self.tell(&tune::plot(&network, subset.name(), base, &evaluated, histograms))
+    }
+
+    fn chosen(&self) -> Result<Dictionary, Failure> {
+        let Some(path) = &self.formats else { return Ok(Dictionary::new()) };
+        read(path)?.parse().map_err(|error: dyno_number::config::ConfigError| {
+            Failure::usage(format!("{}: {error}", path.display()))
+        })
+    }
+
+    fn tell(&self, document: &Document) -> Result<Exit, Failure> {
+        if self.json {
+            return output::print(pretty(document)).map(|()| Exit::Valid);
+        }
+        replace(&self.out, &report::html_of_widths(document)).map_err(|error| {
+            Failure::set_up(format!("cannot write {}: {error}", self.out.display()))
+        })?;
+        output::say(format_args!("plot: {}", self.out.display()));
+        Ok(Exit::Valid)
+    }
+}
+
+/// FLOAT(32), and then every width.
+fn trials(network: &Network, subset: Subset) -> Vec<Trial> {
+    let all = widths(network).into_iter().map(|width| width.assignment);
+    let all = std::iter::once(network.base()).chain(all).enumerate();
+    all.map(|(at, assignment)| Trial { number: at as u64 + 1, subset, assignment, decides: None })
+        .collect()
+}
+
+fn histograms(network: &Network, engine: &Engine, chosen: &Dictionary) -> Vec<Histogram> {
+    let parts = network.layers.iter().flat_map(|layer| &layer.parts);
+    parts.filter_map(|part| Some(tune::histogram(part, engine.weights(part)?, chosen))).collect()
+}
+
+/// The accuracy of FLOAT(32), and widths with theirs; none after an interrupt.
+fn evaluated(
+    network: &Network,
+    answers: Vec<Result<Evaluation, Stop>>,
+) -> Result<Option<(f64, Vec<(Width, Evaluation)>)>, Failure> {
+    let mut found = Vec::new();
+    for answer in answers {
+        match answer {
+            Ok(evaluation) => found.push(evaluation),
+            Err(Stop::Failed(why)) => return Err(Failure::aborted(why)),
+            Err(Stop::Interrupted | Stop::Limit) => return Ok(None),
+        }
+    }
+    let mut found = found.into_iter();
+    let base = found.next().map_or(0.0, |base| base.accuracy);
+    Ok(Some((base, widths(network).into_iter().zip(found).collect())))
+}

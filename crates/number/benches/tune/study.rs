@@ -1,0 +1,424 @@
+//! Tables of `cargo xtask tune study`: rules and searches side by side, all under one evaluator.
+
+use std::path::Path;
+
+use dyno_number::evaluate::Evaluator;
+use dyno_number::network::{Layerwise, Network as Tuned};
+use dyno_number::tune::{BiasRule, Outcome, Passes, Settings, Subset};
+use dyno_number::{Algorithm, Kind, Objective, Platform};
+
+use crate::paper::{self, Row};
+use crate::train::{BLOCKS, DIGITS, LENET, Layer, MLP_M};
+use crate::{Images, tuned, weights};
+
+/// Margins of the thesis' tables.
+const MARGINS: [f64; 2] = [0.07, 0.01];
+
+/// A network that is tuned.
+struct Case {
+    name: &'static str,
+    evaluator: Evaluator,
+    network: Tuned,
+}
+
+/// What came of a search.
+struct Found {
+    outcome: Outcome,
+    seconds: f64,
+}
+
+/// Networks, and how many of their layers are tuned.
+const NETWORKS: [(&str, &[Layer], usize); 4] =
+    [("LeNet", LENET, 2), ("MLP-M", MLP_M, 3), ("digits", DIGITS, 3), ("blocks", BLOCKS, 5)];
+
+/// Prints all tables.
+pub fn print(folder: Option<&Path>, train: &Images, test: &Images) {
+    let case = |(name, layers, count): (&'static str, &'static [Layer], usize)| {
+        let file = name.to_lowercase();
+        let network = weights(folder, &file, layers, train);
+        let (evaluator, network) = crate::evaluator(&network, &file, test, count);
+        Case { name, evaluator, network }
+    };
+    let mut cases: Vec<Case> = NETWORKS.into_iter().map(case).collect();
+    networks(&cases, [train, test]);
+    rules(&mut cases);
+    passes(&mut cases);
+    searches(&mut cases);
+    stripes(&mut cases);
+    blocks(&mut cases[3]);
+    paper(&mut cases);
+}
+
+impl Case {
+    /// A tune from nothing: what other ones left in the evaluator is forgotten.
+    fn tune(&mut self, margin: f64, settings: &Settings) -> Found {
+        self.evaluator.forget();
+        self.network.error_margin = margin;
+        let (outcome, seconds) = tuned(&mut self.evaluator, &self.network, settings);
+        let (name, algorithm) = (self.name, settings.algorithm);
+        eprintln!("{name}, {margin}, {algorithm}, {:?}: {seconds:.2} s", settings.bias_rule);
+        Found { outcome, seconds }
+    }
+}
+
+fn settings() -> Settings {
+    Settings { measures_noise: false, ..Settings::default() }
+}
+
+impl Found {
+    fn evaluations(&self) -> String {
+        let [small, full, _] = self.outcome.evaluations;
+        format!("{} ({small} + {full})", small + full)
+    }
+
+    fn answer(&self) -> &dyno_number::tune::Answer {
+        self.outcome.answer.as_ref().expect("FLOAT(32) at least")
+    }
+
+    /// Of the full set; a star where the answer was not asked there, or fails.
+    fn accuracy(&self) -> String {
+        let answer = self.answer();
+        let of = self.outcome.baselines[answer.subset as usize].expect("it was begun");
+        let sign = match answer.subset == Subset::Full && answer.accuracy >= of.threshold {
+            true => "",
+            false => "*",
+        };
+        format!("{:.4}{sign}", answer.accuracy)
+    }
+}
+
+fn row(cells: &[String]) {
+    println!("| {} |", cells.join(" | "));
+}
+
+fn head(title: &str, note: &str, cells: &[&str]) {
+    println!("## {title}\n\n{note}\n");
+    row(&cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>());
+    row(&vec!["---".to_owned(); cells.len()]);
+}
+
+/// `1,042,068`.
+fn count(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
+fn networks(cases: &[Case], images: [&Images; 2]) {
+    let [train, test] = images.map(|images| count(images.labels.len() as f64));
+    let note = format!(
+        "Trained one epoch on {train} images of MNIST's training part. The full set is {test} of its test \
+         images, the small set a tenth of these."
+    );
+    head(
+        "Networks",
+        &note,
+        &["network", "tuned layers", "weights", "activations", "bits in FLOAT(32)"],
+    );
+    for case in cases {
+        let layers = &case.network.layers;
+        let names: Vec<&str> = layers.iter().map(|layer| layer.name.as_str()).collect();
+        let sum = |of: fn(&dyno_number::network::Layer) -> u64| {
+            count(layers.iter().map(of).sum::<u64>() as f64)
+        };
+        let base = Objective::Bits.value(&case.network, &case.network.base(), None);
+        row(&[
+            case.name.into(),
+            names.join(", "),
+            sum(|layer| layer.weight_size),
+            sum(|layer| layer.activation_size),
+            count(base),
+        ]);
+    }
+    println!();
+}
+
+/// Bias rules, and what they cost.
+fn rules(cases: &mut [Case]) {
+    head(
+        "When a bias may rise",
+        "`when-needed` asks for biases where no width gives way without them, `no-worse` before any width and \
+         on plateaus too (SPEC A20), `literal` as long as the limit is kept (the thesis to the letter).",
+        &[
+            "network",
+            "margin",
+            "rule",
+            "evaluations (small + full)",
+            "bits",
+            "accuracy",
+            "s",
+            "formats",
+        ],
+    );
+    for case in cases {
+        for margin in MARGINS {
+            for (name, bias_rule) in RULES {
+                let found = case.tune(margin, &Settings { bias_rule, ..settings() });
+                row(&[
+                    case.name.into(),
+                    percent(margin),
+                    format!("`{name}`"),
+                    found.evaluations(),
+                    count(found.answer().objective),
+                    found.accuracy(),
+                    format!("{:.2}", found.seconds),
+                    found.answer().assignment.to_string(),
+                ]);
+            }
+        }
+    }
+    println!();
+}
+
+const RULES: [(&str, BiasRule); 3] = [
+    ("when-needed", BiasRule::WhenNeeded),
+    ("no-worse", BiasRule::NoWorse),
+    ("literal", BiasRule::Literal),
+];
+
+/// What a first pass over a part of the samples saves.
+fn passes(cases: &mut [Case]) {
+    head(
+        "Two passes against the full set alone",
+        "The same search, first on the small set and then on all samples, or on all samples from the start.",
+        &[
+            "network",
+            "margin",
+            "two passes, s",
+            "full alone, s",
+            "speed-up",
+            "bits",
+            "bits, full alone",
+        ],
+    );
+    for case in cases {
+        for margin in MARGINS {
+            let two = case.tune(margin, &settings());
+            let full = case.tune(margin, &Settings { passes: Passes::FullOnly, ..settings() });
+            row(&[
+                case.name.into(),
+                percent(margin),
+                format!("{:.2} for {}", two.seconds, two.evaluations()),
+                format!("{:.2} for {}", full.seconds, full.evaluations()),
+                format!("{:.2}", full.seconds / two.seconds),
+                count(two.answer().objective),
+                count(full.answer().objective),
+            ]);
+        }
+    }
+    println!();
+}
+
+const SEARCHES: [(&str, Algorithm); 5] = [
+    ("Dyno", Algorithm::Libnumber),
+    ("Ristretto, powers of two", Algorithm::Ristretto),
+    ("Ristretto, all integers", Algorithm::RistrettoAll),
+    ("Stripes", Algorithm::Stripes),
+    ("sensitivity + knapsack", Algorithm::Knapsack),
+];
+
+/// Sizes of what other searches find.
+fn searches(cases: &mut [Case]) {
+    head(
+        "Parameter size against other searches",
+        "Bits of the weights, as a part of FLOAT(32)'s and of FLOAT(16)'s, and of weights and activations \
+         together. Ristretto trains networks on after it rounded them, and nothing is trained here.",
+        &[
+            "network",
+            "margin",
+            "search",
+            "weights / FLOAT(32)",
+            "weights / FLOAT(16)",
+            "all / FLOAT(32)",
+            "accuracy",
+            "evaluations (small + full)",
+            "formats",
+        ],
+    );
+    for case in cases {
+        for margin in MARGINS {
+            for (name, algorithm) in SEARCHES {
+                let found = case.tune(margin, &Settings { algorithm, ..settings() });
+                let share = |objective: Objective| {
+                    let of = |assignment| objective.value(&case.network, assignment, None);
+                    of(&found.answer().assignment) / of(&case.network.base())
+                };
+                let weights = share(Objective::Parameters);
+                row(&[
+                    case.name.into(),
+                    percent(margin),
+                    name.into(),
+                    format!("{:.1} %", 100.0 * weights),
+                    format!("{:.1} %", 200.0 * weights),
+                    format!("{:.1} %", 100.0 * share(Objective::Bits)),
+                    found.accuracy(),
+                    found.evaluations(),
+                    found.answer().assignment.to_string(),
+                ]);
+            }
+        }
+    }
+    println!();
+}
+
+/// Weights in FIXED(16), and a width for the activations of each layer.
+fn stripes(cases: &mut [Case]) {
+    head(
+        "Ideal speed-up of a bit-serial accelerator",
+        "Under Stripes' constraints: weights in FIXED(16), a width p for the activations of each layer, 16/p \
+         weighted by the layers' products. Ideal: nothing but products takes time.",
+        &[
+            "network",
+            "margin",
+            "search",
+            "widths p",
+            "speed-up",
+            "accuracy",
+            "evaluations (small + full)",
+        ],
+    );
+    let platform = "[supported_formats]\n\"16\" = [\"FLOAT 32\", \"FLOAT 16\", \"FIXED 1..16\", \"EXP 2..9\"]\n\
+                    \"16.weight\" = [\"FLOAT 32\", \"FIXED 16\"]\n";
+    for case in cases {
+        let of_case = case.network.clone();
+        case.network.platform = Platform::from_descriptor(platform, "16").expect("its own text");
+        case.network.layerwise = Layerwise::Both;
+        case.network.objective = Objective::BitSerial;
+        for margin in MARGINS {
+            for (name, algorithm) in
+                [("Dyno", Algorithm::Libnumber), ("Stripes", Algorithm::Stripes)]
+            {
+                let found = case.tune(margin, &Settings { algorithm, ..settings() });
+                let formats = found.answer().assignment.formats();
+                let widths = formats[case.network.layers.len()..].iter();
+                let widths: Vec<String> = widths.map(|format| format.bits().to_string()).collect();
+                let macs: u64 = case.network.layers.iter().map(|layer| layer.macs).sum();
+                row(&[
+                    case.name.into(),
+                    percent(margin),
+                    name.into(),
+                    widths.join("-"),
+                    format!("{:.2}", macs as f64 / found.answer().objective),
+                    found.accuracy(),
+                    found.evaluations(),
+                ]);
+            }
+        }
+        case.network = of_case;
+    }
+    println!();
+}
+
+/// Layers of a block that is repeated share their formats, or have their own.
+fn blocks(case: &mut Case) {
+    head(
+        "Shared formats for repeated blocks",
+        "The perceptron 784-200-200-200-200-10: its three layers of 200-200 have formats of their own, or \
+         share one for weights and one bias for activations (`sub_layer_name`).",
+        &["margin", "blocks", "evaluations (small + full)", "bits", "accuracy", "s", "formats"],
+    );
+    let own = case.network.clone();
+    let mut shared = own.clone();
+    let block: Vec<_> = shared.layers.splice(1..4, []).collect();
+    let mut one = block[0].clone();
+    one.name = "block".into();
+    one.parts = block.iter().map(|layer| layer.name.clone()).collect();
+    let sum = |of: fn(&dyno_number::network::Layer) -> u64| block.iter().map(of).sum::<u64>();
+    one.weight_size = sum(|layer| layer.weight_size);
+    one.activation_size = sum(|layer| layer.activation_size);
+    one.macs = sum(|layer| layer.macs);
+    one.weight_max = block.iter().map(|layer| layer.weight_max).fold(0.0, f64::max);
+    one.activation_max = block.iter().map(|layer| layer.activation_max).fold(0.0, f64::max);
+    shared.layers.insert(1, one);
+    for margin in MARGINS {
+        for (name, network) in [("own formats", &own), ("shared formats", &shared)] {
+            case.network = network.clone();
+            let found = case.tune(margin, &settings());
+            row(&[
+                percent(margin),
+                name.into(),
+                found.evaluations(),
+                count(found.answer().objective),
+                found.accuracy(),
+                format!("{:.2}", found.seconds),
+                found.answer().assignment.to_string(),
+            ]);
+        }
+    }
+    case.network = own;
+    println!();
+}
+
+/// The thesis' tables beside ours.
+fn paper(cases: &mut [Case]) {
+    head(
+        "The thesis' Tables III.4 and III.5 beside ours",
+        "Theirs: chapter III of the thesis, its networks with its weights; one width for all activations, one \
+         format for the weights of each layer, at 7 %. Ours: networks of the same shape as far as the thesis \
+         says it, with the weights above. Configurations are those of an exhaustive search, 42^(layers + 1).",
+        &[
+            "network",
+            "data",
+            "layers",
+            "configurations",
+            "their iterations",
+            "our evaluations",
+            "their formats",
+            "Ristretto there",
+            "our formats",
+            "Ristretto here",
+        ],
+    );
+    for Row { network, data, layers, iterations, formats, ristretto, why_not } in paper::TABLE {
+        let ours = cases.iter_mut().find(|case| case.name == *network);
+        let [evaluations, ours, others] = match ours {
+            None => [format!("not run: {why_not}"), String::new(), String::new()],
+            Some(case) => {
+                let found = case.tune(0.07, &settings());
+                let algorithm = Algorithm::Ristretto;
+                let other = case.tune(0.07, &Settings { algorithm, ..settings() });
+                [found.evaluations(), shapes(&found), shapes(&other)]
+            }
+        };
+        row(&[
+            (*network).into(),
+            (*data).into(),
+            layers.to_string(),
+            format!("{:.2e}", 42_f64.powi(*layers as i32 + 1)),
+            count(f64::from(*iterations)),
+            evaluations,
+            (*formats).into(),
+            (*ristretto).into(),
+            ours,
+            others,
+        ]);
+    }
+    println!();
+}
+
+/// As the thesis prints it: the activations' width, and types and widths of the weights.
+fn shapes(found: &Found) -> String {
+    let formats = found.answer().assignment.formats();
+    let (weights, activations) = formats.split_at(formats.len() / 2);
+    let shape = |format: &dyno_number::Format| {
+        let letter = match format.kind() {
+            Kind::Float => "F",
+            Kind::Fixed => "I",
+            Kind::Exp => "E",
+            Kind::Binary => "B",
+        };
+        format!("{letter}{}", format.bits())
+    };
+    let weights: Vec<String> = weights.iter().map(shape).collect();
+    format!("{} / {}", shape(&activations[0]), weights.join("-"))
+}
