@@ -1,5 +1,6 @@
 //! `dyno tune`: the smallest number format of each layer that keeps the accuracy.
 
+mod layers;
 mod profile;
 mod run;
 mod trial;
@@ -26,6 +27,8 @@ enum Command {
     Run(Box<run::Run>),
     /// Print the descriptor of a model, with sizes and largest magnitudes as measured
     Profile(profile::Profile),
+    /// Print the layers of a model with the bits of their formats, for simulators of accelerators
+    Layers(layers::Layers),
     /// Evaluate one trial, which is read from stdin, and print what came of it
     Trial(trial::Trial),
 }
@@ -39,6 +42,7 @@ impl Tune {
         match self.command {
             Command::Run(run) => run.execute(),
             Command::Profile(profile) => profile.execute(),
+            Command::Layers(layers) => layers.execute(),
             Command::Trial(trial) => trial.execute(),
         }
     }

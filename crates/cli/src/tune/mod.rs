@@ -2,14 +2,19 @@
 
 mod built_in;
 mod closed;
+mod data;
 mod document;
 mod external;
 mod line;
+mod runs;
+mod speed;
 mod summary;
 
 pub use built_in::Engine;
 pub use closed::{Closed, Provenance, Target};
+pub use data::{Data, Split};
 pub use document::document;
 pub use external::{Program, Running};
 pub use line::Line;
+pub use runs::Runs;
 pub use summary::{best_file, remarks, summary};

@@ -33,4 +33,5 @@ mod tenants;
 #[cfg(target_os = "linux")]
 mod terminal;
 mod tune;
+mod tuned;
 mod updated;
