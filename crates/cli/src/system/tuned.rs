@@ -103,7 +103,7 @@ pub fn read(path: &Path) -> Result<Dictionary, Failure> {
     }
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::set_up(format!("cannot read {}: {error}", path.display())))?;
-    text.parse().map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    text.parse::<Dictionary>().map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
 /// A model with these formats, and the samples that the options name.
@@ -111,11 +111,10 @@ fn of(path: &Path, formats: &Dictionary, run: &RunOptions) -> Result<Loaded, Fai
     if !path.is_file() {
         return Err(Failure::set_up(format!("there is no model {}", path.display())));
     }
-    let refused = |error: OnnxError, model: Option<&TunedModel>| match error {
+    let model = TunedModel::open(path, formats).map_err(|error| match error {
         OnnxError::Model { path, why } => Failure::usage(format!("{}: {why}", path.display())),
-        error => onnx::missing(error, model.map_or(&[], TunedModel::inputs), run),
-    };
-    let model = TunedModel::open(path, formats).map_err(|error| refused(error, None))?;
+        error => onnx::missing(error, &[], run),
+    })?;
     let library = Arc::new(onnx::library(model.inputs(), &Spans::new(), run)?);
     let remarks = vec![remark(model.layers())];
     let options = EngineOptions {

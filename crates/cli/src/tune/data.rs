@@ -86,7 +86,7 @@ impl Data {
 /// The hash of each sample's values; the label is no part of it.
 fn hashed(samples: &Samples, path: &Path) -> Result<Vec<NamedHash>, String> {
     let count = samples.labels.len();
-    if count == 0 || samples.values.len() % count != 0 {
+    if count == 0 || !samples.values.len().is_multiple_of(count) {
         return Err(format!("{}: expected samples of one size for {count} labels", path.display()));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -46,7 +46,7 @@ impl Runs {
             if labels.is_empty() {
                 return Ok(files);
             }
-            let shape = [&[labels.len()], &data.shape[..]].concat();
+            let shape = [&[labels.len()][..], &data.shape[..]].concat();
             let values: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
             write(&files[0], &npy("<f4", &shape, &values))?;
             let numbers = labels.iter().flat_map(|label| (*label as i64).to_le_bytes());
@@ -132,7 +132,7 @@ fn accuracy(system: &System, interrupt: &Interrupt) -> Result<(Option<f64>, Stri
     let judged = outcome.summary.accuracy;
     let answered = judged.as_ref().map_or(0, |of| of.answered);
     // A target of the system is not the tuner's.
-    let missing = system.library_size().total - answered;
+    let missing = system.library_size().total.saturating_sub(answered);
     let why = match (missing, system.trouble()) {
         (0, _) => String::new(),
         (missing, None) => format!("{missing} samples have no answer"),

@@ -254,8 +254,9 @@ impl Lanes for Avx2 {
         unsafe {
             let a = _mm256_set1_epi32(a.cast_signed());
             let weights = self.load_i32(weights.cast());
-            let half = |at: usize| _mm256_maddubs_epi16(a, weights[at]);
-            [_mm256_add_epi16(few[0], half(0)), _mm256_add_epi16(few[1], half(1))]
+            let low = _mm256_maddubs_epi16(a, weights[0]);
+            let high = _mm256_maddubs_epi16(a, weights[1]);
+            [_mm256_add_epi16(few[0], low), _mm256_add_epi16(few[1], high)]
         }
     }
     #[inline(always)]
