@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::exit::Failure;
 use crate::options::{Options, Rules, RunOptions};
 use crate::summary::{Calibration, Division, Run, State, Test};
-use crate::system::System;
+use crate::system::{System, tuned};
 
 /// What `dyno task equivalence --json` said of the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +74,7 @@ fn measured(run: &RunOptions) -> Option<PathBuf> {
             model.map(|(_, path)| path.clone())
         }
         Some(("onnx" | "tract", file)) if !file.is_empty() => Some(file.into()),
+        Some(("tuned", text)) => tuned::model(text).or_else(|| run.model.clone()),
         _ => run.model.clone(),
     }
 }

@@ -8,6 +8,7 @@ mod policy;
 mod rnn;
 mod sample;
 pub mod task;
+pub mod tuned;
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ use policy::Policies;
 pub use sample::SampleInput;
 
 /// Each system with how it is named and what it is.
-pub const SYSTEMS: [(&str, &str); 9] = [
+pub const SYSTEMS: [(&str, &str); 10] = [
     (
         "digits",
         "UCI handwritten digits and a small perceptron, both built in; real data, real labels",
@@ -64,6 +65,7 @@ pub const SYSTEMS: [(&str, &str); 9] = [
             "an ONNX model in tract; needs a build with --features tract"
         },
     ),
+    ("tuned:model=FILE,formats=FILE", tuned::GRAMMAR),
     ("rnn:MODEL", rnn::GRAMMAR),
     ("task:NAME", task::GRAMMAR),
     ("model:SERVICE", model::GRAMMAR),
@@ -403,6 +405,16 @@ fn parts(spec: &str, name: &str, argument: &str, run: &RunOptions) -> Result<Par
                 ..Parts::new(Kind::Engine(loaded.engine), loaded.library)
             })
         }
+        "tuned" => {
+            let loaded = tuned::load(argument, run)?;
+            Ok(Parts {
+                labels: loaded.library.labels().map(<[i64]>::to_vec),
+                tensors: Some(loaded.library.clone()),
+                is_synthetic: run.data.is_empty(),
+                remarks: loaded.remarks,
+                ..Parts::new(Kind::Engine(loaded.engine), loaded.library)
+            })
+        }
         "task" => {
             let loaded = task::load(argument, run)?;
             Ok(Parts {
@@ -475,7 +487,7 @@ fn refuse_files(name: &str, run: &RunOptions) -> Result<(), Failure> {
         // It is told that there is no such system.
         return Ok(());
     }
-    let takes_files = matches!(name, "onnx" | "tract");
+    let takes_files = matches!(name, "onnx" | "tract" | "tuned");
     let is_rnn = name == "rnn";
     let given = [
         ("--model", run.model.is_some()),
@@ -489,7 +501,7 @@ fn refuse_files(name: &str, run: &RunOptions) -> Result<(), Failure> {
     }
     match given {
         Some((flag, _)) => Err(Failure::usage(format!("{flag} means nothing to system `{name}`"))
-            .hint("it belongs to --system onnx:FILE and tract:FILE")),
+            .hint("it belongs to --system onnx:FILE, tract:FILE and tuned:model=FILE")),
         None => Ok(()),
     }
 }

@@ -1,6 +1,7 @@
 //! Instruction sets: what this processor has, as values that only detection can make.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use crate::arch;
 use crate::lanes::Kernel;
@@ -42,7 +43,8 @@ impl Isa {
     /// The fastest.
     #[must_use]
     pub fn best() -> Isa {
-        Self::all()[0]
+        static BEST: OnceLock<Isa> = OnceLock::new();
+        *BEST.get_or_init(|| Self::all()[0])
     }
 
     /// The one of this name.

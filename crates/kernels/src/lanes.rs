@@ -108,6 +108,20 @@ pub(crate) trait Lanes: Copy + Send + Sync {
     /// # Safety
     /// `weights` is valid for reads of 64 bytes.
     unsafe fn dot_i8(self, sum: Self::I, a: u32, weights: *const u8) -> Self::I;
+    /// As [`Lanes::dot_i8`], of weights so small that sums of 16 bits hold the products, two for each lane:
+    /// [`Lanes::settle`] adds them. Of several words, no more than [`crate::Panels::few`].
+    /// # Safety
+    /// `weights` is valid for reads of 64 bytes.
+    #[inline(always)]
+    unsafe fn dot_few(self, few: Self::I, a: u32, weights: *const u8) -> Self::I {
+        // SAFETY: the caller vouches for 64 bytes.
+        unsafe { self.dot_i8(few, a, weights) }
+    }
+    /// `sum`, and what [`Lanes::dot_few`] made.
+    #[inline(always)]
+    fn settle(self, sum: Self::I, few: Self::I) -> Self::I {
+        self.add_i32(sum, few)
+    }
     /// Rounds to bfloat16, ties to even, and writes 16 of them.
     /// # Safety
     /// `to` is valid for writes of 32 bytes.

@@ -55,7 +55,12 @@ pub struct Panels {
     /// worth, and what the 128 added to each `u8` has added to the sum.
     scales: Vec<f32>,
     excess: Vec<i32>,
+    /// The largest magnitude of a weight of [`Precision::Int8`], as a whole number.
+    largest: u8,
 }
+
+/// Fewer words than this are not worth settling sums of 16 bits for.
+const LEAST_FEW: usize = 4;
 
 /// The most weights of an output of [`Precision::Int8`]: their products with bytes fill the 32
 /// bits of a sum.
@@ -120,6 +125,7 @@ impl Panels {
             memory: Memory::zeroed(all.expect("weights are counted by usize")),
             scales: Vec::new(),
             excess: Vec::new(),
+            largest: 0,
         };
         if precision == Precision::Int8 {
             packed.scales = vec![0.0; panels * vectors * LANES];
@@ -174,6 +180,7 @@ impl Panels {
                 let scale = whole.unwrap_or(fitting);
                 let whole = |weight: f32| (weight / scale).round_ties_even() as i8;
                 let mut sum = 0_i32;
+                self.largest = self.largest.max(whole(largest).unsigned_abs());
                 for (word, four) in weights.chunks(4).enumerate() {
                     let mut bytes = [0_u8; 4];
                     for (byte, weight) in bytes.iter_mut().zip(four) {
@@ -217,6 +224,14 @@ impl Panels {
     #[must_use]
     pub fn words(&self) -> usize {
         self.precision.words(self.k)
+    }
+
+    /// Words of bytes, whatever they are, whose products with these weights two sums of 16 bits hold; none if
+    /// they are too few.
+    pub(crate) fn few(&self) -> Option<usize> {
+        let of_word = 2 * usize::from(u8::MAX) * usize::from(self.largest.max(1));
+        let words = i16::MAX as usize / of_word;
+        (self.precision == Precision::Int8 && words >= LEAST_FEW).then_some(words)
     }
 
     /// What a product with all panels reads.

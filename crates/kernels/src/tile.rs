@@ -114,31 +114,39 @@ impl Dot for Bf16 {
     }
 }
 
+/// Sums in `i32`, by a product of bytes.
+macro_rules! sums_of_bytes {
+    ($dot:ident) => {
+        type Sum<S: Lanes> = S::I;
+        #[inline(always)]
+        fn zero<S: Lanes>(s: S) -> S::I {
+            s.zero_i32()
+        }
+        #[inline(always)]
+        fn add<S: Lanes>(s: S, a: S::I, b: S::I) -> S::I {
+            s.add_i32(a, b)
+        }
+        #[inline(always)]
+        unsafe fn load<S: Lanes>(s: S, from: *const f32) -> S::I {
+            // SAFETY: the caller vouches for 16 words.
+            unsafe { s.load_i32(from.cast()) }
+        }
+        #[inline(always)]
+        unsafe fn store<S: Lanes>(s: S, to: *mut f32, sum: S::I) {
+            // SAFETY: the caller vouches for 16 words.
+            unsafe { s.store_i32(to.cast(), sum) }
+        }
+        #[inline(always)]
+        unsafe fn dot<S: Lanes>(s: S, sum: S::I, a: u32, weights: *const u32) -> S::I {
+            // SAFETY: the caller vouches for 16 words.
+            unsafe { s.$dot(sum, a, weights.cast()) }
+        }
+    };
+}
+pub(crate) use sums_of_bytes;
+
 impl Dot for Int8 {
-    type Sum<S: Lanes> = S::I;
-    #[inline(always)]
-    fn zero<S: Lanes>(s: S) -> S::I {
-        s.zero_i32()
-    }
-    #[inline(always)]
-    fn add<S: Lanes>(s: S, a: S::I, b: S::I) -> S::I {
-        s.add_i32(a, b)
-    }
-    #[inline(always)]
-    unsafe fn load<S: Lanes>(s: S, from: *const f32) -> S::I {
-        // SAFETY: the caller vouches for 16 words.
-        unsafe { s.load_i32(from.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn store<S: Lanes>(s: S, to: *mut f32, sum: S::I) {
-        // SAFETY: the caller vouches for 16 words.
-        unsafe { s.store_i32(to.cast(), sum) }
-    }
-    #[inline(always)]
-    unsafe fn dot<S: Lanes>(s: S, sum: S::I, a: u32, weights: *const u32) -> S::I {
-        // SAFETY: the caller vouches for 16 words.
-        unsafe { s.dot_i8(sum, a, weights.cast()) }
-    }
+    sums_of_bytes!(dot_i8);
 }
 
 /// A tile of `R` rows and `V` vectors, of the `W` of its panel.

@@ -8,20 +8,21 @@ use std::marker::PhantomData;
 use crate::isa::Isa;
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::panels::{Panels, Precision};
-use crate::tile::{self, Dot, F32, Int8, MAX_ROWS};
+use crate::tile::{self, Dot, F32, Int8, MAX_ROWS, sums_of_bytes};
 
 /// Rows of a matrix, each of `runs` runs of `run` words, `apart` from one run to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Windows<'a> {
     /// What they are windows of.
     pub words: Words<'a>,
-    /// Where the first run of each row begins.
+    /// At which number (of [`Words::Bytes`]: byte) the first run of each row begins.
     pub starts: &'a [usize],
     /// Runs of a row.
     pub runs: usize,
-    /// Words of a run.
+    /// Words of a run: one for each number, or for each four bytes. Where a run has no whole number of words,
+    /// its last one reaches beyond it, and the weights there are zeros.
     pub run: usize,
-    /// Words from the beginning of a run to that of the next.
+    /// Numbers (of [`Words::Bytes`]: bytes) from the beginning of a run to that of the next.
     pub apart: usize,
 }
 
@@ -30,11 +31,10 @@ pub struct Windows<'a> {
 pub enum Words<'a> {
     /// For weights of [`Precision::F32`].
     F32(&'a [f32]),
-    /// For weights of [`Precision::Int8`]: four whole numbers a word, the first in the lowest bits, 128
-    /// added to each.
+    /// For weights of [`Precision::Int8`]: whole numbers, 128 added to each.
     Bytes {
-        /// Fours of them.
-        words: &'a [u32],
+        /// One after the other.
+        bytes: &'a [u8],
         /// What a whole one is worth.
         unit: f32,
     },
@@ -44,14 +44,22 @@ impl Words<'_> {
     fn len(&self) -> usize {
         match self {
             Self::F32(words) => words.len(),
-            Self::Bytes { words, .. } => words.len(),
+            Self::Bytes { bytes, .. } => bytes.len(),
         }
     }
 
-    fn first(&self) -> *const u32 {
+    fn first(&self) -> *const u8 {
         match self {
             Self::F32(words) => words.as_ptr().cast(),
-            Self::Bytes { words, .. } => words.as_ptr(),
+            Self::Bytes { bytes, .. } => bytes.as_ptr(),
+        }
+    }
+
+    /// Bytes of one of [`Words::len`].
+    fn size(&self) -> usize {
+        match self {
+            Self::F32(_) => size_of::<f32>(),
+            Self::Bytes { .. } => 1,
         }
     }
 
@@ -74,17 +82,29 @@ pub fn multiply_windows(isa: Isa, windows: &Windows<'_>, weights: &Panels, to: &
     let Windows { words, starts, runs, run, apart } = *windows;
     assert_eq!(words.precision(), weights.precision(), "one precision");
     assert_eq!(runs.checked_mul(run), Some(weights.words()), "words of a row");
-    let reach = runs.saturating_sub(1).checked_mul(apart).and_then(|last| last.checked_add(run));
+    let last = runs.saturating_sub(1).checked_mul(apart);
+    let whole = run.checked_mul(size_of::<u32>() / words.size());
+    let reach = last.zip(whole).and_then(|(last, whole)| last.checked_add(whole));
     let reach = reach.expect("a row is shorter than memory");
     let room = words.len().checked_sub(reach);
     let is_inside = |start: &usize| room.is_some_and(|room| *start <= room);
-    assert!(starts.iter().all(is_inside), "rows of {reach} words lie in {}", words.len());
+    assert!(starts.iter().all(is_inside), "rows of {reach} lie in {}", words.len());
     let width = weights.panels() * weights.vectors() * LANES;
     assert_eq!(Some(to.len()), starts.len().checked_mul(width), "a number for each output");
     match words {
         Words::F32(_) => isa.run(All::<F32> { windows, weights, to, of: PhantomData }),
+        Words::Bytes { .. } if weights.few().is_some() => {
+            isa.run(All::<Few> { windows, weights, to, of: PhantomData });
+        }
         Words::Bytes { .. } => isa.run(All::<Int8> { windows, weights, to, of: PhantomData }),
     }
+}
+
+/// Bytes times weights so small that products of several words fit 16 bits.
+struct Few;
+
+impl Dot for Few {
+    sums_of_bytes!(dot_few);
 }
 
 /// What becomes of sums.
@@ -92,6 +112,10 @@ trait Put: Dot {
     /// The token that has the products.
     type Token<S: Lanes>: Lanes;
     fn token<S: Lanes>(s: S) -> Self::Token<S>;
+    /// `sum`, with what the products of some words came to.
+    fn settled<S: Lanes>(s: S, sum: Self::Sum<S>, few: Self::Sum<S>) -> Self::Sum<S>;
+    /// Whether products are settled every few words.
+    const IS_FEW: bool;
     /// # Safety
     /// `to` is valid for writes of 16 numbers, and `whole` for reads of them.
     unsafe fn put<S: Lanes>(s: S, to: *mut f32, sum: Self::Sum<S>, whole: Whole);
@@ -106,10 +130,15 @@ struct Whole {
 }
 
 impl Put for F32 {
+    const IS_FEW: bool = false;
     type Token<S: Lanes> = S::Plain;
     #[inline(always)]
     fn token<S: Lanes>(s: S) -> S::Plain {
         s.plain()
+    }
+    #[inline(always)]
+    fn settled<S: Lanes>(_: S, _: S::F, all: S::F) -> S::F {
+        all
     }
     #[inline(always)]
     unsafe fn put<S: Lanes>(s: S, to: *mut f32, sum: S::F, _: Whole) {
@@ -118,20 +147,41 @@ impl Put for F32 {
     }
 }
 
-impl Put for Int8 {
-    type Token<S: Lanes> = S::Fours;
-    #[inline(always)]
-    fn token<S: Lanes>(s: S) -> S::Fours {
-        s.fours()
-    }
-    #[inline(always)]
-    unsafe fn put<S: Lanes>(s: S, to: *mut f32, sum: S::I, whole: Whole) {
-        // SAFETY: the caller vouches for 16 numbers of all three.
-        unsafe {
-            let sum = s.to_f32(s.sub_i32(sum, s.load_i32(whole.excess)));
-            let worth = s.mul(s.load(whole.scales), s.splat(whole.unit));
-            s.store(to, s.mul(sum, worth));
+/// Sums of bytes, less what was added to each byte, are worth their units.
+macro_rules! put_whole {
+    () => {
+        type Token<S: Lanes> = S::Fours;
+        #[inline(always)]
+        fn token<S: Lanes>(s: S) -> S::Fours {
+            s.fours()
         }
+        #[inline(always)]
+        unsafe fn put<S: Lanes>(s: S, to: *mut f32, sum: S::I, whole: Whole) {
+            // SAFETY: the caller vouches for 16 numbers of all three.
+            unsafe {
+                let sum = s.to_f32(s.sub_i32(sum, s.load_i32(whole.excess)));
+                let worth = s.mul(s.load(whole.scales), s.splat(whole.unit));
+                s.store(to, s.mul(sum, worth));
+            }
+        }
+    };
+}
+
+impl Put for Int8 {
+    const IS_FEW: bool = false;
+    put_whole!();
+    #[inline(always)]
+    fn settled<S: Lanes>(_: S, _: S::I, all: S::I) -> S::I {
+        all
+    }
+}
+
+impl Put for Few {
+    const IS_FEW: bool = true;
+    put_whole!();
+    #[inline(always)]
+    fn settled<S: Lanes>(s: S, sum: S::I, few: S::I) -> S::I {
+        s.settle(sum, few)
     }
 }
 
@@ -156,6 +206,8 @@ impl<D: Put> Kernel for All<'_, D> {
             Words::F32(_) => 1.0,
             Words::Bytes { unit, .. } => unit,
         };
+        let apart = apart * words.size();
+        let few = self.weights.few().unwrap_or(usize::MAX);
         let most = tile::rows::<D::Token<S>>(Precision::F32, vectors);
         for panel in 0..panels {
             let (scales, excess): (&[f32], &[i32]) = match words {
@@ -174,12 +226,12 @@ impl<D: Put> Kernel for All<'_, D> {
                 };
                 let mut rows = [std::ptr::null(); MAX_ROWS];
                 for (row, start) in rows.iter_mut().zip(&starts[first..first + count]) {
-                    *row = words.first().wrapping_add(*start);
+                    *row = words.first().wrapping_add(start * words.size());
                 }
                 let to = self.to[first * lanes * panels + panel * lanes..].as_mut_ptr();
                 let stride = lanes * panels;
                 let panel = self.weights.panel(panel).as_ptr();
-                let part = Part { rows, runs, run, apart, panel, to, stride, whole };
+                let part = Part { rows, runs, run, apart, few, panel, to, stride, whole };
                 of_rows::<_, D>(s, count, vectors, part);
                 done = first + count;
             }
@@ -190,10 +242,13 @@ impl<D: Put> Kernel for All<'_, D> {
 /// A few rows and one panel, or some of its vectors.
 #[derive(Clone, Copy)]
 struct Part {
-    rows: [*const u32; MAX_ROWS],
+    rows: [*const u8; MAX_ROWS],
     runs: usize,
     run: usize,
+    /// In bytes.
     apart: usize,
+    /// Words whose products are settled at once, or more than there are.
+    few: usize,
     panel: *const u32,
     to: *mut f32,
     stride: usize,
@@ -258,24 +313,36 @@ impl<D: Put, const R: usize, const V: usize, const W: usize> Kernel for Sized<D,
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let Self(part, _) = self;
-        let mut sums = [[D::zero(s); V]; R];
+        let mut all = [[D::zero(s); V]; R];
         let mut weights = part.panel;
         // SAFETY: `multiply_windows` saw that all runs of all rows lie in the words, that the panel
         // has as many words, and that `to` has room for all vectors of all rows; of whole numbers, panels have
         // scales and excesses of all vectors.
         unsafe {
+            // Sums of one go where nothing is settled: kept in registers from run to run.
+            let mut sums = [[D::zero(s); V]; R];
+            let mut left = part.few;
             for run in 0..part.runs {
                 for word in 0..part.run {
                     for (row, sums) in part.rows.iter().zip(&mut sums) {
-                        let a = *row.add(run * part.apart + word);
+                        let a = row.add(run * part.apart + word * size_of::<u32>());
+                        let a = a.cast::<u32>().read_unaligned();
                         for (v, sum) in sums.iter_mut().enumerate() {
                             *sum = D::dot(s, *sum, a, weights.add(v * LANES));
                         }
                     }
                     weights = weights.add(W * LANES);
+                    if D::IS_FEW {
+                        left -= 1;
+                        if left == 0 {
+                            settle::<S, D, R, V>(s, &mut all, &mut sums);
+                            left = part.few;
+                        }
+                    }
                 }
             }
-            for (r, sums) in sums.iter().enumerate() {
+            settle::<S, D, R, V>(s, &mut all, &mut sums);
+            for (r, sums) in all.iter().enumerate() {
                 for (v, sum) in sums.iter().enumerate() {
                     let Whole { scales, excess, unit } = part.whole;
                     let at = v * LANES;
@@ -284,6 +351,21 @@ impl<D: Put, const R: usize, const V: usize, const W: usize> Kernel for Sized<D,
                     D::put(s, to, *sum, Whole { scales, excess, unit });
                 }
             }
+        }
+    }
+}
+
+/// Adds what products came to, which begin again.
+#[inline(always)]
+fn settle<S: Lanes, D: Put, const R: usize, const V: usize>(
+    s: S,
+    all: &mut [[D::Sum<S>; V]; R],
+    sums: &mut [[D::Sum<S>; V]; R],
+) {
+    for (all, sums) in all.iter_mut().zip(sums) {
+        for (all, sum) in all.iter_mut().zip(sums) {
+            *all = D::settled(s, *all, *sum);
+            *sum = D::zero(s);
         }
     }
 }

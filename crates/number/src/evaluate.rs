@@ -6,6 +6,7 @@
 //! ends there. Neither changes what comes out.
 
 mod cache;
+mod packed;
 mod read;
 mod stage;
 #[cfg(test)]
@@ -16,8 +17,12 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use dyno_kernels::Panels;
+use dyno_kernels::{Isa, Panels};
 use dyno_onnx::Model;
+
+pub use self::packed::{Packed, PackedError, PackedLayer, Workspace};
+pub(crate) use self::read::name_of;
+pub use self::stage::{Path, Reason};
 
 use self::cache::{Blocks, Key, Prefixes};
 use self::stage::{Layout, Product, Ready, Scratch, Shape, Stage};
@@ -26,6 +31,12 @@ use crate::codec::NanError;
 use crate::format::Format;
 use crate::network::Layer;
 use crate::tune::{Evaluation, Stop, Subset, Trial};
+
+/// The instruction set that networks are executed with, as `avx2`.
+#[must_use]
+pub fn instructions() -> &'static str {
+    Isa::best().name()
+}
 
 /// Images that a thread takes at once.
 const BLOCK: usize = 64;
@@ -308,7 +319,7 @@ impl Evaluator {
                     new
                 }
             };
-            all.push(Some(Ready { layout, panels }));
+            all.push(Some(Ready { layout, panels, isa: Isa::best() }));
         }
         Ok(all)
     }

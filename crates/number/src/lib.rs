@@ -13,6 +13,7 @@ pub mod config;
 mod descriptor;
 pub mod evaluate;
 mod format;
+pub mod layers;
 pub mod network;
 mod number;
 mod objective;

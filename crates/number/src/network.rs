@@ -45,6 +45,11 @@ pub struct BuiltIn {
     pub small_share: f64,
     /// Of the draw of the small set.
     pub seed: u64,
+    /// Samples and labels of the validation set, if there is one: what an answer is confirmed on.
+    pub validation: Option<[String; 2]>,
+    /// A system that is played for an accuracy, instead of the engine inside: with `{config}` where the file of
+    /// the formats goes, and `{model}` where the model goes.
+    pub system: Option<String>,
 }
 
 /// A layer that is tuned. Where a descriptor gives sub-layers, they share the layer's formats, and sizes

@@ -1,6 +1,7 @@
 //! `dyno tune`: the smallest number format of each layer that keeps the accuracy.
 
 mod emit;
+mod layers;
 mod plot;
 mod profile;
 mod run;
@@ -30,6 +31,8 @@ enum Command {
     Profile(profile::Profile),
     /// Draw accuracy against width for each layer, and how weights are spread
     Plot(plot::Plot),
+    /// Print the layers of a model with the bits of their formats, for simulators of accelerators
+    Layers(layers::Layers),
     /// Evaluate one trial, which is read from stdin, and print what came of it
     Trial(trial::Trial),
     /// Print what was found as types of C++, for a program that needs no library
@@ -46,6 +49,7 @@ impl Tune {
             Command::Run(run) => run.execute(),
             Command::Profile(profile) => profile.execute(),
             Command::Plot(plot) => plot.execute(),
+            Command::Layers(layers) => layers.execute(),
             Command::Trial(trial) => trial.execute(),
             Command::Emit(emit) => emit.execute(),
         }

@@ -18,7 +18,7 @@ use crate::options::{
     Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, RunOptions, SweepTable, Swept, meaning,
 };
 use crate::run::{Prepared, variables};
-use crate::system::{System, cost, task};
+use crate::system::{System, cost, task, tuned};
 
 /// What was said of a sweep. Flags come before the file.
 #[derive(Debug, Clone)]
@@ -206,7 +206,8 @@ impl Check {
         // An engine takes its time to load, and is loaded when its point is run.
         let checked = match system.split_once(':') {
             Some(("task", task)) => task::check(task),
-            _ if system.starts_with("onnx") || system.starts_with("tract") => Ok(()),
+            Some(("onnx" | "tract" | "tuned", _)) => Ok(()),
+            _ if matches!(&*system, "onnx" | "tract" | "tuned") => Ok(()),
             _ => System::load(&options.run)
                 .and_then(|system| Prepared { options, system }.tests().map(|_| ())),
         };
@@ -239,6 +240,8 @@ impl Check {
         let paths = [&fixed.config, &run.model, &run.labels, &run.audit, &run.ort_lib];
         let paths = paths.into_iter().flatten().cloned();
         let paths = paths.chain(model.map(|(_, file)| PathBuf::from(file)));
+        let tuned = of_system.filter(|(name, _)| *name == "tuned");
+        let paths = paths.chain(tuned.into_iter().flat_map(|(_, text)| tuned::files(text)));
         let data = run.data.iter().map(|(_, path)| path.clone());
         // A task's folder of data is no file that a hash could tell.
         let with = run.with.iter().map(|(_, path)| path.clone()).filter(|path| path.is_file());

@@ -27,6 +27,7 @@ pub fn operations(run: &RunOptions) -> Option<f64> {
         ("digits-lstm", _) | ("task", "digits-lstm") => Some(LSTM),
         ("onnx" | "tract", "") => of_file(run.model.as_deref()?),
         ("onnx" | "tract", file) => of_file(&PathBuf::from(file)),
+        ("tuned", text) => of_file(&super::tuned::model(text).or_else(|| run.model.clone())?),
         ("task", task) => {
             let model = (shape::graph(task)?.build)(Weights::seeded(1)).ok()?;
             whole(&count(&model))

@@ -133,7 +133,7 @@ fn load_tract(_path: &Path, _spans: &Spans<'_>, _run: &RunOptions) -> Result<Loa
 }
 
 /// What to do about a model that does not load, or does not fit its samples.
-fn missing(error: OnnxError, inputs: &[ModelInput], run: &RunOptions) -> Failure {
+pub fn missing(error: OnnxError, inputs: &[ModelInput], run: &RunOptions) -> Failure {
     let takes = || format!("the model takes {}", describe(inputs));
     let hints = match &error {
         OnnxError::InputMissing { name, .. } => {
@@ -215,7 +215,7 @@ const LARGEST_SET: usize = 1 << 28;
 
 /// The samples that are given; random ones if there are none, which show speed
 /// and never accuracy.
-fn library(
+pub fn library(
     inputs: &[ModelInput],
     spans: &Spans<'_>,
     run: &RunOptions,

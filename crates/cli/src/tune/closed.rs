@@ -100,24 +100,32 @@ impl Provenance {
         small_share: f64,
         seed: u64,
     ) -> Result<Self, String> {
-        let all = hashed(calibration)?;
-        let confirmation = hashed(validation)?;
+        let (all, confirmation) = (hashed(calibration)?, hashed(validation)?);
+        let names = [calibration, validation].map(|path| path.display().to_string());
+        Self::of(&all, confirmation, &names, (small_share, seed))
+    }
+
+    /// Splits the samples of the calibration set, which has the first name.
+    ///
+    /// # Errors
+    /// There are too few, or one of them is in the validation set as well.
+    pub fn of(
+        all: &[NamedHash],
+        confirmation: Vec<NamedHash>,
+        [calibration, validation]: &[String; 2],
+        (small_share, seed): (f64, u64),
+    ) -> Result<Self, String> {
         if all.len() < 2 {
-            return Err(format!(
-                "{} has {} samples, and is to be split",
-                calibration.display(),
-                all.len()
-            ));
+            return Err(format!("{calibration} has {} samples, and is to be split", all.len()));
         }
         let chosen: HashMap<&str, &str> =
             all.iter().map(|sample| (sample.sha256.as_str(), sample.name.as_str())).collect();
         for sample in &confirmation {
             if let Some(other) = chosen.get(sample.sha256.as_str()) {
                 return Err(format!(
-                    "{} of {} is the sample {other} of {}: formats may not be chosen by it",
-                    sample.name,
-                    validation.display(),
-                    calibration.display()
+                    "{} of {validation} is the sample {other} of {calibration}: formats may not be \
+                     chosen by it",
+                    sample.name
                 ));
             }
         }
@@ -175,6 +183,6 @@ fn hashed(list: &Path) -> Result<Vec<NamedHash>, String> {
 }
 
 /// In hexadecimal.
-pub(super) fn sha256(bytes: &[u8]) -> String {
+pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

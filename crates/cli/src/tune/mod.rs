@@ -3,17 +3,22 @@
 mod built_in;
 mod closed;
 mod cpp;
+mod data;
 mod document;
 mod external;
 mod line;
 mod plot;
+mod runs;
+mod speed;
 mod summary;
 
 pub use built_in::{Engine, hashes};
 pub use closed::{Closed, Provenance, Target};
 pub use cpp::cpp_types;
+pub use data::{Data, Split};
 pub use document::{Document, SCHEMA_VERSION, document};
 pub use external::{Program, Running};
 pub use line::Line;
 pub use plot::{Curve, Histogram, PLOT_SCHEMA_VERSION, Plot, histogram, plot};
+pub use runs::Runs;
 pub use summary::{best_file, remarks, summary};

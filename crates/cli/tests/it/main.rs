@@ -34,4 +34,5 @@ mod tenants;
 mod terminal;
 mod tune;
 mod tune_cpp;
+mod tuned;
 mod updated;

@@ -250,6 +250,26 @@ impl Lanes for Avx2 {
         }
     }
     #[inline(always)]
+    unsafe fn dot_few(self, few: I, a: u32, weights: *const u8) -> I {
+        // SAFETY: the token exists only if detected; the caller vouches for 64 bytes.
+        unsafe {
+            let a = _mm256_set1_epi32(a.cast_signed());
+            let weights = self.load_i32(weights.cast());
+            let low = _mm256_maddubs_epi16(a, weights[0]);
+            let high = _mm256_maddubs_epi16(a, weights[1]);
+            [_mm256_add_epi16(few[0], low), _mm256_add_epi16(few[1], high)]
+        }
+    }
+    #[inline(always)]
+    fn settle(self, sum: I, few: I) -> I {
+        // SAFETY: the token exists only if detected.
+        unsafe {
+            let ones = _mm256_set1_epi16(1);
+            let wide = [_mm256_madd_epi16(few[0], ones), _mm256_madd_epi16(few[1], ones)];
+            self.add_i32(sum, wide)
+        }
+    }
+    #[inline(always)]
     unsafe fn store_bf16(self, to: *mut u16, x: F) {
         let mut numbers = [0.0; LANES];
         // SAFETY: `numbers` are 16; the caller vouches for as many of two bytes at `to`.

@@ -10,6 +10,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
+mod latency;
 mod paper;
 mod study;
 mod train;
@@ -18,9 +19,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use dyno_number::evaluate::{Evaluator, Samples};
-use dyno_number::network::{Layerwise, Network as Tuned};
+use dyno_number::network::{Layer as TunedLayer, Layerwise, Network as Tuned};
 use dyno_number::tune::{self, Journal, Outcome, Settings, Subset, Trial};
-use dyno_number::{Algorithm, Format, Objective, Platform};
+use dyno_number::{Algorithm, Dictionary, Format, Objective, Platform};
 use serde_json::json;
 use train::{LENET, Layer, MLP_M, Network, SIDE};
 
@@ -129,6 +130,13 @@ fn tuned(evaluator: &mut Evaluator, network: &Tuned, settings: &Settings) -> (Ou
     (outcome, start.elapsed().as_secs_f64())
 }
 
+/// Of ours beside the same engine's in FLOAT(32).
+fn line_beside(name: &str, ours: f64, plain: f64, unit: &str) {
+    let ratio = plain / ours;
+    let line = json!({"name": name, "ours": ours, "peer": plain, "ratio": ratio, "unit": unit, "goal": null});
+    println!("{line}");
+}
+
 fn line(name: &str, ours: f64, unit: &str, goal: Option<f64>) {
     let line = json!({"name": name, "ours": ours, "peer": null, "ratio": null, "unit": unit, "goal": goal});
     println!("{line}");
@@ -145,6 +153,33 @@ fn tell(prefix: &str, outcome: &Outcome, seconds: f64, goals: [Option<f64>; 3]) 
     line(&format!("{prefix}.seconds"), seconds, "s", goals[0]);
     line(&format!("{prefix}.evaluations"), evaluations as f64, "evaluations", goals[1]);
     line(&format!("{prefix}.bits"), answer.objective, "bits", goals[2]);
+}
+
+/// What a tuner found.
+fn formats_of(outcome: &Outcome) -> Dictionary {
+    outcome.answer.as_ref().expect("FLOAT(32) at least").assignment.dictionary()
+}
+
+/// Latencies of LeNet in these formats, and in FIXED of 8 and of 4 bits everywhere.
+fn latencies(
+    evaluator: &mut Evaluator,
+    lenet: &Network,
+    found: &[(&str, Dictionary)],
+    test: &Images,
+    is_quick: bool,
+) {
+    let layers = evaluator.profile().expect("no NaN");
+    let reach = |object: &str| {
+        let of = |end: &str, max: fn(&TunedLayer) -> f64| {
+            let name = object.strip_suffix(end)?;
+            layers.iter().find(|layer| layer.name == name).map(max)
+        };
+        let weight = of(".weight", |layer| layer.weight_max);
+        let max = weight.or_else(|| of(".input", |layer| layer.activation_max));
+        max.expect("an object of the model").log2().ceil() as i32
+    };
+    let model = lenet.model("lenet").expect("layers that fit");
+    latency::print(&model, found, test, is_quick, &reach);
 }
 
 /// Evaluations a second of neighbours: each differs from the last in one slot, as the tuner's do. None ends
@@ -202,9 +237,12 @@ fn main() {
     let settings = Settings { measures_noise: false, ..Settings::default() };
     let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
     tell("tune.lenet_7", &outcome, seconds, [Some(1.0), Some(41.0), Some(58_328.0)]);
+    let mut found = vec![("lenet_7", formats_of(&outcome))];
     network.error_margin = 0.01;
     let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
     tell("tune.lenet_1", &outcome, seconds, [None, None, Some(61_992.0)]);
+    found.push(("lenet_1", formats_of(&outcome)));
+    latencies(&mut evaluator, &lenet, &found, &test, is_quick);
     if !is_quick {
         for (margin, name) in [(0.07, "tune.lenet_7.exhaustive"), (0.01, "tune.lenet_1.exhaustive")]
         {

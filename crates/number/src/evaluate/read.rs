@@ -151,14 +151,7 @@ impl<'a> Reader<'a> {
 
     fn product(&mut self, node: &Node, mut product: Product) {
         let weight = node.inputs.get(1).map_or("", String::as_str);
-        let stem = [".weight", "_weight", ".W", "_W", "_w", ".kernel"]
-            .iter()
-            .find_map(|end| weight.strip_suffix(*end));
-        let count = self.names.len();
-        let own = Some(node.name.as_str()).filter(|name| !name.is_empty());
-        let name = stem.or(own).unwrap_or(&node.op).replace(char::is_whitespace, "_");
-        product.name = if self.names.contains(&name) { format!("{name}_{count}") } else { name };
-        self.names.insert(product.name.clone());
+        product.name = name_of(node, weight, &mut self.names);
         let (input, output) = (self.shape, product.output);
         self.shape = output;
         self.stages.push(Stage { product: Some(product), after: Vec::new(), input, output });
@@ -331,6 +324,20 @@ impl<'a> Reader<'a> {
         }
         Ok(Sliding { kernel, strides, pads })
     }
+}
+
+/// What a layer is called: as its weight without its ending, or as its node or operator; with a number where
+/// others have that name.
+pub(crate) fn name_of(node: &Node, weight: &str, names: &mut BTreeSet<String>) -> String {
+    let stem = [".weight", "_weight", ".W", "_W", "_w", ".kernel"]
+        .iter()
+        .find_map(|end| weight.strip_suffix(*end));
+    let count = names.len();
+    let own = Some(node.name.as_str()).filter(|name| !name.is_empty());
+    let name = stem.or(own).unwrap_or(&node.op).replace(char::is_whitespace, "_");
+    let name = if names.contains(&name) { format!("{name}_{count}") } else { name };
+    names.insert(name.clone());
+    name
 }
 
 fn float(node: &Node, name: &str, default: f32) -> f32 {

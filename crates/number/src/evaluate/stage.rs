@@ -3,6 +3,7 @@
 //! Values of an image lie row by row, pixel by pixel, channel by channel (the last fastest), so that a window
 //! of a convolution is a run of numbers for each of its rows.
 
+use std::fmt;
 use std::sync::Arc;
 
 use dyno_kernels::{Isa, LANES, MAX_BYTES, Panels, Precision, Windows, Words, multiply_windows};
@@ -136,20 +137,70 @@ fn unit(format: Format) -> Option<f32> {
     (is_plain && format.kind() != Kind::Binary && is_near && is_small).then_some(unit as f32)
 }
 
+/// How the products of a layer are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// Of bytes, with sums of 32 bits: exact.
+    Bytes,
+    /// Of `f32`, with sums of `f32`, for this reason.
+    F32(Reason),
+}
+
+/// Why products are not made of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The format of the weights has other values than whole numbers of one unit, at most 127 of it.
+    Weights(Format),
+    /// So has that of the activations.
+    Activations(Format),
+    /// So many products do not fit a sum of 32 bits.
+    Long(usize),
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let other = "has other values than whole numbers of at most 127 units";
+        match self {
+            Self::Bytes => f.write_str("bytes, exact"),
+            Self::F32(Reason::Weights(format)) => write!(f, "f32: {format} of weights {other}"),
+            Self::F32(Reason::Activations(format)) => {
+                write!(f, "f32: {format} of activations {other}")
+            }
+            Self::F32(Reason::Long(k)) => {
+                write!(f, "f32: {k} products of bytes do not fit a sum of 32 bits")
+            }
+        }
+    }
+}
+
+/// What weights and activations of a product are whole numbers of, or why it is not made of bytes.
+fn units([weight, activation]: [Format; 2], k: usize) -> Result<(f32, f32), Reason> {
+    let weights = unit(weight).ok_or(Reason::Weights(weight))?;
+    let activations = unit(activation).ok_or(Reason::Activations(activation))?;
+    if k > MAX_BYTES {
+        return Err(Reason::Long(k));
+    }
+    Ok((weights, activations))
+}
+
 /// How a product is made in formats of its weights and of its inputs.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// Windows of as many images as are multiplied at once, in words.
+    /// Windows of as many images as are multiplied at once, in numbers or bytes.
     starts: Vec<usize>,
     images: usize,
     runs: usize,
+    /// In numbers; words of bytes reach beyond.
     run: usize,
     apart: usize,
     /// What weights and inputs are whole numbers of, if they are multiplied as bytes.
-    units: Option<(f32, f32)>,
+    units: Result<(f32, f32), Reason>,
     weight: Format,
     activation: Format,
 }
+
+/// Numbers of a word of bytes.
+const FOUR: usize = 4;
 
 impl Layout {
     pub fn new(product: &Product, input: Shape, [weight, activation]: [Format; 2]) -> Self {
@@ -165,26 +216,20 @@ impl Layout {
             (run, runs) = (run * runs, 1);
         }
         let steps = [strides[0] * row, strides[1] * padded.channels];
-        let is_whole_image = run == padded.len() && run % 4 == 0;
-        let is_in_words =
-            [run, row, steps[0], steps[1], padded.len()].iter().all(|words| words % 4 == 0);
-        let fits = (is_whole_image || is_in_words) && run * runs <= MAX_BYTES;
-        let units = unit(weight).zip(unit(activation)).filter(|_| fits);
-        let per = if units.is_some() { 4 } else { 1 };
         let output = product.output;
         let images = (ROWS / output.pixels()).max(1);
         let start = |at: usize| {
             let (image, pixel) = (at / output.pixels(), at % output.pixels());
             let (y, x) = (pixel / output.width, pixel % output.width);
-            (image * padded.len() + y * steps[0] + x * steps[1]) / per
+            image * padded.len() + y * steps[0] + x * steps[1]
         };
         Self {
             starts: (0..images * output.pixels()).map(start).collect(),
             images,
             runs,
-            run: run / per,
-            apart: row / per,
-            units,
+            run,
+            apart: row,
+            units: units([weight, activation], runs * run.next_multiple_of(FOUR)),
             weight,
             activation,
         }
@@ -192,7 +237,12 @@ impl Layout {
 
     /// Whether it multiplies bytes.
     pub fn is_whole(&self) -> bool {
-        self.units.is_some()
+        self.units.is_ok()
+    }
+
+    /// How it multiplies.
+    pub fn path(&self) -> Path {
+        self.units.map_or_else(Path::F32, |_| Path::Bytes)
     }
 
     /// The weights in their format, in the order in which kernels read them.
@@ -204,7 +254,17 @@ impl Layout {
         if self.weight != Format::F32 {
             self.weight.quantise_slice(&mut weights, Conversion::default())?;
         }
-        let outputs = product.output.channels;
+        Ok(self.panels(product.output.channels, weights))
+    }
+
+    /// Weights that are values of their format, in the order in which kernels read them.
+    pub fn panels(&self, outputs: usize, mut weights: Vec<f32>) -> Panels {
+        if let (Ok(_), 1..) = (self.units, self.run % FOUR) {
+            // Each run ends with a word.
+            let zeros = self.run.next_multiple_of(FOUR) - self.run;
+            let ended = |run: &[f32]| [run, &vec![0.0; zeros]].concat();
+            weights = weights.chunks_exact(self.run).flat_map(ended).collect();
+        }
         let k = weights.len() / outputs;
         let vectors = outputs.div_ceil(LANES).clamp(1, 4);
         let units = outputs.div_ceil(vectors * LANES) * LANES;
@@ -213,10 +273,10 @@ impl Layout {
             let output = (unit / LANES * vectors + vector) * LANES + unit % LANES;
             if output < outputs { &weights[output * k..][..k] } else { &zeros[..] }
         };
-        Ok(match self.units {
-            Some((unit, _)) => Panels::pack_whole(vectors, units, k, unit, row),
-            None => Panels::pack(Precision::F32, vectors, units, k, row),
-        })
+        match self.units {
+            Ok((unit, _)) => Panels::pack_whole(vectors, units, k, unit, row),
+            Err(_) => Panels::pack(Precision::F32, vectors, units, k, row),
+        }
     }
 }
 
@@ -225,6 +285,7 @@ impl Layout {
 pub(super) struct Ready {
     pub layout: Layout,
     pub panels: Arc<Panels>,
+    pub isa: Isa,
 }
 
 impl Ready {
@@ -239,7 +300,7 @@ impl Ready {
 pub(super) struct Scratch {
     input: Vec<f32>,
     padded: Vec<f32>,
-    bytes: Vec<u32>,
+    bytes: Vec<u8>,
     sums: Vec<f32>,
     pooled: Vec<f32>,
 }
@@ -299,17 +360,17 @@ impl Stage {
             pad(values, self.input, product.sliding.pads, &mut scratch.padded);
             values = &scratch.padded;
         }
-        let words = match ready.layout.units {
-            Some((_, unit)) => {
+        let (words, run) = match ready.layout.units {
+            Ok((_, unit)) => {
                 bytes(values, unit, &mut scratch.bytes);
-                Words::Bytes { words: &scratch.bytes, unit }
+                (Words::Bytes { bytes: &scratch.bytes, unit }, run.div_ceil(FOUR))
             }
-            None => Words::F32(values),
+            Err(_) => (Words::F32(values), run),
         };
         let rows = images * product.output.pixels();
         scratch.sums.resize(rows * ready.stride(), 0.0);
         let windows = Windows { words, starts: &ready.layout.starts[..rows], runs, run, apart };
-        multiply_windows(Isa::best(), &windows, &ready.panels, &mut scratch.sums);
+        multiply_windows(ready.isa, &windows, &ready.panels, &mut scratch.sums);
         Ok(())
     }
 
@@ -421,19 +482,15 @@ fn pad(values: &[f32], shape: Shape, pads: [usize; 4], to: &mut Vec<f32>) {
     }
 }
 
-/// Whole numbers of a unit, 128 added to each, four a word.
-fn bytes(values: &[f32], unit: f32, to: &mut Vec<u32>) {
+/// Whole numbers of a unit, 128 added to each, and as many more as the last word may reach beyond them.
+fn bytes(values: &[f32], unit: f32, to: &mut Vec<u8>) {
     // A power of two, as its inverse is: nothing is rounded. The sum with a number whose last bit is worth 1
     // has the whole number in its last bits.
     const ENDS_IN_ONE: f32 = 12_582_912.0 + 128.0;
     let many = unit.recip();
-    let byte = |x: f32| (x * many + ENDS_IN_ONE).to_bits() & 0xff;
-    let word = |four: &[f32; 4]| {
-        let [a, b, c, d] = four.map(byte);
-        a | b << 8 | c << 16 | d << 24
-    };
     to.clear();
-    to.extend(values.as_chunks().0.iter().map(word));
+    to.extend(values.iter().map(|x| (x * many + ENDS_IN_ONE).to_bits() as u8));
+    to.extend([128; FOUR - 1]);
 }
 
 fn softmax(row: &mut [f32]) {

@@ -1,5 +1,6 @@
 //! The evaluator beside slow references of its layers, and what its caches may not change.
 
+mod packed;
 mod reference;
 
 use dyno_onnx::{Attribute, BuildError, Builder, Dim, Element, Fill, Name, Weights};

@@ -27,6 +27,9 @@ const KEYS: &[&str] = &[
     "model",
     "samples",
     "labels",
+    "validation_samples",
+    "validation_labels",
+    "system",
     "small_share",
     "seed",
     "cmd_smallset",
@@ -340,7 +343,37 @@ fn built_in(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<Built
         None => SMALL_SHARE,
     };
     let seed = Reader::item(table, "seed").map_or(Some(1), |item| reader.count(item))?;
-    Some(Some(BuiltIn { model, samples: samples?, labels: labels?, small_share, seed }))
+    let validation = validation(reader, table)?;
+    let system = played(reader, table)?;
+    let (samples, labels) = (samples?, labels?);
+    Some(Some(BuiltIn { model, samples, labels, small_share, seed, validation, system }))
+}
+
+/// Files of the validation set; none within if there are none.
+fn validation(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<[String; 2]>> {
+    let keys = ["validation_samples", "validation_labels"];
+    match keys.map(|key| Reader::item(table, key)) {
+        [None, None] => Some(None),
+        [Some(samples), Some(labels)] => Some(Some([reader.text(samples)?, reader.text(labels)?])),
+        [found, other] => {
+            let missing = if found.is_some() { keys[1] } else { keys[0] };
+            let problem = format!("`{missing}` is missing: a validation set has both");
+            let item = found.or(other)?;
+            reader.problem(item.at, item.key, problem);
+            None
+        }
+    }
+}
+
+/// The system that is played; none within if there is none.
+fn played(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<String>> {
+    let Some(item) = Reader::item(table, "system") else { return Some(None) };
+    let system = reader.text(item)?;
+    if !system.contains("{config}") {
+        reader.expected(item, "{config} where the system is told the file with the formats");
+        return None;
+    }
+    Some(Some(system))
 }
 
 /// What a program is asked; none within if there is no program.

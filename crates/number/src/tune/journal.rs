@@ -142,6 +142,14 @@ impl Journal {
         Ok(())
     }
 
+    /// What an earlier run measured of configurations, slot by slot: their latencies in ns.
+    pub fn latencies(&self) -> impl Iterator<Item = (Vec<Format>, f64)> {
+        self.known.iter().filter_map(|((_, formats), evaluations)| {
+            let latency = evaluations.iter().find_map(|found| found.latency_ns)?;
+            Some((formats.clone(), latency))
+        })
+    }
+
     /// What an earlier run had as the next answer to this question.
     pub(crate) fn recall(&mut self, subset: Subset, assignment: &Assignment) -> Option<Evaluation> {
         let answers = self.known.get_mut(&(subset, assignment.formats().to_vec()))?;

@@ -8,6 +8,7 @@ pub mod ort;
 pub mod runtime;
 #[cfg(feature = "tract")]
 pub mod tract;
+pub mod tuned;
 pub mod windows;
 
 use std::fmt;

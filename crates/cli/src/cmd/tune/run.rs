@@ -1,4 +1,4 @@
-//! `dyno tune run`: tunes a network that an external program evaluates.
+//! `dyno tune run`: tunes a network that an external program, the engine inside or a system evaluates.
 
 use std::path::{Path, PathBuf};
 
@@ -17,8 +17,8 @@ use crate::interrupt::Interrupt;
 use crate::run::pretty;
 use crate::sweep::replace;
 use crate::tune::{
-    Closed, Engine, Line, Program, Provenance, Running, Target, best_file, document, hashes,
-    remarks, summary,
+    Closed, Data, Engine, Line, Program, Provenance, Running, Runs, Split, Target, best_file,
+    document, hashes, remarks, summary,
 };
 use crate::{output, report};
 
@@ -156,10 +156,9 @@ impl Run {
             None => program,
         };
         let about = about(&network, &settings, external, provenance.as_ref());
-        let of = Job { network: &network, settings, folder: &folder, about, provenance };
-        let mut evaluate =
-            |trials: &[Trial], interrupt: &Interrupt| program.evaluate(trials, interrupt);
-        self.tuned(of, &mut evaluate)
+        let journal = self.journal(&folder, &about)?;
+        let of = Job { network: &network, settings, folder: &folder, about, provenance, journal };
+        self.tuned(of, &mut |trials, interrupt| program.evaluate(trials, interrupt))
     }
 
     /// With the built-in engine.
@@ -169,29 +168,54 @@ impl Run {
         built_in: &BuiltIn,
         home: &Path,
     ) -> Result<Exit, Failure> {
-        if self.closed.is_some() {
-            return Err(Failure::usage(
-                "--closed needs a program, `cmd_fullset`: `model` has no \
-                                       samples of a validation set",
-            ));
+        let split = self.closed.map(|_| Split { small_share: self.small_share, seed: self.seed });
+        if split.is_some() && built_in.validation.is_none() {
+            let problem = "--closed needs `validation_samples` and `validation_labels`";
+            return Err(
+                Failure::usage(problem).hint("`samples` and `labels` are the calibration set then")
+            );
         }
-        let settings = self.settings(true)?;
-        let mut engine = Engine::open(network, built_in, home).map_err(Failure::usage)?;
-        let folder = self.folder(network)?;
+        if built_in.system.is_some() && network.objective == Objective::Latency {
+            return Err(Failure::usage("an accuracy run of `system` measures no latency")
+                .hint("leave out `system`: the engine inside measures its own"));
+        }
+        let mut settings = self.settings(true)?;
+        // Who has a validation set has its answers confirmed, in whatever mode.
+        settings.confirms |= built_in.validation.is_some();
+        let mut data = Data::read(built_in, home, split).map_err(Failure::usage)?;
+        let provenance = data.provenance.take();
         let mut about = tune::describe(network, &settings);
         about["model"] = built_in.model.clone().into();
+        about["system"] = built_in.system.clone().into();
         about["data"] = vec![built_in.samples.clone(), built_in.labels.clone()].into();
-        about["small_set"] = serde_json::json!([built_in.small_share, built_in.seed]);
+        about["validation"] = built_in.validation.as_ref().map(|files| files.to_vec()).into();
+        about["small_set"] = match split {
+            Some(Split { small_share, seed }) => serde_json::json!([small_share, seed]),
+            None => serde_json::json!([built_in.small_share, built_in.seed]),
+        };
         about["files"] = hashes(built_in, home).map_err(Failure::usage)?;
-        let of = Job { network, settings, folder: &folder, about, provenance: None };
-        let mut evaluate =
-            |trials: &[Trial], interrupt: &Interrupt| engine.evaluate(trials, interrupt);
-        self.tuned(of, &mut evaluate)
+        about["samples"] = sets_of(provenance.as_ref());
+        if let Some(system) = &built_in.system {
+            let folder = self.folder(network)?;
+            let trials = folder.join("trials");
+            std::fs::create_dir_all(&trials).map_err(|error| cannot_write(&trials, &error))?;
+            let runs = Runs::new(system, &home.join(&built_in.model), &data, &trials);
+            let runs = runs.map_err(Failure::set_up)?;
+            drop(data);
+            let journal = self.journal(&folder, &about)?;
+            let of = Job { network, settings, folder: &folder, about, provenance, journal };
+            return self.tuned(of, &mut |trials, interrupt| runs.evaluate(trials, interrupt));
+        }
+        let mut engine = Engine::open(network, built_in, home, data).map_err(Failure::usage)?;
+        let folder = self.folder(network)?;
+        let journal = self.journal(&folder, &about)?;
+        engine.recall(&journal);
+        let of = Job { network, settings, folder: &folder, about, provenance, journal };
+        self.tuned(of, &mut |trials, interrupt| engine.evaluate(trials, interrupt))
     }
 
     fn tuned(&self, job: Job<'_>, answers: &mut Answers<'_>) -> Result<Exit, Failure> {
-        let Job { network, settings, folder, about, provenance } = job;
-        let journal = self.journal(folder, &about)?;
+        let Job { network, settings, folder, about, provenance, journal } = job;
         let interrupt = Interrupt::listen()
             .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
         let line = Line::new(!self.no_progress && !self.quiet);
@@ -391,6 +415,7 @@ struct Job<'a> {
     folder: &'a Path,
     about: Value,
     provenance: Option<Provenance>,
+    journal: Journal,
 }
 
 /// Whoever evaluates.
@@ -463,10 +488,14 @@ fn about(
     about["cmd_fullset"] = external.full_command.clone().into();
     about["cmd_confirmation"] = external.confirmation_command.clone().into();
     about["get_result_regex"] = external.result.clone().into();
-    let sets =
-        provenance.map(|of| of.sets.iter().map(|set| set.sha256.clone()).collect::<Vec<_>>());
-    about["samples"] = sets.into();
+    about["samples"] = sets_of(provenance);
     about
+}
+
+/// Hashes of the sets of closed mode.
+fn sets_of(provenance: Option<&Provenance>) -> Value {
+    let of = |of: &Provenance| of.sets.iter().map(|set| set.sha256.clone()).collect::<Vec<_>>();
+    provenance.map(of).into()
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {

@@ -1,0 +1,84 @@
+//! `dyno tune layers`: the layers of a model with the bits of their formats, as accelerators' simulators
+//! read them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use dyno_number::{Dictionary, layers};
+use dyno_onnx::Model;
+
+use crate::exit::{Exit, Failure};
+use crate::output;
+use crate::system::tuned;
+
+/// Which model, and its formats.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Layers {
+    /// The model, an ONNX file
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    /// Formats of its objects, as dyno tune run leaves them [default: none]
+    #[arg(long, value_name = "FILE")]
+    formats: Option<PathBuf>,
+    /// Bits of all objects that have no format
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=64))]
+    bits: u32,
+    /// A number for an open dimension of an input; 1 unless it is given
+    #[arg(long, value_name = "NAME=N", value_parser = dimension)]
+    bind: Vec<(String, usize)>,
+}
+
+const AFTER_HELP: &str = "\
+Prints CSV, a line a layer with products: groups of m x cin_g rs by cin_g rs x cout_g numbers, products,
+bytes of weights, of inputs and of outputs, and the bits of each. Outputs have the bits with which the next
+layer takes them. For one sample.
+Example:
+  dyno tune layers lenet.onnx --formats tune-lenet/opt_conf.txt > lenet.csv";
+
+fn dimension(text: &str) -> Result<(String, usize), String> {
+    let wrong = || "expected a name and a number of at least 1, such as S=64".to_owned();
+    let (name, number) = text.split_once('=').ok_or_else(wrong)?;
+    let number = number.parse().ok().filter(|number| *number > 0).ok_or_else(wrong)?;
+    Ok((name.to_owned(), number))
+}
+
+impl Layers {
+    /// Prints the table.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or formats of objects that the model has not.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let formats = match &self.formats {
+            Some(path) => tuned::read(path)?,
+            None => Dictionary::new(),
+        };
+        let model = Model::read(&self.model).map_err(|error| {
+            Failure::usage(format!("cannot read {}: {error}", self.model.display()))
+        })?;
+        let bind: BTreeMap<String, usize> = self.bind.iter().cloned().collect();
+        let table = layers::table(&model, &formats, self.bits, &bind).map_err(|unknown| {
+            let path = self.formats.clone().unwrap_or_default();
+            let of = |what: &String| format!("{}: {what}", path.display());
+            Failure::usages(unknown.iter().map(of).collect())
+        })?;
+        for node in &table.left_out {
+            output::say(format_args!("warning: left out: {node}"));
+        }
+        output::print(table.to_string()).map(|()| Exit::Valid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dimension_is_a_name_and_a_number() {
+        assert_eq!(dimension("S=64"), Ok(("S".to_owned(), 64)));
+        for wrong in ["S", "S=", "S=0", "S=x"] {
+            assert!(dimension(wrong).is_err(), "{wrong}");
+        }
+    }
+}

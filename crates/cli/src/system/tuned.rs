@@ -1,0 +1,171 @@
+//! The systems `tuned:model=FILE`: a model in number formats of few bits, in Dyno's own engine.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dyno_loadgen::settings::nearest;
+use dyno_number::Dictionary;
+use dyno_number::evaluate::{PackedLayer, Path as Made};
+use dyno_sut::onnx::tuned::{TunedEngine, TunedModel};
+use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
+use dyno_sut::tensors::{Spans, TensorLibrary};
+
+use super::onnx;
+use crate::exit::Failure;
+use crate::options::RunOptions;
+
+/// For help texts.
+pub const GRAMMAR: &str = "an ONNX model in number formats, in Dyno's own engine: tuned:model=FILE.onnx,formats=opt_conf.txt as \
+     dyno tune leaves it (chains of convolutions, pools and fully connected layers); without formats all is \
+     FLOAT 32. --data and --labels as for onnx:FILE";
+
+const KEYS: [&str; 2] = ["model", "formats"];
+
+/// A model that is ready to answer.
+pub struct Loaded {
+    pub engine: Arc<TunedEngine>,
+    pub library: Arc<TensorLibrary>,
+    /// How its layers are executed.
+    pub remarks: Vec<String>,
+}
+
+/// What follows `tuned:`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Spec {
+    model: Option<PathBuf>,
+    formats: Option<PathBuf>,
+}
+
+fn parse(text: &str) -> Result<Spec, String> {
+    let mut spec = Spec::default();
+    for option in text.split(',').filter(|option| !option.is_empty()) {
+        let expected = || format!("expected model=FILE or formats=FILE, found `{option}`");
+        let (key, value) = option.split_once('=').ok_or_else(expected)?;
+        let place = match key {
+            "model" => &mut spec.model,
+            "formats" => &mut spec.formats,
+            _ => {
+                let near = nearest(key, KEYS.into_iter()).unwrap_or("formats");
+                return Err(format!("unknown key `{key}`; the nearest key is `{near}`"));
+            }
+        };
+        if value.is_empty() {
+            return Err(expected());
+        }
+        if place.replace(value.into()).is_some() {
+            return Err(format!("`{key}` is given twice"));
+        }
+    }
+    Ok(spec)
+}
+
+/// All files that a specification names.
+pub fn files(text: &str) -> Vec<PathBuf> {
+    let spec = parse(text).unwrap_or_default();
+    spec.model.into_iter().chain(spec.formats).collect()
+}
+
+/// The file of the model that a specification names.
+pub fn model(text: &str) -> Option<PathBuf> {
+    parse(text).ok()?.model
+}
+
+/// Loads what follows `tuned:`; the model may also come from `--model`.
+///
+/// # Errors
+/// A missing file, formats of objects that the model has not, or samples that do not fit.
+pub fn load(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
+    let example = "for example tuned:model=lenet.onnx,formats=opt_conf.txt; see dyno info systems";
+    let spec = parse(text)
+        .map_err(|why| Failure::usage(format!("system `tuned:{text}`: {why}")).hint(example))?;
+    let path = spec.model.or_else(|| run.model.clone());
+    let path = path.ok_or_else(|| {
+        Failure::usage(format!("system `tuned:{text}` needs a model")).hint(example)
+    })?;
+    let formats = match &spec.formats {
+        Some(path) => read(path)?,
+        None => Dictionary::new(),
+    };
+    of(&path, &formats, run).map_err(|failure| match &spec.formats {
+        Some(path) => failure.hint(format!("formats are those of {}", path.display())),
+        None => failure,
+    })
+}
+
+/// A Number configuration file.
+///
+/// # Errors
+/// It cannot be read, or a line of it is wrong.
+pub fn read(path: &Path) -> Result<Dictionary, Failure> {
+    if !path.is_file() {
+        let problem = format!("there is no file of formats {}", path.display());
+        return Err(Failure::set_up(problem).hint("dyno tune run leaves one: opt_conf.txt"));
+    }
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::set_up(format!("cannot read {}: {error}", path.display())))?;
+    text.parse::<Dictionary>().map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+}
+
+/// A model with these formats, and the samples that the options name.
+fn of(path: &Path, formats: &Dictionary, run: &RunOptions) -> Result<Loaded, Failure> {
+    if !path.is_file() {
+        return Err(Failure::set_up(format!("there is no model {}", path.display())));
+    }
+    let model = TunedModel::open(path, formats).map_err(|error| match error {
+        OnnxError::Model { path, why } => Failure::usage(format!("{}: {why}", path.display())),
+        error => onnx::missing(error, &[], run),
+    })?;
+    let library = Arc::new(onnx::library(model.inputs(), &Spans::new(), run)?);
+    let remarks = vec![remark(model.layers())];
+    let options = EngineOptions {
+        answer: if run.labels.is_some() { Answer::Argmax } else { Answer::Output },
+        largest_batch: onnx::largest_batch(run).get(),
+    };
+    let inputs = model.inputs().to_vec();
+    let engine = model.engine(&library, options);
+    let engine = engine.map_err(|error| onnx::missing(error, &inputs, run))?;
+    Ok(Loaded { engine: Arc::new(engine), library, remarks })
+}
+
+/// Bytes of the weights, and how products are made.
+fn remark(layers: &[PackedLayer]) -> String {
+    let packed: usize = layers.iter().map(|layer| layer.codes.len()).sum();
+    let whole: usize = layers.iter().map(|layer| 4 * layer.weights).sum();
+    let exact = layers.iter().filter(|layer| layer.path == Made::Bytes).count();
+    let others: Vec<String> = layers
+        .iter()
+        .filter(|layer| layer.path != Made::Bytes)
+        .map(|layer| format!("{} in {}", layer.name, layer.path))
+        .collect();
+    let others = match &others[..] {
+        [] => String::new(),
+        others => format!(": {}", others.join("; ")),
+    };
+    format!(
+        "Weights are packed into {packed} bytes of {whole} in FLOAT 32; {exact} of {} layers multiply bytes \
+         with exact sums{others}.",
+        layers.len()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_specification_names_two_files() {
+        let spec = parse("model=a b/lenet.onnx,formats=opt_conf.txt").unwrap();
+        assert_eq!(spec.model, Some("a b/lenet.onnx".into()));
+        assert_eq!(spec.formats, Some("opt_conf.txt".into()));
+        assert_eq!(model("formats=x,model=y"), Some("y".into()));
+        assert_eq!(parse(""), Ok(Spec::default()));
+        for (text, expected) in [
+            ("lenet.onnx", "expected model=FILE or formats=FILE, found `lenet.onnx`"),
+            ("model=", "expected model=FILE or formats=FILE, found `model=`"),
+            ("format=x", "unknown key `format`; the nearest key is `formats`"),
+            ("model=a,model=b", "`model` is given twice"),
+        ] {
+            assert_eq!(parse(text), Err(expected.to_owned()), "{text}");
+        }
+    }
+}

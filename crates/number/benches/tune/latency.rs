@@ -1,0 +1,76 @@
+//! How long LeNet takes in its formats: FLOAT(32), what the tuner found, and whole numbers everywhere.
+
+use std::time::Instant;
+
+use dyno_number::evaluate::{Packed, Path, Workspace};
+use dyno_number::{Dictionary, Format};
+use dyno_onnx::Model;
+
+use super::{Images, line_beside};
+use crate::train::SIDE;
+
+/// A network in formats, and the shortest time that it took.
+struct Timed {
+    name: String,
+    packed: Packed,
+    shortest_us: f64,
+}
+
+/// The same FIXED for the weights and inputs of all layers, ranges as the tuner begins with.
+fn whole(model: &Model, bits: u32, reach: &dyn Fn(&str) -> i32) -> Dictionary {
+    let plain = Packed::new(model, &Dictionary::new()).expect("a chain of layers");
+    let mut formats = Dictionary::new();
+    for layer in plain.layers() {
+        for object in [format!("{}.weight", layer.name), format!("{}.input", layer.name)] {
+            let format = Format::fixed(bits, -reach(&object)).expect("bits of FIXED");
+            formats.set(&object, format).expect("a word");
+        }
+    }
+    formats
+}
+
+/// Prints a line for each configuration and number of images: microseconds on one thread, beside those of
+/// FLOAT(32) in the same minutes. `reach` is the power of two that an object's values do not exceed.
+pub fn print(
+    model: &Model,
+    found: &[(&str, Dictionary)],
+    test: &Images,
+    is_quick: bool,
+    reach: &dyn Fn(&str) -> i32,
+) {
+    let mut all = vec![("f32".to_owned(), Dictionary::new())];
+    all.extend(found.iter().map(|(name, formats)| ((*name).to_owned(), formats.clone())));
+    all.extend([8, 4].map(|bits| (format!("i{bits}"), whole(model, bits, reach))));
+    let timed = all.into_iter().map(|(name, formats)| {
+        let packed = Packed::new(model, &formats).expect("its own objects");
+        for layer in packed.layers() {
+            let (name_of, bytes, path) = (&layer.name, layer.codes.len(), layer.path);
+            eprintln!("{name} {name_of}: {bytes} bytes packed, {path}");
+        }
+        Timed { name, packed, shortest_us: f64::INFINITY }
+    });
+    let mut timed: Vec<Timed> = timed.collect();
+    let mut workspace = Workspace::default();
+    for images in [1, 64] {
+        let values = &test.values[..images * SIDE * SIDE];
+        let rounds = if is_quick { 20 } else { 4000 / (images + 7) };
+        timed.iter_mut().for_each(|one| one.shortest_us = f64::INFINITY);
+        // In turns, so that whatever slows the machine slows all of them.
+        for _ in 0..rounds {
+            for one in &mut timed {
+                let start = Instant::now();
+                one.packed.run(values, &mut workspace).expect("no NaN");
+                one.shortest_us = one.shortest_us.min(start.elapsed().as_secs_f64() * 1e6);
+            }
+        }
+        let plain = timed[0].shortest_us;
+        for Timed { name, packed, shortest_us } in &timed {
+            let name = format!("tune.lenet.tuned_latency_us.{name}.batch{images}");
+            line_beside(&name, *shortest_us, plain, "us");
+            let layers = packed.layers();
+            let exact = layers.iter().filter(|layer| layer.path == Path::Bytes).count();
+            let (bytes, count) = (packed.packed_bytes(), layers.len());
+            eprintln!("{name}: {bytes} bytes of weights, {exact} of {count} layers in bytes");
+        }
+    }
+}

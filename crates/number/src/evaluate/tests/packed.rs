@@ -1,0 +1,136 @@
+//! Networks with packed weights beside the evaluator.
+
+use super::*;
+use crate::config::Dictionary;
+use crate::evaluate::{Packed, Path, Reason, Workspace};
+
+/// Formats of all objects, by their names.
+fn dictionary(evaluator: &Evaluator, choices: &[u32], of: fn(u32) -> Format) -> Dictionary {
+    let mut dictionary = Dictionary::new();
+    for (object, choice) in evaluator.objects().iter().zip(choices) {
+        dictionary.set(object, of(*choice)).expect("a word");
+    }
+    dictionary
+}
+
+fn assignment(dictionary: &Dictionary) -> Assignment {
+    let (objects, formats) =
+        dictionary.iter().map(|(name, format)| (vec![name.to_owned()], format)).unzip();
+    Assignment::new(objects, formats)
+}
+
+/// A format whose products with others like it are made of bytes.
+fn whole(choice: u32) -> Format {
+    let (bits, bias) = (2 + choice / 8 % 7, (choice % 8) as i32 - 3);
+    match choice / 56 % 4 {
+        0 | 1 => Format::fixed(bits, bias).expect("bits from 2 to 8"),
+        2 => Format::exp_with(2 + bits % 3, bias).expect("bits from 2 to 4"),
+        _ => Format::FP4_E2M1,
+    }
+}
+
+fn scores(packed: &Packed, values: &[f32], at_once: usize) -> Vec<f32> {
+    let size: usize = packed.input().1.iter().product();
+    let mut workspace = Workspace::default();
+    let mut all = Vec::new();
+    for part in values.chunks(at_once * size) {
+        all.extend_from_slice(packed.run(part, &mut workspace).expect("no NaN"));
+    }
+    all
+}
+
+fn bits(scores: &[f32]) -> Vec<u32> {
+    scores.iter().map(|score| score.to_bits()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    /// To the last bit, so that labels are the same on all samples; however many are run at once.
+    #[test]
+    fn scores_are_those_of_the_evaluator(
+        channels in 1_usize..6, seed: u64, choices in prop::collection::vec(0_u32..224, 8),
+        at_once in 1_usize..80,
+    ) {
+        let model = network(channels, seed).unwrap();
+        let mut evaluator = evaluator(&model, channels);
+        let formats = dictionary(&evaluator, &choices, format);
+        let all: Vec<usize> = (0..IMAGES).collect();
+        let expected = evaluator.scores(&assignment(&formats), &all).unwrap();
+        let packed = Packed::new(&model, &formats).unwrap();
+        let found = scores(&packed, &images(IMAGES * channels * 72), at_once);
+        prop_assert_eq!(bits(&found), bits(&expected));
+    }
+
+    /// Products of bytes are exact: the portable twin has the same bits as whatever is fastest.
+    #[test]
+    fn bytes_give_the_same_on_all_instruction_sets(
+        channels in 1_usize..6, seed: u64, choices in prop::collection::vec(0_u32..224, 8),
+    ) {
+        let model = network(channels, seed).unwrap();
+        let evaluator = evaluator(&model, channels);
+        let formats = dictionary(&evaluator, &choices, whole);
+        let values = images(20 * channels * 72);
+        let of = |isa| {
+            let packed = Packed::new(&model, &formats).unwrap().on(isa);
+            assert!(packed.layers().iter().all(|layer| layer.path == Path::Bytes));
+            bits(&scores(&packed, &values, 7))
+        };
+        let expected = of(Isa::scalar());
+        for isa in Isa::all() {
+            prop_assert_eq!(&of(isa), &expected, "{}", isa);
+        }
+    }
+}
+
+#[test]
+fn weights_take_the_bits_of_their_formats() {
+    let model = network(4, 1).unwrap();
+    let text = "conv1.weight FIXED 3 0\nconv1.input EXP 4 7\nconv2.weight FIXED 5 0\n\
+                fc1.weight FLOAT 16\nfc1.input FIXED 8\n";
+    let packed = Packed::new(&model, &text.parse().unwrap()).unwrap();
+    let layers: Vec<_> = packed
+        .layers()
+        .iter()
+        .map(|layer| (layer.name.as_str(), layer.codes.len(), layer.macs, layer.path))
+        .collect();
+    let (f16, f32) = (Reason::Weights(Format::F16), Reason::Activations(Format::F32));
+    let expected = [
+        ("conv1", 432 * 3 / 8, 432 * 72, Path::Bytes),
+        ("conv2", 1440 * 5 / 8, 1440 * 12, Path::F32(f32)),
+        ("fc1", 2160 * 2, 2160, Path::F32(f16)),
+        ("fc2", 90 * 4, 90, Path::F32(Reason::Weights(Format::F32))),
+    ];
+    assert_eq!(layers, expected);
+    assert_eq!(packed.packed_bytes(), 162 + 900 + 4320 + 360);
+    // Three rows of twelve numbers, four a word, for sixteen outputs.
+    assert_eq!(packed.layers()[0].widened_bytes, 3 * 12 * 16);
+    assert_eq!(packed.input(), ("image", vec![4, 9, 8]));
+    assert_eq!(packed.outputs(), 5);
+    let why = "f32: F16 of weights has other values than whole numbers of at most 127 units";
+    assert_eq!(layers[2].3.to_string(), why);
+    assert_eq!(Path::Bytes.to_string(), "bytes, exact");
+}
+
+#[test]
+fn objects_that_a_model_has_not_are_refused_with_the_nearest() {
+    let model = network(4, 1).unwrap();
+    let text = "conv1.wieght FIXED 3 0\nconv2.weight FIXED 3 0\nfc3.input EXP 4\n";
+    let refused = Packed::new(&model, &text.parse().unwrap()).unwrap_err().to_string();
+    let expected = "there is no object `conv1.wieght`; the nearest is `conv1.weight`; there is no object \
+                    `fc3.input`; the nearest is `fc1.input`";
+    assert_eq!(refused, expected);
+}
+
+#[test]
+fn a_nan_that_a_format_has_not_is_told() {
+    let model = network(1, 1).unwrap();
+    let formats: Dictionary = "fc1.input FIXED 8\n".parse().unwrap();
+    let packed = Packed::new(&model, &formats).unwrap();
+    let mut values = images(72);
+    values[5] = f32::NAN;
+    let mut workspace = Workspace::default();
+    assert!(
+        packed.run(&values, &mut workspace).is_err(),
+        "the image's NaN reaches fc1, and FIXED has none"
+    );
+}
