@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::run::pretty;
 use crate::sweep::replace;
-use crate::tune::{self, Engine, Histogram, Plot as Document, Program, Running};
+use crate::tune::{self, Data, Engine, Histogram, Plot as Document, Program, Running};
 use crate::{output, report};
 
 /// What is plotted.
@@ -58,7 +58,9 @@ impl Plot {
         let trials = trials(&network, subset);
         let (answers, histograms) = match &network.built_in {
             Some(built_in) => {
-                let mut engine = Engine::open(&network, built_in, &home).map_err(Failure::usage)?;
+                let data = Data::read(built_in, &home, None).map_err(Failure::usage)?;
+                let engine = Engine::open(&network, built_in, &home, data);
+                let mut engine = engine.map_err(Failure::usage)?;
                 let histograms = histograms(&network, &engine, &chosen);
                 (engine.evaluate(&trials, &interrupt), histograms)
             }
