@@ -103,7 +103,8 @@ pub fn read(path: &Path) -> Result<Dictionary, Failure> {
     }
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::set_up(format!("cannot read {}: {error}", path.display())))?;
-    text.parse::<Dictionary>().map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    text.parse::<Dictionary>()
+        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
 /// A model with these formats, and the samples that the options name.
