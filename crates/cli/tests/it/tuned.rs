@@ -39,7 +39,8 @@ const DATA: &str = "--data test.npy --labels test-labels.npy";
 
 /// The accuracy of a system on the test images, as a run tells it.
 fn accuracy(folder: &Folder, system: &str) -> f64 {
-    let ran = folder.dyno(&format!("run --system {system} {DATA} --mode accuracy --json"));
+    let ran = folder
+        .dyno(&format!("run --system {system} {DATA} --mode accuracy --scenario offline --json"));
     let told = ran.json();
     told["tests"][0]["accuracy"]["value"].as_f64().expect("labels are known")
 }
