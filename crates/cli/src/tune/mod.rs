@@ -7,7 +7,7 @@ mod external;
 mod line;
 mod summary;
 
-pub use built_in::Engine;
+pub use built_in::{Engine, fed};
 pub use closed::{Closed, Provenance, Target};
 pub use document::document;
 pub use external::{Program, Running};

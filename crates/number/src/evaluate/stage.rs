@@ -436,7 +436,7 @@ fn bytes(values: &[f32], unit: f32, to: &mut Vec<u32>) {
     to.extend(values.as_chunks().0.iter().map(word));
 }
 
-fn softmax(row: &mut [f32]) {
+pub(super) fn softmax(row: &mut [f32]) {
     let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     row.iter_mut().for_each(|x| *x = (*x - largest).exp());
     let sum: f32 = row.iter().sum();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
-use dyno_number::network::{BuiltIn, External};
+use dyno_number::network::{BuiltIn, External, Wanted};
 use dyno_number::tune::{
     self, BiasRule, End, Evaluation, Journal, JournalError, Outcome, Passes, Progress, Settings,
     Stop, Trial,
@@ -177,7 +177,10 @@ impl Run {
         let folder = self.folder(network)?;
         let mut about = tune::describe(network, &settings);
         about["model"] = built_in.model.clone().into();
-        about["data"] = vec![built_in.samples.clone(), built_in.labels.clone()].into();
+        about["data"] = built_in.files()[1..].into();
+        if let Wanted::Agreement(agreement) = &built_in.right {
+            about["agreement"] = agreement.to_string().into();
+        }
         about["small_set"] = serde_json::json!([built_in.small_share, built_in.seed]);
         let of = Job { network, settings, folder: &folder, about, provenance: None };
         let mut evaluate =
