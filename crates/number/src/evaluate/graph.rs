@@ -165,7 +165,7 @@ impl Graph {
         let plan = self.plan(&prepared, &kept, &blocks);
         let mut scratch = Scratch::default();
         let one = |at| plan.answers(at, &mut scratch, None).map(|mut all| all.remove(0));
-        (0..blocks.len()).map(one).collect::<Result<_, _>>().map_err(|(_, why)| failed(why))
+        (0..blocks.len()).map(one).collect::<Result<_, _>>().map_err(|(_, why)| failed(&why))
     }
 
     /// The share of samples that are right. A trial that is sure to stay below [`Trial::decides`] gets a
@@ -198,7 +198,7 @@ impl Graph {
         };
         let done = share_out(blocks.len(), &mut threads, &work, &is_over);
         self.threads = threads;
-        done.map_err(failed)?;
+        done.map_err(|why| failed(&why))?;
         let errors = errors.into_inner();
         let stopped = enough.filter(|enough| errors >= *enough);
         Ok(Evaluation {
@@ -436,8 +436,8 @@ fn told(why: &Trouble) -> String {
     }
 }
 
-fn failed(why: Trouble) -> Stop {
-    Stop::Failed(told(&why))
+fn failed(why: &Trouble) -> Stop {
+    Stop::Failed(told(why))
 }
 
 fn node_error(step: Option<&Step>, why: &Trouble) -> EvaluateError {

@@ -91,7 +91,7 @@ impl Each {
 impl Pair {
     /// # Errors
     /// Dimensions that cannot be repeated to each other's.
-    pub fn run(self, x: Tensor, y: Tensor) -> Result<Tensor, Misfit> {
+    pub fn run(self, x: Tensor, y: &Tensor) -> Result<Tensor, Misfit> {
         let is = |truth: bool| f32::from(u8::from(truth));
         match self {
             Self::Add => x.paired(y, |x, y| x + y),

@@ -149,7 +149,7 @@ impl Op {
             Self::Pair(pair) => {
                 let mut all = x;
                 for at in 1..rest.inputs.len() {
-                    all = pair.run(all, rest.get(at)?)?;
+                    all = pair.run(all, &rest.get(at)?)?;
                 }
                 all
             }
@@ -373,7 +373,7 @@ fn summed(x: Tensor, axis: &Tensor, exclusive: bool) -> Result<Tensor, Misfit> {
 
 fn chosen(is_first: &Tensor, x: Tensor, y: Tensor) -> Result<Tensor, Misfit> {
     // Each repeated as far as all three together.
-    let whole = x.clone().paired(y.clone(), |x, _| x)?.paired(is_first.clone(), |x, _| x)?.dims;
+    let whole = x.clone().paired(&y, |x, _| x)?.paired(is_first, |x, _| x)?.dims;
     let (x, y, is_first) =
         (x.expanded(&whole)?, y.expanded(&whole)?, is_first.clone().expanded(&whole)?);
     let all = is_first.values.iter().zip(x.values.iter().zip(y.values.iter()));

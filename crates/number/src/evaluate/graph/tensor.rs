@@ -82,7 +82,7 @@ impl Tensor {
     }
 
     /// Two with each other, one of which may be repeated along axes (ONNX, "Broadcasting").
-    pub fn paired(self, other: Self, of: impl Fn(f32, f32) -> f32) -> Result<Self, Misfit> {
+    pub fn paired(self, other: &Self, of: impl Fn(f32, f32) -> f32) -> Result<Self, Misfit> {
         if self.dims == other.dims {
             let others = &other.values;
             let change = |values: &mut [f32]| {
@@ -109,7 +109,7 @@ impl Tensor {
     /// Repeated as far as dimensions ask for (`Expand`).
     pub fn expanded(self, dims: &[usize]) -> Result<Self, Misfit> {
         let ones = Self::new(dims.to_vec(), vec![0.0; dims.iter().product()]);
-        self.paired(ones, |x, _| x)
+        self.paired(&ones, |x, _| x)
     }
 
     /// One behind the other along an axis.
@@ -142,26 +142,21 @@ impl Tensor {
 
     /// Steps `first`, `first + by` and so on of an axis, `count` of them.
     pub fn sliced(&self, axis: usize, first: usize, by: i64, count: usize) -> Self {
-        let places = (0..count).map(|at| (first as i64 + at as i64 * by) as usize);
-        self.picked(axis, places, count)
+        let place = |at: usize| (first as i64 + at as i64 * by) as usize;
+        self.picked(axis, &(0..count).map(place).collect::<Vec<_>>())
     }
 
     /// Steps of an axis, by their places.
     ///
     /// # Panics
     /// There is no such place.
-    fn picked(
-        &self,
-        axis: usize,
-        places: impl Iterator<Item = usize> + Clone,
-        count: usize,
-    ) -> Self {
+    fn picked(&self, axis: usize, places: &[usize]) -> Self {
         let [before, along, within] = self.around(axis);
         let mut dims = self.dims.clone();
-        dims[axis] = count;
-        let mut values = Vec::with_capacity(before * count * within);
+        dims[axis] = places.len();
+        let mut values = Vec::with_capacity(before * places.len() * within);
         for at in 0..before {
-            for place in places.clone() {
+            for place in places {
                 values.extend_from_slice(&self.values[(at * along + place) * within..][..within]);
             }
         }
@@ -175,7 +170,7 @@ impl Tensor {
             place(*index, along).ok_or_else(|| format!("has no place {index} of {along}"))
         };
         let places = indices.integers().iter().map(of).collect::<Result<Vec<_>, _>>()?;
-        let picked = self.picked(axis, places.iter().copied(), places.len());
+        let picked = self.picked(axis, &places);
         let dims = [&self.dims[..axis], &indices.dims, &self.dims[axis + 1..]].concat();
         picked.with_dims(dims)
     }
@@ -341,12 +336,12 @@ mod tests {
     #[test]
     fn numbers_are_paired_with_those_that_are_repeated() {
         let (x, y) = (counted(&[2, 1, 3]), counted(&[4, 1]));
-        let sum = x.clone().paired(y, |x, y| 10.0 * x + y).unwrap();
+        let sum = x.clone().paired(&y, |x, y| 10.0 * x + y).unwrap();
         assert_eq!(sum.dims, [2, 4, 3]);
         assert_eq!(sum.values[13..16], [40.0, 50.0, 31.0]);
-        assert!(x.clone().paired(counted(&[2]), |x, _| x).is_err());
+        assert!(x.clone().paired(&counted(&[2]), |x, _| x).is_err());
         let one = Tensor::new(Vec::new(), vec![2.0]);
-        let twice = x.clone().paired(one, |x, y| x * y).unwrap();
+        let twice = x.clone().paired(&one, |x, y| x * y).unwrap();
         assert_eq!(twice.values[..], [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
         let product = counted(&[2, 2, 3]).multiplied(&counted(&[3, 1])).unwrap();
         assert_eq!(

@@ -47,12 +47,12 @@ impl Twin<'_> {
         name: &str,
         image: &[f64],
         groups: usize,
-        normal: Option<Vec<[f64; 2]>>,
+        normal: Option<&[[f64; 2]]>,
     ) -> Vec<f64> {
         let mut weights = self.floats(&format!("{name}.weight"));
         let outputs = 8;
         let part = weights.len() / outputs;
-        if let Some(normal) = &normal {
+        if let Some(normal) = normal {
             for (at, weight) in weights.iter_mut().enumerate() {
                 // Folded weights are f32, as all weights are.
                 *weight = f64::from(*weight as f32 * normal[at / part][0] as f32);
@@ -64,7 +64,7 @@ impl Twin<'_> {
         for output in 0..outputs {
             let first = output / (outputs / groups) * (part / 9);
             for pixel in 0..42 {
-                let mut sum = normal.as_ref().map_or(0.0, |normal| normal[output][1]);
+                let mut sum = normal.map_or(0.0, |normal| normal[output][1]);
                 for tap in 0..part {
                     let (y, x) = (pixel / 6 + tap % 9 / 3, pixel % 6 + tap % 3);
                     if (1..8).contains(&y) && (1..7).contains(&x) {
@@ -83,9 +83,9 @@ impl Twin<'_> {
 pub fn residual(model: &Model, assignment: &Assignment, image: &[f32]) -> Vec<f64> {
     let twin = Twin { constants: Constants::new(model), assignment };
     let image: Vec<f64> = image.iter().map(|x| f64::from(*x)).collect();
-    let x = twin.convolved("first", &image, 1, Some(twin.affine("first")));
+    let x = twin.convolved("first", &image, 1, Some(&twin.affine("first")));
     let x: Vec<f64> = x.into_iter().map(|x| x.max(0.0)).collect();
-    let y = twin.convolved("depthwise", &x, 8, Some(twin.affine("depthwise")));
+    let y = twin.convolved("depthwise", &x, 8, Some(&twin.affine("depthwise")));
     let y: Vec<f64> = y.into_iter().map(|x| x * ((x + 3.0) / 6.0).clamp(0.0, 1.0)).collect();
     let y = twin.convolved("grouped", &y, 2, None);
     let sum = x.iter().zip(&y).map(|(x, y)| x + y);
@@ -150,8 +150,8 @@ impl Twin<'_> {
                 |gate: usize| of_inputs(gate) + sum(&states, gate, &kept) + bias[wide + gate];
             h = match op {
                 "LSTM" => {
-                    for at in 0..6 {
-                        c[at] = logistic(gate(12 + at)) * c[at]
+                    for (at, c) in c.iter_mut().enumerate() {
+                        *c = logistic(gate(12 + at)) * *c
                             + logistic(gate(at)) * gate(18 + at).tanh();
                     }
                     (0..6).map(|at| logistic(gate(6 + at)) * c[at].tanh()).collect()
