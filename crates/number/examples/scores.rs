@@ -1,5 +1,6 @@
-//! What the built-in engine makes of images: `scores MODEL` reads `f32` and writes `f32`, both in little endian,
-//! image after image.
+//! What the built-in engines make of samples: `scores MODEL` reads `f32` and writes `f32`, both in little endian,
+//! sample after sample. A model with several inputs reads all samples of the first, then all of the second and so
+//! on. `scores MODEL graph` does with the engine for graphs what that for chains could do.
 
 #![forbid(unsafe_code)]
 
@@ -8,24 +9,47 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use dyno_number::Assignment;
+use dyno_number::evaluate::graph::{Agreement, Fed, Graph, Input, Right};
 use dyno_number::evaluate::{Evaluator, Samples};
 use dyno_onnx::Model;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let path = std::env::args().nth(1).ok_or("usage: scores MODEL")?;
+    let path = std::env::args().nth(1).ok_or("usage: scores MODEL [graph]")?;
     let model = Model::read(Path::new(&path))?;
     let mut bytes = Vec::new();
     std::io::stdin().read_to_end(&mut bytes)?;
     let values: Vec<f32> =
         bytes.as_chunks().0.iter().map(|word| f32::from_le_bytes(*word)).collect();
-    let shape = model.inputs.first().and_then(|port| port.shape.as_deref());
-    let sizes = shape.unwrap_or_default().iter().skip(1);
-    let numbers: usize = sizes.map(|size| size.fixed().unwrap_or(1)).product();
+    let dims = |port: &dyno_onnx::Port| {
+        let shape = port.shape.as_deref().unwrap_or_default();
+        shape.iter().skip(1).map(|size| size.fixed().unwrap_or(1)).collect::<Vec<usize>>()
+    };
+    let sizes: Vec<Vec<usize>> = model.inputs.iter().map(dims).collect();
+    let numbers: usize = sizes.iter().map(|dims| dims.iter().product::<usize>()).sum();
     let count = values.len() / numbers.max(1);
-    let samples = Samples { values, labels: vec![0; count] };
-    let mut evaluator = Evaluator::new(&model, samples, Default::default())?;
+    let base = Assignment::new(Vec::new(), Vec::new());
     let all: Vec<usize> = (0..count).collect();
-    let scores = evaluator.scores(&Assignment::new(Vec::new(), Vec::new()), &all)?;
+    let samples = Samples { values: values.clone(), labels: vec![0; count] };
+    let chain = match std::env::args().nth(2) {
+        Some(_) => None,
+        None => Evaluator::new(&model, samples, Default::default()).ok(),
+    };
+    let scores = match chain {
+        Some(mut evaluator) => evaluator.scores(&base, &all)?,
+        None => {
+            let mut rest = &values[..];
+            let mut inputs = Vec::new();
+            for dims in sizes {
+                let (values, others) = rest.split_at(count * dims.iter().product::<usize>());
+                inputs.push(Input { dims, values: values.to_vec() });
+                rest = others;
+            }
+            let fed = Fed { inputs, lengths: None, right: Right::Agreement(Agreement::Equal) };
+            let mut graph = Graph::new(&model, fed, Default::default())?;
+            let answers = graph.answers(&base, &all).map_err(|why| format!("{why:?}"))?;
+            answers.concat()
+        }
+    };
     let bytes: Vec<u8> = scores.into_iter().flat_map(f32::to_le_bytes).collect();
     Ok(std::io::stdout().write_all(&bytes)?)
 }

@@ -6,6 +6,7 @@
 //! ends there. Neither changes what comes out.
 
 mod cache;
+pub mod graph;
 mod packed;
 mod read;
 mod stage;

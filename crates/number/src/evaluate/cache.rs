@@ -15,18 +15,18 @@ pub(super) struct Key {
 }
 
 /// The values of each block of images, once somebody has them.
-pub(super) type Blocks = Arc<[OnceLock<Box<[f32]>>]>;
+pub(super) type Blocks<V = Box<[f32]>> = Arc<[OnceLock<V>]>;
 
 /// Values between stages, those used last, up to a number of bytes.
 #[derive(Debug)]
-pub(super) struct Prefixes {
+pub(super) struct Prefixes<V = Box<[f32]>> {
     limit: usize,
     taken: usize,
     // the one used last at the end
-    held: Vec<(Key, Blocks, usize)>,
+    held: Vec<(Key, Blocks<V>, usize)>,
 }
 
-impl Prefixes {
+impl<V> Prefixes<V> {
     pub fn new(limit: usize) -> Self {
         Self { limit, taken: 0, held: Vec::new() }
     }
@@ -39,7 +39,7 @@ impl Prefixes {
 
     /// Room for the values of so many blocks, of so many bytes together; those that are there already stay.
     /// None if they are larger than all that may be held.
-    pub fn room(&mut self, key: Key, blocks: usize, bytes: usize) -> Option<Blocks> {
+    pub fn room(&mut self, key: Key, blocks: usize, bytes: usize) -> Option<Blocks<V>> {
         if let Some(at) = self.held.iter().position(|(held, ..)| *held == key) {
             let found = self.held.remove(at);
             let values = Arc::clone(&found.1);
@@ -53,7 +53,7 @@ impl Prefixes {
             self.taken -= self.held.remove(0).2;
         }
         self.taken += bytes;
-        let values: Blocks = (0..blocks).map(|_| OnceLock::new()).collect();
+        let values: Blocks<V> = (0..blocks).map(|_| OnceLock::new()).collect();
         self.held.push((key, Arc::clone(&values), bytes));
         Some(values)
     }
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn what_was_used_last_stays() {
         let key = |stage| Key { subset: Subset::Small, stage, formats: Vec::new() };
-        let mut prefixes = Prefixes::new(100);
+        let mut prefixes = Prefixes::<Box<[f32]>>::new(100);
         let fill = |values: &Blocks| values[0].set(Box::from([1.0])).expect("it is empty");
         let holds = |values: Option<Blocks>| values.is_some_and(|values| values[0].get().is_some());
         fill(&prefixes.room(key(1), 1, 40).unwrap());

@@ -493,7 +493,7 @@ fn bytes(values: &[f32], unit: f32, to: &mut Vec<u8>) {
     to.extend([128; FOUR - 1]);
 }
 
-fn softmax(row: &mut [f32]) {
+pub(super) fn softmax(row: &mut [f32]) {
     let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     row.iter_mut().for_each(|x| *x = (*x - largest).exp());
     let sum: f32 = row.iter().sum();

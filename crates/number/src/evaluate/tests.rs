@@ -40,7 +40,7 @@ fn convolution(
 }
 
 /// Two convolutions, pools of both kinds, and two fully connected layers, spelt in different ways.
-fn network(channels: usize, seed: u64) -> Result<Model, BuildError> {
+pub(super) fn network(channels: usize, seed: u64) -> Result<Model, BuildError> {
     let mut net = Builder::new("small", Weights::seeded(seed));
     let shape = [Dim::symbol("N"), channels.into(), 9.into(), 8.into()];
     let image = net.input("image", Element::F32, &shape);
@@ -72,7 +72,7 @@ fn network(channels: usize, seed: u64) -> Result<Model, BuildError> {
     Ok(net.finish())
 }
 
-fn images(count: usize) -> Vec<f32> {
+pub(super) fn images(count: usize) -> Vec<f32> {
     let mut state = 17_u32;
     let mut next = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -108,7 +108,7 @@ fn tuned(evaluator: &mut Evaluator) -> Network {
 }
 
 /// One of the formats that a slot may have.
-fn format(choice: u32) -> Format {
+pub(super) fn format(choice: u32) -> Format {
     let bits = 2 + choice / 8 % 7;
     let bias = (choice % 8) as i32 - 3;
     match choice / 56 % 4 {

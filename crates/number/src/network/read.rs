@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use toml::de::DeTable;
 
-use super::{BuiltIn, External, Layer, LayerKind, Layerwise, Network};
+use super::{BuiltIn, External, Layer, LayerKind, Layerwise, Network, Wanted};
 use crate::descriptor::{DescriptorError, Item, Reader, count, nearest, number};
 use crate::objective::Objective;
 use crate::platform::{BUILT_IN, Platform};
@@ -26,7 +26,9 @@ const KEYS: &[&str] = &[
     "err_margin",
     "model",
     "samples",
+    "lengths",
     "labels",
+    "agreement",
     "validation_samples",
     "validation_labels",
     "system",
@@ -330,14 +332,26 @@ fn built_in(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<Built
     if Reader::item(table, "cmd_fullset").is_some() {
         reader.problem(item.at, "model", "there is `cmd_fullset` as well: expected one of both");
     }
-    let mut file = |key: &'static str| match Reader::item(table, key) {
-        Some(item) => reader.text(item),
+    let samples = match Reader::item(table, "samples") {
+        Some(item) if item.value.is_array() => {
+            let files = reader.texts(item);
+            if files.as_ref().is_some_and(Vec::is_empty) {
+                reader.expected(item, "at least one array of NumPy");
+            }
+            files
+        }
+        Some(item) => reader.text(item).map(|file| vec![file]),
         None => {
-            reader.problem(item.at, key, "expected an array of NumPy for `model`, found nothing");
+            let problem = "expected an array of NumPy for `model`, found nothing";
+            reader.problem(item.at, "samples", problem);
             None
         }
     };
-    let (samples, labels) = (file("samples"), file("labels"));
+    let lengths = match Reader::item(table, "lengths") {
+        Some(item) => reader.text(item).map(Some),
+        None => Some(None),
+    };
+    let right = wanted(reader, table, item);
     let small_share = match Reader::item(table, "small_share") {
         Some(item) => margin(reader, item).filter(|share| *share > 0.0)?,
         None => SMALL_SHARE,
@@ -345,8 +359,32 @@ fn built_in(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<Built
     let seed = Reader::item(table, "seed").map_or(Some(1), |item| reader.count(item))?;
     let validation = validation(reader, table)?;
     let system = played(reader, table)?;
-    let (samples, labels) = (samples?, labels?);
-    Some(Some(BuiltIn { model, samples, labels, small_share, seed, validation, system }))
+    let (samples, lengths, right) = (samples?, lengths?, right?);
+    Some(Some(BuiltIn { model, samples, lengths, right, small_share, seed, validation, system }))
+}
+
+/// What a model's answers are compared with.
+fn wanted(reader: &mut Reader<'_>, table: &DeTable<'_>, model: Item<'_>) -> Option<Wanted> {
+    match (Reader::item(table, "labels"), Reader::item(table, "agreement")) {
+        (Some(item), None) => reader.text(item).map(Wanted::Labels),
+        (None, Some(item)) => match reader.text(item)?.parse() {
+            Ok(agreement) => Some(Wanted::Agreement(agreement)),
+            Err(problem) => {
+                reader.problem(item.at, item.key, problem);
+                None
+            }
+        },
+        (Some(_), Some(item)) => {
+            reader.problem(item.at, item.key, "there is `labels` as well: expected one of both");
+            None
+        }
+        (None, None) => {
+            let problem = "expected an array of NumPy for `model`, or `agreement` with what the \
+                           model answers in FLOAT 32; found nothing";
+            reader.problem(model.at, "labels", problem);
+            None
+        }
+    }
 }
 
 /// Files of the validation set; none within if there are none.

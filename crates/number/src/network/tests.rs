@@ -154,3 +154,34 @@ fn objects_that_a_program_has_not_are_told_with_the_nearest() {
         ["there is no object `conv2.weight`; the nearest is `conv_2.weight`"]
     );
 }
+
+/// The example with a model instead of a program, and these lines.
+fn with_model(lines: &str) -> Result<Network, crate::DescriptorError> {
+    let layers = LENET.split("cmd_smallset").next().expect("there is a program");
+    Network::from_descriptor(&format!("{layers}model = \"net.onnx\"\n{lines}\n"), None)
+}
+
+#[test]
+fn a_model_is_held_against_labels_or_against_itself() {
+    let network = with_model("samples = \"x.npy\"\nlabels = \"y.npy\"").unwrap();
+    assert_eq!(network.built_in.unwrap().files(), ["net.onnx", "x.npy", "y.npy"]);
+    let text = "samples = [\"a.npy\", \"b.npy\"]\nlengths = \"n.npy\"\nagreement = \"cosine 0.99\"";
+    let built_in = with_model(text).unwrap().built_in.unwrap();
+    assert_eq!(built_in.files(), ["net.onnx", "a.npy", "b.npy", "n.npy"]);
+    assert_eq!(built_in.right, Wanted::Agreement(Agreement::Cosine(0.99)));
+    let wrong = |lines: &str| with_model(lines).unwrap_err().to_string();
+    assert_eq!(
+        wrong("samples = []\nagreement = \"mostly\""),
+        "line 13: `samples`: expected at least one array of NumPy, found an array of 0\n\
+         line 14: `agreement`: expected top, cosine 0.99, equal or equal until 3, found \"mostly\""
+    );
+    assert_eq!(
+        wrong("samples = \"x.npy\"\nlabels = \"y.npy\"\nagreement = \"top\""),
+        "line 15: `agreement`: there is `labels` as well: expected one of both"
+    );
+    assert_eq!(
+        wrong("samples = \"x.npy\""),
+        "line 12: `labels`: expected an array of NumPy for `model`, or `agreement` with what the \
+         model answers in FLOAT 32; found nothing"
+    );
+}

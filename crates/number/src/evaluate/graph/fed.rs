@@ -1,0 +1,137 @@
+//! What a graph is fed, and what it ought to answer.
+
+use dyno_onnx::Model;
+
+use super::super::EvaluateError;
+use super::agreement::Agreement;
+use super::tensor::Tensor;
+
+/// One input of a model, for all samples.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Input {
+    /// Of a sample, without the axis of samples.
+    pub dims: Vec<usize>,
+    /// Sample after sample. Whole numbers of 24 bits at most are exact.
+    pub values: Vec<f32>,
+}
+
+/// What counts as right.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Right {
+    /// The number of the output that is to be the largest, for each sample.
+    Labels(Vec<usize>),
+    /// What FLOAT(32) answers.
+    Agreement(Agreement),
+}
+
+/// Samples for all inputs of a model, in its order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fed {
+    /// Each with all samples.
+    pub inputs: Vec<Input>,
+    /// How much of the first axis of a sample's inputs is meant, for each; all of it where it is not said.
+    /// Samples of one length are computed together, and nothing is padded.
+    pub lengths: Option<Vec<usize>>,
+    /// What they ought to answer.
+    pub right: Right,
+}
+
+impl Fed {
+    /// How many samples there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        let of = |input: &Input| input.values.len().checked_div(input.dims.iter().product());
+        self.inputs.first().and_then(of).unwrap_or(0)
+    }
+
+    /// # Errors
+    /// Inputs, lengths or labels that do not fit the model or each other.
+    pub(super) fn check(&self, model: &Model) -> Result<(), EvaluateError> {
+        let wrong =
+            |expected: String, found: String| Err(EvaluateError::Samples { expected, found });
+        if self.inputs.len() != model.inputs.len() {
+            let names: Vec<&str> = model.inputs.iter().map(|port| port.name.as_str()).collect();
+            let expected = format!("samples of each input: {}", names.join(", "));
+            return wrong(expected, format!("samples of {}", self.inputs.len()));
+        }
+        let count = self.count();
+        for (port, input) in model.inputs.iter().zip(&self.inputs) {
+            let size: usize = input.dims.iter().product();
+            if count == 0 || input.values.len() != count * size {
+                let expected = format!("{size} numbers for each of {} samples", count.max(1));
+                return wrong(expected, format!("{} of {}", input.values.len(), port.name));
+            }
+            let Some(shape) = &port.shape else { continue };
+            let is_cut = |at: usize| at == 0 && self.lengths.is_some();
+            let fits =
+                shape.len() == input.dims.len() + 1
+                    && shape[1..].iter().zip(&input.dims).enumerate().all(|(at, (dim, n))| {
+                        is_cut(at) || dim.fixed().is_none_or(|dim| dim == *n)
+                    });
+            if !fits {
+                let dims: Vec<String> = shape.iter().map(ToString::to_string).collect();
+                let expected = format!("{} of shape [{}]", port.name, dims.join(", "));
+                return wrong(expected, format!("samples of {:?}", input.dims));
+            }
+        }
+        // Inputs without an axis to cut have one number a sample.
+        let first = |input: &Input| input.dims.first().copied().unwrap_or(1);
+        let most = self.inputs.iter().map(first).min().unwrap_or(0);
+        match &self.lengths {
+            Some(lengths) if lengths.len() != count => {
+                wrong(format!("a length for each of {count} samples"), lengths.len().to_string())
+            }
+            Some(lengths) => match lengths.iter().find(|n| !(1..=most).contains(*n)) {
+                Some(other) => wrong(format!("lengths from 1 to {most}"), other.to_string()),
+                None => Ok(()),
+            },
+            None => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// Labels that are none of an answer's places.
+    pub(super) fn check_answers(&self, answers: &[Vec<f32>]) -> Result<(), EvaluateError> {
+        let Right::Labels(labels) = &self.right else { return Ok(()) };
+        let wrong =
+            |expected: String, found: String| Err(EvaluateError::Samples { expected, found });
+        if labels.len() != answers.len() {
+            return wrong(
+                format!("a label for each of {} samples", answers.len()),
+                labels.len().to_string(),
+            );
+        }
+        match labels.iter().zip(answers).find(|(label, answer)| **label >= answer.len()) {
+            Some((label, answer)) => wrong(
+                format!("labels below {}, the outputs of the model", answer.len()),
+                label.to_string(),
+            ),
+            None => Ok(()),
+        }
+    }
+
+    /// Samples that can be computed together: of one length, at most so many.
+    pub(super) fn blocks(&self, samples: &[usize], most: usize) -> Vec<Vec<usize>> {
+        let length = |at: usize| self.lengths.as_ref().map_or(0, |lengths| lengths[at]);
+        let mut order = samples.to_vec();
+        order.sort_by_key(|at| length(*at));
+        let alike = order.chunk_by(|a, b| length(*a) == length(*b));
+        alike.flat_map(|alike| alike.chunks(most)).map(<[usize]>::to_vec).collect()
+    }
+
+    /// An input of some samples of one length.
+    pub(super) fn gathered(&self, at: usize, samples: &[usize]) -> Tensor {
+        let Input { dims, values } = &self.inputs[at];
+        let size: usize = dims.iter().product();
+        let length = self.lengths.as_ref().map(|lengths| lengths[samples[0]]);
+        let mut dims = dims.clone();
+        if let (Some(first), Some(length)) = (dims.first_mut(), length) {
+            *first = length;
+        }
+        let kept: usize = dims.iter().product();
+        let mut all = Vec::with_capacity(samples.len() * kept);
+        samples.iter().for_each(|at| all.extend_from_slice(&values[at * size..][..kept]));
+        dims.insert(0, samples.len());
+        Tensor::new(dims, all)
+    }
+}

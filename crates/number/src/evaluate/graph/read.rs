@@ -1,0 +1,265 @@
+//! Reads a graph out of a model: nodes as steps, and the weights that formats are given to.
+
+mod layers;
+mod nodes;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use dyno_onnx::shape::{Inferred, infer};
+use dyno_onnx::{Attribute, Constants, Element, Model, Node};
+
+use super::super::EvaluateError;
+use super::step::Op;
+use super::target::Target;
+use super::tensor::Tensor;
+use crate::network::LayerKind;
+
+/// A node at work.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub op: Op,
+    /// Operator and name, for people.
+    pub node: (String, String),
+    /// Places of values; none are left out.
+    pub inputs: Vec<Option<usize>>,
+    pub outputs: Vec<Option<usize>>,
+    /// Whose weights it takes.
+    pub targets: Vec<usize>,
+}
+
+/// A model as steps.
+#[derive(Debug, Default)]
+pub(super) struct Steps {
+    pub steps: Vec<Step>,
+    pub targets: Vec<Target>,
+    pub constants: Vec<(usize, Tensor)>,
+    pub inputs: Vec<usize>,
+    pub output: usize,
+    /// How many there are.
+    pub values: usize,
+}
+
+/// Reads a model. Only what its first output depends on is done.
+pub(super) fn steps(model: &Model) -> Result<Steps, EvaluateError> {
+    let inferred = infer(model, &BTreeMap::new());
+    let users = model.nodes.iter().flat_map(|node| &node.inputs);
+    let users = users.chain(model.outputs.iter().map(|port| &port.name));
+    let mut uses = HashMap::new();
+    users.for_each(|name| *uses.entry(name.as_str()).or_insert(0) += 1);
+    let makers = model
+        .nodes
+        .iter()
+        .flat_map(|node| node.outputs.iter().map(move |output| (output.as_str(), node)));
+    let mut reader = Reader {
+        constants: Constants::new(model),
+        inferred,
+        uses,
+        makers: makers.collect(),
+        values: HashMap::new(),
+        known: HashMap::new(),
+        names: BTreeSet::new(),
+        done: BTreeSet::new(),
+        model,
+        found: Steps::default(),
+    };
+    for port in &model.inputs {
+        let value = reader.value(&port.name);
+        reader.found.inputs.push(value);
+    }
+    for node in &model.nodes {
+        reader.node(node)?;
+    }
+    let output = model.outputs.first().and_then(|port| reader.values.get(port.name.as_str()));
+    let missing = || EvaluateError::Model("expected an output that depends on an input".into());
+    reader.found.output = *output.ok_or_else(missing)?;
+    Ok(pruned(reader.found))
+}
+
+/// Without what the output does not depend on.
+fn pruned(mut found: Steps) -> Steps {
+    let mut is_needed = vec![false; found.values];
+    is_needed[found.output] = true;
+    let mut kept = Vec::new();
+    for step in found.steps.into_iter().rev() {
+        if step.outputs.iter().flatten().any(|value| is_needed[*value]) {
+            step.inputs.iter().flatten().for_each(|value| is_needed[*value] = true);
+            kept.push(step);
+        }
+    }
+    kept.reverse();
+    found.steps = kept;
+    found
+}
+
+/// What is read so far.
+struct Reader<'a> {
+    constants: Constants<'a>,
+    inferred: Inferred,
+    /// How often a value is used, by the graph's outputs too.
+    uses: HashMap<&'a str, usize>,
+    makers: HashMap<&'a str, &'a Node>,
+    /// Places by name.
+    values: HashMap<&'a str, usize>,
+    /// Targets by the tensor of their weights, and by how they are used.
+    known: HashMap<(String, &'static str), usize>,
+    names: BTreeSet<String>,
+    /// Outputs of nodes that became part of others.
+    done: BTreeSet<&'a str>,
+    model: &'a Model,
+    found: Steps,
+}
+
+impl<'a> Reader<'a> {
+    fn value(&mut self, name: &'a str) -> usize {
+        if let Some(known) = self.values.get(name) {
+            return *known;
+        }
+        let value = self.unnamed();
+        self.values.insert(name, value);
+        value
+    }
+
+    /// A value that the model has no name for.
+    fn unnamed(&mut self) -> usize {
+        self.found.values += 1;
+        self.found.values - 1
+    }
+
+    fn node(&mut self, node: &'a Node) -> Result<(), EvaluateError> {
+        let is_known = |output: &String| {
+            output.is_empty() || self.done.contains(output.as_str()) || self.is_constant(output)
+        };
+        if node.outputs.iter().all(is_known) {
+            return Ok(());
+        }
+        match node.domain.as_str() {
+            "" | "ai.onnx" | "com.microsoft" => self.step(node),
+            _ => Err(unsupported(node, "is none that the built-in engine has")),
+        }
+    }
+
+    /// Whether a value is known without any input, and is no step's.
+    fn is_constant(&self, name: &str) -> bool {
+        !self.values.contains_key(name) && self.constants.get(name).is_some()
+    }
+
+    fn floats(&self, name: &str) -> Option<(Vec<usize>, Vec<f32>)> {
+        let tensor = self.constants.get(name)?;
+        let values = tensor.floats()?;
+        Some((tensor.shape, values))
+    }
+
+    /// A value that a step reads: another step's, an input, or a constant.
+    fn operand(&mut self, node: &'a Node, at: usize) -> Result<Option<usize>, EvaluateError> {
+        let Some(name) = node.inputs.get(at).filter(|name| !name.is_empty()) else {
+            return Ok(None);
+        };
+        if let Some(known) = self.values.get(name.as_str()) {
+            return Ok(Some(*known));
+        }
+        let wrong = || {
+            let what = format!("reads {name}, which is neither computed nor a small constant");
+            unsupported(node, &what)
+        };
+        let tensor = self.constants.get(name).ok_or_else(wrong)?;
+        let values = match tensor.element {
+            Element::F32 => tensor.floats(),
+            _ => tensor.integers().map(|all| all.into_iter().map(|n| n as f32).collect()),
+        };
+        let values =
+            values.filter(|all| all.len() as u64 == tensor.elements()).ok_or_else(wrong)?;
+        let value = self.value(name);
+        self.found.constants.push((value, Tensor::new(tensor.shape, values)));
+        Ok(Some(value))
+    }
+
+    fn operands(&mut self, node: &'a Node) -> Result<Vec<Option<usize>>, EvaluateError> {
+        (0..node.inputs.len()).map(|at| self.operand(node, at)).collect()
+    }
+
+    /// A step with these inputs, and the node's outputs.
+    fn push(&mut self, node: &'a Node, op: Op, inputs: Vec<Option<usize>>, targets: Vec<usize>) {
+        let outputs = node.outputs.iter().map(|name| match name.is_empty() {
+            true => None,
+            false => Some(name.as_str()),
+        });
+        let outputs: Vec<Option<&str>> = outputs.collect();
+        let outputs = outputs.into_iter().map(|name| name.map(|name| self.value(name))).collect();
+        let node = (node.op.clone(), node.name.clone());
+        self.found.steps.push(Step { op, node, inputs, outputs, targets });
+    }
+
+    /// A node whose inputs are all values.
+    fn plain(&mut self, node: &'a Node, op: Op) -> Result<(), EvaluateError> {
+        let inputs = self.operands(node)?;
+        self.push(node, op, inputs, Vec::new());
+        Ok(())
+    }
+
+    /// Sizes of a value behind the first axis, if they are known.
+    fn sizes(&self, name: &str) -> Option<Vec<usize>> {
+        let fact = self.inferred.facts.get(name)?;
+        fact.shape.iter().skip(1).map(|dim| dim.fixed().filter(|n| *n > 0)).collect()
+    }
+
+    fn is_whole(&self, name: &str) -> bool {
+        let element = self.inferred.facts.get(name).map(|fact| fact.element);
+        matches!(element, Some(Element::I64 | Element::I32 | Element::U8 | Element::I8))
+    }
+
+    /// The tensor that a constant is made of: weights come turned.
+    fn origin(&self, name: &'a str) -> &'a str {
+        let mut name = name;
+        let mut left = self.model.nodes.len();
+        while let (Some(node), true) = (self.makers.get(name), left > 0) {
+            let moves = ["Transpose", "Identity", "Reshape", "Squeeze", "Unsqueeze"];
+            match node.inputs.first() {
+                Some(first) if moves.contains(&node.op.as_str()) => name = first,
+                _ => break,
+            }
+            left -= 1;
+        }
+        name
+    }
+
+    /// The target of weights, used in such a way.
+    fn target(
+        &mut self,
+        node: &'a Node,
+        at: usize,
+        way: &'static str,
+        kind: LayerKind,
+        weights: &[f32],
+    ) -> usize {
+        let origin = self.origin(node.inputs.get(at).map_or("", String::as_str));
+        let key = (origin.to_owned(), way);
+        if let Some(known) = self.known.get(&key) {
+            return *known;
+        }
+        let ends = [".weight", "_weight", ".W", "_W", "_w", ".kernel"];
+        let stem = ends.iter().find_map(|end| origin.strip_suffix(*end));
+        let is_tensor = self.model.tensors.iter().any(|tensor| tensor.name == origin);
+        let own = Some(node.name.as_str()).filter(|name| !name.is_empty());
+        let name = stem.or(is_tensor.then_some(origin)).or(own).unwrap_or(&node.op);
+        let name = name.replace(char::is_whitespace, "_");
+        let count = self.names.len();
+        let name = if self.names.contains(&name) { format!("{name}_{count}") } else { name };
+        self.names.insert(name.clone());
+        let weights = weights.to_vec();
+        self.found.targets.push(Target { name, kind, weights, stages: Vec::new() });
+        let target = self.found.targets.len() - 1;
+        self.known.insert(key, target);
+        target
+    }
+}
+
+pub(super) fn float(node: &Node, name: &str, default: f32) -> f32 {
+    match node.attribute(name) {
+        Some(Attribute::Float(number)) => *number,
+        _ => default,
+    }
+}
+
+pub(super) fn unsupported(node: &Node, what: &str) -> EvaluateError {
+    EvaluateError::Node { op: node.op.clone(), name: node.name.clone(), what: what.to_owned() }
+}

@@ -1,0 +1,426 @@
+//! Nodes with weights, and pools.
+
+use dyno_kernels::Activation;
+use dyno_onnx::{Attribute, Node};
+
+use super::super::super::stage::{After, Pool, Product, Shape, Sliding, Stage};
+use super::super::convolve::Grouped;
+use super::super::each::Pair;
+use super::super::recurrent::{Cell, Recurrent};
+use super::super::step::Op;
+use super::{EvaluateError, Reader, Step, float, unsupported};
+use crate::network::LayerKind;
+
+/// Rows that weights are multiplied with.
+fn of_rows(weights: Vec<f32>, k: usize) -> Stage {
+    let one = |channels| Shape { height: 1, width: 1, channels };
+    let output = one(weights.len() / k);
+    let sliding = Sliding { kernel: [1, 1], strides: [1, 1], pads: [0; 4] };
+    let (name, kind) = (String::new(), LayerKind::FullyConnected);
+    let product = Product { name, kind, sliding, weights, output };
+    Stage { product: Some(product), after: Vec::new(), input: one(k), output }
+}
+
+/// Factor and addend of each channel.
+type Affine = (Vec<f32>, Vec<f32>);
+
+impl<'a> Reader<'a> {
+    pub(super) fn fully_connected(&mut self, node: &'a Node) -> Result<(), EvaluateError> {
+        let is_gemm = node.op == "Gemm";
+        let weights = node.inputs.get(1).filter(|name| !self.values.contains_key(name.as_str()));
+        let weights = weights.and_then(|name| self.floats(name));
+        let matrix = weights.and_then(|(shape, weights)| match shape[..] {
+            [rows, columns] if rows > 0 && columns > 0 => Some((rows, columns, weights)),
+            _ => None,
+        });
+        let Some((rows, columns, weights)) = matrix else {
+            return match is_gemm {
+                true => Err(unsupported(node, "has weights that are no constant matrix")),
+                false => self.plain(node, Op::MatMul),
+            };
+        };
+        let is_one = |name| float(node, name, 1.0) == 1.0;
+        if is_gemm && (node.int("transA", 0) != 0 || !is_one("alpha") || !is_one("beta")) {
+            return Err(unsupported(node, "is no product of rows with weights"));
+        }
+        let is_turned = is_gemm && node.int("transB", 0) != 0;
+        let k = if is_turned { columns } else { rows };
+        let kind = LayerKind::FullyConnected;
+        let target = self.target(node, 1, "product", kind, &weights);
+        let ours = match is_turned {
+            true => weights,
+            false => {
+                let of = |at: usize| weights[at % rows * columns + at / rows];
+                (0..rows * columns).map(of).collect()
+            }
+        };
+        let stage = self.found.targets[target].stage(of_rows(ours, k));
+        let input = self.operand(node, 0)?;
+        let bias = match is_gemm {
+            true => self.operand(node, 2)?,
+            false => None,
+        };
+        self.push(node, Op::Rows { target, stage }, vec![input], vec![target]);
+        if bias.is_some() {
+            // What the node is called is the sum with the bias.
+            let sums = self.unnamed();
+            let last = self.found.steps.last_mut().expect("the product was pushed");
+            let outputs = std::mem::replace(&mut last.outputs, vec![Some(sums)]);
+            let (op, node) = (Op::Pair(Pair::Add), last.node.clone());
+            let inputs = vec![Some(sums), bias];
+            self.found.steps.push(Step { op, node, inputs, outputs, targets: Vec::new() });
+        }
+        Ok(())
+    }
+
+    /// Rows of a table of weights by their numbers; else values by their places.
+    pub(super) fn gather(&mut self, node: &'a Node) -> Result<(), EvaluateError> {
+        let axis = node.int("axis", 0);
+        let given =
+            |at: usize| node.inputs.get(at).filter(|name| !self.values.contains_key(name.as_str()));
+        let is_asked = given(1).is_none_or(|name| self.constants.get(name).is_none());
+        let table = given(0).filter(|_| axis == 0 && is_asked).and_then(|name| self.floats(name));
+        let Some(([_, width], weights)) = table.as_ref().map(|(shape, all)| (&shape[..], all))
+        else {
+            return self.plain(node, Op::Gather(axis));
+        };
+        let width = *width;
+        if width == 0 {
+            return Err(unsupported(node, "has rows of nothing"));
+        }
+        let target = self.target(node, 0, "table", LayerKind::FullyConnected, weights);
+        let numbers = self.operand(node, 1)?;
+        self.push(node, Op::Table { target, width }, vec![numbers], vec![target]);
+        Ok(())
+    }
+
+    pub(super) fn convolution(&mut self, node: &'a Node) -> Result<(), EvaluateError> {
+        let not = |what: &str| Err(unsupported(node, what));
+        let weights = node.inputs.get(1).and_then(|name| self.floats(name));
+        let Some((shape, mut weights)) = weights else {
+            return not("has weights that are not constant");
+        };
+        let (outputs, each, kernel) = match shape[..] {
+            [outputs, each, rows, columns] => (outputs, each, [rows, columns]),
+            [outputs, each, columns] => (outputs, each, [1, columns]),
+            _ => return not("is not of one or two dimensions"),
+        };
+        let input = self.image(node)?;
+        let groups = usize::try_from(node.int("group", 1)).unwrap_or(0);
+        let fits = groups > 0 && each * groups == input.channels && outputs % groups == 0;
+        if !fits || weights.is_empty() {
+            return not("has groups that do not fit its input");
+        }
+        let dilations = dilations(node);
+        if dilations.contains(&0) {
+            return not("has dilations that make no sense");
+        }
+        let reach = [0, 1].map(|axis| (kernel[axis] - 1) * dilations[axis] + 1);
+        let mut sliding = sliding(node, reach, input)?;
+        let Some([height, width]) = sliding.over(input) else {
+            return not("has a kernel that does not fit");
+        };
+        sliding.kernel = kernel;
+        let output = Shape { height, width, channels: outputs };
+        let mut bias = match node.inputs.get(2).filter(|name| !name.is_empty()) {
+            None => None,
+            Some(name) => match self.floats(name) {
+                Some((_, bias)) if bias.len() == outputs => Some(bias),
+                _ => return not("has a bias that is not one constant for each output"),
+            },
+        };
+        let (last, folded) = self.folded(node, outputs);
+        if let Some((scale, shift)) = folded {
+            let part = weights.len() / outputs;
+            for (at, weights) in weights.chunks_exact_mut(part).enumerate() {
+                weights.iter_mut().for_each(|weight| *weight *= scale[at]);
+            }
+            let before = bias.unwrap_or_else(|| vec![0.0; outputs]);
+            let sums = before.iter().zip(scale.iter().zip(&shift));
+            bias = Some(sums.map(|(bias, (scale, shift))| bias * scale + shift).collect());
+        }
+        let target = self.target(node, 1, "convolution", LayerKind::Convolution, &weights);
+        let op = if groups == 1 && dilations == [1, 1] {
+            let weights = by_pixels(&weights, each, kernel[0] * kernel[1]);
+            let (name, kind) = (String::new(), LayerKind::Convolution);
+            let product = Product { name, kind, sliding, weights, output };
+            let after = bias.map(After::Bias).into_iter().collect();
+            let stage = Stage { product: Some(product), after, input, output };
+            let stage = self.found.targets[target].stage(stage);
+            Op::Convolution { target, stage }
+        } else {
+            Op::Grouped { target, of: Grouped { groups, sliding, dilations, input, output, bias } }
+        };
+        let image = self.operand(node, 0)?;
+        self.push(last, op, vec![image], vec![target]);
+        // It is called after the last of what it does; a convolution is one all the same.
+        let step = self.found.steps.last_mut().expect("it was pushed");
+        step.node = (node.op.clone(), node.name.clone());
+        step.outputs.truncate(1);
+        Ok(())
+    }
+
+    /// The batch normalisation that alone follows a convolution, with what it does to each channel; else the
+    /// convolution itself.
+    fn folded(&mut self, node: &'a Node, channels: usize) -> (&'a Node, Option<Affine>) {
+        let name = node.outputs.first().map_or("", String::as_str);
+        let is_only = self.uses.get(name) == Some(&1);
+        let next = self.model.nodes.iter().find(|next| {
+            next.op == "BatchNormalization"
+                && next.inputs.first().is_some_and(|input| input == name)
+        });
+        let affine = next.filter(|_| is_only).and_then(|next| self.affine(next));
+        match (next, affine) {
+            (Some(next), Some(affine)) if affine.0.len() == channels => {
+                self.done.extend(next.outputs.iter().map(String::as_str));
+                (next, Some(affine))
+            }
+            _ => (node, None),
+        }
+    }
+
+    /// What a batch normalisation does to each channel.
+    fn affine(&self, node: &Node) -> Option<Affine> {
+        let part = |at: usize| Some(self.floats(node.inputs.get(at)?)?.1);
+        let (scale, shift, mean, variance) = (part(1)?, part(2)?, part(3)?, part(4)?);
+        let epsilon = f64::from(float(node, "epsilon", 1e-5));
+        let alike = [&shift, &mean, &variance].iter().all(|of| of.len() == scale.len());
+        if !alike || node.int("training_mode", 0) != 0 {
+            return None;
+        }
+        let factors = scale.iter().zip(&variance);
+        let factors: Vec<f64> = factors
+            .map(|(scale, variance)| f64::from(*scale) / (f64::from(*variance) + epsilon).sqrt())
+            .collect();
+        let addends = shift.iter().zip(mean.iter().zip(&factors));
+        let addends = addends
+            .map(|(shift, (mean, factor))| (f64::from(*shift) - f64::from(*mean) * factor) as f32);
+        let addends = addends.collect();
+        Some((factors.into_iter().map(|factor| factor as f32).collect(), addends))
+    }
+
+    pub(super) fn normalisation(&mut self, node: &'a Node) -> Result<(), EvaluateError> {
+        let Some((scale, shift)) = self.affine(node) else {
+            return Err(unsupported(node, "has a mean or a variance that is not constant"));
+        };
+        let input = self.operand(node, 0)?;
+        self.push(node, Op::Channels { scale, shift }, vec![input], Vec::new());
+        Ok(())
+    }
+
+    pub(super) fn pool(&mut self, node: &'a Node) -> Result<(), EvaluateError> {
+        let not = |what: &str| Err(unsupported(node, what));
+        let is_of_ones = |name| node.ints(name).is_none_or(|by| by.iter().all(|by| *by == 1));
+        if node.int("ceil_mode", 0) != 0 || !is_of_ones("dilations") {
+            return not("rounds up or has dilations");
+        }
+        if node.outputs.iter().skip(1).any(|name| !name.is_empty()) {
+            return not("gives places as well");
+        }
+        let input = self.image(node)?;
+        let sliding = if node.op.starts_with("Global") {
+            let kernel = [input.height, input.width];
+            Sliding { kernel, strides: [1, 1], pads: [0; 4] }
+        } else {
+            let size = |n: &i64| usize::try_from(*n).unwrap_or(0);
+            let kernel = match node.ints("kernel_shape") {
+                Some([rows, columns]) => [size(rows), size(columns)],
+                Some([columns]) => [1, size(columns)],
+                _ => return not("is not of one or two dimensions"),
+            };
+            sliding(node, kernel, input)?
+        };
+        let Some([height, width]) = sliding.over(input) else {
+            return not("has a kernel that does not fit");
+        };
+        let output = Shape { height, width, channels: input.channels };
+        let pool = Pool { sliding, input, output };
+        let counts_padding = node.int("count_include_pad", 0) != 0;
+        let after = match node.op.as_str() {
+            "MaxPool" | "GlobalMaxPool" => After::MaxPool(pool),
+            _ => After::AveragePool { pool, counts_padding },
+        };
+        let stage = Stage { product: None, after: vec![after], input, output };
+        self.plain(node, Op::Pool(Box::new(stage)))
+    }
+
+    /// The shape of images that a node is fed.
+    fn image(&self, node: &Node) -> Result<Shape, EvaluateError> {
+        let sizes = node.inputs.first().and_then(|name| self.sizes(name));
+        match sizes.as_deref() {
+            Some(&[channels, height, width]) => Ok(Shape { height, width, channels }),
+            Some(&[channels, width]) => Ok(Shape { height: 1, width, channels }),
+            _ => Err(unsupported(node, "is not fed images of a known size")),
+        }
+    }
+
+    pub(super) fn recurrent(&mut self, node: &'a Node) -> Result<(), EvaluateError> {
+        let not = |what: &str| Err(unsupported(node, what));
+        let cell = match node.op.as_str() {
+            "LSTM" => Cell::Lstm,
+            "GRU" => Cell::Gru { linear_before_reset: node.int("linear_before_reset", 0) != 0 },
+            _ => Cell::Rnn,
+        };
+        let is_plain = node.int("layout", 0) == 0
+            && node.int("input_forget", 0) == 0
+            && node.attribute("clip").is_none()
+            && node.inputs.get(7).is_none_or(String::is_empty);
+        if !is_plain {
+            return not("has its batch first, clips, couples gates or has peepholes");
+        }
+        let floats = |at: usize| node.inputs.get(at).and_then(|name| self.floats(name));
+        let (Some(inputs), Some(states)) = (floats(1), floats(2)) else {
+            return not("has weights that are not constant");
+        };
+        let backward = match node.text("direction") {
+            "" | "forward" => vec![false],
+            "reverse" => vec![true],
+            _ => vec![false, true],
+        };
+        let (ways, gates) = (backward.len(), cell.gates());
+        let hidden = states.0.last().copied().unwrap_or(0);
+        let k = inputs.0.last().copied().unwrap_or(0);
+        let wide = gates * hidden;
+        let is_whole = inputs.0 == [ways, wide, k] && states.0 == [ways, wide, hidden];
+        if !is_whole || wide * k == 0 || node.int("hidden_size", hidden as i64) != hidden as i64 {
+            return not("has weights of other sizes");
+        }
+        let bias = match node.inputs.get(3).filter(|name| !name.is_empty()) {
+            None => None,
+            Some(name) => match self.floats(name) {
+                Some((_, bias)) if bias.len() == ways * 2 * wide => Some(bias),
+                _ => return not("has a bias that is not constant"),
+            },
+        };
+        let Some(activations) = activations(node, cell, ways) else {
+            return not("has activations that the built-in engine has not");
+        };
+        let kind = LayerKind::FullyConnected;
+        let of_inputs = self.target(node, 1, "recurrent", kind, &inputs.1);
+        let of_states = self.target(node, 2, "recurrent", kind, &states.1);
+        self.products(cell, hidden, (of_inputs, k), of_states);
+        let mut targets = vec![of_inputs, of_states];
+        let of_bias = bias.map(|bias| self.target(node, 3, "bias", kind, &bias));
+        targets.extend(of_bias);
+        let fed = [0, 4, 5, 6].map(|at| self.operand(node, at));
+        let [x, lengths, first, cells] = fed;
+        let values = vec![x?, None, None, None, lengths?, first?, cells?];
+        let of = Recurrent {
+            cell,
+            hidden,
+            backward,
+            activations,
+            inputs: of_inputs,
+            states: of_states,
+            bias: of_bias,
+        };
+        self.push(node, Op::Recurrent(Box::new(of)), values, targets);
+        Ok(())
+    }
+
+    /// Products of a layer of cells, of each direction. Nodes that share weights share them: those of the first
+    /// are all there are.
+    fn products(&mut self, cell: Cell, hidden: usize, (inputs, k): (usize, usize), states: usize) {
+        let wide = cell.gates() * hidden;
+        let targets = &mut self.found.targets;
+        if !targets[inputs].stages.is_empty() {
+            return;
+        }
+        let of_inputs = targets[inputs].weights.chunks_exact(wide * k);
+        targets[inputs].stages = of_inputs.map(|weights| of_rows(weights.to_vec(), k)).collect();
+        let mut stages = Vec::new();
+        for mut weights in targets[states].weights.chunks_exact(wide * hidden) {
+            for gates in cell.products() {
+                let (product, rest) = weights.split_at(gates * hidden * hidden);
+                stages.push(of_rows(product.to_vec(), hidden));
+                weights = rest;
+            }
+        }
+        targets[states].stages = stages;
+    }
+}
+
+/// Those of each direction; none if one is not known here.
+fn activations(node: &Node, cell: Cell, ways: usize) -> Option<Vec<Vec<Activation>>> {
+    let default = cell.activations();
+    let Some(given) = node.attribute("activations") else {
+        return Some(vec![default.to_vec(); ways]);
+    };
+    let Attribute::Texts(given) = given else { return None };
+    let has_numbers = ["activation_alpha", "activation_beta"];
+    if given.len() != ways * default.len()
+        || has_numbers.iter().any(|name| node.attribute(name).is_some())
+    {
+        return None;
+    }
+    let of = |name: &String| match name.to_ascii_lowercase().as_str() {
+        "sigmoid" => Some(Activation::Sigmoid),
+        "tanh" => Some(Activation::Tanh),
+        "relu" => Some(Activation::Relu),
+        "hardsigmoid" => Some(Activation::HardSigmoid { alpha: 0.2, beta: 0.5 }),
+        "softsign" => Some(Activation::Softsign),
+        "softplus" => Some(Activation::Softplus),
+        _ => None,
+    };
+    given.chunks(default.len()).map(|way| way.iter().map(of).collect()).collect()
+}
+
+/// Taps of a kernel lie so far apart; 0 of what makes no sense.
+fn dilations(node: &Node) -> [usize; 2] {
+    let size = |by: &i64| usize::try_from(*by).unwrap_or(0);
+    match node.ints("dilations") {
+        None => [1, 1],
+        Some([columns]) => [1, size(columns)],
+        Some([rows, columns, ..]) => [size(rows), size(columns)],
+        Some([]) => [0, 0],
+    }
+}
+
+/// From output, channel, tap to output, tap, channel.
+fn by_pixels(weights: &[f32], channels: usize, taps: usize) -> Vec<f32> {
+    let of = |at: usize| {
+        let (output, rest) = (at / (taps * channels), at % (taps * channels));
+        let (tap, channel) = (rest / channels, rest % channels);
+        weights[(output * channels + channel) * taps + tap]
+    };
+    (0..weights.len()).map(of).collect()
+}
+
+/// Strides and pads of a node whose kernel reaches so far.
+fn sliding(node: &Node, kernel: [usize; 2], input: Shape) -> Result<Sliding, EvaluateError> {
+    let wrong = || unsupported(node, "has strides or pads that make no sense");
+    let sizes = |name: &str, default: usize| match node.ints(name) {
+        None => Ok(vec![default; 4]),
+        Some(given) => given.iter().map(|n| usize::try_from(*n).map_err(|_| wrong())).collect(),
+    };
+    let (strides, pads) = (sizes("strides", 1)?, sizes("pads", 0)?);
+    let strides = match strides[..] {
+        [columns] => [1, columns],
+        [rows, columns, ..] => [rows, columns],
+        [] => return Err(wrong()),
+    };
+    let pads = match pads[..] {
+        [left, right] => [0, left, 0, right],
+        [top, left, bottom, right] => [top, left, bottom, right],
+        _ => return Err(wrong()),
+    };
+    if strides.contains(&0) || kernel.contains(&0) {
+        return Err(wrong());
+    }
+    let same = |axis: usize, size: usize, low: bool| {
+        let covered = (size.div_ceil(strides[axis]) - 1) * strides[axis] + kernel[axis];
+        let all = covered.saturating_sub(size);
+        let less = all / 2;
+        if low { [all - less, less] } else { [less, all - less] }
+    };
+    let pads = match node.text("auto_pad") {
+        way @ ("SAME_UPPER" | "SAME_LOWER") => {
+            let is_low = way == "SAME_LOWER";
+            let (rows, columns) = (same(0, input.height, is_low), same(1, input.width, is_low));
+            [rows[0], columns[0], rows[1], columns[1]]
+        }
+        "VALID" => [0; 4],
+        _ => pads,
+    };
+    Ok(Sliding { kernel, strides, pads })
+}

@@ -1,0 +1,176 @@
+//! Nodes without weights.
+
+use dyno_kernels::Activation;
+use dyno_onnx::{Element, Node};
+
+use super::super::each::{Each, Pair};
+use super::super::step::{Axes, Op};
+use super::super::tensor::Reduction;
+use super::{EvaluateError, Reader, float, unsupported};
+
+impl<'a> Reader<'a> {
+    pub(super) fn step(&mut self, node: &'a Node) -> Result<(), EvaluateError> {
+        if let Some(op) = each(node) {
+            return self.plain(node, Op::Each(op));
+        }
+        if let Some(op) = self.pair(node) {
+            return self.plain(node, Op::Pair(op));
+        }
+        let axis = |default| node.int("axis", default);
+        let axes = || Axes(node.ints("axes").map(<[i64]>::to_vec));
+        match node.op.as_str() {
+            "Conv" => self.convolution(node),
+            "Gemm" | "MatMul" => self.fully_connected(node),
+            "BatchNormalization" => self.normalisation(node),
+            "LSTM" | "GRU" | "RNN" => self.recurrent(node),
+            "Gather" => self.gather(node),
+            "MaxPool" | "AveragePool" | "GlobalAveragePool" | "GlobalMaxPool" => self.pool(node),
+            "Clip" => match (node.attribute("min"), node.attribute("max")) {
+                (None, None) => self.plain(node, Op::Clip),
+                // Attributes in old files.
+                _ => {
+                    let op = Each::Clip(float(node, "min", f32::MIN), float(node, "max", f32::MAX));
+                    self.plain(node, Op::Each(op))
+                }
+            },
+            "Softmax" if self.has_old_softmax() && !self.is_last(node, axis(1)) => {
+                Err(unsupported(node, "is that of before version 13, over several axes"))
+            }
+            "Softmax" => {
+                self.plain(node, Op::Softmax(axis(if self.has_old_softmax() { 1 } else { -1 })))
+            }
+            "LayerNormalization" if node.outputs.iter().skip(1).any(|name| !name.is_empty()) => {
+                Err(unsupported(node, "gives its mean or deviation as well"))
+            }
+            "LayerNormalization" => {
+                let epsilon = float(node, "epsilon", 1e-5);
+                self.plain(node, Op::Normalise { axis: axis(-1), epsilon })
+            }
+            "ReduceMean" | "ReduceSum" | "ReduceMax" => {
+                let how = match node.op.as_str() {
+                    "ReduceMean" => Reduction::Mean,
+                    "ReduceSum" => Reduction::Sum,
+                    _ => Reduction::Max,
+                };
+                let keeps = node.int("keepdims", 1) != 0;
+                let spares_empty = node.int("noop_with_empty_axes", 0) != 0;
+                self.plain(node, Op::Reduce { how, axes: axes(), keeps, spares_empty })
+            }
+            "ArgMax" if node.int("select_last_index", 0) == 0 => {
+                self.plain(node, Op::ArgMax { axis: axis(0), keeps: node.int("keepdims", 1) != 0 })
+            }
+            _ => self.moved(node),
+        }
+    }
+
+    /// Those that only move numbers.
+    fn moved(&mut self, node: &'a Node) -> Result<(), EvaluateError> {
+        let axis = |default| node.int("axis", default);
+        let axes = || Axes(node.ints("axes").map(<[i64]>::to_vec));
+        match node.op.as_str() {
+            "Reshape" => {
+                self.plain(node, Op::Reshape { zero_is_zero: node.int("allowzero", 0) != 0 })
+            }
+            "Flatten" => self.plain(node, Op::Flatten(axis(1))),
+            "Transpose" => {
+                let whole = |order: &[i64]| {
+                    order.iter().map(|axis| usize::try_from(*axis).unwrap_or(usize::MAX)).collect()
+                };
+                self.plain(node, Op::Transpose(node.ints("perm").map(whole)))
+            }
+            "Concat" => self.plain(node, Op::Concat(axis(0))),
+            "Slice" => {
+                let given = node.ints("starts").zip(node.ints("ends")).map(|(starts, ends)| {
+                    let axes = node.ints("axes").unwrap_or_default();
+                    [starts.to_vec(), ends.to_vec(), axes.to_vec()]
+                });
+                self.plain(node, Op::Slice(given))
+            }
+            "Split" => {
+                let sizes = node.ints("split").map(<[i64]>::to_vec);
+                self.plain(node, Op::Split { axis: axis(0), sizes, parts: node.outputs.len() })
+            }
+            "Unsqueeze" => self.plain(node, Op::Unsqueeze(axes())),
+            "Squeeze" => self.plain(node, Op::Squeeze(axes())),
+            "Expand" => self.plain(node, Op::Expand),
+            "Shape" if node.attribute("start").is_none() && node.attribute("end").is_none() => {
+                self.plain(node, Op::Shape)
+            }
+            "Where" => self.plain(node, Op::Where),
+            "CumSum" if node.int("reverse", 0) == 0 => {
+                self.plain(node, Op::CumSum { exclusive: node.int("exclusive", 0) != 0 })
+            }
+            _ => Err(unsupported(node, "is none that the built-in engine has")),
+        }
+    }
+
+    fn has_old_softmax(&self) -> bool {
+        let version = self.model.operator_sets.iter().find(|(domain, _)| domain.is_empty());
+        version.is_some_and(|(_, version)| *version < 13)
+    }
+
+    fn is_last(&self, node: &Node, axis: i64) -> bool {
+        let fact = node.inputs.first().and_then(|name| self.inferred.facts.get(name));
+        axis == -1 || fact.is_some_and(|fact| axis + 1 == fact.shape.len() as i64)
+    }
+
+    fn pair(&self, node: &Node) -> Option<Pair> {
+        Some(match node.op.as_str() {
+            "Add" | "Sum" => Pair::Add,
+            "Sub" => Pair::Subtract,
+            "Mul" => Pair::Multiply,
+            "Div" if node.inputs.iter().all(|name| self.is_whole(name)) => Pair::DivideWhole,
+            "Div" => Pair::Divide,
+            "Pow" => Pair::Power,
+            "Max" => Pair::Greatest,
+            "Min" => Pair::Least,
+            "Equal" => Pair::Equal,
+            "Greater" => Pair::Greater,
+            "GreaterOrEqual" => Pair::GreaterOrEqual,
+            "Less" => Pair::Less,
+            "LessOrEqual" => Pair::LessOrEqual,
+            "And" => Pair::And,
+            "Or" => Pair::Or,
+            "PRelu" => Pair::Slope,
+            _ => return None,
+        })
+    }
+}
+
+fn each(node: &Node) -> Option<Each> {
+    let alpha = |default| float(node, "alpha", default);
+    Some(match node.op.as_str() {
+        "Identity" | "Dropout" => Each::Pass,
+        "Relu" => Each::Of(Activation::Relu),
+        "LeakyRelu" => Each::Of(Activation::LeakyRelu { alpha: alpha(0.01) }),
+        "Sigmoid" => Each::Of(Activation::Sigmoid),
+        "Tanh" => Each::Of(Activation::Tanh),
+        "HardSigmoid" => {
+            Each::Of(Activation::HardSigmoid { alpha: alpha(0.2), beta: float(node, "beta", 0.5) })
+        }
+        "Elu" => Each::Of(Activation::Elu { alpha: alpha(1.0) }),
+        "Softplus" => Each::Of(Activation::Softplus),
+        "Softsign" => Each::Of(Activation::Softsign),
+        "HardSwish" => Each::HardSwish,
+        "Erf" => Each::Erf,
+        "Gelu" => Each::Gelu { tanh: node.text("approximate") == "tanh" },
+        "Exp" => Each::Exp,
+        "Log" => Each::Log,
+        "Sqrt" => Each::Sqrt,
+        "Neg" => Each::Negative,
+        "Abs" => Each::Absolute,
+        "Reciprocal" => Each::Reciprocal,
+        "Floor" => Each::Floor,
+        "Not" => Each::Not,
+        "Cast" => {
+            match Element::of(i32::try_from(node.int("to", 1)).ok()?)? {
+                Element::F32 | Element::F64 => Each::Pass,
+                Element::Bool => Each::Truth,
+                Element::I64 | Element::I32 => Each::Whole,
+                // What is smaller rounds or wraps around.
+                _ => return None,
+            }
+        }
+        _ => return None,
+    })
+}

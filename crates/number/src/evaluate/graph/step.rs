@@ -1,0 +1,486 @@
+//! What nodes do: from tensors to tensors.
+
+use super::super::stage::{Stage, softmax};
+use super::convolve::{Grouped, image, of_pixels, to_pixels};
+use super::each::{Each, Pair};
+use super::recurrent::{Given, Recurrent};
+use super::target::Context;
+use super::tensor::{Misfit, Reduction, Tensor, place};
+use crate::codec::NanError;
+
+/// Why a step cannot be done.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Trouble {
+    Nan(NanError),
+    Misfit(Misfit),
+}
+
+impl From<NanError> for Trouble {
+    fn from(error: NanError) -> Self {
+        Self::Nan(error)
+    }
+}
+
+impl From<Misfit> for Trouble {
+    fn from(why: Misfit) -> Self {
+        Self::Misfit(why)
+    }
+}
+
+/// What a node does. Axes and sizes that ONNX has as inputs are read when they are there.
+#[derive(Debug)]
+pub(super) enum Op {
+    /// Rows times weights, with a bias or none: a target's product.
+    Rows {
+        target: usize,
+        stage: usize,
+    },
+    /// A convolution of images.
+    Convolution {
+        target: usize,
+        stage: usize,
+    },
+    /// One in groups, with a bias or none.
+    Grouped {
+        target: usize,
+        of: Grouped,
+    },
+    /// Pools of images.
+    Pool(Box<Stage>),
+    /// Rows of weights, by their numbers.
+    Table {
+        target: usize,
+        width: usize,
+    },
+    Recurrent(Box<Recurrent>),
+    Each(Each),
+    Pair(Pair),
+    MatMul,
+    Clip,
+    Softmax(i64),
+    /// `LayerNormalization` from an axis on; scale and shift are inputs.
+    Normalise {
+        axis: i64,
+        epsilon: f32,
+    },
+    /// One factor and one addend for each channel, the second axis.
+    Channels {
+        scale: Vec<f32>,
+        shift: Vec<f32>,
+    },
+    Reduce {
+        how: Reduction,
+        axes: Axes,
+        keeps: bool,
+        spares_empty: bool,
+    },
+    ArgMax {
+        axis: i64,
+        keeps: bool,
+    },
+    Reshape {
+        zero_is_zero: bool,
+    },
+    Flatten(i64),
+    Transpose(Option<Vec<usize>>),
+    Concat(i64),
+    Gather(i64),
+    Slice(Option<[Vec<i64>; 3]>),
+    /// Sizes of the parts; else so many of one size, the last smaller where there is a rest.
+    Split {
+        axis: i64,
+        sizes: Option<Vec<i64>>,
+        parts: usize,
+    },
+    Unsqueeze(Axes),
+    Squeeze(Axes),
+    Expand,
+    Shape,
+    Where,
+    CumSum {
+        exclusive: bool,
+    },
+}
+
+/// In old files an attribute, in others the second input.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Axes(pub Option<Vec<i64>>);
+
+/// Inputs of a node; those left out are none.
+pub(super) type Inputs = Vec<Option<Tensor>>;
+
+impl Op {
+    /// # Errors
+    /// What does not fit, or NaN.
+    pub fn run(
+        &self,
+        mut inputs: Inputs,
+        context: &mut Context<'_>,
+    ) -> Result<Vec<Tensor>, Trouble> {
+        let x = inputs.first_mut().and_then(Option::take).ok_or_else(|| missing(0))?;
+        let mut rest = Rest { inputs };
+        let one = match self {
+            Self::Rows { target, stage } => rows(*target, *stage, &x, context)?,
+            Self::Convolution { target, stage } => {
+                let of = &context.targets[*target].stages[*stage];
+                let shape = image(&x, of.input)?;
+                let values = to_pixels(&x.values, of.input);
+                let (output, dims) = (of.output, shape.with(of.output));
+                let sums = context.product(*target, *stage, &values)?;
+                Tensor::new(dims, of_pixels(&sums, output))
+            }
+            Self::Grouped { target, of } => of.run(*target, &x, context)?,
+            Self::Pool(stage) => {
+                let shape = image(&x, stage.input)?;
+                let mut to = Vec::new();
+                stage.run(None, &to_pixels(&x.values, stage.input), &mut to, context.scratch)?;
+                Tensor::new(shape.with(stage.output), of_pixels(&to, stage.output))
+            }
+            Self::Table { target, width } => {
+                // Read here and not copied into a tensor: tables are large.
+                table(&context.prepared[*target].weights, *width, &x)?
+            }
+            Self::Recurrent(of) => {
+                let given =
+                    Given { lengths: rest.take(4), hidden: rest.take(5), cells: rest.take(6) };
+                return of.run(&x, &given, context);
+            }
+            Self::Each(each) => x.each(|numbers| each.run(numbers)),
+            Self::Pair(pair) => {
+                let mut all = x;
+                for at in 1..rest.inputs.len() {
+                    all = pair.run(all, &rest.get(at)?)?;
+                }
+                all
+            }
+            Self::MatMul => x.multiplied(&rest.get(1)?)?,
+            Self::Clip => {
+                let bound = |of: Option<Tensor>, none: f32| {
+                    of.and_then(|of| of.values.first().copied()).unwrap_or(none)
+                };
+                let (least, most) = (bound(rest.take(1), f32::MIN), bound(rest.take(2), f32::MAX));
+                x.each(|numbers| Each::Clip(least, most).run(numbers))
+            }
+            Self::Softmax(axis) => shares(x, *axis)?,
+            Self::Normalise { axis, epsilon } => {
+                let (scale, shift) = (rest.get(1)?, rest.take(2));
+                normalised(x, *axis, *epsilon, &scale, shift.as_ref())?
+            }
+            Self::Channels { scale, shift } => channels(x, scale, shift)?,
+            Self::CumSum { exclusive } => summed(x, &rest.get(1)?, *exclusive)?,
+            Self::Where => chosen(&x, rest.get(1)?, rest.get(2)?)?,
+            Self::Split { axis, sizes, parts } => {
+                let sizes = rest.take(1).map(|of| of.integers()).or_else(|| sizes.clone());
+                return split(&x, *axis, sizes, *parts);
+            }
+            _ => self.moved(x, &mut rest)?,
+        };
+        Ok(vec![one])
+    }
+
+    /// Those that reduce numbers or only move them.
+    fn moved(&self, x: Tensor, rest: &mut Rest) -> Result<Tensor, Trouble> {
+        Ok(match self {
+            Self::Reduce { how, axes, keeps, spares_empty } => {
+                let axes = rest.axes(axes, &x)?;
+                if axes.is_empty() && *spares_empty {
+                    return Ok(x);
+                }
+                x.reduced(&axes, *keeps, *how)?
+            }
+            Self::ArgMax { axis, keeps } => greatest(&x, *axis, *keeps)?,
+            Self::Reshape { zero_is_zero } => {
+                let dims = reshaped(&x.dims, &rest.get(1)?.integers(), *zero_is_zero)?;
+                x.with_dims(dims)?
+            }
+            Self::Flatten(axis) => {
+                let at = if *axis == x.dims.len() as i64 { x.dims.len() } else { x.axis(*axis)? };
+                let dims = [x.dims[..at].iter().product(), x.dims[at..].iter().product()];
+                x.with_dims(dims.into())?
+            }
+            Self::Transpose(order) => match order {
+                Some(order) => x.transposed(order)?,
+                None => x.transposed(&(0..x.dims.len()).rev().collect::<Vec<_>>())?,
+            },
+            Self::Concat(axis) => {
+                let axis = x.axis(*axis)?;
+                let others = rest.inputs.iter_mut().filter_map(Option::take);
+                let parts: Vec<Tensor> = std::iter::once(x).chain(others).collect();
+                Tensor::joined(&parts, axis)?
+            }
+            Self::Gather(axis) => x.gathered(x.axis(*axis)?, &rest.get(1)?)?,
+            Self::Slice(given) => sliced(x, given.as_ref(), rest)?,
+            Self::Unsqueeze(axes) => {
+                let axes = rest.given(axes);
+                let rank = x.dims.len() + axes.len();
+                let of =
+                    |axis: &i64| place(*axis, rank).ok_or_else(|| format!("has no axis {axis}"));
+                let mut axes = axes.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+                axes.sort_unstable();
+                let mut dims = x.dims.clone();
+                axes.into_iter().for_each(|axis| dims.insert(axis.min(dims.len()), 1));
+                x.with_dims(dims)?
+            }
+            Self::Squeeze(axes) => {
+                let axes = rest.axes(axes, &x)?;
+                let is_kept = |at: usize| match axes[..] {
+                    [] => x.dims[at] != 1,
+                    _ => !axes.contains(&at),
+                };
+                let kept = (0..x.dims.len()).filter(|at| is_kept(*at)).map(|at| x.dims[at]);
+                let dims = kept.collect();
+                x.with_dims(dims)?
+            }
+            Self::Expand => {
+                let dims = rest.get(1)?.integers();
+                let dims =
+                    dims.iter().map(|n| usize::try_from(*n).unwrap_or(1)).collect::<Vec<_>>();
+                x.expanded(&dims)?
+            }
+            Self::Shape => {
+                let dims = x.dims.iter().map(|n| *n as f32).collect();
+                Tensor::new(vec![x.dims.len()], dims)
+            }
+            other => return Err(format!("is not done: {other:?}").into()),
+        })
+    }
+}
+
+/// Inputs behind the first.
+struct Rest {
+    inputs: Inputs,
+}
+
+impl Rest {
+    fn take(&mut self, at: usize) -> Option<Tensor> {
+        self.inputs.get_mut(at).and_then(Option::take)
+    }
+
+    fn get(&mut self, at: usize) -> Result<Tensor, Misfit> {
+        self.take(at).ok_or_else(|| missing(at))
+    }
+
+    fn given(&mut self, axes: &Axes) -> Vec<i64> {
+        axes.0.clone().or_else(|| self.take(1).map(|of| of.integers())).unwrap_or_default()
+    }
+
+    fn axes(&mut self, axes: &Axes, x: &Tensor) -> Result<Vec<usize>, Misfit> {
+        self.given(axes).into_iter().map(|axis| x.axis(axis)).collect()
+    }
+}
+
+fn missing(at: usize) -> Misfit {
+    format!("has no input {at}")
+}
+
+fn rows(
+    target: usize,
+    stage: usize,
+    x: &Tensor,
+    context: &mut Context<'_>,
+) -> Result<Tensor, Trouble> {
+    let of = &context.targets[target].stages[stage];
+    let (k, outputs) = (of.input.len(), of.output.len());
+    let mut dims = x.dims.clone();
+    match dims.last_mut() {
+        Some(last) if *last == k => *last = outputs,
+        _ => return Err(format!("multiplies {:?} by {k} rows", x.dims).into()),
+    }
+    Ok(Tensor::new(dims, context.product(target, stage, &x.values)?))
+}
+
+fn table(weights: &[f32], width: usize, numbers: &Tensor) -> Result<Tensor, Misfit> {
+    let count = weights.len() / width;
+    let mut values = Vec::with_capacity(numbers.values.len() * width);
+    for number in numbers.integers() {
+        let row = place(number, count).ok_or_else(|| format!("has no row {number} of {count}"))?;
+        values.extend_from_slice(&weights[row * width..][..width]);
+    }
+    let mut dims = numbers.dims.clone();
+    dims.push(width);
+    Ok(Tensor::new(dims, values))
+}
+
+fn shares(x: Tensor, axis: i64) -> Result<Tensor, Misfit> {
+    let at = x.axis(axis)?;
+    let [_, along, within] = x.around(at);
+    if within == 1 {
+        return Ok(x.each(|numbers| numbers.chunks_exact_mut(along.max(1)).for_each(softmax)));
+    }
+    let mut order: Vec<usize> = (0..x.dims.len()).collect();
+    let last = order.len() - 1;
+    order.swap(at, last);
+    shares(x.transposed(&order)?, -1)?.transposed(&order)
+}
+
+/// Mean 0 and variance 1 of all numbers from an axis on, then the scale and the shift of each place.
+fn normalised(
+    x: Tensor,
+    axis: i64,
+    epsilon: f32,
+    scale: &Tensor,
+    shift: Option<&Tensor>,
+) -> Result<Tensor, Misfit> {
+    let at = x.axis(axis)?;
+    let count: usize = x.dims[at..].iter().product();
+    let is_wide = |of: &Tensor| of.values.len() == count;
+    if count == 0 || !is_wide(scale) || shift.is_some_and(|shift| !is_wide(shift)) {
+        return Err(format!("normalises {count} numbers with scales of {:?}", scale.dims));
+    }
+    Ok(x.each(|numbers| {
+        for row in numbers.chunks_exact_mut(count) {
+            let mean = row.iter().sum::<f32>() / count as f32;
+            row.iter_mut().for_each(|x| *x -= mean);
+            let variance = row.iter().map(|x| x * x).sum::<f32>() / count as f32;
+            let by = 1.0 / (variance + epsilon).sqrt();
+            row.iter_mut().zip(scale.values.iter()).for_each(|(x, scale)| *x *= by * scale);
+            if let Some(shift) = shift {
+                row.iter_mut().zip(shift.values.iter()).for_each(|(x, shift)| *x += shift);
+            }
+        }
+    }))
+}
+
+fn channels(x: Tensor, scale: &[f32], shift: &[f32]) -> Result<Tensor, Misfit> {
+    if x.dims.get(1) != Some(&scale.len()) {
+        return Err(format!("has {} channels and is fed {:?}", scale.len(), x.dims));
+    }
+    let [_, along, within] = x.around(1);
+    Ok(x.each(|numbers| {
+        for (at, channel) in numbers.chunks_exact_mut(within.max(1)).enumerate() {
+            let (scale, shift) = (scale[at % along], shift[at % along]);
+            channel.iter_mut().for_each(|x| *x = *x * scale + shift);
+        }
+    }))
+}
+
+fn summed(x: Tensor, axis: &Tensor, exclusive: bool) -> Result<Tensor, Misfit> {
+    let axis = x.axis(axis.integers().first().copied().unwrap_or(0))?;
+    let [_, along, within] = x.around(axis);
+    Ok(x.each(|numbers| {
+        for part in numbers.chunks_exact_mut((along * within).max(1)) {
+            for at in 0..within {
+                let mut sum = 0.0;
+                for x in part[at..].iter_mut().step_by(within) {
+                    let before = sum;
+                    sum += *x;
+                    *x = if exclusive { before } else { sum };
+                }
+            }
+        }
+    }))
+}
+
+fn chosen(is_first: &Tensor, x: Tensor, y: Tensor) -> Result<Tensor, Misfit> {
+    // Each repeated as far as all three together.
+    let whole = x.clone().paired(&y, |x, _| x)?.paired(is_first, |x, _| x)?.dims;
+    let (x, y, is_first) =
+        (x.expanded(&whole)?, y.expanded(&whole)?, is_first.clone().expanded(&whole)?);
+    let all = is_first.values.iter().zip(x.values.iter().zip(y.values.iter()));
+    let values = all.map(|(first, (x, y))| if *first != 0.0 { *x } else { *y }).collect();
+    Ok(Tensor::new(whole, values))
+}
+
+fn greatest(x: &Tensor, axis: i64, keeps: bool) -> Result<Tensor, Misfit> {
+    let axis = x.axis(axis)?;
+    let [before, along, within] = x.around(axis);
+    let at = |at: usize| {
+        let of = |step: usize| x.values[(at / within * along + step) * within + at % within];
+        let better = |best: usize, step: usize| if of(step) > of(best) { step } else { best };
+        (1..along).fold(0, better) as f32
+    };
+    let values = (0..before * within).map(at).collect();
+    let mut dims = x.dims.clone();
+    match keeps {
+        true => dims[axis] = 1,
+        false => drop(dims.remove(axis)),
+    }
+    Ok(Tensor::new(dims, values))
+}
+
+fn reshaped(dims: &[usize], to: &[i64], zero_is_zero: bool) -> Result<Vec<usize>, Misfit> {
+    let wrong = || format!("makes {to:?} of {dims:?}");
+    let of = |(at, n): (usize, &i64)| match *n {
+        0 if !zero_is_zero => dims.get(at).copied().ok_or_else(wrong),
+        -1 => Ok(1),
+        n => usize::try_from(n).map_err(|_| wrong()),
+    };
+    let mut found = to.iter().enumerate().map(of).collect::<Result<Vec<_>, _>>()?;
+    if let Some(open) = to.iter().position(|n| *n == -1) {
+        let (all, known) = (dims.iter().product::<usize>(), found.iter().product::<usize>());
+        found[open] = all.checked_div(known).ok_or_else(wrong)?;
+    }
+    Ok(found)
+}
+
+fn sliced(x: Tensor, given: Option<&[Vec<i64>; 3]>, rest: &mut Rest) -> Result<Tensor, Misfit> {
+    let (starts, ends, axes, steps) = match given {
+        Some([starts, ends, axes]) => (starts.clone(), ends.clone(), axes.clone(), Vec::new()),
+        None => {
+            let (starts, ends) = (rest.get(1)?.integers(), rest.get(2)?.integers());
+            let mut more = |at| rest.take(at).map(|of| of.integers()).unwrap_or_default();
+            (starts, ends, more(3), more(4))
+        }
+    };
+    let mut x = x;
+    for (at, (start, end)) in starts.iter().zip(&ends).enumerate() {
+        let axis = x.axis(axes.get(at).copied().unwrap_or(at as i64))?;
+        let by = steps.get(at).copied().unwrap_or(1);
+        let size = x.dims[axis] as i64;
+        // Ends as large as i64 came through f32 and saturate.
+        let cut = |at: i64, least: i64, most: i64| {
+            let at = if at < 0 { at.saturating_add(size) } else { at };
+            at.clamp(least, most)
+        };
+        let (first, count) = match by {
+            0 => return Err("takes steps of nothing".into()),
+            1.. => {
+                let (first, end) = (cut(*start, 0, size), cut(*end, 0, size));
+                (first, (end - first).max(0).unsigned_abs().div_ceil(by.unsigned_abs()))
+            }
+            _ => {
+                let (first, end) = (cut(*start, 0, size - 1), cut(*end, -1, size - 1));
+                (first, (first - end).max(0).unsigned_abs().div_ceil(by.unsigned_abs()))
+            }
+        };
+        x = x.sliced(axis, first.max(0) as usize, by, count as usize);
+    }
+    Ok(x)
+}
+
+fn split(
+    x: &Tensor,
+    axis: i64,
+    sizes: Option<Vec<i64>>,
+    parts: usize,
+) -> Result<Vec<Tensor>, Trouble> {
+    let axis = x.axis(axis)?;
+    let each = x.dims[axis].div_ceil(parts.max(1));
+    let even = |at: usize| x.dims[axis].saturating_sub(at * each).min(each);
+    let sizes: Vec<usize> = match sizes {
+        Some(sizes) => sizes.iter().map(|n| usize::try_from(*n).unwrap_or(0)).collect(),
+        None => (0..parts).map(even).collect(),
+    };
+    if sizes.iter().sum::<usize>() != x.dims[axis] {
+        return Err(format!("splits {} into {sizes:?}", x.dims[axis]).into());
+    }
+    let mut first = 0;
+    let parts = sizes.into_iter().map(|count| {
+        let part = x.sliced(axis, first, 1, count);
+        first += count;
+        part
+    });
+    Ok(parts.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dimensions_are_reshaped() {
+        assert_eq!(reshaped(&[2, 6], &[0, -1, 3], false).unwrap(), [2, 2, 3]);
+        assert_eq!(reshaped(&[2, 0], &[0, 2], true).unwrap(), [0, 2]);
+        assert!(reshaped(&[2], &[0, 0], false).is_err());
+    }
+}

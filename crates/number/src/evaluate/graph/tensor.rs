@@ -1,0 +1,352 @@
+//! Values of a graph, and what only moves or pairs their numbers.
+//!
+//! Whole numbers and truths are `f32` as well: below 2^24 they are exact, and no model here counts further.
+
+use std::sync::Arc;
+
+use dyno_kernels::{Isa, Rows, mix};
+
+/// Numbers in row-major order, as ONNX has them.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Tensor {
+    pub dims: Vec<usize>,
+    pub values: Arc<Vec<f32>>,
+}
+
+/// What does not fit, for people.
+pub(super) type Misfit = String;
+
+impl Tensor {
+    /// # Panics
+    /// There is not a number for each place.
+    pub fn new(dims: Vec<usize>, values: Vec<f32>) -> Self {
+        assert_eq!(dims.iter().product::<usize>(), values.len(), "a number for each place");
+        Self { dims, values: Arc::new(values) }
+    }
+
+    /// The same numbers in other dimensions.
+    pub fn with_dims(self, dims: Vec<usize>) -> Result<Self, Misfit> {
+        match dims.iter().product::<usize>() == self.values.len() {
+            true => Ok(Self { dims, values: self.values }),
+            false => Err(format!("makes {dims:?} of {:?}", self.dims)),
+        }
+    }
+
+    /// The numbers, without a copy where nobody else has them.
+    pub fn into_values(self) -> Vec<f32> {
+        Arc::try_unwrap(self.values).unwrap_or_else(|shared| shared.as_ref().clone())
+    }
+
+    /// Each number by itself.
+    pub fn each(self, change: impl Fn(&mut [f32])) -> Self {
+        let dims = self.dims.clone();
+        let mut values = self.into_values();
+        change(&mut values);
+        Self::new(dims, values)
+    }
+
+    /// Numbers as counts, axes or places.
+    pub fn integers(&self) -> Vec<i64> {
+        self.values.iter().map(|x| *x as i64).collect()
+    }
+
+    /// An axis that may be counted from the last.
+    pub fn axis(&self, axis: i64) -> Result<usize, Misfit> {
+        place(axis, self.dims.len()).ok_or_else(|| format!("has no axis {axis} in {:?}", self.dims))
+    }
+
+    /// Numbers before an axis, along it, and within one step of it.
+    pub fn around(&self, axis: usize) -> [usize; 3] {
+        let (before, behind) = (&self.dims[..axis], &self.dims[axis + 1..]);
+        [before.iter().product(), self.dims[axis], behind.iter().product()]
+    }
+
+    pub fn transposed(&self, order: &[usize]) -> Result<Self, Misfit> {
+        let rank = self.dims.len();
+        let is_order = order.len() == rank && (0..rank).all(|axis| order.contains(&axis));
+        if !is_order {
+            return Err(format!("turns {:?} by {order:?}", self.dims));
+        }
+        let strides = strides(&self.dims);
+        let dims: Vec<usize> = order.iter().map(|axis| self.dims[*axis]).collect();
+        let steps: Vec<usize> = order.iter().map(|axis| strides[*axis]).collect();
+        let mut values = Vec::with_capacity(self.values.len());
+        rows(&dims, [&steps], |[start], [step], count| {
+            if step == 1 {
+                values.extend_from_slice(&self.values[start..start + count]);
+            } else {
+                values.extend((0..count).map(|at| self.values[start + at * step]));
+            }
+        });
+        Ok(Self::new(dims, values))
+    }
+
+    /// Two with each other, one of which may be repeated along axes (ONNX, "Broadcasting").
+    pub fn paired(self, other: &Self, of: impl Fn(f32, f32) -> f32) -> Result<Self, Misfit> {
+        if self.dims == other.dims {
+            let others = &other.values;
+            let change = |values: &mut [f32]| {
+                values.iter_mut().zip(others.iter()).for_each(|(x, y)| *x = of(*x, *y));
+            };
+            return Ok(self.each(change));
+        }
+        let dims = broadcast(&self.dims, &other.dims)
+            .ok_or_else(|| format!("pairs {:?} with {:?}", self.dims, other.dims))?;
+        let steps = [&self.dims, &other.dims].map(|of| repeated(of, &dims));
+        let mut values = Vec::with_capacity(dims.iter().product());
+        rows(&dims, [&steps[0], &steps[1]], |[a, b], steps, count| {
+            let (x, y) = (&self.values[a..], &other.values[b..]);
+            match steps {
+                [1, 1] => values.extend(x[..count].iter().zip(y).map(|(x, y)| of(*x, *y))),
+                [1, 0] => values.extend(x[..count].iter().map(|x| of(*x, y[0]))),
+                [0, 1] => values.extend(y[..count].iter().map(|y| of(x[0], *y))),
+                [i, j] => values.extend((0..count).map(|at| of(x[at * i], y[at * j]))),
+            }
+        });
+        Ok(Self::new(dims, values))
+    }
+
+    /// Repeated as far as dimensions ask for (`Expand`).
+    pub fn expanded(self, dims: &[usize]) -> Result<Self, Misfit> {
+        let ones = Self::new(dims.to_vec(), vec![0.0; dims.iter().product()]);
+        self.paired(&ones, |x, _| x)
+    }
+
+    /// One behind the other along an axis.
+    pub fn joined(parts: &[Self], axis: usize) -> Result<Self, Misfit> {
+        let first = &parts[0];
+        let alike = |part: &Self| {
+            part.dims.len() == first.dims.len()
+                && part
+                    .dims
+                    .iter()
+                    .zip(&first.dims)
+                    .enumerate()
+                    .all(|(at, (a, b))| at == axis || a == b)
+        };
+        if let Some(other) = parts.iter().find(|part| !alike(part)) {
+            return Err(format!("joins {:?} and {:?}", first.dims, other.dims));
+        }
+        let [before, ..] = first.around(axis);
+        let mut dims = first.dims.clone();
+        dims[axis] = parts.iter().map(|part| part.dims[axis]).sum();
+        let mut values = Vec::with_capacity(dims.iter().product());
+        for at in 0..before {
+            for part in parts {
+                let [_, along, within] = part.around(axis);
+                values.extend_from_slice(&part.values[at * along * within..][..along * within]);
+            }
+        }
+        Ok(Self::new(dims, values))
+    }
+
+    /// Steps `first`, `first + by` and so on of an axis, `count` of them.
+    pub fn sliced(&self, axis: usize, first: usize, by: i64, count: usize) -> Self {
+        let place = |at: usize| (first as i64 + at as i64 * by) as usize;
+        self.picked(axis, &(0..count).map(place).collect::<Vec<_>>())
+    }
+
+    /// Steps of an axis, by their places.
+    ///
+    /// # Panics
+    /// There is no such place.
+    fn picked(&self, axis: usize, places: &[usize]) -> Self {
+        let [before, along, within] = self.around(axis);
+        let mut dims = self.dims.clone();
+        dims[axis] = places.len();
+        let mut values = Vec::with_capacity(before * places.len() * within);
+        for at in 0..before {
+            for place in places {
+                values.extend_from_slice(&self.values[(at * along + place) * within..][..within]);
+            }
+        }
+        Self::new(dims, values)
+    }
+
+    /// `Gather`: the steps of an axis that `indices` name; its dimensions stand in place of the axis.
+    pub fn gathered(&self, axis: usize, indices: &Self) -> Result<Self, Misfit> {
+        let along = self.dims[axis];
+        let of = |index: &i64| {
+            place(*index, along).ok_or_else(|| format!("has no place {index} of {along}"))
+        };
+        let places = indices.integers().iter().map(of).collect::<Result<Vec<_>, _>>()?;
+        let picked = self.picked(axis, &places);
+        let dims = [&self.dims[..axis], &indices.dims, &self.dims[axis + 1..]].concat();
+        picked.with_dims(dims)
+    }
+
+    /// Sums, means or largest numbers over axes; all axes where none is said.
+    pub fn reduced(&self, axes: &[usize], keeps: bool, how: Reduction) -> Result<Self, Misfit> {
+        let rank = self.dims.len();
+        let is_reduced = |axis: &usize| axes.is_empty() || axes.contains(axis);
+        let order: Vec<usize> = (0..rank)
+            .filter(|axis| !is_reduced(axis))
+            .chain((0..rank).filter(is_reduced))
+            .collect();
+        let count: usize =
+            (0..rank).filter(is_reduced).map(|axis| self.dims[axis]).product::<usize>();
+        let turned = if order.is_sorted() { self.clone() } else { self.transposed(&order)? };
+        if count == 0 {
+            return Err(format!("reduces {:?} to nothing", self.dims));
+        }
+        let values = turned.values.chunks_exact(count).map(|row| match how {
+            Reduction::Sum => row.iter().sum(),
+            Reduction::Mean => row.iter().sum::<f32>() / count as f32,
+            Reduction::Max => row.iter().copied().fold(f32::NEG_INFINITY, f32::max),
+        });
+        let values = values.collect();
+        let dims = (0..rank).filter_map(|axis| match (is_reduced(&axis), keeps) {
+            (false, _) => Some(self.dims[axis]),
+            (true, true) => Some(1),
+            (true, false) => None,
+        });
+        Ok(Self::new(dims.collect(), values))
+    }
+
+    /// Each matrix of one with the one of the other (`MatMul`), sums in the order of k.
+    pub fn multiplied(&self, other: &Self) -> Result<Self, Misfit> {
+        let wrong = || format!("multiplies {:?} by {:?}", self.dims, other.dims);
+        let [.., m, k] = self.dims[..] else { return Err(wrong()) };
+        let [.., other_k, n] = other.dims[..] else { return Err(wrong()) };
+        let outer = |of: &Self| of.dims[..of.dims.len() - 2].to_vec();
+        let (a, b) = (outer(self), outer(other));
+        let whole = broadcast(&a, &b).filter(|_| k == other_k).ok_or_else(wrong)?;
+        let steps = [repeated(&a, &whole), repeated(&b, &whole)];
+        let count: usize = whole.iter().product();
+        let mut values = vec![0.0; count * m * n];
+        let mut starts = Vec::with_capacity(count);
+        rows(&whole, [&steps[0], &steps[1]], |[a, b], [i, j], count| {
+            starts.extend((0..count).map(|at| (a + at * i, b + at * j)));
+        });
+        for (to, (a, b)) in values.chunks_exact_mut((m * n).max(1)).zip(starts) {
+            let (x, y) = (&self.values[a * m * k..], &other.values[b * k * n..]);
+            let rows = Rows::new(y, k, n, n);
+            for (to, x) in to.chunks_exact_mut(n).zip(x.chunks_exact(k.max(1))) {
+                mix(Isa::best(), x, rows, to);
+            }
+        }
+        Ok(Self::new([whole, vec![m, n]].concat(), values))
+    }
+}
+
+/// What becomes of several numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reduction {
+    Sum,
+    Mean,
+    Max,
+}
+
+/// A place or an axis that may be counted from the last.
+pub(super) fn place(at: i64, count: usize) -> Option<usize> {
+    let at = if at < 0 { at.checked_add(i64::try_from(count).ok()?)? } else { at };
+    usize::try_from(at).ok().filter(|at| *at < count)
+}
+
+fn strides(dims: &[usize]) -> Vec<usize> {
+    (0..dims.len()).map(|axis| dims[axis + 1..].iter().product()).collect()
+}
+
+fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
+    let rank = a.len().max(b.len());
+    let of = |dims: &[usize], axis: usize| {
+        (axis + dims.len()).checked_sub(rank).map_or(1, |axis| dims[axis])
+    };
+    let dim = |axis| match (of(a, axis), of(b, axis)) {
+        (x, y) if x == y || y == 1 => Some(x),
+        (1, y) => Some(y),
+        _ => None,
+    };
+    (0..rank).map(dim).collect()
+}
+
+/// Steps of a value in dimensions that it is repeated to.
+fn repeated(dims: &[usize], to: &[usize]) -> Vec<usize> {
+    let strides = strides(dims);
+    let missing = to.len() - dims.len();
+    let of = |axis: usize| match axis.checked_sub(missing) {
+        Some(axis) if dims[axis] != 1 => strides[axis],
+        _ => 0,
+    };
+    (0..to.len()).map(of).collect()
+}
+
+/// All rows of dimensions, the last axis of which they are: where each begins in values with such steps, their
+/// steps along it, and its length.
+fn rows<const N: usize>(
+    dims: &[usize],
+    steps: [&Vec<usize>; N],
+    mut row: impl FnMut([usize; N], [usize; N], usize),
+) {
+    let Some((last, outer)) = dims.split_last() else {
+        row([0; N], [1; N], 1);
+        return;
+    };
+    if dims.contains(&0) {
+        return;
+    }
+    let along = steps.map(|steps| steps[outer.len()]);
+    let mut at = vec![0; outer.len()];
+    let mut starts = [0; N];
+    loop {
+        row(starts, along, *last);
+        let mut axis = outer.len();
+        loop {
+            let Some(next) = axis.checked_sub(1) else { return };
+            axis = next;
+            at[axis] += 1;
+            starts.iter_mut().zip(&steps).for_each(|(start, steps)| *start += steps[axis]);
+            if at[axis] < outer[axis] {
+                break;
+            }
+            starts
+                .iter_mut()
+                .zip(&steps)
+                .for_each(|(start, steps)| *start -= steps[axis] * at[axis]);
+            at[axis] = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(dims: &[usize]) -> Tensor {
+        let count = dims.iter().product::<usize>();
+        Tensor::new(dims.to_vec(), (0..count).map(|at| at as f32).collect())
+    }
+
+    #[test]
+    fn numbers_are_moved() {
+        let x = counted(&[2, 3, 2]);
+        let turned = x.transposed(&[2, 0, 1]).unwrap();
+        assert_eq!(turned.dims, [2, 2, 3]);
+        assert_eq!(turned.values[..6], [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        assert_eq!(x.sliced(1, 2, -2, 2).values[..4], [4.0, 5.0, 0.0, 1.0]);
+        let gathered = x.gathered(1, &Tensor::new(vec![1, 2], vec![-1.0, 0.0])).unwrap();
+        assert_eq!((&gathered.dims[..], gathered.values[2]), (&[2, 1, 2, 2][..], 0.0));
+        assert!(x.gathered(1, &Tensor::new(vec![], vec![3.0])).is_err());
+        let joined = Tensor::joined(&[x.clone(), x.clone()], 1).unwrap();
+        assert_eq!((&joined.dims[..], joined.values[6]), (&[2, 6, 2][..], 0.0));
+        let mean = x.reduced(&[0, 2], true, Reduction::Mean).unwrap();
+        assert_eq!((&mean.dims[..], &mean.values[..]), (&[1, 3, 1][..], &[3.5, 5.5, 7.5][..]));
+    }
+
+    #[test]
+    fn numbers_are_paired_with_those_that_are_repeated() {
+        let (x, y) = (counted(&[2, 1, 3]), counted(&[4, 1]));
+        let sum = x.clone().paired(&y, |x, y| 10.0 * x + y).unwrap();
+        assert_eq!(sum.dims, [2, 4, 3]);
+        assert_eq!(sum.values[13..16], [40.0, 50.0, 31.0]);
+        assert!(x.clone().paired(&counted(&[2]), |x, _| x).is_err());
+        let one = Tensor::new(Vec::new(), vec![2.0]);
+        let twice = x.clone().paired(&one, |x, y| x * y).unwrap();
+        assert_eq!(twice.values[..], [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        let product = counted(&[2, 2, 3]).multiplied(&counted(&[3, 1])).unwrap();
+        assert_eq!(
+            (&product.dims[..], &product.values[..]),
+            (&[2, 2, 1][..], &[5.0, 14.0, 23.0, 32.0][..])
+        );
+    }
+}

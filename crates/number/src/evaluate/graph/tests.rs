@@ -1,0 +1,342 @@
+//! Graphs beside slow twins of their layers, beside the engine of chains, and what shortcuts may not change.
+
+mod twin;
+
+use dyno_onnx::{
+    Attribute, BuildError, Builder, Dim, Element, Fill, Name, Tensor as Constant, Weights,
+};
+use proptest::prelude::*;
+
+use super::*;
+use crate::evaluate::tests::{format, images, network as chain};
+use crate::evaluate::{Evaluator, Samples};
+use crate::network::{Layerwise, Network};
+use crate::objective::Objective;
+use crate::platform::Platform;
+use crate::tune::{self, Journal, Settings};
+
+const COUNT: usize = 70;
+
+fn base() -> Assignment {
+    Assignment::new(Vec::new(), Vec::new())
+}
+
+fn fed(dims: &[usize], right: Right) -> Fed {
+    let size: usize = dims.iter().product();
+    let values = images(COUNT * size).into_iter().map(|x| 2.0 * x - 1.0).collect();
+    Fed { inputs: vec![Input { dims: dims.to_vec(), values }], lengths: None, right }
+}
+
+fn sets() -> [Vec<usize>; 3] {
+    [(0..COUNT).step_by(3).collect(), (0..COUNT).collect(), Vec::new()]
+}
+
+/// Formats of all objects by numbers.
+fn assigned(objects: &[String], choices: &[u32]) -> Assignment {
+    let formats = choices.iter().cycle().take(objects.len()).map(|choice| format(*choice));
+    let names = objects.iter().map(|name| vec![name.clone()]).collect();
+    Assignment::new(names, formats.collect())
+}
+
+fn tuned(graph: &Graph) -> Network {
+    Network {
+        name: "graph".into(),
+        platform: Platform::named("paper").expect("built in"),
+        layers: graph.profile(),
+        layerwise: Layerwise::WeightOnly,
+        objective: Objective::Bits,
+        error_margin: 0.1,
+        external: None,
+        built_in: None,
+    }
+}
+
+/// A residual block with a normalisation that is folded, channels by themselves, and two branches that are
+/// joined.
+fn residual(seed: u64) -> Result<Model, BuildError> {
+    let mut net = Builder::new("residual", Weights::seeded(seed));
+    let shape = [Dim::symbol("N"), 3.into(), 7.into(), 6.into()];
+    let image = net.input("image", Element::F32, &shape);
+    let x = conv(&mut net, "first", &image, [8, 3, 3, 3], 1)?;
+    let x = normal(&mut net, "first", &x, 8)?;
+    let x = net.node("Relu", &[&x], &[])?;
+    let y = conv(&mut net, "depthwise", &x, [8, 1, 3, 3], 8)?;
+    let y = normal(&mut net, "depthwise", &y, 8)?;
+    let y = net.node("HardSwish", &[&y], &[])?;
+    let y = conv(&mut net, "grouped", &y, [8, 4, 3, 3], 2)?;
+    let x = net.node("Add", &[&x, &y], &[])?;
+    let x = net.node("Concat", &[&x, &y], &[("axis", 1_i64.into())])?;
+    let x = normal(&mut net, "last", &x, 16)?;
+    let x = net.node("Sigmoid", &[&x], &[])?;
+    let x = net.node("GlobalAveragePool", &[&x], &[])?;
+    let x = net.node("Flatten", &[&x], &[])?;
+    let (weight, bias) = (
+        net.weight("fc.weight", &[16, 5], Fill::even(4))?,
+        net.weight("fc.bias", &[5], Fill::Uniform(0.1))?,
+    );
+    let x = net.node("Gemm", &[&x, &weight, &bias], &[])?;
+    net.output("scores", &x)?;
+    Ok(net.finish())
+}
+
+fn conv(
+    net: &mut Builder,
+    name: &str,
+    from: &Name,
+    shape: [usize; 4],
+    groups: i64,
+) -> Result<Name, BuildError> {
+    let weight = net.weight(&format!("{name}.weight"), &shape, Fill::he(shape[1] * 9))?;
+    let attributes: [(&str, Attribute); 2] =
+        [("group", groups.into()), ("pads", [1, 1, 1, 1].into())];
+    net.node("Conv", &[from, &weight], &attributes)
+}
+
+fn normal(net: &mut Builder, name: &str, x: &Name, channels: usize) -> Result<Name, BuildError> {
+    let mut part = |part: &str, from: f32, to: f32| {
+        let values = (0..channels).map(|at| from + (to - from) * at as f32 / channels as f32);
+        let values: Vec<f32> = values.collect();
+        net.tensor(Constant::of_f32(format!("{name}.{part}"), &[channels], &values))
+    };
+    let parts =
+        [("scale", 0.5, 1.5), ("shift", -0.3, 0.2), ("mean", -0.1, 0.3), ("variance", 0.5, 2.0)];
+    let [scale, shift, mean, variance] = parts.map(|(name, from, to)| part(name, from, to));
+    net.node("BatchNormalization", &[x, &scale?, &shift?, &mean?, &variance?], &[])
+}
+
+/// Letters to numbers: a table, a layer of cells over them, and a second call of the same cells.
+fn spoken(op: &str, resets_first: bool, seed: u64) -> Result<Model, BuildError> {
+    let mut net = Builder::new("spoken", Weights::seeded(seed));
+    let letters = net.input("letters", Element::I64, &[Dim::symbol("N"), Dim::symbol("T")]);
+    let table = net.weight("table.weight", &[9, 6], Fill::Uniform(1.0))?;
+    let x = net.node("Gather", &[&table, &letters], &[])?;
+    let x = net.node("Transpose", &[&x], &[("perm", [1, 0, 2].into())])?;
+    let gates = if op == "LSTM" { 4 } else { 3 };
+    let inputs = net.weight("cells.W", &[1, gates * 6, 6], Fill::Uniform(0.6))?;
+    let states = net.weight("cells.R", &[1, gates * 6, 6], Fill::Uniform(0.6))?;
+    let bias = net.weight("cells.B", &[1, 2 * gates * 6], Fill::Uniform(0.3))?;
+    let choices: [(&str, Attribute); 2] =
+        [("hidden_size", 6_i64.into()), ("linear_before_reset", i64::from(!resets_first).into())];
+    let choices = if op == "LSTM" { &choices[..1] } else { &choices[..] };
+    let none = Name::NONE;
+    let [all, first] = net.nodes(op, &[&x, &inputs, &states, &bias], choices)?;
+    let axes = net.integers(&[1]);
+    let all = net.node("Squeeze", &[&all, &axes], &[])?;
+    let [_, last] = net.nodes(op, &[&all, &inputs, &states, &bias, &none, &first], choices)?;
+    let first_axis = net.integers(&[0]);
+    let last = net.node("Squeeze", &[&last, &first_axis], &[])?;
+    net.output("numbers", &last)?;
+    Ok(net.finish())
+}
+
+fn letters(lengths: Option<Vec<usize>>, right: Right) -> Fed {
+    let values = images(COUNT * 8).into_iter().map(|x| (x * 9.0).floor()).collect();
+    Fed { inputs: vec![Input { dims: vec![8], values }], lengths, right }
+}
+
+/// One step of a format, for few: sums of `f32` may fall beside those of `f64`.
+fn near(found: &[f32], expected: &[f64], is_f32: bool) -> bool {
+    let scale = expected.iter().fold(1e-3_f64, |max, x| max.max(x.abs()));
+    let limit = if is_f32 { 1e-5 } else { 0.05 };
+    let off = found.iter().zip(expected).map(|(x, y)| (f64::from(*x) - y).abs());
+    found.len() == expected.len() && off.fold(0.0, f64::max) < limit * scale
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn a_graph_does_what_a_chain_does(seed: u64, choices in prop::collection::vec(0_u32..224, 8)) {
+        let model = chain(3, seed).unwrap();
+        let values = images(COUNT * 216);
+        let samples = Samples { values: values.clone(), labels: vec![0; COUNT] };
+        let mut chained = Evaluator::new(&model, samples, sets()).unwrap();
+        let inputs = vec![Input { dims: vec![3, 9, 8], values }];
+        let fed = Fed { inputs, lengths: None, right: Right::Labels(vec![0; COUNT]) };
+        let mut graph = Graph::new(&model, fed, sets()).unwrap();
+        prop_assert_eq!(graph.objects(), chained.objects());
+        for (found, expected) in graph.profile().iter().zip(chained.profile().unwrap()) {
+            // Sums in another order.
+            let off = (found.activation_max / expected.activation_max - 1.0).abs();
+            prop_assert!(off < 1e-6, "{found:?} {expected:?}");
+            prop_assert_eq!(&Layer { activation_max: expected.activation_max, ..found.clone() }, &expected);
+        }
+        let quantised = assigned(&graph.objects(), &choices);
+        for assignment in [base(), quantised] {
+            let expected = chained.scores(&assignment, &[0, 7, COUNT - 1]).unwrap();
+            let expected: Vec<f64> = expected.into_iter().map(f64::from).collect();
+            let found = graph.answers(&assignment, &[0, 7, COUNT - 1]).unwrap().concat();
+            prop_assert!(near(&found, &expected, assignment == base()), "{found:?} {expected:?}");
+        }
+    }
+
+    #[test]
+    fn branches_are_those_of_a_slow_twin(seed: u64, choices in prop::collection::vec(0_u32..224, 8)) {
+        let model = residual(seed).unwrap();
+        let fed = fed(&[3, 7, 6], Right::Agreement(Agreement::Top));
+        let image = fed.inputs[0].values[126..252].to_vec();
+        let mut graph = Graph::new(&model, fed, sets()).unwrap();
+        let expected = ["first", "depthwise", "grouped", "fc"];
+        let objects: Vec<String> = expected.iter().flat_map(|name| [format!("{name}.weight"), format!("{name}.input")]).collect();
+        prop_assert_eq!(graph.objects(), objects);
+        let quantised = assigned(&graph.objects(), &choices);
+        for assignment in [base(), quantised] {
+            let expected = twin::residual(&model, &assignment, &image);
+            let found = graph.answers(&assignment, &[1]).unwrap().remove(0);
+            prop_assert!(near(&found, &expected, assignment == base()), "{found:?} {expected:?} {assignment}");
+        }
+    }
+
+    #[test]
+    fn cells_are_those_of_a_slow_twin(
+        seed: u64, kind in 0_usize..3, length in 1_usize..9, choices in prop::collection::vec(0_u32..224, 8),
+    ) {
+        let (op, resets_first) = [("LSTM", false), ("GRU", false), ("GRU", true)][kind];
+        let model = spoken(op, resets_first, seed).unwrap();
+        let lengths = Some((0..COUNT).map(|at| if at == 4 { length } else { 1 + at % 8 }).collect());
+        let fed = letters(lengths, Right::Agreement(Agreement::Cosine(0.9)));
+        let word = fed.inputs[0].values[32..32 + length].to_vec();
+        let mut graph = Graph::new(&model, fed, sets()).unwrap();
+        let quantised = assigned(&graph.objects(), &choices);
+        for assignment in [base(), quantised] {
+            let expected = twin::spoken(&model, op, resets_first, &assignment, &word);
+            let found = graph.answers(&assignment, &[4]).unwrap().remove(0);
+            prop_assert!(near(&found, &expected, assignment == base()), "{found:?} {expected:?} {assignment}");
+        }
+    }
+
+    /// What was kept, how many threads there are and where a trial ends change nothing.
+    #[test]
+    fn shortcuts_change_no_result(
+        choices in prop::collection::vec(prop::collection::vec(0_u32..224, 8), 3),
+        mixed in prop::collection::vec((0_usize..3, 0_usize..3, any::<bool>(), 0.0_f64..1.1), 6),
+        is_image: bool,
+    ) {
+        let agreement = Right::Agreement(if is_image { Agreement::Top } else { Agreement::Cosine(0.97) });
+        let (model, fed) = match is_image {
+            true => (residual(5).unwrap(), fed(&[3, 7, 6], agreement)),
+            false => {
+                let lengths = (0..COUNT).map(|at| 1 + at % 8).collect();
+                (spoken("GRU", false, 5).unwrap(), letters(Some(lengths), agreement))
+            }
+        };
+        let mut fast = Graph::new(&model, fed.clone(), sets()).unwrap().with_limits(3, 100_000);
+        let mut slow = Graph::new(&model, fed, sets()).unwrap().with_limits(1, 0);
+        for (front, back, is_small, decides) in mixed {
+            // Trials that begin alike.
+            let mut formats = choices[front].clone();
+            formats[3] = choices[back][3];
+            formats[7] = choices[back][7];
+            let subset = if is_small { Subset::Small } else { Subset::Full };
+            let assignment = assigned(&slow.objects(), &formats);
+            let mut trial = Trial { number: 1, subset, assignment, decides: None };
+            let expected = slow.evaluate(&trial).unwrap();
+            prop_assert!(!expected.is_bound);
+            prop_assert_eq!(&fast.evaluate(&trial).unwrap(), &expected);
+            trial.decides = Some(decides);
+            let found = fast.evaluate(&trial).unwrap();
+            if expected.accuracy < decides {
+                prop_assert!(found.is_bound && found.accuracy < decides && found.accuracy >= expected.accuracy);
+                prop_assert_eq!(&slow.evaluate(&trial).unwrap(), &found);
+            } else {
+                prop_assert_eq!(&found, &expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_kept_is_used() {
+    let model = residual(3).unwrap();
+    let mut graph =
+        Graph::new(&model, fed(&[3, 7, 6], Right::Agreement(Agreement::Top)), sets()).unwrap();
+    let assignment = assigned(&graph.objects(), &[8]);
+    let trial = Trial { number: 1, subset: Subset::Full, assignment, decides: None };
+    graph.evaluate(&trial).unwrap();
+    let blocks = graph.fed.blocks(&graph.sets[1], BLOCK);
+    let kept = graph.kept_for(&trial, blocks.len());
+    let prepared = graph.prepared(&trial.assignment).unwrap();
+    let plan = graph.plan(&prepared, &kept, &blocks);
+    let needed = plan.needed(&plan.begin(0, &blocks[0]));
+    let needed = plan.steps.steps.iter().zip(needed).filter(|(_, is_needed)| *is_needed);
+    let needed: Vec<&str> = needed.map(|(step, _)| step.node.0.as_str()).collect();
+    // The builder names outputs by an Identity.
+    assert_eq!(needed, ["Gemm", "Gemm", "Identity"], "the last product, and its bias");
+}
+
+#[test]
+fn weights_that_are_used_twice_are_one_object() {
+    let model = spoken("GRU", false, 1).unwrap();
+    let graph =
+        Graph::new(&model, letters(None, Right::Agreement(Agreement::Top)), sets()).unwrap();
+    let found: Vec<_> = graph
+        .profile()
+        .iter()
+        .map(|layer| (layer.name.clone(), layer.weight_size, layer.activation_size, layer.macs))
+        .collect();
+    let layer =
+        |name: &str, weights, activations, macs| (name.to_owned(), weights, activations, macs);
+    // Eight steps each, of twice.
+    let expected = [
+        layer("table", 54, 0, 0),
+        layer("cells", 108, 96, 16 * 108),
+        layer("cells.R", 108, 16 * 6 * 2, 16 * 108),
+        layer("cells.B", 36, 0, 0),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_graph_is_tuned() {
+    let model = residual(2).unwrap();
+    let fed = fed(&[3, 7, 6], Right::Agreement(Agreement::Top));
+    let mut graph = Graph::new(&model, fed, sets()).unwrap();
+    let network = tuned(&graph);
+    let mut evaluate =
+        |trials: &[Trial]| trials.iter().map(|trial| graph.evaluate(trial)).collect::<Vec<_>>();
+    let outcome =
+        tune::tune(&network, &Settings::default(), Journal::none(), &mut evaluate, &mut |_| ());
+    assert_eq!(outcome.noise, Some([1.0, 1.0]), "FLOAT(32) agrees with itself");
+    let answer = outcome.answer.expect("FLOAT(32) at least");
+    assert!(answer.accuracy >= 0.9 && answer.objective < outcome.base_objective / 2.0);
+}
+
+#[test]
+fn what_cannot_be_done_is_told() {
+    let refused = |op: &str, dims: &[usize], fed: Fed| {
+        let mut net = Builder::new("other", Weights::seeded(1));
+        let shape = std::iter::once(Dim::symbol("N")).chain(dims.iter().map(|n| (*n).into()));
+        let x = net.input("x", Element::F32, &shape.collect::<Vec<Dim>>());
+        let y = net.node(op, &[&x], &[]).unwrap();
+        net.output("y", &y).unwrap();
+        Graph::new(&net.finish(), fed, Default::default()).unwrap_err().to_string()
+    };
+    let labels = |count: usize| Right::Labels(vec![0; count]);
+    let one = |right| Fed {
+        inputs: vec![Input { dims: vec![4], values: vec![0.0; 8] }],
+        lengths: None,
+        right,
+    };
+    let expected = "Sin (Sin_0) is none that the built-in engine has; such a model needs a program, \
+                    `cmd_fullset`";
+    assert_eq!(refused("Sin", &[4], one(labels(2))), expected);
+    assert_eq!(
+        refused("Relu", &[5], one(labels(2))),
+        "expected x of shape [N, 5], found samples of [4]"
+    );
+    assert_eq!(
+        refused("Relu", &[4], one(labels(3))),
+        "expected a label for each of 2 samples, found 3"
+    );
+    assert_eq!(
+        refused("Relu", &[4], one(Right::Labels(vec![0, 4]))),
+        "expected labels below 4, the outputs of the model, found 4"
+    );
+    let lengths = Fed { lengths: Some(vec![1, 9]), ..one(labels(2)) };
+    assert_eq!(refused("Relu", &[4], lengths), "expected lengths from 1 to 4, found 9");
+    let none = Fed { inputs: Vec::new(), lengths: None, right: labels(0) };
+    assert_eq!(
+        refused("Relu", &[4], none),
+        "expected samples of each input: x, found samples of 0"
+    );
+}
