@@ -68,7 +68,8 @@ fn study(root: &Path, args: &[&str]) -> Result<ExitCode> {
     if writes {
         let path = root.join(PAGE);
         let page = std::fs::read_to_string(&path).with_context(|| format!("cannot read {PAGE}"))?;
-        let (head, rest) = page.split_once(MARK).with_context(|| format!("{PAGE} has no {MARK}"))?;
+        let (head, rest) =
+            page.split_once(MARK).with_context(|| format!("{PAGE} has no {MARK}"))?;
         let last = rest.trim_end().lines().last().unwrap_or_default();
         std::fs::write(&path, format!("{head}{MARK}\n{tables}{last}\n"))
             .with_context(|| format!("cannot write {PAGE}"))?;
