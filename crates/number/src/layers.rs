@@ -184,6 +184,7 @@ struct Reader<'a> {
 }
 
 /// Sizes of a product.
+#[derive(Clone, Copy)]
 struct Sizes {
     kind: LayerType,
     groups: u64,

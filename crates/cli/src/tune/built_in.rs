@@ -56,7 +56,8 @@ impl Engine {
             let Shape::Chain(_) = engine.shape else {
                 return Err(of(&"only chains of layers are packed, and so have a latency"));
             };
-            engine.speed = Some(Speed::new(Model::read(&path).map_err(|error| of(&error))?, sample));
+            engine.speed =
+                Some(Speed::new(Model::read(&path).map_err(|error| of(&error))?, sample));
         }
         Ok(engine)
     }

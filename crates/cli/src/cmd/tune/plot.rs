@@ -104,6 +104,9 @@ impl Plot {
     }
 }
 
+/// The accuracy of FLOAT(32), and what came of every width.
+type Found = (f64, Vec<(Width, Evaluation)>);
+
 /// FLOAT(32), and then every width.
 fn trials(network: &Network, subset: Subset) -> Vec<Trial> {
     let all = widths(network).into_iter().map(|width| width.assignment);
@@ -121,7 +124,7 @@ fn histograms(network: &Network, engine: &Engine, chosen: &Dictionary) -> Vec<Hi
 fn evaluated(
     network: &Network,
     answers: Vec<Result<Evaluation, Stop>>,
-) -> Result<Option<(f64, Vec<(Width, Evaluation)>)>, Failure> {
+) -> Result<Option<Found>, Failure> {
     let mut found = Vec::new();
     for answer in answers {
         match answer {

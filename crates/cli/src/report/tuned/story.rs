@@ -111,11 +111,11 @@ fn accepted(html: &mut String, part: &Part<'_>) {
 }
 
 fn table(html: &mut String, first: &str, last: &str, rows: usize) {
-    let _ = write!(
+    let _ = writeln!(
         html,
         "<div class=\"{}\" tabindex=\"0\"><table class=\"stack told\"><thead><tr><th scope=\"col\">{first}</th>\
          <th scope=\"col\" class=\"n\">objective</th><th scope=\"col\" class=\"n\">accuracy</th>\
-         <th scope=\"col\">{last}</th></tr></thead><tbody>\n",
+         <th scope=\"col\">{last}</th></tr></thead><tbody>",
         crate::report::page::scroll(rows)
     );
 }
