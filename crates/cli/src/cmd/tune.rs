@@ -31,7 +31,7 @@ enum Command {
     Profile(profile::Profile),
     /// Draw accuracy against width for each layer, and how weights are spread
     Plot(plot::Plot),
-    /// Print the layers of a model with the bits of their formats, for simulators of accelerators
+    /// Print the layers of a model with the bits of their formats, for simulators
     Layers(layers::Layers),
     /// Evaluate one trial, which is read from stdin, and print what came of it
     Trial(trial::Trial),
