@@ -83,11 +83,12 @@ impl<'a> Space<'a> {
         (0..self.slots.len()).filter_map(|at| self.bias(from, at, by)).collect()
     }
 
-    /// Of one slot; none for FLOAT.
+    /// Of one slot; none for FLOAT, and none where no value has it.
     pub fn bias(&self, from: &Assignment, at: usize, by: i32) -> Option<Move> {
         let (slot, old) = (self.slots[at], from.formats()[at]);
         let bias = old.bias() + by;
-        if old.kind() == Kind::Float || self.bias_is_too_far(slot, old, bias) {
+        let has_values = self.network.size(slot) > 0;
+        if old.kind() == Kind::Float || !has_values || self.bias_is_too_far(slot, old, bias) {
             return None;
         }
         let new = old.with_bias(bias).ok()?;
@@ -107,9 +108,21 @@ impl<'a> Space<'a> {
         self.of_groups(from, Self::narrower_format)
     }
 
-    /// The next wider format for each group.
+    /// The next wider format for each group; of EXP, whose steps a bit more makes no finer, FIXED of as
+    /// many bits as well.
     pub fn wider(&self, from: &Assignment) -> Vec<Move> {
-        self.of_groups(from, Self::wider_format)
+        let mut found = self.of_groups(from, Self::wider_format);
+        let finer = self.of_groups(from, |space, slot, old| {
+            let wider = space.of_kind(slot.role, Kind::Fixed).filter(|new| new.bits() > old.bits());
+            let new = if old.kind() == Kind::Exp { wider.last()? } else { return None };
+            Some(space.network.profiled(slot, new))
+        });
+        for other in finer {
+            if found.iter().all(|known| known.assignment != other.assignment) {
+                found.push(other);
+            }
+        }
+        found
     }
 
     /// FIXED for EXP and the other way, of the same width, for each group.
@@ -251,6 +264,32 @@ mod tests {
         let types =
             ["conv1.weight I3(0) -> E3(3)", "conv2.weight I3(2) -> E3(5)", "activations I3 -> E3"];
         assert_eq!(changes(&space.retyped(&from)), types);
+    }
+
+    #[test]
+    fn a_bit_more_of_exp_may_be_one_of_fixed() {
+        let network = lenet();
+        let space = Space::new(&network, 2);
+        let from = space.uniform(3, &[Kind::Exp]);
+        let expected = [
+            "conv1.weight E3(3) -> E4(7)",
+            "conv2.weight E3(5) -> E4(9)",
+            "activations E3 -> E4",
+            "conv1.weight E3(3) -> I4(0)",
+            "conv2.weight E3(5) -> I4(2)",
+            "activations E3 -> I4",
+        ];
+        assert_eq!(changes(&space.wider(&from)), expected);
+        assert_eq!(space.wider(&space.uniform(3, &[Kind::Fixed])).len(), 3);
+    }
+
+    #[test]
+    fn what_has_no_values_has_no_bias_to_move() {
+        let mut network = lenet();
+        network.layers[1].activation_size = 0;
+        let space = Space::new(&network, 2);
+        let found = space.biases(&space.uniform(3, &[Kind::Fixed]), 1);
+        assert_eq!(found.len(), 3, "{:?}", changes(&found));
     }
 
     #[test]
