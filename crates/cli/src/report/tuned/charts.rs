@@ -51,7 +51,8 @@ fn pareto(
     let most = accuracies().fold(f64::MIN, f64::max);
     // What fails by far tells nothing of what is near the limit.
     let least = threshold.map_or(0.0, |threshold| threshold - 4.0 * (most - threshold).max(0.01));
-    let least = accuracies().fold(most, f64::min).max(least);
+    let limit = threshold.unwrap_or(most).min(most);
+    let least = accuracies().fold(limit, f64::min).max(least);
     let air = (most - least).max(0.001) * 0.06;
     let y = Axis::between("accuracy", Format::Share, least - air, (most + air).max(least));
     let shown = |is_wanted: &dyn Fn(&Point) -> bool| -> Vec<plot::Point> {
@@ -73,8 +74,8 @@ fn pareto(
             "Each dot is a configuration on the {set} set. Left is smaller, up is better; no other one beats \
              those of the front in size, accuracy and cycles together."
         ))
-        .with("front", Ink::B, Shape::Dots, front)
         .with("others", Ink::Quiet, Shape::Dots, shown(&|point| !point.is_on_front && !is_answer(point)))
+        .with("front", Ink::B, Shape::Dots, front)
         .with("answer", Ink::Good, Shape::Dots, shown(&is_answer));
     let name =
         threshold.map(|threshold| format!("must be kept: {threshold:.5}")).unwrap_or_default();
