@@ -247,7 +247,9 @@ def main():
     np.save(path("letters.npy"), letters)
     compared(path("g2p.onnx"), letters[:64])
     lines = ['agreement = "equal until 3"', "err_margin = 0.01", "small_share = 0.2"]
-    told("g2p", *tuned("g2p", lines, lambda part: part, path("letters.npy")))
+    # All of it takes minutes, most of them at the end for few bits.
+    short = ["--passes", "small", "--max-evaluations", "60"] if QUICK else []
+    told("g2p", *tuned("g2p", lines, lambda part: part, path("letters.npy"), options=short))
     if QUICK:
         return
     minilm(path("minilm.onnx"))
