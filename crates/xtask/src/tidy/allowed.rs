@@ -40,6 +40,7 @@ pub const EDGES: &[Edge] = &[
         "loadgen",
         "reads the logs with the code that writes them, and names settings and scenarios",
     ),
+    ("npu", "onnx", "derives tables of layers from models"),
     ("number-c", "c-border", "looks at what C programs pass, and keeps panics from them"),
     ("number-c", "number", "gives number formats to C and C++ programs"),
     ("number", "kernels", "converts slices and multiplies by vectors of the processor"),

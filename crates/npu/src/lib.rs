@@ -1,0 +1,12 @@
+//! Accelerators that fetch weights and compute at once, and schedulers that share one among networks.
+//!
+//! A network is a table of layers ([`workload`]); on an NPU ([`hardware`]) under a mapping ([`mapping`]) each layer
+//! takes so long to compute and so long to fetch: a [`profile::Profile`], a list of blocks. A [`machine::Machine`] times
+//! blocks one after another, exactly: two resources, and a weight buffer between them. A scheduler ([`schedule`]) says
+//! whose block is next.
+//!
+//! Sources: the thesis' chapters IV (Layerweaver) and V (Layerweaver+); what of them was ambiguous stands where it is
+//! resolved.
+#![forbid(unsafe_code)]
+
+pub mod profile;
