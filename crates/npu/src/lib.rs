@@ -9,4 +9,8 @@
 //! resolved.
 #![forbid(unsafe_code)]
 
+pub mod bounds;
+pub mod machine;
 pub mod profile;
+pub mod schedule;
+pub mod streams;

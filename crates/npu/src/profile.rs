@@ -1,5 +1,7 @@
 //! What schedulers see of a network: how long its blocks compute and fetch, in order.
 
+use std::sync::Arc;
+
 /// Time, ps: cycles and bytes become whole numbers of it, so that runs are exact and the same everywhere.
 ///
 /// 2^64 ps are 213 days.
@@ -14,6 +16,9 @@ pub struct Block {
     pub fetch: Picos,
     /// Taken from the weight buffer, from the beginning of the fetch to the end of the computation.
     pub bytes: u64,
+    /// So much work must be laid up for the array when the fetch begins, lest it stands still before this block or one
+    /// after it in the pass, if they follow one another. Set by [`Profile::new`].
+    pub lead: Picos,
 }
 
 /// A network on an NPU: the blocks of one pass, for the batch and the precision that it was made for.
@@ -22,12 +27,23 @@ pub struct Profile {
     /// Of the network.
     pub name: String,
     /// In the order of execution.
-    pub blocks: Vec<Block>,
+    pub blocks: Arc<[Block]>,
     /// Of each block, the name of its layer, and which part of how many it is where it was split.
     pub labels: Vec<String>,
 }
 
 impl Profile {
+    /// Of these blocks, whose leads are filled in.
+    #[must_use]
+    pub fn new(name: String, mut blocks: Vec<Block>, labels: Vec<String>) -> Self {
+        let mut after: Picos = 0;
+        for block in blocks.iter_mut().rev() {
+            block.lead = block.fetch + after.saturating_sub(block.compute);
+            after = block.lead;
+        }
+        Self { name, blocks: blocks.into(), labels }
+    }
+
     /// How long all blocks compute.
     #[must_use]
     pub fn compute(&self) -> Picos {

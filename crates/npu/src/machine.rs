@@ -1,0 +1,213 @@
+//! The exact timing of an NPU that fetches and computes at once: one memory, one array, a weight buffer between.
+//!
+//! Blocks are fetched in the order in which they are placed, and computed in the same order (thesis, Figures IV.4 to
+//! IV.9). A fetch begins when the memory is free and the buffer has room for the whole block; the room is given back
+//! when the block has been computed. A computation begins when the array is free and the block is there. Since
+//! computations keep the order, a block never overtakes the block of its network before it.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use crate::profile::{Block, Picos};
+
+/// When a block is fetched and computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The memory begins.
+    pub fetch_start: Picos,
+    /// The block is there.
+    pub fetch_end: Picos,
+    /// The array begins.
+    pub compute_start: Picos,
+    /// The block is computed, and its room in the buffer free.
+    pub compute_end: Picos,
+}
+
+/// What bounds a machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Of the weight buffer, bytes.
+    pub capacity: u64,
+    /// Blocks in the buffer at most, the one that is computed among them: 2 is double buffering.
+    pub depth: usize,
+    /// Added where the array turns to another stream.
+    pub switch: Picos,
+    /// What a byte takes from memory, ps.
+    pub ps_per_byte: f64,
+}
+
+impl Limits {
+    /// How long the memory waits at least while this block is computed: longer than filling the rest of the buffer takes.
+    #[inline]
+    #[must_use]
+    pub fn wait(&self, block: &Block) -> Picos {
+        let rest = self.capacity.saturating_sub(block.bytes);
+        block.compute.saturating_sub((rest as f64 * self.ps_per_byte) as Picos)
+    }
+}
+
+/// Room that a block holds.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    until: Picos,
+    bytes: u64,
+}
+
+/// What has been placed so far, as far as it matters for what is placed next.
+///
+/// Placing takes constant time on average, and memory is asked for only where more blocks are in the buffer than ever
+/// before.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    limits: Limits,
+    /// Bytes that nobody holds when the memory is free.
+    room: u64,
+    memory_free: Picos,
+    compute_free: Picos,
+    /// Whose block was placed last.
+    last: Option<usize>,
+    /// Of blocks whose computation ends after the memory is free, in order.
+    held: VecDeque<Held>,
+    memory_busy: Picos,
+    compute_busy: Picos,
+}
+
+impl Machine {
+    /// An idle machine at time 0.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            room: limits.capacity,
+            memory_free: 0,
+            compute_free: 0,
+            last: None,
+            held: VecDeque::with_capacity(1024),
+            memory_busy: 0,
+            compute_busy: 0,
+        }
+    }
+
+    /// When the last fetch ends.
+    #[must_use]
+    pub fn memory_free(&self) -> Picos {
+        self.memory_free
+    }
+
+    /// When the last computation ends.
+    #[must_use]
+    pub fn compute_free(&self) -> Picos {
+        self.compute_free
+    }
+
+    /// How long the memory has been busy.
+    #[must_use]
+    pub fn memory_busy(&self) -> Picos {
+        self.memory_busy
+    }
+
+    /// How long the array has been busy, turning to other streams left out.
+    #[must_use]
+    pub fn compute_busy(&self) -> Picos {
+        self.compute_busy
+    }
+
+    /// What bounds it.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Bytes that are free when the last fetch ends.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        self.room
+    }
+
+    /// Whose block was placed last.
+    #[must_use]
+    pub fn last(&self) -> Option<usize> {
+        self.last
+    }
+
+    /// When a block of `stream` would be fetched and computed if it were placed now. It is not asked for before
+    /// `not_before`.
+    ///
+    /// A block that is larger than the buffer would never be fetched: profiles split such layers. Here it waits for the
+    /// whole buffer.
+    #[inline]
+    #[must_use]
+    pub fn peek(&self, block: &Block, stream: usize, not_before: Picos) -> Placed {
+        let mut fetch_start = self.memory_free.max(not_before);
+        let (mut room, mut blocks) = (self.room, self.held.len());
+        for held in &self.held {
+            if room >= block.bytes && blocks < self.limits.depth {
+                break;
+            }
+            (room, blocks) = (room + held.bytes, blocks - 1);
+            fetch_start = fetch_start.max(held.until);
+        }
+        self.timed(block, stream, fetch_start)
+    }
+
+    /// The rest of the times, from the beginning of the fetch.
+    #[inline]
+    fn timed(&self, block: &Block, stream: usize, fetch_start: Picos) -> Placed {
+        let fetch_end = fetch_start + block.fetch;
+        let turned = match self.last {
+            Some(last) if last != stream => self.compute_free + self.limits.switch,
+            _ => self.compute_free,
+        };
+        let compute_start = turned.max(fetch_end);
+        Placed { fetch_start, fetch_end, compute_start, compute_end: compute_start + block.compute }
+    }
+
+    /// Places a block of `stream`, which is not fetched before `not_before`.
+    #[inline]
+    pub fn place(&mut self, block: &Block, stream: usize, not_before: Picos) -> Placed {
+        let mut fetch_start = self.memory_free.max(not_before);
+        while self.room < block.bytes || self.held.len() >= self.limits.depth {
+            let Some(held) = self.held.pop_front() else { break };
+            self.room += held.bytes;
+            fetch_start = fetch_start.max(held.until);
+        }
+        let placed = self.timed(block, stream, fetch_start);
+        self.room = self.room.saturating_sub(block.bytes);
+        self.held.push_back(Held { until: placed.compute_end, bytes: block.bytes });
+        while let Some(held) = self.held.front()
+            && held.until <= placed.fetch_end
+        {
+            self.room += held.bytes;
+            self.held.pop_front();
+        }
+        // What is larger than the buffer took all of it, and gives back no more.
+        self.room = self.room.min(self.limits.capacity);
+        self.memory_free = placed.fetch_end;
+        self.compute_free = placed.compute_end;
+        self.last = Some(stream);
+        self.memory_busy += block.fetch;
+        self.compute_busy += block.compute;
+        placed
+    }
+
+    /// How long the memory would stand still after `placed`, a block of so many bytes, because the buffer is full: from
+    /// when the room that is left has been filled without a pause, to when the first block gives back its own.
+    #[inline]
+    #[must_use]
+    pub fn stall_after(&self, placed: &Placed, bytes: u64) -> Picos {
+        let mut room = self.room;
+        let mut first = placed.compute_end;
+        for held in &self.held {
+            if held.until > placed.fetch_end {
+                first = held.until;
+                break;
+            }
+            room += held.bytes;
+        }
+        let left = room.saturating_sub(bytes);
+        let filled = placed.fetch_end + (left as f64 * self.limits.ps_per_byte) as Picos;
+        first.saturating_sub(filled)
+    }
+}

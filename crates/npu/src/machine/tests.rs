@@ -1,0 +1,171 @@
+//! The machine against schedules worked out by hand, and against a simulation that steps through time.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn block(compute: Picos, fetch: Picos, bytes: u64) -> Block {
+    Block { compute, fetch, bytes, lead: 0 }
+}
+
+fn machine(capacity: u64, switch: Picos) -> Machine {
+    Machine::new(Limits { capacity, depth: usize::MAX, switch, ps_per_byte: 1.0 })
+}
+
+#[test]
+fn fetching_runs_ahead_of_computing() {
+    let mut machine = machine(100, 0);
+    let first = machine.place(&block(50, 10, 10), 0, 0);
+    let second = machine.place(&block(20, 30, 30), 0, 0);
+    assert_eq!((first.compute_start, first.compute_end), (10, 60));
+    assert_eq!((second.fetch_start, second.fetch_end), (10, 40), "the memory does not wait");
+    assert_eq!((second.compute_start, second.compute_end), (60, 80), "the array was busy until 60");
+}
+
+#[test]
+fn a_full_buffer_holds_the_memory_until_a_block_is_computed() {
+    let mut machine = machine(10, 0);
+    machine.place(&block(100, 10, 8), 0, 0);
+    assert_eq!(machine.room(), 2);
+    let second = machine.place(&block(5, 4, 4), 1, 0);
+    assert_eq!(
+        second,
+        Placed { fetch_start: 110, fetch_end: 114, compute_start: 114, compute_end: 119 }
+    );
+}
+
+#[test]
+fn turning_to_another_stream_costs_the_array_and_may_hide_behind_a_fetch() {
+    let mut machine = machine(100, 7);
+    machine.place(&block(10, 10, 1), 0, 0);
+    assert_eq!(machine.peek(&block(10, 1, 1), 0, 0).compute_start, 20);
+    assert_eq!(machine.peek(&block(10, 1, 1), 1, 0).compute_start, 27);
+    assert_eq!(machine.peek(&block(10, 30, 1), 1, 0).compute_start, 40);
+}
+
+#[test]
+fn double_buffering_fetches_one_block_ahead() {
+    let mut machine = Machine::new(Limits { capacity: 100, depth: 2, switch: 0, ps_per_byte: 1.0 });
+    machine.place(&block(100, 10, 1), 0, 0);
+    assert_eq!(machine.place(&block(10, 10, 1), 0, 0).fetch_end, 20);
+    assert_eq!(
+        machine.peek(&block(10, 10, 1), 0, 0).fetch_start,
+        110,
+        "the first is computed until then"
+    );
+}
+
+#[test]
+fn the_memory_stands_still_when_what_is_left_of_the_buffer_is_filled() {
+    let mut machine = machine(10, 0);
+    let first = machine.peek(&block(100, 4, 4), 0, 0);
+    // Fetched until 4, computed until 104; 6 more bytes are there at 10.
+    assert_eq!(machine.stall_after(&first, 4), 94);
+    machine.place(&block(100, 4, 4), 0, 0);
+    let second = machine.peek(&block(1, 2, 2), 0, 0);
+    assert_eq!(
+        machine.stall_after(&second, 2),
+        94,
+        "4 bytes are left at 6, and the first block ends at 104"
+    );
+    assert_eq!(machine.place(&block(1, 7, 7), 0, 0).fetch_start, 104);
+}
+
+/// The same machine by brute force: at each picosecond the memory moves one piece of work on, then the array.
+fn stepped(blocks: &[(Block, usize, Picos)], capacity: u64, switch: Picos) -> Vec<Placed> {
+    let unset = Placed { fetch_start: 0, fetch_end: 0, compute_start: 0, compute_end: 0 };
+    let mut placed = vec![unset; blocks.len()];
+    let (mut fetching, mut computing) = (0, 0);
+    let (mut fetch_begun, mut compute_begun) = (false, false);
+    let (mut used, mut array_free, mut now) = (0, 0, 0);
+    while computing < blocks.len() {
+        // Everything that ends now ends before anything begins, and may end again where it takes no time.
+        loop {
+            let mut moved = false;
+            if compute_begun && placed[computing].compute_end == now {
+                used -= blocks[computing].0.bytes;
+                (array_free, compute_begun, moved) = (now, false, true);
+                computing += 1;
+            }
+            if fetch_begun && placed[fetching].fetch_end == now {
+                (fetch_begun, moved) = (false, true);
+                fetching += 1;
+            }
+            let wanted = blocks.get(fetching).filter(|_| !fetch_begun);
+            if let Some((block, _, from)) = wanted
+                && now >= *from
+                && used + block.bytes <= capacity
+            {
+                used += block.bytes;
+                (placed[fetching].fetch_start, placed[fetching].fetch_end) =
+                    (now, now + block.fetch);
+                (fetch_begun, moved) = (true, true);
+            }
+            if computing < fetching && !compute_begun {
+                let turned = computing > 0 && blocks[computing].1 != blocks[computing - 1].1;
+                if now >= array_free + if turned { switch } else { 0 } {
+                    let end = now + blocks[computing].0.compute;
+                    (placed[computing].compute_start, placed[computing].compute_end) = (now, end);
+                    (compute_begun, moved) = (true, true);
+                }
+            }
+            if !moved {
+                break;
+            }
+        }
+        now += 1;
+    }
+    placed
+}
+
+fn some_blocks() -> impl Strategy<Value = (Vec<(Block, usize, Picos)>, u64, Picos)> {
+    let one = (0..20u64, 0..20u64, 1..30u64, 0..3usize, 0..8u64);
+    (prop::collection::vec(one, 1..40), 30..90u64, 0..4u64).prop_map(|(raw, capacity, switch)| {
+        let mut from = 0;
+        let of = |(compute, fetch, bytes, stream, later): (u64, u64, u64, usize, u64)| {
+            from += later;
+            (Block { compute, fetch, bytes, lead: 0 }, stream, from)
+        };
+        (raw.into_iter().map(of).collect(), capacity, switch)
+    })
+}
+
+proptest! {
+    #[test]
+    fn it_equals_a_simulation_that_steps_through_time((blocks, capacity, switch) in some_blocks()) {
+        let mut machine = machine(capacity, switch);
+        let placed: Vec<_> = blocks
+            .iter()
+            .map(|(block, stream, from)| {
+                let seen = machine.peek(block, *stream, *from);
+                let placed = machine.place(block, *stream, *from);
+                assert_eq!(seen, placed, "what is peeked is what is placed");
+                placed
+            })
+            .collect();
+        prop_assert_eq!(&placed, &stepped(&blocks, capacity, switch));
+    }
+
+    #[test]
+    fn the_buffer_never_holds_more_than_it_has_and_both_orders_are_kept((blocks, capacity, switch) in some_blocks()) {
+        let mut machine = machine(capacity, switch);
+        let placed: Vec<_> =
+            blocks.iter().map(|(block, stream, from)| machine.place(block, *stream, *from)).collect();
+        for (at, now) in placed.iter().enumerate() {
+            let holds = |(other, (block, ..)): (&Placed, &(Block, usize, Picos))| {
+                let inside = other.fetch_start <= now.fetch_start && now.fetch_start < other.compute_end;
+                if inside { block.bytes } else { 0 }
+            };
+            // Blocks that take no time come and go at one instant: they are in nobody's way.
+            let used: u64 = placed[..at].iter().zip(&blocks).map(holds).sum();
+            prop_assert!(used + blocks[at].0.bytes <= capacity);
+            prop_assert!(now.fetch_end <= now.compute_start);
+        }
+        for pair in placed.windows(2) {
+            prop_assert!(pair[0].fetch_end <= pair[1].fetch_start);
+            prop_assert!(pair[0].compute_end <= pair[1].compute_start);
+        }
+        let end = machine.compute_free();
+        prop_assert!(end >= machine.compute_busy().max(machine.memory_busy()));
+    }
+}

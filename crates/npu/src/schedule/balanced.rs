@@ -1,0 +1,90 @@
+//! Ours: the work that is laid up for the array decides between streams that wait for the memory and streams that wait
+//! for the array; among those of one kind, the one that has had least of its time alone.
+//!
+//! With both resources busy all the time the mix is the optimum of the two-resource linear program, whatever the
+//! networks: so nothing is steered but the work that is laid up. A block that waits for the memory is placed whenever the
+//! array has work until it is there *and* enough after it for what the other stream has yet to fetch in this pass (the
+//! block's lead); else a block for the array is placed. Where that one would have to wait for room, the buffer is full of
+//! work, and the first condition is enough.
+//!
+//! No stream starves: among those of one kind each has its share, and one that has placed nothing for as long as a pass of
+//! every stream takes alone is next, whatever that costs.
+
+use super::{Scheduler, Tenant, View};
+use crate::profile::Picos;
+
+/// Ours.
+#[derive(Clone, Debug)]
+pub struct Balanced {
+    tenants: Vec<Tenant>,
+    /// Of its time alone, what each stream has had.
+    had: Vec<f64>,
+    /// When it placed a block.
+    placed: Vec<Picos>,
+    /// For how long a stream may place nothing.
+    patience: Picos,
+}
+
+impl Balanced {
+    /// For these streams.
+    #[must_use]
+    pub fn new(tenants: &[Tenant]) -> Self {
+        Self {
+            tenants: tenants.to_vec(),
+            had: vec![0.0; tenants.len()],
+            placed: vec![0; tenants.len()],
+            patience: tenants.iter().map(|tenant| tenant.alone).sum(),
+        }
+    }
+
+    /// Of a kind, the job whose stream has had least.
+    fn least(&self, view: &View<'_>, is_compute_bound: bool) -> Option<usize> {
+        let of_kind =
+            |&at: &usize| self.tenants[view.jobs[at].stream].is_compute_bound() == is_compute_bound;
+        let had = |at: &usize| self.had[view.jobs[*at].stream];
+        (0..view.jobs.len()).filter(of_kind).min_by(|a, b| had(a).total_cmp(&had(b)))
+    }
+}
+
+impl Balanced {
+    /// A job of a stream that has placed nothing for too long, of several the one that has waited longest.
+    fn starving(&self, view: &View<'_>) -> Option<usize> {
+        let since = |at: usize| self.placed[view.jobs[at].stream].max(view.jobs[at].arrived);
+        let longest = (0..view.jobs.len()).min_by_key(|&at| since(at))?;
+        (view.machine.memory_free() > since(longest).saturating_add(self.patience))
+            .then_some(longest)
+    }
+
+    /// Between the best of each kind.
+    fn between(view: &View<'_>, memory: usize, compute: usize) -> usize {
+        let (of_memory, of_compute) = (&view.jobs[memory], &view.jobs[compute]);
+        let machine = view.machine;
+        let placed = machine.peek(&of_memory.block, of_memory.stream, view.now);
+        let hidden = placed.fetch_end <= machine.compute_free();
+        let is_full = machine.room() < of_compute.block.bytes;
+        if hidden && (is_full || placed.fetch_end + of_compute.block.lead <= placed.compute_end) {
+            memory
+        } else {
+            compute
+        }
+    }
+}
+
+impl Scheduler for Balanced {
+    fn pick(&mut self, view: &View<'_>) -> usize {
+        let at = self.starving(view).unwrap_or_else(|| {
+            match (self.least(view, false), self.least(view, true)) {
+                (Some(memory), Some(compute)) => Self::between(view, memory, compute),
+                (Some(only), None) | (None, Some(only)) => only,
+                (None, None) => 0,
+            }
+        });
+        let job = &view.jobs[at];
+        let tenant = &self.tenants[job.stream];
+        let whole = (tenant.compute + tenant.fetch).max(1) as f64;
+        let part = (job.block.compute + job.block.fetch) as f64 / whole;
+        self.had[job.stream] += part * tenant.alone as f64;
+        self.placed[job.stream] = view.machine.memory_free();
+        at
+    }
+}

@@ -1,0 +1,100 @@
+//! Layerweaver's greedy rule (thesis, section IV.3): the block that lets least stand still.
+//!
+//! Our reading, where the text leaves room: of blocks that let equally little stand still, the one after which the
+//! longest fetch of the others would let the array wait least ("potential idle"), then one of a stream that waits for the
+//! memory, which keeps the memory busy. Where every block makes the memory wait, the buffer is full of work for the array,
+//! and a stream that waits for the memory is next; where every block makes the array wait, one that waits for the array:
+//! otherwise a long fetch would be put off for ever (the rule against starvation; of several the one that lets least
+//! stand still). Which stream is of which kind comes from its whole pass.
+
+use super::idle::{Idle, idle};
+use super::{Scheduler, Tenant, View};
+use crate::profile::Picos;
+
+/// Which of the rules hold: all but in ablations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Memory that stands still counts.
+    pub memory_idle: bool,
+    /// Where every block makes the memory wait, a stream that waits for the memory is next; and so with the array.
+    pub starvation: bool,
+    /// Of equals, the one after which the array waits least for the longest fetch of the others.
+    pub potential: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { memory_idle: true, starvation: true, potential: true }
+    }
+}
+
+/// Layerweaver.
+#[derive(Clone, Debug)]
+pub struct Layerweaver {
+    rules: Rules,
+    tenants: Vec<Tenant>,
+}
+
+impl Layerweaver {
+    /// For these streams.
+    #[must_use]
+    pub fn new(rules: Rules, tenants: &[Tenant]) -> Self {
+        Self { rules, tenants: tenants.to_vec() }
+    }
+
+    /// What decides first between candidates.
+    fn cost(&self, idle: &Idle) -> Picos {
+        if self.rules.memory_idle { idle.total() } else { idle.compute }
+    }
+}
+
+/// The longest fetch of all next blocks, whose it is, and the longest of the others.
+fn longest(view: &View<'_>) -> (Picos, usize, Picos) {
+    let mut longest = (0, usize::MAX, 0);
+    for (at, job) in view.jobs.iter().enumerate() {
+        let fetch = job.block.fetch;
+        if fetch > longest.0 || longest.1 == usize::MAX {
+            longest = (fetch, at, longest.0);
+        } else {
+            longest.2 = longest.2.max(fetch);
+        }
+    }
+    longest
+}
+
+impl Scheduler for Layerweaver {
+    fn pick(&mut self, view: &View<'_>) -> usize {
+        let (most, first, second) = longest(view);
+        let (mut best, mut least) = (0, (Picos::MAX, Picos::MAX, true));
+        // Of the streams that wait for the memory, and of those that wait for the array, the one that lets least idle.
+        let mut relief = [(None, Picos::MAX); 2];
+        let (mut memory_waits, mut array_waits) = (true, true);
+        for (at, job) in view.jobs.iter().enumerate() {
+            let idle = idle(view, at);
+            // The array's wait if, after it, the longest fetch of the others came next.
+            let next = if at == first { second } else { most };
+            let potential = match self.rules.potential {
+                true => (idle.placed.fetch_end + next).saturating_sub(idle.placed.compute_end),
+                false => 0,
+            };
+            let is_compute_bound = self.tenants[job.stream].is_compute_bound();
+            let cost = (self.cost(&idle), potential, is_compute_bound);
+            if cost < least {
+                (best, least) = (at, cost);
+            }
+            memory_waits &= idle.memory > 0;
+            array_waits &= idle.compute > 0;
+            let class = &mut relief[usize::from(is_compute_bound)];
+            if cost.0 < class.1 {
+                *class = (Some(at), cost.0);
+            }
+        }
+        let starved = match (memory_waits && self.rules.memory_idle, array_waits) {
+            _ if !self.rules.starvation => None,
+            (true, false) => relief[0].0,
+            (false, true) => relief[1].0,
+            _ => None,
+        };
+        starved.unwrap_or(best)
+    }
+}

@@ -1,0 +1,58 @@
+//! Schedulers that finish a pass before they begin another: the baselines of chapter IV, and first in, first out.
+
+use super::{Job, Scheduler, Tenant, View};
+use crate::profile::Picos;
+
+/// Which pass is next when one has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whole {
+    /// Of the stream that asks most of the array for each fetch, and no other while it has one: "compute-only".
+    Compute,
+    /// Of the stream that asks most of the memory: "memory-only".
+    Memory,
+    /// Of the stream that had the least time: "fair".
+    Fair,
+    /// The one that came first: FIFO.
+    First,
+}
+
+/// Passes one after another.
+#[derive(Clone, Debug)]
+pub struct Serial {
+    whole: Whole,
+    tenants: Vec<Tenant>,
+    /// Time alone that each stream's passes would have taken.
+    had: Vec<Picos>,
+}
+
+impl Serial {
+    /// For these streams.
+    #[must_use]
+    pub fn new(whole: Whole, tenants: &[Tenant]) -> Self {
+        Self { whole, tenants: tenants.to_vec(), had: vec![0; tenants.len()] }
+    }
+
+    /// Fetches for each computation.
+    fn slope(&self, job: &Job) -> f64 {
+        let tenant = &self.tenants[job.stream];
+        tenant.fetch as f64 / tenant.compute.max(1) as f64
+    }
+}
+
+impl Scheduler for Serial {
+    fn pick(&mut self, view: &View<'_>) -> usize {
+        let jobs = view.jobs.iter().enumerate();
+        if let Some((begun, _)) = jobs.clone().find(|(_, job)| job.next > 0) {
+            return begun;
+        }
+        let next = match self.whole {
+            Whole::Compute => jobs.min_by(|(_, a), (_, b)| self.slope(a).total_cmp(&self.slope(b))),
+            Whole::Memory => jobs.max_by(|(_, a), (_, b)| self.slope(a).total_cmp(&self.slope(b))),
+            Whole::Fair => jobs.min_by_key(|(_, job)| self.had[job.stream]),
+            Whole::First => jobs.min_by_key(|(_, job)| job.arrived),
+        };
+        let (at, job) = next.unwrap_or((0, &view.jobs[0]));
+        self.had[job.stream] += self.tenants[job.stream].alone;
+        at
+    }
+}

@@ -1,0 +1,95 @@
+//! What schedulers owe: every stream goes on, the same seed gives the same schedule, and nothing is lost where nothing
+//! need be.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::bounds::throughput;
+use crate::machine::Limits;
+use crate::profile::Profile;
+use crate::streams::{play, tenants};
+
+fn limits(capacity: u64) -> Limits {
+    Limits { capacity, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 }
+}
+
+/// Blocks whose fetch takes a unit of time a byte.
+fn profile(blocks: &[(Picos, Picos)]) -> Profile {
+    let block = |&(compute, fetch)| Block { compute, fetch, bytes: fetch, lead: 0 };
+    Profile::new(String::new(), blocks.iter().map(block).collect(), vec![])
+}
+
+fn profiles(streams: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Profile>> {
+    let blocks = prop::collection::vec((1..40u64, 1..40u64), 1..8);
+    prop::collection::vec(blocks.prop_map(|blocks| profile(&blocks)), streams)
+}
+
+proptest! {
+    #[test]
+    fn with_ours_no_stream_starves_however_many_there_are(profiles in profiles(2..6), capacity in 40..300u64) {
+        let profiles: Vec<&Profile> = profiles.iter().collect();
+        let tenants = tenants(&profiles, limits(capacity));
+        let all: Picos = tenants.iter().map(|tenant| tenant.alone).sum();
+        let played = play(&profiles, limits(capacity), &mut Balanced::new(&tenants), 100 * all);
+        for (at, stream) in played.streams.iter().enumerate() {
+            prop_assert!(stream.passes > 0, "stream {at} of {tenants:?} had no pass in the time of 100 of each");
+        }
+    }
+
+    #[test]
+    fn schedules_are_the_same_each_time(profiles in profiles(2..4)) {
+        let profiles: Vec<&Profile> = profiles.iter().collect();
+        let tenants = tenants(&profiles, limits(100));
+        let once = || play(&profiles, limits(100), &mut Layerweaver::new(Rules::default(), &tenants), 3_000);
+        prop_assert_eq!(once(), once());
+    }
+}
+
+#[test]
+fn ours_reaches_the_optimum_of_two_resources_where_blocks_are_small() {
+    // One network whose fetches come at its end, and one that only fetches.
+    let compute = profile(&[(90, 1), (80, 5), (90, 5), (80, 1), (20, 40), (10, 30)]);
+    let memory = profile(&[(5, 50), (10, 20), (10, 60), (5, 50), (10, 60), (10, 50), (5, 60)]);
+    let profiles = [&compute, &memory];
+    let tenants = tenants(&profiles, limits(200));
+    let (most, _) = throughput(&tenants, true);
+    let stp = |scheduler: &mut dyn Scheduler| {
+        play(&profiles, limits(200), scheduler, 1_000_000).stp(&tenants)
+    };
+    let ours = stp(&mut Balanced::new(&tenants));
+    assert!(ours > 0.999 * most, "{ours} of {most}");
+    assert!(
+        stp(&mut Serial::new(Whole::Fair, &tenants)) < 0.8 * most,
+        "the optimum is not had for nothing"
+    );
+}
+
+#[test]
+fn without_its_rule_against_starvation_layerweaver_puts_off_a_long_fetch_for_ever() {
+    let compute = profile(&[(100, 30), (5, 1)]);
+    let memory = profile(&[(1, 10)]);
+    let profiles = [&compute, &memory];
+    let tenants = tenants(&profiles, limits(1_000));
+    let passes = |starvation| {
+        let rules = Rules { starvation, ..Rules::default() };
+        play(&profiles, limits(1_000), &mut Layerweaver::new(rules, &tenants), 100_000).streams[0]
+            .passes
+    };
+    assert!(passes(true) > 500, "{}", passes(true));
+    assert_eq!(passes(false), 0);
+}
+
+#[test]
+fn the_baselines_finish_what_they_began() {
+    let (compute, memory) = (profile(&[(10, 1), (10, 1)]), profile(&[(1, 10), (1, 10)]));
+    let profiles = [&compute, &memory];
+    let tenants = tenants(&profiles, limits(1_000));
+    let passes = |whole| {
+        let played = play(&profiles, limits(1_000), &mut Serial::new(whole, &tenants), 10_000);
+        (played.streams[0].passes, played.streams[1].passes)
+    };
+    assert_eq!(passes(Whole::Compute).1, 0);
+    assert_eq!(passes(Whole::Memory).0, 0);
+    let (a, b) = passes(Whole::Fair);
+    assert!(a.abs_diff(b) <= 1 && a > 100, "{a} and {b} passes that take equally long");
+}
