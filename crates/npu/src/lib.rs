@@ -13,4 +13,5 @@ pub mod bounds;
 pub mod machine;
 pub mod profile;
 pub mod schedule;
+pub mod serve;
 pub mod streams;

@@ -1,8 +1,10 @@
 //! Streams that never run dry: each network's passes follow one another, as in the thesis' chapter IV.
 
+use std::sync::Arc;
+
 use crate::machine::{Limits, Machine};
-use crate::profile::{Picos, Profile};
-use crate::schedule::{Job, Scheduler, Tenant, View};
+use crate::profile::{Pass, Picos};
+use crate::schedule::{Job, Scheduler, View};
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,19 +37,15 @@ pub struct Stream {
 
 /// Plays the streams until the array has been at it for `time`.
 pub fn play(
-    profiles: &[&Profile],
+    passes: &[Arc<Pass>],
     limits: Limits,
     scheduler: &mut dyn Scheduler,
     time: Picos,
 ) -> Streams {
     let mut machine = Machine::new(limits);
-    let whole: Vec<Job> = profiles
-        .iter()
-        .enumerate()
-        .map(|(at, profile)| Job::new(at, &profile.blocks, 0, Picos::MAX))
-        .collect();
-    let mut jobs = whole.clone();
-    let mut streams = vec![Stream::default(); profiles.len()];
+    let new = |(at, pass): (usize, &Arc<Pass>)| Job::new(at, Arc::clone(pass), 0, Picos::MAX);
+    let mut jobs: Vec<Job> = passes.iter().enumerate().map(new).collect();
+    let mut streams = vec![Stream::default(); passes.len()];
     let mut blocks = 0;
     while machine.compute_free() < time {
         let at = scheduler.pick(&View { machine: &machine, jobs: &jobs, now: 0 });
@@ -62,73 +60,42 @@ pub fn play(
         }
     }
     let lasted = machine.compute_free();
-    for ((stream, job), whole) in streams.iter_mut().zip(&jobs).zip(&whole) {
+    for (stream, job) in streams.iter_mut().zip(&jobs) {
         let done = |left: Picos, all: Picos| (all - left) as f64 / all.max(1) as f64;
-        let computed = done(job.compute_left, whole.compute_left);
-        stream.begun = computed.min(done(job.fetch_left, whole.fetch_left));
+        let computed = done(job.compute_left, job.pass.compute);
+        stream.begun = computed.min(done(job.fetch_left, job.pass.fetch));
         stream.longest = stream.longest.max(lasted - stream.ended);
     }
     let (compute_busy, memory_busy) = (machine.compute_busy(), machine.memory_busy());
     Streams { lasted, compute_busy, memory_busy, blocks, streams }
 }
 
-/// How long a pass takes that follows another of the same network, with nothing else there: many of them, counted from
-/// the end of one in the middle, when the buffer is as full as it gets.
-#[must_use]
-pub fn alone(profile: &Profile, limits: Limits) -> Picos {
-    /// Passes before it is counted, and passes counted.
-    const PASSES: u64 = 32;
-    let mut machine = Machine::new(limits);
-    let mut middle = 0;
-    for pass in 0..2 * PASSES {
-        for block in profile.blocks.iter() {
-            machine.place(block, 0, 0);
-        }
-        if pass + 1 == PASSES {
-            middle = machine.compute_free();
-        }
-    }
-    ((machine.compute_free() - middle) / PASSES).max(1)
-}
-
-/// What schedulers may know of these streams.
-#[must_use]
-pub fn tenants(profiles: &[&Profile], limits: Limits) -> Vec<Tenant> {
-    let of = |profile: &&Profile| Tenant {
-        compute: profile.compute(),
-        fetch: profile.fetch(),
-        wait: profile.blocks.iter().map(|block| limits.wait(block)).sum(),
-        alone: alone(profile, limits),
-    };
-    profiles.iter().map(of).collect()
-}
-
 impl Streams {
     /// Passes of stream `at` for each of its time alone: 1 is as fast as alone.
     #[must_use]
-    pub fn share(&self, at: usize, tenants: &[Tenant]) -> f64 {
-        (self.streams[at].passes as f64 + self.streams[at].begun) * tenants[at].alone as f64
+    pub fn share(&self, at: usize, passes: &[Arc<Pass>]) -> f64 {
+        (self.streams[at].passes as f64 + self.streams[at].begun) * passes[at].alone as f64
             / self.lasted as f64
     }
 
     /// System throughput: the sum of all shares.
     #[must_use]
-    pub fn stp(&self, tenants: &[Tenant]) -> f64 {
-        (0..self.streams.len()).map(|at| self.share(at, tenants)).sum()
+    pub fn stp(&self, passes: &[Arc<Pass>]) -> f64 {
+        (0..self.streams.len()).map(|at| self.share(at, passes)).sum()
     }
 
     /// Average normalised turnaround time: the mean of what each stream is slowed down by, infinite if one had no pass.
     #[must_use]
-    pub fn antt(&self, tenants: &[Tenant]) -> f64 {
-        let slowdowns = (0..self.streams.len()).map(|at| 1.0 / self.share(at, tenants));
+    pub fn antt(&self, passes: &[Arc<Pass>]) -> f64 {
+        let slowdowns = (0..self.streams.len()).map(|at| 1.0 / self.share(at, passes));
         slowdowns.sum::<f64>() / self.streams.len() as f64
     }
 
     /// The longest that any stream waited for a pass, in its time alone.
     #[must_use]
-    pub fn max_slowdown(&self, tenants: &[Tenant]) -> f64 {
+    pub fn max_slowdown(&self, passes: &[Arc<Pass>]) -> f64 {
         let slowdown =
-            |(stream, tenant): (&Stream, &Tenant)| stream.longest as f64 / tenant.alone as f64;
-        self.streams.iter().zip(tenants).map(slowdown).fold(0.0, f64::max)
+            |(stream, pass): (&Stream, &Arc<Pass>)| stream.longest as f64 / pass.alone as f64;
+        self.streams.iter().zip(passes).map(slowdown).fold(0.0, f64::max)
     }
 }

@@ -10,13 +10,14 @@
 //! No stream starves: among those of one kind each has its share, and one that has placed nothing for as long as a pass of
 //! every stream takes alone is next, whatever that costs.
 
-use super::{Scheduler, Tenant, View};
-use crate::profile::Picos;
+use std::sync::Arc;
+
+use super::{Scheduler, View};
+use crate::profile::{Pass, Picos};
 
 /// Ours.
 #[derive(Clone, Debug)]
 pub struct Balanced {
-    tenants: Vec<Tenant>,
     /// Of its time alone, what each stream has had.
     had: Vec<f64>,
     /// When it placed a block.
@@ -26,21 +27,19 @@ pub struct Balanced {
 }
 
 impl Balanced {
-    /// For these streams.
+    /// For streams with these passes.
     #[must_use]
-    pub fn new(tenants: &[Tenant]) -> Self {
+    pub fn new(passes: &[Arc<Pass>]) -> Self {
         Self {
-            tenants: tenants.to_vec(),
-            had: vec![0.0; tenants.len()],
-            placed: vec![0; tenants.len()],
-            patience: tenants.iter().map(|tenant| tenant.alone).sum(),
+            had: vec![0.0; passes.len()],
+            placed: vec![0; passes.len()],
+            patience: passes.iter().map(|pass| pass.alone).sum(),
         }
     }
 
     /// Of a kind, the job whose stream has had least.
     fn least(&self, view: &View<'_>, is_compute_bound: bool) -> Option<usize> {
-        let of_kind =
-            |&at: &usize| self.tenants[view.jobs[at].stream].is_compute_bound() == is_compute_bound;
+        let of_kind = |&at: &usize| view.jobs[at].pass.is_compute_bound() == is_compute_bound;
         let had = |at: &usize| self.had[view.jobs[*at].stream];
         (0..view.jobs.len()).filter(of_kind).min_by(|a, b| had(a).total_cmp(&had(b)))
     }
@@ -80,10 +79,10 @@ impl Scheduler for Balanced {
             }
         });
         let job = &view.jobs[at];
-        let tenant = &self.tenants[job.stream];
-        let whole = (tenant.compute + tenant.fetch).max(1) as f64;
+        let pass = &job.pass;
+        let whole = (pass.compute + pass.fetch).max(1) as f64;
         let part = (job.block.compute + job.block.fetch) as f64 / whole;
-        self.had[job.stream] += part * tenant.alone as f64;
+        self.had[job.stream] += part * pass.alone as f64;
         self.placed[job.stream] = view.machine.memory_free();
         at
     }

@@ -8,7 +8,7 @@
 //! stand still). Which stream is of which kind comes from its whole pass.
 
 use super::idle::{Idle, idle};
-use super::{Scheduler, Tenant, View};
+use super::{Scheduler, View};
 use crate::profile::Picos;
 
 /// Which of the rules hold: all but in ablations.
@@ -32,14 +32,20 @@ impl Default for Rules {
 #[derive(Clone, Debug)]
 pub struct Layerweaver {
     rules: Rules,
-    tenants: Vec<Tenant>,
+    /// The rule against starvation decided last.
+    starved: bool,
 }
 
 impl Layerweaver {
-    /// For these streams.
+    /// With these rules.
     #[must_use]
-    pub fn new(rules: Rules, tenants: &[Tenant]) -> Self {
-        Self { rules, tenants: tenants.to_vec() }
+    pub fn new(rules: Rules) -> Self {
+        Self { rules, starved: false }
+    }
+
+    /// Whether the rule against starvation made the last decision.
+    pub(super) fn was_starved(&self) -> bool {
+        self.starved
     }
 
     /// What decides first between candidates.
@@ -77,7 +83,7 @@ impl Scheduler for Layerweaver {
                 true => (idle.placed.fetch_end + next).saturating_sub(idle.placed.compute_end),
                 false => 0,
             };
-            let is_compute_bound = self.tenants[job.stream].is_compute_bound();
+            let is_compute_bound = job.pass.is_compute_bound();
             let cost = (self.cost(&idle), potential, is_compute_bound);
             if cost < least {
                 (best, least) = (at, cost);
@@ -95,6 +101,7 @@ impl Scheduler for Layerweaver {
             (false, true) => relief[1].0,
             _ => None,
         };
+        self.starved = starved.is_some();
         starved.unwrap_or(best)
     }
 }

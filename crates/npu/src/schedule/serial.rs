@@ -1,6 +1,6 @@
 //! Schedulers that finish a pass before they begin another: the baselines of chapter IV, and first in, first out.
 
-use super::{Job, Scheduler, Tenant, View};
+use super::{Job, Scheduler, View};
 use crate::profile::Picos;
 
 /// Which pass is next when one has ended.
@@ -20,23 +20,21 @@ pub enum Whole {
 #[derive(Clone, Debug)]
 pub struct Serial {
     whole: Whole,
-    tenants: Vec<Tenant>,
     /// Time alone that each stream's passes would have taken.
     had: Vec<Picos>,
 }
 
 impl Serial {
-    /// For these streams.
+    /// For so many streams.
     #[must_use]
-    pub fn new(whole: Whole, tenants: &[Tenant]) -> Self {
-        Self { whole, tenants: tenants.to_vec(), had: vec![0; tenants.len()] }
+    pub fn new(whole: Whole, streams: usize) -> Self {
+        Self { whole, had: vec![0; streams] }
     }
+}
 
-    /// Fetches for each computation.
-    fn slope(&self, job: &Job) -> f64 {
-        let tenant = &self.tenants[job.stream];
-        tenant.fetch as f64 / tenant.compute.max(1) as f64
-    }
+/// Of the job's whole pass, what it fetches for each time of computing.
+fn slope(job: &Job) -> f64 {
+    job.pass.fetch as f64 / job.pass.compute.max(1) as f64
 }
 
 impl Scheduler for Serial {
@@ -46,13 +44,13 @@ impl Scheduler for Serial {
             return begun;
         }
         let next = match self.whole {
-            Whole::Compute => jobs.min_by(|(_, a), (_, b)| self.slope(a).total_cmp(&self.slope(b))),
-            Whole::Memory => jobs.max_by(|(_, a), (_, b)| self.slope(a).total_cmp(&self.slope(b))),
+            Whole::Compute => jobs.min_by(|(_, a), (_, b)| slope(a).total_cmp(&slope(b))),
+            Whole::Memory => jobs.max_by(|(_, a), (_, b)| slope(a).total_cmp(&slope(b))),
             Whole::Fair => jobs.min_by_key(|(_, job)| self.had[job.stream]),
             Whole::First => jobs.min_by_key(|(_, job)| job.arrived),
         };
         let (at, job) = next.unwrap_or((0, &view.jobs[0]));
-        self.had[job.stream] += self.tenants[job.stream].alone;
+        self.had[job.stream] += job.pass.alone;
         at
     }
 }

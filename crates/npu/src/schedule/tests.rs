@@ -7,10 +7,18 @@ use super::*;
 use crate::bounds::throughput;
 use crate::machine::Limits;
 use crate::profile::Profile;
-use crate::streams::{play, tenants};
+use crate::streams::play;
 
 fn limits(capacity: u64) -> Limits {
     Limits { capacity, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 }
+}
+
+fn passes(profiles: &[Profile], capacity: u64) -> Vec<Arc<Pass>> {
+    profiles
+        .iter()
+        .filter_map(|profile| Pass::new(profile, limits(capacity)))
+        .map(Arc::new)
+        .collect()
 }
 
 /// Blocks whose fetch takes a unit of time a byte.
@@ -27,20 +35,18 @@ fn profiles(streams: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Profil
 proptest! {
     #[test]
     fn with_ours_no_stream_starves_however_many_there_are(profiles in profiles(2..6), capacity in 40..300u64) {
-        let profiles: Vec<&Profile> = profiles.iter().collect();
-        let tenants = tenants(&profiles, limits(capacity));
-        let all: Picos = tenants.iter().map(|tenant| tenant.alone).sum();
-        let played = play(&profiles, limits(capacity), &mut Balanced::new(&tenants), 100 * all);
+        let passes = passes(&profiles, capacity);
+        let all: Picos = passes.iter().map(|pass| pass.alone).sum();
+        let played = play(&passes, limits(capacity), &mut Balanced::new(&passes), 100 * all);
         for (at, stream) in played.streams.iter().enumerate() {
-            prop_assert!(stream.passes > 0, "stream {at} of {tenants:?} had no pass in the time of 100 of each");
+            prop_assert!(stream.passes > 0, "stream {at} had no pass in the time of 100 of each");
         }
     }
 
     #[test]
     fn schedules_are_the_same_each_time(profiles in profiles(2..4)) {
-        let profiles: Vec<&Profile> = profiles.iter().collect();
-        let tenants = tenants(&profiles, limits(100));
-        let once = || play(&profiles, limits(100), &mut Layerweaver::new(Rules::default(), &tenants), 3_000);
+        let passes = passes(&profiles, 100);
+        let once = || play(&passes, limits(100), &mut Layerweaver::new(Rules::default()), 3_000);
         prop_assert_eq!(once(), once());
     }
 }
@@ -50,16 +56,15 @@ fn ours_reaches_the_optimum_of_two_resources_where_blocks_are_small() {
     // One network whose fetches come at its end, and one that only fetches.
     let compute = profile(&[(90, 1), (80, 5), (90, 5), (80, 1), (20, 40), (10, 30)]);
     let memory = profile(&[(5, 50), (10, 20), (10, 60), (5, 50), (10, 60), (10, 50), (5, 60)]);
-    let profiles = [&compute, &memory];
-    let tenants = tenants(&profiles, limits(200));
-    let (most, _) = throughput(&tenants, true);
+    let passes = passes(&[compute, memory], 200);
+    let (most, _) = throughput(&passes, true);
     let stp = |scheduler: &mut dyn Scheduler| {
-        play(&profiles, limits(200), scheduler, 1_000_000).stp(&tenants)
+        play(&passes, limits(200), scheduler, 1_000_000).stp(&passes)
     };
-    let ours = stp(&mut Balanced::new(&tenants));
+    let ours = stp(&mut Balanced::new(&passes));
     assert!(ours > 0.999 * most, "{ours} of {most}");
     assert!(
-        stp(&mut Serial::new(Whole::Fair, &tenants)) < 0.8 * most,
+        stp(&mut Serial::new(Whole::Fair, 2)) < 0.8 * most,
         "the optimum is not had for nothing"
     );
 }
@@ -68,28 +73,25 @@ fn ours_reaches_the_optimum_of_two_resources_where_blocks_are_small() {
 fn without_its_rule_against_starvation_layerweaver_puts_off_a_long_fetch_for_ever() {
     let compute = profile(&[(100, 30), (5, 1)]);
     let memory = profile(&[(1, 10)]);
-    let profiles = [&compute, &memory];
-    let tenants = tenants(&profiles, limits(1_000));
-    let passes = |starvation| {
+    let passes = passes(&[compute, memory], 1_000);
+    let first = |starvation| {
         let rules = Rules { starvation, ..Rules::default() };
-        play(&profiles, limits(1_000), &mut Layerweaver::new(rules, &tenants), 100_000).streams[0]
-            .passes
+        play(&passes, limits(1_000), &mut Layerweaver::new(rules), 100_000).streams[0].passes
     };
-    assert!(passes(true) > 500, "{}", passes(true));
-    assert_eq!(passes(false), 0);
+    assert!(first(true) > 500, "{}", first(true));
+    assert_eq!(first(false), 0);
 }
 
 #[test]
 fn the_baselines_finish_what_they_began() {
     let (compute, memory) = (profile(&[(10, 1), (10, 1)]), profile(&[(1, 10), (1, 10)]));
-    let profiles = [&compute, &memory];
-    let tenants = tenants(&profiles, limits(1_000));
-    let passes = |whole| {
-        let played = play(&profiles, limits(1_000), &mut Serial::new(whole, &tenants), 10_000);
+    let passes = passes(&[compute, memory], 1_000);
+    let counted = |whole| {
+        let played = play(&passes, limits(1_000), &mut Serial::new(whole, 2), 10_000);
         (played.streams[0].passes, played.streams[1].passes)
     };
-    assert_eq!(passes(Whole::Compute).1, 0);
-    assert_eq!(passes(Whole::Memory).0, 0);
-    let (a, b) = passes(Whole::Fair);
+    assert_eq!(counted(Whole::Compute).1, 0);
+    assert_eq!(counted(Whole::Memory).0, 0);
+    let (a, b) = counted(Whole::Fair);
     assert!(a.abs_diff(b) <= 1 && a > 100, "{a} and {b} passes that take equally long");
 }
