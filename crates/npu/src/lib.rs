@@ -9,4 +9,8 @@
 //! resolved.
 #![forbid(unsafe_code)]
 
+pub mod hardware;
+pub mod mapping;
+mod nearest;
 pub mod profile;
+pub mod workload;

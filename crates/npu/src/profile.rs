@@ -1,5 +1,11 @@
 //! What schedulers see of a network: how long its blocks compute and fetch, in order.
 
+mod make;
+#[cfg(test)]
+mod tests;
+
+pub use self::make::{Folding, Granularity, Made, Options, ProfileError, Split, Traffic, make};
+
 /// Time, ps: cycles and bytes become whole numbers of it, so that runs are exact and the same everywhere.
 ///
 /// 2^64 ps are 213 days.
