@@ -9,8 +9,10 @@
 //! resolved.
 #![forbid(unsafe_code)]
 
+pub mod balance;
 pub mod hardware;
 pub mod mapping;
 mod nearest;
 pub mod profile;
+mod sheet;
 pub mod workload;

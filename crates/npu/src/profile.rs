@@ -1,6 +1,7 @@
 //! What schedulers see of a network: how long its blocks compute and fetch, in order.
 
 mod make;
+mod table;
 #[cfg(test)]
 mod tests;
 

@@ -1,6 +1,6 @@
 //! What an NPU computes: networks as tables of layers.
 
-mod csv;
+pub mod language;
 mod model;
 mod presets;
 mod table;
@@ -13,7 +13,7 @@ pub use dyno_onnx::products::LayerType;
 
 pub use self::model::{DeriveError, Derived};
 pub use self::presets::{Code, PRESETS, UnknownNetwork};
-pub use self::table::{Problem, TableError};
+pub use crate::sheet::{Problem, TableError};
 
 /// A layer of one sample: `groups` times a product of `m` x `cin_g rs` and `cin_g rs` x `cout_g` numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,34 +166,35 @@ impl Layer {
         let per = |bytes: u64, numbers: fn(&Self) -> u128| {
             scaled(bytes, numbers(&new), numbers(self)).ok_or_else(too_large)
         };
-        // A table yields one row a position; weights of all else stay as they are.
         let rows = |layer: &Self| u128::from(layer.m);
+        let output = |layer: &Self| u128::from(layer.m).saturating_mul(layer.cout_g.into());
+        let first = |layer: &Self| u128::from(layer.m).saturating_mul(layer.cin_g.into());
+        let second = |layer: &Self| u128::from(layer.cin_g).saturating_mul(layer.cout_g.into());
         let (weight_bytes, input_bytes, output_bytes) = match self.kind {
-            LayerType::Gather => (
-                per(self.weight_bytes, rows)?,
-                per(self.input_bytes, rows)?,
-                per(self.output_bytes, rows)?,
-            ),
+            // A table yields one row a position.
+            LayerType::Gather => {
+                let [weights, input] = [self.weight_bytes, self.input_bytes].map(|b| per(b, rows));
+                (weights?, input?, per(self.output_bytes, rows)?)
+            }
+            // Both operands come in, or the second is fetched: keys and values of before.
+            LayerType::Activations => {
+                let own = self.first_bytes().min(self.input_bytes);
+                let other = per(self.input_bytes - own, second)?;
+                let input = per(own, first)?.checked_add(other).ok_or_else(too_large)?;
+                (per(self.weight_bytes, second)?, input, per(self.output_bytes, output)?)
+            }
             _ => {
-                let output = |layer: &Self| u128::from(layer.m) * u128::from(layer.cout_g);
-                (
-                    self.weight_bytes,
-                    per(self.input_bytes, Self::operands)?,
-                    per(self.output_bytes, output)?,
-                )
+                (self.weight_bytes, per(self.input_bytes, first)?, per(self.output_bytes, output)?)
             }
         };
         let stream_bytes = per(self.stream_bytes, rows)?;
         Ok(Self { weight_bytes, input_bytes, output_bytes, stream_bytes, ..new })
     }
 
-    /// In proportion to what comes in: of attentions, both operands.
-    fn operands(&self) -> u128 {
-        let [m, cin, cout] = [self.m, self.cin_g, self.cout_g].map(u128::from);
-        match self.kind {
-            LayerType::Activations => m.saturating_add(cout).saturating_mul(cin),
-            _ => m.saturating_mul(cin),
-        }
+    /// Of the first operand of all groups.
+    fn first_bytes(&self) -> u64 {
+        let numbers = self.groups.saturating_mul(self.m).saturating_mul(self.cin_g);
+        scaled(numbers, self.bits[1].into(), 8).unwrap_or(u64::MAX)
     }
 
     /// With other bits of weights, of what comes in and of what comes out.
@@ -248,7 +249,7 @@ impl Network {
     }
 
     /// For sequences of so many tokens: products of attentions grow with its square, all others in proportion;
-    /// weights stay, rows of tables do not.
+    /// weights stay, rows of tables, keys and values do not.
     ///
     /// # Errors
     /// A network without sequences, a length of 0, or one beyond 64 bits.

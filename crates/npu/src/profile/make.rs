@@ -249,7 +249,13 @@ pub fn make(
     for unit in units {
         made.add(&unit, npu, tile)?;
     }
-    Ok(made)
+    let all = |time: fn(&Block) -> Picos| made.profile.blocks.iter().map(time);
+    let fits = |time: fn(&Block) -> Picos| all(time).try_fold(0, Picos::checked_add).is_some();
+    if fits(|block| block.compute) && fits(|block| block.fetch) {
+        Ok(made)
+    } else {
+        Err(ProfileError::TooLong { layer: network.name.clone() })
+    }
 }
 
 fn units<'n>(

@@ -139,6 +139,25 @@ fn what_cannot_be_made_is_told() {
     assert!(told(&few, plain).contains("needs 64 PEs, and the NPU has 63"));
 }
 
+#[test]
+fn profiles_are_tables_too() {
+    let profile = made("BB", "memory-centric", "kcp+1", &Options::default()).profile;
+    assert_eq!(Profile::from_csv("BB", &profile.to_string()), Ok(profile));
+    let told = |cells: &str| {
+        let text = format!("name,bytes,compute_us,fetch_us\nconv1,100,1.5,2\n{cells}\n");
+        Profile::from_csv("measured.csv", &text).map_err(|error| error.to_string())
+    };
+    let measured = told("fc,7,0.000001,0").unwrap();
+    assert_eq!(measured.blocks[0], Block { compute: 1_500_000, fetch: 2_000_000, bytes: 100 });
+    assert_eq!(measured.blocks[1], Block { compute: 1, fetch: 0, bytes: 7 });
+    for wrong in ["-1", "nan", "inf", "1e300", "many"] {
+        let expected = format!(
+            "measured.csv:3: `compute_us`: expected a time of 0 to 1e9 us, found `{wrong}`"
+        );
+        assert_eq!(told(&format!("fc,7,{wrong},0")), Err(expected));
+    }
+}
+
 fn anything() -> impl Strategy<Value = (Network, Npu, Mapping, Options)> {
     let code = prop::sample::select(PRESETS.to_vec());
     let name = prop::sample::select(vec!["peak", "sys", "kcp", "kcp+1", "kcpx", "kcpx+1:128"]);

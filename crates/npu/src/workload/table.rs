@@ -2,45 +2,9 @@
 
 use std::fmt;
 
-use super::csv::{Row, Sheet};
 use super::{Grows, Layer, LayerType, Network};
 use crate::nearest::nearest;
-
-/// A table that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TableError {
-    /// Which.
-    pub file: String,
-    /// At least one, by line.
-    pub problems: Vec<Problem>,
-}
-
-/// Something that is wrong with a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Counted from 1.
-    pub line: u64,
-    /// Of which column; empty where it is the line.
-    pub column: String,
-    /// What is wrong: what was expected, and what was found.
-    pub problem: String,
-}
-
-impl fmt::Display for TableError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, Problem { line, column, problem }) in self.problems.iter().enumerate() {
-            let end = if at == 0 { "" } else { "\n" };
-            write!(f, "{end}{}:{line}: ", self.file)?;
-            match column.as_str() {
-                "" => f.write_str(problem)?,
-                column => write!(f, "`{column}`: {problem}")?,
-            }
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for TableError {}
+use crate::sheet::{Row, Sheet, TableError};
 
 const REQUIRED: &[&str] = &[
     "name",

@@ -2,11 +2,49 @@
 
 use std::fmt;
 
-use super::{Problem, TableError};
 use crate::nearest::nearest;
 
+/// A table that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableError {
+    /// Which.
+    pub file: String,
+    /// At least one, by line.
+    pub problems: Vec<Problem>,
+}
+
+/// Something that is wrong with a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Counted from 1.
+    pub line: u64,
+    /// Of which column; empty where it is the line.
+    pub column: String,
+    /// What is wrong: what was expected, and what was found.
+    pub problem: String,
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, Problem { line, column, problem }) in self.problems.iter().enumerate() {
+            let end = if at == 0 { "" } else { "\n" };
+            write!(f, "{end}{}:{line}: ", self.file)?;
+            match column.as_str() {
+                "" => f.write_str(problem)?,
+                column => write!(f, "`{column}`: {problem}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for TableError {}
+
+/// A quarter of an hour, of which ten thousand lines fit into 64 bits of ps.
+const MOST_MICROS: f64 = 1e9;
+
 /// A sheet while it is read.
-pub struct Sheet<'c> {
+pub(crate) struct Sheet<'c> {
     file: String,
     required: &'c [&'c str],
     optional: &'c [&'c str],
@@ -19,7 +57,7 @@ pub struct Sheet<'c> {
 
 /// A line of it.
 #[derive(Clone, Copy)]
-pub struct Row<'s> {
+pub(crate) struct Row<'s> {
     pub line: u64,
     record: &'s csv::StringRecord,
 }
@@ -171,6 +209,18 @@ impl<'c> Sheet<'c> {
     ) -> Option<Option<u64>> {
         let Some(text) = self.optional_text(row, column) else { return Some(None) };
         self.number(row, column, text, least).map(Some)
+    }
+
+    /// A time in us as ps, rounded. At least 0.
+    pub fn micros(&mut self, row: Row<'_>, column: &str) -> Option<u64> {
+        let text = self.text(row, column)?;
+        let found = text.parse().ok().filter(|us| (0.0..=MOST_MICROS).contains(us));
+        let Some(us): Option<f64> = found else {
+            let problem = format!("expected a time of 0 to {MOST_MICROS:e} us, found `{text}`");
+            self.problem(row.line, column, problem);
+            return None;
+        };
+        Some((us * 1e6).round() as u64)
     }
 
     fn number(&mut self, row: Row<'_>, column: &str, text: &str, least: u64) -> Option<u64> {
