@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::profile::Pass;
+use crate::pass::Pass;
 
 /// The most that the shares of streams can add up to, each the rate of its passes times the time that one takes alone
 /// (system throughput, STP), and the shares that do.
@@ -74,8 +74,15 @@ mod tests {
     use crate::streams::play;
 
     fn pass(compute: u64, fetch: u64, wait: u64) -> Arc<Pass> {
-        let blocks = Arc::new([Block { compute, fetch, bytes: 0, lead: 0 }]);
-        Arc::new(Pass { blocks, compute, fetch, wait, alone: compute.max(fetch) })
+        let blocks = vec![Block { compute, fetch, bytes: 0 }];
+        Arc::new(Pass {
+            blocks,
+            leads: vec![fetch],
+            compute,
+            fetch,
+            wait,
+            alone: compute.max(fetch),
+        })
     }
 
     #[test]
@@ -110,10 +117,9 @@ mod tests {
             compute,
             fetch,
             bytes: fetch,
-            lead: 0,
         });
         let profile = prop::collection::vec(block, 1..8)
-            .prop_map(|blocks| Profile::new(String::new(), blocks, vec![]));
+            .prop_map(|blocks| Profile { blocks, ..Profile::default() });
         prop::collection::vec(profile, 1..4)
     }
 

@@ -9,9 +9,16 @@
 //! resolved.
 #![forbid(unsafe_code)]
 
+pub mod balance;
 pub mod bounds;
+pub mod hardware;
 pub mod machine;
+pub mod mapping;
+mod nearest;
+pub mod pass;
 pub mod profile;
 pub mod schedule;
 pub mod serve;
+mod sheet;
 pub mod streams;
+pub mod workload;

@@ -15,7 +15,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::machine::{Limits, Machine, Placed};
-use crate::profile::{Pass, Picos};
+use crate::pass::Pass;
+use crate::profile::Picos;
 use crate::schedule::{Job, Scheduler, View};
 
 /// How requests become passes.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::machine::{Limits, Machine};
-use crate::profile::{Pass, Picos};
+use crate::pass::Pass;
+use crate::profile::Picos;
 use crate::schedule::{Job, Scheduler, View};
 
 /// What happened.

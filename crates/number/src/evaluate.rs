@@ -22,7 +22,6 @@ use dyno_kernels::{Isa, Panels};
 use dyno_onnx::Model;
 
 pub use self::packed::{Packed, PackedError, PackedLayer, Workspace};
-pub(crate) use self::read::name_of;
 pub use self::stage::{Path, Reason};
 
 use self::cache::{Blocks, Key, Prefixes};

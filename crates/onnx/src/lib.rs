@@ -27,6 +27,7 @@ mod functions;
 mod graph;
 mod messages;
 mod order;
+pub mod products;
 mod read;
 pub mod shape;
 mod tensor;

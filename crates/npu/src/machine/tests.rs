@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn block(compute: Picos, fetch: Picos, bytes: u64) -> Block {
-    Block { compute, fetch, bytes, lead: 0 }
+    Block { compute, fetch, bytes }
 }
 
 fn machine(capacity: u64, switch: Picos) -> Machine {
@@ -124,7 +124,7 @@ fn some_blocks() -> impl Strategy<Value = (Vec<(Block, usize, Picos)>, u64, Pico
         let mut from = 0;
         let of = |(compute, fetch, bytes, stream, later): (u64, u64, u64, usize, u64)| {
             from += later;
-            (Block { compute, fetch, bytes, lead: 0 }, stream, from)
+            (Block { compute, fetch, bytes }, stream, from)
         };
         (raw.into_iter().map(of).collect(), capacity, switch)
     })

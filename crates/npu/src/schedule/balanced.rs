@@ -13,7 +13,8 @@
 use std::sync::Arc;
 
 use super::{Scheduler, View};
-use crate::profile::{Pass, Picos};
+use crate::pass::Pass;
+use crate::profile::Picos;
 
 /// Ours.
 #[derive(Clone, Debug)]
@@ -61,7 +62,7 @@ impl Balanced {
         let placed = machine.peek(&of_memory.block, of_memory.stream, view.now);
         let hidden = placed.fetch_end <= machine.compute_free();
         let is_full = machine.room() < of_compute.block.bytes;
-        if hidden && (is_full || placed.fetch_end + of_compute.block.lead <= placed.compute_end) {
+        if hidden && (is_full || placed.fetch_end + of_compute.lead() <= placed.compute_end) {
             memory
         } else {
             compute

@@ -22,7 +22,8 @@ pub use turns::RoundRobin;
 use std::sync::Arc;
 
 use crate::machine::Machine;
-use crate::profile::{Block, Pass, Picos};
+use crate::pass::Pass;
+use crate::profile::{Block, Picos};
 
 /// A pass of a network that has begun or may begin: its blocks are placed in order.
 #[derive(Clone, Debug)]
@@ -72,6 +73,13 @@ impl Job {
             }
             None => false,
         }
+    }
+
+    /// The work that should be laid up for the array when the next block is fetched; see [`Pass::leads`].
+    #[inline]
+    #[must_use]
+    pub fn lead(&self) -> Picos {
+        self.pass.leads[self.next]
     }
 
     /// How long the rest takes alone, at least: what is longer of computing and fetching it.

@@ -23,8 +23,8 @@ fn passes(profiles: &[Profile], capacity: u64) -> Vec<Arc<Pass>> {
 
 /// Blocks whose fetch takes a unit of time a byte.
 fn profile(blocks: &[(Picos, Picos)]) -> Profile {
-    let block = |&(compute, fetch)| Block { compute, fetch, bytes: fetch, lead: 0 };
-    Profile::new(String::new(), blocks.iter().map(block).collect(), vec![])
+    let block = |&(compute, fetch)| Block { compute, fetch, bytes: fetch };
+    Profile { blocks: blocks.iter().map(block).collect(), ..Profile::default() }
 }
 
 fn profiles(streams: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Profile>> {

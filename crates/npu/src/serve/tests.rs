@@ -8,9 +8,9 @@ const LIMITS: Limits =
     Limits { capacity: 1_000_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
 
 fn pass(compute: Picos, fetch: Picos) -> Arc<Pass> {
-    let block = Block { compute, fetch, bytes: fetch, lead: 0 };
+    let block = Block { compute, fetch, bytes: fetch };
     Arc::new(
-        Pass::new(&Profile::new(String::new(), vec![block], vec![]), LIMITS)
+        Pass::new(&Profile { blocks: vec![block], ..Profile::default() }, LIMITS)
             .expect("it has a block"),
     )
 }

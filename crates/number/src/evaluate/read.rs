@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use dyno_onnx::products::name_of;
 use dyno_onnx::{Attribute, Constants, Dim, Model, Node, Tensor};
 
 use super::EvaluateError;
@@ -324,20 +325,6 @@ impl<'a> Reader<'a> {
         }
         Ok(Sliding { kernel, strides, pads })
     }
-}
-
-/// What a layer is called: as its weight without its ending, or as its node or operator; with a number where
-/// others have that name.
-pub(crate) fn name_of(node: &Node, weight: &str, names: &mut BTreeSet<String>) -> String {
-    let stem = [".weight", "_weight", ".W", "_W", "_w", ".kernel"]
-        .iter()
-        .find_map(|end| weight.strip_suffix(*end));
-    let count = names.len();
-    let own = Some(node.name.as_str()).filter(|name| !name.is_empty());
-    let name = stem.or(own).unwrap_or(&node.op).replace(char::is_whitespace, "_");
-    let name = if names.contains(&name) { format!("{name}_{count}") } else { name };
-    names.insert(name.clone());
-    name
 }
 
 fn float(node: &Node, name: &str, default: f32) -> f32 {

@@ -1,0 +1,239 @@
+//! What bounds a network on an NPU: operations for each byte, and the totals of both resources.
+//!
+//! Thesis, Figures II.7 and II.8: a network with less operations for a byte than the NPU's balance waits for the
+//! memory, one with more for the PEs, and a mapping that leaves PEs idle moves the balance.
+
+#[cfg(test)]
+mod tests;
+
+use crate::hardware::{Npu, PRESETS};
+use crate::mapping::Mapping;
+use crate::profile::{Made, Options, Picos, ProfileError, make};
+use crate::workload::{ChangeError, Layer, Network};
+
+/// Which resource a network waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bound {
+    /// The PEs.
+    Compute,
+    /// The memory.
+    Memory,
+}
+
+impl Bound {
+    /// The longer; the PEs where both are equal.
+    #[must_use]
+    pub fn of(compute: Picos, fetch: Picos) -> Self {
+        if compute >= fetch { Self::Compute } else { Self::Memory }
+    }
+
+    /// In a word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// Operations for each byte of weights that a batch fetches, two for each multiply-accumulate.
+#[must_use]
+pub fn intensity(network: &Network, batch: u64) -> f64 {
+    let operations = 2.0 * network.macs() as f64 * batch as f64;
+    let bytes: u64 = network.layers.iter().map(|layer| layer.fetched(batch)).sum();
+    operations / bytes as f64
+}
+
+/// The batch from which on a network waits for the PEs at their peak, if any does: rows of tables, keys and
+/// values are fetched for each sample.
+#[must_use]
+pub fn turning_batch(network: &Network, npu: &Npu) -> Option<u64> {
+    let most = 1 << 32;
+    let is_compute = |batch| intensity(network, batch) >= npu.balance();
+    if !is_compute(most) {
+        return None;
+    }
+    // Intensity never falls with the batch.
+    let (mut below, mut at) = (0, most);
+    while at - below > 1 {
+        let middle = below + (at - below) / 2;
+        if is_compute(middle) { at = middle } else { below = middle }
+    }
+    Some(at)
+}
+
+/// A pass of a network on an NPU, in totals.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pass {
+    /// All computation, ps.
+    pub compute: Picos,
+    /// All fetches, ps.
+    pub fetch: Picos,
+    /// Multiply-accumulates of the batch.
+    pub macs: u64,
+    /// Blocks that compute no shorter than they are fetched.
+    pub compute_bound: usize,
+    /// Blocks in all.
+    pub blocks: usize,
+    /// What a pass takes, J, where the NPU has figures: multiply-accumulates, bytes of the memory, and the
+    /// static power for as long as the busier resource needs.
+    pub joules: Option<f64>,
+}
+
+impl Pass {
+    /// Of what was made of a network.
+    #[must_use]
+    pub fn of(network: &Network, npu: &Npu, options: &Options, made: &Made) -> Self {
+        let profile = &made.profile;
+        let (compute, fetch) = (profile.compute(), profile.fetch());
+        let macs = network.macs().saturating_mul(options.batch);
+        let is_compute = |block: &&crate::profile::Block| {
+            Bound::of(block.compute, block.fetch) == Bound::Compute
+        };
+        let joules = npu.parts().energy.map(|energy| {
+            let seconds = compute.max(fetch) as f64 / 1e12;
+            let bytes = fetch as f64 / 1e12 * npu.parts().bytes_per_second as f64;
+            let moved = macs as f64 * energy.mac_pj + bytes * energy.memory_byte_pj;
+            moved / 1e12 + seconds * energy.static_watts
+        });
+        Self {
+            compute,
+            fetch,
+            macs,
+            compute_bound: profile.blocks.iter().filter(is_compute).count(),
+            blocks: profile.blocks.len(),
+            joules,
+        }
+    }
+
+    /// What it waits for.
+    #[must_use]
+    pub fn bound(&self) -> Bound {
+        Bound::of(self.compute, self.fetch)
+    }
+
+    /// From one pass to the next when one follows the other and fetches run ahead: the busier resource.
+    #[must_use]
+    pub fn interval(&self) -> Picos {
+        self.compute.max(self.fetch)
+    }
+
+    /// The share of the peak that PEs do while they compute.
+    #[must_use]
+    pub fn utilisation(&self, npu: &Npu) -> f64 {
+        let seconds = self.compute as f64 / 1e12;
+        2.0 * self.macs as f64 / (seconds * npu.peak())
+    }
+}
+
+/// A network beside an NPU's balance: a point of Figure II.7.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// Which NPU.
+    pub npu: &'static str,
+    /// Operations a byte at which its memory and its PEs at their peak are both busy.
+    pub balance: f64,
+    /// Operations a byte that the network has.
+    pub intensity: f64,
+}
+
+impl Point {
+    /// What the network waits for at peak.
+    #[must_use]
+    pub fn bound(&self) -> Bound {
+        if self.intensity >= self.balance { Bound::Compute } else { Bound::Memory }
+    }
+}
+
+/// A network at a batch beside the balance of every preset.
+#[must_use]
+pub fn points(network: &Network, batch: u64) -> Vec<Point> {
+    let intensity = intensity(network, batch);
+    let of = |preset: &crate::hardware::Preset| {
+        let npu = Npu::preset(preset.name).ok()?;
+        Some(Point { npu: preset.name, balance: npu.balance(), intensity })
+    };
+    PRESETS.iter().filter_map(of).collect()
+}
+
+/// A pass at a batch and a length of sequences: a bar of Figure II.8.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bar {
+    /// Samples.
+    pub batch: u64,
+    /// Tokens of a sample; none of a network without sequences.
+    pub seq_len: Option<u64>,
+    /// What it takes.
+    pub pass: Pass,
+}
+
+/// A sweep cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SweepError {
+    /// The network cannot be changed so.
+    Change(ChangeError),
+    /// It has no profile.
+    Profile(ProfileError),
+}
+
+impl std::fmt::Display for SweepError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Change(error) => error.fmt(f),
+            Self::Profile(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SweepError {}
+
+/// Passes of a network for each batch and, if it has sequences, each of their lengths; lengths vary slower.
+///
+/// # Errors
+/// A length of 0, a batch of 0, or a profile that cannot be made.
+pub fn sweep(
+    network: &Network,
+    npu: &Npu,
+    mapping: Mapping,
+    options: &Options,
+    batches: &[u64],
+    lengths: &[u64],
+) -> Result<Vec<Bar>, SweepError> {
+    let networks: Vec<Network> = match network.seq_len {
+        None => vec![network.clone()],
+        Some(_) => {
+            let changed = lengths.iter().map(|length| network.at_sequence(*length));
+            changed.collect::<Result<_, _>>().map_err(SweepError::Change)?
+        }
+    };
+    let mut bars = Vec::new();
+    for network in &networks {
+        for &batch in batches {
+            let options = Options { batch, ..*options };
+            let made = make(network, npu, mapping, &options).map_err(SweepError::Profile)?;
+            let pass = Pass::of(network, npu, &options, &made);
+            bars.push(Bar { batch, seq_len: network.seq_len, pass });
+        }
+    }
+    Ok(bars)
+}
+
+/// A layer on its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerTimes {
+    /// How long it computes, ps.
+    pub compute: Picos,
+    /// How long its weights are fetched, ps.
+    pub fetch: Picos,
+}
+
+/// How long a layer computes and is fetched for a batch, whatever it is folded into; none beyond 64 bits.
+#[must_use]
+pub fn times(layer: &Layer, npu: &Npu, mapping: Mapping, batch: u64) -> Option<LayerTimes> {
+    let compute = npu.cycles(mapping.cycles(layer, batch, npu.parts().pes))?;
+    let bytes =
+        u128::from(layer.fetched(batch)) + u128::from(batch) * u128::from(layer.stream_bytes);
+    Some(LayerTimes { compute, fetch: npu.bytes(bytes)? })
+}

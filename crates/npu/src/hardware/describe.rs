@@ -1,0 +1,198 @@
+//! Descriptions of NPUs are TOML. Every problem names its line and its key, and all of them are told at once.
+
+use std::fmt;
+
+use toml::de::{DeTable, DeValue};
+
+use super::{Energy, Npu, Parts};
+use crate::nearest::nearest;
+
+/// A description that makes no NPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DescribeError {
+    /// At least one, by line.
+    pub problems: Vec<KeyProblem>,
+}
+
+/// Something that is wrong with a description.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyProblem {
+    /// Counted from 1.
+    pub line: usize,
+    /// The key; empty where it is all of the text.
+    pub key: String,
+    /// What is wrong with it: what was expected, and what was found.
+    pub problem: String,
+}
+
+impl fmt::Display for DescribeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, KeyProblem { line, key, problem }) in self.problems.iter().enumerate() {
+            let end = if at == 0 { "" } else { "\n" };
+            match key.as_str() {
+                "" => write!(f, "{end}line {line}: {problem}")?,
+                key => write!(f, "{end}line {line}: `{key}`: {problem}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for DescribeError {}
+
+/// Keys of a description; figures are numbers in the unit of their name.
+const KEYS: &[&str] = &[
+    "name",
+    "base",
+    "pes",
+    "frequency_mhz",
+    "memory_gb_per_s",
+    "weight_buffer_mb",
+    "activation_buffer_mb",
+    "switch_us",
+    "mac_pj",
+    "memory_byte_pj",
+    "static_w",
+];
+
+/// Those that must be there where no `base` has them.
+const NEEDED: &[&str] = &["pes", "frequency_mhz", "memory_gb_per_s", "weight_buffer_mb"];
+
+impl Npu {
+    /// Reads a description: `pes`, `frequency_mhz`, `memory_gb_per_s` (10^9 bytes a second) and
+    /// `weight_buffer_mb` (10^6 bytes), or `base`, the name of a preset that has them. The others may be
+    /// absent: `name`, `activation_buffer_mb` (any activation fits), `switch_us` (0), and `mac_pj`,
+    /// `memory_byte_pj` and `static_w` (unknown; 0 where another of them is given).
+    ///
+    /// # Errors
+    /// All that is wrong, by line and key.
+    pub fn from_toml(text: &str) -> Result<Self, DescribeError> {
+        let mut reader = Reader { text, problems: Vec::new() };
+        let npu = match DeTable::parse(text) {
+            Ok(document) => reader.npu(document.get_ref()),
+            Err(error) => {
+                let at = error.span().map_or(0, |span| span.start);
+                reader.problem(at, "", format_args!("not valid TOML: {}", error.message()));
+                None
+            }
+        };
+        reader.problems.sort_by_key(|problem| problem.line);
+        match npu {
+            Some(npu) if reader.problems.is_empty() => Ok(npu),
+            _ => Err(DescribeError { problems: reader.problems }),
+        }
+    }
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    problems: Vec<KeyProblem>,
+}
+
+/// Nothing that anybody builds has more of one of these units.
+const MOST: f64 = 1e12;
+
+impl Reader<'_> {
+    fn problem(&mut self, at: usize, key: &str, problem: impl fmt::Display) {
+        let before = &self.text.as_bytes()[..at.min(self.text.len())];
+        let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+        let (key, problem) = (key.to_owned(), problem.to_string());
+        self.problems.push(KeyProblem { line, key, problem });
+    }
+
+    fn npu(&mut self, table: &DeTable<'_>) -> Option<Npu> {
+        for name in table.keys() {
+            let key = &**name.get_ref();
+            if !KEYS.contains(&key) {
+                let near = nearest(key, KEYS.iter().copied());
+                self.problem(name.span().start, key, format_args!("there is no such key{near}"));
+            }
+        }
+        let base = self.base(table);
+        for key in NEEDED.iter().filter(|key| base.is_none() && !table.contains_key(**key)) {
+            self.problem(0, key, "is missing; give it, or a `base` that has it");
+        }
+        let mut parts = base.as_ref().map_or(NOTHING, |base| *base.parts());
+        let mut figure = |key: &str, unit: f64| self.figure(table, key).map(|n| n * unit);
+        let whole = |figure: f64| figure.round() as u64;
+        if let Some(pes) = figure("pes", 1.0) {
+            parts.pes = whole(pes);
+        }
+        if let Some(hertz) = figure("frequency_mhz", 1e6) {
+            parts.hertz = whole(hertz);
+        }
+        if let Some(bytes) = figure("memory_gb_per_s", 1e9) {
+            parts.bytes_per_second = whole(bytes);
+        }
+        if let Some(bytes) = figure("weight_buffer_mb", 1e6) {
+            parts.weight_buffer = whole(bytes);
+        }
+        if let Some(bytes) = figure("activation_buffer_mb", 1e6) {
+            parts.activation_buffer = Some(whole(bytes));
+        }
+        if let Some(switch) = figure("switch_us", 1e6) {
+            parts.switch = whole(switch);
+        }
+        let energy = ["mac_pj", "memory_byte_pj", "static_w"].map(|key| figure(key, 1.0));
+        if energy.iter().any(Option::is_some) {
+            let [mac_pj, memory_byte_pj, static_watts] = energy.map(Option::unwrap_or_default);
+            parts.energy = Some(Energy { mac_pj, memory_byte_pj, static_watts });
+        }
+        let name = self.text_of(table, "name");
+        let name = name.or(base.map(|npu| npu.name().to_owned())).unwrap_or("npu".into());
+        if !self.problems.is_empty() {
+            return None;
+        }
+        let npu = Npu::new(&name, parts);
+        npu.map_err(|error| self.problem(0, "", error)).ok()
+    }
+
+    fn base(&mut self, table: &DeTable<'_>) -> Option<Npu> {
+        let name = self.text_of(table, "base")?;
+        let at = table.get_key_value("base").map_or(0, |(key, _)| key.span().start);
+        Npu::preset(&name).map_err(|error| self.problem(at, "base", error)).ok()
+    }
+
+    fn text_of(&mut self, table: &DeTable<'_>, key: &str) -> Option<String> {
+        let (name, value) = table.get_key_value(key)?;
+        let text = value.get_ref().as_str().map(str::to_owned);
+        if text.is_none() {
+            self.problem(name.span().start, key, "expected a text");
+        }
+        text
+    }
+
+    fn figure(&mut self, table: &DeTable<'_>, key: &str) -> Option<f64> {
+        let (name, value) = table.get_key_value(key)?;
+        let shown = match value.get_ref() {
+            DeValue::Integer(number) => number.to_string(),
+            DeValue::Float(number) => number.as_str().to_owned(),
+            DeValue::String(text) => format!("the text {text:?}"),
+            _ => "something else".to_owned(),
+        };
+        let found: Option<f64> = match value.get_ref() {
+            DeValue::Integer(_) | DeValue::Float(_) => shown.replace('_', "").parse().ok(),
+            _ => None,
+        };
+        let at = name.span().start;
+        match found {
+            Some(found) if (0.0..=MOST).contains(&found) => Some(found),
+            _ => {
+                let problem = format!("expected a number of 0 to {MOST:e}, found {shown}");
+                self.problem(at, key, problem);
+                None
+            }
+        }
+    }
+}
+
+/// Before anything is said.
+const NOTHING: Parts = Parts {
+    pes: 0,
+    hertz: 0,
+    bytes_per_second: 0,
+    weight_buffer: 0,
+    activation_buffer: None,
+    switch: 0,
+    energy: None,
+};

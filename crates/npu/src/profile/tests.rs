@@ -1,0 +1,205 @@
+//! Profiles: golden totals, splits, and what holds of all of them.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::hardware::Npu;
+use crate::mapping::Mapping;
+use crate::workload::{Layer, Network, PRESETS};
+
+fn mapping(name: &str) -> Mapping {
+    name.parse().unwrap()
+}
+
+fn made(code: &str, npu: &str, name: &str, options: &Options) -> Made {
+    let network = Network::preset(code).unwrap();
+    make(&network, &Npu::preset(npu).unwrap(), mapping(name), options).unwrap()
+}
+
+#[test]
+fn a_profile_has_a_block_a_unit() {
+    let made = made("BB", "memory-centric", "kcp+1", &Options::default());
+    let profile = &made.profile;
+    assert_eq!((profile.blocks.len(), profile.labels.len(), made.spilled), (75, 75, 0));
+    assert!(made.split.is_empty());
+    // 64 x 2 x 12 x 12 cycles at 700 MHz; 768 x 768 numbers of 16 bits at 225 GB/s.
+    let cycles = 64 * 2 * 12 * 3_u64;
+    let q = Block { compute: (cycles * 10_000).div_ceil(7), fetch: 5_242_880, bytes: 1_179_648 };
+    assert_eq!((profile.labels[1].as_str(), profile.blocks[1]), ("l0_q", q));
+    // Two products of twelve heads are folded into the output of the attention.
+    let o = profile.blocks[4];
+    let cycles = cycles + 2 * 12 * 64 * 2;
+    assert_eq!((profile.labels[4].as_str(), o.compute), ("l0_o", (cycles * 10_000).div_ceil(7)));
+    // The total that MAESTRO has, 1.003 ms.
+    assert!(profile.compute().abs_diff(702_024 * 10_000 / 7) <= 75);
+    assert!(profile.fetch().abs_diff(171_150_336 * 40 / 9) <= 75);
+}
+
+#[test]
+fn a_batch_shares_weights_and_not_rows_of_tables() {
+    let of =
+        |batch| made("BB", "compute-centric", "kcp+1", &Options { batch, ..Options::default() });
+    let (one, many) = (of(1).profile, of(16).profile);
+    assert_eq!(many.blocks[0].bytes, 16 * one.blocks[0].bytes);
+    for (one, many) in one.blocks[1..].iter().zip(&many.blocks[1..]) {
+        assert_eq!((one.bytes, one.fetch), (many.bytes, many.fetch));
+        assert!(many.compute.abs_diff(16 * one.compute) <= 16);
+    }
+}
+
+#[test]
+fn a_layer_beyond_the_buffer_is_split_and_said() {
+    let npu = Npu::preset("memory-centric").unwrap();
+    let small = npu.with(|parts| parts.weight_buffer = 4_000_000).unwrap();
+    let network = Network::preset("BB").unwrap();
+    let whole = make(&network, &npu, mapping("kcp+1"), &Options::default()).unwrap();
+    let made = make(&network, &small, mapping("kcp+1"), &Options::default()).unwrap();
+    // Two in each of twelve layers have 4718592 bytes: three parts of at most 2 MB.
+    assert_eq!(made.split.len(), 24);
+    assert_eq!(made.profile.blocks.len(), 75 + 24 * 2);
+    assert_eq!(
+        made.split[0].to_string(),
+        "`l0_ff1` has 4718592 bytes of weights, more than the weight buffer; it is split into 3 parts"
+    );
+    assert_eq!(made.profile.labels[6], "l0_ff1 (2 of 3)");
+    assert!(made.profile.blocks.iter().all(|block| block.bytes <= 2_000_000));
+    let sums = |profile: &Profile| (profile.compute(), profile.fetch());
+    assert_eq!(sums(&made.profile), sums(&whole.profile));
+}
+
+#[test]
+fn blocks_may_be_groups_or_parts_of_layers() {
+    let of = |granularity| {
+        made("RN", "memory-centric", "kcp+1", &Options { granularity, ..Options::default() })
+    };
+    let layers = of(Granularity::Layer).profile;
+    let fused = of(Granularity::Fused { bytes: 1_000_000 }).profile;
+    let tiles = of(Granularity::Tile { bytes: 1_000_000 }).profile;
+    assert!(fused.blocks.len() < layers.blocks.len() && layers.blocks.len() < tiles.blocks.len());
+    // What is larger alone stays alone.
+    assert!(fused.labels.contains(&"conv5_1_down".to_owned()), "{:?}", fused.labels);
+    assert_eq!(fused.labels[0], "conv1..conv3_1_1x1b");
+    assert!(tiles.blocks.iter().all(|block| block.bytes <= 1_000_000));
+    let bytes = |profile: &Profile| profile.blocks.iter().map(|block| block.bytes).sum::<u64>();
+    assert_eq!(bytes(&fused), bytes(&layers));
+    assert_eq!(bytes(&tiles), bytes(&layers));
+    // Each block's time is rounded up once.
+    assert!(layers.compute().abs_diff(fused.compute()) <= 54);
+    assert_eq!(layers.compute(), tiles.compute());
+}
+
+#[test]
+fn activations_without_room_are_written_and_read_again() {
+    let traffic = Traffic::WithActivations;
+    let of = |code, npu, batch| {
+        made(code, npu, "kcp+1", &Options { batch, traffic, ..Options::default() })
+    };
+    // The buffers of Table IV.1 hold what they were made for.
+    for code in ["MN", "RN", "RX", "BB", "NCF"] {
+        assert_eq!(of(code, "memory-centric", 1).spilled, 0, "{code}");
+        assert_eq!(of(code, "compute-centric", 16).spilled, 0, "{code}");
+    }
+    // One convolution of Inception has 1382976 bytes in and 2765952 out, more than 4014080.
+    let inception = of("IC", "memory-centric", 1);
+    assert_eq!(inception.spilled, 1_382_976 + 2_765_952 - 4_014_080);
+    let plain = made("IC", "memory-centric", "kcp+1", &Options::default());
+    assert_eq!(plain.spilled, 0);
+    let more = inception.profile.fetch() - plain.profile.fetch();
+    assert!(more.abs_diff(2 * inception.spilled * 1000 / 225) <= 1, "{more} ps");
+    // It is the next that reads it.
+    assert_eq!(inception.profile.labels[3], "c3b");
+    assert_eq!(inception.profile.blocks[3].fetch - plain.profile.blocks[3].fetch, more);
+    assert_eq!(inception.profile.blocks[3].bytes, plain.profile.blocks[3].bytes);
+}
+
+#[test]
+fn what_cannot_be_made_is_told() {
+    let npu = Npu::preset("memory-centric").unwrap();
+    let network = Network::preset("RN").unwrap();
+    let told = |npu: &Npu, options: Options| {
+        make(&network, npu, mapping("kcp"), &options).unwrap_err().to_string()
+    };
+    let plain = Options::default();
+    assert_eq!(
+        told(&npu, Options { batch: 0, ..plain }),
+        "a batch of 0 samples: expected 1 to 4294967296"
+    );
+    assert!(told(&npu, Options { batch: u64::MAX, ..plain }).starts_with("a batch of 1844"));
+    let granularity = Granularity::Tile { bytes: 0 };
+    assert_eq!(
+        told(&npu, Options { granularity, ..plain }),
+        "blocks of 0 bytes: expected at least 1"
+    );
+    let tiny = npu.with(|parts| parts.weight_buffer = 1).unwrap();
+    assert!(told(&tiny, plain).contains("would be split into"), "{}", told(&tiny, plain));
+    let slow = npu.with(|parts| parts.hertz = 1).unwrap();
+    let batch = 1 << 32;
+    assert!(told(&slow, Options { batch, ..plain }).contains("takes longer than 213 days"));
+    let few = npu.with(|parts| parts.pes = 63).unwrap();
+    assert!(told(&few, plain).contains("needs 64 PEs, and the NPU has 63"));
+}
+
+#[test]
+fn profiles_are_tables_too() {
+    let profile = made("BB", "memory-centric", "kcp+1", &Options::default()).profile;
+    assert_eq!(Profile::from_csv("BB", &profile.to_string()), Ok(profile));
+    let told = |cells: &str| {
+        let text = format!("name,bytes,compute_us,fetch_us\nconv1,100,1.5,2\n{cells}\n");
+        Profile::from_csv("measured.csv", &text).map_err(|error| error.to_string())
+    };
+    let measured = told("fc,7,0.000001,0").unwrap();
+    assert_eq!(measured.blocks[0], Block { compute: 1_500_000, fetch: 2_000_000, bytes: 100 });
+    assert_eq!(measured.blocks[1], Block { compute: 1, fetch: 0, bytes: 7 });
+    for wrong in ["-1", "nan", "inf", "1e300", "many"] {
+        let expected = format!(
+            "measured.csv:3: `compute_us`: expected a time of 0 to 1e9 us, found `{wrong}`"
+        );
+        assert_eq!(told(&format!("fc,7,{wrong},0")), Err(expected));
+    }
+}
+
+fn anything() -> impl Strategy<Value = (Network, Npu, Mapping, Options)> {
+    let code = prop::sample::select(PRESETS.to_vec());
+    let name = prop::sample::select(vec!["peak", "sys", "kcp", "kcp+1", "kcpx", "kcpx+1:128"]);
+    let granularity = prop_oneof![
+        Just(Granularity::Layer),
+        (1_u64..20_000_000).prop_map(|bytes| Granularity::Fused { bytes }),
+        (10_000_u64..20_000_000).prop_map(|bytes| Granularity::Tile { bytes }),
+    ];
+    let folding = prop::sample::select(vec![Folding::Apart, Folding::IntoNext]);
+    let traffic = prop::sample::select(vec![Traffic::Weights, Traffic::WithActivations]);
+    let options = (1_u64..40, folding, granularity, traffic).prop_map(
+        |(batch, folding, granularity, traffic)| Options { batch, folding, granularity, traffic },
+    );
+    let buffers = (10_000_u64..60_000_000, prop::option::of(1_u64..60_000_000));
+    (code, name, options, buffers).prop_map(|(code, name, options, (weights, activations))| {
+        let npu = Npu::preset("memory-centric").unwrap().with(|parts| {
+            parts.weight_buffer = weights;
+            parts.activation_buffer = activations;
+        });
+        (Network::preset(code.code).unwrap(), npu.unwrap(), mapping(name), options)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn blocks_fit_and_together_are_the_network((network, npu, mapping, options) in anything()) {
+        let made = make(&network, &npu, mapping, &options).unwrap();
+        let blocks = &made.profile.blocks;
+        prop_assert_eq!(blocks.len(), made.profile.labels.len());
+        prop_assert!(blocks.iter().all(|block| block.bytes <= npu.parts().weight_buffer));
+        let bytes: u64 = blocks.iter().map(|block| block.bytes).sum();
+        let expected: u64 = network.layers.iter().map(|layer| layer.fetched(options.batch)).sum();
+        prop_assert_eq!(bytes, expected);
+        let of = |layer: &Layer| mapping.cycles(layer, options.batch, npu.parts().pes);
+        let cycles: u128 = network.layers.iter().map(of).sum();
+        let units = network.layers.len() as u64;
+        // Each unit is rounded up once.
+        prop_assert!(made.profile.compute() - npu.cycles(cycles).unwrap() <= units);
+        let traffic = u128::from(bytes) + 2 * u128::from(made.spilled);
+        prop_assert!(made.profile.fetch() - npu.bytes(traffic).unwrap() <= units);
+        prop_assert!(options.traffic == Traffic::WithActivations || made.spilled == 0);
+    }
+}

@@ -1,0 +1,238 @@
+//! Sheets of numbers under named columns, whose problems name file, line and column.
+
+use std::fmt;
+
+use crate::nearest::nearest;
+
+/// A table that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableError {
+    /// Which.
+    pub file: String,
+    /// At least one, by line.
+    pub problems: Vec<Problem>,
+}
+
+/// Something that is wrong with a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Counted from 1.
+    pub line: u64,
+    /// Of which column; empty where it is the line.
+    pub column: String,
+    /// What is wrong: what was expected, and what was found.
+    pub problem: String,
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, Problem { line, column, problem }) in self.problems.iter().enumerate() {
+            let end = if at == 0 { "" } else { "\n" };
+            write!(f, "{end}{}:{line}: ", self.file)?;
+            match column.as_str() {
+                "" => f.write_str(problem)?,
+                column => write!(f, "`{column}`: {problem}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for TableError {}
+
+/// A quarter of an hour, of which ten thousand lines fit into 64 bits of ps.
+const MOST_MICROS: f64 = 1e9;
+
+/// A sheet while it is read.
+pub(crate) struct Sheet<'c> {
+    file: String,
+    required: &'c [&'c str],
+    optional: &'c [&'c str],
+    /// Where each column is, in the order of `required` and `optional`.
+    places: Vec<Option<usize>>,
+    /// With their lines.
+    rows: Vec<(u64, csv::StringRecord)>,
+    problems: Vec<Problem>,
+}
+
+/// A line of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<'s> {
+    pub line: u64,
+    record: &'s csv::StringRecord,
+}
+
+/// Lines of a text, asked for in its order. The reader's own are those of empty lines before.
+struct Lines<'t> {
+    text: &'t str,
+    at: usize,
+    line: u64,
+}
+
+impl Lines<'_> {
+    /// Of the first letter at a byte or behind.
+    fn of(&mut self, byte: u64) -> u64 {
+        let byte = usize::try_from(byte).unwrap_or(usize::MAX);
+        let bytes = self.text.as_bytes();
+        while self.at < bytes.len() && (self.at < byte || matches!(bytes[self.at], b'\r' | b'\n')) {
+            self.line += u64::from(bytes[self.at] == b'\n');
+            self.at += 1;
+        }
+        self.line
+    }
+}
+
+impl<'c> Sheet<'c> {
+    /// Parts a text. Columns may stand in any order; of those that are neither required nor optional, the sheet
+    /// is wrong.
+    pub fn parse(
+        file: &str,
+        text: &str,
+        required: &'c [&'c str],
+        optional: &'c [&'c str],
+    ) -> Result<Self, TableError> {
+        let mut sheet = Self {
+            file: file.to_owned(),
+            required,
+            optional,
+            places: Vec::new(),
+            rows: Vec::new(),
+            problems: Vec::new(),
+        };
+        let text = text.trim_start_matches('\u{feff}');
+        let mut reader = csv::ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .trim(csv::Trim::All)
+            .from_reader(text.as_bytes());
+        let mut records = reader.records();
+        match records.next() {
+            Some(Ok(head)) => sheet.head(&head),
+            Some(Err(error)) => sheet.problem(1, "", error),
+            None => sheet.problem(1, "", "is empty; expected a head of columns"),
+        }
+        let mut lines = Lines { text, at: 0, line: 1 };
+        for record in records {
+            match record {
+                Ok(record) => {
+                    let at = record.position().map_or(0, csv::Position::byte);
+                    sheet.rows.push((lines.of(at), record));
+                }
+                Err(error) => {
+                    let line = error.position().map_or(0, csv::Position::line);
+                    sheet.problem(line, "", error);
+                }
+            }
+        }
+        // Without its columns, every cell would be missing.
+        if sheet.problems.is_empty() { Ok(sheet) } else { Err(sheet.wrong()) }
+    }
+
+    fn head(&mut self, head: &csv::StringRecord) {
+        let known = self.required.iter().chain(self.optional);
+        self.places = known.map(|name| head.iter().position(|cell| cell == *name)).collect();
+        for (at, cell) in head.iter().enumerate() {
+            let names = self.required.iter().chain(self.optional).copied();
+            if head.iter().take(at).any(|before| before == cell) {
+                self.problem(1, cell, "stands twice");
+            } else if !names.clone().any(|name| name == cell) {
+                let near = nearest(cell, names);
+                self.problem(1, cell, format_args!("there is no such column{near}"));
+            }
+        }
+        let missing: Vec<&str> = self
+            .required
+            .iter()
+            .zip(&self.places)
+            .filter_map(|(name, place)| place.is_none().then_some(*name))
+            .collect();
+        for name in missing {
+            self.problem(1, name, "is missing");
+        }
+    }
+
+    /// What is wrong at a line, counted from 1.
+    pub fn problem(&mut self, line: u64, column: &str, problem: impl fmt::Display) {
+        let (column, problem) = (column.to_owned(), problem.to_string());
+        self.problems.push(Problem { line, column, problem });
+    }
+
+    fn wrong(mut self) -> TableError {
+        self.problems.sort_by_key(|problem| problem.line);
+        TableError { file: self.file, problems: self.problems }
+    }
+
+    /// What was read, unless something was wrong.
+    pub fn finish<T>(self, read: T) -> Result<T, TableError> {
+        if self.problems.is_empty() { Ok(read) } else { Err(self.wrong()) }
+    }
+
+    /// Reads each line. Lines of which `read` tells nothing have problems, which it told.
+    pub fn rows<T>(&mut self, mut read: impl FnMut(&mut Self, Row<'_>) -> Option<T>) -> Vec<T> {
+        let rows = std::mem::take(&mut self.rows);
+        rows.iter().filter_map(|(line, record)| read(self, Row { line: *line, record })).collect()
+    }
+
+    /// The text of a cell; none of a column that the sheet has not, or of a cell beyond the line's end.
+    fn cell<'r>(&self, row: Row<'r>, column: &str) -> Option<&'r str> {
+        let mut known = self.required.iter().chain(self.optional).zip(&self.places);
+        let (_, place) = known.find(|(name, _)| **name == column)?;
+        row.record.get((*place)?)
+    }
+
+    /// A cell that must be there.
+    pub fn text<'r>(&mut self, row: Row<'r>, column: &str) -> Option<&'r str> {
+        let text = self.cell(row, column).filter(|text| !text.is_empty());
+        if text.is_none() {
+            self.problem(row.line, column, "is missing");
+        }
+        text
+    }
+
+    /// A cell that may be absent or empty.
+    pub fn optional_text<'r>(&self, row: Row<'r>, column: &str) -> Option<&'r str> {
+        self.cell(row, column).filter(|text| !text.is_empty())
+    }
+
+    /// A whole number of at least `least`.
+    pub fn count(&mut self, row: Row<'_>, column: &str, least: u64) -> Option<u64> {
+        let text = self.text(row, column)?;
+        self.number(row, column, text, least)
+    }
+
+    /// Likewise of a cell that may be absent or empty.
+    pub fn optional_count(
+        &mut self,
+        row: Row<'_>,
+        column: &str,
+        least: u64,
+    ) -> Option<Option<u64>> {
+        let Some(text) = self.optional_text(row, column) else { return Some(None) };
+        self.number(row, column, text, least).map(Some)
+    }
+
+    /// A time in us as ps, rounded. At least 0.
+    pub fn micros(&mut self, row: Row<'_>, column: &str) -> Option<u64> {
+        let text = self.text(row, column)?;
+        let found = text.parse().ok().filter(|us| (0.0..=MOST_MICROS).contains(us));
+        let Some(us): Option<f64> = found else {
+            let problem = format!("expected a time of 0 to {MOST_MICROS:e} us, found `{text}`");
+            self.problem(row.line, column, problem);
+            return None;
+        };
+        Some((us * 1e6).round() as u64)
+    }
+
+    fn number(&mut self, row: Row<'_>, column: &str, text: &str, least: u64) -> Option<u64> {
+        use std::num::IntErrorKind::PosOverflow;
+        let problem = match text.parse::<u64>() {
+            Ok(number) if number >= least => return Some(number),
+            Err(error) if *error.kind() == PosOverflow => {
+                format!("{text} is more than 64 bits count")
+            }
+            _ => format!("expected a whole number of at least {least}, found `{text}`"),
+        };
+        self.problem(row.line, column, problem);
+        None
+    }
+}

@@ -1,0 +1,114 @@
+//! Networks out of models, by inference of shapes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use dyno_onnx::Model;
+use dyno_onnx::products::{Product, products};
+
+use super::{Grows, Layer, LayerType, Network};
+
+/// Bits of a place in a table.
+const PLACE_BITS: u32 = 64;
+
+/// A network out of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Derived {
+    /// The network.
+    pub network: Network,
+    /// Nodes that have products and no layer, each with its operator and why.
+    pub left_out: Vec<String>,
+}
+
+/// A model of which no network can be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DeriveError {
+    /// It has no products.
+    Empty {
+        /// Which model.
+        model: String,
+        /// Nodes that would have some, with why they have none.
+        left_out: Vec<String>,
+    },
+    /// Sizes of a layer are 0, because an open dimension is, or beyond 64 bits.
+    Size {
+        /// Which layer.
+        layer: String,
+    },
+}
+
+impl fmt::Display for DeriveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty { model, left_out } => {
+                write!(f, "model `{model}` has no layers with products")?;
+                match &left_out[..] {
+                    [] => Ok(()),
+                    all => write!(f, "; left out: {}", all.join(", ")),
+                }
+            }
+            Self::Size { layer } => write!(f, "layer `{layer}` has sizes of 0, or beyond 64 bits"),
+        }
+    }
+}
+
+impl std::error::Error for DeriveError {}
+
+impl Network {
+    /// The products of a model for one sample at so many bits of weights and of activations, where names of
+    /// open dimensions in `bind` are these numbers and all others are 1.
+    ///
+    /// # Errors
+    /// A model without products, or with sizes that nothing can have.
+    pub fn from_model(
+        name: &str,
+        model: &Model,
+        [weight, activation]: [u32; 2],
+        bind: &BTreeMap<String, usize>,
+    ) -> Result<Derived, DeriveError> {
+        let found = products(model, bind);
+        let left_out = found.left_out;
+        if found.rows.is_empty() {
+            return Err(DeriveError::Empty { model: name.to_owned(), left_out });
+        }
+        let of = |row| layer(row, [weight, activation]);
+        let layers: Result<_, _> = found.rows.into_iter().map(of).collect();
+        let network = Self { name: name.to_owned(), layers: layers?, seq_len: None };
+        Ok(Derived { network, left_out })
+    }
+}
+
+fn layer(row: Product, [weight, activation]: [u32; 2]) -> Result<Layer, DeriveError> {
+    let is_table = row.kind == LayerType::Gather;
+    let input = if is_table { PLACE_BITS } else { activation };
+    let bits = [weight, input, activation];
+    let counts = [row.weights, row.inputs, row.outputs];
+    let bytes = |at: usize| {
+        let bits = u128::from(counts[at]) * u128::from(bits[at]);
+        u64::try_from(bits.div_ceil(8)).ok()
+    };
+    let channels = [row.cin_g, row.cout_g].map(|size| is_table || size > 0);
+    let is_some = row.groups > 0 && row.m > 0 && row.rs > 0 && channels == [true; 2];
+    let bytes = [bytes(0), bytes(1), bytes(2)];
+    let ([Some(weight_bytes), Some(input_bytes), Some(output_bytes)], true) = (bytes, is_some)
+    else {
+        return Err(DeriveError::Size { layer: row.name });
+    };
+    Ok(Layer {
+        name: row.name,
+        kind: row.kind,
+        groups: row.groups,
+        m: row.m,
+        cin_g: row.cin_g,
+        rs: row.rs,
+        cout_g: row.cout_g,
+        weight_bytes,
+        input_bytes,
+        output_bytes,
+        stream_bytes: 0,
+        weights_scale_with_batch: is_table,
+        bits,
+        grows: Grows::default(),
+    })
+}

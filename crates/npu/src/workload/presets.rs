@@ -1,0 +1,72 @@
+//! The networks of the thesis, by its codes.
+
+use std::fmt;
+
+use super::Network;
+use crate::nearest::nearest;
+
+/// A network with a code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// As the thesis has it.
+    pub code: &'static str,
+    /// What it is.
+    pub title: &'static str,
+    text: &'static str,
+}
+
+macro_rules! table {
+    ($name:literal) => {
+        include_str!(concat!("../../tables/", $name, ".csv"))
+    };
+}
+
+/// All of them. Tables are ours, at 16 bits; those of transformers for 64 tokens, because the thesis never says
+/// for how many.
+pub const PRESETS: &[Code] = &[
+    Code { code: "IC", title: "Inception v3", text: table!("inception-v3") },
+    Code { code: "MN", title: "MobileNet v2", text: table!("mobilenet-v2") },
+    Code { code: "RN", title: "ResNet-50", text: table!("resnet50") },
+    Code { code: "RX", title: "ResNeXt-50 32x4d", text: table!("resnext50-32x4d") },
+    Code { code: "BB", title: "BERT base", text: table!("bert-base") },
+    Code { code: "BL", title: "BERT large", text: table!("bert-large") },
+    Code { code: "XL", title: "XLNet large", text: table!("xlnet-large") },
+    Code { code: "NCF", title: "Neural collaborative filtering", text: table!("ncf") },
+    Code {
+        code: "NCFW",
+        title: "Four layers of 2048 x 256 in the place of NCF: a guess that meets the thesis' 4.7 us",
+        text: table!("ncf-wide"),
+    },
+];
+
+/// There is no network of that code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownNetwork {
+    /// What was asked for.
+    pub code: String,
+}
+
+impl fmt::Display for UnknownNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let codes = PRESETS.iter().map(|preset| preset.code);
+        let all: Vec<&str> = codes.clone().collect();
+        let near = nearest(&self.code, codes);
+        write!(f, "there is no network `{}`{near}; there are {}", self.code, all.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownNetwork {}
+
+impl Network {
+    /// One of [`PRESETS`].
+    ///
+    /// # Errors
+    /// The code is none of them.
+    pub fn preset(code: &str) -> Result<Self, UnknownNetwork> {
+        let found = PRESETS.iter().find(|preset| preset.code == code);
+        let Some(preset) = found else {
+            return Err(UnknownNetwork { code: code.to_owned() });
+        };
+        Ok(Self::from_csv(preset.code, preset.text).expect("the tables of this crate read"))
+    }
+}

@@ -1,0 +1,186 @@
+//! Networks as CSV: the columns of the layer tables, and those that `dyno tune layers` adds.
+
+use std::fmt;
+
+use super::{Grows, Layer, LayerType, Network};
+use crate::nearest::nearest;
+use crate::sheet::{Row, Sheet, TableError};
+
+const REQUIRED: &[&str] = &[
+    "name",
+    "type",
+    "groups",
+    "m",
+    "cin_g",
+    "rs",
+    "cout_g",
+    "macs",
+    "weight_bytes",
+    "in_act_bytes",
+    "out_act_bytes",
+    "weights_scale_with_batch",
+];
+
+const OPTIONAL: &[&str] =
+    &["idx", "weight_bits", "in_act_bits", "out_act_bits", "stream_bytes", "seq_len", "seq_sizes"];
+
+/// Bits of numbers where a table does not say: those of the thesis.
+const BITS: u64 = 16;
+/// Bits of a place in a table.
+const PLACE_BITS: u64 = 64;
+
+impl Network {
+    /// Reads a table. Columns `idx` (which says nothing), `weight_bits`, `in_act_bits`, `out_act_bits` (16, and
+    /// 64 of places that tables are read at), `stream_bytes` (0), `seq_len` and `seq_sizes` may be absent; the
+    /// last two say for how many tokens the table is, and which of `m`, `cin_g` and `cout_g` grow with them.
+    ///
+    /// # Errors
+    /// All that is wrong, by line and column of `file`.
+    pub fn from_csv(file: &str, text: &str) -> Result<Self, TableError> {
+        let mut sheet = Sheet::parse(file, text, REQUIRED, OPTIONAL)?;
+        let read = sheet.rows(|sheet, row| Some((row.line, layer(sheet, row)?)));
+        let seq_len = read.first().and_then(|(_, (_, seq_len))| *seq_len);
+        if let Some((line, (_, other))) = read.iter().find(|(_, (_, other))| *other != seq_len) {
+            let shown = |seq_len: Option<u64>| seq_len.map_or("none".into(), |n| n.to_string());
+            let problem =
+                format!("is {}, and {} in the lines before", shown(*other), shown(seq_len));
+            sheet.problem(*line, "seq_len", problem);
+        }
+        if read.is_empty() {
+            sheet.problem(1, "", "has no layers");
+        }
+        let layers: Vec<Layer> = read.into_iter().map(|(_, (layer, _))| layer).collect();
+        sheet.finish(Self { name: file.to_owned(), layers, seq_len })
+    }
+}
+
+fn layer(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<(Layer, Option<u64>)> {
+    let name = sheet.text(row, "name").map(str::to_owned);
+    let kind = kind(sheet, row);
+    // Tables have no channels.
+    let least = u64::from(kind != Some(LayerType::Gather));
+    let sizes = [("groups", 1), ("m", 1), ("cin_g", least), ("rs", 1), ("cout_g", least)];
+    let sizes = sizes.map(|(column, least)| sheet.count(row, column, least));
+    let bytes = ["weight_bytes", "in_act_bytes", "out_act_bytes"];
+    let bytes = bytes.map(|column| sheet.count(row, column, 0));
+    let scales = sheet.count(row, "weights_scale_with_batch", 0);
+    if let Some(2..) = scales {
+        let problem = "expected 0 or 1: whether each sample of a batch fetches its own";
+        sheet.problem(row.line, "weights_scale_with_batch", problem);
+    }
+    let place_bits = if kind == Some(LayerType::Gather) { PLACE_BITS } else { BITS };
+    let bits = [("weight_bits", BITS), ("in_act_bits", place_bits), ("out_act_bits", BITS)];
+    let bits = bits.map(|(column, default)| width(sheet, row, column, default));
+    let stream = sheet.optional_count(row, "stream_bytes", 0);
+    let seq_len = sheet.optional_count(row, "seq_len", 1);
+    let grows = grows(sheet, row);
+    products(sheet, row, sizes);
+
+    let ([groups, m, cin_g, rs, cout_g], [weights, input, output]) = (sizes, bytes);
+    let layer = Layer {
+        name: name?,
+        kind: kind?,
+        groups: groups?,
+        m: m?,
+        cin_g: cin_g?,
+        rs: rs?,
+        cout_g: cout_g?,
+        weight_bytes: weights?,
+        input_bytes: input?,
+        output_bytes: output?,
+        stream_bytes: stream?.unwrap_or(0),
+        weights_scale_with_batch: scales? == 1,
+        bits: [bits[0]?, bits[1]?, bits[2]?],
+        grows: grows?,
+    };
+    Some((layer, seq_len?))
+}
+
+fn kind(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<LayerType> {
+    let text = sheet.text(row, "type")?;
+    let found = LayerType::ALL.into_iter().find(|kind| kind.name() == text);
+    if found.is_none() {
+        let near = nearest(text, LayerType::ALL.into_iter().map(LayerType::name));
+        sheet.problem(row.line, "type", format_args!("there is no type `{text}`{near}"));
+    }
+    found
+}
+
+fn width(sheet: &mut Sheet<'_>, row: Row<'_>, column: &str, default: u64) -> Option<u32> {
+    let bits = sheet.optional_count(row, column, 1)?.unwrap_or(default);
+    let found = u32::try_from(bits).ok().filter(|bits| *bits <= 64);
+    if found.is_none() {
+        sheet.problem(row.line, column, format_args!("expected 1 to 64 bits, found {bits}"));
+    }
+    found
+}
+
+fn grows(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<Grows> {
+    let mut grows = Grows::default();
+    for word in sheet.optional_text(row, "seq_sizes").unwrap_or("").split_whitespace() {
+        match word {
+            "m" => grows.m = true,
+            "cin_g" => grows.cin_g = true,
+            "cout_g" => grows.cout_g = true,
+            _ => {
+                let near = nearest(word, ["m", "cin_g", "cout_g"].into_iter());
+                sheet.problem(row.line, "seq_sizes", format_args!("no size is `{word}`{near}"));
+                return None;
+            }
+        }
+    }
+    Some(grows)
+}
+
+/// Products must be those of the sizes: a table whose columns are exchanged would simulate as well.
+fn products(sheet: &mut Sheet<'_>, row: Row<'_>, sizes: [Option<u64>; 5]) {
+    let given = sheet.count(row, "macs", 0);
+    let sizes: Option<Vec<u64>> = sizes.into_iter().collect();
+    let (Some(given), Some(sizes)) = (given, sizes) else { return };
+    match sizes.iter().try_fold(1_u64, |all, size| all.checked_mul(*size)) {
+        Some(expected) if expected == given => {}
+        Some(expected) => {
+            let problem = format!(
+                "expected groups x m x cin_g x rs x cout_g, which is {expected}, found {given}"
+            );
+            sheet.problem(row.line, "macs", problem);
+        }
+        None => {
+            let problem = "groups x m x cin_g x rs x cout_g is more than 64 bits count";
+            sheet.problem(row.line, "macs", problem);
+        }
+    }
+}
+
+/// CSV with all columns; what needs no column has an empty cell or none.
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "idx,{}", REQUIRED.join(","))?;
+        writeln!(f, ",{}", OPTIONAL[1..].join(","))?;
+        for (index, layer) in self.layers.iter().enumerate() {
+            let Layer { name, groups, m, cin_g, rs, cout_g, bits: [weight, input, output], .. } =
+                layer;
+            let grows = [("m", layer.grows.m), ("cin_g", layer.grows.cin_g)];
+            let grows = grows.into_iter().chain([("cout_g", layer.grows.cout_g)]);
+            let grows: Vec<&str> =
+                grows.filter_map(|(name, grows)| grows.then_some(name)).collect();
+            let seq_len = self.seq_len.map_or(String::new(), |seq_len| seq_len.to_string());
+            writeln!(
+                f,
+                "{index},{},{},{groups},{m},{cin_g},{rs},{cout_g},{},{},{},{},{},\
+                 {weight},{input},{output},{},{seq_len},{}",
+                // No name with a comma or a quote would read.
+                name.replace([',', '"', '\n'], "_"),
+                layer.kind.name(),
+                layer.macs(),
+                layer.weight_bytes,
+                layer.input_bytes,
+                layer.output_bytes,
+                u8::from(layer.weights_scale_with_batch),
+                layer.stream_bytes,
+                grows.join(" "),
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,256 @@
+//! Tables: what they have, what they become, and what is told of those that cannot be read.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::profile::Folding;
+
+#[test]
+fn networks_are_those_of_the_thesis() {
+    // Units with products of attentions on their own and folded, products, bytes, the largest activation.
+    let golden = [
+        ("IC", 95, 95, 5_713_216_096, 47_598_272, 2_765_952),
+        ("MN", 53, 53, 300_774_272, 6_939_520, 2_408_448),
+        ("RN", 54, 54, 4_089_184_256, 51_005_824, 1_605_632),
+        ("RX", 54, 54, 4_230_479_872, 49_919_360, 1_605_632),
+        ("BB", 99, 75, 5_512_003_584, 171_150_336, 393_216),
+        ("BL", 195, 147, 19_529_859_072, 606_212_096, 524_288),
+        ("NCF", 5, 5, 106_624, 214_016, 768),
+        ("XL", 243, 171, 22_952_282_112, 656_543_744, 524_288),
+        ("NCFW", 4, 4, 2_097_152, 4_194_304, 4096),
+    ];
+    for (code, apart, folded, macs, bytes, activation) in golden {
+        let network = Network::preset(code).unwrap();
+        assert_eq!(network.units(Folding::Apart), apart, "{code}");
+        assert_eq!(network.units(Folding::IntoNext), folded, "{code}");
+        assert_eq!((network.macs(), network.weight_bytes()), (macs, bytes), "{code}");
+        assert_eq!(network.largest_activation(), activation, "{code}");
+    }
+    // The thesis counts 53 layers of ResNet-50: without the last.
+    let is_conv = |layer: &&Layer| layer.kind == LayerType::Convolution;
+    assert_eq!(Network::preset("RN").unwrap().layers.iter().filter(is_conv).count(), 53);
+}
+
+#[test]
+fn tables_are_those_of_the_shelf() {
+    let shelf = std::path::Path::new("/work/shared/reference/npu/layers");
+    let files = [
+        ("IC", "inceptionv3"),
+        ("MN", "mobilenetv2"),
+        ("RN", "resnet50"),
+        ("RX", "resnext50_32x4d"),
+        ("BB", "bert_base"),
+        ("BL", "bert_large"),
+        ("NCF", "ncf"),
+        ("XL", "xlnet_large"),
+        ("NCFW", "ncf_wide_calibration"),
+    ];
+    for (code, file) in files {
+        let Ok(text) = std::fs::read_to_string(shelf.join(format!("{file}.csv"))) else {
+            eprintln!("skipped: no {file} on a shelf");
+            continue;
+        };
+        let there = Network::from_csv(code, &text).unwrap();
+        let mut here = Network::preset(code).unwrap();
+        here.seq_len = None;
+        here.layers.iter_mut().for_each(|layer| layer.grows = Grows::default());
+        assert_eq!(here, there);
+    }
+}
+
+#[test]
+fn a_network_has_a_code() {
+    assert_eq!(
+        Network::preset("bb").unwrap_err().to_string(),
+        "there is no network `bb`; the nearest is `BB`; there are IC, MN, RN, RX, BB, BL, XL, NCF, NCFW"
+    );
+}
+
+fn named<'n>(network: &'n Network, name: &str) -> &'n Layer {
+    network.layers.iter().find(|layer| layer.name == name).unwrap()
+}
+
+#[test]
+fn attentions_grow_with_the_square_of_a_sequence() {
+    let short = Network::preset("BB").unwrap();
+    let long = short.at_sequence(384).unwrap();
+    let macs = |name| (named(&short, name).macs(), named(&long, name).macs());
+    for (name, times) in [("l0_q", 6), ("l0_qk", 36), ("l0_av", 36), ("pooler", 1), ("qa", 6)] {
+        let (short, long) = macs(name);
+        assert_eq!(long, times * short, "{name}");
+    }
+    let bytes = |layer: &Layer| (layer.weight_bytes, layer.input_bytes, layer.output_bytes);
+    // Rows of a table are as many as tokens; places in it have 64 bits.
+    assert_eq!(bytes(named(&long, "embed")), (6 * 98304, 6 * 512, 6 * 98304));
+    assert_eq!(bytes(named(&long, "l0_q")), (1_179_648, 6 * 98304, 6 * 98304));
+    // Twelve heads of 384 x 64, and of 64 x 384; scores of 384 x 384.
+    assert_eq!(bytes(named(&long, "l0_qk")), (0, 12 * 2 * 384 * 64 * 2, 12 * 384 * 384 * 2));
+    assert_eq!(
+        bytes(named(&long, "l0_av")),
+        (0, 12 * (384 * 384 + 384 * 64) * 2, 12 * 384 * 64 * 2)
+    );
+    assert_eq!(long.at_sequence(64), Ok(short));
+}
+
+#[test]
+fn only_sequences_have_a_length() {
+    let told = |code: &str, seq_len| {
+        Network::preset(code).unwrap().at_sequence(seq_len).unwrap_err().to_string()
+    };
+    assert_eq!(
+        told("RN", 16),
+        "network `RN` has no sequence length: its table has no columns seq_len and seq_sizes"
+    );
+    assert_eq!(told("BB", 0), "a sequence of 0 tokens: expected a length of at least 1");
+    assert_eq!(told("BB", u64::MAX / 2), "layer `embed` has sizes beyond what 64 bits count");
+}
+
+#[test]
+fn bits_scale_bytes() {
+    let wide = Network::preset("BB").unwrap();
+    let narrow = wide.in_bits(4, 8).unwrap();
+    for (wide, narrow) in wide.layers.iter().zip(&narrow.layers) {
+        assert_eq!(narrow.weight_bytes * 4, wide.weight_bytes);
+        assert_eq!(narrow.output_bytes * 2, wide.output_bytes);
+        let places = wide.kind == LayerType::Gather;
+        assert_eq!(narrow.input_bytes * if places { 1 } else { 2 }, wide.input_bytes);
+        assert_eq!(narrow.macs(), wide.macs());
+    }
+    assert_eq!(narrow.in_bits(16, 16), Ok(wide.clone()));
+    let told = wide.in_bits(0, 16).unwrap_err().to_string();
+    assert_eq!(told, "numbers of 0 bits: expected 1 to 64");
+
+    let some = wide.in_layer_bits([("l0_q", [2, 8])]).unwrap();
+    assert_eq!(named(&some, "l0_q").weight_bytes, 1_179_648 / 8);
+    assert_eq!(named(&some, "l0_k"), named(&wide, "l0_k"));
+    let told = wide.in_layer_bits([("l0_qq", [2, 8])]).unwrap_err().to_string();
+    assert_eq!(told, "there is no layer `l0_qq`; the nearest is `l0_q`");
+}
+
+const HEAD: &str = "name,type,groups,m,cin_g,rs,cout_g,macs,weight_bytes,in_act_bytes,out_act_bytes,\
+                    weights_scale_with_batch";
+
+#[test]
+fn tables_of_the_tuner_read() {
+    let text = "\
+idx,name,type,groups,m,cin_g,rs,cout_g,macs,weight_bytes,in_act_bytes,out_act_bytes,weights_scale_with_batch,weight_bits,in_act_bits,out_act_bits
+0,conv1,conv,1,72,3,9,4,7776,41,216,144,0,3,8,4
+1,words,gather,1,6,0,1,0,0,96,48,48,1,16,64,8
+";
+    let network = Network::from_csv("tuned.csv", text).unwrap();
+    let [conv, words] = &network.layers[..] else { panic!("two layers: {network}") };
+    assert_eq!((conv.weight_bytes, conv.bits), (41, [3, 8, 4]));
+    assert_eq!((words.weights_scale_with_batch, words.bits), (true, [16, 64, 8]));
+    assert_eq!((network.name.as_str(), network.seq_len), ("tuned.csv", None));
+}
+
+#[test]
+fn what_is_wrong_with_a_table_is_told() {
+    let told = |text: &str| Network::from_csv("x.csv", text).unwrap_err().to_string();
+    assert_eq!(told(""), "x.csv:1: is empty; expected a head of columns");
+    assert_eq!(told(&format!("{HEAD}\n")), "x.csv:1: has no layers");
+    let head = HEAD.replace(",rs,", ",rss,");
+    assert_eq!(
+        told(&head),
+        "x.csv:1: `rss`: there is no such column; the nearest is `rs`\nx.csv:1: `rs`: is missing"
+    );
+    assert_eq!(told(&format!("{HEAD},m\n")), "x.csv:1: `m`: stands twice");
+    let line = |line: &str| told(&format!("{HEAD}\nfirst,fc,1,1,2,1,2,4,8,4,4,0\n\n{line}\n"));
+    for (cells, expected) in [
+        ("a,fc,1,-4,2,1,2,4,8,4,4,0", "`m`: expected a whole number of at least 1, found `-4`"),
+        ("a,fc,1,0,2,1,2,0,8,4,4,0", "`m`: expected a whole number of at least 1, found `0`"),
+        (
+            "a,fc,1,1,2.5,1,2,4,8,4,4,0",
+            "`cin_g`: expected a whole number of at least 1, found `2.5`",
+        ),
+        (
+            "a,fc,1,1,2,1,2,4,1e30,4,4,0",
+            "`weight_bytes`: expected a whole number of at least 0, found `1e30`",
+        ),
+        (
+            "a,fc,1,1,2,1,2,4,99999999999999999999,4,4,0",
+            "`weight_bytes`: 99999999999999999999 is more than 64 bits count",
+        ),
+        ("a,fcc,1,1,2,1,2,4,8,4,4,0", "`type`: there is no type `fcc`; the nearest is `fc`"),
+        (",fc,1,1,2,1,2,4,8,4,4,0", "`name`: is missing"),
+        ("a,fc,1,1,2,1,2,4,8,4", "`out_act_bytes`: is missing"),
+        (
+            "a,fc,1,1,2,1,2,5,8,4,4,0",
+            "`macs`: expected groups x m x cin_g x rs x cout_g, which is 4, found 5",
+        ),
+        (
+            "a,fc,4294967296,4294967296,2,1,2,5,8,4,4,0",
+            "`macs`: groups x m x cin_g x rs x cout_g is more than 64 bits count",
+        ),
+    ] {
+        let told = line(cells);
+        assert!(told.split('\n').any(|one| one == format!("x.csv:4: {expected}")), "{told}");
+    }
+    let told = line("a,fc,1,1,2,1,2,4,8,4,4,2");
+    assert!(told.contains("expected 0 or 1"), "{told}");
+}
+
+#[test]
+fn sequences_and_bits_of_a_table_are_checked() {
+    let told = |cells: &str| {
+        let text = format!(
+            "{HEAD},weight_bits,seq_len,seq_sizes\n\
+                            one,fc,1,8,2,1,2,32,8,4,4,0,16,8,m\n{cells}\n"
+        );
+        Network::from_csv("x.csv", &text).unwrap_err().to_string()
+    };
+    let line = "two,fc,1,8,2,1,2,32,8,4,4,0";
+    assert_eq!(
+        told(&format!("{line},65,8,m")),
+        "x.csv:3: `weight_bits`: expected 1 to 64 bits, found 65"
+    );
+    assert_eq!(
+        told(&format!("{line},8,4,m")),
+        "x.csv:3: `seq_len`: is 4, and 8 in the lines before"
+    );
+    assert_eq!(
+        told(&format!("{line},8,8,cin")),
+        "x.csv:3: `seq_sizes`: no size is `cin`; the nearest is `cin_g`"
+    );
+    let odd = format!("{HEAD},seq_len,seq_sizes\none,fc,1,9,2,1,2,36,8,4,4,0,8,m\n");
+    let odd = Network::from_csv("x.csv", &odd).unwrap().at_sequence(16).unwrap_err().to_string();
+    assert_eq!(odd, "layer `one` has sizes that are no multiple of its seq_len 8");
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "[a-z0-9,\"\n .-]{0,300}", cells in "[0-9,a-z\"\n-]{0,80}") {
+        for text in [text, format!("{HEAD}\n{cells}")] {
+            if let Err(error) = Network::from_csv("x.csv", &text) {
+                prop_assert!(!error.problems.is_empty());
+                prop_assert!(error.to_string().starts_with("x.csv:"));
+            }
+        }
+    }
+
+}
+
+proptest! {
+    // Tables are long.
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn what_is_printed_reads(code in prop::sample::select(PRESETS.to_vec()), bits in 1_u32..=64) {
+        let network = Network::preset(code.code).unwrap().in_bits(bits, 8).unwrap();
+        prop_assert_eq!(Network::from_csv(code.code, &network.to_string()), Ok(network));
+    }
+
+    #[test]
+    fn products_of_a_sequence_are_a_square_and_a_line(a in 1_u64..200, b in 1_u64..200) {
+        // f(s) = p s s + q s + r, so that third differences vanish.
+        let network = Network::preset("XL").unwrap();
+        let of = |seq_len| network.at_sequence(seq_len).unwrap().macs() as i128;
+        let slope = |from, to| (of(to) - of(from)) / i128::from(to - from);
+        prop_assume!(a != b);
+        let (low, high) = (a.min(b), a.max(b));
+        let curve = slope(high, high + 1) - slope(low, low + 1);
+        // Two products of 64 and one of 128 numbers of each of 24 layers and 16 heads, for each pair.
+        let pairs = 24 * 16 * (64 + 128 + 64);
+        prop_assert_eq!(curve, 2 * pairs * i128::from(high - low));
+    }
+}

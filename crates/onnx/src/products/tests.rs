@@ -1,0 +1,55 @@
+//! Products of small models, number by number.
+
+use super::*;
+use crate::{Attribute, BuildError, Builder, Element, Fill, Weights};
+
+/// Two convolutions side by side, whose sum goes through a fully connected layer.
+fn branches(channels: usize) -> Result<Model, BuildError> {
+    let mut net = Builder::new("branches", Weights::seeded(1));
+    let x = net.input("image", Element::F32, &[Dim::symbol("N"), 3.into(), 9.into(), 8.into()]);
+    let pads: [(&str, Attribute); 1] = [("pads", [1, 1, 1, 1].into())];
+    let weight = net.weight("left.weight", &[channels, 3, 3, 3], Fill::he(27))?;
+    let left = net.node("Conv", &[&x, &weight], &pads)?;
+    let weight = net.weight("right.weight", &[channels, 3, 1, 1], Fill::he(3))?;
+    let right = net.node("Conv", &[&x, &weight], &[])?;
+    let x = net.node("Mul", &[&left, &right], &[])?;
+    let x = net.node("GlobalAveragePool", &[&x], &[])?;
+    let x = net.node("Flatten", &[&x], &[])?;
+    let weight = net.weight("fc.weight", &[5, channels], Fill::even(6))?;
+    let x = net.node("Gemm", &[&x, &weight], &[("transB", 1_i64.into())])?;
+    net.output("scores", &x)?;
+    Ok(net.finish())
+}
+
+#[test]
+fn rows_have_their_sizes_and_where_they_come_from() {
+    let found = products(&branches(4).unwrap(), &BTreeMap::new());
+    let rows: Vec<_> = found.rows.iter().map(|row| (row.name.as_str(), row.kind)).collect();
+    let (conv, fc) = (LayerType::Convolution, LayerType::FullyConnected);
+    assert_eq!(rows, [("left", conv), ("right", conv), ("fc", fc)]);
+    let left = &found.rows[0];
+    assert_eq!((left.groups, left.m, left.cin_g, left.rs, left.cout_g), (1, 72, 3, 9, 4));
+    assert_eq!((left.macs, left.weights, left.inputs, left.outputs), (7776, 108, 216, 288));
+    // The first of the two that meet.
+    assert_eq!((left.origins.len(), &found.rows[2].origins), (0, &vec![0]));
+    assert!(found.left_out.is_empty());
+}
+
+#[test]
+fn a_batch_multiplies_positions_and_not_weights() {
+    let bind = BTreeMap::from([("N".to_owned(), 16)]);
+    let model = branches(4).unwrap();
+    let (one, many) = (products(&model, &BTreeMap::new()), products(&model, &bind));
+    for (one, many) in one.rows.iter().zip(&many.rows) {
+        assert_eq!((16 * one.m, 16 * one.macs), (many.m, many.macs), "{}", one.name);
+        assert_eq!(one.weights, many.weights, "{}", one.name);
+    }
+}
+
+#[test]
+fn sizes_beyond_64_bits_are_left_out_and_said() {
+    let bind = BTreeMap::from([("N".to_owned(), usize::MAX / 8)]);
+    let found = products(&branches(4).unwrap(), &bind);
+    let two = found.left_out.iter().filter(|node| node.ends_with("beyond what 64 bits count"));
+    assert!(two.count() >= 2, "{:?}", found.left_out);
+}
