@@ -26,6 +26,9 @@ pub struct Batching {
     pub window: Picos,
     /// Passes that have begun and are not placed to their ends, at most; at least 1.
     pub active: usize,
+    /// The scheduler is woken so long before the array runs out of work: what comes meanwhile need not wait behind more
+    /// than that. The end of time: whenever the memory is free.
+    pub wake: Picos,
 }
 
 /// A network that is served.
@@ -129,13 +132,19 @@ impl Server {
     #[must_use]
     pub fn next_event(&self) -> Option<Picos> {
         let ending = self.endings.front().map(|ending| ending.at);
-        let free = self.machine.memory_free();
+        let free = self.decides_at();
         let ready = || (0..self.queues.len()).filter_map(|stream| self.ready_at(stream)).min();
         let decision = match self.jobs.is_empty() {
             false => Some(free),
             true => ready().map(|ready| ready.max(free)),
         };
         [ending, decision].into_iter().flatten().min()
+    }
+
+    /// When the next block may be placed.
+    fn decides_at(&self) -> Picos {
+        let wake = self.machine.compute_free().saturating_sub(self.batching.wake);
+        self.machine.memory_free().max(wake)
     }
 
     /// When the queue of `stream` becomes a batch: when its oldest request has waited, or at once if there are enough.
@@ -150,7 +159,7 @@ impl Server {
     /// Plays what happens until `now`, and appends the tickets of the requests that have been computed by then, each with
     /// the time.
     pub fn advance(&mut self, now: Picos, computed: &mut Vec<(Picos, u64)>) {
-        while self.machine.memory_free() <= now {
+        while self.decides_at() <= now {
             self.begin(now);
             if self.jobs.is_empty() {
                 break;

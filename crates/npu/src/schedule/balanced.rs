@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use super::layerweaver_plus::{earliest, remaining_alone};
 use super::{Scheduler, View};
 use crate::pass::Pass;
 use crate::profile::Picos;
@@ -38,11 +39,19 @@ impl Balanced {
         }
     }
 
-    /// Of a kind, the job whose stream has had least.
+    /// Of a kind, the job that is next.
     fn least(&self, view: &View<'_>, is_compute_bound: bool) -> Option<usize> {
         let of_kind = |&at: &usize| view.jobs[at].pass.is_compute_bound() == is_compute_bound;
-        let had = |at: &usize| self.had[view.jobs[*at].stream];
-        (0..view.jobs.len()).filter(of_kind).min_by(|a, b| had(a).total_cmp(&had(b)))
+        let order = |at: usize| {
+            let job = &view.jobs[at];
+            let is_late = job.due < Picos::MAX && earliest(view, job) > job.due;
+            (is_late, job.due, self.had[job.stream])
+        };
+        let before = |a: &usize, b: &usize| {
+            let (a, b) = (order(*a), order(*b));
+            (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2))
+        };
+        (0..view.jobs.len()).filter(of_kind).min_by(before)
     }
 }
 
@@ -50,9 +59,27 @@ impl Balanced {
     /// A job of a stream that has placed nothing for too long, of several the one that has waited longest.
     fn starving(&self, view: &View<'_>) -> Option<usize> {
         let since = |at: usize| self.placed[view.jobs[at].stream].max(view.jobs[at].arrived);
-        let longest = (0..view.jobs.len()).min_by_key(|&at| since(at))?;
+        let is_asked = |&at: &usize| view.jobs[at].due == Picos::MAX;
+        let longest = (0..view.jobs.len()).filter(is_asked).min_by_key(|&at| since(at))?;
         (view.machine.memory_free() > since(longest).saturating_add(self.patience))
             .then_some(longest)
+    }
+
+    /// Of the requests that can still be in time, one that must be placed now to be so: the one
+    /// that is due first (the one of least laxity would be one that has not begun, and two would be late in the place of one).
+    fn urgent(view: &View<'_>) -> Option<usize> {
+        let laxity = |at: usize| {
+            let job = &view.jobs[at];
+            let ends = earliest(view, job);
+            // As long again for what is placed between its blocks.
+            let is_urgent = ends <= job.due && ends.saturating_add(remaining_alone(job)) > job.due;
+            is_urgent.then_some((job.due, at))
+        };
+        (0..view.jobs.len())
+            .filter(|&at| view.jobs[at].due < Picos::MAX)
+            .filter_map(laxity)
+            .min()
+            .map(|(_, at)| at)
     }
 
     /// Between the best of each kind.
@@ -72,7 +99,7 @@ impl Balanced {
 
 impl Scheduler for Balanced {
     fn pick(&mut self, view: &View<'_>) -> usize {
-        let at = self.starving(view).unwrap_or_else(|| {
+        let at = Self::urgent(view).or_else(|| self.starving(view)).unwrap_or_else(|| {
             match (self.least(view, false), self.least(view, true)) {
                 (Some(memory), Some(compute)) => Self::between(view, memory, compute),
                 (Some(only), None) | (None, Some(only)) => only,

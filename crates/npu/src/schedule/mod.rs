@@ -3,20 +3,26 @@
 #[cfg(test)]
 mod tests;
 
+mod ai_mt;
 mod balanced;
 mod deadlines;
 mod idle;
 mod layerweaver;
 mod layerweaver_plus;
+mod named;
 mod serial;
+mod stitched;
 
 mod turns;
 
+pub use ai_mt::AiMt;
 pub use balanced::Balanced;
 pub use deadlines::{EarliestDue, LeastLaxity, Prema};
 pub use layerweaver::{Layerweaver, Rules};
 pub use layerweaver_plus::{LayerweaverPlus, Urgency};
+pub use named::{Named, SCHEDULERS, UnknownScheduler};
 pub use serial::{Serial, Whole};
+pub use stitched::Stitched;
 pub use turns::RoundRobin;
 
 use std::sync::Arc;

@@ -17,7 +17,12 @@ fn pass(compute: Picos, fetch: Picos) -> Arc<Pass> {
 
 fn server(passes: Vec<Arc<Pass>>, window: Picos, active: usize) -> Server {
     let served = vec![Served { passes, limit: Picos::MAX }];
-    Server::new(LIMITS, Batching { window, active }, served, Box::new(Serial::new(Whole::First, 1)))
+    Server::new(
+        LIMITS,
+        Batching { window, active, wake: Picos::MAX },
+        served,
+        Box::new(Serial::new(Whole::First, 1)),
+    )
 }
 
 /// Plays the server until nothing is under way; requests come at these times.

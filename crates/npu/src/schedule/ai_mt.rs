@@ -1,0 +1,58 @@
+//! After AI-MT, as the thesis' prose tells it: our reading, not the system of its authors.
+//!
+//! AI-MT (Baek et al., ISCA 2020) schedules blocks of parts of layers, merges and evicts them. Here blocks are those of
+//! the profile, and three rules remain: with little room in the buffer, the block that is computed soonest, which gives
+//! its room back; with little work laid up for the array, a block that brings more work than its fetch takes; else one
+//! that brings less. Candidates of a rule are taken in turn, where the thesis draws lots.
+
+use super::{Scheduler, View};
+
+/// After AI-MT.
+#[derive(Clone, Debug)]
+pub struct AiMt {
+    /// Of the buffer, below which room is little.
+    room: f64,
+    /// Of the time that filling the buffer takes, below which work is little.
+    work: f64,
+    last: usize,
+}
+
+impl Default for AiMt {
+    /// Thresholds as a sweep over the thesis' pairs has them best.
+    fn default() -> Self {
+        Self { room: 0.1, work: 0.2, last: 0 }
+    }
+}
+
+impl AiMt {
+    /// With other thresholds, each a share in [0, 1]: of the buffer, and of the time that filling it takes.
+    #[must_use]
+    pub fn new(room: f64, work: f64) -> Self {
+        Self { room, work, last: 0 }
+    }
+
+    /// Of the candidates, the one whose stream comes next.
+    fn in_turn(&mut self, view: &View<'_>, of: impl Fn(usize) -> bool) -> Option<usize> {
+        let after = |stream: usize| (stream <= self.last, stream);
+        let candidates = (0..view.jobs.len()).filter(|&at| of(at));
+        let next =
+            candidates.min_by_key(|&at| (after(view.jobs[at].stream), view.jobs[at].arrived))?;
+        self.last = view.jobs[next].stream;
+        Some(next)
+    }
+}
+
+impl Scheduler for AiMt {
+    fn pick(&mut self, view: &View<'_>) -> usize {
+        let (machine, limits) = (view.machine, view.machine.limits());
+        if (machine.room() as f64) < self.room * limits.capacity as f64 {
+            let soonest = (0..view.jobs.len()).min_by_key(|&at| view.jobs[at].block.compute);
+            return soonest.unwrap_or(0);
+        }
+        let laid_up = machine.compute_free().saturating_sub(machine.memory_free().max(view.now));
+        let is_little = (laid_up as f64) < self.work * limits.capacity as f64 * limits.ps_per_byte;
+        let brings_work = |at: usize| view.jobs[at].block.compute >= view.jobs[at].block.fetch;
+        let wanted = self.in_turn(view, |at| brings_work(at) == is_little);
+        wanted.or_else(|| self.in_turn(view, |_| true)).unwrap_or(0)
+    }
+}

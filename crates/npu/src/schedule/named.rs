@@ -1,0 +1,134 @@
+//! Schedulers by their names.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{
+    AiMt, Balanced, EarliestDue, Layerweaver, LayerweaverPlus, LeastLaxity, Prema, RoundRobin,
+    Rules, Scheduler, Serial, Stitched, Urgency, Whole,
+};
+use crate::nearest::nearest;
+use crate::pass::Pass;
+
+/// A scheduler with a name.
+#[derive(Clone, Copy)]
+pub struct Named {
+    /// What commands call it.
+    pub name: &'static str,
+    /// What it does, in a sentence.
+    pub about: &'static str,
+    /// Blocks in the weight buffer at most; nothing where only bytes count.
+    pub depth: Option<usize>,
+    make: fn(&[Arc<Pass>]) -> Box<dyn Scheduler>,
+}
+
+impl fmt::Debug for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+const fn named(
+    name: &'static str,
+    about: &'static str,
+    make: fn(&[Arc<Pass>]) -> Box<dyn Scheduler>,
+) -> Named {
+    Named { name, about, depth: None, make }
+}
+
+/// All of them: baselines, those of others, the thesis' and ours.
+pub const SCHEDULERS: &[Named] = &[
+    named("compute-only", "only the stream that asks most of the array", |passes| {
+        Box::new(Serial::new(Whole::Compute, passes.len()))
+    }),
+    named("memory-only", "only the stream that asks most of the memory", |passes| {
+        Box::new(Serial::new(Whole::Memory, passes.len()))
+    }),
+    named("fair", "whole passes, of the stream that had the least time", |passes| {
+        Box::new(Serial::new(Whole::Fair, passes.len()))
+    }),
+    named("fifo", "whole passes, first come first served", |passes| {
+        Box::new(Serial::new(Whole::First, passes.len()))
+    }),
+    Named {
+        depth: Some(2),
+        ..named(
+            "double-buffer",
+            "first come first served, one block fetched while another is computed",
+            |passes| Box::new(Serial::new(Whole::First, passes.len())),
+        )
+    },
+    named("round-robin", "a block of each stream in turn", |_| Box::new(RoundRobin::default())),
+    named("stitched", "pairs of streams in turn, each scheduled by Layerweaver", |passes| {
+        Box::new(Stitched::new(passes))
+    }),
+    named("ai-mt", "after AI-MT: blocks of the kind that the buffer has too little of", |_| {
+        Box::new(AiMt::default())
+    }),
+    named("prema", "after PREMA: of those slowed down most, the one with least left", |_| {
+        Box::new(Prema::default())
+    }),
+    named("earliest-due", "block by block, the request that is due first", |_| {
+        Box::new(EarliestDue)
+    }),
+    named(
+        "least-laxity",
+        "block by block, of requests that can be in time the one with least laxity",
+        |_| Box::new(LeastLaxity),
+    ),
+    named("layerweaver", "the block that lets least stand still", |_| {
+        Box::new(Layerweaver::new(Rules::default()))
+    }),
+    named("layerweaver+", "Layerweaver, and urgent requests first: the rule of the text", |_| {
+        Box::new(LayerweaverPlus::new(Urgency::Text))
+    }),
+    named("layerweaver+printed", "the same with the rule as Figure V.3 prints it", |_| {
+        Box::new(LayerweaverPlus::new(Urgency::Printed))
+    }),
+    named("layerweaver+precise", "the same with the rest of a pass timed exactly", |_| {
+        Box::new(LayerweaverPlus::new(Urgency::Precise))
+    }),
+    named("layerweaver+laxity", "the same for requests that can still be in time", |_| {
+        Box::new(LayerweaverPlus::new(Urgency::Laxity))
+    }),
+    named(
+        "balanced",
+        "ours: steered by the work laid up for the array, and by deadlines",
+        |passes| Box::new(Balanced::new(passes)),
+    ),
+];
+
+/// There is no scheduler of that name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownScheduler {
+    /// What was asked for.
+    pub name: String,
+}
+
+impl fmt::Display for UnknownScheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = SCHEDULERS.iter().map(|scheduler| scheduler.name);
+        let all: Vec<&str> = names.clone().collect();
+        let near = nearest(&self.name, names);
+        write!(f, "there is no scheduler `{}`{near}; there are {}", self.name, all.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownScheduler {}
+
+impl Named {
+    /// One of [`SCHEDULERS`].
+    ///
+    /// # Errors
+    /// The name is none of them.
+    pub fn find(name: &str) -> Result<&'static Self, UnknownScheduler> {
+        let found = SCHEDULERS.iter().find(|scheduler| scheduler.name == name);
+        found.ok_or_else(|| UnknownScheduler { name: name.to_owned() })
+    }
+
+    /// The scheduler, for streams with these passes.
+    #[must_use]
+    pub fn make(&self, passes: &[Arc<Pass>]) -> Box<dyn Scheduler> {
+        (self.make)(passes)
+    }
+}

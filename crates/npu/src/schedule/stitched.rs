@@ -1,0 +1,59 @@
+//! Two-model schedules stitched together for more models (thesis, section IV.5.E): pairs take turns.
+
+use std::sync::Arc;
+
+use super::{Layerweaver, Rules, Scheduler, View};
+use crate::pass::Pass;
+use crate::profile::Picos;
+
+/// Streams in pairs, each with one that waits for the other resource; a pair runs under Layerweaver until each of its
+/// streams could have had a pass alone, then the next.
+#[derive(Clone, Debug)]
+pub struct Stitched {
+    /// Of each stream, its pair.
+    pair: Vec<usize>,
+    /// Of each pair, how long its turn is.
+    turns: Vec<Picos>,
+    now: usize,
+    since: Picos,
+    inner: Layerweaver,
+}
+
+impl Stitched {
+    /// For streams with these passes.
+    #[must_use]
+    pub fn new(passes: &[Arc<Pass>]) -> Self {
+        // From the most to the least bound by the memory: the first with the last, and so on inwards.
+        let slope = |at: usize| passes[at].fetch as f64 / passes[at].compute.max(1) as f64;
+        let mut order: Vec<usize> = (0..passes.len()).collect();
+        order.sort_by(|&a, &b| slope(b).total_cmp(&slope(a)));
+        let mut pair = vec![0; passes.len()];
+        let mut turns = vec![0; passes.len().div_ceil(2)];
+        for (position, &stream) in order.iter().enumerate() {
+            pair[stream] = position.min(passes.len() - 1 - position);
+            turns[pair[stream]] = turns[pair[stream]].max(passes[stream].alone);
+        }
+        Self { pair, turns, now: 0, since: 0, inner: Layerweaver::new(Rules::default()) }
+    }
+}
+
+impl Scheduler for Stitched {
+    fn pick(&mut self, view: &View<'_>) -> usize {
+        let free = view.machine.memory_free();
+        if free >= self.since.saturating_add(self.turns[self.now]) {
+            (self.now, self.since) = ((self.now + 1) % self.turns.len(), free);
+        }
+        // A pair that has nothing to do gives its turn up.
+        let has_jobs = |pair: usize| view.jobs.iter().any(|job| self.pair[job.stream] == pair);
+        let turns = (0..self.turns.len()).map(|ahead| (self.now + ahead) % self.turns.len());
+        let pair = turns.into_iter().find(|&pair| has_jobs(pair)).unwrap_or(self.now);
+        let (mut jobs, mut places) = (Vec::new(), Vec::new());
+        for (at, job) in view.jobs.iter().enumerate() {
+            if self.pair[job.stream] == pair {
+                jobs.push(job.clone());
+                places.push(at);
+            }
+        }
+        places[self.inner.pick(&View { jobs: &jobs, ..*view })]
+    }
+}
