@@ -265,13 +265,21 @@ impl Network {
         Ok(Self { name: self.name.clone(), layers: layers?, seq_len: Some(seq_len) })
     }
 
-    /// With weights and activations of so many bits. How long products take does not change: the PEs are what
-    /// they are.
+    /// With weights and activations of so many bits; of what is not given, as many as before. How long products
+    /// take does not change: the PEs are what they are.
     ///
     /// # Errors
     /// Bits that are not 1 to 64.
-    pub fn in_bits(&self, weight: u32, activation: u32) -> Result<Self, ChangeError> {
-        let of = |layer: &Layer| layer.in_bits([weight, activation, activation]);
+    pub fn in_bits(
+        &self,
+        weight: Option<u32>,
+        activation: Option<u32>,
+    ) -> Result<Self, ChangeError> {
+        let of = |layer: &Layer| {
+            let [own_weight, own_input, own_output] = layer.bits;
+            let [input, output] = [own_input, own_output].map(|own| activation.unwrap_or(own));
+            layer.in_bits([weight.unwrap_or(own_weight), input, output])
+        };
         let layers: Result<_, _> = self.layers.iter().map(of).collect();
         Ok(Self { layers: layers?, ..self.clone() })
     }

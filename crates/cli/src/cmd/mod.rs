@@ -9,6 +9,7 @@ mod fetch;
 mod info;
 mod init;
 mod man;
+mod npu;
 mod package;
 mod probe;
 mod report;
@@ -69,6 +70,8 @@ enum Command {
     Rnn(rnn::Rnn),
     /// Find the smallest number format of each layer that keeps the accuracy
     Tune(tune::Tune),
+    /// Look into a model of accelerators that fetch and compute at once
+    Npu(npu::Npu),
     /// Make a submission tree of run directories
     Package(Box<package::Package>),
     /// Say which results of a submission count, and what is wrong with the others
@@ -104,6 +107,7 @@ impl Dyno {
             Command::Fetch(fetch) => fetch.execute(),
             Command::Rnn(rnn) => rnn.execute(),
             Command::Tune(tune) => tune.execute(),
+            Command::Npu(npu) => npu.execute(),
             Command::Package(package) => package.execute(),
             Command::Check(check) => check.execute(),
             Command::Init(init) => init.execute(),

@@ -164,14 +164,14 @@ fn anything() -> impl Strategy<Value = (Network, Npu, Mapping, Options)> {
     let granularity = prop_oneof![
         Just(Granularity::Layer),
         (1_u64..20_000_000).prop_map(|bytes| Granularity::Fused { bytes }),
-        (10_000_u64..20_000_000).prop_map(|bytes| Granularity::Tile { bytes }),
+        (500_000_u64..20_000_000).prop_map(|bytes| Granularity::Tile { bytes }),
     ];
     let folding = prop::sample::select(vec![Folding::Apart, Folding::IntoNext]);
     let traffic = prop::sample::select(vec![Traffic::Weights, Traffic::WithActivations]);
     let options = (1_u64..40, folding, granularity, traffic).prop_map(
         |(batch, folding, granularity, traffic)| Options { batch, folding, granularity, traffic },
     );
-    let buffers = (10_000_u64..60_000_000, prop::option::of(1_u64..60_000_000));
+    let buffers = (500_000_u64..60_000_000, prop::option::of(1_u64..60_000_000));
     (code, name, options, buffers).prop_map(|(code, name, options, (weights, activations))| {
         let npu = Npu::preset("memory-centric").unwrap().with(|parts| {
             parts.weight_buffer = weights;

@@ -108,7 +108,7 @@ fn only_sequences_have_a_length() {
 #[test]
 fn bits_scale_bytes() {
     let wide = Network::preset("BB").unwrap();
-    let narrow = wide.in_bits(4, 8).unwrap();
+    let narrow = wide.in_bits(Some(4), Some(8)).unwrap();
     for (wide, narrow) in wide.layers.iter().zip(&narrow.layers) {
         assert_eq!(narrow.weight_bytes * 4, wide.weight_bytes);
         assert_eq!(narrow.output_bytes * 2, wide.output_bytes);
@@ -116,8 +116,9 @@ fn bits_scale_bytes() {
         assert_eq!(narrow.input_bytes * if places { 1 } else { 2 }, wide.input_bytes);
         assert_eq!(narrow.macs(), wide.macs());
     }
-    assert_eq!(narrow.in_bits(16, 16), Ok(wide.clone()));
-    let told = wide.in_bits(0, 16).unwrap_err().to_string();
+    assert_eq!(narrow.in_bits(Some(16), Some(16)), Ok(wide.clone()));
+    assert_eq!(wide.in_bits(None, Some(8)).unwrap().in_bits(Some(4), None), Ok(narrow));
+    let told = wide.in_bits(Some(0), None).unwrap_err().to_string();
     assert_eq!(told, "numbers of 0 bits: expected 1 to 64");
 
     let some = wide.in_layer_bits([("l0_q", [2, 8])]).unwrap();
@@ -236,7 +237,7 @@ proptest! {
 
     #[test]
     fn what_is_printed_reads(code in prop::sample::select(PRESETS.to_vec()), bits in 1_u32..=64) {
-        let network = Network::preset(code.code).unwrap().in_bits(bits, 8).unwrap();
+        let network = Network::preset(code.code).unwrap().in_bits(Some(bits), Some(8)).unwrap();
         prop_assert_eq!(Network::from_csv(code.code, &network.to_string()), Ok(network));
     }
 

@@ -1,0 +1,34 @@
+//! `dyno npu`: a model of accelerators that fetch weights and compute at once.
+
+mod given;
+mod layers;
+
+use clap::{Args, Subcommand};
+
+use crate::exit::{Exit, Failure};
+
+/// What about it.
+#[derive(Debug, Args)]
+#[command(disable_help_subcommand = true)]
+pub struct Npu {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Say how long each layer of a network computes and is fetched, and which of both it waits for
+    Layers(layers::Layers),
+}
+
+impl Npu {
+    /// Does what was asked for.
+    ///
+    /// # Errors
+    /// What keeps it from being done.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        match self.command {
+            Command::Layers(layers) => layers.execute(),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! `dyno npu layers`: how long each layer computes and is fetched.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use dyno_npu::balance::{Bound, LayerTimes, Pass, intensity, times};
+use dyno_npu::hardware::Npu;
+use dyno_npu::mapping::Mapping;
+use dyno_npu::profile::{Made, Options, ProfileError, make};
+use dyno_npu::workload::Network;
+use serde_json::{Value, json};
+
+use super::given::{Blocks, Changes, Hardware};
+use crate::exit::{Exit, Failure};
+use crate::{output, render};
+
+/// Which network, on which NPU.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Layers {
+    /// A code of the thesis, a phase of a decoder such as llama2-7b-decode, a graph of dyno task layers,
+    /// a table, or an ONNX model
+    #[arg(value_name = "NETWORK|FILE")]
+    network: String,
+    #[command(flatten)]
+    hardware: Hardware,
+    #[command(flatten)]
+    changes: Changes,
+    #[command(flatten)]
+    blocks: Blocks,
+    /// Print the table of the network, as simulators read it
+    #[arg(long, group = "form")]
+    csv: bool,
+    /// Print the times of its blocks as CSV
+    #[arg(long, group = "form")]
+    times: bool,
+    /// Print a document for programs
+    #[arg(long, group = "form")]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Codes: IC (Inception v3), MN (MobileNet v2), RN (ResNet-50), RX (ResNeXt-50), BB and BL (BERT base and large),
+XL (XLNet large), NCF, NCFW (a guess in its place). Transformers are for 64 tokens unless --seq says otherwise.
+A layer computes as long as its cycles take, and is fetched as long as its bytes take at the memory's bandwidth.
+Columns of a table: name, type, groups, m, cin_g, rs, cout_g, macs, weight_bytes, in_act_bytes, out_act_bytes,
+weights_scale_with_batch; and, if need be, weight_bits, in_act_bits, out_act_bits, stream_bytes (what passes
+the memory's wires besides), seq_len and seq_sizes (for how many tokens it is, and which sizes grow with them).
+Examples:
+  dyno npu layers RN
+  dyno npu layers BB --npu compute-centric --batch 16 --seq 16 --mapping kcpx+1:128
+  dyno npu layers llama2-7b-decode --seq 2048 --batch 8 --npu tpu-v4i";
+
+impl Layers {
+    /// Prints the table.
+    ///
+    /// # Errors
+    /// A network, an NPU or a mapping that there is not; files that cannot be read.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let network = self.changes.network(&self.network)?;
+        if self.csv {
+            return output::print(network.to_string()).map(|()| Exit::Valid);
+        }
+        let (npu, mapping) = self.hardware.read()?;
+        let options = self.blocks.options();
+        let made = make(&network, &npu, mapping, &options).map_err(Failure::usage)?;
+        let laid = Laid { network: &network, npu: &npu, mapping, options, made: &made };
+        let text = match (self.times, self.json) {
+            (true, _) => made.profile.to_string(),
+            (_, true) => {
+                let document = laid.document().map_err(Failure::usage)?;
+                serde_json::to_string_pretty(&document).expect("keys are texts") + "\n"
+            }
+            _ => laid.table().map_err(Failure::usage)?,
+        };
+        output::print(text).map(|()| Exit::Valid)
+    }
+}
+
+/// A network on an NPU.
+struct Laid<'a> {
+    network: &'a Network,
+    npu: &'a Npu,
+    mapping: Mapping,
+    options: Options,
+    made: &'a Made,
+}
+
+/// Columns of a layer's name.
+const NAME: usize = 24;
+
+impl Laid<'_> {
+    /// Of each layer on its own.
+    fn times(&self) -> Result<Vec<LayerTimes>, ProfileError> {
+        let of = |layer: &dyno_npu::workload::Layer| {
+            let found = times(layer, self.npu, self.mapping, self.options.batch);
+            found.ok_or_else(|| ProfileError::TooLong { layer: layer.name.clone() })
+        };
+        self.network.layers.iter().map(of).collect()
+    }
+
+    fn pass(&self) -> Pass {
+        Pass::of(self.network, self.npu, &self.options, self.made)
+    }
+
+    fn table(&self) -> Result<String, ProfileError> {
+        let Self { network, npu, mapping, options, made } = self;
+        let batch = options.batch;
+        let mut text = format!(
+            "{:NAME$} {:10} {:>15} {:>10} {:>12} {:>12}  waits for\n",
+            "layer", "type", "macs", "bytes", "compute us", "fetch us"
+        );
+        for (layer, time) in network.layers.iter().zip(self.times()?) {
+            let _ = writeln!(
+                text,
+                "{:NAME$} {:10} {:>15} {:>10} {:>12.3} {:>12.3}  {}",
+                layer.name,
+                layer.kind.name(),
+                render::count(layer.macs().saturating_mul(batch)),
+                render::bytes(layer.fetched(batch)),
+                micros(time.compute),
+                micros(time.fetch),
+                Bound::of(time.compute, time.fetch).name(),
+            );
+        }
+        let pass = self.pass();
+        let seq = network.seq_len.map_or(String::new(), |seq| format!(", {seq} tokens"));
+        let _ = writeln!(
+            text,
+            "\n{} on {} ({mapping}), batch {batch}{seq}: computes {:.3} us, is fetched in {:.3} us, waits for {}",
+            network.name,
+            npu.name(),
+            micros(pass.compute),
+            micros(pass.fetch),
+            match pass.bound() {
+                Bound::Compute => "the PEs",
+                Bound::Memory => "the memory",
+            },
+        );
+        let _ = writeln!(
+            text,
+            "{:.1} operations a byte; at peak, {} are in balance at {:.1}; PEs do {:.1} % of their peak while \
+             they compute",
+            intensity(network, batch),
+            npu.name(),
+            npu.balance(),
+            100.0 * pass.utilisation(npu),
+        );
+        let _ = writeln!(
+            text,
+            "{} blocks, {} of which compute no shorter than they are fetched",
+            pass.blocks, pass.compute_bound
+        );
+        for split in &made.split {
+            let _ = writeln!(text, "split: {split}");
+        }
+        if made.spilled > 0 {
+            let spilled = render::bytes(made.spilled);
+            let _ = writeln!(text, "{spilled} of activations are written, and read again");
+        }
+        if let Some(joules) = pass.joules {
+            let _ = writeln!(text, "{:.3} mJ a pass", joules * 1e3);
+        }
+        Ok(text)
+    }
+
+    fn document(&self) -> Result<Value, ProfileError> {
+        let Self { network, npu, mapping, options, made } = self;
+        let pass = self.pass();
+        let rows = network.layers.iter().zip(self.times()?).map(|(layer, time)| {
+            json!({
+                "name": layer.name,
+                "type": layer.kind.name(),
+                "macs": layer.macs().saturating_mul(options.batch),
+                "bytes": layer.fetched(options.batch),
+                "compute_us": micros(time.compute),
+                "fetch_us": micros(time.fetch),
+                "waits_for": Bound::of(time.compute, time.fetch).name(),
+            })
+        });
+        let split = made
+            .split
+            .iter()
+            .map(|split| json!({"layer": split.layer, "bytes": split.bytes, "parts": split.parts}));
+        Ok(json!({
+            "network": network.name,
+            "npu": npu.name(),
+            "mapping": mapping.to_string(),
+            "batch": options.batch,
+            "seq_len": network.seq_len,
+            "compute_us": micros(pass.compute),
+            "fetch_us": micros(pass.fetch),
+            "waits_for": pass.bound().name(),
+            "operations_per_byte": intensity(network, options.batch),
+            "balance_operations_per_byte": npu.balance(),
+            "utilisation": pass.utilisation(npu),
+            "blocks": pass.blocks,
+            "compute_bound_blocks": pass.compute_bound,
+            "spilled_bytes": made.spilled,
+            "joules": pass.joules,
+            "split": split.collect::<Vec<_>>(),
+            "layers": rows.collect::<Vec<_>>(),
+        }))
+    }
+}
+
+fn micros(picos: u64) -> f64 {
+    picos as f64 / 1e6
+}
