@@ -10,6 +10,7 @@ mod export;
 mod files;
 mod foreign;
 mod messages;
+mod npu;
 mod output;
 mod package;
 mod probe;
