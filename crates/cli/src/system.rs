@@ -3,6 +3,7 @@
 mod cheat;
 pub mod cost;
 mod model;
+mod npu;
 mod onnx;
 mod policy;
 mod rnn;
@@ -31,11 +32,12 @@ use crate::environment;
 use crate::exit::Failure;
 use crate::options::RunOptions;
 use cheat::CheatSpec;
+use npu::NpuSpec;
 use policy::Policies;
 pub use sample::SampleInput;
 
 /// Each system with how it is named and what it is.
-pub const SYSTEMS: [(&str, &str); 10] = [
+pub const SYSTEMS: [(&str, &str); 11] = [
     (
         "digits",
         "UCI handwritten digits and a small perceptron, both built in; real data, real labels",
@@ -69,6 +71,7 @@ pub const SYSTEMS: [(&str, &str); 10] = [
     ("rnn:MODEL", rnn::GRAMMAR),
     ("task:NAME", task::GRAMMAR),
     ("model:SERVICE", model::GRAMMAR),
+    ("npu:networks=NAMES", npu::GRAMMAR),
     ("cheat:TRICK", cheat::GRAMMAR),
 ];
 
@@ -126,6 +129,7 @@ enum Kind {
     Null,
     Engine(Arc<dyn Engine>),
     Simulated(Model),
+    Npu(Box<NpuSpec>),
     Cheat(CheatSpec),
 }
 
@@ -140,7 +144,7 @@ impl System {
         let parts = parts(&spec, name, argument, run)?;
         let Parts { kind, library, labels, tensors, target, .. } = parts;
         let (offline_workers, is_synthetic) = (parts.offline_workers, parts.is_synthetic);
-        let is_simulated = matches!(kind, Kind::Simulated(_) | Kind::Cheat(_));
+        let is_simulated = matches!(kind, Kind::Simulated(_) | Kind::Npu(_) | Kind::Cheat(_));
         if run.is_virtual && !is_simulated {
             let problem =
                 format!("`{spec}` computes in real time and cannot be played in virtual time");
@@ -177,7 +181,9 @@ impl System {
     /// What readers must know of it.
     pub fn remark(&self) -> Option<&'static str> {
         match &self.kind {
-            Kind::Simulated(_) => Some("The system is simulated: these are figures of a model."),
+            Kind::Simulated(_) | Kind::Npu(_) => {
+                Some("The system is simulated: these are figures of a model.")
+            }
             Kind::Cheat(_) => Some("The system is simulated, and made for audits to judge."),
             Kind::Null => {
                 Some("The null system answers at once: these are figures of the instrument.")
@@ -197,7 +203,7 @@ impl System {
 
     /// Whether it is measured in virtual time.
     pub fn is_simulated(&self) -> bool {
-        matches!(self.kind, Kind::Simulated(_) | Kind::Cheat(_))
+        matches!(self.kind, Kind::Simulated(_) | Kind::Npu(_) | Kind::Cheat(_))
     }
 
     /// The name that its logs have.
@@ -206,6 +212,7 @@ impl System {
             Kind::Null => "null",
             Kind::Engine(engine) => engine.name(),
             Kind::Simulated(_) => "a queue with servers",
+            Kind::Npu(_) => "a simulated NPU",
             Kind::Cheat(_) => "one server",
         }
     }
@@ -214,7 +221,7 @@ impl System {
     pub fn about(&self) -> About {
         match &self.kind {
             Kind::Engine(engine) => About { warm_up: self.policies.warm_up(), ..engine.about() },
-            Kind::Null | Kind::Simulated(_) | Kind::Cheat(_) => About::default(),
+            Kind::Null | Kind::Simulated(_) | Kind::Npu(_) | Kind::Cheat(_) => About::default(),
         }
     }
 
@@ -222,7 +229,7 @@ impl System {
     pub fn trouble(&self) -> Option<&str> {
         match &self.kind {
             Kind::Engine(engine) => engine.trouble(),
-            Kind::Null | Kind::Simulated(_) | Kind::Cheat(_) => None,
+            Kind::Null | Kind::Simulated(_) | Kind::Npu(_) | Kind::Cheat(_) => None,
         }
     }
 
@@ -232,7 +239,7 @@ impl System {
             Kind::Simulated(model) => model.tokens.is_some(),
             Kind::Cheat(cheat) => cheat.form() == Form::Text,
             Kind::Engine(engine) => engine.is_streaming(),
-            Kind::Null => false,
+            Kind::Null | Kind::Npu(_) => false,
         }
     }
 
@@ -254,7 +261,7 @@ impl System {
     /// One query at a time gains nothing from a second thread, and a Server
     /// query of a small engine is computed in less than it takes to wake one.
     fn workers(&self, scenario: Scenario) -> usize {
-        if matches!(self.kind, Kind::Cheat(_)) {
+        if matches!(self.kind, Kind::Cheat(_) | Kind::Npu(_)) {
             // It queues and batches by itself.
             return 0;
         }
@@ -292,7 +299,9 @@ impl System {
         let engine = match &self.kind {
             Kind::Null => return Ok(Arc::new(Null)),
             Kind::Engine(engine) => engine.clone(),
-            Kind::Simulated(_) | Kind::Cheat(_) => panic!("a simulated system has no real time"),
+            Kind::Simulated(_) | Kind::Npu(_) | Kind::Cheat(_) => {
+                panic!("a simulated system has no real time")
+            }
         };
         let workers = NonZero::new(self.workers(scenario));
         let policy = self.policies.batching(scenario, engine.about().largest_batch);
@@ -341,6 +350,7 @@ impl System {
         let (model, scenario) = match &self.kind {
             Kind::Simulated(model) => (model, plan.scenario()),
             Kind::Cheat(cheat) => return Box::new(cheat.system(plan, repeated(self.seed))),
+            Kind::Npu(npu) => return Box::new(npu.system()),
             Kind::Null | Kind::Engine(_) => panic!("only a model is simulated"),
         };
         let seed = repeated(model.seed);
@@ -443,6 +453,11 @@ fn parts(spec: &str, name: &str, argument: &str, run: &RunOptions) -> Result<Par
         }
         "null" => Ok(Parts::new(Kind::Null, numbers())),
         "model" => Ok(Parts::new(Kind::Simulated(read_model(spec, argument, run)?), numbers())),
+        "npu" => {
+            let npu = NpuSpec::read(spec, argument)?;
+            let remarks = npu.remarks();
+            Ok(Parts { remarks, ..Parts::new(Kind::Npu(Box::new(npu)), numbers()) })
+        }
         "cheat" => {
             let cheat = CheatSpec::read(spec, argument)?;
             let labels = (cheat.form() == Form::Class).then(digits::labels);

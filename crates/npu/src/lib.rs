@@ -11,6 +11,7 @@
 
 pub mod balance;
 pub mod bounds;
+pub mod deploy;
 pub mod hardware;
 pub mod machine;
 pub mod mapping;

@@ -21,6 +21,7 @@ pub mod cores;
 pub mod digits;
 pub mod engine;
 pub mod model;
+pub mod npu;
 pub mod null;
 pub mod onnx;
 pub mod replay;

@@ -9,7 +9,7 @@ mod fetch;
 mod info;
 mod init;
 mod man;
-mod npu;
+pub mod npu;
 mod package;
 mod probe;
 mod report;

@@ -3,6 +3,8 @@
 mod given;
 mod layers;
 
+pub use given::{Changes, Hardware};
+
 use clap::{Args, Subcommand};
 
 use crate::exit::{Exit, Failure};

@@ -54,7 +54,7 @@ impl Policies {
                 return Err(nothing(flag).hint("it belongs to systems that compute"));
             }
         }
-        let is_simulated = matches!(kind, Kind::Simulated(_) | Kind::Cheat(_));
+        let is_simulated = matches!(kind, Kind::Simulated(_) | Kind::Npu(_) | Kind::Cheat(_));
         Ok(Self {
             batch: run.batch.clone().unwrap_or_default(),
             batch_default: if is_simulated { NonZero::<usize>::MIN } else { BATCH_DEFAULT },

@@ -53,10 +53,13 @@ pub enum Granularity {
     },
     /// A layer.
     Layer,
-    /// Equal parts of a layer, each of at most so many bytes of weights. At least 1.
+    /// Equal parts of a layer, each of at most so many bytes of weights that compute for at most so long, as parts of
+    /// the outputs do. Both at least 1.
     Tile {
         /// Of weights.
         bytes: u64,
+        /// Of computation, ps.
+        time: Picos,
     },
 }
 
@@ -137,7 +140,7 @@ impl fmt::Display for ProfileError {
             Self::Batch { found } => {
                 write!(f, "a batch of {found} samples: expected 1 to {MOST_SAMPLES}")
             }
-            Self::EmptyBlocks => f.write_str("blocks of 0 bytes: expected at least 1"),
+            Self::EmptyBlocks => f.write_str("blocks of 0 bytes or no time: expected at least 1"),
             Self::Mapping(error) => error.fmt(f),
             Self::TooLong { layer } => {
                 write!(f, "`{layer}` takes longer than 213 days: its sizes or the NPU's are wrong")
@@ -234,9 +237,9 @@ pub fn make(
     let (fused, tile) = match options.granularity {
         Granularity::Layer => (None, None),
         Granularity::Fused { bytes } => (Some(bytes), None),
-        Granularity::Tile { bytes } => (None, Some(bytes)),
+        Granularity::Tile { bytes, time } => (None, Some((bytes, time))),
     };
-    if fused == Some(0) || tile == Some(0) {
+    if fused == Some(0) || tile.is_some_and(|(bytes, time)| bytes == 0 || time == 0) {
         return Err(ProfileError::EmptyBlocks);
     }
     let (units, spilled) = units(network, npu, mapping, options);
@@ -328,7 +331,12 @@ fn fuse(units: Vec<Unit<'_>>, bytes: u64) -> Vec<Unit<'_>> {
 }
 
 impl Made {
-    fn add(&mut self, unit: &Unit<'_>, npu: &Npu, tile: Option<u64>) -> Result<(), ProfileError> {
+    fn add(
+        &mut self,
+        unit: &Unit<'_>,
+        npu: &Npu,
+        tile: Option<(u64, Picos)>,
+    ) -> Result<(), ProfileError> {
         let layer = unit.name();
         let too_long = || ProfileError::TooLong { layer: layer.clone() };
         let compute = npu.cycles(unit.cycles).ok_or_else(too_long)?;
@@ -337,11 +345,12 @@ impl Made {
         let bytes = u64::try_from(unit.bytes).map_err(|_| too_long())?;
         let buffer = npu.parts().weight_buffer;
         let most = match tile {
-            Some(tile) => tile.min(buffer),
+            Some((tile, _)) => tile.min(buffer),
             None if bytes > buffer => (buffer / 2).max(1),
             None => buffer,
         };
-        let parts = bytes.div_ceil(most).max(1);
+        let slices = tile.map_or(1, |(_, time)| compute.div_ceil(time));
+        let parts = bytes.div_ceil(most).max(slices).max(1);
         if parts > MOST_PARTS {
             return Err(ProfileError::TooMany { layer, parts });
         }

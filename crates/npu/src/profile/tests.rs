@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::hardware::Npu;
 use crate::mapping::Mapping;
+use crate::profile::Picos;
 use crate::workload::{Layer, Network, PRESETS};
 
 fn mapping(name: &str) -> Mapping {
@@ -74,7 +75,7 @@ fn blocks_may_be_groups_or_parts_of_layers() {
     };
     let layers = of(Granularity::Layer).profile;
     let fused = of(Granularity::Fused { bytes: 1_000_000 }).profile;
-    let tiles = of(Granularity::Tile { bytes: 1_000_000 }).profile;
+    let tiles = of(Granularity::Tile { bytes: 1_000_000, time: Picos::MAX }).profile;
     assert!(fused.blocks.len() < layers.blocks.len() && layers.blocks.len() < tiles.blocks.len());
     // What is larger alone stays alone.
     assert!(fused.labels.contains(&"conv5_1_down".to_owned()), "{:?}", fused.labels);
@@ -125,7 +126,7 @@ fn what_cannot_be_made_is_told() {
         "a batch of 0 samples: expected 1 to 4294967296"
     );
     assert!(told(&npu, Options { batch: u64::MAX, ..plain }).starts_with("a batch of 1844"));
-    let granularity = Granularity::Tile { bytes: 0 };
+    let granularity = Granularity::Tile { bytes: 0, time: 1 };
     assert_eq!(
         told(&npu, Options { granularity, ..plain }),
         "blocks of 0 bytes: expected at least 1"
@@ -164,7 +165,7 @@ fn anything() -> impl Strategy<Value = (Network, Npu, Mapping, Options)> {
     let granularity = prop_oneof![
         Just(Granularity::Layer),
         (1_u64..20_000_000).prop_map(|bytes| Granularity::Fused { bytes }),
-        (500_000_u64..20_000_000).prop_map(|bytes| Granularity::Tile { bytes }),
+        (500_000_u64..20_000_000).prop_map(|bytes| Granularity::Tile { bytes, time: Picos::MAX }),
     ];
     let folding = prop::sample::select(vec![Folding::Apart, Folding::IntoNext]);
     let traffic = prop::sample::select(vec![Traffic::Weights, Traffic::WithActivations]);

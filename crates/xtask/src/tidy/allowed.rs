@@ -52,6 +52,7 @@ pub const EDGES: &[Edge] = &[
     ("rnn-c", "rnn", "gives the engine of recurrent networks to C programs"),
     ("rnn-py", "rnn", "gives the engine of recurrent networks to Python programs"),
     ("sut", "loadgen", "adapts engines to the traits of what is measured"),
+    ("sut", "npu", "puts a simulated accelerator behind the instrument"),
     ("sut", "number", "feeds samples to networks in formats of few bits"),
     ("sut", "rnn", "feeds batches of sequences to recurrent networks, the built-in one included"),
     ("task", "loadgen", "names samples and scenarios"),

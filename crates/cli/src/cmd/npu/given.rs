@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use dyno_npu::hardware::Npu;
 use dyno_npu::mapping::Mapping;
-use dyno_npu::profile::{Folding, Granularity, Options, Traffic};
+use dyno_npu::profile::{Folding, Granularity, Options, Picos, Traffic};
 use dyno_npu::workload::language::{DECODERS, Decoder, Phase};
 use dyno_npu::workload::{Network, PRESETS};
 use dyno_onnx::{Model, Weights};
@@ -15,17 +15,27 @@ use dyno_task::graphs::{COUNTED, GRAPHS};
 use crate::exit::Failure;
 use crate::output;
 
+/// Where nobody says.
+const NPU: &str = "memory-centric";
+const MAPPING: &str = "kcp+1";
+
 /// The NPU, and how layers are laid over its PEs.
 #[derive(Debug, Args)]
 pub struct Hardware {
     /// The NPU: compute-centric, memory-centric, chapter-v, tpu-v1, tpu-v2, tpu-v3, tpu-v4i, nnp-i,
     /// or a description in TOML
-    #[arg(long, value_name = "NAME|FILE.toml", default_value = "memory-centric")]
-    npu: String,
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = NPU)]
+    pub npu: String,
     /// How products are laid over PEs: peak, sys, kcp, kcp+1, kcpx, kcpx+1; behind a colon, PEs of a
     /// row or a cluster
-    #[arg(long, value_name = "NAME[:WIDTH]", default_value = "kcp+1")]
-    mapping: String,
+    #[arg(long, value_name = "NAME[:WIDTH]", default_value = MAPPING)]
+    pub mapping: String,
+}
+
+impl Default for Hardware {
+    fn default() -> Self {
+        Self { npu: NPU.into(), mapping: MAPPING.into() }
+    }
 }
 
 impl Hardware {
@@ -53,11 +63,11 @@ impl Hardware {
 }
 
 /// How networks are changed before they are laid over an NPU.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct Changes {
     /// Tokens of a sample, of networks with sequences
     #[arg(long, value_name = "N")]
-    seq: Option<u64>,
+    pub seq: Option<u64>,
     /// Bits of all weights, instead of the table's
     #[arg(long, value_name = "N")]
     weight_bits: Option<u32>,
@@ -95,6 +105,17 @@ impl Changes {
         };
         let network = network.map_err(Failure::usage)?;
         network.in_bits(self.weight_bits, self.activation_bits).map_err(Failure::usage)
+    }
+
+    /// The same, one of several: a length that one without sequences cannot have is meant for the others.
+    ///
+    /// # Errors
+    /// As for one alone.
+    pub fn network_of_several(&self, name: &str) -> Result<Network, Failure> {
+        let plain = Self { seq: None, bind: self.bind.clone(), ..*self };
+        let network = plain.network(name)?;
+        let is_fixed = network.seq_len.is_none() && plain.phase(name)?.is_none();
+        if is_fixed { Ok(network) } else { self.network(name) }
     }
 
     fn named(&self, name: &str) -> Result<Network, Failure> {
@@ -212,7 +233,7 @@ impl Blocks {
             granularity: match self.blocks {
                 Grain::Fused => Granularity::Fused { bytes },
                 Grain::Layer => Granularity::Layer,
-                Grain::Tile => Granularity::Tile { bytes },
+                Grain::Tile => Granularity::Tile { bytes, time: Picos::MAX },
             },
             traffic: if self.spill { Traffic::WithActivations } else { Traffic::Weights },
         }
