@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::machine::{Limits, Machine};
+use crate::machine::{Limits, Machine, Placed};
 use crate::pass::Pass;
 use crate::profile::Picos;
 use crate::schedule::{Job, Scheduler, View};
@@ -43,6 +43,17 @@ pub fn play(
     scheduler: &mut dyn Scheduler,
     time: Picos,
 ) -> Streams {
+    play_watched(passes, limits, scheduler, time, |_, _, _| {})
+}
+
+/// The same; `watch` is told of each block as it is placed: the stream, its position in the pass, and its times.
+pub fn play_watched(
+    passes: &[Arc<Pass>],
+    limits: Limits,
+    scheduler: &mut dyn Scheduler,
+    time: Picos,
+    mut watch: impl FnMut(usize, usize, &Placed),
+) -> Streams {
     let mut machine = Machine::new(limits);
     let new = |(at, pass): (usize, &Arc<Pass>)| Job::new(at, Arc::clone(pass), 0, Picos::MAX);
     let mut jobs: Vec<Job> = passes.iter().enumerate().map(new).collect();
@@ -51,6 +62,7 @@ pub fn play(
     while machine.compute_free() < time {
         let at = scheduler.pick(&View { machine: &machine, jobs: &jobs, now: 0 });
         let placed = machine.place(&jobs[at].block, at, 0);
+        watch(at, jobs[at].next, &placed);
         blocks += 1;
         if !jobs[at].step() {
             jobs[at].restart();

@@ -2,6 +2,8 @@
 
 mod given;
 mod layers;
+mod run;
+mod timeline;
 
 pub use given::{Changes, Hardware};
 
@@ -21,6 +23,8 @@ pub struct Npu {
 enum Command {
     /// Say how long each layer of a network computes and is fetched, and which of both it waits for
     Layers(layers::Layers),
+    /// Let networks share an NPU: throughput, slowdowns and what stands still, by scheduler
+    Run(run::Run),
 }
 
 impl Npu {
@@ -31,6 +35,7 @@ impl Npu {
     pub fn execute(self) -> Result<Exit, Failure> {
         match self.command {
             Command::Layers(layers) => layers.execute(),
+            Command::Run(run) => run.execute(),
         }
     }
 }

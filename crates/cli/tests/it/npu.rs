@@ -60,3 +60,43 @@ fn what_makes_no_sense_is_told_with_its_place() {
         assert!(ran.stderr.contains(expected), "{command}: {}", ran.stderr);
     }
 }
+
+#[test]
+fn networks_share_an_npu_and_both_resources_are_drawn() {
+    let folder = Folder::new();
+    let told = folder
+        .dyno(
+            "npu run IC BB --seq 16 --mapping kcpx+1:128 --passes 50 --scheduler fair,layerweaver,balanced \
+             --timeline t.svg --trace t.json --json",
+        )
+        .json();
+    let stp = |at: usize| told["schedulers"][at]["stp"].as_f64().unwrap();
+    let bound = told["schedulers"][0]["stp_bound"].as_f64().unwrap();
+    assert!(stp(0) < 1.2 && 1.4 < stp(1) && stp(1) < stp(2) && stp(2) <= bound, "{told}");
+    assert!(stp(2) > 0.99 * bound, "ours is at the bound of both resources: {told}");
+    assert!(folder.read("t.svg").contains("<title>BB l0_q"));
+    let trace: serde_json::Value = serde_json::from_str(&folder.read("t.json")).unwrap();
+    assert!(trace["traceEvents"].as_array().unwrap().len() > 200);
+    let whole = folder.dyno("npu run RN BB --seq 16 --mapping kcpx+1:128 --passes 20").stdout;
+    assert!(whole.contains("with blocks as they are"), "{whole}");
+}
+
+#[test]
+fn an_npu_is_a_system_with_a_network_for_each_tenant() {
+    let folder = Folder::new();
+    let tenant = |name: &str, qps: u32, limit: &str| {
+        format!(
+            "[[tenants]]\nname = \"{name}\"\n[tenants.settings]\nserver_target_qps = {qps}\n\
+             server_target_latency_ns = \"{limit}\"\n"
+        )
+    };
+    let run = "version = 1\n[run]\nsystem = \"npu:networks=MN+BB,npu=chapter-v,mapping=kcp+1:128,seq=16,limit=15ms+130ms,\
+               batch=4,wake=500us,scheduler=SCHEDULER\"\nscenario = \"Server\"\nmode = \"performance\"\nduration = \"10s\"\n";
+    let (a, b) = (tenant("MN", 1500, "15ms"), tenant("BB", 200, "130ms"));
+    folder.write("dyno.toml", &format!("{run}{a}{b}").replace("SCHEDULER", "balanced"));
+    let told = folder.dyno("run --config dyno.toml --json --out out").json();
+    assert_eq!((&told["verdict"], &told["time"]), (&"VALID".into(), &"virtual".into()), "{told}");
+    let wrong = folder.dyno("run --system npu:networks=RN,schedulers=fifo --out wrong");
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.stderr.contains("the nearest key is `scheduler`"), "{}", wrong.stderr);
+}

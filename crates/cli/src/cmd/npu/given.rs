@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
+use dyno_loadgen::clock::Nanos;
 use dyno_npu::hardware::Npu;
 use dyno_npu::mapping::Mapping;
 use dyno_npu::profile::{Folding, Granularity, Options, Picos, Traffic};
@@ -193,6 +194,9 @@ fn text_of(path: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
 }
 
+/// Of a group or a tile where nobody says.
+const BLOCK_BYTES: u64 = 1_000_000;
+
 /// How a network is made into blocks.
 #[derive(Debug, Args)]
 pub struct Blocks {
@@ -205,9 +209,12 @@ pub struct Blocks {
     /// What a block is
     #[arg(long, value_enum, default_value_t = Grain::Layer)]
     blocks: Grain,
-    /// Weights of a fused group or of a tile at most, bytes
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
-    block_bytes: u64,
+    /// Weights of a fused group or of a tile at most, bytes; 1000000 if nothing is said
+    #[arg(long, value_name = "N")]
+    block_bytes: Option<u64>,
+    /// Computation of a tile at most; without it only bytes count, and with it only this unless bytes are given
+    #[arg(long, value_name = "TIME", value_parser = crate::render::parse_duration)]
+    block_time: Option<Nanos>,
     /// Count what of activations has no room in their buffer: written, and read again
     #[arg(long)]
     spill: bool,
@@ -226,14 +233,19 @@ enum Grain {
 impl Blocks {
     /// As they are made.
     pub fn options(&self) -> Options {
-        let bytes = self.block_bytes;
+        let bytes = self.block_bytes.unwrap_or(if self.block_time.is_some() {
+            u64::MAX
+        } else {
+            BLOCK_BYTES
+        });
+        let time = self.block_time.map_or(Picos::MAX, |ns| ns.saturating_mul(1_000));
         Options {
             batch: self.batch,
             folding: if self.apart { Folding::Apart } else { Folding::IntoNext },
             granularity: match self.blocks {
                 Grain::Fused => Granularity::Fused { bytes },
                 Grain::Layer => Granularity::Layer,
-                Grain::Tile => Granularity::Tile { bytes, time: Picos::MAX },
+                Grain::Tile => Granularity::Tile { bytes, time },
             },
             traffic: if self.spill { Traffic::WithActivations } else { Traffic::Weights },
         }
