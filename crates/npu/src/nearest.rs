@@ -3,6 +3,6 @@
 /// `; the nearest is ...` of what there is, or nothing if there is nothing.
 pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
     let word = word.to_lowercase();
-    let near = known.min_by_key(|name| strsim::levenshtein(&word, &name.to_lowercase()));
+    let near = known.min_by_key(|name| strsim::osa_distance(&word, &name.to_lowercase()));
     near.map_or(String::new(), |near| format!("; the nearest is `{near}`"))
 }
