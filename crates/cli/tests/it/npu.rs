@@ -45,7 +45,10 @@ fn what_makes_no_sense_is_told_with_its_place() {
     folder.write("npu.toml", "base = \"tpu-v1\"\n\npse = 3\n");
     folder.write("bad.csv", "name,type,groups\nconv1,conv,-1\n");
     for (command, expected) in [
-        ("RN --npu npu.toml", "npu.toml: line 3: `pse`: there is no such key; the nearest is `pes`"),
+        (
+            "RN --npu npu.toml",
+            "npu.toml: line 3: `pse`: there is no such key; the nearest is `pes`",
+        ),
         ("bad.csv", "bad.csv:1: `macs`: is missing"),
         ("RM", "there is no network `RM`; the nearest is `RN`"),
         ("RN --mapping kpc", "there is no mapping `kpc`"),
