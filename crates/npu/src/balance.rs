@@ -41,8 +41,8 @@ impl Bound {
 #[must_use]
 pub fn intensity(network: &Network, batch: u64) -> f64 {
     let operations = 2.0 * network.macs() as f64 * batch as f64;
-    let bytes: u64 = network.layers.iter().map(|layer| layer.fetched(batch)).sum();
-    operations / bytes as f64
+    let bytes: f64 = network.layers.iter().map(|layer| layer.fetched(batch) as f64).sum();
+    operations / bytes
 }
 
 /// The batch from which on a network waits for the PEs at their peak, if any does: rows of tables, keys and

@@ -62,6 +62,46 @@ impl<'a> Constants<'a> {
         self.find(name, DEPTH)
     }
 
+    /// Whether a value follows from tensors alone by the nodes that [`Constants::get`] goes through; no value is
+    /// made, and no file is loaded but for the condition of an `If`.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.known(name, DEPTH, &mut HashMap::new())
+    }
+
+    /// `found` is of names of this graph, so that what joins a value with itself many times is asked for once.
+    fn known(&self, name: &str, depth: usize, found: &mut HashMap<String, bool>) -> bool {
+        let Some(depth) = depth.checked_sub(1) else { return false };
+        if self.tensors.contains_key(name) {
+            return true;
+        }
+        if name.is_empty() || self.fed.contains(&name) {
+            return false;
+        }
+        let Some((node, _)) = self.makers.get(name) else {
+            return self
+                .around
+                .is_some_and(|around| around.known(name, depth, &mut HashMap::new()));
+        };
+        if let Some(known) = found.get(name) {
+            return *known;
+        }
+        // What hangs on itself is none.
+        found.insert(name.to_owned(), false);
+        let known = match node.op.as_str() {
+            "Constant" => true,
+            "If" => self.find(name, depth + 1).is_some(),
+            "ConstantOfShape" | "Identity" | "Unsqueeze" | "Squeeze" | "Reshape" | "Transpose"
+            | "Slice" | "Concat" | "Gather" => {
+                let mut given = node.inputs.iter().filter(|input| !input.is_empty()).peekable();
+                given.peek().is_some() && given.all(|input| self.known(input, depth, found))
+            }
+            _ => false,
+        };
+        found.insert(name.to_owned(), known);
+        known
+    }
+
     /// Whether a value is all zeros, of whatever shape: as [`Constants::get`], and besides what
     /// `Expand` and `ConstantOfShape` make of a shape that is not known before.
     #[must_use]

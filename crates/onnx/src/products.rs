@@ -194,7 +194,7 @@ impl<'a> Reader<'a> {
     }
 
     fn is_constant(&self, node: &Node, at: usize) -> bool {
-        node.inputs.get(at).is_some_and(|name| self.constants.get(name).is_some())
+        node.inputs.get(at).is_some_and(|name| self.constants.has(name))
     }
 
     /// Sizes of a value, if all are known.

@@ -67,6 +67,27 @@ fn parts_are_joined_and_what_is_fed_is_no_constant() {
 }
 
 #[test]
+fn what_is_a_constant_is_known_without_its_value() {
+    let mut net = Builder::new("net", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[1.into(), 3.into()]);
+    let six = net.tensor(Tensor::of_f32("six", SIX.0, SIX.1)).unwrap();
+    let turned = net.node("Transpose", &[&six], &[]).unwrap();
+    let mixed = net.node("Concat", &[&six, &x], &[("axis", 0.into())]).unwrap();
+    let sum = net.node("Add", &[&six, &six], &[]).unwrap();
+    // Joined with itself fifty times it has more numbers than any memory.
+    let mut large = six.clone();
+    for _ in 0..50 {
+        large = net.node("Concat", &[&large, &large], &[("axis", 0.into())]).unwrap();
+    }
+    let mut model = net.finish();
+    let has = |name: &Name| Constants::new(&model).has(name.as_str());
+    assert_eq!([&six, &turned, &large].map(has), [true; 3]);
+    assert_eq!([&x, &mixed, &sum].map(has), [false; 3]);
+    model.nodes[0].inputs[0] = turned.as_str().into();
+    assert!(!Constants::new(&model).has(turned.as_str()), "it hangs on itself");
+}
+
+#[test]
 fn values_that_hang_on_themselves_are_no_constants() {
     let mut net = Builder::new("net", Weights::seeded(1));
     let six = net.tensor(Tensor::of_f32("six", SIX.0, SIX.1)).unwrap();
