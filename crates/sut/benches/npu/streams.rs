@@ -1,0 +1,180 @@
+//! Pairs of streams that never run dry (Figure IV.10), and how fast they are scheduled.
+
+use std::sync::Arc;
+
+use dyno_loadgen::clock::{Clock, SECOND};
+use dyno_npu::bounds::throughput;
+use dyno_npu::deploy::{Deployment, Plan, Tenant};
+use dyno_npu::hardware::Npu;
+use dyno_npu::pass::Pass;
+use dyno_npu::profile::{Granularity, Options, Picos};
+use dyno_npu::schedule::Named;
+use dyno_npu::streams::{Streams, play};
+use dyno_npu::workload::Network;
+
+use super::{Asked, figure};
+
+/// The documented setting: SPEC section 3.1's, where the thesis says nothing.
+pub const SEQ: u64 = 16;
+const MAPPING: &str = "kcpx+1:128";
+/// Tiles of ours compute for so long at most.
+const TILE: Picos = 100_000_000;
+
+const COMPUTE: [&str; 4] = ["IC", "MN", "RN", "RX"];
+const MEMORY: [&str; 4] = ["BB", "BL", "NCFW", "XL"];
+
+/// A network of the thesis, of so many tokens if it has any.
+pub fn network(code: &str) -> Network {
+    let network = Network::preset(code).unwrap();
+    if network.seq_len.is_some() { network.at_sequence(SEQ).unwrap() } else { network }
+}
+
+/// Two networks as streams.
+struct Pair {
+    npu: &'static str,
+    batch: u64,
+    names: [&'static str; 2],
+}
+
+/// What a scheduler makes of a pair.
+struct Played {
+    streams: Streams,
+    passes: Vec<Arc<Pass>>,
+    nanos: u64,
+}
+
+impl Pair {
+    fn play(&self, scheduler: &str, granularity: Granularity, passes: u64) -> Played {
+        let tenant = |code: &&str| Tenant { network: network(code), limit: Picos::MAX };
+        let plan = Plan {
+            npu: Npu::preset(self.npu).unwrap(),
+            mapping: MAPPING.parse().unwrap(),
+            options: Options { batch: self.batch, granularity, ..Options::default() },
+            tenants: self.names.iter().map(tenant).collect(),
+            scheduler: Named::find(scheduler).unwrap(),
+        };
+        let deployed = Deployment::new(&plan).unwrap();
+        let all = deployed.largest();
+        let longest = all.iter().map(|pass| pass.alone).max().unwrap();
+        let clock = Clock::start();
+        let mut scheduler = deployed.scheduler();
+        let streams = play(&all, deployed.limits, scheduler.as_mut(), passes * longest);
+        Played { streams, passes: all, nanos: clock.now() }
+    }
+}
+
+impl Played {
+    fn stp(&self) -> f64 {
+        self.streams.stp(&self.passes)
+    }
+
+    fn slowdown(&self) -> f64 {
+        self.streams.max_slowdown(&self.passes)
+    }
+
+    /// How far the run is from what its own mix allows: idle time of the busier resource, a share.
+    fn gap(&self) -> f64 {
+        1.0 - self.streams.compute_busy.max(self.streams.memory_busy) as f64
+            / self.streams.lasted as f64
+    }
+}
+
+fn pairs(npu: &'static str, batch: u64) -> Vec<Pair> {
+    let of = |compute: &'static str| {
+        MEMORY.iter().map(move |memory| Pair { npu, batch, names: [compute, memory] })
+    };
+    COMPUTE.iter().flat_map(|compute| of(compute)).collect()
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let values: Vec<f64> = values.collect();
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Prints the figures.
+pub fn run(asked: &Asked) {
+    speed(asked);
+    let settings = [
+        ("npu.stp_gain.memory_b1_percent", "memory-centric", 1),
+        ("npu.stp_gain.compute_b16_percent", "compute-centric", 16),
+    ];
+    let wanted = ["npu.ours_over_layerweaver_percent", "npu.ours_max_slowdown_ratio"];
+    if !settings.iter().map(|setting| setting.0).chain(wanted).any(|name| asked.wants(name)) {
+        return;
+    }
+    let passes = if asked.quick { 20 } else { 300 };
+    let tiles = Granularity::Tile { bytes: u64::MAX, time: TILE };
+    let (mut over, mut over_same, mut slower) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, npu, batch) in settings {
+        let pairs = pairs(npu, batch);
+        let play = |scheduler: &str, granularity| -> Vec<Played> {
+            pairs.iter().map(|pair| pair.play(scheduler, granularity, passes)).collect()
+        };
+        let theirs = play("layerweaver", Granularity::Layer);
+        let [ours, same, tiled] =
+            [("balanced", tiles), ("balanced", Granularity::Layer), ("layerweaver", tiles)]
+                .map(|(scheduler, granularity)| play(scheduler, granularity));
+        let gain = |played: &[Played]| 100.0 * (mean(played.iter().map(Played::stp)) - 1.0);
+        let bound = mean(theirs.iter().map(|played| throughput(&played.passes, false).0));
+        let widest = theirs.iter().map(Played::gap).fold(0.0, f64::max);
+        let more = format!(
+            ", \"ours_with_tiles\": {:.2}, \"ours_same_blocks\": {:.2}, \"layerweaver_with_tiles\": {:.2}, \
+             \"bound\": {:.2}, \"gap_percent\": {{\"mean\": {:.2}, \"widest\": {:.2}}}",
+            gain(&ours),
+            gain(&same),
+            gain(&tiled),
+            100.0 * (bound - 1.0),
+            100.0 * mean(theirs.iter().map(Played::gap)),
+            100.0 * widest,
+        );
+        if asked.wants(name) {
+            let unit = format!(
+                "percent of STP over one network at a time, mean of 16 pairs, Layerweaver; {MAPPING}, {SEQ} tokens, batch {batch}"
+            );
+            figure(name, gain(&theirs), None, None, &unit, &more);
+        }
+        for ((theirs, ours), same) in theirs.iter().zip(&ours).zip(&same) {
+            over.push(ours.stp() / theirs.stp());
+            over_same.push(same.stp() / theirs.stp());
+            slower.push(ours.slowdown() / theirs.slowdown());
+        }
+    }
+    let geomean = |values: &[f64]| mean(values.iter().map(|value| value.ln())).exp();
+    let percent = |values: &[f64]| 100.0 * (geomean(values) - 1.0);
+    if asked.wants(wanted[0]) {
+        let more = format!(", \"same_blocks\": {:.3}", percent(&over_same));
+        let unit = "percent of STP over Layerweaver, geometric mean of 32 pairs; ours splits layers of more than 100 us";
+        figure(wanted[0], percent(&over), None, Some(geomean(&over)), unit, &more);
+    }
+    if asked.wants(wanted[1]) {
+        let unit = "largest slowdown, ours over Layerweaver's, geometric mean of 32 pairs";
+        figure(wanted[1], geomean(&slower), Some(1.0), Some(1.0 / geomean(&slower)), unit, "");
+    }
+}
+
+/// Blocks scheduled in a microsecond for two networks, the best of some rounds.
+fn speed(asked: &Asked) {
+    let name = "npu.layers_per_us";
+    if !asked.wants(name) {
+        return;
+    }
+    let pair = Pair { npu: "memory-centric", batch: 1, names: ["RN", "BB"] };
+    let (rounds, passes) = if asked.quick { (1, 200) } else { (9, 5_000) };
+    let rate = |scheduler: &str| {
+        let once = || {
+            let played = pair.play(scheduler, Granularity::Layer, passes);
+            played.streams.blocks as f64 / (played.nanos as f64 / SECOND as f64) / 1e6
+        };
+        (0..rounds).map(|_| once()).fold(0.0, f64::max)
+    };
+    let [theirs, ours, plus] = ["layerweaver", "balanced", "round-robin"].map(rate);
+    let more = format!(", \"balanced\": {ours:.2}, \"round_robin\": {plus:.2}");
+    figure(
+        name,
+        theirs,
+        None,
+        None,
+        "blocks/us scheduled and timed for RN and BB by Layerweaver, one thread",
+        &more,
+    );
+}
