@@ -139,7 +139,7 @@ impl Laid<'_> {
         );
         let _ = writeln!(
             text,
-            "{:.1} operations a byte; at peak, {} are in balance at {:.1}; PEs do {:.1} % of their peak while \
+            "{:.1} operations a byte; at peak, {} is in balance at {:.1}; PEs do {:.1} % of their peak while \
              they compute",
             intensity(network, batch),
             npu.name(),
