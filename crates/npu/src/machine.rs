@@ -191,23 +191,4 @@ impl Machine {
         self.compute_busy += block.compute;
         placed
     }
-
-    /// How long the memory would stand still after `placed`, a block of so many bytes, because the buffer is full: from
-    /// when the room that is left has been filled without a pause, to when the first block gives back its own.
-    #[inline]
-    #[must_use]
-    pub fn stall_after(&self, placed: &Placed, bytes: u64) -> Picos {
-        let mut room = self.room;
-        let mut first = placed.compute_end;
-        for held in &self.held {
-            if held.until > placed.fetch_end {
-                first = held.until;
-                break;
-            }
-            room += held.bytes;
-        }
-        let left = room.saturating_sub(bytes);
-        let filled = placed.fetch_end + (left as f64 * self.limits.ps_per_byte) as Picos;
-        first.saturating_sub(filled)
-    }
 }

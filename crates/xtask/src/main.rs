@@ -1,5 +1,5 @@
 //! Chores of the repository: `cargo xtask tidy`, `book`, `peers`, `screenshots`,
-//! `install-c`, `wheel`, `release`, `fuzz`, `report`, `rnn`, `tune`, `tasks`, `task-table` and `dropin`.
+//! `install-c`, `wheel`, `release`, `fuzz`, `report`, `rnn`, `npu`, `tune`, `tasks`, `task-table` and `dropin`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
@@ -10,6 +10,7 @@ mod book;
 mod dropin;
 mod fuzz;
 mod install_c;
+mod npu;
 mod peers;
 mod release;
 mod report;
@@ -58,6 +59,8 @@ usage: cargo xtask COMMAND
                            OpenVINO
   tune [--quick] [PART OF A NAME]...
                            what `bench/tune` runs: number formats of LeNet and of a perceptron
+  npu [--quick] [PART OF A NAME]...
+                           what `bench/npu` runs: schedulers of multi-tenant accelerators
   tune study [--quick] [--write]
                            tables: rules and searches of the tuner side by side, and the thesis'
                            beside ours; --write: into docs/reference/tune-study.md
@@ -84,6 +87,7 @@ fn main() -> anyhow::Result<ExitCode> {
         ["report", rest @ ..] => report::run(&root(), rest),
         ["tasks", rest @ ..] => tasks::run(&root(), rest),
         ["rnn", rest @ ..] => rnn::run(&root(), rest),
+        ["npu", rest @ ..] => npu::run(&root(), rest),
         ["tune", rest @ ..] => tune::run(&root(), rest),
         ["task-table", rest @ ..] => task_table::run(&root(), rest),
         ["dropin", rest @ ..] => dropin::run(&root(), rest),

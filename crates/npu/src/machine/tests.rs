@@ -55,22 +55,6 @@ fn double_buffering_fetches_one_block_ahead() {
     );
 }
 
-#[test]
-fn the_memory_stands_still_when_what_is_left_of_the_buffer_is_filled() {
-    let mut machine = machine(10, 0);
-    let first = machine.peek(&block(100, 4, 4), 0, 0);
-    // Fetched until 4, computed until 104; 6 more bytes are there at 10.
-    assert_eq!(machine.stall_after(&first, 4), 94);
-    machine.place(&block(100, 4, 4), 0, 0);
-    let second = machine.peek(&block(1, 2, 2), 0, 0);
-    assert_eq!(
-        machine.stall_after(&second, 2),
-        94,
-        "4 bytes are left at 6, and the first block ends at 104"
-    );
-    assert_eq!(machine.place(&block(1, 7, 7), 0, 0).fetch_start, 104);
-}
-
 /// The same machine by brute force: at each picosecond the memory moves one piece of work on, then the array.
 fn stepped(blocks: &[(Block, usize, Picos)], capacity: u64, switch: Picos) -> Vec<Placed> {
     let unset = Placed { fetch_start: 0, fetch_end: 0, compute_start: 0, compute_end: 0 };

@@ -1,9 +1,8 @@
 //! What placing a block would let stand still (thesis, section IV.3).
 
+use super::View;
 use crate::machine::Placed;
 use crate::profile::Picos;
-
-use super::View;
 
 /// Of one candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,8 +11,7 @@ pub(super) struct Idle {
     pub placed: Placed,
     /// The array stands still before it.
     pub compute: Picos,
-    /// The memory stands still because the buffer is full: before the fetch and after it, without what the block makes
-    /// the memory wait in any case.
+    /// The memory stands still before it, because the buffer is full.
     pub memory: Picos,
 }
 
@@ -24,20 +22,18 @@ impl Idle {
     }
 }
 
-/// What placing the next block of job `at` lets stand still.
+/// What placing the next block of job `at` lets stand still, exactly, from the machine: the printed formula for the array
+/// forgets that the fetch may have to wait for room, and the one for the memory holds only where it is positive.
 ///
-/// The array: exactly, from the machine (the printed formula forgets that the fetch may have to wait for room). The
-/// memory: `max(0, total) - max(0, inherent)`, where the inherent part is that of a computation that is longer than
-/// filling the whole buffer.
+/// A block that computes longer than the buffer takes to fill makes the memory wait whatever is placed after it. That
+/// ("inherent") wait is met by the blocks that come after it, all alike, and so decides nothing.
 #[inline]
 pub(super) fn idle(view: &View<'_>, at: usize) -> Idle {
     let (machine, job) = (view.machine, &view.jobs[at]);
     let placed = machine.peek(&job.block, job.stream, view.now);
-    let before = placed.fetch_start - machine.memory_free().max(view.now);
-    let total = before + machine.stall_after(&placed, job.block.bytes);
     Idle {
         placed,
         compute: placed.fetch_end.saturating_sub(machine.compute_free()),
-        memory: total.saturating_sub(machine.limits().wait(&job.block)),
+        memory: placed.fetch_start - machine.memory_free().max(view.now),
     }
 }

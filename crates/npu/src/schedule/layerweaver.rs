@@ -2,10 +2,11 @@
 //!
 //! Our reading, where the text leaves room: of blocks that let equally little stand still, the one after which the
 //! longest fetch of the others would let the array wait least ("potential idle"), then one of a stream that waits for the
-//! memory, which keeps the memory busy. Where every block makes the memory wait, the buffer is full of work for the array,
-//! and a stream that waits for the memory is next; where every block makes the array wait, one that waits for the array:
-//! otherwise a long fetch would be put off for ever (the rule against starvation; of several the one that lets least
-//! stand still). Which stream is of which kind comes from its whole pass.
+//! memory, which keeps the memory busy. The rule against starvation: where every stream that waits for the memory would
+//! have to wait for room, the buffer is full of work for the array, and one of them is next (small blocks of the others
+//! would still fit, and put them off for ever); where every block makes the array wait, one of a stream that waits for the
+//! array is next, because its long fetch would be put off for ever. Of several it is the one that lets least stand
+//! still. Which stream is of which kind comes from its whole pass.
 
 use super::idle::{Idle, idle};
 use super::{Scheduler, View};
@@ -16,7 +17,7 @@ use crate::profile::Picos;
 pub struct Rules {
     /// Memory that stands still counts.
     pub memory_idle: bool,
-    /// Where every block makes the memory wait, a stream that waits for the memory is next; and so with the array.
+    /// Nobody is put off for ever: see the module.
     pub starvation: bool,
     /// Of equals, the one after which the array waits least for the longest fetch of the others.
     pub potential: bool,
@@ -88,7 +89,7 @@ impl Scheduler for Layerweaver {
             if cost < least {
                 (best, least) = (at, cost);
             }
-            memory_waits &= idle.memory > 0;
+            memory_waits &= is_compute_bound || idle.memory > 0;
             array_waits &= idle.compute > 0;
             let class = &mut relief[usize::from(is_compute_bound)];
             if cost.0 < class.1 {
