@@ -42,12 +42,12 @@ fn an_npu_may_be_described() {
 #[test]
 fn what_makes_no_sense_is_told_with_its_place() {
     let folder = Folder::new();
-    folder.write("npu.toml", "base = \"tpu-v1\"\n\npse = 3\n");
+    folder.write("npu.toml", "base = \"tpu-v1\"\n\npess = 3\n");
     folder.write("bad.csv", "name,type,groups\nconv1,conv,-1\n");
     for (command, expected) in [
         (
             "RN --npu npu.toml",
-            "npu.toml: line 3: `pse`: there is no such key; the nearest is `pes`",
+            "npu.toml: line 3: `pess`: there is no such key; the nearest is `pes`",
         ),
         ("bad.csv", "bad.csv:1: `macs`: is missing"),
         ("RM", "there is no network `RM`; the nearest is `RN`"),

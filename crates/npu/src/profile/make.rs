@@ -102,7 +102,7 @@ impl fmt::Display for Split {
         let Self { layer, bytes, parts } = self;
         write!(
             f,
-            "`{layer}` has {bytes} bytes of weights, more than the weight buffer; it is split into {parts} parts"
+            "`{layer}` has {bytes} bytes, more than the weight buffer; it is split into {parts} parts"
         )
     }
 }

@@ -60,7 +60,7 @@ fn a_layer_beyond_the_buffer_is_split_and_said() {
     assert_eq!(made.profile.blocks.len(), 75 + 24 * 2);
     assert_eq!(
         made.split[0].to_string(),
-        "`l0_ff1` has 4718592 bytes of weights, more than the weight buffer; it is split into 3 parts"
+        "`l0_ff1` has 4718592 bytes, more than the weight buffer; it is split into 3 parts"
     );
     assert_eq!(made.profile.labels[6], "l0_ff1 (2 of 3)");
     assert!(made.profile.blocks.iter().all(|block| block.bytes <= 2_000_000));
