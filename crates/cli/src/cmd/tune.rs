@@ -2,6 +2,7 @@
 
 mod emit;
 mod layers;
+mod pack;
 mod plot;
 mod profile;
 mod run;
@@ -37,6 +38,8 @@ enum Command {
     Trial(trial::Trial),
     /// Print what was found as types of C++, for a program that needs no library
     Emit(emit::Emit),
+    /// Write a tuned model as one file, with its weights in the bits of their formats
+    Pack(pack::Pack),
 }
 
 impl Tune {
@@ -52,6 +55,7 @@ impl Tune {
             Command::Layers(layers) => layers.execute(),
             Command::Trial(trial) => trial.execute(),
             Command::Emit(emit) => emit.execute(),
+            Command::Pack(pack) => pack.execute(),
         }
     }
 }
