@@ -11,7 +11,6 @@ mod trial;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use dyno_number::network::External;
 use dyno_number::{BUILT_IN_PLATFORMS, Network, Platform};
 
 use crate::exit::{Exit, Failure};
@@ -109,15 +108,6 @@ impl Described {
         let path = std::path::absolute(&self.descriptor)
             .map_err(|error| Failure::set_up(format!("the current folder is gone: {error}")))?;
         Ok(path.parent().map(Path::to_path_buf).unwrap_or_default())
-    }
-
-    fn external(network: &Network) -> Result<&External, Failure> {
-        network.external.as_ref().ok_or_else(|| {
-            Failure::usage("the descriptor names no program: `cmd_fullset` is missing").hint(
-                "cmd_fullset = \"./network --config {config}\" and \
-                 get_result_regex = 'accuracy: ([0-9.]+)' say how an accuracy is found",
-            )
-        })
     }
 }
 

@@ -8,12 +8,27 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos, SECOND};
+use dyno_number::Network;
 use dyno_number::network::External;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial};
 use regex::Regex;
 
+use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::sweep::replace;
+
+/// The program of a descriptor.
+///
+/// # Errors
+/// It names none.
+pub fn program(network: &Network) -> Result<&External, Failure> {
+    network.external.as_ref().ok_or_else(|| {
+        Failure::usage("the descriptor names no program: `cmd_fullset` is missing").hint(
+            "cmd_fullset = \"./network --config {config}\" and get_result_regex = 'accuracy: ([0-9.]+)' say \
+             how an accuracy is found",
+        )
+    })
+}
 
 /// A program that is asked for accuracies.
 #[derive(Debug)]
