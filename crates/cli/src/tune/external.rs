@@ -61,8 +61,9 @@ const KEPT: usize = 1 << 20;
 /// How often Ctrl-C and the time limit are looked at.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// Whoever keeps the program's output open after its end is not waited for longer.
-const LINGER: Duration = Duration::from_millis(500);
+/// Whoever keeps the program's output open after its end is not waited for longer. Others are done at once,
+/// unless the machine has so much to do that whoever reads it does not come to that.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// Lines of its output that are told if it fails.
 const TOLD: usize = 5;
