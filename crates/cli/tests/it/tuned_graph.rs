@@ -49,7 +49,7 @@ fn folder() -> Folder {
     let layers = folder.dyno("tune profile words.onnx --samples words.npy").exits(0).stdout;
     let more = "err_margin = 0.1\nmodel = \"words.onnx\"\nsamples = \"words.npy\"\n\
                 agreement = \"top\"\nsmall_share = 0.25\n";
-    folder.write("words.toml", &format!("name = \"words\"\n{layers}{more}"));
+    folder.write("words.toml", &(layers + more));
     folder
 }
 
