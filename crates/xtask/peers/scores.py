@@ -89,7 +89,7 @@ def biased():
 
 def rounded_up():
     net = Net([3, 13, 12])
-    net.then("MaxPool", kernel_shape=[3, 2], strides=[2, 3], pads=[0, 1, 1, 2], ceil_mode=1)
+    net.then("MaxPool", kernel_shape=[3, 2], strides=[2, 3], pads=[0, 1, 1, 1], ceil_mode=1)
     net.then("Conv", net.weight(8, 3, 3, 3), net.weight(8), pads=[1, 1, 1, 1])
     net.then("AveragePool", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
     net.then("AveragePool", kernel_shape=[2, 2], strides=[2, 2], pads=[1, 0, 0, 0], ceil_mode=1)

@@ -195,7 +195,7 @@ impl Sweep {
     /// # Errors
     /// The operating system's.
     pub fn write(&self, directory: &Path) -> io::Result<()> {
-        replace(&directory.join(FILE), &crate::run::pretty(self))
+        replace(&directory.join(FILE), crate::run::pretty(self))
     }
 }
 

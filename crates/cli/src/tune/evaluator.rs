@@ -21,9 +21,9 @@ pub struct Evaluator {
 
 #[derive(Debug)]
 enum By {
-    Program(Program),
+    Program(Box<Program>),
     Engine(Box<Engine>),
-    System(Runs),
+    System(Box<Runs>),
 }
 
 impl Evaluator {
@@ -41,7 +41,7 @@ impl Evaluator {
                     Some(system) => {
                         let model = home.join(&built_in.model);
                         let runs = Runs::new(system, &model, &data, &scratch.0);
-                        By::System(runs.map_err(Failure::set_up)?)
+                        By::System(Box::new(runs.map_err(Failure::set_up)?))
                     }
                     None => {
                         let engine = Engine::open(network, built_in, home, data);
@@ -52,7 +52,7 @@ impl Evaluator {
             None => {
                 let running = Running { goes_on, jobs: 1 };
                 let program = Program::new(program(network)?, home, &scratch.0, running);
-                By::Program(program.map_err(Failure::usage)?)
+                By::Program(Box::new(program.map_err(Failure::usage)?))
             }
         };
         Ok(Self { by, _scratch: scratch })

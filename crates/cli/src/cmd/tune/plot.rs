@@ -100,7 +100,7 @@ impl Plot {
         if self.json {
             return output::print(pretty(document)).map(|()| Exit::Valid);
         }
-        replace(&self.out, &report::html_of_widths(document)).map_err(|error| {
+        replace(&self.out, report::html_of_widths(document)).map_err(|error| {
             Failure::set_up(format!("cannot write {}: {error}", self.out.display()))
         })?;
         output::say(format_args!("plot: {}", self.out.display()));
