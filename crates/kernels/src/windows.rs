@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use crate::isa::Isa;
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::panels::{Panels, Precision};
-use crate::tile::{self, Dot, F32, Int8, MAX_ROWS, sums_of_bytes};
+use crate::tile::{Dot, F32, Int8, MAX_ROWS, sums_of_bytes};
 
 /// Rows of a matrix, each of `runs` runs of `run` words, `apart` from one run to the next.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +116,9 @@ trait Put: Dot {
     fn settled<S: Lanes>(s: S, sum: Self::Sum<S>, few: Self::Sum<S>) -> Self::Sum<S>;
     /// Whether products are settled every few words.
     const IS_FEW: bool;
+    /// Registers beside those of sums, of a token whose vectors are two each, in vectors: weights and inputs that
+    /// are taken apart would push sums of as many rows into memory.
+    const BESIDE: usize;
     /// # Safety
     /// `to` is valid for writes of 16 numbers, and `whole` for reads of them.
     unsafe fn put<S: Lanes>(s: S, to: *mut f32, sum: Self::Sum<S>, whole: Whole);
@@ -131,6 +134,7 @@ struct Whole {
 
 impl Put for F32 {
     const IS_FEW: bool = false;
+    const BESIDE: usize = 0;
     type Token<S: Lanes> = S::Plain;
     #[inline(always)]
     fn token<S: Lanes>(s: S) -> S::Plain {
@@ -169,6 +173,7 @@ macro_rules! put_whole {
 
 impl Put for Int8 {
     const IS_FEW: bool = false;
+    const BESIDE: usize = 2;
     put_whole!();
     #[inline(always)]
     fn settled<S: Lanes>(_: S, _: S::I, all: S::I) -> S::I {
@@ -178,6 +183,7 @@ impl Put for Int8 {
 
 impl Put for Few {
     const IS_FEW: bool = true;
+    const BESIDE: usize = 0;
     put_whole!();
     #[inline(always)]
     fn settled<S: Lanes>(s: S, sum: S::I, few: S::I) -> S::I {
@@ -208,7 +214,7 @@ impl<D: Put> Kernel for All<'_, D> {
         };
         let apart = apart * words.size();
         let few = self.weights.few().unwrap_or(usize::MAX);
-        let most = tile::rows::<D::Token<S>>(Precision::F32, vectors);
+        let most = rows::<D::Token<S>, D>(vectors);
         for panel in 0..panels {
             let (scales, excess): (&[f32], &[i32]) = match words {
                 Words::F32(_) => (&[], &[]),
@@ -267,6 +273,12 @@ impl Part {
     }
 }
 
+/// The most rows of a tile whose sums stay in registers.
+const fn rows<S: Lanes, D: Put>(vectors: usize) -> usize {
+    let most = if S::WHOLE { S::SUMS / vectors } else { S::SUMS - D::BESIDE };
+    if most < MAX_ROWS { most } else { MAX_ROWS }
+}
+
 #[inline(always)]
 fn of_rows<S: Lanes, D: Put>(s: S, rows: usize, vectors: usize, part: Part) {
     match rows {
@@ -293,12 +305,8 @@ fn of_vectors<S: Lanes, D: Put, const R: usize>(s: S, vectors: usize, part: Part
 
 #[inline(always)]
 fn sized<S: Lanes, D: Put, const R: usize, const V: usize, const W: usize>(s: S, part: Part) {
-    // [`tile::rows`] asks for no other; the condition keeps those from being compiled.
-    let is_asked = const {
-        let taken = if S::WHOLE { W } else { 1 };
-        let most = if S::SUMS / taken < MAX_ROWS { S::SUMS / taken } else { MAX_ROWS };
-        V == taken && (R == 1 || R == most)
-    };
+    // [`rows`] asks for no other; the condition keeps those from being compiled.
+    let is_asked = const { V == if S::WHOLE { W } else { 1 } && (R == 1 || R == rows::<S, D>(W)) };
     if is_asked {
         s.call(Sized::<D, R, V, W>(part, PhantomData));
     }

@@ -5,6 +5,7 @@
 //! is kept for the next trial that begins with the same formats; a trial that has more errors than it may have
 //! ends there. Neither changes what comes out.
 
+mod attributes;
 mod cache;
 pub mod graph;
 mod packed;
@@ -21,7 +22,9 @@ use std::sync::{Arc, Mutex};
 use dyno_kernels::{Isa, Panels};
 use dyno_onnx::Model;
 
-pub use self::packed::{Packed, PackedError, PackedLayer, Workspace};
+pub use self::packed::{
+    FileError, Packed, PackedError, PackedFile, PackedLayer, PackedTensor, Source, Workspace,
+};
 pub use self::stage::{Path, Reason};
 
 use self::cache::{Blocks, Key, Prefixes};

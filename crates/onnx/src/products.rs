@@ -112,16 +112,28 @@ pub fn products(model: &Model, bind: &BTreeMap<String, usize>) -> Products {
     reader.found
 }
 
+/// Endings of weights that are no part of their layer's name.
+const ENDINGS: [&str; 6] = [".weight", "_weight", ".W", "_W", "_w", ".kernel"];
+
 /// What a layer is called: as its weight without its ending, or as its node or operator; with a number where
 /// others, which `names` holds, have that name.
 #[must_use]
 pub fn name_of(node: &Node, weight: &str, names: &mut BTreeSet<String>) -> String {
-    let stem = [".weight", "_weight", ".W", "_W", "_w", ".kernel"]
-        .iter()
-        .find_map(|end| weight.strip_suffix(*end));
-    let count = names.len();
     let own = Some(node.name.as_str()).filter(|name| !name.is_empty());
-    let name = stem.or(own).unwrap_or(&node.op).replace(char::is_whitespace, "_");
+    unique(stem(weight).or(own).unwrap_or(&node.op), names)
+}
+
+/// A weight's name without its ending, if it has one.
+#[must_use]
+pub fn stem(weight: &str) -> Option<&str> {
+    ENDINGS.iter().find_map(|end| weight.strip_suffix(*end))
+}
+
+/// One word that no other layer is called; `names` holds theirs, and then this one.
+#[must_use]
+pub fn unique(name: &str, names: &mut BTreeSet<String>) -> String {
+    let name = name.replace(char::is_whitespace, "_");
+    let count = names.len();
     let name = if names.contains(&name) { format!("{name}_{count}") } else { name };
     names.insert(name.clone());
     name

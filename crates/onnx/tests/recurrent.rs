@@ -51,6 +51,20 @@ fn shapes_have_steps_directions_and_batch() {
     assert_eq!(shape(1), [2, 6, HIDDEN]);
 }
 
+/// `layout` 1 has the batch first, wherever it stands.
+#[test]
+fn shapes_may_have_the_batch_first() {
+    let mut net = Builder::new("first", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[6.into(), STEPS.into(), WIDTH.into()]);
+    let w = net.weight("w", &[1, 4 * HIDDEN, WIDTH], Fill::even(HIDDEN)).unwrap();
+    let r = net.weight("r", &[1, 4 * HIDDEN, HIDDEN], Fill::even(HIDDEN)).unwrap();
+    let choices = [("hidden_size", (HIDDEN as i64).into()), ("layout", 1_i64.into())];
+    let [all, last] = net.nodes("LSTM", &[&x, &w, &r], &choices).unwrap();
+    let shape = |of: &Name| net.shape(of).iter().map(|dim| dim.fixed()).collect::<Vec<_>>();
+    assert_eq!(shape(&all), [Some(6), Some(STEPS), Some(1), Some(HIDDEN)]);
+    assert_eq!(shape(&last), [Some(6), Some(1), Some(HIDDEN)]);
+}
+
 /// A file of the package silero-vad, or `None` after saying that a test is skipped.
 fn silero(file: &str) -> Option<Model> {
     let cache = std::env::var_os("DYNO_CACHE").unwrap_or_default();

@@ -87,6 +87,15 @@ def biased():
     return net.then("MatMul", net.weight(32, 10)).then("Add", net.weight(1, 10))
 
 
+def rounded_up():
+    net = Net([3, 13, 12])
+    net.then("MaxPool", kernel_shape=[3, 2], strides=[2, 3], pads=[0, 1, 1, 1], ceil_mode=1)
+    net.then("Conv", net.weight(8, 3, 3, 3), net.weight(8), pads=[1, 1, 1, 1])
+    net.then("AveragePool", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
+    net.then("AveragePool", kernel_shape=[2, 2], strides=[2, 2], pads=[1, 0, 0, 0], ceil_mode=1)
+    return net.then("Flatten").then("MatMul", net.weight(48, 7))
+
+
 class Graph:
     """Nodes with names for what they are fed."""
 
@@ -187,7 +196,10 @@ def recurrent(op, gates, **attributes):
     first = g("Transpose", g("Reshape", first, g.constant([0, ways, 11], np.int64)), perm=[1, 0, 2])
     weights = [g.weight(ways, gates * 11, 5, of=5), g.weight(ways, gates * 11, 11, of=11), bias]
     outputs = 3 if op == "LSTM" else 2
-    found = g(op, x, *weights, lengths, first, hidden_size=11, outputs=outputs, **attributes)
+    more = []
+    if attributes.pop("peepholes", False):
+        more = ["", g.weight(ways, 33, of=3)]
+    found = g(op, x, *weights, lengths, first, *more, hidden_size=11, outputs=outputs, **attributes)
     y = g("Transpose", found[0], perm=[2, 0, 1, 3])
     y = g("Reshape", y, g.constant([0, 7 * ways * 11], np.int64))
     ends = [g("Reshape", g("Transpose", end, perm=[1, 0, 2]), g.constant([0, ways * 11], np.int64)) for end in found[1:]]
@@ -211,7 +223,10 @@ GRAPHS = {
     "spoken": spoken,
     "lstm": lambda: recurrent("LSTM", 4),
     "lstm both ways": lambda: recurrent("LSTM", 4, direction="bidirectional"),
+    "lstm clipped": lambda: recurrent("LSTM", 4, clip=0.3, input_forget=1),
+    "lstm with peepholes": lambda: recurrent("LSTM", 4, direction="bidirectional", peepholes=True),
     "gru": lambda: recurrent("GRU", 3),
+    "gru clipped": lambda: recurrent("GRU", 3, clip=0.2),
     "gru reset first": lambda: recurrent("GRU", 3, linear_before_reset=1, direction="bidirectional"),
     "rnn": lambda: recurrent("RNN", 1, direction="reverse", activations=["Relu"]),
 }
@@ -233,7 +248,7 @@ def compare(name, model, fed, *more):
 
 
 def main():
-    for make in (lenet, padded, perceptron, biased):
+    for make in (lenet, padded, perceptron, biased, rounded_up):
         net = make()
         images = {"image": RANDOM.uniform(0, 1, [70, *net.shape]).astype(np.float32)}
         model = net.model().SerializeToString()

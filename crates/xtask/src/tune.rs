@@ -1,5 +1,5 @@
-//! What `bench/tune` runs: the bench `tune` of `dyno-number` on MNIST, and Intel Neural Compressor beside
-//! `dyno tune`; and `tune study`, its tables.
+//! What `bench/tune` runs: the bench `tune` of `dyno-number` on MNIST, ONNX Runtime beside its packed
+//! networks, and Intel Neural Compressor beside `dyno tune`; and `tune study`, its tables.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -25,6 +25,10 @@ const PEER: &str =
     "neural-compressor==2.6 onnx==1.16.2 onnxruntime==1.18.1 numpy==1.26.4 six==1.17.0";
 const AGAINST: &str = "tune.against_peer_seconds";
 
+/// Who executes the model beside our packed networks, and quantises it.
+const RUNTIME: &str = "onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6";
+const BESIDE: &str = "tune.lenet.against_runtime_us";
+
 /// Prints the figures whose names contain one of the arguments, or all; `study` prints tables instead.
 ///
 /// # Errors
@@ -41,10 +45,31 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     print(&bench, command(&bench)?)?;
+    if bench.wants(BESIDE) {
+        beside(&bench)?;
+    }
     if bench.wants(AGAINST) {
         against(&bench)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Packed networks and ONNX Runtime, in turn.
+fn beside(bench: &Bench<'_>) -> Result<()> {
+    let folder = bench.folder.join("runtime");
+    std::fs::create_dir_all(&folder)?;
+    let venv = match Venv::with(&folder, RUNTIME) {
+        Ok(venv) => venv,
+        Err(missing) => {
+            bench.skip(BESIDE, &missing);
+            return Ok(());
+        }
+    };
+    let mut peer = venv.python();
+    peer.arg("-B").arg(bench.root.join("crates/xtask/peers/packed.py"));
+    peer.arg(program(bench.root, "dyno-number", "tune")?).arg(&bench.folder);
+    peer.args(bench.quick.then_some("--quick"));
+    print(bench, peer)
 }
 
 /// The peer and ours, in turn.

@@ -289,7 +289,7 @@ impl SweepCommand {
 /// The table for spreadsheets, and the page; no page if no point has results.
 fn write_results(directory: &Path, sweep: &Sweep) -> Result<Option<PathBuf>, Failure> {
     let path = directory.join(table::CSV_FILE);
-    replace(&path, &table::csv(sweep))
+    replace(&path, table::csv(sweep))
         .map_err(|error| Failure::set_up(format!("cannot write {}: {error}", path.display())))?;
     report::write_inside(directory)
 }

@@ -2,6 +2,7 @@
 
 mod emit;
 mod layers;
+mod pack;
 mod plot;
 mod profile;
 mod run;
@@ -10,7 +11,6 @@ mod trial;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use dyno_number::network::External;
 use dyno_number::{BUILT_IN_PLATFORMS, Network, Platform};
 
 use crate::exit::{Exit, Failure};
@@ -37,6 +37,8 @@ enum Command {
     Trial(trial::Trial),
     /// Print what was found as types of C++, for a program that needs no library
     Emit(emit::Emit),
+    /// Write a tuned model as one file, with its weights in the bits of their formats
+    Pack(pack::Pack),
 }
 
 impl Tune {
@@ -52,6 +54,7 @@ impl Tune {
             Command::Layers(layers) => layers.execute(),
             Command::Trial(trial) => trial.execute(),
             Command::Emit(emit) => emit.execute(),
+            Command::Pack(pack) => pack.execute(),
         }
     }
 }
@@ -105,15 +108,6 @@ impl Described {
         let path = std::path::absolute(&self.descriptor)
             .map_err(|error| Failure::set_up(format!("the current folder is gone: {error}")))?;
         Ok(path.parent().map(Path::to_path_buf).unwrap_or_default())
-    }
-
-    fn external(network: &Network) -> Result<&External, Failure> {
-        network.external.as_ref().ok_or_else(|| {
-            Failure::usage("the descriptor names no program: `cmd_fullset` is missing").hint(
-                "cmd_fullset = \"./network --config {config}\" and \
-                 get_result_regex = 'accuracy: ([0-9.]+)' say how an accuracy is found",
-            )
-        })
     }
 }
 

@@ -78,7 +78,7 @@ pub fn write_inside(directory: &Path) -> Result<Option<PathBuf>, Failure> {
         return Ok(None);
     }
     let path = directory.join(FILE);
-    replace(&path, &html_of(&several, directory))
+    replace(&path, html_of(&several, directory))
         .map_err(|error| Failure::set_up(format!("cannot write {}: {error}", path.display())))?;
     Ok(Some(path))
 }

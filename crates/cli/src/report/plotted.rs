@@ -39,10 +39,14 @@ pub fn html(of: &Plot) -> String {
     page::document(&title, &Masthead { name: &title, verdict: None, facts }, &body)
 }
 
+/// The axes of all curves are the same, from a round share that nothing lies below.
 fn accuracy(of: &Plot, curves: &[Curve]) -> String {
     let title = curves[0].object.as_deref().unwrap_or("everything");
     let x = Axis::between("bits", Format::Count, 1.0, 16.0);
-    let mut chart = Chart::new(title, x, Axis::between("accuracy", Format::Share, 0.0, 1.0));
+    let all = of.curves.iter().flat_map(|curve| &curve.points).map(|point| point.accuracy);
+    let least = all.fold(of.baseline.threshold, f64::min).clamp(0.0, 0.9);
+    let y = Axis::between("accuracy", Format::Share, (least * 10.0).floor() / 10.0, 1.0);
+    let mut chart = Chart::new(title, x, y);
     for (at, curve) in curves.iter().enumerate() {
         let points = curve.points.iter().map(|point| Point::new(point.bits.into(), point.accuracy));
         chart = chart.with(curve.kind, Ink::of(at), Shape::Line, points.collect());

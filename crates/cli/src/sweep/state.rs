@@ -195,7 +195,7 @@ impl Sweep {
     /// # Errors
     /// The operating system's.
     pub fn write(&self, directory: &Path) -> io::Result<()> {
-        replace(&directory.join(FILE), &crate::run::pretty(self))
+        replace(&directory.join(FILE), crate::run::pretty(self))
     }
 }
 
@@ -203,7 +203,7 @@ impl Sweep {
 ///
 /// # Errors
 /// The operating system's.
-pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+pub fn replace(path: &Path, text: impl AsRef<[u8]>) -> io::Result<()> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("file");
     let partial = path.with_file_name(format!(".{name}.partial"));
     fs::write(&partial, text)?;

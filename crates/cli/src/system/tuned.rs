@@ -1,4 +1,4 @@
-//! The systems `tuned:model=FILE`: a model in number formats of few bits, in Dyno's own engine.
+//! The systems `tuned:model=FILE` and `tuned:packed=FILE`: a model in number formats of few bits, in Dyno's own engine.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::options::RunOptions;
 /// For help texts.
 pub const GRAMMAR: &str = "an ONNX model in number formats, in Dyno's own engine: tuned:model=FILE.onnx,formats=opt_conf.txt as \
      dyno tune leaves it (chains of convolutions, pools and fully connected layers); without formats all is \
-     FLOAT 32. --data and --labels as for onnx:FILE";
+     FLOAT 32; or tuned:packed=FILE as dyno tune pack leaves it. --data and --labels as for onnx:FILE";
 
-const KEYS: [&str; 2] = ["model", "formats"];
+const KEYS: [&str; 3] = ["model", "formats", "packed"];
 
 /// A model that is ready to answer.
 pub struct Loaded {
@@ -34,16 +34,19 @@ pub struct Loaded {
 struct Spec {
     model: Option<PathBuf>,
     formats: Option<PathBuf>,
+    packed: Option<PathBuf>,
 }
 
 fn parse(text: &str) -> Result<Spec, String> {
     let mut spec = Spec::default();
     for option in text.split(',').filter(|option| !option.is_empty()) {
-        let expected = || format!("expected model=FILE or formats=FILE, found `{option}`");
+        let expected =
+            || format!("expected model=FILE, formats=FILE or packed=FILE, found `{option}`");
         let (key, value) = option.split_once('=').ok_or_else(expected)?;
         let place = match key {
             "model" => &mut spec.model,
             "formats" => &mut spec.formats,
+            "packed" => &mut spec.packed,
             _ => {
                 let near = nearest(key, KEYS.into_iter()).unwrap_or("formats");
                 return Err(format!("unknown key `{key}`; the nearest key is `{near}`"));
@@ -62,12 +65,13 @@ fn parse(text: &str) -> Result<Spec, String> {
 /// All files that a specification names.
 pub fn files(text: &str) -> Vec<PathBuf> {
     let spec = parse(text).unwrap_or_default();
-    spec.model.into_iter().chain(spec.formats).collect()
+    spec.model.into_iter().chain(spec.formats).chain(spec.packed).collect()
 }
 
-/// The file of the model that a specification names.
+/// The file of the model that a specification names, packed or not.
 pub fn model(text: &str) -> Option<PathBuf> {
-    parse(text).ok()?.model
+    let spec = parse(text).ok()?;
+    spec.model.or(spec.packed)
 }
 
 /// Loads what follows `tuned:`; the model may also come from `--model`.
@@ -78,15 +82,22 @@ pub fn load(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
     let example = "for example tuned:model=lenet.onnx,formats=opt_conf.txt; see dyno info systems";
     let spec = parse(text)
         .map_err(|why| Failure::usage(format!("system `tuned:{text}`: {why}")).hint(example))?;
-    let path = spec.model.or_else(|| run.model.clone());
-    let path = path.ok_or_else(|| {
+    let model = spec.model.or_else(|| run.model.clone());
+    if let Some(path) = &spec.packed {
+        if spec.formats.is_some() {
+            let problem = format!("system `tuned:{text}`: a packed model has its own formats");
+            return Err(Failure::usage(problem).hint("leave out formats=, or pack the model again"));
+        }
+        return of(path, run, || TunedModel::open_packed(path, model.as_deref()));
+    }
+    let path = model.ok_or_else(|| {
         Failure::usage(format!("system `tuned:{text}` needs a model")).hint(example)
     })?;
     let formats = match &spec.formats {
         Some(path) => read(path)?,
         None => Dictionary::new(),
     };
-    of(&path, &formats, run).map_err(|failure| match &spec.formats {
+    of(&path, run, || TunedModel::open(&path, &formats)).map_err(|failure| match &spec.formats {
         Some(path) => failure.hint(format!("formats are those of {}", path.display())),
         None => failure,
     })
@@ -107,12 +118,16 @@ pub fn read(path: &Path) -> Result<Dictionary, Failure> {
         .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
-/// A model with these formats, and the samples that the options name.
-fn of(path: &Path, formats: &Dictionary, run: &RunOptions) -> Result<Loaded, Failure> {
+/// The model of a file as `open` reads it, and the samples that the options name.
+fn of(
+    path: &Path,
+    run: &RunOptions,
+    open: impl FnOnce() -> Result<TunedModel, OnnxError>,
+) -> Result<Loaded, Failure> {
     if !path.is_file() {
         return Err(Failure::set_up(format!("there is no model {}", path.display())));
     }
-    let model = TunedModel::open(path, formats).map_err(|error| match error {
+    let model = open().map_err(|error| match error {
         OnnxError::Model { path, why } => Failure::usage(format!("{}: {why}", path.display())),
         error => onnx::missing(error, &[], run),
     })?;
@@ -154,15 +169,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_specification_names_two_files() {
+    fn a_specification_names_files() {
         let spec = parse("model=a b/lenet.onnx,formats=opt_conf.txt").unwrap();
         assert_eq!(spec.model, Some("a b/lenet.onnx".into()));
         assert_eq!(spec.formats, Some("opt_conf.txt".into()));
         assert_eq!(model("formats=x,model=y"), Some("y".into()));
+        assert_eq!(model("packed=lenet.packed"), Some("lenet.packed".into()));
+        assert_eq!(files("packed=x,model=y"), [PathBuf::from("y"), "x".into()]);
         assert_eq!(parse(""), Ok(Spec::default()));
         for (text, expected) in [
-            ("lenet.onnx", "expected model=FILE or formats=FILE, found `lenet.onnx`"),
-            ("model=", "expected model=FILE or formats=FILE, found `model=`"),
+            ("lenet.onnx", "expected model=FILE, formats=FILE or packed=FILE, found `lenet.onnx`"),
+            ("model=", "expected model=FILE, formats=FILE or packed=FILE, found `model=`"),
             ("format=x", "unknown key `format`; the nearest key is `formats`"),
             ("model=a,model=b", "`model` is given twice"),
         ] {

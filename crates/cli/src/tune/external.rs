@@ -8,12 +8,27 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos, SECOND};
+use dyno_number::Network;
 use dyno_number::network::External;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial};
 use regex::Regex;
 
+use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::sweep::replace;
+
+/// The program of a descriptor.
+///
+/// # Errors
+/// It names none.
+pub fn program(network: &Network) -> Result<&External, Failure> {
+    network.external.as_ref().ok_or_else(|| {
+        Failure::usage("the descriptor names no program: `cmd_fullset` is missing").hint(
+            "cmd_fullset = \"./network --config {config}\" and get_result_regex = 'accuracy: ([0-9.]+)' say \
+             how an accuracy is found",
+        )
+    })
+}
 
 /// A program that is asked for accuracies.
 #[derive(Debug)]
@@ -46,8 +61,9 @@ const KEPT: usize = 1 << 20;
 /// How often Ctrl-C and the time limit are looked at.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// Whoever keeps the program's output open after its end is not waited for longer.
-const LINGER: Duration = Duration::from_millis(500);
+/// Whoever keeps the program's output open after its end is not waited for longer. Others are done at once,
+/// unless the machine has so much to do that whoever reads it does not come to that.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// Lines of its output that are told if it fails.
 const TOLD: usize = 5;
@@ -137,7 +153,7 @@ impl Program {
             None => self.trials.join(format!("{}-{}.conf", trial.subset, trial.number)),
         };
         let of = |problem: String| Stop::Failed(format!("trial {}: {problem}", trial.number));
-        replace(&config, &trial.assignment.dictionary().to_string())
+        replace(&config, trial.assignment.dictionary().to_string())
             .map_err(|error| of(format!("cannot write {}: {error}", config.display())))?;
         let command = self.command(trial.subset, &config).map_err(of)?;
         let printed = self.run(&command, trial.subset, &config, interrupt)?;

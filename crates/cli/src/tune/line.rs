@@ -21,10 +21,14 @@ impl Line {
     /// Shows how far it is.
     pub fn show(&self, progress: &Progress<'_>, unit: &str) {
         if self.is_shown {
-            let columns = terminal::size().map_or(80, |(columns, _)| usize::from(columns));
-            let text: String = text(progress, unit).chars().take(columns - 1).collect();
-            // What cannot be shown is not worth a failure.
-            let _ = write!(std::io::stderr(), "\r{text}\x1b[K");
+            draw(&text(progress, unit));
+        }
+    }
+
+    /// Shows how many trials of all are evaluated, after so many ns.
+    pub fn count(&self, done: usize, all: usize, ns: u64) {
+        if self.is_shown {
+            draw(&counted(done, all, ns));
         }
     }
 
@@ -34,6 +38,24 @@ impl Line {
             let _ = write!(std::io::stderr(), "\r\x1b[2K");
         }
     }
+}
+
+fn draw(text: &str) {
+    let columns = terminal::size().map_or(80, |(columns, _)| usize::from(columns));
+    let text: String = text.chars().take(columns.saturating_sub(1)).collect();
+    // What cannot be shown is not worth a failure.
+    let _ = write!(std::io::stderr(), "\r{text}\x1b[K");
+}
+
+/// `23 of 110 evaluated, 87 to go (4.00 s)`
+fn counted(done: usize, all: usize, ns: u64) -> String {
+    let mut text = format!("{done} of {all} evaluated");
+    let left = all.saturating_sub(done);
+    if done > 0 && left > 0 {
+        let each = ns as f64 / done as f64;
+        text += &format!(", {left} to go ({})", render::duration((each * left as f64) as i64));
+    }
+    text
 }
 
 /// `width on the small set, 23 evaluated, about 11 to go (4.00 s); best 58,328 bits, accuracy 0.9691`
@@ -63,6 +85,13 @@ mod tests {
     use dyno_number::tune::{Phase, Subset};
 
     use super::*;
+
+    #[test]
+    fn trials_that_are_left_take_as_long_as_others() {
+        assert_eq!(counted(0, 12, 5), "0 of 12 evaluated");
+        assert_eq!(counted(4, 12, 2_000_000_000), "4 of 12 evaluated, 8 to go (4.00 s)");
+        assert_eq!(counted(12, 12, 6_000_000_000), "12 of 12 evaluated");
+    }
 
     #[test]
     fn the_line_has_an_estimate() {

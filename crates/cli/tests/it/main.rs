@@ -36,4 +36,6 @@ mod terminal;
 mod tune;
 mod tune_cpp;
 mod tuned;
+mod tuned_files;
+mod tuned_graph;
 mod updated;

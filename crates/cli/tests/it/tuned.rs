@@ -6,12 +6,12 @@ use serde_json::Value;
 use crate::probe::npy;
 use crate::program::Folder;
 
-fn write(folder: &Folder, name: &str, bytes: &[u8]) {
+pub fn write(folder: &Folder, name: &str, bytes: &[u8]) {
     std::fs::write(folder.0.join(name), bytes).unwrap();
 }
 
 /// Images of digits and their labels as files.
-fn images(folder: &Folder, name: &str, digits: &[digits::Digit]) {
+pub fn images(folder: &Folder, name: &str, digits: &[digits::Digit]) {
     let ink = digits.iter().flat_map(|digit| Perceptron::input(digit.pixels));
     let ink: Vec<u8> = ink.flat_map(f32::to_le_bytes).collect();
     write(folder, &format!("{name}.npy"), &npy("<f4", &format!("({}, 64)", digits.len()), &ink));
@@ -24,10 +24,10 @@ fn images(folder: &Folder, name: &str, digits: &[digits::Digit]) {
     );
 }
 
-const FORMATS: &str = "Gemm.weight FIXED 5 0\nGemm.input FIXED 4 0\nGemm_1.weight FIXED 6 -1\n";
+pub const FORMATS: &str = "Gemm.weight FIXED 5 0\nGemm.input FIXED 4 0\nGemm_1.weight FIXED 6 -1\n";
 
 /// The built-in perceptron as a file, the test images, and formats.
-fn folder() -> Folder {
+pub fn folder() -> Folder {
     let folder = Folder::new();
     write(&folder, "digits.onnx", &Perceptron::trained().to_onnx());
     images(&folder, "test", &digits::test().collect::<Vec<_>>());
@@ -35,10 +35,10 @@ fn folder() -> Folder {
     folder
 }
 
-const DATA: &str = "--data test.npy --labels test-labels.npy";
+pub const DATA: &str = "--data test.npy --labels test-labels.npy";
 
 /// The accuracy of a system on the test images, as a run tells it.
-fn accuracy(folder: &Folder, system: &str) -> f64 {
+pub fn accuracy(folder: &Folder, system: &str) -> f64 {
     let ran = folder
         .dyno(&format!("run --system {system} {DATA} --mode accuracy --scenario offline --json"));
     let told = ran.json();
@@ -93,7 +93,7 @@ fn what_is_missing_or_misspelt_is_told() {
 }
 
 /// Of the perceptron, with more lines.
-fn descriptor(folder: &Folder, name: &str, lines: &str) {
+pub fn descriptor(folder: &Folder, name: &str, lines: &str) {
     let text = format!(
         "layer_name = [\"Gemm\", \"Gemm_1\"]\nlayer_kind = [\"fc\", \"fc\"]\nwgt_size = [3072, 480]\n\
          act_size = [64, 48]\nwgt_max_abs = [1.0, 2.0]\nact_max_abs = [1.0, 8.0]\nerr_margin = 0.05\n\

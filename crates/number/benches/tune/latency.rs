@@ -1,6 +1,8 @@
-//! How long LeNet takes in its formats: FLOAT(32), what the tuner found, and whole numbers everywhere.
+//! How long LeNet takes in its formats: FLOAT(32), what the tuner found, and whole numbers everywhere. And the
+//! same in turn with somebody else, who asks for it.
 
-use std::time::Instant;
+use std::io::BufRead as _;
+use std::time::{Duration, Instant};
 
 use dyno_number::evaluate::{Packed, Path, Workspace};
 use dyno_number::{Dictionary, Format};
@@ -29,15 +31,12 @@ fn whole(model: &Model, bits: u32, reach: &dyn Fn(&str) -> i32) -> Dictionary {
     formats
 }
 
-/// Prints a line for each configuration and number of images: microseconds on one thread, beside those of
-/// FLOAT(32) in the same minutes. `reach` is the power of two that an object's values do not exceed.
-pub fn print(
+/// FLOAT(32), what was found, and whole numbers; each with its layers told on stderr.
+fn configurations(
     model: &Model,
     found: &[(&str, Dictionary)],
-    test: &Images,
-    is_quick: bool,
     reach: &dyn Fn(&str) -> i32,
-) {
+) -> Vec<Timed> {
     let mut all = vec![("f32".to_owned(), Dictionary::new())];
     all.extend(found.iter().map(|(name, formats)| ((*name).to_owned(), formats.clone())));
     all.extend([8, 4].map(|bits| (format!("i{bits}"), whole(model, bits, reach))));
@@ -49,7 +48,57 @@ pub fn print(
         }
         Timed { name, packed, shortest_us: f64::INFINITY }
     });
-    let mut timed: Vec<Timed> = timed.collect();
+    timed.collect()
+}
+
+/// Answers lines on stdin, `NAME IMAGES SECONDS`: a configuration runs the first images again and again for that
+/// long, on one thread, and the shortest run in microseconds is told, with the label of each image. The first line
+/// on stdout has the names.
+pub fn serve(
+    model: &Model,
+    found: &[(&str, Dictionary)],
+    test: &Images,
+    reach: &dyn Fn(&str) -> i32,
+) {
+    let timed = configurations(model, found, reach);
+    let names: Vec<&str> = timed.iter().map(|one| one.name.as_str()).collect();
+    println!("{}", serde_json::json!({"names": names}));
+    let mut workspace = Workspace::default();
+    for line in std::io::stdin().lock().lines() {
+        let line = line.expect("lines of text");
+        let words: Vec<&str> = line.split(' ').collect();
+        let [name, images, seconds] = words[..] else { panic!("NAME IMAGES SECONDS, not {line}") };
+        let one = timed.iter().find(|one| one.name == name).expect("a name of the first line");
+        let images: usize = images.parse().expect("how many images");
+        let values = &test.values[..images * SIDE * SIDE];
+        let end = Duration::from_secs_f64(seconds.parse().expect("seconds"));
+        let (begin, mut shortest) = (Instant::now(), Duration::MAX);
+        let mut labels = Vec::new();
+        while labels.is_empty() || begin.elapsed() < end {
+            let start = Instant::now();
+            let scores = one.packed.run(values, &mut workspace).expect("no NaN");
+            shortest = shortest.min(start.elapsed());
+            let top = |scores: &[f32]| {
+                let greater =
+                    |best: usize, at: usize| if scores[at] > scores[best] { at } else { best };
+                (1..scores.len()).fold(0, greater)
+            };
+            labels = scores.chunks_exact(one.packed.outputs()).map(top).collect();
+        }
+        println!("{}", serde_json::json!({"us": shortest.as_secs_f64() * 1e6, "labels": labels}));
+    }
+}
+
+/// Prints a line for each configuration and number of images: microseconds on one thread, beside those of
+/// FLOAT(32) in the same minutes. `reach` is the power of two that an object's values do not exceed.
+pub fn print(
+    model: &Model,
+    found: &[(&str, Dictionary)],
+    test: &Images,
+    is_quick: bool,
+    reach: &dyn Fn(&str) -> i32,
+) {
+    let mut timed = configurations(model, found, reach);
     let mut workspace = Workspace::default();
     for images in [1, 64] {
         let values = &test.values[..images * SIDE * SIDE];

@@ -1,9 +1,10 @@
 //! Tunes LeNet and MLP-M on MNIST with the built-in evaluator, and counts evaluations a second. One JSON
 //! line a figure.
 //!
-//! usage: tune --bench FOLDER [--quick] [--study]
+//! usage: tune --bench FOLDER [--quick] [--study | --serve]
 //!
-//! With `--study` it prints tables in Markdown instead: other rules and searches beside the tuner's own.
+//! With `--study` it prints tables in Markdown instead: other rules and searches beside the tuner's own. With
+//! `--serve` it measures latencies when it is asked to, in turn with others.
 //!
 //! FOLDER has MNIST as `crates/xtask/peers/tune.py` leaves it; weights are trained there once. Without it, as
 //! `cargo test --benches` runs this, networks are small and see noise.
@@ -160,16 +161,10 @@ fn formats_of(outcome: &Outcome) -> Dictionary {
     outcome.answer.as_ref().expect("FLOAT(32) at least").assignment.dictionary()
 }
 
-/// Latencies of LeNet in these formats, and in FIXED of 8 and of 4 bits everywhere.
-fn latencies(
-    evaluator: &mut Evaluator,
-    lenet: &Network,
-    found: &[(&str, Dictionary)],
-    test: &Images,
-    is_quick: bool,
-) {
+/// The power of two that values of an object do not exceed.
+fn reach(evaluator: &mut Evaluator) -> impl Fn(&str) -> i32 + use<> {
     let layers = evaluator.profile().expect("no NaN");
-    let reach = |object: &str| {
+    move |object: &str| {
         let of = |end: &str, max: fn(&TunedLayer) -> f64| {
             let name = object.strip_suffix(end)?;
             layers.iter().find(|layer| layer.name == name).map(max)
@@ -177,9 +172,7 @@ fn latencies(
         let weight = of(".weight", |layer| layer.weight_max);
         let max = weight.or_else(|| of(".input", |layer| layer.activation_max));
         max.expect("an object of the model").log2().ceil() as i32
-    };
-    let model = lenet.model("lenet").expect("layers that fit");
-    latency::print(&model, found, test, is_quick, &reach);
+    }
 }
 
 /// Evaluations a second of neighbours: each differs from the last in one slot, as the tuner's do. None ends
@@ -228,13 +221,19 @@ fn main() {
         std::fs::write(path, bytes.expect("weights")).expect("a folder that may be written to");
     }
     let (mut evaluator, mut network) = self::evaluator(&lenet, "lenet", &test, 2);
+    let settings = Settings { measures_noise: false, ..Settings::default() };
+    if arguments.iter().any(|argument| argument == "--serve") {
+        let (outcome, _) = tuned(&mut evaluator, &network, &settings);
+        let found = [("lenet_7", formats_of(&outcome))];
+        let model = lenet.model("lenet").expect("layers that fit");
+        return latency::serve(&model, &found, &test, &reach(&mut evaluator));
+    }
     let speeds = [(Subset::Full, 30, "full", 10.0), (Subset::Small, 300, "small", 100.0)];
     for (subset, count, set, goal) in speeds {
         let count = if is_quick { count / 3 } else { count };
         let speed = speed(&mut evaluator, &network, subset, count);
         line(&format!("tune.{set}_evaluations_per_s"), speed, "evaluations/s", Some(goal));
     }
-    let settings = Settings { measures_noise: false, ..Settings::default() };
     let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
     tell("tune.lenet_7", &outcome, seconds, [Some(1.0), Some(41.0), Some(58_328.0)]);
     let mut found = vec![("lenet_7", formats_of(&outcome))];
@@ -242,7 +241,8 @@ fn main() {
     let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
     tell("tune.lenet_1", &outcome, seconds, [None, None, Some(61_992.0)]);
     found.push(("lenet_1", formats_of(&outcome)));
-    latencies(&mut evaluator, &lenet, &found, &test, is_quick);
+    let model = lenet.model("lenet").expect("layers that fit");
+    latency::print(&model, &found, &test, is_quick, &reach(&mut evaluator));
     if !is_quick {
         for (margin, name) in [(0.07, "tune.lenet_7.exhaustive"), (0.01, "tune.lenet_1.exhaustive")]
         {

@@ -4,6 +4,8 @@
 //! kernels, so that its scores are the evaluator's to the last bit. Weights are held as packed codes, and
 //! widened once to what the kernels read: bytes where a layer's two formats allow it, `f32` elsewhere.
 
+mod file;
+
 use std::fmt;
 use std::path::Path as FilePath;
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use std::sync::Arc;
 use dyno_kernels::Isa;
 use dyno_onnx::Model;
 
+pub use self::file::{FileError, PackedFile, PackedTensor, Source};
 use super::read;
 use super::stage::{Layout, Path, Product, Ready, Scratch, Shape, Stage};
 use super::{BLOCK, EvaluateError, by_pixels, names};

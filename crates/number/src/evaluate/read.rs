@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use dyno_onnx::products::name_of;
-use dyno_onnx::{Attribute, Constants, Dim, Model, Node, Tensor};
+use dyno_onnx::{Constants, Dim, Model, Node, Tensor};
 
 use super::EvaluateError;
-use super::stage::{After, Pool, Product, Shape, Sliding, Stage};
+use super::attributes::{bounds, dilations, float, is_scaled, name_of, pool, sliding, unsupported};
+use super::stage::{After, Product, Shape, Sliding, Stage};
 use crate::network::LayerKind;
 
 /// Operators that pass on what they are fed, when nothing is trained.
@@ -144,8 +144,7 @@ impl<'a> Reader<'a> {
                 bound.ok_or_else(|| unsupported(node, "has bounds that are not constant"))
             }
         };
-        // Attributes in old files.
-        let (least, most) = (float(node, "min", f32::MIN), float(node, "max", f32::MAX));
+        let [least, most] = bounds(node);
         let (least, most) = (bound(1, least)?, bound(2, most)?);
         self.then(After::Clip(least, most))
     }
@@ -153,6 +152,7 @@ impl<'a> Reader<'a> {
     fn product(&mut self, node: &Node, mut product: Product) {
         let weight = node.inputs.get(1).map_or("", String::as_str);
         product.name = name_of(node, weight, &mut self.names);
+        product.tensor = weight.to_owned();
         let (input, output) = (self.shape, product.output);
         self.shape = output;
         self.stages.push(Stage { product: Some(product), after: Vec::new(), input, output });
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
         if self.is_flat {
             return not("is fed a list");
         }
-        if node.int("group", 1) != 1 || node.ints("dilations").is_some_and(|by| by != [1, 1]) {
+        if node.int("group", 1) != 1 || dilations(node) != [1, 1] {
             return not("has groups or dilations");
         }
         let weights = node.inputs.get(1).and_then(|name| self.floats(name));
@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
         let [outputs, channels, rows, columns] = shape[..] else {
             return not("is not of two dimensions");
         };
-        let sliding = self.sliding(node, [rows, columns])?;
+        let sliding = sliding(node, [rows, columns], self.shape)?;
         let size = sliding.over(self.shape).filter(|_| channels == self.shape.channels);
         let Some([height, width]) = size else { return not("has a kernel that does not fit") };
         // From channel, row, column to row, column, channel.
@@ -185,6 +185,7 @@ impl<'a> Reader<'a> {
         });
         let product = Product {
             name: String::new(),
+            tensor: String::new(),
             kind: LayerKind::Convolution,
             sliding,
             weights: ours.collect(),
@@ -196,8 +197,7 @@ impl<'a> Reader<'a> {
 
     fn fully_connected(&mut self, node: &Node) -> Result<(), EvaluateError> {
         let not = |what: &str| Err(unsupported(node, what));
-        let is_one = |name| float(node, name, 1.0) == 1.0;
-        if !self.is_flat || node.int("transA", 0) != 0 || !is_one("alpha") || !is_one("beta") {
+        if !self.is_flat || is_scaled(node) {
             return not("is no product of a list of numbers with weights");
         }
         let weights = node.inputs.get(1).and_then(|name| self.floats(name));
@@ -222,6 +222,7 @@ impl<'a> Reader<'a> {
         });
         let product = Product {
             name: String::new(),
+            tensor: String::new(),
             kind: LayerKind::FullyConnected,
             sliding: Sliding {
                 kernel: [self.shape.height, self.shape.width],
@@ -263,77 +264,11 @@ impl<'a> Reader<'a> {
     }
 
     fn pool(&mut self, node: &Node) -> Result<(), EvaluateError> {
-        let not = |what: &str| Err(unsupported(node, what));
-        let is_of_ones = |name| node.ints(name).is_none_or(|by| by == [1, 1]);
-        if self.is_flat || node.int("ceil_mode", 0) != 0 || !is_of_ones("dilations") {
-            return not("rounds up, has dilations, or is fed a list");
+        if self.is_flat {
+            return Err(unsupported(node, "is fed a list"));
         }
-        let whole = [self.shape.height, self.shape.width];
-        let sliding = if node.op.starts_with("Global") {
-            Sliding { kernel: whole, strides: [1, 1], pads: [0; 4] }
-        } else {
-            let Some([rows, columns]) = node.ints("kernel_shape") else {
-                return not("is not of two dimensions");
-            };
-            let size = |n: i64| usize::try_from(n).ok().filter(|n| *n > 0);
-            let Some(kernel) = size(*rows).zip(size(*columns)) else { return not("has no kernel") };
-            self.sliding(node, [kernel.0, kernel.1])?
-        };
-        let Some([height, width]) = sliding.over(self.shape) else {
-            return not("has a kernel that does not fit");
-        };
-        let output = Shape { height, width, channels: self.shape.channels };
-        let pool = Pool { sliding, input: self.shape, output };
+        let (after, output) = pool(node, self.shape)?;
         self.shape = output;
-        let counts_padding = node.int("count_include_pad", 0) != 0;
-        self.then(match node.op.as_str() {
-            "MaxPool" | "GlobalMaxPool" => After::MaxPool(pool),
-            _ => After::AveragePool { pool, counts_padding },
-        })
+        self.then(after)
     }
-
-    /// Strides and pads of a node with this kernel.
-    fn sliding(&self, node: &Node, kernel: [usize; 2]) -> Result<Sliding, EvaluateError> {
-        let wrong = || unsupported(node, "has strides or pads that make no sense");
-        let sizes = |name: &str, default: usize| match node.ints(name) {
-            None => Ok(vec![default; 4]),
-            Some(given) => given.iter().map(|n| usize::try_from(*n).map_err(|_| wrong())).collect(),
-        };
-        let (strides, pads) = (sizes("strides", 1)?, sizes("pads", 0)?);
-        if strides.len() < 2 || strides.contains(&0) || pads.len() != 4 {
-            return Err(wrong());
-        }
-        let strides = [strides[0], strides[1]];
-        let same = |axis: usize, size: usize, low: bool| {
-            let covered = (size.div_ceil(strides[axis]) - 1) * strides[axis] + kernel[axis];
-            let all = covered.saturating_sub(size);
-            let less = all / 2;
-            if low { [all - less, less] } else { [less, all - less] }
-        };
-        let pads = match node.text("auto_pad") {
-            "SAME_UPPER" | "SAME_LOWER" => {
-                let low = node.text("auto_pad") == "SAME_LOWER";
-                let rows = same(0, self.shape.height, low);
-                let columns = same(1, self.shape.width, low);
-                [rows[0], columns[0], rows[1], columns[1]]
-            }
-            "VALID" => [0; 4],
-            _ => [pads[0], pads[1], pads[2], pads[3]],
-        };
-        if kernel.contains(&0) {
-            return Err(wrong());
-        }
-        Ok(Sliding { kernel, strides, pads })
-    }
-}
-
-fn float(node: &Node, name: &str, default: f32) -> f32 {
-    match node.attribute(name) {
-        Some(Attribute::Float(number)) => *number,
-        _ => default,
-    }
-}
-
-fn unsupported(node: &Node, what: &str) -> EvaluateError {
-    EvaluateError::Node { op: node.op.clone(), name: node.name.clone(), what: what.to_owned() }
 }

@@ -51,6 +51,18 @@ impl Sliding {
         };
         Some([of(input.height, 0)?, of(input.width, 1)?])
     }
+
+    /// As [`Sliding::over`], with a last place that may reach beyond the padding, but begins within the input
+    /// or its first padding: `ceil_mode` of pools.
+    pub fn over_all(&self, input: Shape) -> Option<[usize; 2]> {
+        let of = |size: usize, at: usize| {
+            let begun = size.checked_add(self.pads[at])?;
+            let room = begun.checked_add(self.pads[at + 2])?;
+            let steps = room.checked_sub(self.kernel[at])?.div_ceil(self.strides[at]);
+            Some(steps.min(begun.checked_sub(1)? / self.strides[at]) + 1)
+        };
+        Some([of(input.height, 0)?, of(input.width, 1)?])
+    }
 }
 
 /// A product and what follows it; the first may have none.
@@ -66,6 +78,8 @@ pub(super) struct Stage {
 #[derive(Debug)]
 pub(super) struct Product {
     pub name: String,
+    /// What the model calls the weights.
+    pub tensor: String,
     pub kind: LayerKind,
     pub sliding: Sliding,
     /// Outputs x rows x columns x channels of the kernel.
@@ -399,15 +413,14 @@ impl Stage {
                 After::MaxPool(pool) => {
                     pooled.resize(images * pool.output.len(), 0.0);
                     let greater = |a: f32, b: f32| if b > a { b } else { a };
-                    pool.run(sums, stride, pooled, greater, |_| 1.0);
+                    pool.run(sums, stride, pooled, greater, |_, _| 1.0);
                     std::mem::swap(sums, pooled);
                     stride = pool.output.channels;
                 }
                 After::AveragePool { pool, counts_padding } => {
                     pooled.resize(images * pool.output.len(), 0.0);
-                    let all = pool.sliding.kernel.iter().product::<usize>();
-                    let count = |inside: usize| {
-                        let pixels = if *counts_padding { all } else { inside };
+                    let count = |inside: usize, padded: usize| {
+                        let pixels = if *counts_padding { padded } else { inside };
                         pixels as f32
                     };
                     pool.run(sums, stride, pooled, |sum, x| sum + x, count);
@@ -421,14 +434,15 @@ impl Stage {
 }
 
 impl Pool {
-    /// Puts the pixels of each window together, and divides by what `count` makes of their number.
+    /// Puts the pixels of each window together, and divides by what `count` makes of their number, and of
+    /// that with padding.
     fn run(
         &self,
         from: &[f32],
         stride: usize,
         to: &mut [f32],
         join: impl Fn(f32, f32) -> f32,
-        count: impl Fn(usize) -> f32,
+        count: impl Fn(usize, usize) -> f32,
     ) {
         let Shape { height, width, channels } = self.input;
         let Sliding { kernel, strides, pads } = self.sliding;
@@ -437,10 +451,15 @@ impl Pool {
             let end = (first + kernel[axis]).saturating_sub(pads[axis]).min(size);
             first.saturating_sub(pads[axis]).min(end)..end
         };
+        // What reaches beyond the padding counts for nothing.
+        let padded = |at: usize, axis: usize, size: usize| {
+            (size + pads[axis] + pads[axis + 2] - at * strides[axis]).min(kernel[axis])
+        };
         for (at, to) in to.chunks_exact_mut(channels).enumerate() {
             let (image, pixel) = (at / self.output.pixels(), at % self.output.pixels());
-            let rows = range(pixel / self.output.width, 0, height);
-            let columns = range(pixel % self.output.width, 1, width);
+            let (y, x) = (pixel / self.output.width, pixel % self.output.width);
+            let (rows, columns) = (range(y, 0, height), range(x, 1, width));
+            let padded = padded(y, 0, height) * padded(x, 1, width);
             let mut found = 0;
             for y in rows {
                 for x in columns.clone() {
@@ -454,7 +473,7 @@ impl Pool {
                     found += 1;
                 }
             }
-            let count = count(found);
+            let count = count(found, padded);
             if found == 0 {
                 to.fill(0.0);
             } else if count != 1.0 {

@@ -1,5 +1,6 @@
 //! The evaluator beside slow references of its layers, and what its caches may not change.
 
+mod file;
 mod packed;
 mod reference;
 

@@ -9,6 +9,9 @@ struct Window {
     kernel: i64,
     stride: i64,
     dilation: i64,
+    /// Padding before the first number.
+    before: i64,
+    /// Padding at both ends.
     pads: i64,
 }
 
@@ -29,6 +32,7 @@ fn windows(node: &Node, kernel: &[i64]) -> Result<Vec<Window>, ShapeError> {
         kernel: kernel[at],
         stride: strides[at],
         dilation: dilations[at],
+        before: pads[at],
         pads: pads[at].saturating_add(pads[at + rank]),
     };
     Ok((0..rank).map(window).collect())
@@ -48,8 +52,15 @@ fn slide(node: &Node, dims: &[Dim], kernel: &[i64]) -> Result<Vec<Dim>, ShapeErr
         if room < 0 {
             return misfit(format!("a window of {reach} over {size} with {} of edge", window.pads));
         }
-        let extra = if node.int("ceil_mode", 0) == 1 { window.stride - 1 } else { 0 };
-        Ok(Dim::Fixed(((room + extra) / window.stride + 1) as usize))
+        let steps = match node.int("ceil_mode", 0) {
+            0 => room / window.stride,
+            // The last window begins in the image or in the padding before it.
+            _ => {
+                let last = size.saturating_add(window.before).saturating_sub(1).max(0);
+                ((room + window.stride - 1) / window.stride).min(last / window.stride)
+            }
+        };
+        Ok(Dim::Fixed((steps + 1) as usize))
     };
     dims.iter().zip(windows(node, kernel)?).map(one).collect()
 }
@@ -168,14 +179,23 @@ pub fn matmul(a: &Fact, b: &Fact) -> Facts {
 
 /// Outputs of all steps, of the last step, and for LSTM its cells.
 pub fn recurrent(node: &Node, data: &Fact, recurrence: &Fact) -> Facts {
-    let ([steps, batch, _], [directions, _, hidden]) = (&data.shape[..], &recurrence.shape[..])
+    let ([first, second, _], [directions, _, hidden]) = (&data.shape[..], &recurrence.shape[..])
     else {
         let shapes = (written(&data.shape), written(&recurrence.shape));
         return misfit(format!("{} of {} by {}", node.op, shapes.0, shapes.1));
     };
-    let (steps, batch, hidden) = (steps.clone(), batch.clone(), hidden.clone());
-    let last = data.like(vec![directions.clone(), batch.clone(), hidden.clone()]);
-    let all = data.like(vec![steps, directions.clone(), batch, hidden]);
+    let (ways, hidden) = (directions.clone(), hidden.clone());
+    let shapes = match node.int("layout", 0) {
+        1 => {
+            let (batch, steps) = (first.clone(), second.clone());
+            [vec![batch.clone(), steps, ways.clone(), hidden.clone()], vec![batch, ways, hidden]]
+        }
+        _ => {
+            let (steps, batch) = (first.clone(), second.clone());
+            [vec![steps, ways.clone(), batch.clone(), hidden.clone()], vec![ways, batch, hidden]]
+        }
+    };
+    let [all, last] = shapes.map(|shape| data.like(shape));
     Ok(vec![all, last.clone(), last])
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dyno_loadgen::sut::QuerySample;
 use dyno_number::Dictionary;
-use dyno_number::evaluate::{Packed, PackedLayer, Workspace};
+use dyno_number::evaluate::{Packed, PackedFile, PackedLayer, Source, Workspace};
 
 use super::answer::{Output, Outputs};
 use super::feed::Feed;
@@ -29,11 +29,35 @@ impl TunedModel {
     /// # Errors
     /// [`OnnxError`] if the engine cannot do the model, or it has not the objects of `formats`.
     pub fn open(path: &Path, formats: &Dictionary) -> Result<Self, OnnxError> {
-        let packed = Packed::read(path, formats);
-        let packed = packed.map_err(|error| OnnxError::Model {
-            path: path.to_path_buf(),
-            why: error.to_string(),
-        })?;
+        let packed = Packed::read(path, formats).map_err(|error| wrong(path, &error))?;
+        Ok(Self::of(path, packed))
+    }
+
+    /// Reads a file of `dyno tune pack`; with a model, it has to be what that file was made of.
+    ///
+    /// # Errors
+    /// [`OnnxError`] if the file does not read, or was made of another model.
+    pub fn open_packed(path: &Path, model: Option<&Path>) -> Result<Self, OnnxError> {
+        let read = |path: &Path| std::fs::read(path).map_err(|error| wrong(path, &error));
+        let file = PackedFile::from_bytes(&read(path)?).map_err(|error| wrong(path, &error))?;
+        if let Some(model) = model {
+            let (found, source) = (Source::of(model, &read(model)?), file.source());
+            if found.sha256 != source.sha256 {
+                let why = format!(
+                    "was packed from another model: from {} with the SHA-256 {}, and {} has {}",
+                    source.name,
+                    source.sha256,
+                    model.display(),
+                    found.sha256
+                );
+                return Err(wrong(path, &why));
+            }
+        }
+        let packed = file.network().map_err(|error| wrong(path, &error))?;
+        Ok(Self::of(path, packed))
+    }
+
+    fn of(path: &Path, packed: Packed) -> Self {
         let (name, shape) = packed.input();
         let dimensions = std::iter::once(None).chain(shape.into_iter().map(Some));
         let input = ModelInput {
@@ -41,7 +65,7 @@ impl TunedModel {
             element: ElementType::F32,
             shape: dimensions.collect(),
         };
-        Ok(Self { path: path.to_path_buf(), packed, inputs: vec![input] })
+        Self { path: path.to_path_buf(), packed, inputs: vec![input] }
     }
 
     /// The input that the model declares.
@@ -86,6 +110,10 @@ impl TunedModel {
         engine.about.first_call = Some(engine.feed.trial(&engine)?);
         Ok(engine)
     }
+}
+
+fn wrong(path: &Path, why: &dyn fmt::Display) -> OnnxError {
+    OnnxError::Model { path: path.to_path_buf(), why: why.to_string() }
 }
 
 /// A model in its formats, and its samples. A call is computed by the thread that makes it.

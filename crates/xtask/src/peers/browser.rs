@@ -73,6 +73,28 @@ name = "batch jobs"
 settings = { server_target_qps = 200, server_arrivals = "burst:8" }
 "#;
 
+/// A network of a few lines, as docs/tasks/tune.md has it, and its descriptor.
+const NETWORK: &str = r#"
+BEGIN { need["conv1.weight"] = 3; need["conv2.weight"] = 5; need["conv1.input"] = 4; need["conv2.input"] = 4 }
+/^#/ || $2 == "FLOAT" { next }
+$3 < need[$1] { lost += 0.02 * (need[$1] - $3) }
+$2 == "EXP" || $4 > 1 { lost += 0.05 }
+END { printf "accuracy = %.5f\n", 0.98 - lost }
+"#;
+const TOY: &str = r#"
+name = "toy"
+layer_name = ["conv1", "conv2"]
+wgt_size = [500, 25_000]
+act_size = [784, 2_880]
+wgt_max_abs = [0.9, 0.9]
+act_max_abs = [0.9, 3.9]
+macs = [288_000, 1_600_000]
+err_margin = 0.01
+cmd_smallset = "awk -f net.awk {config}"
+cmd_fullset = "awk -f net.awk {config}"
+get_result_regex = 'accuracy = ([0-9.]+)'
+"#;
+
 pub fn run(bench: &Bench) -> Result<Vec<Named>> {
     Ok(vec![(REPORTS, play(bench.root, &bench.folder, "check", PICTURES)?)])
 }
@@ -161,6 +183,11 @@ fn pages(root: &Path, folder: &Path) -> Result<PathBuf> {
     for several in ["search", "sweep"] {
         fs::copy(runs.join(several).join("report.html"), pages.join(format!("{several}.html")))?;
     }
+    fs::write(runs.join("net.awk"), NETWORK)?;
+    fs::write(runs.join("toy.toml"), TOY)?;
+    say("tune run toy.toml -q --out tune")?;
+    fs::copy(runs.join("tune/report.html"), pages.join("tune.html"))?;
+    say("tune plot toy.toml --formats tune/opt_conf.txt --out ../pages/widths.html")?;
     // As a run leaves it that was killed when its tests were over.
     for file in ["summary.json", "series.json"] {
         fs::remove_file(runs.join("invalid").join(file))?;

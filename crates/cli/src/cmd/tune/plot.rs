@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use dyno_number::tune::{Evaluation, Stop, Subset, Trial, Width, widths};
+use dyno_loadgen::clock::Clock;
+use dyno_number::tune::{Stop, Subset, Trial, widths};
 use dyno_number::{Dictionary, Network};
 
 use super::{Described, read};
@@ -11,7 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::run::pretty;
 use crate::sweep::replace;
-use crate::tune::{self, Data, Engine, Histogram, Plot as Document, Program, Running};
+use crate::tune::{self, Engine, Evaluator, Histogram, Line, Plot as Document};
 use crate::{output, report};
 
 /// What is plotted.
@@ -33,6 +34,9 @@ pub struct Plot {
     /// Print the numbers instead of writing a page
     #[arg(long)]
     json: bool,
+    /// No progress line on stderr
+    #[arg(long)]
+    no_progress: bool,
 }
 
 const AFTER_HELP: &str = "\
@@ -56,32 +60,32 @@ impl Plot {
         let has_small = network.external.as_ref().is_none_or(|of| of.small_command.is_some());
         let subset = if self.full || !has_small { Subset::Full } else { Subset::Small };
         let trials = trials(&network, subset);
-        let (answers, histograms) = match &network.built_in {
-            Some(built_in) => {
-                let data = Data::read(built_in, &home, None).map_err(Failure::usage)?;
-                let engine = Engine::open(&network, built_in, &home, data);
-                let mut engine = engine.map_err(Failure::usage)?;
-                let histograms = histograms(&network, &engine, &chosen);
-                (engine.evaluate(&trials, &interrupt), histograms)
-            }
-            None => {
-                let external = Described::external(&network)?;
-                let scratch =
-                    std::env::temp_dir().join(format!("dyno-plot-{}", std::process::id()));
-                std::fs::create_dir_all(&scratch).map_err(|error| {
-                    Failure::set_up(format!("cannot write {}: {error}", scratch.display()))
-                })?;
-                let running = Running { goes_on: true, jobs: 1 };
-                let program = Program::new(external, &home, &scratch, running);
-                let answers = program.map(|program| program.evaluate(&trials, &interrupt));
-                // What is left of it harms nobody.
-                let _ = std::fs::remove_dir_all(&scratch);
-                (answers.map_err(Failure::usage)?, Vec::new())
-            }
+        let mut evaluator = Evaluator::open(&network, &home, true)?;
+        let histograms = match evaluator.engine() {
+            Some(engine) => histograms(&network, engine, &chosen),
+            None => Vec::new(),
         };
-        let Some((base, evaluated)) = evaluated(&network, answers)? else {
-            return Ok(Exit::Interrupted);
-        };
+        let line = Line::new(!self.no_progress);
+        let clock = Clock::start();
+        let mut found = Vec::new();
+        for trial in &trials {
+            line.count(found.len(), trials.len(), clock.now());
+            match evaluator.evaluate(trial, &interrupt) {
+                Ok(evaluation) => found.push(evaluation),
+                Err(Stop::Failed(why)) => {
+                    line.clear();
+                    return Err(Failure::aborted(why));
+                }
+                Err(Stop::Interrupted | Stop::Limit) => {
+                    line.clear();
+                    return Ok(Exit::Interrupted);
+                }
+            }
+        }
+        line.clear();
+        let mut found = found.into_iter();
+        let base = found.next().map_or(0.0, |base| base.accuracy);
+        let evaluated: Vec<_> = widths(&network).into_iter().zip(found).collect();
         self.tell(&tune::plot(&network, subset.name(), base, &evaluated, histograms))
     }
 
@@ -96,16 +100,13 @@ impl Plot {
         if self.json {
             return output::print(pretty(document)).map(|()| Exit::Valid);
         }
-        replace(&self.out, &report::html_of_widths(document)).map_err(|error| {
+        replace(&self.out, report::html_of_widths(document)).map_err(|error| {
             Failure::set_up(format!("cannot write {}: {error}", self.out.display()))
         })?;
         output::say(format_args!("plot: {}", self.out.display()));
         Ok(Exit::Valid)
     }
 }
-
-/// The accuracy of FLOAT(32), and what came of every width.
-type Found = (f64, Vec<(Width, Evaluation)>);
 
 /// FLOAT(32), and then every width.
 fn trials(network: &Network, subset: Subset) -> Vec<Trial> {
@@ -118,22 +119,4 @@ fn trials(network: &Network, subset: Subset) -> Vec<Trial> {
 fn histograms(network: &Network, engine: &Engine, chosen: &Dictionary) -> Vec<Histogram> {
     let parts = network.layers.iter().flat_map(|layer| &layer.parts);
     parts.filter_map(|part| Some(tune::histogram(part, engine.weights(part)?, chosen))).collect()
-}
-
-/// The accuracy of FLOAT(32), and widths with theirs; none after an interrupt.
-fn evaluated(
-    network: &Network,
-    answers: Vec<Result<Evaluation, Stop>>,
-) -> Result<Option<Found>, Failure> {
-    let mut found = Vec::new();
-    for answer in answers {
-        match answer {
-            Ok(evaluation) => found.push(evaluation),
-            Err(Stop::Failed(why)) => return Err(Failure::aborted(why)),
-            Err(Stop::Interrupted | Stop::Limit) => return Ok(None),
-        }
-    }
-    let mut found = found.into_iter();
-    let base = found.next().map_or(0.0, |base| base.accuracy);
-    Ok(Some((base, widths(network).into_iter().zip(found).collect())))
 }

@@ -18,7 +18,7 @@ use crate::run::pretty;
 use crate::sweep::replace;
 use crate::tune::{
     Closed, Data, Engine, Line, Program, Provenance, Running, Runs, Split, Target, best_file,
-    document, hashes, remarks, summary,
+    document, hashes, program, remarks, summary,
 };
 use crate::{output, report};
 
@@ -141,7 +141,7 @@ impl Run {
         if let Some(built_in) = &network.built_in {
             return self.in_process(&network, built_in, &home);
         }
-        let external = Described::external(&network)?;
+        let external = program(&network)?;
         let settings = self.settings(external.small_command.is_some())?;
         let folder = self.folder(&network)?;
         let provenance = self.provenance(external, &home)?;

@@ -1,6 +1,7 @@
 //! `dyno tune trial`: one trial as a job of its own, wherever somebody places it.
 
 use clap::Args;
+use dyno_loadgen::settings::nearest;
 use dyno_number::tune::{Evaluation, Stop, Trial as Wanted};
 use serde_json::json;
 
@@ -8,7 +9,7 @@ use super::Described;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::tune::{Program, Running};
+use crate::tune::{Engine, Evaluator};
 
 /// Which network.
 #[derive(Debug, Args)]
@@ -20,7 +21,8 @@ pub struct Trial {
 
 const AFTER_HELP: &str = "\
 The trial is a document with the schema dyno.trial: a number, a set (small, full or confirmation) and
-formats by the names of objects. What is printed has the schema dyno.trial.result.
+formats by the names of objects. Whoever evaluates in dyno tune run evaluates it: a program, the engine
+inside, or a system. What is printed has the schema dyno.trial.result.
 Example:
   echo '{\"schema\": \"dyno.trial\", \"schema_version\": 1, \"number\": 1, \"set\": \"full\",
          \"formats\": {\"conv1.weight\": \"FIXED 8 0\"}}' | dyno tune trial lenet.toml";
@@ -32,7 +34,6 @@ impl Trial {
     /// A descriptor or a trial that makes no sense, or a program that fails.
     pub fn execute(self) -> Result<Exit, Failure> {
         let network = self.described.network(None)?;
-        let external = Described::external(&network)?;
         let text = std::io::read_to_string(std::io::stdin()).map_err(|error| {
             Failure::usage(format!("cannot read the trial from stdin: {error}"))
         })?;
@@ -41,22 +42,30 @@ impl Trial {
         let trial = Wanted::from_json(&document).map_err(Failure::usage)?;
         let interrupt = Interrupt::listen()
             .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
-        let scratch = std::env::temp_dir().join(format!("dyno-trial-{}", std::process::id()));
-        std::fs::create_dir_all(&scratch).map_err(|error| {
-            Failure::set_up(format!("cannot write {}: {error}", scratch.display()))
-        })?;
-        let running = Running { goes_on: false, jobs: 1 };
-        let program = Program::new(external, &self.described.folder()?, &scratch, running);
-        let answer = program
-            .map(|program| program.evaluate(std::slice::from_ref(&trial), &interrupt).remove(0));
-        // What is left of it harms nobody.
-        let _ = std::fs::remove_dir_all(&scratch);
-        match answer.map_err(Failure::usage)? {
+        let mut evaluator = Evaluator::open(&network, &self.described.folder()?, false)?;
+        if let Some(engine) = evaluator.engine() {
+            known(&trial, engine)?;
+        }
+        match evaluator.evaluate(&trial, &interrupt) {
             Ok(evaluation) => print(&trial, &evaluation),
             Err(Stop::Failed(why)) => Err(Failure::aborted(why)),
             Err(Stop::Interrupted | Stop::Limit) => Ok(Exit::Interrupted),
         }
     }
+}
+
+/// Refuses formats of objects that the model has not: a program knows its own.
+fn known(trial: &Wanted, engine: &Engine) -> Result<(), Failure> {
+    let objects = engine.objects();
+    let unknown = trial.assignment.iter().map(|(object, _)| object);
+    let unknown = unknown.filter(|object| objects.iter().all(|known| known != object));
+    let problems: Vec<String> = unknown
+        .map(|object| {
+            let near = nearest(object, objects.iter().map(String::as_str)).unwrap_or_default();
+            format!("the trial: there is no object `{object}`; the nearest is `{near}`")
+        })
+        .collect();
+    if problems.is_empty() { Ok(()) } else { Err(Failure::usages(problems)) }
 }
 
 fn print(trial: &Wanted, evaluation: &Evaluation) -> Result<Exit, Failure> {

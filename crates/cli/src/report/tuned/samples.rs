@@ -22,7 +22,7 @@ fn purpose(set: Subset) -> &'static str {
 pub fn section(html: &mut String, of: &Tuning<'_>) {
     html.push_str(
         "<section class=\"card\"><h2>By which samples</h2><div class=\"scroll\" tabindex=\"0\">\
-         <table class=\"stack wide\"><thead><tr><th scope=\"col\">set</th><th scope=\"col\">for</th>\
+         <table class=\"stack\"><thead><tr><th scope=\"col\">set</th><th scope=\"col\">for</th>\
          <th scope=\"col\" class=\"n\">samples</th><th scope=\"col\" class=\"n\">FLOAT 32</th>\
          <th scope=\"col\" class=\"n\">must be kept</th><th scope=\"col\" class=\"n\">evaluated</th>\
          </tr></thead><tbody>\n",

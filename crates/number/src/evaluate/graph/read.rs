@@ -6,9 +6,10 @@ mod nodes;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dyno_onnx::shape::{Inferred, infer};
-use dyno_onnx::{Attribute, Constants, Element, Model, Node};
+use dyno_onnx::{Constants, Element, Model, Node};
 
 use super::super::EvaluateError;
+use super::super::attributes::{stem, unique, unsupported};
 use super::step::Op;
 use super::target::Target;
 use super::tensor::Tensor;
@@ -236,30 +237,14 @@ impl<'a> Reader<'a> {
         if let Some(known) = self.known.get(&key) {
             return *known;
         }
-        let ends = [".weight", "_weight", ".W", "_W", "_w", ".kernel"];
-        let stem = ends.iter().find_map(|end| origin.strip_suffix(*end));
         let is_tensor = self.model.tensors.iter().any(|tensor| tensor.name == origin);
         let own = Some(node.name.as_str()).filter(|name| !name.is_empty());
-        let name = stem.or(is_tensor.then_some(origin)).or(own).unwrap_or(&node.op);
-        let name = name.replace(char::is_whitespace, "_");
-        let count = self.names.len();
-        let name = if self.names.contains(&name) { format!("{name}_{count}") } else { name };
-        self.names.insert(name.clone());
+        let name = stem(origin).or(is_tensor.then_some(origin)).or(own).unwrap_or(&node.op);
+        let name = unique(name, &mut self.names);
         let weights = weights.to_vec();
         self.found.targets.push(Target { name, kind, weights, stages: Vec::new() });
         let target = self.found.targets.len() - 1;
         self.known.insert(key, target);
         target
     }
-}
-
-pub(super) fn float(node: &Node, name: &str, default: f32) -> f32 {
-    match node.attribute(name) {
-        Some(Attribute::Float(number)) => *number,
-        _ => default,
-    }
-}
-
-pub(super) fn unsupported(node: &Node, what: &str) -> EvaluateError {
-    EvaluateError::Node { op: node.op.clone(), name: node.name.clone(), what: what.to_owned() }
 }

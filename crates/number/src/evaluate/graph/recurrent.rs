@@ -26,11 +26,12 @@ impl Cell {
         }
     }
 
-    /// Gates of each product with the state. The new state of a GRU has its own.
+    /// Gates of each product with the state. The new state of a GRU has its own, unless it is reset after it.
     pub fn products(self) -> &'static [usize] {
         match self {
             Self::Lstm => &[4],
-            Self::Gru { .. } => &[2, 1],
+            Self::Gru { linear_before_reset: true } => &[3],
+            Self::Gru { linear_before_reset: false } => &[2, 1],
             Self::Rnn => &[1],
         }
     }
@@ -57,6 +58,14 @@ pub(super) struct Recurrent {
     pub inputs: usize,
     pub states: usize,
     pub bias: Option<usize>,
+    /// What the gates of an LSTM see of its cells: weights in the order input, output, forget.
+    pub peepholes: Option<usize>,
+    /// Sums of gates are kept within this on both sides.
+    pub clip: Option<f32>,
+    /// An LSTM forgets as much as it takes in (`input_forget`).
+    pub coupled: bool,
+    /// Samples are the first axis, and not steps (`layout` 1).
+    pub samples_first: bool,
 }
 
 /// Where it begins and how long samples are.
@@ -79,6 +88,27 @@ impl Recurrent {
     /// # Errors
     /// What does not fit, or NaN.
     pub fn run(
+        &self,
+        x: &Tensor,
+        given: &Given,
+        context: &mut Context<'_>,
+    ) -> Result<Vec<Tensor>, Trouble> {
+        if !self.samples_first {
+            return self.by_steps(x, given, context);
+        }
+        let turned = |of: &Option<Tensor>| of.as_ref().map(|of| of.transposed(&[1, 0, 2]));
+        let given = Given {
+            lengths: given.lengths.clone(),
+            hidden: turned(&given.hidden).transpose()?,
+            cells: turned(&given.cells).transpose()?,
+        };
+        let found = self.by_steps(&x.transposed(&[1, 0, 2])?, &given, context)?;
+        let orders: [&[usize]; 3] = [&[2, 0, 1, 3], &[1, 0, 2], &[1, 0, 2]];
+        let turned = found.iter().zip(orders).map(|(of, order)| Ok(of.transposed(order)?));
+        turned.collect()
+    }
+
+    fn by_steps(
         &self,
         x: &Tensor,
         given: &Given,
@@ -139,7 +169,11 @@ impl Recurrent {
     ) -> Result<(), Trouble> {
         let (samples, hidden, ways) = (lengths.len(), self.hidden, self.backward.len());
         let wide = self.cell.gates() * hidden;
-        let fed = context.product(self.inputs, way, &x.values)?;
+        // All directions are fed the same numbers.
+        let fed = match way {
+            0 => context.product(self.inputs, way, &x.values)?,
+            _ => context.product_again(self.inputs, way, &x.values)?,
+        };
         let biases = self.bias.map(|bias| {
             let all = &context.prepared[bias].weights;
             let (of_inputs, of_states) = all[way * 2 * wide..][..2 * wide].split_at(wide);
@@ -186,34 +220,36 @@ impl Recurrent {
         let first = way * self.cell.products().len();
         let State { hidden, cells } = state;
         let sums = context.product(self.states, first, hidden)?;
-        let next = State { hidden: hidden.clone(), cells: cells.clone() };
-        Ok(match self.cell {
-            Cell::Lstm => self.lstm(activations, gates, (&sums, bias), next),
+        let mut next = State { hidden: hidden.clone(), cells: cells.clone() };
+        match self.cell {
+            Cell::Lstm => {
+                let peepholes = self.peepholes.map(|of| {
+                    let wide = 3 * self.hidden;
+                    context.prepared[of].weights[way * wide..][..wide].to_vec()
+                });
+                self.lstm(activations, gates, (&sums, bias), peepholes.as_deref(), &mut next);
+            }
             Cell::Rnn => {
-                let mut next = next;
                 let sums = sums.iter().zip(bias.iter().cycle());
                 let sums = gates.iter().zip(sums).map(|(fed, (sum, bias))| fed + sum + bias);
                 next.hidden = sums.collect();
-                apply(activations[0], &mut next.hidden);
-                next
+                self.shape(activations[0], &mut next.hidden);
             }
             Cell::Gru { linear_before_reset } => {
-                let mut next = next;
                 let h = self.hidden;
                 let (of_gates, of_new) = bias.split_at(2 * h);
-                let mut shares = Vec::with_capacity(sums.len());
-                for (fed, sums) in gates.chunks_exact(3 * h).zip(sums.chunks_exact(2 * h)) {
+                let mut shares = Vec::with_capacity(2 * hidden.len());
+                let wide = self.cell.products()[0] * h;
+                for (fed, sums) in gates.chunks_exact(3 * h).zip(sums.chunks_exact(wide)) {
                     let sums = sums.iter().zip(of_gates);
                     shares.extend(fed.iter().zip(sums).map(|(fed, (sum, bias))| fed + sum + bias));
                 }
-                apply(activations[0], &mut shares);
+                self.shape(activations[0], &mut shares);
                 // Update, then reset, of each sample.
                 let reset = |at: usize| shares[at / h * 2 * h + h + at % h];
-                let update = |at: usize| shares[at / h * 2 * h + at % h];
-                let mut new = if linear_before_reset {
-                    let new = context.product(self.states, first + 1, hidden)?;
-                    let of = |(at, sum): (usize, &f32)| reset(at) * (sum + of_new[at % h]);
-                    new.iter().enumerate().map(of).collect::<Vec<_>>()
+                let mut new: Vec<f32> = if linear_before_reset {
+                    let new = |at: usize| sums[at / h * 3 * h + 2 * h + at % h] + of_new[at % h];
+                    (0..hidden.len()).map(|at| reset(at) * new(at)).collect()
                 } else {
                     let kept = hidden.iter().enumerate().map(|(at, x)| reset(at) * x);
                     let kept: Vec<f32> = kept.collect();
@@ -223,43 +259,68 @@ impl Recurrent {
                 for (at, new) in new.iter_mut().enumerate() {
                     *new += gates[at / h * 3 * h + 2 * h + at % h];
                 }
-                apply(activations[1], &mut new);
+                self.shape(activations[1], &mut new);
                 for (at, to) in next.hidden.iter_mut().enumerate() {
-                    let update = update(at);
+                    let update = shares[at / h * 2 * h + at % h];
                     *to = (1.0 - update) * new[at] + update * *to;
                 }
-                next
             }
-        })
+        }
+        Ok(next)
     }
 
-    /// Gates stand in the order input, output, forget, cell.
+    /// Each sum of a gate by itself, clipped before.
+    fn shape(&self, activation: Activation, sums: &mut [f32]) {
+        if let Some(most) = self.clip {
+            sums.iter_mut().for_each(|sum| *sum = sum.max(-most).min(most));
+        }
+        apply(activation, sums);
+    }
+
+    /// Gates stand in the order input, output, forget, cell; what they see of cells in the order input,
+    /// output, forget.
     fn lstm(
         &self,
         activations: &[Activation],
         gates: &[f32],
         (sums, bias): (&[f32], &[f32]),
-        mut next: State,
-    ) -> State {
+        peepholes: Option<&[f32]>,
+        next: &mut State,
+    ) {
         let h = self.hidden;
         let rows = gates.chunks_exact(4 * h).zip(sums.chunks_exact(4 * h));
         let mut row = vec![0.0; 4 * h];
         let states = next.hidden.chunks_exact_mut(h).zip(next.cells.chunks_exact_mut(h));
+        let see = |gate: &mut [f32], part: usize, cells: &[f32]| {
+            let Some(weights) = peepholes else { return };
+            let seen = weights[part * h..].iter().zip(cells);
+            gate.iter_mut().zip(seen).for_each(|(sum, (weight, cell))| *sum += weight * cell);
+        };
         for ((fed, sums), (hidden, cells)) in rows.zip(states) {
             for (to, ((fed, sum), bias)) in row.iter_mut().zip(fed.iter().zip(sums).zip(bias)) {
                 *to = fed + sum + bias;
             }
-            let (shares, new) = row.split_at_mut(3 * h);
-            apply(activations[0], shares);
-            apply(activations[1], new);
-            for (at, cell) in cells.iter_mut().enumerate() {
-                *cell = shares[2 * h + at] * *cell + shares[at] * new[at];
+            let (taken, rest) = row.split_at_mut(h);
+            let (output, rest) = rest.split_at_mut(h);
+            let (kept, new) = rest.split_at_mut(h);
+            see(taken, 0, cells);
+            self.shape(activations[0], taken);
+            if self.coupled {
+                kept.iter_mut().zip(&*taken).for_each(|(kept, taken)| *kept = 1.0 - taken);
+            } else {
+                see(kept, 2, cells);
+                self.shape(activations[0], kept);
             }
+            self.shape(activations[1], new);
+            for (at, cell) in cells.iter_mut().enumerate() {
+                *cell = kept[at] * *cell + taken[at] * new[at];
+            }
+            see(output, 1, cells);
+            self.shape(activations[0], output);
             hidden.copy_from_slice(cells);
             apply(activations[2], hidden);
-            hidden.iter_mut().zip(&shares[h..]).for_each(|(x, share)| *x *= share);
+            hidden.iter_mut().zip(&*output).for_each(|(x, share)| *x *= share);
         }
-        next
     }
 }
 

@@ -162,10 +162,24 @@ impl Context<'_> {
         stage: usize,
         values: &[f32],
     ) -> Result<Vec<f32>, NanError> {
+        self.see(target, values, 0);
+        self.product_again(target, stage, values)
+    }
+
+    /// The product of values that the target was fed before, with other weights: they count once.
+    ///
+    /// # Errors
+    /// A value is NaN, and the format has none.
+    pub fn product_again(
+        &mut self,
+        target: usize,
+        stage: usize,
+        values: &[f32],
+    ) -> Result<Vec<f32>, NanError> {
         let of = &self.targets[target].stages[stage];
         let rows = values.len() / of.input.len().max(1) * of.output.pixels();
         let weights = of.product.as_ref().map_or(0, |product| product.weights.len());
-        self.see(target, values, rows as u64 * weights as u64);
+        self.see(target, &[], rows as u64 * weights as u64);
         let mut to = Vec::new();
         of.run(Some(&self.prepared[target].ready[stage]), values, &mut to, self.scratch)?;
         Ok(to)

@@ -5,7 +5,11 @@ use crate::config::Dictionary;
 use crate::evaluate::{Packed, Path, Reason, Workspace};
 
 /// Formats of all objects, by their names.
-fn dictionary(evaluator: &Evaluator, choices: &[u32], of: fn(u32) -> Format) -> Dictionary {
+pub(super) fn dictionary(
+    evaluator: &Evaluator,
+    choices: &[u32],
+    of: fn(u32) -> Format,
+) -> Dictionary {
     let mut dictionary = Dictionary::new();
     for (object, choice) in evaluator.objects().iter().zip(choices) {
         dictionary.set(object, of(*choice)).expect("a word");
@@ -29,7 +33,7 @@ fn whole(choice: u32) -> Format {
     }
 }
 
-fn scores(packed: &Packed, values: &[f32], at_once: usize) -> Vec<f32> {
+pub(super) fn scores(packed: &Packed, values: &[f32], at_once: usize) -> Vec<f32> {
     let size: usize = packed.input().1.iter().product();
     let mut workspace = Workspace::default();
     let mut all = Vec::new();
@@ -39,7 +43,7 @@ fn scores(packed: &Packed, values: &[f32], at_once: usize) -> Vec<f32> {
     all
 }
 
-fn bits(scores: &[f32]) -> Vec<u32> {
+pub(super) fn bits(scores: &[f32]) -> Vec<u32> {
     scores.iter().map(|score| score.to_bits()).collect()
 }
 

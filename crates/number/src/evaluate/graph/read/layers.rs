@@ -3,12 +3,13 @@
 use dyno_kernels::Activation;
 use dyno_onnx::{Attribute, Node};
 
-use super::super::super::stage::{After, Pool, Product, Shape, Sliding, Stage};
+use super::super::super::attributes::{dilations, float, is_scaled, pool, sliding, unsupported};
+use super::super::super::stage::{After, Product, Shape, Sliding, Stage};
 use super::super::convolve::Grouped;
 use super::super::each::Pair;
 use super::super::recurrent::{Cell, Recurrent};
 use super::super::step::Op;
-use super::{EvaluateError, Reader, Step, float, unsupported};
+use super::{EvaluateError, Reader, Step};
 use crate::network::LayerKind;
 
 /// Rows that weights are multiplied with.
@@ -16,8 +17,14 @@ fn of_rows(weights: Vec<f32>, k: usize) -> Stage {
     let one = |channels| Shape { height: 1, width: 1, channels };
     let output = one(weights.len() / k);
     let sliding = Sliding { kernel: [1, 1], strides: [1, 1], pads: [0; 4] };
-    let (name, kind) = (String::new(), LayerKind::FullyConnected);
-    let product = Product { name, kind, sliding, weights, output };
+    let product = Product {
+        name: String::new(),
+        tensor: String::new(),
+        kind: LayerKind::FullyConnected,
+        sliding,
+        weights,
+        output,
+    };
     Stage { product: Some(product), after: Vec::new(), input: one(k), output }
 }
 
@@ -39,8 +46,7 @@ impl<'a> Reader<'a> {
                 false => self.plain(node, Op::MatMul),
             };
         };
-        let is_one = |name| float(node, name, 1.0) == 1.0;
-        if is_gemm && (node.int("transA", 0) != 0 || !is_one("alpha") || !is_one("beta")) {
+        if is_gemm && is_scaled(node) {
             return Err(unsupported(node, "is no product of rows with weights"));
         }
         let is_turned = is_gemm && node.int("transB", 0) != 0;
@@ -122,13 +128,8 @@ impl<'a> Reader<'a> {
         };
         sliding.kernel = kernel;
         let output = Shape { height, width, channels: outputs };
-        let mut bias = match node.inputs.get(2).filter(|name| !name.is_empty()) {
-            None => None,
-            Some(name) => match self.floats(name) {
-                Some((_, bias)) if bias.len() == outputs => Some(bias),
-                _ => return not("has a bias that is not one constant for each output"),
-            },
-        };
+        let problem = "has a bias that is not one constant for each output";
+        let mut bias = self.numbers(node, 2, outputs, problem)?;
         let (last, folded) = self.folded(node, outputs);
         if let Some((scale, shift)) = folded {
             let part = weights.len() / outputs;
@@ -142,8 +143,14 @@ impl<'a> Reader<'a> {
         let target = self.target(node, 1, "convolution", LayerKind::Convolution, &weights);
         let op = if groups == 1 && dilations == [1, 1] {
             let weights = by_pixels(&weights, each, kernel[0] * kernel[1]);
-            let (name, kind) = (String::new(), LayerKind::Convolution);
-            let product = Product { name, kind, sliding, weights, output };
+            let product = Product {
+                name: String::new(),
+                tensor: String::new(),
+                kind: LayerKind::Convolution,
+                sliding,
+                weights,
+                output,
+            };
             let after = bias.map(After::Bias).into_iter().collect();
             let stage = Stage { product: Some(product), after, input, output };
             let stage = self.found.targets[target].stage(stage);
@@ -209,37 +216,8 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn pool(&mut self, node: &'a Node) -> Result<(), EvaluateError> {
-        let not = |what: &str| Err(unsupported(node, what));
-        let is_of_ones = |name| node.ints(name).is_none_or(|by| by.iter().all(|by| *by == 1));
-        if node.int("ceil_mode", 0) != 0 || !is_of_ones("dilations") {
-            return not("rounds up or has dilations");
-        }
-        if node.outputs.iter().skip(1).any(|name| !name.is_empty()) {
-            return not("gives places as well");
-        }
         let input = self.image(node)?;
-        let sliding = if node.op.starts_with("Global") {
-            let kernel = [input.height, input.width];
-            Sliding { kernel, strides: [1, 1], pads: [0; 4] }
-        } else {
-            let size = |n: &i64| usize::try_from(*n).unwrap_or(0);
-            let kernel = match node.ints("kernel_shape") {
-                Some([rows, columns]) => [size(rows), size(columns)],
-                Some([columns]) => [1, size(columns)],
-                _ => return not("is not of one or two dimensions"),
-            };
-            sliding(node, kernel, input)?
-        };
-        let Some([height, width]) = sliding.over(input) else {
-            return not("has a kernel that does not fit");
-        };
-        let output = Shape { height, width, channels: input.channels };
-        let pool = Pool { sliding, input, output };
-        let counts_padding = node.int("count_include_pad", 0) != 0;
-        let after = match node.op.as_str() {
-            "MaxPool" | "GlobalMaxPool" => After::MaxPool(pool),
-            _ => After::AveragePool { pool, counts_padding },
-        };
+        let (after, output) = pool(node, input)?;
         let stage = Stage { product: None, after: vec![after], input, output };
         self.plain(node, Op::Pool(Box::new(stage)))
     }
@@ -261,12 +239,9 @@ impl<'a> Reader<'a> {
             "GRU" => Cell::Gru { linear_before_reset: node.int("linear_before_reset", 0) != 0 },
             _ => Cell::Rnn,
         };
-        let is_plain = node.int("layout", 0) == 0
-            && node.int("input_forget", 0) == 0
-            && node.attribute("clip").is_none()
-            && node.inputs.get(7).is_none_or(String::is_empty);
-        if !is_plain {
-            return not("has its batch first, clips, couples gates or has peepholes");
+        let clip = node.attribute("clip").map(|_| float(node, "clip", 0.0));
+        if clip.is_some_and(|most| most.is_nan() || most <= 0.0) {
+            return not("clips at what is no number above 0");
         }
         let floats = |at: usize| node.inputs.get(at).and_then(|name| self.floats(name));
         let (Some(inputs), Some(states)) = (floats(1), floats(2)) else {
@@ -285,13 +260,10 @@ impl<'a> Reader<'a> {
         if !is_whole || wide * k == 0 || node.int("hidden_size", hidden as i64) != hidden as i64 {
             return not("has weights of other sizes");
         }
-        let bias = match node.inputs.get(3).filter(|name| !name.is_empty()) {
-            None => None,
-            Some(name) => match self.floats(name) {
-                Some((_, bias)) if bias.len() == ways * 2 * wide => Some(bias),
-                _ => return not("has a bias that is not constant"),
-            },
-        };
+        let bias = self.numbers(node, 3, ways * 2 * wide, "has a bias that is not constant")?;
+        let problem = "has peepholes that are not constant, or of other sizes";
+        let seen = if cell == Cell::Lstm { ways * 3 * hidden } else { 0 };
+        let peepholes = self.numbers(node, 7, seen, problem)?;
         let Some(activations) = activations(node, cell, ways) else {
             return not("has activations that the built-in engine has not");
         };
@@ -301,7 +273,8 @@ impl<'a> Reader<'a> {
         self.products(cell, hidden, (of_inputs, k), of_states);
         let mut targets = vec![of_inputs, of_states];
         let of_bias = bias.map(|bias| self.target(node, 3, "bias", kind, &bias));
-        targets.extend(of_bias);
+        let of_cells = peepholes.map(|seen| self.target(node, 7, "peepholes", kind, &seen));
+        targets.extend(of_bias.into_iter().chain(of_cells));
         let fed = [0, 4, 5, 6].map(|at| self.operand(node, at));
         let [x, lengths, first, cells] = fed;
         let values = vec![x?, None, None, None, lengths?, first?, cells?];
@@ -313,9 +286,30 @@ impl<'a> Reader<'a> {
             inputs: of_inputs,
             states: of_states,
             bias: of_bias,
+            peepholes: of_cells,
+            clip,
+            coupled: cell == Cell::Lstm && node.int("input_forget", 0) != 0,
+            samples_first: node.int("layout", 0) == 1,
         };
         self.push(node, Op::Recurrent(Box::new(of)), values, targets);
         Ok(())
+    }
+
+    /// An input that may be left out: so many constant numbers.
+    fn numbers(
+        &self,
+        node: &Node,
+        at: usize,
+        count: usize,
+        problem: &str,
+    ) -> Result<Option<Vec<f32>>, EvaluateError> {
+        let Some(name) = node.inputs.get(at).filter(|name| !name.is_empty()) else {
+            return Ok(None);
+        };
+        match self.floats(name) {
+            Some((_, numbers)) if numbers.len() == count => Ok(Some(numbers)),
+            _ => Err(unsupported(node, problem)),
+        }
     }
 
     /// Products of a layer of cells, of each direction. Nodes that share weights share them: those of the first
@@ -365,17 +359,6 @@ fn activations(node: &Node, cell: Cell, ways: usize) -> Option<Vec<Vec<Activatio
     given.chunks(default.len()).map(|way| way.iter().map(of).collect()).collect()
 }
 
-/// Taps of a kernel lie so far apart; 0 of what makes no sense.
-fn dilations(node: &Node) -> [usize; 2] {
-    let size = |by: &i64| usize::try_from(*by).unwrap_or(0);
-    match node.ints("dilations") {
-        None => [1, 1],
-        Some([columns]) => [1, size(columns)],
-        Some([rows, columns, ..]) => [size(rows), size(columns)],
-        Some([]) => [0, 0],
-    }
-}
-
 /// From output, channel, tap to output, tap, channel.
 fn by_pixels(weights: &[f32], channels: usize, taps: usize) -> Vec<f32> {
     let of = |at: usize| {
@@ -384,43 +367,4 @@ fn by_pixels(weights: &[f32], channels: usize, taps: usize) -> Vec<f32> {
         weights[(output * channels + channel) * taps + tap]
     };
     (0..weights.len()).map(of).collect()
-}
-
-/// Strides and pads of a node whose kernel reaches so far.
-fn sliding(node: &Node, kernel: [usize; 2], input: Shape) -> Result<Sliding, EvaluateError> {
-    let wrong = || unsupported(node, "has strides or pads that make no sense");
-    let sizes = |name: &str, default: usize| match node.ints(name) {
-        None => Ok(vec![default; 4]),
-        Some(given) => given.iter().map(|n| usize::try_from(*n).map_err(|_| wrong())).collect(),
-    };
-    let (strides, pads) = (sizes("strides", 1)?, sizes("pads", 0)?);
-    let strides = match strides[..] {
-        [columns] => [1, columns],
-        [rows, columns, ..] => [rows, columns],
-        [] => return Err(wrong()),
-    };
-    let pads = match pads[..] {
-        [left, right] => [0, left, 0, right],
-        [top, left, bottom, right] => [top, left, bottom, right],
-        _ => return Err(wrong()),
-    };
-    if strides.contains(&0) || kernel.contains(&0) {
-        return Err(wrong());
-    }
-    let same = |axis: usize, size: usize, low: bool| {
-        let covered = (size.div_ceil(strides[axis]) - 1) * strides[axis] + kernel[axis];
-        let all = covered.saturating_sub(size);
-        let less = all / 2;
-        if low { [all - less, less] } else { [less, all - less] }
-    };
-    let pads = match node.text("auto_pad") {
-        way @ ("SAME_UPPER" | "SAME_LOWER") => {
-            let is_low = way == "SAME_LOWER";
-            let (rows, columns) = (same(0, input.height, is_low), same(1, input.width, is_low));
-            [rows[0], columns[0], rows[1], columns[1]]
-        }
-        "VALID" => [0; 4],
-        _ => pads,
-    };
-    Ok(Sliding { kernel, strides, pads })
 }

@@ -3,10 +3,11 @@
 use dyno_kernels::Activation;
 use dyno_onnx::{Element, Node};
 
+use super::super::super::attributes::{bounds, float, unsupported};
 use super::super::each::{Each, Pair};
 use super::super::step::{Axes, Op};
 use super::super::tensor::Reduction;
-use super::{EvaluateError, Reader, float, unsupported};
+use super::{EvaluateError, Reader};
 
 impl<'a> Reader<'a> {
     pub(super) fn step(&mut self, node: &'a Node) -> Result<(), EvaluateError> {
@@ -29,8 +30,8 @@ impl<'a> Reader<'a> {
                 (None, None) => self.plain(node, Op::Clip),
                 // Attributes in old files.
                 _ => {
-                    let op = Each::Clip(float(node, "min", f32::MIN), float(node, "max", f32::MAX));
-                    self.plain(node, Op::Each(op))
+                    let [least, most] = bounds(node);
+                    self.plain(node, Op::Each(Each::Clip(least, most)))
                 }
             },
             "Softmax" if self.has_old_softmax() && !self.is_last(node, axis(1)) => {

@@ -2,6 +2,7 @@
 
 use dyno_onnx::{Constants, Model};
 
+use super::{CLIP, Cells};
 use crate::assignment::Assignment;
 use crate::format::Format;
 
@@ -106,18 +107,12 @@ pub fn residual(model: &Model, assignment: &Assignment, image: &[f32]) -> Vec<f6
     twin.floats("fc.bias").iter().enumerate().map(|(at, bias)| sum(at) + bias).collect()
 }
 
-pub fn spoken(
-    model: &Model,
-    op: &str,
-    resets_first: bool,
-    assignment: &Assignment,
-    word: &[f32],
-) -> Vec<f64> {
+pub fn spoken(model: &Model, kind: Cells, assignment: &Assignment, word: &[f32]) -> Vec<f64> {
     let twin = Twin { constants: Constants::new(model), assignment };
     let table = twin.quantised("table.weight", &twin.floats("table.weight"));
     let x: Vec<Vec<f64>> =
         word.iter().map(|letter| table[*letter as usize * 6..][..6].to_vec()).collect();
-    let cells = |x: &[Vec<f64>], first: Vec<f64>| twin.cells(op, resets_first, x, first);
+    let cells = |x: &[Vec<f64>], first: Vec<f64>| twin.cells(kind, x, first);
     let all = cells(&x, vec![0.0; 6]);
     let first = all.last().expect("at least a letter").clone();
     cells(&all, first).pop().expect("at least a letter")
@@ -125,16 +120,14 @@ pub fn spoken(
 
 impl Twin<'_> {
     /// States after each step.
-    fn cells(
-        &self,
-        op: &str,
-        resets_first: bool,
-        x: &[Vec<f64>],
-        first: Vec<f64>,
-    ) -> Vec<Vec<f64>> {
+    fn cells(&self, kind: Cells, x: &[Vec<f64>], first: Vec<f64>) -> Vec<Vec<f64>> {
         let inputs = self.quantised("cells.weight", &self.floats("cells.W"));
         let states = self.quantised("cells.R.weight", &self.floats("cells.R"));
         let bias = self.quantised("cells.B.weight", &self.floats("cells.B"));
+        let peepholes = match kind {
+            Cells::Peeping => self.quantised("cells.P.weight", &self.floats("cells.P")),
+            _ => Vec::new(),
+        };
         let wide = bias.len() / 2;
         let sum = |weights: &[f64], gate: usize, of: &[f64]| -> f64 {
             of.iter().enumerate().map(|(at, x)| x * weights[gate * 6 + at]).sum()
@@ -148,8 +141,24 @@ impl Twin<'_> {
             let of_inputs = |gate: usize| sum(&inputs, gate, &x) + bias[gate];
             let gate =
                 |gate: usize| of_inputs(gate) + sum(&states, gate, &kept) + bias[wide + gate];
-            h = match op {
-                "LSTM" => {
+            h = match kind {
+                Cells::Peeping => {
+                    let most = f64::from(CLIP);
+                    let peeping = |at: usize, part: usize, c: &[f64]| {
+                        gate(at) + peepholes[6 * part + at % 6] * c[at % 6]
+                    };
+                    let taken = |at: usize| logistic(peeping(at, 0, &c).clamp(-most, most));
+                    let next: Vec<f64> = (0..6)
+                        .map(|at| {
+                            let new = gate(18 + at).clamp(-most, most).tanh();
+                            (1.0 - taken(at)) * c[at] + taken(at) * new
+                        })
+                        .collect();
+                    c = next;
+                    let share = |at: usize| logistic(peeping(6 + at, 1, &c).clamp(-most, most));
+                    (0..6).map(|at| share(at) * c[at].tanh()).collect()
+                }
+                Cells::Lstm => {
                     for (at, c) in c.iter_mut().enumerate() {
                         *c = logistic(gate(12 + at)) * *c
                             + logistic(gate(at)) * gate(18 + at).tanh();
@@ -160,7 +169,7 @@ impl Twin<'_> {
                     let reset: Vec<f64> = (0..6).map(|at| logistic(gate(6 + at))).collect();
                     let product: Vec<f64> = h.iter().zip(&reset).map(|(h, r)| h * r).collect();
                     let product = self.quantised("cells.R.input", &product);
-                    let new = |at: usize| match resets_first {
+                    let new = |at: usize| match kind == Cells::ResetsFirst {
                         true => sum(&states, 12 + at, &product) + bias[wide + 12 + at],
                         false => reset[at] * (sum(&states, 12 + at, &kept) + bias[wide + 12 + at]),
                     };

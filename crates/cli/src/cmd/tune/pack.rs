@@ -1,0 +1,105 @@
+//! `dyno tune pack`: a tuned model as one file that can be handed over.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use dyno_number::evaluate::{Packed, PackedFile, Source};
+use dyno_onnx::Model;
+
+use crate::exit::{Exit, Failure};
+use crate::render::{self, Alignment, Frame};
+use crate::sweep::replace;
+use crate::system::tuned;
+use crate::{environment, output, summary};
+
+/// Which model, and its formats.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Pack {
+    /// The model, an ONNX file
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    /// Formats of its objects, as dyno tune run leaves them
+    #[arg(long, value_name = "FILE")]
+    formats: PathBuf,
+    /// The file to write [default: MODEL with the ending .packed]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+The file has the model's graph, the formats, and the codes of all weights that have a format, without a
+gap between them; whoever has it needs no other. Models are chains of convolutions, pools and fully
+connected layers.
+Example:
+  dyno tune pack lenet.onnx --formats tune-lenet/opt_conf.txt
+  dyno run --system tuned:packed=lenet.packed --data x.npy --labels y.npy";
+
+impl Pack {
+    /// Writes the file, and tells how large it is.
+    ///
+    /// # Errors
+    /// A file that cannot be read or written, a model that the engine cannot do, or formats of objects that
+    /// it has not.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let formats = tuned::read(&self.formats)?;
+        let bytes = std::fs::read(&self.model).map_err(|error| {
+            Failure::usage(format!("cannot read {}: {error}", self.model.display()))
+        })?;
+        let of = |error: &dyn std::fmt::Display| {
+            Failure::usage(format!("{}: {error}", self.model.display()))
+        };
+        let folder = self.model.parent().unwrap_or(Path::new(""));
+        let model = Model::from_bytes(&bytes, folder).map_err(|error| of(&error))?;
+        let source = Source::of(&self.model, &bytes);
+        let file = PackedFile::new(&model, &formats, source).map_err(|error| {
+            of(&error).hint(format!("formats are those of {}", self.formats.display()))
+        })?;
+        let network = file.network().map_err(|error| of(&error))?;
+        let packed = file.to_bytes().map_err(|error| of(&error))?;
+        let path = self.out.clone().unwrap_or_else(|| self.model.with_extension("packed"));
+        replace(&path, &packed).map_err(|error| {
+            Failure::set_up(format!("cannot write {}: {error}", path.display()))
+                .hint("choose a file that you may write to with --out")
+        })?;
+        let plain = bytes.len() + beside(&model);
+        let told = told(&network, &path, packed.len(), &self.model, plain);
+        output::print(told).map(|()| Exit::Valid)
+    }
+}
+
+/// Bytes of the weights that lie in files beside the model's.
+fn beside(model: &Model) -> usize {
+    let size = |path: &&Path| std::fs::metadata(path).map_or(0, |of| of.len() as usize);
+    model.files().iter().map(size).sum()
+}
+
+/// A line a layer, and the size of all.
+fn told(network: &Packed, path: &Path, packed: usize, model: &Path, plain: usize) -> String {
+    use Alignment::{Left, Right};
+    let title = format!("dyno {}, {}", environment::VERSION, path.display());
+    let mut frame = Frame::new(&title, summary::DISCLAIMER);
+    let count = |n: usize| render::count(n as u64);
+    let head = ["layer", "weights", "values", "bytes", "FLOAT 32"].map(str::to_owned);
+    let mut rows = vec![head.to_vec()];
+    rows.extend(network.layers().iter().map(|layer| {
+        vec![
+            layer.name.clone(),
+            layer.weight.to_string(),
+            count(layer.weights),
+            count(layer.codes.len()),
+            count(4 * layer.weights),
+        ]
+    }));
+    frame.table(&[Left, Left, Right, Right, Right], &rows);
+    frame.rule();
+    let times = plain as f64 / packed as f64;
+    let size = format!(
+        "{} bytes on disk instead of the {} of {}: {times:.2} times less",
+        count(packed),
+        count(plain),
+        model.display()
+    );
+    frame.line(&size, 2);
+    frame.finish()
+}

@@ -1,0 +1,101 @@
+//! Tuned models as files that are handed over: packed, measured, damaged.
+
+use dyno_sut::digits::Perceptron;
+
+use crate::program::Folder;
+use crate::tuned::{DATA, accuracy, folder, write};
+
+/// The built-in perceptron, packed.
+fn packed() -> Folder {
+    let folder = folder();
+    let ran = folder.dyno("tune pack digits.onnx --formats formats.txt").exits(0);
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    let has =
+        |words: &[&str]| lines.iter().any(|line| words.iter().all(|word| line.contains(word)));
+    // 3,072 weights of 5 bits and 480 of 6.
+    assert!(has(&["Gemm ", "I5(0)", "3,072", "1,920", "12,288"]), "{}", ran.stdout);
+    assert!(has(&["Gemm_1", "I6(-1)", "480", "360", "1,920"]), "{}", ran.stdout);
+    let [small, large] = ["digits.packed", "digits.onnx"]
+        .map(|name| std::fs::metadata(folder.0.join(name)).unwrap().len() as usize);
+    // All but the weights stays, and the head comes.
+    assert!(small < large - (14_208 - 2_280) + 1_000, "{small} bytes of {large}");
+    let count = |n: usize| format!("{},{:03}", n / 1000, n % 1000);
+    assert!(has(&[&count(small), &count(large), "times less"]), "{}", ran.stdout);
+    folder
+}
+
+#[test]
+fn a_packed_model_answers_as_the_model_in_its_formats() {
+    let folder = packed();
+    let expected = accuracy(&folder, "tuned:model=digits.onnx,formats=formats.txt");
+    let alone = Folder::new();
+    for name in ["digits.packed", "test.npy", "test-labels.npy"] {
+        std::fs::copy(folder.0.join(name), alone.0.join(name)).unwrap();
+    }
+    assert_eq!(accuracy(&alone, "tuned:packed=digits.packed"), expected, "and needs no other file");
+    let named = accuracy(&folder, "tuned:packed=digits.packed,model=digits.onnx");
+    assert_eq!(named, expected, "it was made of that model");
+    let played = "run --system tuned:packed=digits.packed --data test.npy --mode accuracy --scenario \
+                  offline --out ";
+    folder.dyno(&format!("{played} packed")).exits(0);
+    let other = played.replace("packed=digits.packed", "model=digits.onnx,formats=formats.txt");
+    folder.dyno(&format!("{other} plain")).exits(0);
+    // Calls end in any order.
+    let answers = |out: &str| {
+        let path = walk(&folder.0.join(out), "mlperf_log_accuracy.json");
+        let text = std::fs::read_to_string(path.expect("an accuracy run leaves answers")).unwrap();
+        let lines = text.lines().map(|line| line.trim_end_matches(',').to_owned());
+        lines.collect::<std::collections::BTreeSet<String>>()
+    };
+    assert!(answers("packed").len() > 540, "a line a sample");
+    assert!(answers("packed") == answers("plain"), "all scores to the bit");
+}
+
+fn walk(folder: &std::path::Path, name: &str) -> Option<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut found = None;
+    for path in entries {
+        if path.is_dir() {
+            found = found.or_else(|| walk(&path, name));
+        } else if path.file_name().is_some_and(|found| found == name) {
+            found = Some(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn what_is_no_packed_model_is_told() {
+    let folder = packed();
+    let bytes = std::fs::read(folder.0.join("digits.packed")).unwrap();
+    let check = |system: &str, code: i32, expected: &str| {
+        let ran = folder.dyno(&format!("run --system {system} {DATA}")).exits(code);
+        assert!(ran.stderr.contains(expected), "expected {expected:?} in\n{}", ran.stderr);
+    };
+    write(&folder, "cut.packed", &bytes[..bytes.len() / 2]);
+    let told = format!("cut.packed: is cut off: {} of {} bytes", bytes.len() / 2, bytes.len());
+    check("tuned:packed=cut.packed", 2, &told);
+    let mut other = bytes.clone();
+    other[8] = 2;
+    write(&folder, "later.packed", &other);
+    check("tuned:packed=later.packed", 2, "version 2, and this Dyno reads version 1");
+    let mut damaged = bytes.clone();
+    let last = damaged.len() - 40;
+    damaged[last] ^= 1;
+    write(&folder, "damaged.packed", &damaged);
+    check("tuned:packed=damaged.packed", 2, "is damaged: its SHA-256 is not the one");
+    check("tuned:packed=digits.onnx", 2, "expected a packed model as `dyno tune pack` writes it");
+    check("tuned:packed=none.packed", 3, "there is no model none.packed");
+    let both = "tuned:packed=digits.packed,formats=formats.txt";
+    check(both, 2, "a packed model has its own formats");
+    let mut model = Perceptron::trained().to_onnx();
+    model.extend(*b"\x12\x00");
+    write(&folder, "other.onnx", &model);
+    let told = "was packed from another model: from digits.onnx with the SHA-256";
+    check("tuned:packed=digits.packed,model=other.onnx", 2, told);
+    folder.write("wrong.txt", "Gemm.wieght FIXED 5 0\n");
+    let ran = folder.dyno("tune pack digits.onnx --formats wrong.txt").exits(2);
+    assert!(ran.stderr.contains("the nearest is `Gemm.weight`"), "{}", ran.stderr);
+    let ran = folder.dyno("tune pack digits.onnx --formats formats.txt --out no/such/x").exits(3);
+    assert!(ran.stderr.contains("cannot write no/such/x"), "{}", ran.stderr);
+}
