@@ -235,7 +235,7 @@ fn run(trials: &mut Trials<'_, '_>, settings: &Settings) -> Result<Option<Answer
         other => search::run(trials, first, other)?,
     };
     if settings.passes == Passes::Two {
-        found = trials.recover(found)?;
+        found = trials.recover(&found)?;
         if let Some(coarse) = coarse {
             found = trials.fine_tune(Subset::Full, found)?;
             found = trials.no_worse_than(coarse, found)?;

@@ -214,13 +214,9 @@ fn a_window_reaches_to_both_sides() {
     let wanted = Format::fixed(3, -3).unwrap();
     let accuracy = |assignment: &Assignment| {
         let is_wide = assignment.formats().iter().all(|format| format.bits() >= 3);
-        if is_wide && assignment.formats()[3] == wanted.with_bias(-4).unwrap() {
-            0.98
-        } else if assignment.formats().iter().all(|format| format.bits() >= 16) {
-            0.98
-        } else {
-            0.5
-        }
+        let is_below = assignment.formats()[3] == wanted.with_bias(-4).unwrap();
+        let is_widest = assignment.formats().iter().all(|format| format.bits() >= 16);
+        if is_wide && is_below || is_widest { 0.98 } else { 0.5 }
     };
     let of = |below| {
         let mut network = network.clone();

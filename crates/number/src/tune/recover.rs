@@ -38,7 +38,7 @@ impl Way {
 
 impl Trials<'_, '_> {
     /// Widens formats and ranges until the full set has its accuracy.
-    pub fn recover(&mut self, from: Answer) -> Result<Answer, Stop> {
+    pub fn recover(&mut self, from: &Answer) -> Result<Answer, Stop> {
         self.phase = Phase::Recovery;
         self.remaining = 2 + (self.space.slots.len() + self.space.groups.len()) as u64;
         let base = self.begin(Subset::Full)?;
