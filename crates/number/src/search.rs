@@ -27,11 +27,13 @@ pub enum Algorithm {
     Stripes,
     /// What each group loses alone, and then the smallest whole whose losses together fit.
     Knapsack,
-    /// All widths and types in the order of the objective, with biases up to `window` above those of the
-    /// largest magnitudes: the first that passes is the smallest there is.
+    /// All widths and types in the order of the objective, with biases around those of the largest
+    /// magnitudes: the first that passes is the smallest there is.
     Exhaustive {
-        /// Biases above the profile's, for each slot.
-        window: u32,
+        /// Biases below the profile's, for each slot: larger ranges.
+        below: u32,
+        /// Biases above: smaller ranges, finer steps.
+        above: u32,
     },
 }
 
@@ -41,7 +43,7 @@ const NAMES: [(&str, Algorithm); 6] = [
     ("ristretto-all", Algorithm::RistrettoAll),
     ("stripes", Algorithm::Stripes),
     ("knapsack", Algorithm::Knapsack),
-    ("exhaustive", Algorithm::Exhaustive { window: 3 }),
+    ("exhaustive", Algorithm::Exhaustive { below: 0, above: 3 }),
 ];
 
 impl Algorithm {
@@ -58,20 +60,38 @@ impl FromStr for Algorithm {
         if let Some((_, algorithm)) = NAMES.iter().find(|(name, _)| *name == text) {
             return Ok(*algorithm);
         }
-        if let Some(window) = text.strip_prefix("exhaustive:").and_then(|text| text.parse().ok()) {
-            return Ok(Self::Exhaustive { window });
+        if let Some([below, above]) = text.strip_prefix("exhaustive:").and_then(window) {
+            return Ok(Self::Exhaustive { below, above });
         }
         let names: Vec<&str> = Self::names().collect();
-        Err(format!("expected {} or exhaustive:BIASES, found {text:?}", names.join(", ")))
+        let names = names.join(", ");
+        Err(format!(
+            "expected {names}, exhaustive:BIASES or exhaustive:-LESS..MORE, found {text:?}"
+        ))
     }
 }
+
+/// `6` or `-1..6`: biases below and above.
+fn window(text: &str) -> Option<[u32; 2]> {
+    let [below, above] = match text.split_once("..") {
+        Some((below, above)) => [below.strip_prefix('-')?.parse().ok()?, above.parse().ok()?],
+        None => [0, text.parse().ok()?],
+    };
+    (below <= MOST_BIASES && above <= MOST_BIASES).then_some([below, above])
+}
+
+/// More than any type has exponents.
+const MOST_BIASES: u32 = 1_000;
 
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match NAMES.iter().find(|(_, algorithm)| algorithm == self) {
             Some((name, _)) => f.pad(name),
             None => match self {
-                Self::Exhaustive { window } => f.pad(&format!("exhaustive:{window}")),
+                Self::Exhaustive { below: 0, above } => f.pad(&format!("exhaustive:{above}")),
+                Self::Exhaustive { below, above } => {
+                    f.pad(&format!("exhaustive:-{below}..{above}"))
+                }
                 other => f.pad(&format!("{other:?}")),
             },
         }
@@ -91,6 +111,8 @@ pub(crate) fn run(
         Algorithm::RistrettoAll => ristretto::search(trials, subset, |_| true),
         Algorithm::Stripes => stripes::search(trials, subset),
         Algorithm::Knapsack => knapsack::search(trials, subset),
-        Algorithm::Exhaustive { window } => exhaustive::search(trials, subset, window),
+        Algorithm::Exhaustive { below, above } => {
+            exhaustive::search(trials, subset, [below, above])
+        }
     }
 }

@@ -6,10 +6,12 @@
 //! samples, then on all of them. It is the same for the same answers, so that a job that was interrupted
 //! goes on from its journal as if it had not been.
 
+mod biases;
 mod coarse;
 mod fine;
 mod journal;
 mod moves;
+mod narrow;
 mod pareto;
 mod recover;
 pub mod samples;
@@ -75,9 +77,9 @@ impl Default for Settings {
 /// When a bias may go up by one (SPEC A20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BiasRule {
-    /// If the accuracy rises, and only where no width can give way without it: biases and types save
+    /// If the accuracy does not fall, and only where no width can give way without it: biases and types save
     /// nothing themselves, so that nothing is asked of them before they are needed, nor once all is as narrow
-    /// as it can be.
+    /// as it can be. By the same rule no group is asked for a bit again before it may be the best choice.
     WhenNeeded,
     /// If the accuracy does not fall, before any width: SPEC A20's reading.
     NoWorse,
@@ -233,7 +235,7 @@ fn run(trials: &mut Trials<'_, '_>, settings: &Settings) -> Result<Option<Answer
         other => search::run(trials, first, other)?,
     };
     if settings.passes == Passes::Two {
-        found = trials.recover(found)?;
+        found = trials.recover(&found)?;
         if let Some(coarse) = coarse {
             found = trials.fine_tune(Subset::Full, found)?;
             found = trials.no_worse_than(coarse, found)?;

@@ -120,12 +120,19 @@ fn study(root: &Path, args: &[&str]) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut command = command(&bench)?;
-    let found = command.arg("--study").stderr(Stdio::inherit()).output()?;
-    if !found.status.success() {
+    let mut child = command.arg("--study").stdout(Stdio::piped()).spawn()?;
+    let stdout = child.stdout.take().context("stdout of the bench is piped")?;
+    let mut tables = String::new();
+    // It takes long: each row is shown as it comes.
+    for line in BufReader::new(stdout).lines() {
+        let line = line?;
+        println!("{line}");
+        tables.push_str(&line);
+        tables.push('\n');
+    }
+    if !child.wait()?.success() {
         bail!("the study of the bench tune of dyno-number failed");
     }
-    let tables = String::from_utf8(found.stdout)?;
-    print!("{tables}");
     if writes {
         let path = root.join(PAGE);
         let page = std::fs::read_to_string(&path).with_context(|| format!("cannot read {PAGE}"))?;

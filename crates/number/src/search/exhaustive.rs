@@ -33,7 +33,7 @@ impl Ord for Widths {
 pub(super) fn search(
     trials: &mut Trials<'_, '_>,
     subset: Subset,
-    window: u32,
+    window: [u32; 2],
 ) -> Result<Answer, Stop> {
     let base = trials.begin(subset)?;
     if !trials.network().objective.is_computed() {
@@ -117,7 +117,7 @@ fn try_widths(
     base: &Assignment,
     lists: &[Vec<Vec<Format>>],
     now: &Widths,
-    window: u32,
+    window: [u32; 2],
 ) -> Result<Option<Answer>, Stop> {
     let threshold = trials.threshold(subset);
     let choices: Vec<usize> =
@@ -171,32 +171,38 @@ fn try_widths(
 /// Assignments at once: of those after the first that passes nothing is learnt.
 const MOST_AT_ONCE: usize = 64;
 
-/// With all biases up to `window` above these, of each slot that is not FLOAT. There may be more of them than
-/// memory holds.
+/// With all biases in a window around these, so many below and above, of each slot that is not FLOAT. There
+/// may be more of them than memory holds.
 /// EXP(2) has the same numbers as FIXED(2) of another bias: where `twins` says that there is one, that one is
 /// asked, and no configuration twice.
-fn biased(from: &Assignment, window: u32, twins: &[bool]) -> impl Iterator<Item = Move> {
+fn biased(
+    from: &Assignment,
+    [below, above]: [u32; 2],
+    twins: &[bool],
+) -> impl Iterator<Item = Move> {
     let of = |format: &Format| match format.kind() {
         Kind::Float => 1,
-        _ => window as usize + 1,
+        _ => (below + above) as usize + 1,
     };
     let steps: Vec<usize> = from.formats().iter().map(of).collect();
     let first = Some(vec![0; steps.len()]);
     let all = std::iter::successors(first, move |up| next(up.clone(), &steps));
     let moved = move |up: Vec<usize>| {
-        let assignment = raised(from, &up, twins)?;
+        let assignment = raised(from, &up, below, twins)?;
         Some(Move { change: format!("all {assignment}"), assignment })
     };
     all.filter_map(moved)
 }
 
-fn raised(from: &Assignment, up: &[usize], twins: &[bool]) -> Option<Assignment> {
+fn raised(from: &Assignment, up: &[usize], below: u32, twins: &[bool]) -> Option<Assignment> {
     let formats = from.formats().iter().zip(up).zip(twins).map(|((format, up), twin)| {
-        let bias = format.bias() + *up as i32;
+        if format.kind() == Kind::Float {
+            return Some(*format);
+        }
+        let bias = format.bias() + *up as i32 - below as i32;
         // ±2^(1 - B) and 0 are ±2^-(B' + 1) and 0 with B' = B - 2.
         match format.kind() == Kind::Exp && format.bits() == 2 && *twin {
             true => Format::fixed(2, bias - 2).ok(),
-            false if *up == 0 => Some(*format),
             false => format.with_bias(bias).ok(),
         }
     });

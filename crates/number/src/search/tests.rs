@@ -45,7 +45,13 @@ fn names_read_back() {
     for name in Algorithm::names() {
         assert_eq!(name.parse::<Algorithm>().unwrap().to_string(), name);
     }
-    assert_eq!("exhaustive:1".parse(), Ok(Algorithm::Exhaustive { window: 1 }));
+    assert_eq!("exhaustive:1".parse(), Ok(Algorithm::Exhaustive { below: 0, above: 1 }));
+    let around = Algorithm::Exhaustive { below: 1, above: 6 };
+    assert_eq!("exhaustive:-1..6".parse(), Ok(around));
+    assert_eq!(around.to_string(), "exhaustive:-1..6");
+    for wrong in ["exhaustive:1..6", "exhaustive:-1..", "exhaustive:9999999", "exhaustive:-1"] {
+        assert!(wrong.parse::<Algorithm>().is_err(), "{wrong}");
+    }
     let refused = "ristreto".parse::<Algorithm>().expect_err("misspelt");
     assert!(refused.contains("ristretto-all") && refused.ends_with("found \"ristreto\""));
 }
@@ -131,7 +137,7 @@ fn the_first_answer_in_order_is_the_smallest_there_is() {
         }
         if hash.is_multiple_of(1_000) { 0.975 } else { 0.95 }
     };
-    let outcome = searched(&network, Algorithm::Exhaustive { window: 1 }, accuracy);
+    let outcome = searched(&network, Algorithm::Exhaustive { below: 0, above: 1 }, accuracy);
     let answer = outcome.answer.clone().unwrap();
     // Every configuration of the space, by force.
     let types: Vec<Format> = (2..=5)
@@ -182,7 +188,7 @@ fn exp_2_is_fixed_2_and_is_not_asked_twice() {
     let list = "[supported_formats]\nsmall = [\"FLOAT 32\", \"FIXED 2\", \"EXP 2\"]";
     network.platform = Platform::from_descriptor(list, "small").unwrap();
     let is_base = |a: &Assignment| a.formats().iter().all(|format| *format == Format::F32);
-    let outcome = searched(&network, Algorithm::Exhaustive { window: 1 }, |a| {
+    let outcome = searched(&network, Algorithm::Exhaustive { below: 0, above: 1 }, |a| {
         if is_base(a) { 0.98 } else { 0.5 }
     });
     let all_narrow =
@@ -195,8 +201,29 @@ fn exp_2_is_fixed_2_and_is_not_asked_twice() {
 fn an_order_that_is_none_is_refused() {
     let mut network = lenet();
     network.objective = "w_size / w_bits + a_bits".parse().unwrap();
-    let outcome = searched(&network, Algorithm::Exhaustive { window: 0 }, needs([9; 4]));
+    let outcome = searched(&network, Algorithm::Exhaustive { below: 0, above: 0 }, needs([9; 4]));
     let End::Stopped(Stop::Failed(why)) = outcome.end else { panic!("widths make it smaller") };
     assert!(why.contains("does not fall where widths rise"));
     assert!(outcome.answer.is_some(), "there is always an answer");
+}
+
+/// A bias below that of the largest magnitudes is tried only if the window has it.
+#[test]
+fn a_window_reaches_to_both_sides() {
+    let network = lenet();
+    let wanted = Format::fixed(3, -3).unwrap();
+    let accuracy = |assignment: &Assignment| {
+        let is_wide = assignment.formats().iter().all(|format| format.bits() >= 3);
+        let is_below = assignment.formats()[3] == wanted.with_bias(-4).unwrap();
+        let is_widest = assignment.formats().iter().all(|format| format.bits() >= 16);
+        if is_wide && is_below || is_widest { 0.98 } else { 0.5 }
+    };
+    let of = |below| {
+        let mut network = network.clone();
+        let list = "[supported_formats]\nfew = [\"FLOAT 32\", \"FLOAT 16\", \"FIXED 3\"]";
+        network.platform = Platform::from_descriptor(list, "few").unwrap();
+        widths(&searched(&network, Algorithm::Exhaustive { below, above: 0 }, accuracy))
+    };
+    assert_eq!(of(1), [3; 4], "I3(-4) is one below the profile's I3(-3)");
+    assert_eq!(of(0), [16; 4]);
 }

@@ -1,4 +1,5 @@
-//! Fine-tuning: biases, widths and types, one object or group at a time.
+//! Fine-tuning: biases, widths and types, one object or group at a time. Where biases wait until they are
+//! needed, what was asked before is not asked again before it is needed either (`narrow`).
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -32,7 +33,8 @@ impl Trials<'_, '_> {
         }
         loop {
             current = self.tune_biases(subset, current)?;
-            while let Some(narrower) = self.narrow(subset, &current)? {
+            // The thesis asks for every group's next bit again after each bit that is saved.
+            while let Some(narrower) = self.narrow(subset, &current, &mut self.no_hopes())? {
                 visited.insert(shape(&narrower.assignment));
                 current = narrower;
             }
@@ -56,7 +58,8 @@ impl Trials<'_, '_> {
     ) -> Result<Answer, Stop> {
         let mut current = from;
         loop {
-            while let Some(narrower) = self.narrow(subset, &current)? {
+            let mut hopes = self.no_hopes();
+            while let Some(narrower) = self.narrow(subset, &current, &mut hopes)? {
                 visited.insert(shape(&narrower.assignment));
                 current = narrower;
             }
@@ -79,102 +82,13 @@ impl Trials<'_, '_> {
     }
 
     /// Narrower widths that make the objective smaller, as far as that is known without an evaluation.
-    fn savings(&self, current: &Answer) -> Vec<Move> {
-        let mut moves = self.space.narrower(&current.assignment);
+    pub(super) fn savings(&self, current: &Answer) -> Vec<(usize, Move)> {
+        let of = |group| Some((group, self.space.narrower(&current.assignment, group)?));
+        let mut moves: Vec<_> = (0..self.space.groups.len()).filter_map(of).collect();
         if self.network().objective.is_computed() {
-            moves.retain(|found| self.objective(&found.assignment, None) < current.objective);
+            moves.retain(|(_, found)| self.objective(&found.assignment, None) < current.objective);
         }
         moves
-    }
-
-    fn tune_biases(&mut self, subset: Subset, from: Answer) -> Result<Answer, Stop> {
-        self.phase = Phase::Bias;
-        let mut current = from;
-        loop {
-            let moves = self.space.biases(&current.assignment, 1);
-            if moves.is_empty() {
-                return Ok(current);
-            }
-            let threshold = self.threshold(subset);
-            let least = match self.settings.bias_rule {
-                BiasRule::Literal => threshold,
-                // SPEC A20: any that passes tightens ranges until hardly anything passes.
-                BiasRule::NoWorse => threshold.max(current.accuracy),
-                // Steps along a plateau are as many evaluations as any, and gain nothing.
-                BiasRule::WhenNeeded => threshold.max(current.accuracy).next_up(),
-            };
-            let mut candidates = self.candidates(subset, moves, Some(least))?;
-            let best = best(&candidates, |a, b| a.accuracy.total_cmp(&b.accuracy));
-            let best = best.filter(|at| candidates[*at].accuracy >= least);
-            let taken = best.map(|at| {
-                let accuracy = shown(candidates[at].accuracy);
-                (
-                    at,
-                    format!(
-                        "accuracy {accuracy} is the highest, and no lower than {}",
-                        shown(least)
-                    ),
-                )
-            });
-            for candidate in &mut candidates {
-                let accuracy = shown(candidate.accuracy);
-                candidate.why = match candidate.accuracy >= least {
-                    true => format!("accuracy {accuracy}, another one is higher or comes first"),
-                    false => {
-                        format!("accuracy {accuracy} is below {}, what there is", shown(least))
-                    }
-                };
-            }
-            match self.decide(
-                subset,
-                "does a smaller range with finer steps do better?",
-                candidates,
-                taken,
-            ) {
-                Some(better) => current = better,
-                None => return Ok(current),
-            }
-        }
-    }
-
-    fn narrow(&mut self, subset: Subset, current: &Answer) -> Result<Option<Answer>, Stop> {
-        self.phase = Phase::Width;
-        // What saves nothing need not be evaluated.
-        let moves = self.savings(current);
-        if moves.is_empty() {
-            return Ok(None);
-        }
-        let threshold = self.threshold(subset);
-        let floor = self.loss_floor(subset);
-        let mut candidates = self.candidates(subset, moves, Some(threshold))?;
-        let gain = |candidate: &Candidate| current.objective - candidate.objective;
-        let ratio = |candidate: &Candidate| {
-            gain(candidate) / (current.accuracy - candidate.accuracy).max(floor)
-        };
-        let can = |candidate: &Candidate| candidate.accuracy >= threshold && gain(candidate) > 0.0;
-        // SPEC A17: of equal ratios the smaller, then the more accurate, then the first.
-        let order = |a: &Candidate, b: &Candidate| {
-            let (of_a, of_b) = (can(a).then(|| ratio(a)), can(b).then(|| ratio(b)));
-            let by_ratio = of_a.partial_cmp(&of_b).unwrap_or(Ordering::Equal);
-            let by_size = b.objective.total_cmp(&a.objective);
-            by_ratio.then(by_size).then(a.accuracy.total_cmp(&b.accuracy))
-        };
-        let best = best(&candidates, order).filter(|at| can(&candidates[*at]));
-        let words = |candidate: &Candidate| {
-            let (saved, lost) = (gain(candidate), current.accuracy - candidate.accuracy);
-            let unit = self.network().objective.unit();
-            let lost = match lost > 0.0 {
-                true => format!("costs {} of accuracy", shown(lost)),
-                false => format!("costs no accuracy ({})", shown(candidate.accuracy)),
-            };
-            format!("saves {saved:.0} {unit} and {lost}").replace("  ", " ")
-        };
-        let taken = best.map(|at| (at, format!("{}: the best ratio", words(&candidates[at]))));
-        let whys: Vec<String> = candidates.iter().map(words).collect();
-        for (candidate, why) in candidates.iter_mut().zip(whys) {
-            candidate.why = format!("{why}: another one has a better ratio");
-        }
-        Ok(self.decide(subset, "which group can do with a bit less?", candidates, taken))
     }
 
     fn retype(

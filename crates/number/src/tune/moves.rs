@@ -78,12 +78,7 @@ impl<'a> Space<'a> {
         self.network.base().with(formats)
     }
 
-    /// One more of the bias, or one less: of each slot that is not FLOAT.
-    pub fn biases(&self, from: &Assignment, by: i32) -> Vec<Move> {
-        (0..self.slots.len()).filter_map(|at| self.bias(from, at, by)).collect()
-    }
-
-    /// Of one slot; none for FLOAT, and none where no value has it.
+    /// More of the bias of a slot, or less; none for FLOAT, and none where no value has it.
     pub fn bias(&self, from: &Assignment, at: usize, by: i32) -> Option<Move> {
         let (slot, old) = (self.slots[at], from.formats()[at]);
         let bias = old.bias() + by;
@@ -103,31 +98,31 @@ impl<'a> Space<'a> {
         (bias - self.network.profiled(slot, format).bias()).abs() > BIAS_REACH
     }
 
-    /// The next narrower format for each group.
-    pub fn narrower(&self, from: &Assignment) -> Vec<Move> {
-        self.of_groups(from, Self::narrower_format)
+    /// The next narrower format of a group, if it has one.
+    pub fn narrower(&self, from: &Assignment, group: usize) -> Option<Move> {
+        self.of_group(from, group, Self::narrower_format)
     }
 
-    /// The next wider format for each group; of EXP, whose steps a bit more makes no finer, FIXED of as
-    /// many bits as well.
-    pub fn wider(&self, from: &Assignment) -> Vec<Move> {
-        let mut found = self.of_groups(from, Self::wider_format);
-        let finer = self.of_groups(from, |space, slot, old| {
+    /// The next wider format of a group.
+    pub fn wider(&self, from: &Assignment, group: usize) -> Option<Move> {
+        self.of_group(from, group, Self::wider_format)
+    }
+
+    /// FIXED of a bit more for a group of EXP, whose steps a bit more makes no finer. None where that is
+    /// what it would be widened to anyway.
+    pub fn finer(&self, from: &Assignment, group: usize) -> Option<Move> {
+        let found = self.of_group(from, group, |space, slot, old| {
             let wider = space.of_kind(slot.role, Kind::Fixed).filter(|new| new.bits() > old.bits());
             let new = if old.kind() == Kind::Exp { wider.last()? } else { return None };
             Some(space.network.profiled(slot, new))
-        });
-        for other in finer {
-            if found.iter().all(|known| known.assignment != other.assignment) {
-                found.push(other);
-            }
-        }
-        found
+        })?;
+        let known = self.wider(from, group);
+        known.is_none_or(|known| known.assignment != found.assignment).then_some(found)
     }
 
     /// FIXED for EXP and the other way, of the same width, for each group.
     pub fn retyped(&self, from: &Assignment) -> Vec<Move> {
-        self.of_groups(from, |space, slot, format| {
+        let other = |space: &Self, slot: Slot, format: Format| {
             let wanted = match format.kind() {
                 Kind::Fixed => Kind::Exp,
                 Kind::Exp => Kind::Fixed,
@@ -135,7 +130,8 @@ impl<'a> Space<'a> {
             };
             let found = space.of_kind(slot.role, wanted).find(|new| new.bits() == format.bits())?;
             Some(space.network.profiled(slot, found))
-        })
+        };
+        (0..self.groups.len()).filter_map(|group| self.of_group(from, group, other)).collect()
     }
 
     /// EXP(2) is FIXED(2) of another bias (±2^(1 - B) and 0 are ±2^-(B' + 1) and 0 with B' = B - 2), and is
@@ -155,25 +151,24 @@ impl<'a> Space<'a> {
         found
     }
 
-    fn of_groups(
+    fn of_group(
         &self,
         from: &Assignment,
+        group: usize,
         next: impl Fn(&Self, Slot, Format) -> Option<Format>,
-    ) -> Vec<Move> {
-        let of = |group: &Group| {
-            let mut formats = from.formats().to_vec();
-            for &at in &group.slots {
-                formats[at] = next(self, self.slots[at], formats[at])?;
-            }
-            let shown = |formats: &[Format]| match group.slots.as_slice() {
-                [only] => formats[*only].to_string(),
-                several => kind_and_bits(formats[several[0]]),
-            };
-            let (old, new) = (shown(from.formats()), shown(&formats));
-            let change = format!("{} {old} -> {new}", group.name);
-            Some(Move { change, assignment: from.with(formats) })
+    ) -> Option<Move> {
+        let group: &Group = &self.groups[group];
+        let mut formats = from.formats().to_vec();
+        for &at in &group.slots {
+            formats[at] = next(self, self.slots[at], formats[at])?;
+        }
+        let shown = |formats: &[Format]| match group.slots.as_slice() {
+            [only] => formats[*only].to_string(),
+            several => kind_and_bits(formats[several[0]]),
         };
-        self.groups.iter().filter_map(of).collect()
+        let (old, new) = (shown(from.formats()), shown(&formats));
+        let change = format!("{} {old} -> {new}", group.name);
+        Some(Move { change, assignment: from.with(formats) })
     }
 
     fn of_kind(&self, role: Role, kind: Kind) -> impl Iterator<Item = Format> {
@@ -241,6 +236,14 @@ mod tests {
     use crate::network::tests::lenet;
     use crate::platform::Platform;
 
+    fn narrower(space: &Space<'_>, from: &Assignment) -> Vec<Move> {
+        (0..space.groups.len()).filter_map(|group| space.narrower(from, group)).collect()
+    }
+
+    fn biases(space: &Space<'_>, from: &Assignment) -> Vec<Move> {
+        (0..space.slots.len()).filter_map(|slot| space.bias(from, slot, 1)).collect()
+    }
+
     fn changes(moves: &[Move]) -> Vec<&str> {
         moves.iter().map(|found| found.change.as_str()).collect()
     }
@@ -253,14 +256,14 @@ mod tests {
         let from = space.uniform(3, &[Kind::Fixed]);
         let expected =
             ["conv1.weight I3(0) -> I2(0)", "conv2.weight I3(2) -> I2(2)", "activations I3 -> I2"];
-        assert_eq!(changes(&space.narrower(&from)), expected);
-        let biases = [
+        assert_eq!(changes(&narrower(&space, &from)), expected);
+        let expected = [
             "conv1.weight I3(0) -> I3(1)",
             "conv2.weight I3(2) -> I3(3)",
             "conv1.input I3(0) -> I3(1)",
             "conv2.input I3(-3) -> I3(-2)",
         ];
-        assert_eq!(changes(&space.biases(&from, 1)), biases);
+        assert_eq!(changes(&biases(&space, &from)), expected);
         let types =
             ["conv1.weight I3(0) -> E3(3)", "conv2.weight I3(2) -> E3(5)", "activations I3 -> E3"];
         assert_eq!(changes(&space.retyped(&from)), types);
@@ -271,16 +274,15 @@ mod tests {
         let network = lenet();
         let space = Space::new(&network, 2);
         let from = space.uniform(3, &[Kind::Exp]);
-        let expected = [
-            "conv1.weight E3(3) -> E4(7)",
-            "conv2.weight E3(5) -> E4(9)",
-            "activations E3 -> E4",
-            "conv1.weight E3(3) -> I4(0)",
-            "conv2.weight E3(5) -> I4(2)",
-            "activations E3 -> I4",
-        ];
-        assert_eq!(changes(&space.wider(&from)), expected);
-        assert_eq!(space.wider(&space.uniform(3, &[Kind::Fixed])).len(), 3);
+        let of = |from: &Assignment, group| {
+            let moves = [space.wider(from, group), space.finer(from, group)];
+            moves.into_iter().flatten().map(|found| found.change).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&from, 0), ["conv1.weight E3(3) -> E4(7)", "conv1.weight E3(3) -> I4(0)"]);
+        assert_eq!(of(&from, 2), ["activations E3 -> E4", "activations E3 -> I4"]);
+        assert_eq!(of(&space.uniform(3, &[Kind::Fixed]), 0), ["conv1.weight I3(0) -> I4(0)"]);
+        let widest = of(&space.uniform(9, &[Kind::Exp]), 0);
+        assert_eq!(widest.len(), 1, "there is no EXP(10), and FIXED once: {widest:?}");
     }
 
     #[test]
@@ -288,7 +290,7 @@ mod tests {
         let mut network = lenet();
         network.layers[1].activation_size = 0;
         let space = Space::new(&network, 2);
-        let found = space.biases(&space.uniform(3, &[Kind::Fixed]), 1);
+        let found = biases(&space, &space.uniform(3, &[Kind::Fixed]));
         assert_eq!(found.len(), 3, "{:?}", changes(&found));
     }
 
@@ -297,7 +299,7 @@ mod tests {
         let network = lenet();
         let from = |space: &Space<'_>| space.uniform(2, &[Kind::Fixed]);
         let space = Space::new(&network, 2);
-        assert_eq!(changes(&space.narrower(&from(&space))), [""; 0]);
+        assert_eq!(changes(&narrower(&space, &from(&space))), [""; 0]);
         assert_eq!(*space.widths(Some(Kind::Fixed)).last().unwrap(), 2);
     }
 

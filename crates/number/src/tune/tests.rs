@@ -1,8 +1,11 @@
 //! Networks whose accuracy is a formula, and whose best configuration is known.
 
 mod journal;
+mod long;
 mod rules;
 mod trace;
+
+use std::collections::HashMap;
 
 use super::moves::Space;
 use super::*;
@@ -208,5 +211,5 @@ fn candidates_come_in_batches_and_may_end_early() {
     let outcome = tune(&network, &settings, Journal::none(), &mut evaluate, &mut |_| {});
     assert_eq!(outcome.answer, whole.answer);
     assert_eq!(outcome.evaluations, whole.evaluations);
-    assert!(largest == 4 && bounds > 5, "{largest} at once, {bounds} ended early");
+    assert!(largest == 4 && bounds > 3, "{largest} at once, {bounds} ended early");
 }
