@@ -21,9 +21,9 @@ pub struct Npu {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say how long each layer of a network computes and is fetched, and which of both it waits for
+    /// Say how long layers compute and are fetched, and which they wait for
     Layers(layers::Layers),
-    /// Let networks share an NPU: throughput, slowdowns and what stands still, by scheduler
+    /// Let networks share an NPU: throughput, slowdowns and idle times
     Run(run::Run),
 }
 

@@ -74,7 +74,7 @@ fn each_command_has_a_manual_page_that_renders() {
         assert!(below > 0, "{help}");
         below
     };
-    let below = below("audit") + below("task") + below("rnn") + below("tune");
+    let below = below("audit") + below("task") + below("rnn") + below("tune") + below("npu");
     // Of `help` there is none; of `dyno` itself there is one.
     assert_eq!(pages.len(), commands.len() + below, "{pages:?}");
     assert_eq!(folder.dyno("man").exits(0).stdout, folder.read("pages/dyno.1"));

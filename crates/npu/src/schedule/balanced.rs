@@ -9,6 +9,9 @@
 //!
 //! No stream starves: among those of one kind each has its share, and one that has placed nothing for as long as a pass of
 //! every stream takes alone is next, whatever that costs.
+//!
+//! Requests with deadlines stand before that: of a kind the one that is due first, those that can no longer be in time
+//! after all others; and one that would be late if it had to wait for as long as it takes is next whatever its kind.
 
 use std::sync::Arc;
 

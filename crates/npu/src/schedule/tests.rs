@@ -7,6 +7,7 @@ use super::*;
 use crate::bounds::throughput;
 use crate::machine::Limits;
 use crate::profile::Profile;
+use crate::serve::{Batching, Served, Server};
 use crate::streams::play;
 
 fn limits(capacity: u64) -> Limits {
@@ -94,4 +95,51 @@ fn the_baselines_finish_what_they_began() {
     assert_eq!(counted(Whole::Memory).0, 0);
     let (a, b) = counted(Whole::Fair);
     assert!(a.abs_diff(b) <= 1 && a > 100, "{a} and {b} passes that take equally long");
+}
+
+/// Two requests of one network, one of which can no longer be in time, and the machine idle.
+fn one_hopeless(pick: &mut dyn Scheduler) -> usize {
+    let pass = passes(&[profile(&[(100, 10), (100, 10)])], 1_000).remove(0);
+    let machine = Machine::new(limits(1_000));
+    let jobs = [Job::new(0, Arc::clone(&pass), 0, 150), Job::new(0, pass, 0, 260)];
+    pick.pick(&View { machine: &machine, jobs: &jobs, now: 0 })
+}
+
+#[test]
+fn hopeless_requests_go_first_by_the_thesis_rule_and_last_by_ours() {
+    assert_eq!(one_hopeless(&mut LayerweaverPlus::new(Urgency::Text)), 0);
+    assert_eq!(one_hopeless(&mut LayerweaverPlus::new(Urgency::Precise)), 0);
+    assert_eq!(one_hopeless(&mut LayerweaverPlus::new(Urgency::Laxity)), 1);
+    assert_eq!(one_hopeless(&mut LeastLaxity), 1);
+    let passes = passes(&[profile(&[(100, 10), (100, 10)])], 1_000);
+    assert_eq!(one_hopeless(&mut Balanced::new(&passes)), 1);
+}
+
+#[test]
+fn every_scheduler_has_a_name_and_serves_all_that_it_is_asked() {
+    let profiles =
+        [profile(&[(90, 10), (80, 30)]), profile(&[(10, 70)]), profile(&[(30, 30), (40, 20)])];
+    let passes = passes(&profiles, 200);
+    for named in SCHEDULERS {
+        let served = passes
+            .iter()
+            .map(|pass| Served { passes: vec![Arc::clone(pass)], limit: 400 })
+            .collect();
+        let batching = Batching { window: 0, active: 4, wake: Picos::MAX };
+        let limits = Limits { depth: named.depth.unwrap_or(usize::MAX), ..limits(200) };
+        let mut server = Server::new(limits, batching, served, named.make(&passes));
+        for ticket in 0..30 {
+            server.arrive(0, ticket as usize % 3, ticket);
+        }
+        let mut computed = Vec::new();
+        while let Some(now) = server.next_event() {
+            server.advance(now, &mut computed);
+        }
+        let mut tickets: Vec<u64> = computed.iter().map(|(_, ticket)| *ticket).collect();
+        tickets.sort_unstable();
+        assert_eq!(tickets, (0..30).collect::<Vec<_>>(), "{}", named.name);
+        assert_eq!(Named::find(named.name).map(|found| found.about), Ok(named.about));
+    }
+    let unknown = Named::find("layerweaver++").unwrap_err().to_string();
+    assert!(unknown.contains("the nearest is `layerweaver+`"), "{unknown}");
 }
