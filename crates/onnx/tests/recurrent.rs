@@ -60,7 +60,7 @@ fn shapes_may_have_the_batch_first() {
     let r = net.weight("r", &[1, 4 * HIDDEN, HIDDEN], Fill::even(HIDDEN)).unwrap();
     let choices = [("hidden_size", (HIDDEN as i64).into()), ("layout", 1_i64.into())];
     let [all, last] = net.nodes("LSTM", &[&x, &w, &r], &choices).unwrap();
-    let shape = |of: &Name| net.shape(of).iter().map(|dim| dim.fixed()).collect::<Vec<_>>();
+    let shape = |of: &Name| net.shape(of).iter().map(dyno_onnx::Dim::fixed).collect::<Vec<_>>();
     assert_eq!(shape(&all), [Some(6), Some(STEPS), Some(1), Some(HIDDEN)]);
     assert_eq!(shape(&last), [Some(6), Some(1), Some(HIDDEN)]);
 }
