@@ -65,7 +65,7 @@ pub fn turning_batch(network: &Network, npu: &Npu) -> Option<u64> {
 
 /// A pass of a network on an NPU, in totals.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pass {
+pub struct Totals {
     /// All computation, ps.
     pub compute: Picos,
     /// All fetches, ps.
@@ -81,7 +81,7 @@ pub struct Pass {
     pub joules: Option<f64>,
 }
 
-impl Pass {
+impl Totals {
     /// Of what was made of a network.
     #[must_use]
     pub fn of(network: &Network, npu: &Npu, options: &Options, made: &Made) -> Self {
@@ -165,7 +165,7 @@ pub struct Bar {
     /// Tokens of a sample; none of a network without sequences.
     pub seq_len: Option<u64>,
     /// What it takes.
-    pub pass: Pass,
+    pub pass: Totals,
 }
 
 /// A sweep cannot be made.
@@ -213,7 +213,7 @@ pub fn sweep(
         for &batch in batches {
             let options = Options { batch, ..*options };
             let made = make(network, npu, mapping, &options).map_err(SweepError::Profile)?;
-            let pass = Pass::of(network, npu, &options, &made);
+            let pass = Totals::of(network, npu, &options, &made);
             bars.push(Bar { batch, seq_len: network.seq_len, pass });
         }
     }

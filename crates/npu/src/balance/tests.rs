@@ -8,10 +8,10 @@ fn npu(name: &str) -> Npu {
     Npu::preset(name).unwrap()
 }
 
-fn pass(network: &Network, npu: &Npu, mapping: &str, batch: u64) -> Pass {
+fn pass(network: &Network, npu: &Npu, mapping: &str, batch: u64) -> Totals {
     let options = Options { batch, ..Options::default() };
     let made = make(network, npu, mapping.parse().unwrap(), &options).unwrap();
-    Pass::of(network, npu, &options, &made)
+    Totals::of(network, npu, &options, &made)
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use dyno_npu::balance::{Bound, LayerTimes, Pass, intensity, times};
+use dyno_npu::balance::{Bound, LayerTimes, Totals, intensity, times};
 use dyno_npu::hardware::Npu;
 use dyno_npu::mapping::Mapping;
 use dyno_npu::profile::{Made, Options, ProfileError, make};
@@ -99,8 +99,8 @@ impl Laid<'_> {
         self.network.layers.iter().map(of).collect()
     }
 
-    fn pass(&self) -> Pass {
-        Pass::of(self.network, self.npu, &self.options, self.made)
+    fn pass(&self) -> Totals {
+        Totals::of(self.network, self.npu, &self.options, self.made)
     }
 
     fn table(&self) -> Result<String, ProfileError> {
