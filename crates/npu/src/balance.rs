@@ -94,8 +94,7 @@ impl Totals {
         let joules = npu.parts().energy.map(|energy| {
             let seconds = compute.max(fetch) as f64 / 1e12;
             let bytes = fetch as f64 / 1e12 * npu.parts().bytes_per_second as f64;
-            let moved = macs as f64 * energy.mac_pj + bytes * energy.memory_byte_pj;
-            moved / 1e12 + seconds * energy.static_watts
+            energy.joules(macs as f64, bytes, seconds)
         });
         Self {
             compute,

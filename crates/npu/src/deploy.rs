@@ -1,8 +1,10 @@
 //! Networks on an NPU, ready to be played: passes of all batches, bounds, and a scheduler.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use crate::fleet::{Balancer, Fleet};
 use crate::hardware::Npu;
 use crate::machine::Limits;
 use crate::mapping::Mapping;
@@ -10,6 +12,7 @@ use crate::pass::Pass;
 use crate::profile::{Options, Picos, Profile, ProfileError, make};
 use crate::schedule::{Named, Scheduler};
 use crate::serve::{Batching, Served, Server};
+use crate::version::{Version, VersionError, Versions};
 use crate::workload::Network;
 
 /// A network and what is asked of it.
@@ -37,7 +40,7 @@ pub struct Plan {
 }
 
 /// Why networks cannot be put on an NPU.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum DeployError {
     /// There is no network.
@@ -54,6 +57,18 @@ pub enum DeployError {
         /// Why.
         error: ProfileError,
     },
+    /// So many passes that rates can be told take longer than 64 bits of ps.
+    TooLong {
+        /// Of which network.
+        network: String,
+    },
+    /// Versions cannot be offered.
+    Versions {
+        /// Of which network.
+        network: String,
+        /// Why.
+        error: VersionError,
+    },
 }
 
 impl fmt::Display for DeployError {
@@ -62,11 +77,20 @@ impl fmt::Display for DeployError {
             Self::Nobody => f.write_str("no network was named; give at least one, such as RN"),
             Self::Empty { network } => write!(f, "network `{network}` has no layers to compute"),
             Self::Profile { network, error } => write!(f, "network `{network}`: {error}"),
+            Self::TooLong { network } => write!(
+                f,
+                "network `{network}`: {MOST_PASSES} passes take longer than 213 days: its sizes, the batch or the \
+                 NPU's are wrong"
+            ),
+            Self::Versions { network, error } => write!(f, "network `{network}`: {error}"),
         }
     }
 }
 
 impl std::error::Error for DeployError {}
+
+/// Of passes that are played to find how long one takes, with room.
+const MOST_PASSES: u64 = 1_024;
 
 /// Networks on an NPU.
 #[derive(Clone, Debug)]
@@ -75,21 +99,46 @@ pub struct Deployment {
     pub limits: Limits,
     /// Names of the networks.
     pub names: Vec<String>,
-    /// Of each network, passes of batches of 1, 2, and so on, to the largest.
+    /// Of each network, passes of batches of 1, 2, and so on, to the largest; of streams of the largest alone.
     pub served: Vec<Served>,
     /// Of each network, the profile of the largest batch, whose blocks have names.
     pub profiles: Vec<Profile>,
     /// What had to be done: layers that were split.
     pub remarks: Vec<String>,
     scheduler: &'static Named,
+    /// Of streams that have some.
+    versions: Vec<(usize, Versions)>,
+}
+
+/// A version of a network that is to be offered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offer {
+    /// What it is called.
+    pub name: String,
+    /// What is computed.
+    pub network: Network,
+    /// Of its answers, in any unit in which more is better.
+    pub accuracy: f64,
 }
 
 impl Deployment {
-    /// Puts the networks on the NPU.
+    /// Puts the networks on the NPU, for requests in batches of whatever size.
     ///
     /// # Errors
     /// No networks, empty ones, or profiles that cannot be made.
     pub fn new(plan: &Plan) -> Result<Self, DeployError> {
+        Self::of_batches(plan, 1..=plan.options.batch.max(1))
+    }
+
+    /// The same for streams, whose passes all have the largest batch.
+    ///
+    /// # Errors
+    /// As of [`Deployment::new`].
+    pub fn of_streams(plan: &Plan) -> Result<Self, DeployError> {
+        Self::of_batches(plan, plan.options.batch..=plan.options.batch)
+    }
+
+    fn of_batches(plan: &Plan, batches: RangeInclusive<u64>) -> Result<Self, DeployError> {
         if plan.tenants.is_empty() {
             return Err(DeployError::Nobody);
         }
@@ -107,33 +156,78 @@ impl Deployment {
             profiles: Vec::new(),
             remarks: Vec::new(),
             scheduler: plan.scheduler,
+            versions: Vec::new(),
         };
         for tenant in &plan.tenants {
-            deployed.add(plan, tenant)?;
+            deployed.add(plan, tenant, batches.clone())?;
         }
         Ok(deployed)
     }
 
-    fn add(&mut self, plan: &Plan, tenant: &Tenant) -> Result<(), DeployError> {
-        let network = tenant.network.name.clone();
+    fn add(
+        &mut self,
+        plan: &Plan,
+        tenant: &Tenant,
+        batches: RangeInclusive<u64>,
+    ) -> Result<(), DeployError> {
+        let (passes, last) = self.passes(plan, &tenant.network, batches)?;
+        self.profiles.push(last);
+        self.names.push(tenant.network.name.clone());
+        self.served.push(Served { passes, limit: tenant.limit });
+        Ok(())
+    }
+
+    /// Passes of a network, and the profile of the largest batch.
+    fn passes(
+        &mut self,
+        plan: &Plan,
+        network: &Network,
+        batches: RangeInclusive<u64>,
+    ) -> Result<(Vec<Arc<Pass>>, Profile), DeployError> {
+        let name = || network.name.clone();
         let mut passes = Vec::new();
         let mut last = Profile::default();
-        for batch in 1..=plan.options.batch.max(1) {
+        for batch in batches {
             let options = Options { batch, ..plan.options };
-            let made = make(&tenant.network, &plan.npu, plan.mapping, &options)
-                .map_err(|error| DeployError::Profile { network: network.clone(), error })?;
-            let pass = Pass::new(&made.profile, self.limits);
-            passes.push(Arc::new(
-                pass.ok_or_else(|| DeployError::Empty { network: network.clone() })?,
-            ));
-            if batch == 1 {
-                self.remarks.extend(made.split.iter().map(|split| format!("{network}: {split}")));
+            let made = make(network, &plan.npu, plan.mapping, &options)
+                .map_err(|error| DeployError::Profile { network: name(), error })?;
+            let profile = made.profile;
+            let both = profile.compute().checked_add(profile.fetch());
+            if both.and_then(|both| both.checked_mul(MOST_PASSES)).is_none() {
+                return Err(DeployError::TooLong { network: name() });
             }
-            last = made.profile;
+            let pass = Pass::new(&profile, self.limits);
+            if passes.is_empty() {
+                self.remarks.extend(made.split.iter().map(|split| format!("{}: {split}", name())));
+            }
+            passes.push(Arc::new(pass.ok_or_else(|| DeployError::Empty { network: name() })?));
+            last = profile;
         }
-        self.profiles.push(last);
-        self.names.push(network);
-        self.served.push(Served { passes, limit: tenant.limit });
+        Ok((passes, last))
+    }
+
+    /// Batches of `stream`, of networks on the NPU of `plan`, are computed in one of these versions, whose answers have at
+    /// least the accuracy `floor` in the mean.
+    ///
+    /// # Errors
+    /// Networks that do not fit the NPU; a floor that no version reaches.
+    pub fn offer(
+        &mut self,
+        plan: &Plan,
+        stream: usize,
+        offers: &[Offer],
+        floor: f64,
+    ) -> Result<(), DeployError> {
+        let mut all = Vec::new();
+        for Offer { name, network, accuracy } in offers {
+            let batches = 1..=plan.options.batch.max(1);
+            let (passes, _) = self.passes(plan, network, batches)?;
+            all.push(Version { name: name.clone(), accuracy: *accuracy, passes });
+        }
+        let network = self.names[stream].clone();
+        let versions =
+            Versions::new(all, floor).map_err(|error| DeployError::Versions { network, error })?;
+        self.versions.push((stream, versions));
         Ok(())
     }
 
@@ -149,9 +243,19 @@ impl Deployment {
         self.scheduler.make(&self.largest())
     }
 
+    /// So many idle NPUs that serve the networks.
+    #[must_use]
+    pub fn fleet(&self, npus: usize, balancer: Balancer, batching: Batching) -> Fleet {
+        Fleet::new((0..npus.max(1)).map(|_| self.server(batching)).collect(), balancer)
+    }
+
     /// An idle NPU that serves the networks.
     #[must_use]
     pub fn server(&self, batching: Batching) -> Server {
-        Server::new(self.limits, batching, self.served.clone(), self.scheduler())
+        let mut server = Server::new(self.limits, batching, self.served.clone(), self.scheduler());
+        for (stream, versions) in &self.versions {
+            server.offer(*stream, versions.clone());
+        }
+        server
     }
 }

@@ -51,6 +51,14 @@ pub struct Energy {
     pub static_watts: f64,
 }
 
+impl Energy {
+    /// What so many multiply-accumulates, bytes of the memory and seconds take, J.
+    #[must_use]
+    pub fn joules(&self, macs: f64, bytes: f64, seconds: f64) -> f64 {
+        (macs * self.mac_pj + bytes * self.memory_byte_pj) / 1e12 + seconds * self.static_watts
+    }
+}
+
 /// Why no such NPU can exist.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

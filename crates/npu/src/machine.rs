@@ -132,6 +132,16 @@ impl Machine {
         self.last
     }
 
+    /// Somebody else has the memory until then.
+    pub fn hold_memory(&mut self, until: Picos) {
+        self.memory_free = self.memory_free.max(until);
+    }
+
+    /// Somebody else has the array until then.
+    pub fn hold_array(&mut self, until: Picos) {
+        self.compute_free = self.compute_free.max(until);
+    }
+
     /// When a block of `stream` would be fetched and computed if it were placed now. It is not asked for before
     /// `not_before`.
     ///

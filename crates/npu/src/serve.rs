@@ -2,9 +2,9 @@
 //! the memory is free.
 //!
 //! Requests wait in the queue of their stream until there are enough for a batch or the oldest has waited for the window.
-//! Whenever the memory is free, passes begin for the batches that are ready, if fewer than the limit are under way, and
-//! the scheduler picks the next block of one of them: no batch is closed before it can be fetched. What has been placed
-//! stays placed: a request that comes later is fetched after it.
+//! Whenever the memory is free, passes begin for batches that are ready, if fewer than the limit are under way and the
+//! scheduler does not hold them back, and it picks the next block of one of them: no batch is closed before it can be
+//! fetched. What has been placed stays placed: a request that comes later is fetched after it.
 //!
 //! Time comes from outside ([`Server::advance`]); nothing here sleeps or reads a clock.
 
@@ -17,7 +17,10 @@ use std::sync::Arc;
 use crate::machine::{Limits, Machine, Placed};
 use crate::pass::Pass;
 use crate::profile::Picos;
+pub use crate::queue::Served;
+use crate::queue::{Queue, Waiting};
 use crate::schedule::{Job, Scheduler, View};
+use crate::version::Versions;
 
 /// How requests become passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,26 +34,11 @@ pub struct Batching {
     pub wake: Picos,
 }
 
-/// A network that is served.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Served {
-    /// Of batches of 1, 2, and so on; at least one.
-    pub passes: Vec<Arc<Pass>>,
-    /// A request should be computed so long after it came; the end of time where nobody asks.
-    pub limit: Picos,
-}
-
-/// A request that waits.
-#[derive(Clone, Copy, Debug)]
-struct Waiting {
-    arrived: Picos,
-    ticket: u64,
-}
-
 /// A batch that will be computed then.
 #[derive(Debug)]
 struct Ending {
     at: Picos,
+    stream: usize,
     tickets: Vec<u64>,
 }
 
@@ -60,16 +48,19 @@ pub type Onlooker = dyn FnMut(usize, usize, &Placed);
 /// An NPU that serves.
 pub struct Server {
     batching: Batching,
-    served: Vec<Served>,
     machine: Machine,
     scheduler: Box<dyn Scheduler>,
-    queues: Vec<VecDeque<Waiting>>,
+    queues: Vec<Queue>,
     jobs: Vec<Job>,
     /// Of each job, whom it answers.
     tickets: Vec<Vec<u64>>,
     /// In order, since computations keep the order of decisions.
     endings: VecDeque<Ending>,
     onlooker: Option<Box<Onlooker>>,
+    /// Of each stream.
+    unanswered: Vec<u64>,
+    /// Of streams that have others than the one that queues know.
+    versions: Vec<Option<Versions>>,
     // Lists of tickets that are used again.
     spare: Vec<Vec<u64>>,
 }
@@ -94,8 +85,9 @@ impl Server {
     ) -> Self {
         Self {
             batching,
-            queues: vec![VecDeque::new(); served.len()],
-            served,
+            unanswered: vec![0; served.len()],
+            versions: vec![None; served.len()],
+            queues: served.into_iter().map(|served| Queue::new(served, batching.window)).collect(),
             machine: Machine::new(limits),
             scheduler,
             jobs: Vec::new(),
@@ -117,15 +109,81 @@ impl Server {
         &self.machine
     }
 
-    /// Requests that wait in the queue of `stream`, not in a pass yet: what a load balancer looks at.
+    /// Requests that wait and are in no pass yet, of each stream: what a load balancer looks at.
     #[must_use]
-    pub fn queued(&self, stream: usize) -> usize {
-        self.queues[stream].len()
+    pub fn queues(&self) -> &[Queue] {
+        &self.queues
+    }
+
+    /// Passes that have begun and are not placed to their ends.
+    #[must_use]
+    pub fn jobs(&self) -> &[Job] {
+        &self.jobs
+    }
+
+    /// Requests that came and are not computed yet.
+    #[must_use]
+    pub fn unanswered(&self) -> u64 {
+        self.unanswered.iter().sum()
+    }
+
+    /// The same, of one stream.
+    #[must_use]
+    pub fn unanswered_of(&self, stream: usize) -> u64 {
+        self.unanswered[stream]
+    }
+
+    /// Batches of `stream` are computed in one of these versions from now on; a scheduler sees the passes that it was made
+    /// for until they begin.
+    pub fn offer(&mut self, stream: usize, versions: Versions) {
+        self.versions[stream] = Some(versions);
+    }
+
+    /// The versions of `stream`, if it has any.
+    #[must_use]
+    pub fn versions(&self, stream: usize) -> Option<&Versions> {
+        self.versions[stream].as_ref()
+    }
+
+    /// Somebody else has the memory until then.
+    pub fn hold_memory(&mut self, until: Picos) {
+        self.machine.hold_memory(until);
+    }
+
+    /// Somebody else has the array until then.
+    pub fn hold_array(&mut self, until: Picos) {
+        self.machine.hold_array(until);
+    }
+
+    /// For how long the array and the memory would be busy with what is here and `more` requests of each stream, if those
+    /// that wait were computed in the largest batches.
+    #[must_use]
+    pub fn work(&self, now: Picos, more: impl Fn(usize) -> usize) -> [Picos; 2] {
+        let (array, memory) = (self.machine.compute_free(), self.machine.memory_free());
+        let mut sum = [array.saturating_sub(now), memory.saturating_sub(now)];
+        let mut add = |times: u64, compute: Picos, fetch: Picos| {
+            sum[0] = sum[0].saturating_add(times.saturating_mul(compute));
+            sum[1] = sum[1].saturating_add(times.saturating_mul(fetch));
+        };
+        for job in &self.jobs {
+            add(1, job.compute_left, job.fetch_left);
+        }
+        for (stream, queue) in self.queues.iter().enumerate() {
+            let waiting = queue.len() + more(stream);
+            let (whole, rest) = (waiting / queue.largest(), waiting % queue.largest());
+            let largest = queue.pass(queue.largest());
+            add(whole as u64, largest.compute, largest.fetch);
+            if rest > 0 {
+                add(1, queue.pass(rest).compute, queue.pass(rest).fetch);
+            }
+        }
+        sum
     }
 
     /// A request of `stream` comes; `ticket` comes back when it has been computed.
     pub fn arrive(&mut self, now: Picos, stream: usize, ticket: u64) {
-        self.queues[stream].push_back(Waiting { arrived: now, ticket });
+        self.unanswered[stream] += 1;
+        self.queues[stream].waiting.push_back(Waiting { arrived: now, ticket });
     }
 
     /// When something next happens, if anything is under way; never before what [`advance`](Self::advance) was told last.
@@ -133,7 +191,7 @@ impl Server {
     pub fn next_event(&self) -> Option<Picos> {
         let ending = self.endings.front().map(|ending| ending.at);
         let free = self.decides_at();
-        let ready = || (0..self.queues.len()).filter_map(|stream| self.ready_at(stream)).min();
+        let ready = || self.queues.iter().filter_map(Queue::ready_at).min();
         let decision = match self.jobs.is_empty() {
             false => Some(free),
             true => ready().map(|ready| ready.max(free)),
@@ -147,50 +205,66 @@ impl Server {
         self.machine.memory_free().max(wake)
     }
 
-    /// When the queue of `stream` becomes a batch: when its oldest request has waited, or at once if there are enough.
-    fn ready_at(&self, stream: usize) -> Option<Picos> {
-        let (queue, most) = (&self.queues[stream], self.served[stream].passes.len());
-        let full = queue.get(most - 1).map(|request| request.arrived);
-        let waited =
-            queue.front().map(|request| request.arrived.saturating_add(self.batching.window));
-        full.or(waited)
-    }
-
     /// Plays what happens until `now`, and appends the tickets of the requests that have been computed by then, each with
     /// the time.
     pub fn advance(&mut self, now: Picos, computed: &mut Vec<(Picos, u64)>) {
-        while self.decides_at() <= now {
-            self.begin(now);
-            if self.jobs.is_empty() {
-                break;
-            }
-            self.place(now);
+        while self.decide(now) {}
+        self.answer(now, computed);
+    }
+
+    /// If the memory is free by now, begins passes and places a block: whether there was one.
+    pub fn decide(&mut self, now: Picos) -> bool {
+        if self.decides_at() > now {
+            return false;
         }
+        self.begin(now);
+        if !self.jobs.is_empty() {
+            self.place(now);
+            return true;
+        }
+        false
+    }
+
+    /// Appends the tickets of the requests that have been computed by now, each with the time.
+    pub fn answer(&mut self, now: Picos, computed: &mut Vec<(Picos, u64)>) {
         while let Some(ending) = self.endings.front()
             && ending.at <= now
         {
             if let Some(mut ending) = self.endings.pop_front() {
+                self.unanswered[ending.stream] -= ending.tickets.len() as u64;
                 computed.extend(ending.tickets.drain(..).map(|ticket| (ending.at, ticket)));
                 self.spare.push(ending.tickets);
             }
         }
     }
 
-    /// Begins passes of the batches that are ready, the one that has been ready for longest first.
+    /// Begins passes of the batches that the scheduler chooses; if nothing is under way, one begins whatever it says.
     fn begin(&mut self, now: Picos) {
         while self.jobs.len() < self.batching.active {
-            let ready = |stream: usize| {
-                self.ready_at(stream).filter(|at| *at <= now).map(|at| (at, stream))
-            };
-            let Some((_, stream)) = (0..self.queues.len()).filter_map(ready).min() else { return };
-            let (queue, served) = (&mut self.queues[stream], &self.served[stream]);
-            let batch = queue.len().min(served.passes.len());
-            let arrived = queue.front().map_or(now, |request| request.arrived);
-            let mut tickets = self.spare.pop().unwrap_or_default();
-            tickets.extend(queue.drain(..batch).map(|request| request.ticket));
+            let view = View { machine: &self.machine, jobs: &self.jobs, queues: &self.queues, now };
+            let Some(oldest) = view.oldest() else { return };
+            let chosen = self.scheduler.begin(&view);
+            let Some(batch) = chosen.or(self.jobs.is_empty().then_some(oldest)) else { return };
+            let (queue, stream) = (&mut self.queues[batch.stream], batch.stream);
+            let mut pass = Arc::clone(queue.pass(batch.requests));
             // The oldest decides: the others have more time.
-            let due = arrived.saturating_add(served.limit);
-            self.jobs.push(Job::new(stream, Arc::clone(&served.passes[batch - 1]), arrived, due));
+            let oldest = (queue.arrived(batch.after), queue.due(batch.after));
+            let (arrived, due) = (oldest.0.unwrap_or(now), oldest.1.unwrap_or(now));
+            let mut tickets = self.spare.pop().unwrap_or_default();
+            let of_batch = batch.after..batch.after + batch.requests;
+            tickets.extend(queue.waiting.drain(of_batch).map(|request| request.ticket));
+            let [compute, fetch] = match self.versions[stream] {
+                Some(_) => self.work(now, |_| 0),
+                None => [0, 0],
+            };
+            if let Some(versions) = &mut self.versions[stream] {
+                let ends = |pass: &Pass| {
+                    let array = compute.saturating_add(pass.compute);
+                    now.saturating_add(array.max(fetch.saturating_add(pass.fetch)))
+                };
+                pass = versions.begin(batch.requests, due, ends);
+            }
+            self.jobs.push(Job::new(stream, pass, arrived, due));
             self.tickets.push(tickets);
         }
     }
@@ -198,7 +272,7 @@ impl Server {
     /// Places the block that the scheduler picks.
     fn place(&mut self, now: Picos) {
         // The memory may have been idle until now.
-        let view = View { machine: &self.machine, jobs: &self.jobs, now };
+        let view = View { machine: &self.machine, jobs: &self.jobs, queues: &self.queues, now };
         let at = self.scheduler.pick(&view);
         let job = &mut self.jobs[at];
         let placed = self.machine.place(&job.block, job.stream, now);
@@ -206,9 +280,10 @@ impl Server {
             onlooker(job.stream, job.next, &placed);
         }
         if !job.step() {
+            let stream = job.stream;
             self.jobs.swap_remove(at);
             let tickets = self.tickets.swap_remove(at);
-            self.endings.push_back(Ending { at: placed.compute_end, tickets });
+            self.endings.push_back(Ending { at: placed.compute_end, stream, tickets });
         }
     }
 }

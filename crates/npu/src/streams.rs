@@ -60,12 +60,15 @@ pub fn play_watched(
     let mut streams = vec![Stream::default(); passes.len()];
     let mut blocks = 0;
     while machine.compute_free() < time {
-        let at = scheduler.pick(&View { machine: &machine, jobs: &jobs, now: 0 });
+        let now = machine.memory_free();
+        let at = scheduler.pick(&View { machine: &machine, jobs: &jobs, queues: &[], now });
         let placed = machine.place(&jobs[at].block, at, 0);
         watch(at, jobs[at].next, &placed);
         blocks += 1;
         if !jobs[at].step() {
             jobs[at].restart();
+            // The next request is there as soon as all of this one is fetched: first come first served takes turns.
+            jobs[at].arrived = placed.fetch_end;
             let stream = &mut streams[at];
             stream.passes += 1;
             stream.longest = stream.longest.max(placed.compute_end - stream.ended);
@@ -84,11 +87,16 @@ pub fn play_watched(
 }
 
 impl Streams {
+    /// Passes of stream `at`, with the part of the one that has begun.
+    #[must_use]
+    pub fn passes(&self, at: usize) -> f64 {
+        self.streams[at].passes as f64 + self.streams[at].begun
+    }
+
     /// Passes of stream `at` for each of its time alone: 1 is as fast as alone.
     #[must_use]
     pub fn share(&self, at: usize, passes: &[Arc<Pass>]) -> f64 {
-        (self.streams[at].passes as f64 + self.streams[at].begun) * passes[at].alone as f64
-            / self.lasted as f64
+        self.passes(at) * passes[at].alone as f64 / self.lasted as f64
     }
 
     /// System throughput: the sum of all shares.

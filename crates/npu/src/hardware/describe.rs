@@ -40,10 +40,9 @@ impl fmt::Display for DescribeError {
 
 impl std::error::Error for DescribeError {}
 
-/// Keys of a description; figures are numbers in the unit of their name.
-const KEYS: &[&str] = &[
-    "name",
-    "base",
+/// Keys of a description: texts, and numbers in the unit of their name.
+const KEYS: &[&str] = &["name", "base"];
+const FIGURES: [&str; 9] = [
     "pes",
     "frequency_mhz",
     "memory_gb_per_s",
@@ -84,6 +83,31 @@ impl Npu {
     }
 }
 
+impl Parts {
+    /// Sets a figure by its key and in the unit of descriptions, such as `memory_gb_per_s`; says whether there is such
+    /// a key and it may have that number, 0 to 10^12. An energy is the first that is known, or replaces another.
+    pub fn set(&mut self, key: &str, figure: f64) -> bool {
+        if !FIGURES.contains(&key) || !(0.0..=MOST).contains(&figure) {
+            return false;
+        }
+        let whole = |unit: f64| (figure * unit).round() as u64;
+        let nothing = Energy { mac_pj: 0.0, memory_byte_pj: 0.0, static_watts: 0.0 };
+        let energy = self.energy.unwrap_or(nothing);
+        match key {
+            "pes" => self.pes = whole(1.0),
+            "frequency_mhz" => self.hertz = whole(1e6),
+            "memory_gb_per_s" => self.bytes_per_second = whole(1e9),
+            "weight_buffer_mb" => self.weight_buffer = whole(1e6),
+            "activation_buffer_mb" => self.activation_buffer = Some(whole(1e6)),
+            "switch_us" => self.switch = whole(1e6),
+            "mac_pj" => self.energy = Some(Energy { mac_pj: figure, ..energy }),
+            "memory_byte_pj" => self.energy = Some(Energy { memory_byte_pj: figure, ..energy }),
+            _ => self.energy = Some(Energy { static_watts: figure, ..energy }),
+        }
+        true
+    }
+}
+
 struct Reader<'t> {
     text: &'t str,
     problems: Vec<KeyProblem>,
@@ -103,8 +127,8 @@ impl Reader<'_> {
     fn npu(&mut self, table: &DeTable<'_>) -> Option<Npu> {
         for name in table.keys() {
             let key = &**name.get_ref();
-            if !KEYS.contains(&key) {
-                let near = nearest(key, KEYS.iter().copied());
+            if !KEYS.iter().chain(&FIGURES).any(|known| *known == key) {
+                let near = nearest(key, KEYS.iter().chain(&FIGURES).copied());
                 self.problem(name.span().start, key, format_args!("there is no such key{near}"));
             }
         }
@@ -113,30 +137,10 @@ impl Reader<'_> {
             self.problem(0, key, "is missing; give it, or a `base` that has it");
         }
         let mut parts = base.as_ref().map_or(NOTHING, |base| *base.parts());
-        let mut figure = |key: &str, unit: f64| self.figure(table, key).map(|n| n * unit);
-        let whole = |figure: f64| figure.round() as u64;
-        if let Some(pes) = figure("pes", 1.0) {
-            parts.pes = whole(pes);
-        }
-        if let Some(hertz) = figure("frequency_mhz", 1e6) {
-            parts.hertz = whole(hertz);
-        }
-        if let Some(bytes) = figure("memory_gb_per_s", 1e9) {
-            parts.bytes_per_second = whole(bytes);
-        }
-        if let Some(bytes) = figure("weight_buffer_mb", 1e6) {
-            parts.weight_buffer = whole(bytes);
-        }
-        if let Some(bytes) = figure("activation_buffer_mb", 1e6) {
-            parts.activation_buffer = Some(whole(bytes));
-        }
-        if let Some(switch) = figure("switch_us", 1e6) {
-            parts.switch = whole(switch);
-        }
-        let energy = ["mac_pj", "memory_byte_pj", "static_w"].map(|key| figure(key, 1.0));
-        if energy.iter().any(Option::is_some) {
-            let [mac_pj, memory_byte_pj, static_watts] = energy.map(Option::unwrap_or_default);
-            parts.energy = Some(Energy { mac_pj, memory_byte_pj, static_watts });
+        for key in FIGURES {
+            if let Some(figure) = self.figure(table, key) {
+                parts.set(key, figure);
+            }
         }
         let name = self.text_of(table, "name");
         let name = name.or(base.map(|npu| npu.name().to_owned())).unwrap_or("npu".into());

@@ -15,12 +15,13 @@ pub struct AiMt {
     /// Of the time that filling the buffer takes, below which work is little.
     work: f64,
     last: usize,
+    why: &'static str,
 }
 
 impl Default for AiMt {
     /// Thresholds as a sweep over the thesis' pairs has them best.
     fn default() -> Self {
-        Self { room: 0.1, work: 0.2, last: 0 }
+        Self::new(0.1, 0.2)
     }
 }
 
@@ -28,7 +29,7 @@ impl AiMt {
     /// With other thresholds, each a share in [0, 1]: of the buffer, and of the time that filling it takes.
     #[must_use]
     pub fn new(room: f64, work: f64) -> Self {
-        Self { room, work, last: 0 }
+        Self { room, work, last: 0, why: "" }
     }
 
     /// Of the candidates, the one whose stream comes next.
@@ -46,13 +47,27 @@ impl Scheduler for AiMt {
     fn pick(&mut self, view: &View<'_>) -> usize {
         let (machine, limits) = (view.machine, view.machine.limits());
         if (machine.room() as f64) < self.room * limits.capacity as f64 {
+            self.why = "little room: computed soonest";
             let soonest = (0..view.jobs.len()).min_by_key(|&at| view.jobs[at].block.compute);
             return soonest.unwrap_or(0);
         }
         let laid_up = machine.compute_free().saturating_sub(machine.memory_free().max(view.now));
         let is_little = (laid_up as f64) < self.work * limits.capacity as f64 * limits.ps_per_byte;
         let brings_work = |at: usize| view.jobs[at].block.compute >= view.jobs[at].block.fetch;
+        self.why = match is_little {
+            true => "little work laid up: brings some",
+            false => "enough work laid up: brings less",
+        };
         let wanted = self.in_turn(view, |at| brings_work(at) == is_little);
-        wanted.or_else(|| self.in_turn(view, |_| true)).unwrap_or(0)
+        wanted
+            .or_else(|| {
+                self.why = "its turn, none is of the kind that is wanted";
+                self.in_turn(view, |_| true)
+            })
+            .unwrap_or(0)
+    }
+
+    fn why(&self) -> &'static str {
+        self.why
     }
 }

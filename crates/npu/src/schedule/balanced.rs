@@ -12,13 +12,23 @@
 //!
 //! Requests with deadlines stand before that: of a kind the one that is due first, those that can no longer be in time
 //! after all others; and one that would be late if it had to wait for as long as it takes is next whatever its kind.
+//!
+//! They begin as late as can be: of each kind one pass is under way, and another only if it is due before that one. Two
+//! of a kind would only make each other late; and whoever comes meanwhile joins the batch. A batch is as large as it can
+//! be, since it fetches its weights once, but for a network that waits for the array and has the NPU for itself: to it a
+//! batch brings nothing, and its first request would wait for the last. Requests that can no longer be in time let those
+//! pass that can.
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
 use super::layerweaver_plus::{earliest, remaining_alone};
-use super::{Scheduler, View};
+use super::{Job, Scheduler, View};
 use crate::pass::Pass;
 use crate::profile::Picos;
+use crate::queue::{Batch, Queue};
 
 /// Ours.
 #[derive(Clone, Debug)]
@@ -29,6 +39,7 @@ pub struct Balanced {
     placed: Vec<Picos>,
     /// For how long a stream may place nothing.
     patience: Picos,
+    why: &'static str,
 }
 
 impl Balanced {
@@ -39,6 +50,7 @@ impl Balanced {
             had: vec![0.0; passes.len()],
             placed: vec![0; passes.len()],
             patience: passes.iter().map(|pass| pass.alone).sum(),
+            why: "",
         }
     }
 
@@ -47,8 +59,7 @@ impl Balanced {
         let of_kind = |&at: &usize| view.jobs[at].pass.is_compute_bound() == is_compute_bound;
         let order = |at: usize| {
             let job = &view.jobs[at];
-            let is_late = job.due < Picos::MAX && earliest(view, job) > job.due;
-            (is_late, job.due, self.had[job.stream])
+            (is_late(view, job), job.due, self.had[job.stream])
         };
         let before = |a: &usize, b: &usize| {
             let (a, b) = (order(*a), order(*b));
@@ -86,29 +97,93 @@ impl Balanced {
     }
 
     /// Between the best of each kind.
-    fn between(view: &View<'_>, memory: usize, compute: usize) -> usize {
+    fn between(view: &View<'_>, memory: usize, compute: usize) -> (usize, &'static str) {
         let (of_memory, of_compute) = (&view.jobs[memory], &view.jobs[compute]);
         let machine = view.machine;
         let placed = machine.peek(&of_memory.block, of_memory.stream, view.now);
         let hidden = placed.fetch_end <= machine.compute_free();
         let is_full = machine.room() < of_compute.block.bytes;
-        if hidden && (is_full || placed.fetch_end + of_compute.lead() <= placed.compute_end) {
-            memory
+        if !hidden {
+            (compute, "the PEs have too little work until the other is fetched")
+        } else if is_full {
+            (memory, "the buffer is full of work for the PEs")
+        } else if placed.fetch_end + of_compute.lead() <= placed.compute_end {
+            (memory, "the PEs have work until it is fetched, and enough after it")
         } else {
-            compute
+            (compute, "the PEs have too little work after the other")
         }
     }
 }
 
+/// It can no longer be in time.
+fn is_late(view: &View<'_>, job: &Job) -> bool {
+    job.due < Picos::MAX && earliest(view, job) > job.due
+}
+
+/// What may begin: the requests of a queue that can still be in time, or all if none can.
+struct Ready {
+    is_late: bool,
+    due: Picos,
+    stream: usize,
+    after: usize,
+}
+
+impl Balanced {
+    fn ready(view: &View<'_>, stream: usize) -> Option<Ready> {
+        let queue = &view.queues[stream];
+        if queue.ready_at()? > view.now {
+            return None;
+        }
+        let pass = queue.pass(1);
+        let fetched = view.machine.memory_free().max(view.now) + pass.fetch;
+        let computed = view.machine.compute_free().max(view.now) + pass.compute;
+        let hopeless = queue.due_before(fetched.max(computed));
+        let is_late = hopeless == queue.len();
+        let after = if is_late { 0 } else { hopeless };
+        Some(Ready { is_late, due: queue.due(after)?, stream, after })
+    }
+
+    /// Of what is ready, by when it is due, the first of whose kind nothing is under way that is due before.
+    fn next_batch(view: &View<'_>) -> Option<Batch> {
+        let is_compute_bound = |stream: usize| view.queues[stream].pass(1).is_compute_bound();
+        let may_begin = |ready: &Ready| {
+            let kind = is_compute_bound(ready.stream);
+            let of_kind = |job: &&Job| job.pass.is_compute_bound() == kind;
+            let is_before = |job: &Job| (ready.is_late, ready.due) < (is_late(view, job), job.due);
+            view.jobs.iter().filter(of_kind).all(is_before)
+        };
+        let ready = (0..view.queues.len()).filter_map(|stream| Self::ready(view, stream));
+        let Ready { stream, after, .. } =
+            ready.filter(may_begin).min_by_key(|ready| (ready.is_late, ready.due))?;
+        let waits = |other: usize| other != stream && !view.queues[other].is_empty();
+        let is_shared =
+            (0..view.queues.len()).any(waits) || view.jobs.iter().any(|job| job.stream != stream);
+        let requests = if is_compute_bound(stream) && !is_shared {
+            1
+        } else {
+            view.queues[stream].batch(after)
+        };
+        Some(Batch { stream, after, requests })
+    }
+}
+
 impl Scheduler for Balanced {
+    fn begin(&mut self, view: &View<'_>) -> Option<Batch> {
+        let is_asked = |queue: &Queue| queue.due(0).is_some_and(|due| due < Picos::MAX);
+        if view.queues.iter().any(is_asked) { Self::next_batch(view) } else { view.oldest() }
+    }
+
     fn pick(&mut self, view: &View<'_>) -> usize {
-        let at = Self::urgent(view).or_else(|| self.starving(view)).unwrap_or_else(|| {
+        let urgent = Self::urgent(view).map(|at| (at, "would be late if it waited"));
+        let starving = || Some((self.starving(view)?, "has placed nothing for too long"));
+        let (at, why) = urgent.or_else(starving).unwrap_or_else(|| {
             match (self.least(view, false), self.least(view, true)) {
                 (Some(memory), Some(compute)) => Self::between(view, memory, compute),
-                (Some(only), None) | (None, Some(only)) => only,
-                (None, None) => 0,
+                (Some(only), None) | (None, Some(only)) => (only, "of its kind, it had least"),
+                (None, None) => (0, ""),
             }
         });
+        self.why = why;
         let job = &view.jobs[at];
         let pass = &job.pass;
         let whole = (pass.compute + pass.fetch).max(1) as f64;
@@ -116,5 +191,9 @@ impl Scheduler for Balanced {
         self.had[job.stream] += part * pass.alone as f64;
         self.placed[job.stream] = view.machine.memory_free();
         at
+    }
+
+    fn why(&self) -> &'static str {
+        self.why
     }
 }

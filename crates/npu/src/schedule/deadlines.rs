@@ -12,6 +12,10 @@ impl Scheduler for EarliestDue {
         let due = |&at: &usize| (view.jobs[at].due, view.jobs[at].arrived);
         (0..view.jobs.len()).min_by_key(due).unwrap_or(0)
     }
+
+    fn why(&self) -> &'static str {
+        "due first"
+    }
 }
 
 /// After PREMA, as far as its idea goes: requests collect tokens by how much they have been slowed down; of those with
@@ -41,6 +45,10 @@ impl Scheduler for Prema {
         let candidates = (0..view.jobs.len()).filter(|&at| tokens(at) >= self.share * most);
         candidates.min_by_key(|&at| remaining_alone(&view.jobs[at])).unwrap_or(0)
     }
+
+    fn why(&self) -> &'static str {
+        "of those slowed down most, least is left of it"
+    }
 }
 
 /// Of requests that can still be in time, the one with least laxity; of hopeless ones, which are served when nothing else
@@ -56,5 +64,9 @@ impl Scheduler for LeastLaxity {
             if ends <= job.due { (false, job.due - ends) } else { (true, remaining_alone(job)) }
         };
         (0..view.jobs.len()).min_by_key(order).unwrap_or(0)
+    }
+
+    fn why(&self) -> &'static str {
+        "least laxity"
     }
 }

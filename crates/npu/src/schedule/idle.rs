@@ -6,7 +6,7 @@ use crate::profile::Picos;
 
 /// Of one candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Idle {
+pub struct Idle {
     /// When it would be fetched and computed.
     pub placed: Placed,
     /// The array stands still before it.
@@ -17,6 +17,7 @@ pub(super) struct Idle {
 
 impl Idle {
     /// Both together.
+    #[must_use]
     pub fn total(&self) -> Picos {
         self.compute + self.memory
     }
@@ -28,7 +29,8 @@ impl Idle {
 /// A block that computes longer than the buffer takes to fill makes the memory wait whatever is placed after it. That
 /// ("inherent") wait is met by the blocks that come after it, all alike, and so decides nothing.
 #[inline]
-pub(super) fn idle(view: &View<'_>, at: usize) -> Idle {
+#[must_use]
+pub fn idle(view: &View<'_>, at: usize) -> Idle {
     let (machine, job) = (view.machine, &view.jobs[at]);
     let placed = machine.peek(&job.block, job.stream, view.now);
     Idle {

@@ -35,13 +35,14 @@ pub struct Layerweaver {
     rules: Rules,
     /// The rule against starvation decided last.
     starved: bool,
+    why: &'static str,
 }
 
 impl Layerweaver {
     /// With these rules.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
-        Self { rules, starved: false }
+        Self { rules, starved: false, why: "" }
     }
 
     /// Whether the rule against starvation made the last decision.
@@ -75,7 +76,7 @@ impl Scheduler for Layerweaver {
         let (mut best, mut least) = (0, (Picos::MAX, Picos::MAX, true));
         // Of the streams that wait for the memory, and of those that wait for the array, the one that lets least idle.
         let mut relief = [(None, Picos::MAX); 2];
-        let (mut memory_waits, mut array_waits) = (true, true);
+        let (mut memory_waits, mut array_waits, mut is_tied) = (true, true, false);
         for (at, job) in view.jobs.iter().enumerate() {
             let idle = idle(view, at);
             // The array's wait if, after it, the longest fetch of the others came next.
@@ -86,6 +87,7 @@ impl Scheduler for Layerweaver {
             };
             let is_compute_bound = job.pass.is_compute_bound();
             let cost = (self.cost(&idle), potential, is_compute_bound);
+            is_tied = cost.0 == least.0 || is_tied && cost.0 > least.0;
             if cost < least {
                 (best, least) = (at, cost);
             }
@@ -96,13 +98,25 @@ impl Scheduler for Layerweaver {
                 *class = (Some(at), cost.0);
             }
         }
-        let starved = match (memory_waits && self.rules.memory_idle, array_waits) {
-            _ if !self.rules.starvation => None,
-            (true, false) => relief[0].0,
-            (false, true) => relief[1].0,
-            _ => None,
+        let (starved, why) = match (memory_waits && self.rules.memory_idle, array_waits) {
+            (true, false) if self.rules.starvation => {
+                (relief[0].0, "the buffer is full, lest those that wait for the memory starve")
+            }
+            (false, true) if self.rules.starvation => {
+                (relief[1].0, "the PEs wait in any case, lest those that wait for them starve")
+            }
+            _ => (None, ""),
+        };
+        self.why = match (starved, is_tied) {
+            (Some(_), _) => why,
+            (None, true) => "of equals, the PEs wait least for the longest fetch after it",
+            (None, false) => "lets least stand still",
         };
         self.starved = starved.is_some();
         starved.unwrap_or(best)
+    }
+
+    fn why(&self) -> &'static str {
+        self.why
     }
 }

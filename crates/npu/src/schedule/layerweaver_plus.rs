@@ -30,13 +30,14 @@ pub enum Urgency {
 pub struct LayerweaverPlus {
     urgency: Urgency,
     calm: Layerweaver,
+    why: &'static str,
 }
 
 impl LayerweaverPlus {
     /// With this rule of urgency.
     #[must_use]
     pub fn new(urgency: Urgency) -> Self {
-        Self { urgency, calm: Layerweaver::new(Rules::default()) }
+        Self { urgency, calm: Layerweaver::new(Rules::default()), why: "" }
     }
 
     /// Whether job `at` is urgent now.
@@ -84,6 +85,7 @@ impl Scheduler for LayerweaverPlus {
             _ => view.jobs[at].due,
         };
         if let Some(at) = urgent.min_by_key(slack) {
+            self.why = "urgent";
             return at;
         }
         // Mode 1: Layerweaver, and of equals the one that is due first (section V.2).
@@ -91,6 +93,13 @@ impl Scheduler for LayerweaverPlus {
         let cost = idle(view, at).total();
         let equals = (0..view.jobs.len()).filter(|&other| idle(view, other).total() == cost);
         let waits = self.calm.was_starved();
-        if waits { at } else { equals.min_by_key(|&other| view.jobs[other].due).unwrap_or(at) }
+        let first = if waits { Some(at) } else { equals.min_by_key(|&other| view.jobs[other].due) };
+        let picked = first.unwrap_or(at);
+        self.why = if picked == at { self.calm.why() } else { "of equals, due first" };
+        picked
+    }
+
+    fn why(&self) -> &'static str {
+        self.why
     }
 }

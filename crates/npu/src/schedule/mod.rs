@@ -18,6 +18,7 @@ mod turns;
 pub use ai_mt::AiMt;
 pub use balanced::Balanced;
 pub use deadlines::{EarliestDue, LeastLaxity, Prema};
+pub use idle::{Idle, idle};
 pub use layerweaver::{Layerweaver, Rules};
 pub use layerweaver_plus::{LayerweaverPlus, Urgency};
 pub use named::{Named, SCHEDULERS, UnknownScheduler};
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use crate::machine::Machine;
 use crate::pass::Pass;
 use crate::profile::{Block, Picos};
+use crate::queue::{Batch, Queue};
 
 /// A pass of a network that has begun or may begin: its blocks are placed in order.
 #[derive(Clone, Debug)]
@@ -103,12 +105,33 @@ pub struct View<'a> {
     pub machine: &'a Machine,
     /// What may be placed; at least one job.
     pub jobs: &'a [Job],
+    /// Requests that have not begun, of each stream; none where passes follow one another.
+    pub queues: &'a [Queue],
     /// When it is asked: nothing is fetched before.
     pub now: Picos,
 }
 
+impl View<'_> {
+    /// The whole batch that has been ready for longest, if any is.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Batch> {
+        let ready = |(stream, queue): (usize, &Queue)| Some((queue.ready_at()?, stream));
+        let (at, stream) = self.queues.iter().enumerate().filter_map(ready).min()?;
+        (at <= self.now).then(|| Batch { stream, after: 0, requests: self.queues[stream].batch(0) })
+    }
+}
+
 /// Says whose block is next.
 pub trait Scheduler {
+    /// Which requests begin as a pass, if any should now: by default the whole batch that has been ready for longest.
+    /// Asked before each pick, again after each batch that it names, as long as one is ready and another pass may begin.
+    fn begin(&mut self, view: &View<'_>) -> Option<Batch> {
+        view.oldest()
+    }
+
     /// The position of a job in the view.
     fn pick(&mut self, view: &View<'_>) -> usize;
+
+    /// Why it picked the last one, in a few words.
+    fn why(&self) -> &'static str;
 }

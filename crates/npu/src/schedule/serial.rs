@@ -22,13 +22,14 @@ pub struct Serial {
     whole: Whole,
     /// Time alone that each stream's passes would have taken.
     had: Vec<Picos>,
+    why: &'static str,
 }
 
 impl Serial {
     /// For so many streams.
     #[must_use]
     pub fn new(whole: Whole, streams: usize) -> Self {
-        Self { whole, had: vec![0; streams] }
+        Self { whole, had: vec![0; streams], why: "" }
     }
 }
 
@@ -41,6 +42,7 @@ impl Scheduler for Serial {
     fn pick(&mut self, view: &View<'_>) -> usize {
         let jobs = view.jobs.iter().enumerate();
         if let Some((begun, _)) = jobs.clone().find(|(_, job)| job.next > 0) {
+            self.why = "its pass has begun";
             return begun;
         }
         let next = match self.whole {
@@ -49,8 +51,18 @@ impl Scheduler for Serial {
             Whole::Fair => jobs.min_by_key(|(_, job)| self.had[job.stream]),
             Whole::First => jobs.min_by_key(|(_, job)| job.arrived),
         };
+        self.why = match self.whole {
+            Whole::Compute => "asks most of the PEs",
+            Whole::Memory => "asks most of the memory",
+            Whole::Fair => "had the least time",
+            Whole::First => "came first",
+        };
         let (at, job) = next.unwrap_or((0, &view.jobs[0]));
         self.had[job.stream] += job.pass.alone;
         at
+    }
+
+    fn why(&self) -> &'static str {
+        self.why
     }
 }

@@ -56,4 +56,8 @@ impl Scheduler for Stitched {
         }
         places[self.inner.pick(&View { jobs: &jobs, ..*view })]
     }
+
+    fn why(&self) -> &'static str {
+        self.inner.why()
+    }
 }

@@ -1,6 +1,8 @@
 //! What schedulers owe: every stream goes on, the same seed gives the same schedule, and nothing is lost where nothing
 //! need be.
 
+mod invariants;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -102,7 +104,7 @@ fn one_hopeless(pick: &mut dyn Scheduler) -> usize {
     let pass = passes(&[profile(&[(100, 10), (100, 10)])], 1_000).remove(0);
     let machine = Machine::new(limits(1_000));
     let jobs = [Job::new(0, Arc::clone(&pass), 0, 150), Job::new(0, pass, 0, 260)];
-    pick.pick(&View { machine: &machine, jobs: &jobs, now: 0 })
+    pick.pick(&View { machine: &machine, jobs: &jobs, queues: &[], now: 0 })
 }
 
 #[test]

@@ -17,4 +17,8 @@ impl Scheduler for RoundRobin {
         self.last = job.stream;
         at
     }
+
+    fn why(&self) -> &'static str {
+        "its turn"
+    }
 }

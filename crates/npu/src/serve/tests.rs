@@ -1,6 +1,7 @@
 //! The server against what can be worked out by hand and what queueing theory knows.
 
 use super::*;
+use crate::pass::Pass;
 use crate::profile::{Block, Profile};
 use crate::schedule::{Serial, Whole};
 

@@ -1,0 +1,100 @@
+//! Which requests begin: what makes each late by least.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::machine::Limits;
+use crate::profile::{Block, Profile};
+use crate::serve::{Batching, Served, Server};
+
+const LIMITS: Limits = Limits { capacity: 1_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+
+/// Of batches of 1 to `most`, of which each request computes for so long; the fetch is of all of them.
+fn served(compute: Picos, fetch: Picos, most: u64, limit: Picos) -> Served {
+    let pass = |requests| {
+        let block = Block { compute: compute * requests, fetch, bytes: fetch };
+        Pass::new(&Profile { blocks: vec![block; 2], ..Profile::default() }, LIMITS).map(Arc::new)
+    };
+    Served { passes: (1..=most).filter_map(pass).collect(), limit }
+}
+
+fn server(served: Vec<Served>) -> Server {
+    let passes: Vec<_> = served.iter().map(|served| Arc::clone(&served.passes[0])).collect();
+    let batching = Batching { window: 0, active: 4, wake: 10 };
+    Server::new(LIMITS, batching, served, Box::new(Balanced::new(&passes)))
+}
+
+/// Plays requests (time, stream), by their tickets, until all are computed.
+fn play(mut server: Server, arrivals: &[(Picos, usize)]) -> Vec<Picos> {
+    let mut computed = Vec::new();
+    for (ticket, &(at, stream)) in arrivals.iter().enumerate() {
+        while let Some(next) = server.next_event().filter(|next| *next < at) {
+            server.advance(next, &mut computed);
+        }
+        server.arrive(at, stream, ticket as u64);
+        server.advance(at, &mut computed);
+    }
+    while let Some(next) = server.next_event() {
+        server.advance(next, &mut computed);
+    }
+    let mut ends = vec![0; arrivals.len()];
+    for (at, ticket) in computed {
+        assert_eq!(ends[ticket as usize], 0, "request {ticket} is answered once");
+        ends[ticket as usize] = at;
+    }
+    ends
+}
+
+#[test]
+fn of_a_kind_one_pass_is_under_way_and_what_comes_meanwhile_is_one_batch() {
+    // It waits for the memory: 2 blocks of 50. The second and third come while the first is fetched.
+    let ends = play(server(vec![served(5, 50, 4, 10_000)]), &[(0, 0), (10, 0), (20, 0)]);
+    assert_eq!(ends, [105, 210, 210]);
+}
+
+#[test]
+fn alone_a_network_that_waits_for_the_array_is_not_batched() {
+    let alone = server(vec![served(50, 5, 4, 10_000)]);
+    assert_eq!(play(alone, &[(0, 0), (0, 0)]), [105, 205]);
+    let shared = server(vec![served(50, 5, 4, 10_000), served(5, 50, 4, 20_000)]);
+    let ends = play(shared, &[(0, 1), (1, 0), (1, 0)]);
+    assert_eq!(ends[1], ends[2]);
+}
+
+#[test]
+fn who_is_due_before_what_is_under_way_does_not_wait_for_its_end() {
+    let long = served(100, 1, 1, 100_000);
+    let short = served(10, 1, 1, 250);
+    let ends = play(server(vec![long, short]), &[(0, 0), (0, 0), (120, 1)]);
+    assert!(ends[2] < 120 + 250 && ends[2] < ends[1], "{ends:?}");
+}
+
+#[test]
+fn requests_that_can_no_longer_be_in_time_let_others_pass() {
+    // Ten come at once, and two can be in time; another comes when the others are hopeless.
+    let mut arrivals = vec![(0, 0); 10];
+    arrivals.push((300, 0));
+    let ends = play(server(vec![served(50, 1, 1, 210)]), &arrivals);
+    assert!(ends[10] <= 300 + 210, "{ends:?}");
+    assert_eq!(ends.iter().filter(|end| **end <= 210).count(), 2);
+    assert!(ends[2..10].is_sorted(), "{ends:?}");
+}
+
+proptest! {
+    #[test]
+    fn each_request_is_answered_once(
+        networks in prop::collection::vec((1..60u64, 1..60u64, 1..5u64, 50..2_000u64), 1..4),
+        mut arrivals in prop::collection::vec((0..5_000u64, 0..4usize), 0..80),
+    ) {
+        let streams = networks.len();
+        let served = networks.iter().map(|&(compute, fetch, most, limit)| served(compute, fetch, most, limit));
+        arrivals.sort_unstable();
+        for arrival in &mut arrivals {
+            arrival.1 %= streams;
+        }
+        let ends = play(server(served.collect()), &arrivals);
+        for (end, (at, _)) in ends.iter().zip(&arrivals) {
+            prop_assert!(end > at);
+        }
+    }
+}

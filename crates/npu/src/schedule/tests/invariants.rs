@@ -1,0 +1,163 @@
+//! What every schedule keeps, whoever makes it; and where the greedy one must be as good as any.
+
+use super::*;
+use crate::machine::Placed;
+use crate::streams::{Streams, play_watched};
+
+/// What a named scheduler makes of streams, block by block: the stream, the place in its pass, and the times.
+fn watched(
+    named: &Named,
+    passes: &[Arc<Pass>],
+    limits: Limits,
+) -> (Streams, Vec<(usize, usize, Placed)>) {
+    let mut seen = Vec::new();
+    let mut scheduler = named.make(passes);
+    let played =
+        play_watched(passes, limits, scheduler.as_mut(), 2_000, |stream, block, placed| {
+            seen.push((stream, block, *placed));
+        });
+    (played, seen)
+}
+
+proptest! {
+    #[test]
+    fn nobody_breaks_the_machine_or_its_bounds(profiles in profiles(1..5), capacity in 40..200u64) {
+        for named in SCHEDULERS {
+            let limits = Limits { depth: named.depth.unwrap_or(usize::MAX), ..limits(capacity) };
+            let passes: Vec<Arc<Pass>> =
+                profiles.iter().filter_map(|profile| Pass::new(profile, limits)).map(Arc::new).collect();
+            let (played, seen) = watched(named, &passes, limits);
+            prop_assert_eq!(&(played.clone(), seen.clone()), &watched(named, &passes, limits), "{}", named.name);
+
+            // No schedule is shorter than the work of either resource, nor better than the two-resource optimum.
+            let block = |&(stream, block, _): &(usize, usize, Placed)| passes[stream].blocks[block];
+            let compute: Picos = seen.iter().map(|one| block(one).compute).sum();
+            let fetch: Picos = seen.iter().map(|one| block(one).fetch).sum();
+            prop_assert_eq!((played.compute_busy, played.memory_busy), (compute, fetch));
+            prop_assert!(played.lasted >= compute.max(fetch), "{}", named.name);
+            let (stp, (most, _)) = (played.stp(&passes), throughput(&passes, true));
+            prop_assert!(stp <= most * (1.0 + 1e-9), "{}: {stp} > {most}", named.name);
+
+            let mut before: Vec<Option<(usize, Placed)>> = vec![None; passes.len()];
+            for (at, one) in seen.iter().enumerate() {
+                let (stream, number, now) = *one;
+                // Each block is computed after its fetch, and after the block of its stream before it.
+                prop_assert!(now.fetch_end <= now.compute_start);
+                prop_assert_eq!(now.fetch_end - now.fetch_start, block(one).fetch);
+                prop_assert_eq!(now.compute_end - now.compute_start, block(one).compute);
+                let expected = before[stream].map_or(0, |(last, _)| (last + 1) % passes[stream].blocks.len());
+                prop_assert_eq!(number, expected, "{}: stream {}", named.name, stream);
+                prop_assert!(before[stream].is_none_or(|(_, last)| last.compute_end <= now.compute_start));
+                before[stream] = Some((number, now));
+                // The buffer has room for it when its fetch begins: earlier blocks hold theirs until they are computed.
+                let held = seen[..at].iter().filter(|(_, _, other)| now.fetch_start < other.compute_end);
+                let bytes: u64 = held.clone().map(|one| block(one).bytes).sum();
+                prop_assert!(bytes + block(one).bytes <= capacity, "{}", named.name);
+                prop_assert!(held.count() < limits.depth, "{}", named.name);
+            }
+        }
+    }
+
+    #[test]
+    fn who_takes_turns_starves_nobody(profiles in profiles(2..6), capacity in 40..300u64) {
+        for name in ["fair", "fifo", "double-buffer", "round-robin", "prema", "earliest-due", "balanced"] {
+            let named = Named::find(name).unwrap();
+            let limits = Limits { depth: named.depth.unwrap_or(usize::MAX), ..limits(capacity) };
+            let passes: Vec<Arc<Pass>> =
+                profiles.iter().filter_map(|profile| Pass::new(profile, limits)).map(Arc::new).collect();
+            let all: Picos = passes.iter().map(|pass| pass.alone).sum();
+            let played = play(&passes, limits, named.make(&passes).as_mut(), 100 * all);
+            for (at, stream) in played.streams.iter().enumerate() {
+                prop_assert!(stream.passes > 0, "{name}: stream {at} had no pass in the time of 100 of each");
+            }
+        }
+    }
+}
+
+/// A pass of each stream, in an order of streams: when all is computed.
+fn ended(passes: &[Arc<Pass>], capacity: u64, order: &[usize]) -> Picos {
+    let mut machine = Machine::new(limits(capacity));
+    let mut next = vec![0; passes.len()];
+    for &stream in order {
+        machine.place(&passes[stream].blocks[next[stream]], stream, 0);
+        next[stream] += 1;
+    }
+    machine.compute_free()
+}
+
+/// The soonest end of all orders: `order` is continued in every way.
+fn soonest(passes: &[Arc<Pass>], capacity: u64, order: &mut Vec<usize>) -> Picos {
+    let mut best = Picos::MAX;
+    for stream in 0..passes.len() {
+        let placed = order.iter().filter(|other| **other == stream).count();
+        if placed < passes[stream].blocks.len() {
+            order.push(stream);
+            best = best.min(soonest(passes, capacity, order));
+            order.pop();
+        }
+    }
+    if best == Picos::MAX { ended(passes, capacity, order) } else { best }
+}
+
+/// The order that Layerweaver finds for a pass of each stream, which is told of each of its picks.
+fn greedy(
+    passes: &[Arc<Pass>],
+    capacity: u64,
+    mut picked: impl FnMut(&View<'_>, usize, bool),
+) -> Vec<usize> {
+    let mut machine = Machine::new(limits(capacity));
+    let mut scheduler = Layerweaver::new(Rules::default());
+    let new = |(at, pass): (usize, &Arc<Pass>)| Job::new(at, Arc::clone(pass), 0, Picos::MAX);
+    let mut jobs: Vec<Job> = passes.iter().enumerate().map(new).collect();
+    let mut order = Vec::new();
+    while !jobs.is_empty() {
+        let view = View { machine: &machine, jobs: &jobs, queues: &[], now: 0 };
+        let at = scheduler.pick(&view);
+        picked(&view, at, scheduler.was_starved());
+        machine.place(&jobs[at].block, jobs[at].stream, 0);
+        order.push(jobs[at].stream);
+        if !jobs[at].step() {
+            jobs.remove(at);
+        }
+    }
+    order
+}
+
+fn few(blocks: impl Strategy<Value = (Picos, Picos)>) -> impl Strategy<Value = Profile> {
+    prop::collection::vec(blocks, 1..6).prop_map(|blocks| profile(&blocks))
+}
+
+proptest! {
+    #[test]
+    fn greed_is_best_where_each_stream_asks_one_resource(
+        compute in few((1..40u64, Just(0))),
+        memory in few((Just(0), 1..40u64)),
+    ) {
+        // Some choice always lets nothing stand still, so that no order can be shorter than the busier resource.
+        let passes = passes(&[compute, memory], 1_000);
+        let order = greedy(&passes, 1_000, |_, _, _| {});
+        let end = ended(&passes, 1_000, &order);
+        prop_assert_eq!(end, passes[0].compute.max(passes[1].fetch));
+        prop_assert_eq!(end, soonest(&passes, 1_000, &mut Vec::new()));
+    }
+
+    #[test]
+    fn greed_takes_what_lets_least_stand_still_and_no_order_beats_the_work(
+        streams in prop::collection::vec(few((1..40u64, 1..40u64)), 2..3),
+        capacity in 40..200u64,
+    ) {
+        let passes = passes(&streams, capacity);
+        let order = greedy(&passes, capacity, |view, at, starved| {
+            let total = |at: usize| idle(view, at).total();
+            let least = (0..view.jobs.len()).map(total).min();
+            assert!(starved || Some(total(at)) == least);
+        });
+        let best = soonest(&passes, capacity, &mut Vec::new());
+        let [compute, fetch]: [Picos; 2] = [
+            passes.iter().map(|pass| pass.compute).sum(),
+            passes.iter().map(|pass| pass.fetch).sum(),
+        ];
+        prop_assert!(best >= compute.max(fetch));
+        prop_assert!(ended(&passes, capacity, &order) >= best);
+    }
+}
