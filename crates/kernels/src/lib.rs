@@ -8,6 +8,7 @@
 #![expect(unsafe_code, reason = "vectors, packed memory and workers that share it")]
 
 mod activation;
+mod ahead;
 mod arch;
 mod cell;
 pub mod convert;
@@ -24,6 +25,7 @@ mod tile;
 mod windows;
 
 pub use activation::{Activation, Bounds, Tanh};
+pub use ahead::{Ahead, multiply_ahead};
 pub use execute::{Call, Execution, RunError};
 pub use isa::{Isa, IsaError};
 pub use lanes::LANES;

@@ -240,6 +240,12 @@ impl Panels {
         self.memory.words().len() * 4
     }
 
+    /// What a product with one panel reads.
+    #[must_use]
+    pub fn panel_bytes(&self) -> usize {
+        self.words() * self.vectors * LANES * 4
+    }
+
     /// Words of the panels from `panel` on.
     pub(crate) fn panel(&self, panel: usize) -> &[u32] {
         &self.memory.words()[panel * self.words() * self.vectors * LANES..]

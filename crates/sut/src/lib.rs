@@ -20,6 +20,7 @@ pub mod cheat;
 pub mod cores;
 pub mod digits;
 pub mod engine;
+pub mod interleaved;
 pub mod model;
 pub mod npu;
 pub mod null;

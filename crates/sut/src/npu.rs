@@ -1,46 +1,254 @@
-//! A simulated NPU that serves several networks, one a tenant, in virtual time.
+//! Simulated NPUs that serve several networks, one a tenant, in virtual time.
 
+mod seen;
+pub mod served;
+
+use std::cell::RefCell;
 use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Outcome;
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 use dyno_npu::deploy::Deployment;
+use dyno_npu::fleet::{Balancer, Fleet};
+use dyno_npu::pass::Pass;
 use dyno_npu::profile::Picos;
 use dyno_npu::serve::{Batching, Server};
+use dyno_npu::spatial::{Parts, Spatial, Split};
+
+pub use self::seen::{Answered, Bar, Busy, Observed, Seen};
 
 const PICOS_PER_NANO: Picos = 1_000;
 
-/// An NPU behind the instrument: the query of a tenant asks for a pass of the network of the same number, for each of its
+/// How NPUs serve.
+#[derive(Clone, Debug)]
+pub enum Npus {
+    /// All networks on each of them.
+    Fleet {
+        /// How many; at least 1.
+        count: usize,
+        /// Which one a request goes to.
+        balancer: Balancer,
+    },
+    /// One, whose array is split.
+    Split(Box<Parts>, Split),
+}
+
+impl Npus {
+    /// One, with nothing to balance.
+    pub const ONE: Self = Self::Fleet { count: 1, balancer: Balancer::LeastWork };
+
+    fn machines(&self, deployment: &Deployment, batching: Batching) -> Machines {
+        match self {
+            Self::Fleet { count, balancer } => {
+                Machines::Fleet(deployment.fleet(*count, *balancer, batching))
+            }
+            Self::Split(parts, split) => {
+                Machines::Split(Spatial::new(deployment, parts, *split, batching))
+            }
+        }
+    }
+}
+
+/// The same, at work.
+#[derive(Debug)]
+enum Machines {
+    Fleet(Fleet),
+    Split(Spatial),
+}
+
+impl Machines {
+    fn servers(&self) -> &[Server] {
+        match self {
+            Self::Fleet(fleet) => fleet.servers(),
+            Self::Split(spatial) => spatial.servers(),
+        }
+    }
+}
+
+/// NPUs behind the instrument: the query of a tenant asks for a pass of the network of the same number, for each of its
 /// samples. Tenants beyond the networks share them in turn.
 ///
 /// An answer is complete at the end of the nanosecond in which it is computed. The first query after a flush begins a new
-/// run on an idle NPU.
+/// run on idle NPUs.
 pub struct Npu {
     name: String,
     deployment: Deployment,
     batching: Batching,
-    server: Server,
+    npus: Npus,
+    machines: Machines,
     flushed: bool,
     computed: Vec<(Picos, u64)>,
+    /// Of the run, of each network.
+    requests: Vec<u64>,
+    first: Rc<RefCell<First>>,
+    seen: Seen,
+}
+
+/// What the first NPU does at first.
+#[derive(Debug, Default)]
+struct First {
+    begun: Option<Picos>,
+    bars: Vec<Bar>,
+}
+
+impl First {
+    /// As much as a picture shows.
+    const MOST: usize = 400;
+    const TIME: Picos = 5_000_000_000;
+
+    fn add(&mut self, mut bar: Bar) {
+        let begun = self.begun.unwrap_or(0);
+        let placed = &mut bar.placed;
+        let times = [&mut placed.fetch_start, &mut placed.fetch_end];
+        let more = [&mut placed.compute_start, &mut placed.compute_end];
+        times.into_iter().chain(more).for_each(|time| *time = time.saturating_sub(begun));
+        if self.bars.len() < Self::MOST && placed.fetch_start < Self::TIME {
+            self.bars.push(bar);
+        }
+    }
 }
 
 impl fmt::Debug for Npu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Npu")
             .field("name", &self.name)
-            .field("server", &self.server)
+            .field("machines", &self.machines)
             .finish_non_exhaustive()
     }
 }
 
 impl Npu {
-    /// An idle NPU.
+    /// Idle NPUs.
     #[must_use]
-    pub fn new(deployment: Deployment, batching: Batching) -> Self {
-        let name = format!("npu {}", deployment.names.join("+"));
-        let server = deployment.server(batching);
-        Self { name, deployment, batching, server, flushed: false, computed: Vec::new() }
+    pub fn new(deployment: Deployment, npus: Npus, batching: Batching) -> Self {
+        let names = deployment.names.join("+");
+        let name = match npus {
+            Npus::Fleet { count: 1, .. } => format!("npu {names}"),
+            Npus::Fleet { count, .. } => format!("{count} npus {names}"),
+            Npus::Split(..) => format!("split npu {names}"),
+        };
+        let machines = npus.machines(&deployment, batching);
+        let requests = vec![0; deployment.names.len()];
+        let (flushed, computed, first, seen) = Default::default();
+        let mut npu = Self {
+            name,
+            deployment,
+            batching,
+            npus,
+            machines,
+            flushed,
+            computed,
+            requests,
+            first,
+            seen,
+        };
+        npu.watch();
+        npu
+    }
+
+    /// The same, which leaves there what its last run was.
+    #[must_use]
+    pub fn seen_by(self, seen: Seen) -> Self {
+        let mut npu = self;
+        npu.seen = seen;
+        npu
+    }
+
+    /// Begins anew.
+    fn renew(&mut self) {
+        self.machines = self.npus.machines(&self.deployment, self.batching);
+        self.requests.fill(0);
+        self.first = Rc::default();
+        self.watch();
+    }
+
+    fn watch(&mut self) {
+        let parts = self.deployment.names.len();
+        let (servers, is_split) = match &mut self.machines {
+            Machines::Fleet(fleet) => (&mut fleet.servers_mut()[..1], false),
+            Machines::Split(spatial) => (spatial.servers_mut(), true),
+        };
+        for (at, server) in servers.iter_mut().enumerate() {
+            let first = Rc::clone(&self.first);
+            let part = (is_split && at < parts).then_some(at);
+            server.watch(Box::new(move |stream, block, placed| {
+                let stream = part.unwrap_or(stream);
+                first.borrow_mut().add(Bar { stream, block, part, placed: *placed });
+            }));
+        }
+    }
+
+    fn observed(&self) -> Observed {
+        let servers = self.machines.servers();
+        let first = self.first.borrow();
+        let ended = servers.iter().map(|server| server.machine().compute_free()).max();
+        let busy = |server: &Server| {
+            let machine = server.machine();
+            Busy { compute: machine.compute_busy(), memory: machine.memory_busy() }
+        };
+        let npus = match &self.npus {
+            Npus::Fleet { .. } => servers.iter().map(busy).collect(),
+            // Parts, and behind them the whole.
+            Npus::Split(parts, _) => {
+                let share = |at: usize| parts.shares.get(at).copied().unwrap_or(1.0);
+                let part = |(at, server): (usize, &Server)| {
+                    (server.machine().compute_busy() as f64 * share(at)) as Picos
+                };
+                let memory = servers.iter().map(|server| server.machine().memory_busy()).sum();
+                vec![Busy { compute: servers.iter().enumerate().map(part).sum(), memory }]
+            }
+        };
+        Observed {
+            lasted: ended.unwrap_or(0).saturating_sub(first.begun.unwrap_or(0)),
+            npus,
+            networks: (0..self.requests.len()).map(|stream| self.answered(stream)).collect(),
+            bars: first.bars.clone(),
+        }
+    }
+
+    fn answered(&self, stream: usize) -> Answered {
+        let requests = self.requests[stream];
+        let (mut versions, mut left) = (Vec::new(), requests);
+        let mut least = [0, 0];
+        let mut add = |passes: &[Arc<Pass>], requests: u64| {
+            let mut compute = each(passes, |pass| pass.compute);
+            if let Npus::Split(parts, _) = &self.npus {
+                // A part that takes long takes few PEs.
+                let of_part = each(&parts.parts[stream].served[0].passes, |pass| pass.compute);
+                compute = compute.min((of_part as f64 * parts.shares[stream]) as Picos);
+            }
+            let fetch = each(passes, |pass| pass.fetch);
+            let times = |of: Picos| of.saturating_mul(requests);
+            least = [least[0] + times(compute), least[1] + times(fetch)];
+        };
+        if let Machines::Fleet(fleet) = &self.machines {
+            for of in fleet.servers().iter().filter_map(|server| server.versions(stream)) {
+                for (at, (version, answers)) in of.answers().enumerate() {
+                    if versions.len() <= at {
+                        versions.push((version.name.clone(), version.accuracy, 0));
+                    }
+                    versions[at].2 += answers;
+                    left = left.saturating_sub(answers);
+                    add(&version.passes, answers);
+                }
+            }
+        }
+        add(&self.deployment.served[stream].passes, left);
+        Answered { requests, compute: least[0], fetch: least[1], versions }
+    }
+}
+
+/// What a request takes at least, in whatever batches.
+fn each(passes: &[Arc<Pass>], work: fn(&Pass) -> Picos) -> Picos {
+    (1_u64..).zip(passes).map(|(batch, pass)| work(pass) / batch).min().unwrap_or(0)
+}
+
+impl Drop for Npu {
+    fn drop(&mut self) {
+        self.seen.leave(self.observed());
     }
 }
 
@@ -51,21 +259,37 @@ impl SimulatedSystem for Npu {
 
     fn issue(&mut self, now: Nanos, query: &SimulatedQuery<'_>) {
         if std::mem::take(&mut self.flushed) {
-            self.server = self.deployment.server(self.batching);
+            self.renew();
         }
         let stream = query.tenant % self.deployment.names.len();
         let now = now.saturating_mul(PICOS_PER_NANO);
+        self.first.borrow_mut().begun.get_or_insert(now);
+        self.requests[stream] += query.indices.len() as u64;
         for sample in 0..query.indices.len() as u64 {
-            self.server.arrive(now, stream, query.first.0 + sample);
+            let ticket = query.first.0 + sample;
+            match &mut self.machines {
+                Machines::Fleet(fleet) => {
+                    fleet.arrive(now, stream, ticket);
+                }
+                Machines::Split(spatial) => spatial.arrive(now, stream, ticket),
+            }
         }
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        self.server.next_event().map(|at| at.div_ceil(PICOS_PER_NANO))
+        let next = match &self.machines {
+            Machines::Fleet(fleet) => fleet.next_event(),
+            Machines::Split(spatial) => spatial.next_event(),
+        };
+        next.map(|at| at.div_ceil(PICOS_PER_NANO))
     }
 
     fn advance(&mut self, now: Nanos, completions: &mut Vec<SimulatedCompletion>) {
-        self.server.advance(now.saturating_mul(PICOS_PER_NANO), &mut self.computed);
+        let now = now.saturating_mul(PICOS_PER_NANO);
+        match &mut self.machines {
+            Machines::Fleet(fleet) => fleet.advance(now, &mut self.computed),
+            Machines::Split(spatial) => spatial.advance(now, &mut self.computed),
+        }
         completions.extend(self.computed.drain(..).map(|(_, ticket)| SimulatedCompletion {
             id: ResponseId(ticket),
             first_token_at: None,
@@ -88,7 +312,7 @@ mod tests {
 
     use super::*;
 
-    fn npu(batching: Batching) -> Npu {
+    fn npu(npus: Npus, batching: Batching) -> Npu {
         let tenant =
             |code| Tenant { network: Network::preset(code).expect("it is one"), limit: Picos::MAX };
         let plan = Plan {
@@ -98,7 +322,7 @@ mod tests {
             tenants: vec![tenant("RN"), tenant("MN")],
             scheduler: Named::find("balanced").expect("it is one"),
         };
-        Npu::new(Deployment::new(&plan).expect("both fit"), batching)
+        Npu::new(Deployment::new(&plan).expect("both fit"), npus, batching)
     }
 
     fn query(tenant: usize, first: u64, indices: &[u32]) -> SimulatedQuery<'_> {
@@ -117,7 +341,7 @@ mod tests {
 
     #[test]
     fn each_tenant_has_its_network_and_each_sample_an_answer() {
-        let mut system = npu(Batching { window: 0, active: 8, wake: Picos::MAX });
+        let mut system = npu(Npus::ONE, Batching { window: 0, active: 8, wake: Picos::MAX });
         system.issue(10, &query(0, 100, &[0]));
         system.issue(10, &query(1, 200, &[0, 1]));
         let ends = play(&mut system);
@@ -133,8 +357,42 @@ mod tests {
     }
 
     #[test]
+    fn what_was_done_is_left_behind() {
+        let seen = Seen::default();
+        let batching = Batching { window: 0, active: 8, wake: Picos::MAX };
+        let mut system = npu(Npus::ONE, batching).seen_by(seen.clone());
+        // Of an earlier run nothing is left.
+        system.issue(0, &query(0, 1, &[0]));
+        play(&mut system);
+        system.flush(1);
+        system.issue(1_000_000_000, &query(1, 200, &[0, 1]));
+        let ends = play(&mut system);
+        let fetch = system.deployment.served[1].passes[0].fetch;
+        drop(system);
+        let observed = seen.take().expect("it was left");
+        assert_eq!(observed.lasted.div_ceil(1_000), ends[1].0 - 1_000_000_000);
+        assert_eq!(observed.networks.iter().map(|of| of.requests).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(observed.npus.iter().map(|npu| npu.memory).collect::<Vec<_>>(), [2 * fetch]);
+        assert_eq!((observed.bars[0].stream, observed.bars[0].placed.fetch_start), (1, 0));
+        assert_eq!(seen.take(), None);
+    }
+
+    #[test]
+    fn two_npus_answer_sooner_than_one() {
+        let batching = Batching { window: 0, active: 8, wake: Picos::MAX };
+        let last = |npus: Npus| {
+            let mut system = npu(npus, batching);
+            system.issue(0, &query(0, 100, &[0, 1, 2, 3]));
+            play(&mut system).iter().map(|(at, _)| *at).max().expect("there are some")
+        };
+        let two = last(Npus::Fleet { count: 2, balancer: Balancer::LeastWork });
+        assert!(2 * two < last(Npus::ONE) + two / 2, "{two}");
+    }
+
+    #[test]
     fn a_run_after_a_flush_is_the_same_again() {
-        let mut system = npu(Batching { window: 1_000_000, active: 2, wake: Picos::MAX });
+        let mut system =
+            npu(Npus::ONE, Batching { window: 1_000_000, active: 2, wake: Picos::MAX });
         let mut once = || {
             system.issue(0, &query(0, 100, &[0, 1, 2]));
             system.issue(5, &query(1, 200, &[0]));

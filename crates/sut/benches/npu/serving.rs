@@ -3,23 +3,15 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dyno_loadgen::clock::{Clock, SECOND, WallTime};
-use dyno_loadgen::drive::sim::VirtualTime;
-use dyno_loadgen::metrics::Metrics;
-use dyno_loadgen::plan::{Library, Plan as TestPlan};
-use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
-use dyno_loadgen::run::{Keep, Tenant as TestTenant, TestLog, run as play_test};
-use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
-use dyno_loadgen::verdict::{Verdict, judge};
-use dyno_npu::bounds::load;
-use dyno_npu::deploy::{Deployment, Plan, Tenant};
-use dyno_npu::hardware::Npu as Hardware;
+use dyno_loadgen::clock::{Clock, SECOND};
+use dyno_npu::hardware::Npu;
 use dyno_npu::profile::Options;
 use dyno_npu::schedule::Named;
 use dyno_npu::serve::Batching;
-use dyno_sut::npu::Npu;
+use dyno_npu::setting::Setting;
+use dyno_sut::npu::served::{Search, Served};
 
-use super::streams::{SEQ, network};
+use super::streams::SEQ;
 use super::{Asked, figure};
 
 /// Limits of chapter V, ns: vision and language.
@@ -31,100 +23,22 @@ const RATIOS: [f64; 7] = [64.0, 16.0, 4.0, 1.0, 0.25, 0.0625, 0.015625];
 const SCHEDULERS: [&str; 4] = ["double-buffer", "layerweaver", "layerweaver+", "balanced"];
 /// Queries of the rarer network in a test: enough for early stopping at the 99th percentile.
 const RARE: f64 = 1_000.0;
-/// Steps of a search by halves; the range is a factor of 64, so that the last step is 3 %.
-const STEPS: u32 = 7;
-
-/// Samples in name only.
-struct Names;
-
-impl SampleLibrary for Names {
-    fn name(&self) -> &str {
-        "names"
-    }
-    fn total_sample_count(&self) -> usize {
-        64
-    }
-    fn performance_sample_count(&self) -> usize {
-        64
-    }
-    fn load(&self, _: &[SampleIndex]) {}
-    fn unload(&self, _: &[SampleIndex]) {}
-}
+/// Steps of a search by halves; the range is a factor of 64, so that the last step is 0.8 %.
+const STEPS: u32 = 9;
 
 /// Two networks on the NPU of chapter V, under a scheduler.
-struct Served {
-    deployment: Deployment,
-    batching: Batching,
-}
-
-impl Served {
-    fn new(names: [&str; 2], scheduler: &str, mapping: &str, active: usize) -> Self {
-        let tenant =
-            |(name, limit): (&str, u64)| Tenant { network: network(name), limit: limit * 1_000 };
-        let plan = Plan {
-            npu: Hardware::preset("chapter-v").unwrap(),
-            mapping: mapping.parse().unwrap(),
-            options: Options { batch: 4, ..Options::default() },
-            tenants: names.into_iter().zip(LIMITS).map(tenant).collect(),
-            scheduler: Named::find(scheduler).unwrap(),
-        };
-        let batching = Batching { window: 1_000_000_000, active, wake: 500_000_000 };
-        Self { deployment: Deployment::new(&plan).unwrap(), batching }
-    }
-
-    /// A test of both networks at these rates, for so many seconds: the log of each.
-    fn test(&self, rates: [f64; 2], seconds: f64) -> Vec<TestLog> {
-        let mut system = Npu::new(self.deployment.clone(), self.batching);
-        let tenant = |(at, rate): (usize, f64)| {
-            let settings = TestSettings {
-                scenario: Scenario::Server,
-                mode: TestMode::PerformanceOnly,
-                server_target_qps: rate,
-                server_target_latency_ns: LIMITS[at],
-                min_duration_ms: (seconds * 1e3) as u64,
-                min_query_count: 1,
-                schedule_rng_seed: 11 + at as u64,
-                ..TestSettings::default()
-            };
-            let plan =
-                TestPlan::resolve(&settings, Library { total: 64, performance: 64 }).unwrap();
-            TestTenant {
-                settings: Settings::from(settings),
-                plan,
-                library: &Names,
-                messages: Vec::new(),
-            }
-        };
-        let tenants: Vec<_> = rates.into_iter().enumerate().map(tenant).collect();
-        let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
-        play_test(&mut driver, &tenants, Keep::Every, &mut |_| {})
-    }
-
-    /// Whether the verdict on both is that they are served.
-    fn holds(&self, rates: [f64; 2]) -> bool {
-        let seconds = RARE / rates[0].min(rates[1]);
-        self.test(rates, seconds).iter().all(|log| {
-            let run = log.runs().next().unwrap();
-            judge(&Metrics::of(&run.record, &run.plan), &run.plan, run.ended).verdict
-                == Verdict::Valid
-        })
-    }
-
-    /// The highest rate of both together that is held, queries/s; 0 if none is in a range of 64.
-    fn peak(&self, ratio: f64) -> f64 {
-        let split = |rate: f64| [rate / (1.0 + ratio), rate * ratio / (1.0 + ratio)];
-        // No scheduler can do more than keep the busier resource busy with full batches.
-        let passes = self.deployment.largest();
-        let batches = split(1.0).map(|rate| rate / 4.0);
-        let [compute, memory] = load(&passes, &batches);
-        let (mut low, mut high) = (0.0, 1.0 / compute.max(memory));
-        let least = high / 64.0;
-        for _ in 0..STEPS {
-            let middle = if low == 0.0 { (least * high).sqrt() } else { f64::sqrt(low * high) };
-            if self.holds(split(middle)) { low = middle } else { high = middle }
-        }
-        low
-    }
+fn served(names: [&str; 2], scheduler: &str, mapping: &str, active: usize) -> Served {
+    let setting = Setting {
+        npu: Npu::preset("chapter-v").unwrap(),
+        mapping: mapping.parse().unwrap(),
+        seq: SEQ,
+        options: Options { batch: 4, ..Options::default() },
+    };
+    let limits = LIMITS.map(|limit| limit * 1_000);
+    let networks = [(names[0], limits[0]), (names[1], limits[1])];
+    let deployment = setting.deploy(&networks, Named::find(scheduler).unwrap()).unwrap();
+    let batching = Batching { window: 1_000_000_000, active, wake: 500_000_000 };
+    Served { deployment, batching }
 }
 
 /// Prints the figures.
@@ -140,11 +54,12 @@ fn ten_minutes(asked: &Asked) {
     if !asked.wants(name) {
         return;
     }
-    let served = Served::new(["RN", "BB"], "balanced", "kcp+1:128", 16);
+    let served = served(["RN", "BB"], "balanced", "kcp+1:128", 16);
     let seconds = if asked.quick { 10.0 } else { 600.0 };
     let clock = Clock::start();
     let queries: usize = served
-        .test([800.0, 200.0], seconds)
+        .test(&[800.0, 200.0], seconds)
+        .unwrap()
         .iter()
         .map(|log| log.runs().next().unwrap().record.completed_at.len())
         .sum();
@@ -163,13 +78,9 @@ fn violations(asked: &Asked) {
     }
     let seconds = if asked.quick { 5.0 } else { 120.0 };
     let late = |scheduler: &str, mapping: &str| {
-        let served = Served::new(["RN", "BB"], scheduler, mapping, 16);
-        let share = |log: &TestLog| {
-            let run = log.runs().next().unwrap();
-            let metrics = Metrics::of(&run.record, &run.plan);
-            100.0 * metrics.over.latency as f64 / metrics.issued_samples() as f64
-        };
-        served.test([800.0, 200.0], seconds).iter().map(share).fold(0.0, f64::max)
+        let served = served(["RN", "BB"], scheduler, mapping, 16);
+        let late = served.late(&[800.0, 200.0], seconds).unwrap();
+        100.0 * late.into_iter().fold(0.0, f64::max)
     };
     let mapping = "kcp+1:128";
     let others =
@@ -211,8 +122,9 @@ fn grid(asked: &Asked) {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(point) = points.get(at / SCHEDULERS.len()) else { return };
                     let scheduler = at % SCHEDULERS.len();
-                    let served = Served::new(point.names, SCHEDULERS[scheduler], "kcp+1", 4);
-                    let peak = served.peak(point.ratio);
+                    let served = served(point.names, SCHEDULERS[scheduler], "kcp+1", 4);
+                    let search = Search { queries: RARE, steps: STEPS };
+                    let peak = served.peak(&[1.0, point.ratio], search).unwrap();
                     held.lock().unwrap()[at / SCHEDULERS.len()][scheduler] = peak;
                 }
             });
@@ -232,9 +144,9 @@ fn grid(asked: &Asked) {
         figure(seconds, took, None, None, &unit, "");
     }
     if asked.wants(won) {
-        // A step of the search is 3 %: equal.
+        // A step of the search is 0.8 %: equal.
         let best = |rates: &[f64; 4]| rates.iter().copied().fold(0.0, f64::max);
-        let wins = held.iter().filter(|rates| rates[3] >= 0.97 * best(rates)).count();
+        let wins = held.iter().filter(|rates| rates[3] >= 0.99 * best(rates)).count();
         let over = |at: usize| {
             let both = held.iter().filter(|rates| rates[at] > 0.0 && rates[3] > 0.0);
             let logs: Vec<f64> = both.map(|rates| (rates[3] / rates[at]).ln()).collect();

@@ -1,16 +1,10 @@
 //! Pairs of streams that never run dry (Figure IV.10), and how fast they are scheduled.
 
-use std::sync::Arc;
-
 use dyno_loadgen::clock::{Clock, SECOND};
-use dyno_npu::bounds::throughput;
-use dyno_npu::deploy::{Deployment, Plan, Tenant};
 use dyno_npu::hardware::Npu;
-use dyno_npu::pass::Pass;
 use dyno_npu::profile::{Granularity, Options, Picos};
 use dyno_npu::schedule::Named;
-use dyno_npu::streams::{Streams, play};
-use dyno_npu::workload::Network;
+use dyno_npu::setting::{Played, Setting, pairs};
 
 use super::{Asked, figure};
 
@@ -20,70 +14,13 @@ const MAPPING: &str = "kcpx+1:128";
 /// Tiles of ours compute for so long at most.
 const TILE: Picos = 100_000_000;
 
-const COMPUTE: [&str; 4] = ["IC", "MN", "RN", "RX"];
-const MEMORY: [&str; 4] = ["BB", "BL", "NCFW", "XL"];
-
-/// A network of the thesis, of so many tokens if it has any.
-pub fn network(code: &str) -> Network {
-    let network = Network::preset(code).unwrap();
-    if network.seq_len.is_some() { network.at_sequence(SEQ).unwrap() } else { network }
-}
-
-/// Two networks as streams.
-struct Pair {
-    npu: &'static str,
-    batch: u64,
-    names: [&'static str; 2],
-}
-
-/// What a scheduler makes of a pair.
-struct Played {
-    streams: Streams,
-    passes: Vec<Arc<Pass>>,
-    nanos: u64,
-}
-
-impl Pair {
-    fn play(&self, scheduler: &str, granularity: Granularity, passes: u64) -> Played {
-        let tenant = |code: &&str| Tenant { network: network(code), limit: Picos::MAX };
-        let plan = Plan {
-            npu: Npu::preset(self.npu).unwrap(),
-            mapping: MAPPING.parse().unwrap(),
-            options: Options { batch: self.batch, granularity, ..Options::default() },
-            tenants: self.names.iter().map(tenant).collect(),
-            scheduler: Named::find(scheduler).unwrap(),
-        };
-        let deployed = Deployment::new(&plan).unwrap();
-        let all = deployed.largest();
-        let longest = all.iter().map(|pass| pass.alone).max().unwrap();
-        let clock = Clock::start();
-        let mut scheduler = deployed.scheduler();
-        let streams = play(&all, deployed.limits, scheduler.as_mut(), passes * longest);
-        Played { streams, passes: all, nanos: clock.now() }
+fn setting(npu: &str, batch: u64, granularity: Granularity) -> Setting {
+    Setting {
+        npu: Npu::preset(npu).unwrap(),
+        mapping: MAPPING.parse().unwrap(),
+        seq: SEQ,
+        options: Options { batch, granularity, ..Options::default() },
     }
-}
-
-impl Played {
-    fn stp(&self) -> f64 {
-        self.streams.stp(&self.passes)
-    }
-
-    fn slowdown(&self) -> f64 {
-        self.streams.max_slowdown(&self.passes)
-    }
-
-    /// How far the run is from what its own mix allows: idle time of the busier resource, a share.
-    fn gap(&self) -> f64 {
-        1.0 - self.streams.compute_busy.max(self.streams.memory_busy) as f64
-            / self.streams.lasted as f64
-    }
-}
-
-fn pairs(npu: &'static str, batch: u64) -> Vec<Pair> {
-    let of = |compute: &'static str| {
-        MEMORY.iter().map(move |memory| Pair { npu, batch, names: [compute, memory] })
-    };
-    COMPUTE.iter().flat_map(|compute| of(compute)).collect()
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
@@ -106,16 +43,18 @@ pub fn run(asked: &Asked) {
     let tiles = Granularity::Tile { bytes: u64::MAX, time: TILE };
     let (mut over, mut over_same, mut slower) = (Vec::new(), Vec::new(), Vec::new());
     for (name, npu, batch) in settings {
-        let pairs = pairs(npu, batch);
         let play = |scheduler: &str, granularity| -> Vec<Played> {
-            pairs.iter().map(|pair| pair.play(scheduler, granularity, passes)).collect()
+            let setting = setting(npu, batch, granularity);
+            let scheduler = Named::find(scheduler).unwrap();
+            let pairs = pairs().into_iter();
+            pairs.map(|pair| setting.play(&pair, scheduler, passes).unwrap()).collect()
         };
         let theirs = play("layerweaver", Granularity::Layer);
         let [ours, same, tiled] =
             [("balanced", tiles), ("balanced", Granularity::Layer), ("layerweaver", tiles)]
                 .map(|(scheduler, granularity)| play(scheduler, granularity));
         let gain = |played: &[Played]| 100.0 * (mean(played.iter().map(Played::stp)) - 1.0);
-        let bound = mean(theirs.iter().map(|played| throughput(&played.passes, false).0));
+        let bound = mean(theirs.iter().map(|played| played.bound(false)));
         let widest = theirs.iter().map(Played::gap).fold(0.0, f64::max);
         let more = format!(
             ", \"ours_with_tiles\": {:.2}, \"ours_same_blocks\": {:.2}, \"layerweaver_with_tiles\": {:.2}, \
@@ -158,12 +97,17 @@ fn speed(asked: &Asked) {
     if !asked.wants(name) {
         return;
     }
-    let pair = Pair { npu: "memory-centric", batch: 1, names: ["RN", "BB"] };
+    let setting = setting("memory-centric", 1, Granularity::Layer);
     let (rounds, passes) = if asked.quick { (1, 200) } else { (9, 5_000) };
     let rate = |scheduler: &str| {
+        let networks = [("RN", Picos::MAX), ("BB", Picos::MAX)];
+        let deployed = setting.deploy(&networks, Named::find(scheduler).unwrap()).unwrap();
         let once = || {
-            let played = pair.play(scheduler, Granularity::Layer, passes);
-            played.streams.blocks as f64 / (played.nanos as f64 / SECOND as f64) / 1e6
+            let mut scheduler = deployed.scheduler();
+            let clock = Clock::start();
+            let played = Played::new(&deployed, scheduler.as_mut(), passes);
+            let seconds = clock.now() as f64 / SECOND as f64;
+            played.streams.blocks as f64 / seconds / 1e6
         };
         (0..rounds).map(|_| once()).fold(0.0, f64::max)
     };
