@@ -3,7 +3,8 @@
 //! Weights and inputs of products are quantised to their formats, and the rest is `f32` (SPEC A9). Products
 //! whose two formats are whole numbers of at most 127 units are made of bytes, exactly. What a stage is fed
 //! is kept for the next trial that begins with the same formats; a trial that has more errors than it may have
-//! ends there. Neither changes what comes out.
+//! ends there, and meets the samples first that the first whole trial was least sure of. None of that changes
+//! what comes out.
 
 mod attributes;
 mod cache;
@@ -102,6 +103,8 @@ pub struct Evaluator {
     images: Vec<f32>,
     labels: Vec<usize>,
     sets: [Vec<usize>; 3],
+    /// Whether a set has its doubtful samples first.
+    is_sorted: [bool; 3],
     /// Weights by their stage and format, and whether they are bytes.
     packed: HashMap<(usize, Format, bool), Arc<Panels>>,
     prefixes: Prefixes,
@@ -125,6 +128,8 @@ struct Plan<'a> {
     blocks: Vec<&'a [usize]>,
     images: &'a [f32],
     labels: &'a [usize],
+    /// Of each sample, by how much its label is ahead, where somebody asks.
+    leads: Option<&'a Mutex<Vec<(f32, usize)>>>,
 }
 
 impl Evaluator {
@@ -164,6 +169,7 @@ impl Evaluator {
             stages,
             labels,
             sets,
+            is_sorted: [false; 3],
             packed: HashMap::new(),
             prefixes: Prefixes::new(CACHE_BYTES),
             threads: (0..threads).map(|_| Memory::default()).collect(),
@@ -185,6 +191,7 @@ impl Evaluator {
     /// Forgets what trials left for those after them, such as to measure a job from its beginning. Weights
     /// in their formats, too.
     pub fn forget(&mut self) {
+        self.is_sorted = [false; 3];
         self.prefixes.clear();
         self.packed.clear();
     }
@@ -279,7 +286,13 @@ impl Evaluator {
         let failed = |error: NanError| Stop::Failed(error.to_string());
         let ready =
             self.ready_for(|product| formats(product, &trial.assignment)).map_err(failed)?;
-        let kept = self.kept_for(trial);
+        // The first whole trial, which is FLOAT(32) as a rule.
+        let sorts = trial.decides.is_none() && !self.is_sorted[trial.subset as usize];
+        let leads = Mutex::new(Vec::new());
+        let kept = match sorts {
+            true => vec![None; self.stages.len()],
+            false => self.kept_for(trial),
+        };
         let plan = Plan {
             stages: &self.stages,
             ready,
@@ -287,17 +300,30 @@ impl Evaluator {
             blocks: self.sets[trial.subset as usize].chunks(BLOCK).collect(),
             images: &self.images,
             labels: &self.labels,
+            leads: sorts.then_some(&leads),
         };
         let share = |errors: usize| (count - errors) as f64 / count as f64;
         // The fewest errors that decide.
         let enough = trial.decides.and_then(|least| (0..=count).find(|n| share(*n) < least));
         let errors = plan.errors(&mut self.threads, enough).map_err(failed)?;
+        if sorts {
+            self.sort(trial.subset, leads.into_inner().expect("nobody panics with the lock"));
+        }
         let stopped = enough.filter(|enough| errors >= *enough);
         Ok(Evaluation {
             is_bound: stopped.is_some(),
             samples: Some(count as u64),
             ..Evaluation::of(share(stopped.unwrap_or(errors)))
         })
+    }
+
+    /// Doubtful samples first: most of those that a narrower format gets wrong are among them, so that a trial that
+    /// fails has its errors early. What was kept is of the old order.
+    fn sort(&mut self, subset: Subset, mut leads: Vec<(f32, usize)>) {
+        leads.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        self.sets[subset as usize] = leads.into_iter().map(|(_, sample)| sample).collect();
+        self.is_sorted[subset as usize] = true;
+        self.prefixes.clear();
     }
 
     /// All products in their formats.
@@ -411,6 +437,12 @@ impl Plan<'_> {
             at += 1;
         }
         let outputs = from.len() / self.blocks[block].len();
+        if let Some(leads) = self.leads {
+            let of =
+                |(scores, sample): (&[f32], &usize)| (lead(scores, self.labels[*sample]), *sample);
+            let found = from.chunks_exact(outputs).zip(self.blocks[block]).map(of);
+            leads.lock().expect("nobody panics with the lock").extend(found);
+        }
         let is_wrong = |(scores, sample): &(&[f32], &usize)| top(scores) != self.labels[**sample];
         Ok(from.chunks_exact(outputs).zip(self.blocks[block]).filter(is_wrong).count())
     }
@@ -420,6 +452,12 @@ impl Plan<'_> {
 fn top(scores: &[f32]) -> usize {
     let better = |best: usize, at: usize| if scores[at] > scores[best] { at } else { best };
     (1..scores.len()).fold(0, better)
+}
+
+/// By how much the score of the label is above all others; below zero where it is not.
+fn lead(scores: &[f32], label: usize) -> f32 {
+    let others = scores.iter().enumerate().filter(|(at, _)| *at != label).map(|(_, score)| *score);
+    scores[label] - others.fold(f32::NEG_INFINITY, f32::max)
 }
 
 /// What assignments call the weights and the inputs of a product.

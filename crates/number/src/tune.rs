@@ -6,6 +6,7 @@
 //! samples, then on all of them. It is the same for the same answers, so that a job that was interrupted
 //! goes on from its journal as if it had not been.
 
+mod below;
 mod biases;
 mod coarse;
 mod fine;
@@ -243,6 +244,9 @@ fn run(trials: &mut Trials<'_, '_>, settings: &Settings) -> Result<Option<Answer
     }
     if settings.algorithm == Algorithm::Libnumber {
         found = trials.smallest_seen(found);
+        if settings.bias_rule == BiasRule::WhenNeeded {
+            found = trials.go_below(found)?;
+        }
     }
     if settings.confirms {
         trials.confirm(&found)?;

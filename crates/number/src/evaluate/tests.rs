@@ -155,7 +155,8 @@ proptest! {
         }
     }
 
-    /// What was kept, how many threads there are and where a trial ends change nothing.
+    /// What was kept, how many threads there are, where a trial ends and which samples it meets first change
+    /// nothing.
     #[test]
     fn shortcuts_change_no_result(
         choices in prop::collection::vec(prop::collection::vec(0_u32..224, 8), 4),
@@ -164,6 +165,8 @@ proptest! {
         let model = network(4, 5).unwrap();
         let mut fast = evaluator(&model, 4).with_limits(3, 200_000);
         let mut slow = evaluator(&model, 4).with_limits(1, 0);
+        // It sees no whole trial, and meets samples as they come.
+        let mut plain = evaluator(&model, 4).with_limits(2, 200_000);
         let network = tuned(&mut slow);
         for (front, back, is_small, decides) in mixed {
             // Trials that begin alike.
@@ -177,6 +180,8 @@ proptest! {
             prop_assert_eq!(&fast.evaluate(&trial).unwrap(), &expected);
             trial.decides = Some(decides);
             let found = fast.evaluate(&trial).unwrap();
+            prop_assert_eq!(&plain.evaluate(&trial).unwrap(), &found);
+            prop_assert!(fast.is_sorted[subset as usize] && !plain.is_sorted[subset as usize]);
             if expected.accuracy < decides {
                 prop_assert!(found.is_bound && found.accuracy < decides);
                 prop_assert!(found.accuracy >= expected.accuracy);

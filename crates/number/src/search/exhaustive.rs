@@ -127,13 +127,15 @@ fn try_widths(
         formats.any(|format| format.kind() == Kind::Fixed && format.bits() == 2)
     };
     let twins: Vec<bool> = trials.space.slots.iter().map(has_fixed).collect();
+    let mut order: Vec<usize> = (0..trials.space.slots.len()).collect();
+    order.sort_by_key(|at| trials.space.slots[*at].layer);
     let mut tried = 0;
     let mut closest = f64::NEG_INFINITY;
     let mut which = Some(vec![0; lists.len()]);
     while let Some(types) = which {
         let profiled = assignment(trials, base, lists, (&now.places, &types));
         let at_once = trials.settings.batch.clamp(1, MOST_AT_ONCE);
-        let mut all = biased(&profiled, window, &twins);
+        let mut all = biased(&profiled, window, &twins, &order);
         loop {
             let moves: Vec<Move> = all.by_ref().take(at_once).collect();
             if moves.is_empty() {
@@ -173,21 +175,25 @@ const MOST_AT_ONCE: usize = 64;
 
 /// With all biases in a window around these, so many below and above, of each slot that is not FLOAT. There
 /// may be more of them than memory holds.
+/// Those of the last layer change fastest, so that an evaluator may keep what comes before it.
 /// EXP(2) has the same numbers as FIXED(2) of another bias: where `twins` says that there is one, that one is
 /// asked, and no configuration twice.
 fn biased(
     from: &Assignment,
     [below, above]: [u32; 2],
     twins: &[bool],
+    order: &[usize],
 ) -> impl Iterator<Item = Move> {
     let of = |format: &Format| match format.kind() {
         Kind::Float => 1,
         _ => (below + above) as usize + 1,
     };
-    let steps: Vec<usize> = from.formats().iter().map(of).collect();
+    let steps: Vec<usize> = order.iter().map(|at| of(&from.formats()[*at])).collect();
     let first = Some(vec![0; steps.len()]);
     let all = std::iter::successors(first, move |up| next(up.clone(), &steps));
-    let moved = move |up: Vec<usize>| {
+    let moved = move |digits: Vec<usize>| {
+        let mut up = digits.clone();
+        order.iter().zip(digits).for_each(|(at, digit)| up[*at] = digit);
         let assignment = raised(from, &up, below, twins)?;
         Some(Move { change: format!("all {assignment}"), assignment })
     };

@@ -240,6 +240,38 @@ fn biases_are_asked_where_widths_are_stuck() {
     assert!(answer.assignment.formats().iter().any(|f| f.bits() < 4), "{answer:?}");
 }
 
+/// A width that fails by itself passes with two other biases, neither of which helps what is wider: the search goes there
+/// at its end, and says so.
+#[test]
+fn what_fails_by_least_is_asked_with_other_biases() {
+    let network = lenet();
+    let accuracy = |a: &Assignment| {
+        let formats = a.formats();
+        let rest = || formats[1..].iter().all(|f| f.kind() == Kind::Fixed && f.bits() >= 3);
+        match (formats[0].kind(), formats[0].bits()) {
+            (Kind::Float, _) => 0.98,
+            (Kind::Fixed, 2) if rest() => {
+                let off = (formats[0].bias() + 1).abs() + (formats[1].bias() - 4).abs();
+                0.975 - 0.004 * f64::from(off)
+            }
+            (Kind::Fixed, 3..) if rest() => 0.975,
+            _ => 0.9,
+        }
+    };
+    let (outcome, _) = tuned(&network, &Settings::default(), |_, a| accuracy(a));
+    let answer = outcome.answer.unwrap();
+    let formats = answer.assignment.formats();
+    assert_eq!(formats[0].bits(), 2, "{formats:?}");
+    // Four steps from there alone, and enough with three.
+    assert_eq!((formats[0].bias() + 1).abs() + (formats[1].bias() - 4).abs(), 1, "{formats:?}");
+    let first = outcome.steps.iter().position(|step| step.question.ends_with("other biases?"));
+    let climb = &outcome.steps[first.unwrap()..];
+    assert!(climb[0].candidates[0].change.starts_with("conv1.weight I3"), "{:?}", climb[0]);
+    assert!(climb.iter().all(|step| step.candidates.iter().all(|one| !one.why.is_empty())));
+    // From the narrowest with these biases no climb leads further, and the search ends.
+    assert_eq!(outcome.end, End::Complete);
+}
+
 /// A seeded number from 0 to 1.
 pub(super) fn drawn(state: &mut u64) -> f64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
