@@ -340,6 +340,7 @@ mod tests {
             remarks: Vec::new(),
             division: None,
             tests,
+            accelerators: Vec::new(),
             environment: environment::describe(),
         }
     }

@@ -195,6 +195,14 @@ impl System {
         }
     }
 
+    /// The simulated NPU, if it is one.
+    pub fn npu(&self) -> Option<&NpuSpec> {
+        match &self.kind {
+            Kind::Npu(npu) => Some(npu),
+            _ => None,
+        }
+    }
+
     /// Its name without its arguments.
     pub fn short_name(&self) -> &str {
         let spec = self.spec.strip_prefix("task:").unwrap_or(&self.spec);

@@ -71,7 +71,7 @@ enum Command {
     /// Find the smallest number format of each layer that keeps the accuracy
     Tune(tune::Tune),
     /// Look into a model of accelerators that fetch and compute at once
-    Npu(npu::Npu),
+    Npu(Box<npu::Npu>),
     /// Make a submission tree of run directories
     Package(Box<package::Package>),
     /// Say which results of a submission count, and what is wrong with the others

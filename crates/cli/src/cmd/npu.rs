@@ -1,9 +1,14 @@
 //! `dyno npu`: a model of accelerators that fetch weights and compute at once.
 
+mod cores;
+mod explain;
 mod given;
 mod layers;
+mod played;
 mod run;
-mod timeline;
+mod study;
+mod sweep;
+pub mod timeline;
 
 pub use given::{Changes, Hardware};
 
@@ -25,6 +30,14 @@ enum Command {
     Layers(layers::Layers),
     /// Let networks share an NPU: throughput, slowdowns and idle times
     Run(run::Run),
+    /// Let networks share NPUs over a grid of settings, with heat maps of what is busy
+    Sweep(sweep::Sweep),
+    /// Say what a scheduler decides next, and what each candidate would let stand still
+    Explain(explain::Explain),
+    /// Interleave two networks on the cores of this machine: predicted and measured gain
+    Cores(cores::Cores),
+    /// Reproduce figures of the Layerweaver thesis, beside its values
+    Study(study::Study),
 }
 
 impl Npu {
@@ -36,6 +49,10 @@ impl Npu {
         match self.command {
             Command::Layers(layers) => layers.execute(),
             Command::Run(run) => run.execute(),
+            Command::Sweep(sweep) => sweep.execute(),
+            Command::Explain(explain) => explain.execute(),
+            Command::Cores(cores) => cores.execute(),
+            Command::Study(study) => study.execute(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Files for people that a run leaves behind.
 
+mod accelerator;
 mod charts;
 mod effective;
 mod found;
@@ -25,7 +26,7 @@ pub use plotted::html as html_of_widths;
 pub use results::html as html_of_results;
 pub use studied::html as html_of_study;
 pub use tuned::{Tuning, html as html_of_tuning};
-pub use words::division_and_why;
+pub use words::{division_and_why, escaped};
 
 use std::path::{Path, PathBuf};
 

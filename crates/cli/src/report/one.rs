@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::accelerator;
 use super::effective::FILE;
 use super::page::{self, Masthead, Tone, badge};
 use super::rebuilt;
@@ -33,6 +34,7 @@ pub fn html(shown: &Shown<'_>) -> String {
     verdict(&mut body, run);
     performance_overview(&mut body, run);
     accuracy_overview(&mut body, run);
+    accelerator::sections(&mut body, &run.accelerators, &shown.series.timelines);
     for test in run.tests.iter().filter(|test| test.metrics.is_some()) {
         let series = shown.series.tests.iter().find(|series| series.folder == test.folder);
         section::performance(&mut body, test, series, shown);

@@ -46,6 +46,7 @@ pub fn empty(path: &Path) -> Run {
         remarks: Vec::new(),
         division: None,
         tests: Vec::new(),
+        accelerators: Vec::new(),
         environment: summary::Environment {
             processor: None,
             kernel: None,

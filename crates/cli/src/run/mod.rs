@@ -204,7 +204,7 @@ impl Prepared {
         let begun = WallTime::now();
         let mut run = self.begin(begun);
         watch.progress.plan(format!("{}, profile {}", run.system, run.profile), tests);
-        let mut plots = Vec::new();
+        let mut plots = series::Run::new(Vec::new());
         for (number, test) in (1..).zip(tests) {
             let title = format!("{number}/{} {}", tests.len(), test.title());
             let before = run.tests.len();
@@ -215,7 +215,12 @@ impl Prepared {
                     run.state = outcome.summary.state;
                 }
                 run.tests.push(outcome.summary);
-                plots.extend(outcome.series);
+                plots.tests.extend(outcome.series);
+            }
+            if let Some((accelerator, timeline)) = accelerator(&self.system, &run.tests[before..]) {
+                run.remarks.push(accelerator.remark());
+                run.accelerators.push(accelerator);
+                plots.timelines.push(timeline);
             }
             watch.progress.result(result(&run.tests[before..]));
             // A signal that came when the test was over ends a run that is not.
@@ -233,7 +238,7 @@ impl Prepared {
         }
         run.verdict = run.state.verdict(run.is_valid()).into();
         run.division = Some(division::statement(&run, &self.options, &self.system));
-        self.finish(run, &series::Run::new(plots), directory)
+        self.finish(run, &plots, directory)
     }
 
     /// What of the rules is measured for.
@@ -269,6 +274,7 @@ impl Prepared {
             remarks: remarks(&self.options, system),
             division: None,
             tests: Vec::new(),
+            accelerators: Vec::new(),
             environment: environment::describe(),
         }
     }
@@ -369,6 +375,18 @@ fn play(
         outcomes.push(outcome);
     }
     Ok(outcomes)
+}
+
+/// What simulated NPUs did in a performance test, of which these are the tenants' parts.
+fn accelerator(
+    system: &System,
+    tests: &[summary::Test],
+) -> Option<(summary::Accelerator, series::Timeline)> {
+    let npu = system.npu()?;
+    let observed = npu.seen()?;
+    tests.first()?.metrics.as_ref()?;
+    let accelerator = summary::Accelerator::of(&observed, npu.deployment(), tests)?;
+    Some((accelerator, series::Timeline::of(&observed, npu.deployment())))
 }
 
 /// What came of a test, in a few words: of its first tenant, and whether that of

@@ -3,6 +3,7 @@
 
 mod gather;
 mod histogram;
+mod timeline;
 
 use std::path::Path;
 
@@ -10,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use histogram::{Counts, Histogram};
+pub use timeline::{Block, Timeline};
 
 use crate::summary::{ReadError, read_json};
 
@@ -33,6 +35,9 @@ pub struct Run {
     pub schema_version: u32,
     /// one entry a test with a performance result, in the order of the summary
     pub tests: Vec<Test>,
+    /// of simulated NPUs: what they did at first, in the order of the summary's `accelerators`
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timelines: Vec<Timeline>,
 }
 
 /// The plots of one tenant's test.
@@ -90,7 +95,7 @@ pub struct Slice {
 impl Run {
     /// The plots of these tests.
     pub fn new(tests: Vec<Test>) -> Self {
-        Self { schema: SCHEMA.into(), schema_version: SCHEMA_VERSION, tests }
+        Self { schema: SCHEMA.into(), schema_version: SCHEMA_VERSION, tests, timelines: Vec::new() }
     }
 
     /// Reads the series of a run directory.

@@ -4,6 +4,7 @@
 //!
 //! Enumerations are texts, so that a summary of a later version still reads.
 
+pub mod accelerator;
 mod goodput;
 pub mod metrics;
 mod of_metrics;
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use accelerator::Accelerator;
 pub use metrics::Metrics;
 pub use read::{ReadError, read_json};
 
@@ -76,6 +78,9 @@ pub struct Run {
     pub division: Option<Division>,
     /// one entry a test and tenant, in the order in which they were run
     pub tests: Vec<Test>,
+    /// of simulated NPUs: what they did, one entry a performance test
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accelerators: Vec<Accelerator>,
     /// machine and build
     pub environment: Environment,
 }

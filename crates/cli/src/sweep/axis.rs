@@ -75,7 +75,10 @@ pub fn split(text: &str) -> Vec<String> {
 
 /// `1..8:x2` is 1, 2, 4, 8; `100..400:100` is 100, 200, 300, 400; numbers may
 /// have a unit. What does not begin like a range is itself.
-fn expand(value: &str) -> Result<Vec<String>, String> {
+///
+/// # Errors
+/// What is wrong with the range, in a sentence.
+pub fn expand(value: &str) -> Result<Vec<String>, String> {
     let Some((first, rest)) = value.split_once("..") else { return Ok(vec![value.to_string()]) };
     let Some((first, unit)) = number(first) else { return Ok(vec![value.to_string()]) };
     let expected = || format!("expected a range such as 100..400:100 or 1..8:x2, found `{value}`");

@@ -14,6 +14,6 @@ mod rows;
 mod state;
 pub mod table;
 
-pub use axis::split as axis_values;
+pub use axis::{expand as axis_range, split as axis_values};
 pub use state::{Axis, Definition, Point, PointState, Selection, State, Sweep, replace};
 pub use state::{FILE, SCHEMA, SCHEMA_VERSION};

@@ -2,11 +2,14 @@
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::nearest;
-use dyno_npu::deploy::{Deployment, Plan, Tenant};
+use dyno_npu::deploy::{Deployment, Offer, Plan, Tenant};
+use dyno_npu::fleet::{Balancer, UnknownBalancer};
 use dyno_npu::profile::{Granularity, Options, Picos};
 use dyno_npu::schedule::Named;
 use dyno_npu::serve::Batching;
-use dyno_sut::npu::Npu;
+use dyno_npu::spatial::{Parts, Split};
+use dyno_npu::workload::Network;
+use dyno_sut::npu::{Npu, Npus, Observed, Seen};
 
 use crate::cmd::npu::{Changes, Hardware};
 use crate::exit::Failure;
@@ -15,9 +18,10 @@ use crate::render::parse_duration;
 /// For help texts.
 pub const GRAMMAR: &str = "networks on a simulated NPU in virtual time, one a tenant: networks=RN+BB, then \
      any of npu=NAME, mapping=NAME, scheduler=NAME, seq=N, limit=TIME+TIME (what deadlines the scheduler \
-     keeps), batch=N, window=TIME, active=N, wake=TIME, tile=TIME; see dyno npu";
+     keeps), batch=N, window=TIME, active=N, wake=TIME, tile=TIME, \
+     npus=N, balancer=NAME, split=A:B, apart=always, version=NETWORK:BITS:ACCURACY, floor=ACCURACY+ACCURACY; see dyno npu";
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 17] = [
     "networks",
     "npu",
     "mapping",
@@ -29,6 +33,12 @@ const KEYS: [&str; 11] = [
     "active",
     "wake",
     "tile",
+    "npus",
+    "balancer",
+    "split",
+    "apart",
+    "version",
+    "floor",
 ];
 
 const PICOS_PER_NANO: Picos = 1_000;
@@ -37,7 +47,9 @@ const PICOS_PER_NANO: Picos = 1_000;
 #[derive(Debug, Clone)]
 pub struct NpuSpec {
     deployment: Deployment,
+    npus: Npus,
     batching: Batching,
+    seen: Seen,
 }
 
 /// As it is written.
@@ -48,6 +60,13 @@ struct Written<'a> {
     changes: Changes,
     scheduler: &'a str,
     options: Options,
+    npus: usize,
+    balancer: Balancer,
+    split: Vec<u64>,
+    apart: Split,
+    /// Such as `RN:8:75.9`.
+    versions: Vec<&'a str>,
+    floors: Vec<f64>,
     batching: Batching,
 }
 
@@ -72,8 +91,16 @@ impl NpuSpec {
         }
         let scheduler = Named::find(written.scheduler).map_err(Failure::usage)?;
         let plan = Plan { npu, mapping, options: written.options, tenants, scheduler };
-        let deployment = Deployment::new(&plan).map_err(Failure::usage)?;
-        Ok(Self { deployment, batching: written.batching })
+        let mut deployment = Deployment::new(&plan).map_err(Failure::usage)?;
+        written.offer(&plan, &mut deployment)?;
+        let npus = match &written.split[..] {
+            [] => Npus::Fleet { count: written.npus, balancer: written.balancer },
+            proportion => {
+                let parts = Parts::new(&plan, proportion).map_err(Failure::usage)?;
+                Npus::Split(Box::new(parts), written.apart)
+            }
+        };
+        Ok(Self { deployment, npus, batching: written.batching, seen: Seen::default() })
     }
 
     /// What had to be done to networks.
@@ -81,9 +108,20 @@ impl NpuSpec {
         self.deployment.remarks.clone()
     }
 
-    /// An idle NPU.
+    /// Idle NPUs.
     pub fn system(&self) -> Npu {
-        Npu::new(self.deployment.clone(), self.batching)
+        let npus = self.npus.clone();
+        Npu::new(self.deployment.clone(), npus, self.batching).seen_by(self.seen.clone())
+    }
+
+    /// Networks on the NPU.
+    pub fn deployment(&self) -> &Deployment {
+        &self.deployment
+    }
+
+    /// What the last of its systems did, which must be gone.
+    pub fn seen(&self) -> Option<Observed> {
+        self.seen.take()
     }
 }
 
@@ -96,6 +134,12 @@ impl<'a> Written<'a> {
             changes: Changes::default(),
             scheduler: "balanced",
             options: Options::default(),
+            npus: 1,
+            balancer: Balancer::LeastWork,
+            split: Vec::new(),
+            apart: Split::WhileShared,
+            versions: Vec::new(),
+            floors: Vec::new(),
             batching: Batching { window: 0, active: 4, wake: Picos::MAX },
         };
         for part in argument.split(',') {
@@ -114,7 +158,69 @@ impl<'a> Written<'a> {
                 written.networks.len()
             ));
         }
+        let floors = written.floors.len();
+        if floors > 1 && floors != written.networks.len() {
+            return Err(format!(
+                "expected a floor for each of {} networks, found {floors}",
+                written.networks.len()
+            ));
+        }
+        if !written.versions.is_empty() && floors == 0 {
+            return Err("expected floor=ACCURACY, below which no mean of versions falls".into());
+        }
+        if !written.split.is_empty() && (written.npus > 1 || !written.versions.is_empty()) {
+            return Err("expected `split` without `npus` and `version`: one array is split, of networks as they are".into());
+        }
         Ok(written)
+    }
+
+    /// Offers the versions of each network.
+    fn offer(&self, plan: &Plan, deployment: &mut Deployment) -> Result<(), Failure> {
+        let mut known = 0;
+        for (stream, name) in self.networks.iter().enumerate() {
+            let mut offers = Vec::new();
+            let own = self
+                .versions
+                .iter()
+                .filter_map(|version| version.strip_prefix(name)?.strip_prefix(':'));
+            for version in own {
+                offers.push(self.version(&plan.tenants[stream].network, version)?);
+            }
+            known += offers.len();
+            let floor = self.floors.get(stream).or(self.floors.first());
+            if let (false, Some(&floor)) = (offers.is_empty(), floor) {
+                deployment.offer(plan, stream, &offers, floor).map_err(Failure::usage)?;
+            }
+        }
+        match known < self.versions.len() {
+            true => Err(Failure::usage(format!(
+                "a version is of none of the networks {}: {}",
+                self.networks.join(", "),
+                self.versions.join(", ")
+            ))
+            .hint("write version=NETWORK:BITS:ACCURACY, such as version=RN:8:75.9")),
+            false => Ok(()),
+        }
+    }
+
+    /// `BITS:ACCURACY`, or another network in place of bits.
+    fn version(&self, network: &Network, text: &str) -> Result<Offer, Failure> {
+        let read = || {
+            let (what, accuracy) = text.rsplit_once(':')?;
+            Some((what, accuracy.parse::<f64>().ok().filter(|accuracy| accuracy.is_finite())?))
+        };
+        let (what, accuracy) = read().ok_or_else(|| {
+            Failure::usage(format!("version `{text}`: expected BITS:ACCURACY or NETWORK:ACCURACY"))
+                .hint("for example version=RN:8:75.9")
+        })?;
+        let (name, network) = match what.parse::<u32>() {
+            Ok(bits) => {
+                let network = network.in_bits(Some(bits), None).map_err(Failure::usage)?;
+                (format!("{bits} bits"), network)
+            }
+            Err(_) => (what.to_owned(), self.changes.network_of_several(what)?),
+        };
+        Ok(Offer { name, network, accuracy })
     }
 
     fn set(&mut self, key: &str, value: &'a str) -> Result<(), String> {
@@ -130,9 +236,31 @@ impl<'a> Written<'a> {
             }
             "batch" => self.options.batch = at_least_one(key, value)?,
             "window" => self.batching.window = picos()?,
-            "active" => {
-                self.batching.active =
-                    usize::try_from(at_least_one(key, value)?).unwrap_or(usize::MAX);
+            "active" => self.batching.active = small(at_least_one(key, value)?),
+            "npus" => self.npus = small(at_most(MOST_NPUS, key, value)?),
+            "balancer" => {
+                let found = value.parse();
+                self.balancer = found.map_err(|error: UnknownBalancer| error.to_string())?;
+            }
+            "split" => self.split = split(value)?,
+            "apart" => {
+                self.apart = match value {
+                    "always" => Split::Always,
+                    "shared" => Split::WhileShared,
+                    _ => {
+                        return Err(format!(
+                            "expected always or shared for `apart`, found `{value}`"
+                        ));
+                    }
+                };
+            }
+            "version" => self.versions.push(value),
+            "floor" => {
+                let floor = |text: &str| text.parse().ok().filter(|floor: &f64| floor.is_finite());
+                let floors: Option<_> = value.split('+').map(floor).collect();
+                self.floors = floors.ok_or_else(|| {
+                    format!("expected accuracies for `floor`, such as 75.5+90, found `{value}`")
+                })?;
             }
             "wake" => self.batching.wake = picos()?,
             "tile" => {
@@ -154,9 +282,29 @@ impl<'a> Written<'a> {
 /// Batches and the like: none is so large, and each batch has a profile of its own.
 const MOST: u64 = 1 << 16;
 
+/// A request looks at each of them.
+const MOST_NPUS: u64 = 1 << 10;
+
 fn at_least_one(key: &str, value: &str) -> Result<u64, String> {
-    let number = value.parse().ok().filter(|number| (1..=MOST).contains(number));
-    number.ok_or_else(|| format!("expected a number from 1 to {MOST} for `{key}`, found `{value}`"))
+    at_most(MOST, key, value)
+}
+
+/// Numbers with `:` between.
+fn split(text: &str) -> Result<Vec<u64>, String> {
+    let numbers: Option<Vec<u64>> = text.split(':').map(|part| part.parse().ok()).collect();
+    numbers.ok_or_else(|| {
+        format!("expected parts of the array for `split`, such as 3:5, found `{text}`")
+    })
+}
+
+/// A number from 1 to `most`.
+fn at_most(most: u64, key: &str, value: &str) -> Result<u64, String> {
+    let number = value.parse().ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| format!("expected a number from 1 to {most} for `{key}`, found `{value}`"))
+}
+
+fn small(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
@@ -165,6 +313,29 @@ mod tests {
 
     fn problem(argument: &str) -> String {
         NpuSpec::read(&format!("npu:{argument}"), argument).unwrap_err().problems().join("\n")
+    }
+
+    #[test]
+    fn versions_are_offered_to_the_networks_that_they_are_of() {
+        let argument = "networks=RN+BB,seq=16,version=BB:8:90.1,version=BB:16:90.9,version=RN:MN:71.9,version=RN:16:76.1,floor=75+90";
+        let spec = NpuSpec::read("npu", argument).expect("it reads");
+        let server = spec.deployment.server(spec.batching);
+        let of = |stream: usize| {
+            let versions = server.versions(stream).expect("it has some");
+            let all = versions
+                .answers()
+                .map(|(version, _)| (version.name.clone(), version.passes[0].fetch));
+            all.collect::<Vec<_>>()
+        };
+        let (rn, bb) = (of(0), of(1));
+        assert_eq!(
+            [&*rn[0].0, &*rn[1].0, &*bb[0].0, &*bb[1].0],
+            ["16 bits", "MN", "16 bits", "8 bits"]
+        );
+        // What is read of tables of words is places, whose bits stay.
+        let half = bb[1].1 as f64 / bb[0].1 as f64;
+        assert!((half - 0.5).abs() < 1e-3, "{half}");
+        assert!(rn[1].1 < rn[0].1 / 5, "{rn:?}");
     }
 
     #[test]
@@ -189,6 +360,19 @@ mod tests {
                 "expected a limit for each of 2 networks, found 3",
             ),
             ("npu=chapter-v", "expected networks=NAME+NAME"),
+            ("networks=RN,npus=0", "expected a number from 1 to 1024 for `npus`, found `0`"),
+            ("networks=RN,balancer=random", "there is no balancer `random`"),
+            ("networks=RN,floor=x", "expected accuracies for `floor`"),
+            ("networks=RN,version=RN:8:75", "expected floor=ACCURACY"),
+            ("networks=RN,version=BB:8:75,floor=70", "a version is of none of the networks RN"),
+            ("networks=RN,version=RN:8,floor=70", "version `8`: expected BITS:ACCURACY"),
+            ("networks=RN,version=RN:8:75,floor=76", "the most accurate has 75; lower the floor"),
+            ("networks=RN,version=RN:80:75,floor=70", "bits"),
+            ("networks=RN,split=1:1", "expected a part for each of 1 networks, found 2"),
+            ("networks=RN+BB,split=1:0", "a part of the array"),
+            ("networks=RN+BB,split=1:x", "expected parts of the array for `split`"),
+            ("networks=RN+BB,split=1:1,npus=2", "expected `split` without `npus`"),
+            ("networks=RN+BB,apart=never", "expected always or shared for `apart`"),
             ("networks=RN,batch=0", "expected a number from 1 to 65536 for `batch`, found `0`"),
         ];
         for (argument, expected) in cases {

@@ -11,6 +11,8 @@ mod files;
 mod foreign;
 mod messages;
 mod npu;
+mod npu_fleet;
+mod npu_sweep;
 mod output;
 mod package;
 mod probe;

@@ -100,3 +100,51 @@ fn an_npu_is_a_system_with_a_network_for_each_tenant() {
     assert_eq!(wrong.code, Some(2));
     assert!(wrong.stderr.contains("the nearest key is `scheduler`"), "{}", wrong.stderr);
 }
+
+#[test]
+fn a_decision_is_explained_by_what_each_candidate_lets_stand_still() {
+    let folder = Folder::new();
+    let command = "npu explain RN BB --seq 16 --mapping kcpx+1:128 --from 2 --decisions 30";
+    let told = folder.dyno(&format!("{command} --json")).json();
+    let decisions = told["decisions"].as_array().unwrap();
+    assert_eq!((decisions.len(), &decisions[0]["number"]), (30, &2.into()));
+    let idle = |candidate: &serde_json::Value| {
+        candidate["pe_idle_us"].as_f64().unwrap() + candidate["memory_idle_us"].as_f64().unwrap()
+    };
+    let mut taken_for_it = 0;
+    for decision in decisions {
+        let candidates = decision["candidates"].as_array().unwrap();
+        let taken = &candidates[decision["taken"].as_u64().unwrap() as usize];
+        if decision["why"] == "lets least stand still" {
+            taken_for_it += 1;
+            assert!(candidates.iter().all(|other| idle(taken) <= idle(other)), "{decision}");
+        }
+    }
+    assert!(taken_for_it > 0, "{told}");
+    let text = folder.dyno(command).stdout;
+    assert_eq!(text.matches("\n> ").count(), 30, "{text}");
+    assert!(text.contains("decision 31 at "), "{text}");
+    assert_eq!(folder.dyno("npu explain RN --decisions 0").code, Some(2));
+}
+
+#[test]
+fn the_study_is_a_document_and_writes_into_a_page() {
+    let folder = Folder::new();
+    let told = folder.dyno("npu study iv10 iv12 --quick --json").exits(0).json();
+    assert_eq!((&told["parts"][0]["part"], &told["quick"]), (&"iv10".into(), &true.into()));
+    let table = &told["parts"][1]["tables"][0];
+    assert_eq!(table["rows"][0][1], "1.27", "the thesis' ANTT: {table}");
+    folder.write("page.md", "before\n<!-- dyno npu study ii7 -->\n<!-- end of ii7 -->\nafter\n");
+    folder.dyno("npu study ii7 --write page.md").exits(0);
+    let page = folder.read("page.md");
+    assert!(page.starts_with("before\n") && page.ends_with("\nafter\n"), "{page}");
+    assert!(page.contains("| memory-centric | 22.9 | 225 |"), "{page}");
+    for (command, expected) in [
+        ("iv1", "there is no part `iv1`; the nearest is `iv"),
+        ("ii8 --write page.md", "page.md has no place for `ii8`"),
+        ("ii8 --write nowhere.md", "cannot read nowhere.md"),
+    ] {
+        let ran = folder.dyno(&format!("npu study {command}")).exits(2);
+        assert!(ran.stderr.contains(expected), "{command}: {}", ran.stderr);
+    }
+}

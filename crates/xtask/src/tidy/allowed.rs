@@ -51,6 +51,7 @@ pub const EDGES: &[Edge] = &[
     ("rnn-c", "c-border", "looks at what C programs pass, and keeps panics from them"),
     ("rnn-c", "rnn", "gives the engine of recurrent networks to C programs"),
     ("rnn-py", "rnn", "gives the engine of recurrent networks to Python programs"),
+    ("sut", "kernels", "multiplies on cores that networks share block by block"),
     ("sut", "loadgen", "adapts engines to the traits of what is measured"),
     ("sut", "npu", "puts a simulated accelerator behind the instrument"),
     ("sut", "number", "feeds samples to networks in formats of few bits"),

@@ -5,9 +5,11 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use dyno_loadgen::clock::Nanos;
-use dyno_npu::hardware::Npu;
+use dyno_npu::deploy::{Plan, Tenant};
+use dyno_npu::hardware::{Npu, Parts};
 use dyno_npu::mapping::Mapping;
 use dyno_npu::profile::{Folding, Granularity, Options, Picos, Traffic};
+use dyno_npu::schedule::Named;
 use dyno_npu::workload::language::{DECODERS, Decoder, Phase};
 use dyno_npu::workload::{Network, PRESETS};
 use dyno_onnx::{Model, Weights};
@@ -21,7 +23,7 @@ const NPU: &str = "memory-centric";
 const MAPPING: &str = "kcp+1";
 
 /// The NPU, and how layers are laid over its PEs.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Hardware {
     /// The NPU: compute-centric, memory-centric, chapter-v, tpu-v1, tpu-v2, tpu-v3, tpu-v4i, nnp-i,
     /// or a description in TOML
@@ -31,11 +33,69 @@ pub struct Hardware {
     /// row or a cluster
     #[arg(long, value_name = "NAME[:WIDTH]", default_value = MAPPING)]
     pub mapping: String,
+    #[command(flatten)]
+    pub figures: Figures,
 }
 
 impl Default for Hardware {
     fn default() -> Self {
-        Self { npu: NPU.into(), mapping: MAPPING.into() }
+        Self { npu: NPU.into(), mapping: MAPPING.into(), figures: Figures::default() }
+    }
+}
+
+/// What the NPU has otherwise than its name or its description say, by the keys of descriptions.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Parts of the NPU")]
+pub struct Figures {
+    /// PEs, instead of as many as it has
+    #[arg(long, value_name = "N", value_parser = figure)]
+    pes: Option<f64>,
+    /// Frequency instead of its own, MHz
+    #[arg(long, value_name = "N", value_parser = figure)]
+    frequency_mhz: Option<f64>,
+    /// Bandwidth of the memory instead of its own, 10^9 bytes/s
+    #[arg(long, value_name = "N", value_parser = figure)]
+    memory_gb_per_s: Option<f64>,
+    /// Buffer of weights instead of its own, 10^6 bytes
+    #[arg(long, value_name = "N", value_parser = figure)]
+    weight_buffer_mb: Option<f64>,
+    /// Buffer of activations instead of its own, 10^6 bytes
+    #[arg(long, value_name = "N", value_parser = figure)]
+    activation_buffer_mb: Option<f64>,
+    /// Turning from one network to another instead of its own cost, us
+    #[arg(long, value_name = "N", value_parser = figure)]
+    switch_us: Option<f64>,
+    /// Energy of a multiply-accumulate, pJ; no preset has any
+    #[arg(long, value_name = "N", value_parser = figure)]
+    mac_pj: Option<f64>,
+    /// Energy of a byte of the memory, pJ; no preset has any
+    #[arg(long, value_name = "N", value_parser = figure)]
+    memory_byte_pj: Option<f64>,
+    /// Power that is taken all the time, W; no preset has any
+    #[arg(long, value_name = "N", value_parser = figure)]
+    static_w: Option<f64>,
+}
+
+/// As descriptions may have it.
+fn figure(text: &str) -> Result<f64, String> {
+    let figure = text.parse().ok().filter(|figure| (0.0..=1e12).contains(figure));
+    figure.ok_or_else(|| "expected a number of 0 to 1e12".to_owned())
+}
+
+impl Figures {
+    fn given(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let all = [
+            ("pes", self.pes),
+            ("frequency_mhz", self.frequency_mhz),
+            ("memory_gb_per_s", self.memory_gb_per_s),
+            ("weight_buffer_mb", self.weight_buffer_mb),
+            ("activation_buffer_mb", self.activation_buffer_mb),
+            ("switch_us", self.switch_us),
+            ("mac_pj", self.mac_pj),
+            ("memory_byte_pj", self.memory_byte_pj),
+            ("static_w", self.static_w),
+        ];
+        all.into_iter().filter_map(|(key, figure)| Some((key, figure?)))
     }
 }
 
@@ -57,6 +117,12 @@ impl Hardware {
                 Failure::usage(error).hint("or give a description in a file that ends in .toml")
             })?
         };
+        let change = |parts: &mut Parts| {
+            for (key, figure) in self.figures.given() {
+                parts.set(key, figure);
+            }
+        };
+        let npu = npu.with(change).map_err(Failure::usage)?;
         let mapping: Mapping = self.mapping.parse().map_err(Failure::usage)?;
         mapping.fits(npu.parts().pes).map_err(Failure::usage)?;
         Ok((npu, mapping))
@@ -64,7 +130,7 @@ impl Hardware {
 }
 
 /// How networks are changed before they are laid over an NPU.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct Changes {
     /// Tokens of a sample, of networks with sequences
     #[arg(long, value_name = "N")]
@@ -198,11 +264,11 @@ fn text_of(path: &Path) -> Result<String, Failure> {
 const BLOCK_BYTES: u64 = 1_000_000;
 
 /// How a network is made into blocks.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Blocks {
     /// Samples that are computed together
     #[arg(long, value_name = "N", default_value_t = 1)]
-    batch: u64,
+    pub batch: u64,
     /// Products of two activations are units of their own, not part of the next layer
     #[arg(long)]
     apart: bool,
@@ -249,6 +315,36 @@ impl Blocks {
             },
             traffic: if self.spill { Traffic::WithActivations } else { Traffic::Weights },
         }
+    }
+}
+
+/// Networks that share an NPU: each is a stream whose passes follow one another.
+#[derive(Clone, Debug, Args)]
+pub struct Sharing {
+    /// Networks as in dyno npu layers; each is a stream whose passes follow one another
+    #[arg(value_name = "NETWORK|FILE", required = true)]
+    pub networks: Vec<String>,
+    #[command(flatten)]
+    pub hardware: Hardware,
+    #[command(flatten)]
+    pub changes: Changes,
+    #[command(flatten)]
+    pub blocks: Blocks,
+}
+
+impl Sharing {
+    /// What is put on the NPU, under this scheduler.
+    ///
+    /// # Errors
+    /// Networks or an NPU that there are not; files that cannot be read.
+    pub fn plan(&self, scheduler: &'static Named) -> Result<Plan, Failure> {
+        let (npu, mapping) = self.hardware.read()?;
+        let tenant = |name: &String| {
+            let network = self.changes.network_of_several(name)?;
+            Ok(Tenant { network, limit: Picos::MAX })
+        };
+        let tenants = self.networks.iter().map(tenant).collect::<Result<_, Failure>>()?;
+        Ok(Plan { npu, mapping, options: self.blocks.options(), tenants, scheduler })
     }
 }
 

@@ -2,18 +2,17 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
 use dyno_npu::bounds::throughput;
-use dyno_npu::deploy::{Deployment, Plan, Tenant};
-use dyno_npu::pass::Pass;
-use dyno_npu::profile::Picos;
+use dyno_npu::deploy::Plan;
 use dyno_npu::schedule::{Named, SCHEDULERS};
-use dyno_npu::streams::{Streams, play, play_watched};
+use dyno_npu::spatial::Parts;
+use dyno_npu::streams::{Streams, play_watched};
 use serde_json::{Value, json};
 
-use super::given::{Blocks, Changes, Hardware};
+use super::given::Sharing;
+use super::played::{Played, time};
 use super::timeline::{Bar, Timeline};
 use crate::exit::{Exit, Failure};
 use crate::output;
@@ -22,15 +21,8 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Run {
-    /// Networks as in dyno npu layers; each is a stream whose passes follow one another
-    #[arg(value_name = "NETWORK|FILE", required = true)]
-    networks: Vec<String>,
     #[command(flatten)]
-    hardware: Hardware,
-    #[command(flatten)]
-    changes: Changes,
-    #[command(flatten)]
-    blocks: Blocks,
+    sharing: Sharing,
     /// Schedulers, or all of them: compute-only, memory-only, fair, fifo, double-buffer, round-robin,
     /// stitched, ai-mt, prema, earliest-due, least-laxity, layerweaver (and with +, +printed, +precise
     /// or +laxity behind it), balanced
@@ -41,6 +33,9 @@ pub struct Run {
         value_delimiter = ','
     )]
     scheduler: Vec<String>,
+    /// Give each of two networks a part of the PEs as well: of all eighths, those with the most STP
+    #[arg(long)]
+    spatial: bool,
     /// Go on for as long as so many passes of the slowest network take alone
     #[arg(long, value_name = "N", default_value_t = 200)]
     passes: u64,
@@ -62,15 +57,8 @@ Examples:
   dyno npu run RN BB --seq 16 --mapping kcpx+1:128
   dyno npu run RN BB --seq 16 --mapping kcpx+1:128 --blocks tile --block-time 100us
   dyno npu run RN MN BB BL --npu compute-centric --batch 16 --seq 16 --scheduler all
+  dyno npu run RN BB --seq 16 --mapping kcpx+1:128 --spatial
   dyno npu run RN BB --scheduler balanced --timeline rn-bb.svg --trace rn-bb.json";
-
-/// What a scheduler made of it.
-struct Played {
-    scheduler: &'static Named,
-    deployment: Deployment,
-    passes: Vec<Arc<Pass>>,
-    streams: Streams,
-}
 
 impl Run {
     /// Plays the streams and prints what came of them.
@@ -79,21 +67,21 @@ impl Run {
     /// Networks, an NPU or schedulers that there are not; files that cannot be read or written.
     pub fn execute(self) -> Result<Exit, Failure> {
         let schedulers = self.schedulers()?;
-        let plan = self.plan(schedulers[0])?;
+        let plan = self.sharing.plan(schedulers[0])?;
         let mut played = Vec::new();
         for &scheduler in &schedulers {
             let plan = Plan { scheduler, ..plan.clone() };
-            let deployment = Deployment::new(&plan).map_err(Failure::usage)?;
-            let passes = deployment.largest();
-            let time = self.time(&passes)?;
-            let streams = play(&passes, deployment.limits, deployment.scheduler().as_mut(), time);
-            played.push(Played { scheduler, deployment, passes, streams });
+            played.push(Played::new(&plan, self.passes)?);
         }
         for remark in &played[0].deployment.remarks {
             output::say(format_args!("{remark}"));
         }
         if let Some(last) = played.last() {
             self.draw(last)?;
+        }
+        if self.spatial {
+            let split = self.split(&plan, &played[0])?;
+            played.push(split);
         }
         let text = match self.json {
             true => {
@@ -105,30 +93,41 @@ impl Run {
         output::print(text).map(|()| Exit::Valid)
     }
 
+    /// The best of all splits into eighths.
+    fn split(&self, plan: &Plan, whole: &Played) -> Result<Played, Failure> {
+        const PARTS: u64 = 8;
+        if plan.tenants.len() != 2 {
+            return Err(Failure::usage("--spatial splits the PEs between two networks")
+                .hint(format!("{} were named", plan.tenants.len())));
+        }
+        let (passes, time) = (&whole.passes, time(&whole.passes, self.passes)?);
+        let mut best: Option<(f64, u64, Streams)> = None;
+        let mut refused = None;
+        for part in 1..PARTS {
+            match Parts::new(plan, &[part, PARTS - part]) {
+                Ok(parts) => {
+                    let streams = parts.play(time);
+                    let stp = streams.stp(passes);
+                    if best.as_ref().is_none_or(|(most, ..)| stp > *most) {
+                        best = Some((stp, part, streams));
+                    }
+                }
+                Err(error) => refused = Some(error),
+            }
+        }
+        let Some((_, part, streams)) = best else {
+            let why = refused.map_or_else(String::new, |error| error.to_string());
+            return Err(Failure::usage(format!("the PEs cannot be split: {why}")));
+        };
+        let name = format!("spatial {part}:{}", PARTS - part);
+        Ok(Played { name, deployment: whole.deployment.clone(), passes: passes.clone(), streams })
+    }
+
     fn schedulers(&self) -> Result<Vec<&'static Named>, Failure> {
         if self.scheduler.iter().any(|name| name == "all") {
             return Ok(SCHEDULERS.iter().collect());
         }
         self.scheduler.iter().map(|name| Named::find(name).map_err(Failure::usage)).collect()
-    }
-
-    fn plan(&self, scheduler: &'static Named) -> Result<Plan, Failure> {
-        let (npu, mapping) = self.hardware.read()?;
-        let tenant = |name: &String| {
-            let network = self.changes.network_of_several(name)?;
-            Ok(Tenant { network, limit: Picos::MAX })
-        };
-        let tenants = self.networks.iter().map(tenant).collect::<Result<_, Failure>>()?;
-        Ok(Plan { npu, mapping, options: self.blocks.options(), tenants, scheduler })
-    }
-
-    /// How long to play.
-    fn time(&self, passes: &[Arc<Pass>]) -> Result<Picos, Failure> {
-        let longest = passes.iter().map(|pass| pass.alone).max().unwrap_or(1);
-        longest.checked_mul(self.passes.max(1)).ok_or_else(|| {
-            Failure::usage(format!("{} passes take longer than 213 days", self.passes))
-                .hint("give fewer --passes")
-        })
     }
 
     /// What the scheduler did until each stream had about two passes, as files.
@@ -146,11 +145,12 @@ impl Run {
             scheduler.as_mut(),
             until,
             |stream, block, placed| {
-                bars.push(Bar { stream, block, placed: *placed });
+                let label = deployment.profiles[stream].labels.get(block).cloned();
+                let label = label.unwrap_or_default();
+                bars.push(Bar { stream, label, part: None, placed: *placed });
             },
         );
-        let timeline =
-            Timeline { names: &deployment.names, profiles: &deployment.profiles, bars: &bars };
+        let timeline = Timeline { names: &deployment.names, bars: &bars };
         for (path, text) in [(&self.timeline, timeline.svg()), (&self.trace, timeline.trace())] {
             if let Some(path) = path {
                 std::fs::write(path, text).map_err(|error| {
@@ -160,11 +160,6 @@ impl Run {
         }
         Ok(())
     }
-}
-
-/// Shares of a run, of `whole`.
-fn percent(part: Picos, whole: Picos) -> f64 {
-    100.0 * part as f64 / whole.max(1) as f64
 }
 
 fn table(plan: &Plan, played: &[Played]) -> String {
@@ -177,17 +172,18 @@ fn table(plan: &Plan, played: &[Played]) -> String {
         let _ = write!(text, " {:>8}", crate::render::shortened(name, 8));
     }
     text.push('\n');
-    for Played { scheduler, passes, streams, .. } in played {
-        let (stp, bound) = (streams.stp(passes), throughput(passes, false).0);
+    for one in played {
+        let Played { name, passes, streams, .. } = one;
+        let (stp, [bound, _], [pes, memory]) = (streams.stp(passes), one.bounds(), one.busy());
         let _ = write!(
             text,
             "{:20} {stp:>7.3} {:>7.1} % {:>7.2} {:>8.1}x {:>5.1} % {:>6.1} %",
-            scheduler.name,
+            name,
             100.0 * stp / bound,
             streams.antt(passes),
             streams.max_slowdown(passes),
-            percent(streams.compute_busy, streams.lasted),
-            percent(streams.memory_busy, streams.lasted),
+            100.0 * pes,
+            100.0 * memory,
         );
         for stream in 0..names.len() {
             let _ = write!(text, " {:>8.3}", streams.share(stream, passes));
@@ -213,45 +209,18 @@ fn table(plan: &Plan, played: &[Played]) -> String {
             ", {whole:.3} with blocks as they are: some compute longer than the buffer takes to fill"
         );
     }
+    if played.iter().any(|played| played.name.starts_with("spatial")) {
+        text.push_str("\nspatial: each has that part of the PEs and of the buffer, and both the memory; the bound is of an array that is not split");
+    }
     text.push_str("\nslowest: the longest that a stream waited for a pass, in its time alone; then each stream's share of its rate alone\n");
     text
 }
 
 fn document(plan: &Plan, played: &[Played]) -> Value {
-    let of = |Played { scheduler, deployment, passes, streams }: &Played| {
-        let stream = |at: usize| {
-            json!({
-                "network": deployment.names[at],
-                "share": streams.share(at, passes),
-                "passes": streams.streams[at].passes,
-                "alone_us": passes[at].alone as f64 / 1e6,
-                "compute_us": passes[at].compute as f64 / 1e6,
-                "fetch_us": passes[at].fetch as f64 / 1e6,
-            })
-        };
-        json!({
-            "scheduler": scheduler.name,
-            "stp": streams.stp(passes),
-            "stp_bound": throughput(passes, false).0,
-            "stp_bound_of_blocks": throughput(passes, true).0,
-            "antt": finite(streams.antt(passes)),
-            "max_slowdown": streams.max_slowdown(passes),
-            "pe_busy": percent(streams.compute_busy, streams.lasted) / 100.0,
-            "memory_busy": percent(streams.memory_busy, streams.lasted) / 100.0,
-            "blocks": streams.blocks,
-            "lasted_us": streams.lasted as f64 / 1e6,
-            "streams": (0..passes.len()).map(stream).collect::<Vec<_>>(),
-        })
-    };
     json!({
         "npu": plan.npu.name(),
         "mapping": plan.mapping.to_string(),
         "batch": plan.options.batch,
-        "schedulers": played.iter().map(of).collect::<Vec<_>>(),
+        "schedulers": played.iter().map(Played::document).collect::<Vec<_>>(),
     })
-}
-
-/// None for a stream that had no pass.
-fn finite(value: f64) -> Option<f64> {
-    value.is_finite().then_some(value)
 }

@@ -3,16 +3,18 @@
 use std::fmt::Write as _;
 
 use dyno_npu::machine::Placed;
-use dyno_npu::profile::{Picos, Profile};
+use dyno_npu::profile::Picos;
 use serde_json::{Value, json};
 
 /// A block that was placed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Bar {
     /// Whose.
     pub stream: usize,
-    /// Which of its pass.
-    pub block: usize,
+    /// Its layer.
+    pub label: String,
+    /// The number of the part of the array that computed it, and how many there are; none of the whole.
+    pub part: Option<(usize, usize)>,
     /// When.
     pub placed: Placed,
 }
@@ -22,8 +24,6 @@ pub struct Bar {
 pub struct Timeline<'a> {
     /// Of the streams.
     pub names: &'a [String],
-    /// Of the streams; blocks have their labels.
-    pub profiles: &'a [Profile],
     /// In the order in which they were placed.
     pub bars: &'a [Bar],
 }
@@ -35,6 +35,7 @@ const COLOURS: [&str; 8] =
 const WIDTH: f64 = 1200.0;
 const LEFT: f64 = 70.0;
 const ROW: f64 = 46.0;
+const HEIGHT: f64 = 2.0 * ROW + 74.0;
 
 impl Timeline<'_> {
     /// When the last computation ends.
@@ -43,35 +44,51 @@ impl Timeline<'_> {
     }
 
     fn label(&self, bar: &Bar) -> String {
-        let label = self.profiles[bar.stream].labels.get(bar.block).map_or("", String::as_str);
-        format!("{} {label}", self.names[bar.stream])
+        format!("{} {}", self.names[bar.stream], bar.label).trim_end().to_owned()
     }
 
-    /// A picture with a row for the memory and one for the PEs; a bar says what it is when pointed at.
+    /// A picture with a row for the memory and one for the PEs; a bar says what it is when pointed at. As a file.
     pub fn svg(&self) -> String {
+        let (width, height) = (WIDTH, HEIGHT);
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
+             font-size=\"13\">\n{}</svg>\n",
+            self.drawing()
+        )
+    }
+
+    /// The same as a part of a page.
+    pub fn inline(&self) -> String {
+        format!(
+            "<svg role=\"img\" aria-label=\"memory and PEs over time\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+             style=\"position:static;min-width:50rem;height:auto\" font-size=\"13\">{}</svg>",
+            self.drawing()
+        )
+    }
+
+    fn drawing(&self) -> String {
         let end = self.end();
         let scale = (WIDTH - LEFT - 10.0) / end as f64;
-        let height = 2.0 * ROW + 74.0;
-        let mut text = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
-             font-size=\"13\">\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"white\"/>\n"
-        );
+        let mut text = format!("<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n");
         for (row, name) in ["memory", "PEs"].into_iter().enumerate() {
             let y = 30.0 + ROW * row as f64 + ROW / 2.0;
             let _ = writeln!(text, "<text x=\"4\" y=\"{y:.1}\">{name}</text>");
         }
         for bar in self.bars {
             let Placed { fetch_start, fetch_end, compute_start, compute_end } = bar.placed;
-            for (row, from, to) in
-                [(0.0, fetch_start, fetch_end), (1.0, compute_start, compute_end)]
-            {
+            let (part, parts) = bar.part.unwrap_or((0, 1));
+            let of_parts = (ROW - 10.0) / parts as f64;
+            let rows = [
+                (0.0, ROW - 10.0, fetch_start, fetch_end),
+                (ROW + of_parts * part as f64, of_parts, compute_start, compute_end),
+            ];
+            for (y, height, from, to) in rows {
                 let (x, width) = (LEFT + from as f64 * scale, (to - from) as f64 * scale);
                 let _ = writeln!(
                     text,
-                    "<rect x=\"{x:.2}\" y=\"{:.1}\" width=\"{width:.2}\" height=\"{:.1}\" fill=\"{}\" stroke=\"white\" \
-                     stroke-width=\"0.3\"><title>{}, {:.2} to {:.2} us</title></rect>",
-                    26.0 + ROW * row,
-                    ROW - 10.0,
+                    "<rect x=\"{x:.2}\" y=\"{:.1}\" width=\"{width:.2}\" height=\"{height:.1}\" fill=\"{}\" \
+                     stroke=\"white\" stroke-width=\"0.3\"><title>{}, {:.2} to {:.2} us</title></rect>",
+                    26.0 + y,
                     COLOURS[bar.stream % COLOURS.len()],
                     escaped(&self.label(bar)),
                     from as f64 / 1e6,
@@ -80,7 +97,6 @@ impl Timeline<'_> {
             }
         }
         self.legend(&mut text, end, scale);
-        text.push_str("</svg>\n");
         text
     }
 
@@ -147,9 +163,8 @@ mod tests {
             compute_end: 5_000_000,
         };
         let names = ["a<b".to_owned()];
-        let profiles = [Profile { labels: vec!["conv1".into()], ..Profile::default() }];
-        let bars = [Bar { stream: 0, block: 0, placed }];
-        let timeline = Timeline { names: &names, profiles: &profiles, bars: &bars };
+        let bars = [Bar { stream: 0, label: "conv1".into(), part: None, placed }];
+        let timeline = Timeline { names: &names, bars: &bars };
         let svg = timeline.svg();
         assert!(svg.contains("<title>a&lt;b conv1, 2.00 to 5.00 us</title>"), "{svg}");
         assert_eq!(svg.matches("<title>").count(), 2);

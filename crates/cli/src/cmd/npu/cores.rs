@@ -1,0 +1,321 @@
+//! `dyno npu cores`: two networks interleaved on the cores of this machine, as predicted and as measured.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use dyno_kernels::Isa;
+use dyno_loadgen::clock::Nanos;
+use dyno_npu::bounds::throughput;
+use dyno_npu::machine::Limits;
+use dyno_npu::pass::Pass;
+use dyno_npu::profile::{Picos, Profile};
+use dyno_npu::schedule::Named;
+use dyno_npu::streams::play_watched;
+use dyno_npu::workload::{LayerType, Network};
+use dyno_sut::interleaved::{Dense, Interleaved, Stack};
+use serde_json::json;
+
+use super::given::Changes;
+use crate::exit::{Exit, Failure};
+use crate::output;
+
+/// Which networks, and how they share the cores.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Cores {
+    /// Two networks as in dyno npu layers, of which the fully connected layers are run
+    #[arg(value_name = "NETWORK|FILE", num_args = 2, default_values = ["BB", "BB"])]
+    networks: Vec<String>,
+    /// Rows of each product of the two, tokens times samples: the more, the more is multiplied for a byte
+    #[arg(long, value_name = "N,N", value_delimiter = ',', num_args = 1, default_value = "128,1")]
+    rows: Vec<usize>,
+    /// Threads, each with an equal part of every layer; as many as there are processors unless it is given
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Who says whose block is next
+    #[arg(long, value_name = "NAME", default_value = "balanced")]
+    scheduler: String,
+    /// Weights that are asked for ahead at most, bytes: what the caches keep
+    #[arg(long, value_name = "N", default_value_t = 8_000_000)]
+    buffer: u64,
+    /// Passes of the slower network in a measurement
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    passes: u64,
+    /// Measurements of each order, taken in turn; the median counts
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    repeat: usize,
+    /// Write the times of all blocks, measured, as one table a network: its name is put before this one
+    #[arg(long, value_name = "FILE.csv")]
+    profiles: Option<PathBuf>,
+    /// Print a document for programs
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Rates are those of both networks, each in passes of its own speed alone: 1 is one after the other.
+Weights are in f32 and mean nothing; only times count. A gain of nothing is a result.
+Examples:
+  dyno npu cores
+  dyno npu cores BB BL --rows 256,1 --workers 1 --buffer 4000000";
+
+/// Of an order of blocks: each network's passes, in parts of one.
+type Shares = [f64; 2];
+
+/// What was measured.
+struct Measured {
+    workers: usize,
+    isa: Isa,
+    ps_per_byte: f64,
+    profiles: Vec<Profile>,
+    /// Of a pass of each network, without and with hints, ns.
+    alone: [[f64; 2]; 2],
+    /// What the model says of the scheduler's order, and the most that any has.
+    predicted: f64,
+    bound: f64,
+    /// STP of each repetition: one after the other, interleaved, and interleaved with hints.
+    stp: [Vec<f64>; 3],
+}
+
+impl Cores {
+    /// Measures, predicts, runs and prints.
+    ///
+    /// # Errors
+    /// Networks or a scheduler that there are not; a file that cannot be written.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let scheduler = Named::find(&self.scheduler).map_err(Failure::usage)?;
+        let stacks = self.stacks()?;
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = self.workers.unwrap_or(processors).clamp(1, processors);
+        if self.repeat == 0 || self.passes == 0 || self.buffer == 0 {
+            return Err(Failure::usage("--repeat, --passes and --buffer: expected at least 1"));
+        }
+        output::say(format_args!("packing weights for {workers} workers"));
+        let cores = Interleaved::new(Isa::best(), workers, &stacks);
+        let measured = self.measure(cores, workers, scheduler);
+        if let Some(path) = &self.profiles {
+            for profile in &measured.profiles {
+                let end = path.file_name().and_then(|name| name.to_str()).unwrap_or("profile.csv");
+                let file = path.with_file_name(format!("{}-{end}", profile.name));
+                std::fs::write(&file, profile.to_string()).map_err(|error| {
+                    Failure::set_up(format!("cannot write {}: {error}", file.display()))
+                })?;
+            }
+        }
+        let text = match self.json {
+            true => self.document(&measured) + "\n",
+            false => self.table(&measured),
+        };
+        output::print(text).map(|()| Exit::Valid)
+    }
+
+    fn stacks(&self) -> Result<Vec<Stack>, Failure> {
+        let [first, second] = self.rows[..] else {
+            return Err(Failure::usage("--rows: expected two numbers, such as 128,1"));
+        };
+        if first == 0 || second == 0 {
+            return Err(Failure::usage("--rows: expected at least 1 of each"));
+        }
+        let stack = |(name, rows): (&String, usize)| {
+            let network = Changes::default().network(name)?;
+            stack(&network, rows).ok_or_else(|| {
+                Failure::usage(format!("network `{name}` has no fully connected layers"))
+                    .hint("take a transformer, such as BB, BL or XL")
+            })
+        };
+        let mut stacks: Vec<Stack> =
+            self.networks.iter().zip([first, second]).map(stack).collect::<Result<_, _>>()?;
+        for (stack, rows) in stacks.iter_mut().zip([first, second]) {
+            stack.name = format!("{}-{rows}", stack.name);
+        }
+        Ok(stacks)
+    }
+
+    fn measure(&self, mut cores: Interleaved, workers: usize, scheduler: &Named) -> Measured {
+        output::say(format_args!("timing blocks"));
+        let ps_per_byte = cores.ps_per_byte();
+        let profiles: Vec<Profile> =
+            (0..2).map(|stream| cores.profile(stream, ps_per_byte)).collect();
+        let depth = scheduler.depth.unwrap_or(usize::MAX);
+        let limits = Limits { capacity: self.buffer, depth, switch: 0, ps_per_byte };
+        let passes: Vec<Arc<Pass>> = profiles
+            .iter()
+            .filter_map(|profile| Pass::new(profile, limits).map(Arc::new))
+            .collect();
+        let longest = passes.iter().map(|pass| pass.alone).max().unwrap_or(1);
+        let time = longest.saturating_mul(self.passes);
+        let mut order = Vec::new();
+        let mut pick = scheduler.make(&passes);
+        let streams = play_watched(&passes, limits, pick.as_mut(), time, |stream, block, _| {
+            order.push((stream, block));
+        });
+        let shares = shares(&order, &passes);
+        let serial = serial(&cores, shares);
+        let mut run = |order: &[(usize, usize)], hints: bool| -> Nanos {
+            match hints {
+                true => cores.run_ahead(order, &profiles, ps_per_byte, self.buffer),
+                false => cores.run(order),
+            }
+        };
+        let each: [Vec<(usize, usize)>; 2] = std::array::from_fn(|stream| {
+            serial.iter().copied().filter(|(of, _)| *of == stream).collect()
+        });
+        let counts = each.clone().map(|order| self::shares(&order, &passes));
+        let mut alone = [[f64::INFINITY; 2]; 2];
+        let mut took = [const { Vec::new() }; 3];
+        for at in 0..self.repeat {
+            output::say(format_args!("measuring {} of {}", at + 1, self.repeat));
+            for stream in 0..2 {
+                for (hints, alone) in alone[stream].iter_mut().enumerate() {
+                    let ns = run(&each[stream], hints == 1) as f64 / counts[stream][stream];
+                    *alone = alone.min(ns);
+                }
+            }
+            for (took, (order, hints)) in
+                took.iter_mut().zip([(&serial, false), (&order, false), (&order, true)])
+            {
+                took.push(run(order, hints) as f64);
+            }
+        }
+        let best = alone.map(|[without, with]| without.min(with));
+        let stp = |shares: Shares, took: f64| {
+            shares.iter().zip(best).map(|(share, alone)| share * alone).sum::<f64>() / took
+        };
+        let of_serial = self::shares(&serial, &passes);
+        let [one, two, three] = took;
+        let stp = [(of_serial, one), (shares, two), (shares, three)]
+            .map(|(shares, took)| took.into_iter().map(|took| stp(shares, took)).collect());
+        let (bound, _) = throughput(&passes, true);
+        let predicted = streams.stp(&passes);
+        Measured { workers, isa: Isa::best(), ps_per_byte, profiles, alone, predicted, bound, stp }
+    }
+
+    fn table(&self, measured: &Measured) -> String {
+        let Measured { workers, isa, profiles, alone, predicted, bound, stp, .. } = measured;
+        let mut text = String::new();
+        let rate = 1e3 / measured.ps_per_byte;
+        let _ = writeln!(
+            text,
+            "{workers} workers with {isa}, weights in f32 at {rate:.1} GB/s, {:.1} MB asked for ahead\n",
+            self.buffer as f64 / 1e6
+        );
+        let head = ["blocks", "compute ms", "fetch ms", "alone ms", "with hints"];
+        let _ = writeln!(
+            text,
+            "{:<22}{:>7}{:>12}{:>10}{:>10}{:>12}",
+            "network", head[0], head[1], head[2], head[3], head[4]
+        );
+        let millis = |picos: Picos| picos as f64 / 1e9;
+        for (profile, alone) in profiles.iter().zip(alone) {
+            let _ = writeln!(
+                text,
+                "{:<22}{:>7}{:>12.2}{:>10.2}{:>10.2}{:>12.2}",
+                profile.name,
+                profile.blocks.len(),
+                millis(profile.compute()),
+                millis(profile.fetch()),
+                alone[0] / 1e6,
+                alone[1] / 1e6
+            );
+        }
+        let _ =
+            writeln!(text, "\n{:<30}{:>11}{:>10}{:>18}", "STP", "predicted", "measured", "range");
+        let hinted = format!("{}, with hints", self.scheduler);
+        let lines = [
+            ("one after the other", Some(1.0)),
+            (self.scheduler.as_str(), None),
+            (hinted.as_str(), Some(*predicted)),
+        ];
+        for ((name, predicted), stp) in lines.into_iter().zip(stp) {
+            let [least, middle, most] = spread(stp);
+            let predicted = predicted.map_or_else(|| "-".into(), |stp| format!("{stp:.3}"));
+            let range = format!("{least:.3} to {most:.3}");
+            let _ = writeln!(text, "{name:<30}{predicted:>11}{middle:>10.3}{range:>18}");
+        }
+        let _ = writeln!(
+            text,
+            "\nno order has more than {bound:.3}, by the two resources of the model"
+        );
+        text
+    }
+
+    fn document(&self, measured: &Measured) -> String {
+        let network = |(profile, alone): (&Profile, &[f64; 2])| {
+            json!({
+                "name": profile.name,
+                "blocks": profile.blocks.len(),
+                "compute_ms": profile.compute() as f64 / 1e9,
+                "fetch_ms": profile.fetch() as f64 / 1e9,
+                "alone_ms": alone[0] / 1e6,
+                "alone_with_hints_ms": alone[1] / 1e6,
+            })
+        };
+        let networks: Vec<_> = measured.profiles.iter().zip(&measured.alone).map(network).collect();
+        let [serial, interleaved, hinted] = &measured.stp;
+        let document = json!({
+            "workers": measured.workers,
+            "instructions": measured.isa.name(),
+            "bytes_per_second": 1e12 / measured.ps_per_byte,
+            "buffer_bytes": self.buffer,
+            "scheduler": self.scheduler,
+            "networks": networks,
+            "predicted_stp": measured.predicted,
+            "bound": measured.bound,
+            "stp": { "serial": serial, "interleaved": interleaved, "with_hints": hinted },
+        });
+        serde_json::to_string_pretty(&document).expect("keys are texts")
+    }
+}
+
+/// The fully connected layers of a network, none if there are none.
+fn stack(network: &Network, rows: usize) -> Option<Stack> {
+    let of_rows = |layer: &&dyno_npu::workload::Layer| {
+        layer.kind == LayerType::FullyConnected && layer.groups == 1
+    };
+    let size = |size: u64| usize::try_from(size).ok().filter(|size| *size > 0);
+    let layers: Vec<Dense> = network
+        .layers
+        .iter()
+        .filter(of_rows)
+        .filter_map(|layer| {
+            let (inputs, outputs) = (size(layer.cin_g * layer.rs)?, size(layer.cout_g)?);
+            Some(Dense { name: layer.name.clone(), inputs, outputs })
+        })
+        .collect();
+    (!layers.is_empty()).then(|| Stack { name: network.name.clone(), rows, layers })
+}
+
+/// How much of passes blocks are, by their times.
+fn shares(order: &[(usize, usize)], passes: &[Arc<Pass>]) -> Shares {
+    let mut shares = [0.0; 2];
+    for &(stream, block) in order {
+        let (pass, block) = (&passes[stream], passes[stream].blocks[block]);
+        let whole = (pass.compute + pass.fetch).max(1);
+        shares[stream] += (block.compute + block.fetch) as f64 / whole as f64;
+    }
+    shares
+}
+
+/// About as many whole passes, one network after the other in turn.
+fn serial(cores: &Interleaved, shares: Shares) -> Vec<(usize, usize)> {
+    let counts = shares.map(|share| (share.round() as usize).max(1));
+    let (mut order, mut had) = (Vec::new(), [0; 2]);
+    while had != counts {
+        // Whoever is further behind.
+        let behind = |at: usize| had[at] as f64 / counts[at] as f64;
+        let at = usize::from(behind(1) < behind(0));
+        order.extend(cores.pass(at));
+        had[at] += 1;
+    }
+    order
+}
+
+/// The least, the median and the greatest.
+fn spread(values: &[f64]) -> [f64; 3] {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().saturating_sub(1);
+    [0, last / 2, last].map(|at| sorted.get(at).copied().unwrap_or(f64::NAN))
+}

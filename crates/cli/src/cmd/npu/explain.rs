@@ -1,0 +1,228 @@
+//! `dyno npu explain`: what a scheduler decides next, and what each candidate would let stand still.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use dyno_npu::deploy::Deployment;
+use dyno_npu::profile::Picos;
+use dyno_npu::schedule::{Idle, Named, Scheduler, View, idle};
+use dyno_npu::streams::play;
+use serde_json::{Value, json};
+
+use super::given::Sharing;
+use crate::exit::{Exit, Failure};
+use crate::output;
+use crate::render::shortened;
+
+/// Which decisions of which scheduler.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Explain {
+    #[command(flatten)]
+    sharing: Sharing,
+    /// The scheduler, one of those of dyno npu run
+    #[arg(long, value_name = "NAME", default_value = "layerweaver")]
+    scheduler: String,
+    /// The first decision that is explained
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MOST))]
+    from: u64,
+    /// How many are explained
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=MOST))]
+    decisions: u64,
+    /// Print a document for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// More than anybody reads.
+const MOST: u64 = 1_000_000;
+
+const AFTER_HELP: &str = "\
+A decision says which stream's next block is fetched next. Of each candidate: how long its block is fetched and
+computes; how long the PEs would stand still before they compute it, and the memory before it fetches it because
+the weight buffer is full; and how much work would be laid up for the PEs once it is fetched.
+Examples:
+  dyno npu explain RN BB --seq 16 --mapping kcpx+1:128
+  dyno npu explain RN BB --scheduler balanced --from 200 --decisions 10";
+
+/// A block that could be next.
+#[derive(Clone, Debug)]
+struct Candidate {
+    stream: usize,
+    block: usize,
+    fetch: Picos,
+    compute: Picos,
+    idle: Idle,
+}
+
+/// Which was.
+#[derive(Clone, Debug)]
+struct Decision {
+    number: u64,
+    /// The memory is free then.
+    at: Picos,
+    /// Bytes that are free in the buffer.
+    room: u64,
+    /// The PEs have so much work left.
+    laid_up: Picos,
+    candidates: Vec<Candidate>,
+    taken: usize,
+    why: &'static str,
+}
+
+/// A scheduler that is looked over the shoulder.
+struct Watched {
+    scheduler: Box<dyn Scheduler>,
+    wanted: std::ops::Range<u64>,
+    number: u64,
+    decisions: Vec<Decision>,
+}
+
+impl Scheduler for Watched {
+    fn pick(&mut self, view: &View<'_>) -> usize {
+        let taken = self.scheduler.pick(view);
+        self.number += 1;
+        if self.wanted.contains(&self.number) {
+            let of = |(at, job): (usize, &dyno_npu::schedule::Job)| Candidate {
+                stream: job.stream,
+                block: job.next,
+                fetch: job.block.fetch,
+                compute: job.block.compute,
+                idle: idle(view, at),
+            };
+            let machine = view.machine;
+            self.decisions.push(Decision {
+                number: self.number,
+                at: machine.memory_free(),
+                room: machine.room(),
+                laid_up: machine.compute_free().saturating_sub(machine.memory_free()),
+                candidates: view.jobs.iter().enumerate().map(of).collect(),
+                taken,
+                why: self.scheduler.why(),
+            });
+        }
+        taken
+    }
+
+    fn why(&self) -> &'static str {
+        self.scheduler.why()
+    }
+}
+
+impl Explain {
+    /// Plays the streams as far as the last decision, and prints those that were asked for.
+    ///
+    /// # Errors
+    /// Networks, an NPU or a scheduler that there are not; files that cannot be read.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let scheduler = Named::find(&self.scheduler).map_err(Failure::usage)?;
+        let plan = self.sharing.plan(scheduler)?;
+        let deployment = Deployment::of_streams(&plan).map_err(Failure::usage)?;
+        for remark in &deployment.remarks {
+            output::say(format_args!("{remark}"));
+        }
+        let passes = deployment.largest();
+        let end = self.from + self.decisions;
+        let mut watched = Watched {
+            scheduler: deployment.scheduler(),
+            wanted: self.from..end,
+            number: 0,
+            decisions: Vec::new(),
+        };
+        // No block is done later than if each of both waited for the other.
+        let blocks = passes.iter().flat_map(|pass| &pass.blocks);
+        let longest = blocks.map(|block| block.fetch + block.compute).max().unwrap_or(1);
+        let switch = plan.npu.parts().switch;
+        let time = end.saturating_mul(longest.saturating_add(switch)).max(1);
+        play(&passes, deployment.limits, &mut watched, time);
+        let text = match self.json {
+            true => {
+                let document = document(scheduler, &deployment, &watched.decisions);
+                serde_json::to_string_pretty(&document).expect("keys are texts") + "\n"
+            }
+            false => tables(&deployment, &watched.decisions),
+        };
+        output::print(text).map(|()| Exit::Valid)
+    }
+}
+
+fn us(time: Picos) -> f64 {
+    time as f64 / 1e6
+}
+
+impl Candidate {
+    fn layer<'a>(&self, deployment: &'a Deployment) -> &'a str {
+        deployment.profiles[self.stream].labels.get(self.block).map_or("", String::as_str)
+    }
+
+    /// Work for the PEs once it is fetched.
+    fn laid_up(&self) -> Picos {
+        self.idle.placed.compute_end.saturating_sub(self.idle.placed.fetch_end)
+    }
+}
+
+fn tables(deployment: &Deployment, decisions: &[Decision]) -> String {
+    let mut text = String::new();
+    for decision in decisions {
+        let _ = writeln!(
+            text,
+            "decision {} at {:.1} us: the buffer has room for {:.1} MB, the PEs have work for {:.1} us",
+            decision.number,
+            us(decision.at),
+            decision.room as f64 / 1e6,
+            us(decision.laid_up),
+        );
+        let _ = writeln!(
+            text,
+            "  {:8} {:24} {:>9} {:>11} {:>10} {:>12} {:>12}",
+            "network", "layer", "fetch us", "compute us", "PEs idle", "memory idle", "laid up us"
+        );
+        for (at, candidate) in decision.candidates.iter().enumerate() {
+            let _ = writeln!(
+                text,
+                "{} {:8} {:24} {:>9.2} {:>11.2} {:>10.2} {:>12.2} {:>12.2}",
+                if at == decision.taken { '>' } else { ' ' },
+                shortened(&deployment.names[candidate.stream], 8),
+                shortened(candidate.layer(deployment), 24),
+                us(candidate.fetch),
+                us(candidate.compute),
+                us(candidate.idle.compute),
+                us(candidate.idle.memory),
+                us(candidate.laid_up()),
+            );
+        }
+        let taken = &decision.candidates[decision.taken];
+        let _ = writeln!(text, "  {}: {}\n", deployment.names[taken.stream], decision.why);
+    }
+    text.truncate(text.trim_end().len());
+    text + "\n"
+}
+
+fn document(scheduler: &Named, deployment: &Deployment, decisions: &[Decision]) -> Value {
+    let of_candidate = |candidate: &Candidate| {
+        json!({
+            "network": deployment.names[candidate.stream],
+            "layer": candidate.layer(deployment),
+            "fetch_us": us(candidate.fetch),
+            "compute_us": us(candidate.compute),
+            "pe_idle_us": us(candidate.idle.compute),
+            "memory_idle_us": us(candidate.idle.memory),
+            "laid_up_us": us(candidate.laid_up()),
+        })
+    };
+    let of = |decision: &Decision| {
+        json!({
+            "number": decision.number,
+            "at_us": us(decision.at),
+            "room_bytes": decision.room,
+            "laid_up_us": us(decision.laid_up),
+            "candidates": decision.candidates.iter().map(of_candidate).collect::<Vec<_>>(),
+            "taken": decision.taken,
+            "why": decision.why,
+        })
+    };
+    json!({
+        "scheduler": scheduler.name,
+        "decisions": decisions.iter().map(of).collect::<Vec<_>>(),
+    })
+}

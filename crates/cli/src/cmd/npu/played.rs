@@ -1,0 +1,111 @@
+//! Streams under one scheduler, and what came of them.
+
+use std::sync::Arc;
+
+use dyno_npu::bounds::throughput;
+use dyno_npu::deploy::{Deployment, Plan};
+use dyno_npu::pass::Pass;
+use dyno_npu::profile::Picos;
+use dyno_npu::streams::{Streams, play};
+use serde_json::{Value, json};
+
+use crate::exit::Failure;
+
+/// What a scheduler made of streams that never run dry.
+pub struct Played {
+    /// Of the scheduler.
+    pub name: String,
+    pub deployment: Deployment,
+    /// One a network.
+    pub passes: Vec<Arc<Pass>>,
+    pub streams: Streams,
+}
+
+impl Played {
+    /// Plays the plan for as long as `passes` passes of the slowest network take alone.
+    ///
+    /// # Errors
+    /// Networks that do not fit the NPU; longer than anybody counts.
+    pub fn new(plan: &Plan, passes: u64) -> Result<Self, Failure> {
+        let deployment = Deployment::of_streams(plan).map_err(Failure::usage)?;
+        let all = deployment.largest();
+        let time = time(&all, passes)?;
+        let streams = play(&all, deployment.limits, deployment.scheduler().as_mut(), time);
+        let name = plan.scheduler.name.to_owned();
+        Ok(Self { name, deployment, passes: all, streams })
+    }
+
+    /// The most that STP can be, and with blocks as they are.
+    pub fn bounds(&self) -> [f64; 2] {
+        [false, true].map(|waits| throughput(&self.passes, waits).0)
+    }
+
+    /// The PEs' share of the time, and the memory's.
+    pub fn busy(&self) -> [f64; 2] {
+        let Streams { compute_busy, memory_busy, lasted, .. } = self.streams;
+        [compute_busy, memory_busy].map(|busy| busy as f64 / lasted.max(1) as f64)
+    }
+
+    /// What it took, W and mJ for a pass, where the NPU has figures and any pass was computed.
+    pub fn energy(&self, plan: &Plan) -> Option<[f64; 2]> {
+        let parts = plan.npu.parts();
+        let done = |at: usize| self.streams.passes(at);
+        let macs = plan
+            .tenants
+            .iter()
+            .map(|tenant| tenant.network.macs() as f64 * plan.options.batch as f64);
+        let macs: f64 = macs.enumerate().map(|(at, macs)| macs * done(at)).sum();
+        let passes: f64 = (0..self.passes.len()).map(done).sum();
+        let seconds = self.streams.lasted as f64 / 1e12;
+        let bytes = self.streams.memory_busy as f64 / 1e12 * parts.bytes_per_second as f64;
+        let joules = parts.energy?.joules(macs, bytes, seconds);
+        Some([joules / seconds, 1e3 * joules / passes]).filter(|_| passes > 0.0)
+    }
+
+    /// For programs.
+    pub fn document(&self) -> Value {
+        let Self { name, deployment, passes, streams } = self;
+        let stream = |at: usize| {
+            json!({
+                "network": deployment.names[at],
+                "share": streams.share(at, passes),
+                "passes": streams.streams[at].passes,
+                "alone_us": passes[at].alone as f64 / 1e6,
+                "compute_us": passes[at].compute as f64 / 1e6,
+                "fetch_us": passes[at].fetch as f64 / 1e6,
+            })
+        };
+        let ([bound, of_blocks], [pes, memory]) = (self.bounds(), self.busy());
+        json!({
+            "scheduler": name,
+            "stp": streams.stp(passes),
+            "stp_bound": bound,
+            "stp_bound_of_blocks": of_blocks,
+            "antt": finite(streams.antt(passes)),
+            "max_slowdown": streams.max_slowdown(passes),
+            "pe_busy": pes,
+            "memory_busy": memory,
+            "blocks": streams.blocks,
+            "lasted_us": streams.lasted as f64 / 1e6,
+            "streams": (0..passes.len()).map(stream).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// How long to play.
+///
+/// # Errors
+/// Longer than anybody counts.
+pub fn time(passes: &[Arc<Pass>], number: u64) -> Result<Picos, Failure> {
+    let longest = passes.iter().map(|pass| pass.alone).max().unwrap_or(1);
+    // A run goes on until its last block is computed, which needs room behind the end.
+    longest.checked_mul(number.max(1)).filter(|time| *time < Picos::MAX / 4).ok_or_else(|| {
+        Failure::usage(format!("{number} passes take longer than 53 days"))
+            .hint("give fewer --passes")
+    })
+}
+
+/// None for a stream that had no pass.
+pub fn finite(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}

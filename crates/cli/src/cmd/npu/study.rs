@@ -1,0 +1,222 @@
+//! `dyno npu study`: figures of the thesis beside ours, what they depend on, and where our scheduler stands.
+
+mod ablations;
+mod balance;
+mod four;
+mod page;
+mod paper;
+mod part;
+mod sensitivity;
+mod server;
+mod spread;
+mod streams;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use dyno_npu::hardware::Npu;
+use dyno_npu::profile::{Granularity, Options, Picos};
+use dyno_npu::setting::Setting;
+use serde_json::json;
+
+use self::part::Part;
+use self::streams::Pairs;
+use crate::exit::{Exit, Failure};
+use crate::output;
+
+/// Which figures, and where to.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Study {
+    /// Parts: ii7, ii8, iv10, iv11, iv12, slowdown, iv16, v5, v6, v7, sensitivity, ablations, bounds,
+    /// ours; all if none is named
+    #[arg(value_name = "PART")]
+    parts: Vec<String>,
+    /// Few pairs and short runs: whether it works, no figures
+    #[arg(long)]
+    quick: bool,
+    /// Print a document for programs instead of tables in Markdown
+    #[arg(long)]
+    json: bool,
+    /// Put the tables into this page, between the marks of their parts
+    #[arg(long, value_name = "FILE.md", conflicts_with_all = ["quick", "json"])]
+    write: Option<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+What is simulated is the same on every machine. All of it takes some minutes on two cores, nearly all for v5.
+Figures are explained in the book, on the page \"The NPU study\" (docs/reference/npu-study.md).
+Examples:
+  dyno npu study iv10
+  dyno npu study v6 --json
+  dyno npu study --write docs/reference/npu-study.md";
+
+/// Where the thesis says nothing: the length and the mapping that come nearest to its figures.
+const SEQ: u64 = 16;
+const MAPPING: &str = "kcpx+1:128";
+/// Blocks of ours compute for so long at most where layers are split.
+const TILE: Granularity = Granularity::Tile { bytes: u64::MAX, time: 100_000_000 };
+/// Of a deadline or a wait in virtual time.
+const MILLI: Picos = 1_000_000_000;
+
+/// A part by its name.
+type Make = fn(&mut Studied) -> Result<Part, Failure>;
+
+/// All parts, in the order of the thesis, and then those that ask further.
+const PARTS: [(&str, Make); 14] = [
+    ("ii7", balance::points),
+    ("ii8", balance::bars),
+    ("iv10", streams::throughput),
+    ("iv11", streams::busy),
+    ("iv12", streams::turnaround),
+    ("slowdown", streams::slowdown),
+    ("iv16", four::four),
+    ("v5", server::peaks),
+    ("v6", server::late),
+    ("v7", server::variants),
+    ("sensitivity", sensitivity::sensitivity),
+    ("ablations", ablations::ablations),
+    ("bounds", streams::bounds),
+    ("ours", streams::ours),
+];
+
+/// What parts share.
+pub struct Studied {
+    quick: bool,
+    pairs: Option<Pairs>,
+}
+
+impl Study {
+    /// Plays the parts that are asked for, and prints or writes their tables.
+    ///
+    /// # Errors
+    /// Parts that there are not; a page that cannot be written or has no place for them.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let wanted = self.wanted()?;
+        let mut page = match &self.write {
+            Some(path) => Some(page::Page::read(path, wanted.iter().map(|part| part.0))?),
+            None => None,
+        };
+        let mut studied = Studied { quick: self.quick, pairs: None };
+        let mut documents = Vec::new();
+        for (name, make) in wanted {
+            output::say(format_args!("npu study: {name}"));
+            let part = make(&mut studied)?;
+            match (&mut page, self.json) {
+                (Some(page), _) => page.put(&part)?,
+                (None, true) => documents.push(part.json(name)),
+                (None, false) => output::print(part.to_string())?,
+            }
+        }
+        match (page, self.json) {
+            (Some(page), _) => page.write()?,
+            (None, true) => {
+                let document =
+                    json!({ "schema_version": 1, "quick": self.quick, "parts": documents });
+                let text = serde_json::to_string_pretty(&document).expect("keys are texts");
+                output::print(text + "\n")?;
+            }
+            (None, false) => {}
+        }
+        Ok(Exit::Valid)
+    }
+
+    fn wanted(&self) -> Result<Vec<(&'static str, Make)>, Failure> {
+        for name in &self.parts {
+            if !PARTS.iter().any(|part| part.0 == name) {
+                let all = PARTS.map(|part| part.0);
+                let near = dyno_loadgen::settings::nearest(name, all.into_iter()).unwrap_or("iv10");
+                return Err(Failure::usage(format!(
+                    "there is no part `{name}`; the nearest is `{near}`"
+                ))
+                .hint(format!("parts are {}", all.join(", "))));
+            }
+        }
+        let is_wanted = |part: &&(&str, Make)| {
+            self.parts.is_empty() || self.parts.iter().any(|name| name == part.0)
+        };
+        Ok(PARTS.iter().filter(is_wanted).copied().collect())
+    }
+}
+
+/// An NPU by its name, with the documented mapping and length.
+fn setting(
+    npu: &str,
+    mapping: &str,
+    batch: u64,
+    granularity: Granularity,
+) -> Result<Setting, Failure> {
+    Ok(Setting {
+        npu: Npu::preset(npu).map_err(Failure::usage)?,
+        mapping: mapping.parse().map_err(Failure::usage)?,
+        seq: SEQ,
+        options: Options { batch, granularity, ..Options::default() },
+    })
+}
+
+fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    let (mut sum, mut count) = (0.0, 0);
+    for value in values {
+        (sum, count) = (sum + value, count + 1);
+    }
+    sum / f64::from(count.max(1))
+}
+
+fn geomean(values: impl IntoIterator<Item = f64>) -> f64 {
+    mean(values.into_iter().map(f64::ln)).exp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = include_str!("../../../../../docs/reference/npu-study.md");
+
+    fn studied() -> Studied {
+        Studied { quick: true, pairs: None }
+    }
+
+    /// The tables between the marks of a part.
+    fn of_page(name: &str) -> &'static str {
+        let (begin, end) = page::marks(name);
+        let from = PAGE.find(&begin).unwrap_or_else(|| panic!("the page has no {begin}"));
+        let rest = &PAGE[from + begin.len()..];
+        &rest[..rest.find(&end).unwrap_or_else(|| panic!("the page has no {end}"))]
+    }
+
+    /// Heads of tables, and what stands over and under them.
+    fn heads(text: &str) -> Vec<&str> {
+        let is_head = |line: &&str| line.starts_with("**") || line.starts_with("|");
+        text.lines().filter(is_head).collect()
+    }
+
+    #[test]
+    fn what_is_fast_is_as_the_page_has_it() {
+        for (name, make) in PARTS.iter().filter(|part| part.0.starts_with("ii")) {
+            let part = make(&mut studied()).unwrap().to_string();
+            let same = of_page(name).trim() == part.trim();
+            assert!(same, "dyno npu study {name} --write docs/reference/npu-study.md\n{part}");
+        }
+    }
+
+    #[test]
+    fn tables_of_the_page_are_those_of_the_study() {
+        let mut studied = studied();
+        for (name, make) in PARTS {
+            let part = make(&mut studied).unwrap();
+            let text = part.to_string();
+            assert_eq!(heads(of_page(name)), heads(&text), "{name}");
+            for table in &part.tables {
+                assert!(!table.rows.is_empty(), "{name}: {}", table.title);
+                let is_whole = |row: &Vec<part::Cell>| row.len() == table.columns.len();
+                assert!(table.rows.iter().all(is_whole), "{name}: {}", table.title);
+            }
+        }
+    }
+
+    #[test]
+    fn means_are_those_of_the_book() {
+        assert_eq!(mean([1.0, 3.0]), 2.0);
+        assert!((geomean([1.0, 4.0]) - 2.0).abs() < 1e-12);
+    }
+}

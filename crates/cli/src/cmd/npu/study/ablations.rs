@@ -1,0 +1,135 @@
+//! What rules and blocks are worth: Layerweaver without one rule at a time, coarser and finer blocks, and thresholds
+//! of AI-MT.
+
+use dyno_npu::profile::{Folding, Granularity, Options, Picos};
+use dyno_npu::schedule::{AiMt, Layerweaver, Named, Rules, Scheduler};
+use dyno_npu::setting::{Played, Setting};
+
+use super::part::{Cell, Part, Table};
+use super::spread::spread;
+use super::streams::{CASES, names};
+use super::{MAPPING, Studied, TILE, geomean, setting};
+use crate::exit::Failure;
+
+/// Makes a scheduler.
+type New = dyn Fn() -> Box<dyn Scheduler> + Sync;
+
+/// Of all pairs of a setting, the geometric mean of STP and the least share of a stream.
+fn pairs(setting: &Setting, quick: bool, new: &New) -> Result<[f64; 2], Failure> {
+    // Only for limits: it keeps no blocks back.
+    let named = Named::find("layerweaver").map_err(Failure::usage)?;
+    let passes = if quick { 3 } else { 100 };
+    let names = names(quick);
+    let played = spread("ablations", &names, |pair| {
+        let networks = pair.map(|code| (code, Picos::MAX));
+        let deployed = setting.deploy(&networks, named).map_err(Failure::usage)?;
+        Ok(Played::new(&deployed, new().as_mut(), passes))
+    })?;
+    let least = played.iter().map(Played::least_share).fold(f64::INFINITY, f64::min);
+    Ok([geomean(played.iter().map(Played::stp)), least])
+}
+
+fn columns(first: &'static str) -> impl Iterator<Item = String> {
+    let both = |case: &super::streams::Case| {
+        [format!("STP, {}", case.title), format!("least share, {}", case.title)]
+    };
+    std::iter::once(first.to_owned()).chain(CASES.iter().flat_map(both))
+}
+
+/// Cells of both settings.
+fn cells(studied: &Studied, new: &New) -> Result<Vec<Cell>, Failure> {
+    let mut cells = Vec::new();
+    for case in &CASES {
+        let setting = setting(case.npu, MAPPING, case.batch, Granularity::Layer)?;
+        cells.extend(pairs(&setting, studied.quick, new)?.map(|value| Cell::Number(value, 3)));
+    }
+    Ok(cells)
+}
+
+/// Rules, blocks and thresholds.
+pub fn ablations(studied: &mut Studied) -> Result<Part, Failure> {
+    Ok(Part { tables: vec![rules(studied)?, blocks(studied)?, thresholds(studied)?] })
+}
+
+fn rules(studied: &Studied) -> Result<Table, Failure> {
+    let all = Rules::default();
+    let variants = [
+        ("all rules", all),
+        ("idle memory does not count", Rules { memory_idle: false, ..all }),
+        ("no rule against starvation", Rules { starvation: false, ..all }),
+        ("no potential idle time", Rules { potential: false, ..all }),
+        ("neither of the last two", Rules { starvation: false, potential: false, ..all }),
+        ("none of the three", Rules { memory_idle: false, starvation: false, potential: false }),
+    ];
+    let title = "Layerweaver's rules, geometric mean of pairs";
+    let mut table = Table::new(title, columns("rules"));
+    for (name, rules) in variants {
+        table.row(name, cells(studied, &move || Box::new(Layerweaver::new(rules)))?);
+    }
+    Ok(table)
+}
+
+fn blocks(studied: &Studied) -> Result<Table, Failure> {
+    let tile = |micros: u64| Granularity::Tile { bytes: u64::MAX, time: micros * 1_000_000 };
+    let (fused, layer) = (Granularity::Fused { bytes: 1_000_000 }, Granularity::Layer);
+    let variants = [
+        ("layers fused to 1 MB of weights", fused, Folding::IntoNext),
+        ("layers", layer, Folding::IntoNext),
+        ("layers, products of activations apart", layer, Folding::Apart),
+        ("tiles of 1 ms", tile(1_000), Folding::IntoNext),
+        ("tiles of 100 us", TILE, Folding::IntoNext),
+        ("tiles of 20 us", tile(20), Folding::IntoNext),
+    ];
+    let schedulers = ["layerweaver", "balanced"];
+    let heads = CASES.iter().flat_map(|case| schedulers.map(|of| format!("{of}, {}", case.title)));
+    let heads = std::iter::once("blocks".to_owned()).chain(heads);
+    let mut table = Table::new("STP by what a block is, geometric mean of pairs", heads);
+    let passes = if studied.quick { 3 } else { 100 };
+    let names = names(studied.quick);
+    for (name, granularity, folding) in variants {
+        let mut cells = Vec::new();
+        for case in &CASES {
+            let base = setting(case.npu, MAPPING, case.batch, granularity)?;
+            let setting = Setting { options: Options { folding, ..base.options }, ..base };
+            for scheduler in schedulers {
+                let scheduler = Named::find(scheduler).map_err(Failure::usage)?;
+                let stp = spread("ablations", &names, |pair| {
+                    let played = setting.play(pair, scheduler, passes);
+                    Ok(played.map_err(Failure::usage)?.stp())
+                })?;
+                cells.push(Cell::Number(geomean(stp), 3));
+            }
+        }
+        table.row(name, cells);
+    }
+    Ok(table)
+}
+
+/// The default, and the best and the worst of a sweep by the geometric mean of both settings.
+fn thresholds(studied: &Studied) -> Result<Table, Failure> {
+    let (rooms, works): (&[f64], &[f64]) = match studied.quick {
+        true => (&[0.1], &[0.2]),
+        false => (&[0.02, 0.05, 0.1, 0.2, 0.4], &[0.05, 0.1, 0.2, 0.4, 0.6, 0.8]),
+    };
+    let title = "Our reading of AI-MT by its thresholds, geometric mean of pairs";
+    let mut table = Table::new(title, columns("room, work"));
+    let mut swept = Vec::new();
+    for &room in rooms {
+        for &work in works {
+            let cells = cells(studied, &move || Box::new(AiMt::new(room, work)))?;
+            let stp = |at: usize| match cells[at] {
+                Cell::Number(value, _) => value,
+                _ => 0.0,
+            };
+            swept.push((stp(0) * stp(2), format!("{room}, {work}"), cells));
+        }
+    }
+    swept.sort_by(|a, b| b.0.total_cmp(&a.0));
+    table.row("by default", cells(studied, &|| Box::new(AiMt::default()))?);
+    for (which, found) in [("best", swept.first()), ("worst", swept.last())] {
+        if let Some((_, name, cells)) = found {
+            table.row(format!("{which}: {name}"), cells.iter().cloned());
+        }
+    }
+    Ok(table)
+}

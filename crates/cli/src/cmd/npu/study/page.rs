@@ -1,0 +1,87 @@
+//! A page of the book whose tables the study writes: prose stays, tables stand between marks.
+
+use std::path::{Path, PathBuf};
+
+use super::part::Part;
+use crate::exit::Failure;
+use crate::sweep::replace;
+
+/// Lines before and after the tables of a part.
+pub fn marks(name: &str) -> (String, String) {
+    (format!("<!-- dyno npu study {name} -->\n"), format!("<!-- end of {name} -->\n"))
+}
+
+/// A page that is being written.
+pub struct Page {
+    path: PathBuf,
+    text: String,
+    /// Parts that are to come, the next one last.
+    coming: Vec<&'static str>,
+}
+
+impl Page {
+    /// Reads it; `parts` are those that will be put into it, in this order.
+    ///
+    /// # Errors
+    /// It cannot be read, or a part has no place in it: told before anything is played.
+    pub fn read(path: &Path, parts: impl Iterator<Item = &'static str>) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
+        let mut coming: Vec<_> = parts.collect();
+        coming.reverse();
+        let page = Self { path: path.to_owned(), text, coming };
+        page.coming.iter().try_for_each(|name| page.place(name).map(drop))?;
+        Ok(page)
+    }
+
+    /// Where the tables of a part stand.
+    fn place(&self, name: &str) -> Result<std::ops::Range<usize>, Failure> {
+        let (begin, end) = marks(name);
+        let from = self.text.find(&begin).map(|at| at + begin.len());
+        let place = from.and_then(|from| Some(from..from + self.text[from..].find(&end)?));
+        place.ok_or_else(|| {
+            let (begin, end) = (begin.trim_end(), end.trim_end());
+            Failure::usage(format!("{} has no place for `{name}`", self.path.display()))
+                .hint(format!("put the lines `{begin}` and `{end}` where its tables shall stand"))
+        })
+    }
+
+    /// Puts the tables of the next part in place of those that stand there.
+    ///
+    /// # Errors
+    /// The part has no place.
+    pub fn put(&mut self, part: &Part) -> Result<(), Failure> {
+        if let Some(name) = self.coming.pop() {
+            let place = self.place(name)?;
+            self.text.replace_range(place, &format!("\n{part}"));
+        }
+        Ok(())
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(self) -> Result<(), Failure> {
+        replace(&self.path, &self.text).map_err(|error| {
+            Failure::set_up(format!("cannot write {}: {error}", self.path.display()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::npu::study::part::Table;
+
+    #[test]
+    fn tables_stand_between_marks_and_prose_stays() {
+        let (begin, end) = marks("ii7");
+        let text = format!("before\n\n{begin}old\n{end}\nafter\n");
+        let mut page = Page { path: PathBuf::new(), text, coming: vec!["ii7"] };
+        page.put(&Part { tables: vec![Table::new("T", ["a"])] }).unwrap();
+        let expected = format!("before\n\n{begin}\n**T**\n\n| a |\n| --- |\n\n{end}\nafter\n");
+        assert_eq!(page.text, expected);
+        assert!(page.place("ii8").is_err());
+    }
+}

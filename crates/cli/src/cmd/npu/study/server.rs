@@ -1,0 +1,242 @@
+//! Figures V.5 to V.7: pairs of networks in the scenario Server, each query with a deadline.
+
+use dyno_npu::bounds::load;
+use dyno_npu::profile::Granularity;
+use dyno_npu::schedule::Named;
+use dyno_npu::serve::Batching;
+use dyno_sut::npu::served::{Search, Served};
+
+use super::part::{Cell, Part, Table};
+use super::spread::spread;
+use super::{MILLI, Studied, geomean, paper, setting};
+use crate::exit::Failure;
+
+/// Deadlines of chapter V: vision and language.
+const LIMITS: [u64; 2] = [15 * MILLI, 130 * MILLI];
+const COMPUTE: [&str; 3] = ["IC", "MN", "RN"];
+const MEMORY: [&str; 3] = ["BB", "BL", "XL"];
+/// Queries of the second network for each of the first.
+const RATIOS: [f64; 7] = [64.0, 16.0, 4.0, 1.0, 0.25, 0.0625, 0.015625];
+const SCHEDULERS: [&str; 4] = ["double-buffer", "layerweaver", "layerweaver+", "balanced"];
+/// Rules of urgency, and none but the deadline.
+const VARIANTS: [&str; 6] = [
+    "layerweaver+",
+    "layerweaver+printed",
+    "layerweaver+precise",
+    "layerweaver+laxity",
+    "earliest-due",
+    "balanced",
+];
+/// Under which [`peaks`] are searched.
+const GRID: &str = "kcp+1";
+
+/// Two networks on the NPU of chapter V, a batch of four and a window of 1 ms.
+fn served(
+    names: [&str; 2],
+    scheduler: &str,
+    mapping: &str,
+    active: usize,
+) -> Result<Served, Failure> {
+    let setting = setting("chapter-v", mapping, 4, Granularity::Layer)?;
+    let networks = [(names[0], LIMITS[0]), (names[1], LIMITS[1])];
+    let scheduler = Named::find(scheduler).map_err(Failure::usage)?;
+    let deployment = setting.deploy(&networks, scheduler).map_err(Failure::usage)?;
+    let batching = Batching { window: MILLI, active, wake: MILLI / 2 };
+    Ok(Served { deployment, batching })
+}
+
+/// Two networks, and how many queries of the second come for each of the first.
+#[derive(Clone, Copy)]
+struct Point {
+    names: [&'static str; 2],
+    ratio: f64,
+}
+
+impl Point {
+    /// Those of a grid; of `--quick` the first.
+    fn all(ratios: &[f64], quick: bool) -> Vec<Self> {
+        let pairs = COMPUTE.iter().flat_map(|a| MEMORY.map(|b| [*a, b]));
+        let points = pairs.flat_map(|names| ratios.iter().map(move |&ratio| Self { names, ratio }));
+        points.take(if quick { 1 } else { usize::MAX }).collect()
+    }
+
+    fn name(&self) -> String {
+        let [first, second] = self.names;
+        match self.ratio >= 1.0 {
+            true => format!("{first} + {second}, 1:{}", self.ratio),
+            false => format!("{first} + {second}, {}:1", 1.0 / self.ratio),
+        }
+    }
+}
+
+/// Peaks of all points under all schedulers, queries/s, and the bounds.
+fn search(
+    name: &str,
+    points: &[Point],
+    schedulers: &[&str],
+    search: Search,
+) -> Result<Vec<(Vec<f64>, f64)>, Failure> {
+    let items: Vec<(Point, &str)> =
+        points.iter().flat_map(|point| schedulers.iter().map(move |of| (*point, *of))).collect();
+    let found = spread(name, &items, |(point, scheduler)| {
+        let served = served(point.names, scheduler, GRID, 4)?;
+        let mix = [1.0, point.ratio];
+        Ok((served.peak(&mix, search).map_err(Failure::usage)?, served.bound(&mix)))
+    })?;
+    let row = |found: &[(f64, f64)]| (found.iter().map(|of| of.0).collect(), found[0].1);
+    Ok(found.chunks(schedulers.len()).map(row).collect())
+}
+
+/// A table of peaks.
+fn table(title: String, schedulers: &[&str], points: &[Point], peaks: &[(Vec<f64>, f64)]) -> Table {
+    let columns = ["point"].into_iter().chain(schedulers.iter().copied()).chain(["bound"]);
+    let mut table = Table::new(title, columns);
+    for (point, (rates, bound)) in points.iter().zip(peaks) {
+        let cells = rates.iter().chain([bound]).map(|rate| Cell::Number(*rate, 0));
+        table.row(point.name(), cells);
+    }
+    table
+}
+
+/// What each scheduler has over the one at `base`, where both serve anything: geometric mean, least, most; and in how
+/// many points nobody has more by a step of the search.
+fn summary(title: String, schedulers: &[&str], base: usize, peaks: &[(Vec<f64>, f64)]) -> Table {
+    let over = format!("over {}, geometric mean", schedulers[base]);
+    let columns = ["scheduler", &over, "least", "largest", "serves nothing in", "best in"];
+    let mut table = Table::new(title, columns);
+    for (at, name) in schedulers.iter().enumerate() {
+        let both = peaks.iter().filter(|(rates, _)| rates[at] > 0.0 && rates[base] > 0.0);
+        let ratios: Vec<f64> = both.map(|(rates, _)| rates[at] / rates[base]).collect();
+        let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
+        let none = peaks.iter().filter(|(rates, _)| rates[at] == 0.0).count();
+        let won = peaks.iter().filter(|(rates, _)| rates[at] >= 0.99 * best(rates)).count();
+        table.row(
+            *name,
+            [
+                Cell::Number(geomean(ratios.iter().copied()), 2),
+                Cell::Number(ratios.iter().copied().fold(f64::INFINITY, f64::min), 2),
+                Cell::Number(ratios.iter().copied().fold(0.0, f64::max), 2),
+                Cell::Number(none as f64, 0),
+                Cell::Number(won as f64, 0),
+            ],
+        );
+    }
+    table
+}
+
+/// Figure V.5: the highest rate that is served, by ratio of the networks' rates.
+pub fn peaks(studied: &mut Studied) -> Result<Part, Failure> {
+    let quick = studied.quick;
+    let points = Point::all(if quick { &RATIOS[3..4] } else { &RATIOS }, quick);
+    let steps = if quick { 2 } else { 9 };
+    let peaks = search(
+        "v5",
+        &points,
+        &SCHEDULERS,
+        Search { queries: if quick { 100.0 } else { 1_000.0 }, steps },
+    )?;
+    let mut summary = summary(format!("Peaks over the baseline, {GRID}"), &SCHEDULERS, 0, &peaks);
+    let stated = paper::value("V.5", 0, "largest gain, %").map(|gain| 1.0 + gain / 100.0);
+    let largest = stated.map_or(Cell::Nothing, |most| Cell::Number(most, 2));
+    let nothing = Cell::Nothing;
+    summary.row(
+        "layerweaver+, thesis",
+        [nothing.clone(), nothing.clone(), largest, nothing.clone(), nothing],
+    );
+    let title = format!("Peaks of both networks together, queries/s, {GRID}");
+    Ok(Part { tables: vec![summary, table(title, &SCHEDULERS, &points, &peaks)] })
+}
+
+/// Beside Figure V.7: rules of urgency at equal rates.
+pub fn variants(studied: &mut Studied) -> Result<Part, Failure> {
+    let quick = studied.quick;
+    let points = Point::all(&[1.0], quick);
+    let steps = if quick { 1 } else { 9 };
+    let peaks = search(
+        "v7",
+        &points,
+        &VARIANTS,
+        Search { queries: if quick { 100.0 } else { 1_000.0 }, steps },
+    )?;
+    let title = format!("Peaks by rule of urgency over that of the text, {GRID}");
+    let summary = summary(title, &VARIANTS, 0, &peaks);
+    let title = format!("Peaks by rule of urgency, queries/s of both together, {GRID}");
+    Ok(Part { tables: vec![summary, table(title, &VARIANTS, &points, &peaks)] })
+}
+
+/// A load that the thesis names.
+struct Load {
+    title: &'static str,
+    names: [&'static str; 2],
+    /// Queries/s.
+    rates: [f64; 2],
+    /// Of virtual time, so that the rarer network has some ten thousand queries.
+    seconds: f64,
+}
+
+const LOADS: [Load; 2] = [
+    Load {
+        title: "RN at 800 and BB at 200 queries/s",
+        names: ["RN", "BB"],
+        rates: [800.0, 200.0],
+        seconds: 60.0,
+    },
+    Load {
+        title: "MN at 7530 and BL at 470 queries/s",
+        names: ["MN", "BL"],
+        rates: [7530.0, 470.0],
+        seconds: 20.0,
+    },
+];
+const MAPPINGS: [&str; 3] = ["kcp+1:128", "kcp+1", "kcpx+1"];
+const TRIED: [&str; 8] = [
+    "double-buffer",
+    "fifo",
+    "earliest-due",
+    "layerweaver",
+    "layerweaver+",
+    "layerweaver+printed",
+    "layerweaver+laxity",
+    "balanced",
+];
+
+/// Figure V.6: queries that are late at a load that the thesis names.
+pub fn late(studied: &mut Studied) -> Result<Part, Failure> {
+    let mut tables = Vec::new();
+    for (at, of) in LOADS.iter().enumerate() {
+        let seconds = if studied.quick { 0.2 } else { of.seconds };
+        // How busy full batches keep both resources at least: of a load that nobody can serve that says all.
+        let mut items = Vec::new();
+        for mapping in MAPPINGS {
+            let served = served(of.names, "balanced", mapping, 16)?;
+            let batches = of.rates.map(|rate| rate / 4.0);
+            let busy = load(&served.deployment.largest(), &batches);
+            let is_overload = busy.iter().any(|share| *share > 1.0);
+            let tried = if is_overload { &TRIED[TRIED.len() - 1..] } else { &TRIED };
+            items.extend(tried.iter().map(|scheduler| (mapping, busy, *scheduler)));
+        }
+        let found = spread("v6", &items, |(mapping, _, scheduler)| {
+            let served = served(of.names, scheduler, mapping, 16)?;
+            served.late(&of.rates, seconds).map_err(Failure::usage)
+        })?;
+        let [first, second] = of.names.map(|name| format!("{name} late, %"));
+        let columns = ["mapping", "PEs, memory at least busy, %", "scheduler", &first, &second];
+        let mut table = Table::new(of.title, columns);
+        for scheduler in TRIED {
+            let stated = ["first", "second"]
+                .map(|which| paper::value("V.6", at, &format!("{scheduler}, {which}")));
+            if stated.iter().any(Option::is_some) {
+                let name = [Cell::Nothing, Cell::text(scheduler)];
+                table.row("thesis", name.into_iter().chain(stated.map(Cell::from)));
+            }
+        }
+        for ((mapping, busy, scheduler), late) in items.iter().zip(&found) {
+            let busy = busy.map(|share| format!("{:.0}", 100.0 * share)).join(", ");
+            let late = late.iter().map(|share| Cell::percent(*share, 2));
+            let name = [Cell::text(busy), Cell::text(*scheduler)];
+            table.row(*mapping, name.into_iter().chain(late));
+        }
+        tables.push(table);
+    }
+    Ok(Part { tables })
+}

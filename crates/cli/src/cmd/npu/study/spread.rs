@@ -1,0 +1,62 @@
+//! Runs that have nothing to do with one another, on all cores.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::environment;
+use crate::exit::Failure;
+use crate::output;
+
+/// What the work makes of each item, in the order of the items; with `name`, says how far it is.
+///
+/// # Errors
+/// That of the first item that has one.
+pub fn spread<T: Sync, R: Send>(
+    name: &str,
+    items: &[T],
+    work: impl Fn(&T) -> Result<R, Failure> + Sync,
+) -> Result<Vec<R>, Failure> {
+    let next = AtomicUsize::new(0);
+    let made = Mutex::new(Vec::new());
+    let turn = || {
+        while let Some((at, item)) = {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            items.get(at).map(|item| (at, item))
+        } {
+            let result = work(item);
+            let mut made = made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            made.push((at, result));
+            let done = made.len();
+            // A line for each tenth.
+            if items.len() >= 30 && done * 10 / items.len() != (done - 1) * 10 / items.len() {
+                output::say(format_args!("npu study: {name}: {done} of {}", items.len()));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..environment::cores().min(items.len()) {
+            scope.spawn(turn);
+        }
+        turn();
+    });
+    let mut made = made.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    made.sort_by_key(|(at, _)| *at);
+    made.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_keep_the_order_and_the_first_error_is_told() {
+        let items: Vec<u32> = (0..40).collect();
+        let doubled = spread("double", &items, |item| Ok(2 * item)).unwrap();
+        assert!(doubled.iter().zip(&items).all(|(doubled, item)| *doubled == 2 * item));
+        let told = spread("fail", &items, |item| match item {
+            0..30 => Ok(()),
+            _ => Err(Failure::usage(format!("no {item}"))),
+        });
+        assert_eq!(told.unwrap_err().problems(), ["no 30"]);
+    }
+}

@@ -1,0 +1,188 @@
+//! `dyno npu sweep`: networks that share an NPU, over a grid of whatever may be given to `dyno npu run`.
+
+mod axis;
+mod grid;
+mod heat;
+mod point;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use clap::Args;
+use dyno_loadgen::clock::Clock;
+
+use self::axis::Axis;
+use self::grid::Grid;
+use self::point::{Found, Metric, Point};
+use crate::environment::cores;
+use crate::exit::{Exit, Failure};
+use crate::tune::Line;
+use crate::{output, terminal};
+
+/// Which settings, and what of them is shown.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP, mut_arg("networks", |networks| networks.required(false)))]
+pub struct Sweep {
+    #[command(flatten)]
+    point: Point,
+    /// What varies from row to row: a flag of a point or networks, and its values or ranges, such as
+    /// seq=8..64:x2. Networks of one value stand between +; semicolons separate values that hold commas
+    #[arg(long, value_name = "KEY=VALUE,...")]
+    rows: String,
+    /// What varies from column to column
+    #[arg(long, value_name = "KEY=VALUE,...")]
+    columns: Option<String>,
+    /// What the table shows; without columns all of it unless something is named
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    metric: Vec<Metric>,
+    /// Draw heat maps of STP and of what is busy, and of other metrics that are named
+    #[arg(long, value_name = "FILE.svg")]
+    heat: Option<PathBuf>,
+    /// Write all metrics of all points as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Print a document for programs
+    #[arg(long)]
+    json: bool,
+    /// No progress line on stderr
+    #[arg(long)]
+    no_progress: bool,
+}
+
+const AFTER_HELP: &str = "\
+Axes are the flags from --npu to --passes, and networks. A point that cannot be had is told below the
+table and does not end the sweep. STP, ANTT, slowest and the bound are those of dyno npu run.
+Exit codes: 0 every point was played, 1 some were not, 2 usage, or none was.
+Examples:
+  dyno npu sweep RN BB --rows seq=8,16,32,64 --columns mapping=kcp,kcp+1,kcpx+1
+  dyno npu sweep --rows networks=RN+BB,MN+XL --columns scheduler=fair,layerweaver,balanced --seq 16
+  dyno npu sweep RN BB --seq 16 --rows pes=4096..65536:x2 --columns weight-bits=4,8,16 --heat map.svg
+  dyno npu sweep RN BB --seq 16 --blocks tile --rows block-time=1ms,300us,100us,30us";
+
+/// Points at most: more than a page of heat maps has room for.
+const MOST_POINTS: usize = 10_000;
+
+/// Remarks that are told.
+const MOST_REMARKS: usize = 5;
+
+impl Sweep {
+    /// Plays all points and prints what came of them.
+    ///
+    /// # Errors
+    /// Axes that there are not; no point that can be had; files that cannot be written.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let axes = self.axes()?;
+        let mut grid = Grid { axes, points: Vec::new() };
+        if grid.len() > MOST_POINTS {
+            let problem = format!("{} points are more than {MOST_POINTS}", grid.len());
+            return Err(Failure::usage(problem).hint("leave out values"));
+        }
+        if self.point.sharing.networks.is_empty() != grid.varies("networks") {
+            return Err(Failure::usage("expected networks either before the flags or as an axis")
+                .hint(
+                    "such as: dyno npu sweep RN BB --rows seq=8,16, or --rows networks=RN+BB,MN+XL",
+                ));
+        }
+        let points = (0..grid.len()).map(|at| self.point.with(&grid.settings(at)));
+        let points: Vec<Point> = points.collect::<Result<_, _>>().map_err(Failure::usage)?;
+        grid.points = play(&points, &Line::new(!self.no_progress));
+        if grid.found().next().is_none() {
+            return Err(Failure::usages(grid.failures().into_iter().map(|(why, _)| why).collect()));
+        }
+        let remarks = grid.remarks();
+        for (remark, many) in remarks.iter().take(MOST_REMARKS) {
+            output::say(format_args!("{remark} ({many} of {} points)", grid.len()));
+        }
+        if remarks.len() > MOST_REMARKS {
+            let more = remarks.len() - MOST_REMARKS;
+            output::say(format_args!("and {more} more of the kind, which --json has by points"));
+        }
+        self.write(&grid)?;
+        output::print(self.text(&grid))?;
+        Ok(if grid.failures().is_empty() { Exit::Valid } else { Exit::Invalid })
+    }
+
+    fn axes(&self) -> Result<Vec<Axis>, Failure> {
+        let mut axes: Vec<Axis> = Vec::new();
+        let given = [("--rows", Some(&self.rows)), ("--columns", self.columns.as_ref())];
+        for (flag, text) in given.into_iter().filter_map(|(flag, text)| Some((flag, text?))) {
+            let axis = Axis::read(text, &self.point).map_err(|problem| {
+                Failure::usage(format!("flag {flag}: {problem}"))
+                    .hint(format!("axes are {}", point::keys().join(", ")))
+            })?;
+            if axes.iter().any(|other| other.key == axis.key) {
+                let problem = format!("flag {flag}: `{}` varies in --rows already", axis.key);
+                return Err(Failure::usage(problem));
+            }
+            axes.push(axis);
+        }
+        Ok(axes)
+    }
+
+    fn text(&self, grid: &Grid) -> String {
+        if self.json {
+            let document = table::document(grid);
+            return serde_json::to_string_pretty(&document).expect("keys are texts") + "\n";
+        }
+        let metrics = match (&self.metric[..], &grid.axes[..]) {
+            ([], [_]) => {
+                let is_there = |metric: &Metric| grid.best(*metric).is_some();
+                Metric::ALL.into_iter().filter(is_there).collect()
+            }
+            ([], _) => vec![Metric::Stp],
+            (metrics, _) => metrics.to_vec(),
+        };
+        let columns = terminal::size().map_or(COLUMNS, |(columns, _)| columns.into());
+        table::text(grid, &metrics, columns) + &self.point.fixed(grid) + "\n"
+    }
+
+    fn write(&self, grid: &Grid) -> Result<(), Failure> {
+        let write = |path: &Path, text: String| {
+            std::fs::write(path, text).map_err(|error| {
+                Failure::set_up(format!("cannot write {}: {error}", path.display()))
+            })
+        };
+        if let Some(path) = &self.csv {
+            write(path, table::csv(grid))?;
+        }
+        if let Some(path) = &self.heat {
+            let mut metrics = vec![Metric::Stp, Metric::Pes, Metric::Memory];
+            let more = self.metric.iter().filter(|metric| !metrics.contains(metric));
+            metrics.extend(more.copied().collect::<Vec<_>>());
+            write(path, heat::svg(grid, &metrics, &self.point.fixed(grid)))?;
+        }
+        Ok(())
+    }
+}
+
+/// Of a terminal that does not tell.
+const COLUMNS: usize = 80;
+
+/// Plays points on all cores; what came of them is in their order.
+fn play(points: &[Point], line: &Line) -> Vec<Result<Found, String>> {
+    let clock = Clock::start();
+    let next = AtomicUsize::new(0);
+    let all = Mutex::new(Vec::with_capacity(points.len()));
+    let turn = || {
+        while let at = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(point) = points.get(at)
+        {
+            let found = point.play().map_err(|failure| failure.problems().join("; "));
+            let mut all = all.lock().expect("no thread panics while it holds it");
+            all.push((at, found));
+            line.count(all.len(), points.len(), clock.now());
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..cores().min(points.len()) {
+            scope.spawn(turn);
+        }
+        turn();
+    });
+    line.clear();
+    let mut all = all.into_inner().expect("no thread panics while it holds it");
+    all.sort_unstable_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, found)| found).collect()
+}

@@ -1,0 +1,49 @@
+//! Axes: flags of a point, and the values that each takes in turn.
+
+use dyno_loadgen::settings::nearest;
+
+use super::point::{Point, keys};
+use crate::sweep::{axis_range, axis_values};
+
+/// What varies.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    /// A long flag of a point without its dashes, or `networks`.
+    pub key: String,
+    /// At least one, none twice, as they were written.
+    pub values: Vec<String>,
+}
+
+impl Axis {
+    /// Reads `KEY=VALUE,...` for a point whose other settings are given.
+    ///
+    /// # Errors
+    /// What is wrong, in a sentence.
+    pub fn read(text: &str, point: &Point) -> Result<Self, String> {
+        let (key, values) = text.split_once('=').ok_or_else(|| {
+            format!("expected KEY=VALUE,VALUE, such as seq=8,16,32, found `{text}`")
+        })?;
+        let key = key.trim().replace('_', "-");
+        let known = keys();
+        if !known.contains(&key) {
+            let near = nearest(&key, known.iter().map(String::as_str)).unwrap_or("seq");
+            return Err(format!("there is no axis `{key}`; the nearest is `{near}`"));
+        }
+        let mut axis = Self { key, values: Vec::new() };
+        for value in axis_values(values) {
+            if value.is_empty() {
+                return Err(format!("`{}` has an empty value", axis.key));
+            }
+            let range =
+                axis_range(&value).map_err(|expected| format!("`{}`: {expected}", axis.key))?;
+            for value in range {
+                point.with(&[(&axis.key, &value)])?;
+                if axis.values.contains(&value) {
+                    return Err(format!("`{}` has the value `{value}` twice", axis.key));
+                }
+                axis.values.push(value);
+            }
+        }
+        Ok(axis)
+    }
+}

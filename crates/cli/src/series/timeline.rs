@@ -1,0 +1,52 @@
+//! What the first of the simulated NPUs of a test did at first.
+
+use dyno_npu::deploy::Deployment;
+use dyno_sut::npu::{Bar, Observed};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Blocks of networks on an NPU at the beginning of the last run of a test: some milliseconds, some hundred blocks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Timeline {
+    /// of the networks
+    pub networks: Vec<String>,
+    /// in the order in which they were placed
+    pub blocks: Vec<Block>,
+}
+
+/// A block that was fetched and computed. Times count from the first query.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Block {
+    /// position of its network in the list
+    pub network: usize,
+    /// its layer; empty where a network has several versions
+    pub layer: String,
+    /// number of the part of the array that computed it; null of the whole array
+    pub part: Option<usize>,
+    /// when its fetch began and ended
+    pub fetch_ns: [u64; 2],
+    /// when its computation did
+    pub compute_ns: [u64; 2],
+}
+
+impl Timeline {
+    /// Of what was seen of these networks.
+    pub fn of(observed: &Observed, deployment: &Deployment) -> Self {
+        let block = |bar: &Bar| {
+            let is_one = observed.networks[bar.stream].versions.is_empty();
+            let labels = &deployment.profiles[bar.stream].labels;
+            let placed = bar.placed;
+            Block {
+                network: bar.stream,
+                layer: labels.get(bar.block).filter(|_| is_one).cloned().unwrap_or_default(),
+                part: bar.part,
+                fetch_ns: [placed.fetch_start, placed.fetch_end].map(|at| at / 1_000),
+                compute_ns: [placed.compute_start, placed.compute_end].map(|at| at / 1_000),
+            }
+        };
+        Self {
+            networks: deployment.names.clone(),
+            blocks: observed.bars.iter().map(block).collect(),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What simulated NPUs did in a test.
+
+use std::fmt::Write as _;
+
+use dyno_npu::bounds::throughput;
+use dyno_npu::deploy::Deployment;
+use dyno_npu::profile::Picos;
+use dyno_sut::npu::{Answered, Observed};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Test;
+
+/// What simulated NPUs did in the last run of a test, from its first query to the last computation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Accelerator {
+    /// of the test
+    pub scenario: String,
+    /// of the test: `performance` or `peak`
+    pub mode: String,
+    /// how many there are
+    pub npus: u64,
+    /// from the first query to the end of the last computation
+    pub lasted_ns: u64,
+    /// share of that for which the PEs were busy, of all NPUs
+    pub pe_busy: f64,
+    /// share of that for which the memory was busy, of all NPUs
+    pub memory_busy: f64,
+    /// system throughput: the sum of the networks' shares
+    pub stp: f64,
+    /// what it is at most, of all NPUs: both resources busy all the time, with passes of the largest batch of the networks as
+    /// they are, on the whole array
+    pub stp_bound: f64,
+    /// for how long all PEs are busy, at least, with what was asked for
+    pub compute_bound_ns: u64,
+    /// for how long the memories are, at least
+    pub memory_bound_ns: u64,
+    /// the time that it took, as a multiple of the longer of the two bounds, at least 1; null where nothing was asked for
+    pub over_bound: Option<f64>,
+    /// one entry a network, in the order of the system's
+    pub networks: Vec<Network>,
+}
+
+/// A network that was served.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Network {
+    /// of the network
+    pub name: String,
+    /// samples that were asked for
+    pub requests: u64,
+    /// its rate in passes of the largest batch, as a multiple of what one NPU does with nothing else on it
+    pub share: f64,
+    /// samples over a bound of its tenants, failed and missing ones included; null where there is no bound
+    pub violations: Option<u64>,
+    /// mean accuracy of its answers, in the unit of the versions; null of a network that has but one
+    pub accuracy: Option<f64>,
+    /// in which versions it was answered, the most accurate first
+    pub versions: Vec<Version>,
+}
+
+/// A version of a network.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Version {
+    /// such as `8 bits`
+    pub name: String,
+    /// of its answers, as it was told
+    pub accuracy: f64,
+    /// samples that it answered
+    pub requests: u64,
+}
+
+fn ns(time: Picos) -> u64 {
+    time / 1_000
+}
+
+impl Accelerator {
+    /// Of a test, of which these are the tenants' parts.
+    pub fn of(observed: &Observed, deployment: &Deployment, tests: &[Test]) -> Option<Self> {
+        let test = tests.first()?;
+        let count = observed.npus.len().max(1) as u64;
+        let whole = (observed.lasted.max(1) * count) as f64;
+        let sum = |of: fn(&Answered) -> Picos| -> Picos { observed.networks.iter().map(of).sum() };
+        let [compute, memory] = [sum(|of| of.compute), sum(|of| of.fetch)];
+        let bound = compute.max(memory) / count;
+        let networks = observed.networks.iter().enumerate();
+        let networks: Vec<Network> = networks
+            .map(|(at, answered)| Network::of((at, answered), observed.lasted, deployment, tests))
+            .collect();
+        let busy: (Picos, Picos) = observed
+            .npus
+            .iter()
+            .fold((0, 0), |sum, busy| (sum.0 + busy.compute, sum.1 + busy.memory));
+        Some(Self {
+            scenario: test.scenario.clone(),
+            mode: test.mode.clone(),
+            npus: count,
+            lasted_ns: ns(observed.lasted),
+            pe_busy: busy.0 as f64 / whole,
+            memory_busy: busy.1 as f64 / whole,
+            stp: networks.iter().map(|network| network.share).sum(),
+            stp_bound: throughput(&deployment.largest(), false).0 * count as f64,
+            compute_bound_ns: ns(compute / count),
+            memory_bound_ns: ns(memory / count),
+            over_bound: (bound > 0).then(|| observed.lasted as f64 / bound as f64),
+            networks,
+        })
+    }
+
+    /// Throughput, violations and accuracy together, in a sentence.
+    pub fn remark(&self) -> String {
+        let npus = if self.npus == 1 { "NPU".into() } else { format!("{} NPUs", self.npus) };
+        let mut text = format!(
+            "{npus}: PEs {:.1} % and memory {:.1} % busy, STP {:.3}",
+            100.0 * self.pe_busy,
+            100.0 * self.memory_busy,
+            self.stp
+        );
+        let _ = match self.stp > self.stp_bound {
+            // Cheaper versions, or parts of an array.
+            true => write!(text, ", networks as they are {:.3} at most", self.stp_bound),
+            false => write!(text, " of at most {:.3}", self.stp_bound),
+        };
+        for network in &self.networks {
+            let _ = write!(text, "; {}", network.name);
+            if let Some(share) = network.violation_share() {
+                let _ = write!(text, " {:.2} % over its bound", 100.0 * share);
+            } else {
+                let _ = write!(text, " {:.3}", network.share);
+            }
+            if let Some(accuracy) = network.accuracy {
+                let _ = write!(text, ", accuracy {accuracy:.2}");
+            }
+        }
+        text + "."
+    }
+}
+
+impl Network {
+    fn of(
+        (at, answered): (usize, &Answered),
+        lasted: Picos,
+        deployment: &Deployment,
+        tests: &[Test],
+    ) -> Self {
+        let passes = &deployment.served[at].passes;
+        let each = passes.last().map_or(0.0, |pass| pass.alone as f64 / passes.len() as f64);
+        // Tenants beyond the networks share them in turn.
+        let own = tests.iter().skip(at).step_by(deployment.names.len());
+        let over = own.filter(|test| test.plan.latency_bound_ns.is_some());
+        let over: Vec<u64> = over
+            .filter_map(|test| test.metrics.as_ref())
+            .map(|metrics| metrics.over_bound.latency)
+            .collect();
+        let versions: Vec<Version> = answered
+            .versions
+            .iter()
+            .map(|(name, accuracy, requests)| Version {
+                name: name.clone(),
+                accuracy: *accuracy,
+                requests: *requests,
+            })
+            .collect();
+        let answers: u64 = versions.iter().map(|version| version.requests).sum();
+        let sum: f64 =
+            versions.iter().map(|version| version.accuracy * version.requests as f64).sum();
+        Self {
+            name: deployment.names[at].clone(),
+            requests: answered.requests,
+            share: answered.requests as f64 * each / lasted.max(1) as f64,
+            violations: (!over.is_empty()).then(|| over.iter().sum()),
+            accuracy: (answers > 0).then(|| sum / answers as f64),
+            versions,
+        }
+    }
+
+    /// Of its requests, those over a bound.
+    pub fn violation_share(&self) -> Option<f64> {
+        Some(self.violations? as f64 / self.requests.max(1) as f64)
+    }
+}
