@@ -1,0 +1,68 @@
+//! Why a request has no answer.
+
+use std::fmt;
+
+use dyno_loadgen::record::Failure;
+
+/// Why a request has no answer: a kind that is counted, and the words of the first of its kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// What is counted.
+    pub kind: Kind,
+    /// What happened, with what the server or the system said.
+    pub words: String,
+}
+
+/// Kinds of trouble, each counted apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The name has no address.
+    Resolve,
+    /// Nobody listens, or not in time.
+    Connect,
+    /// The certificate has expired, is of another name or unknown, or the handshake failed.
+    Tls,
+    /// The connection ended before the answer did.
+    Closed,
+    /// The answer took longer than the time limit of a request.
+    TimedOut,
+    /// The server is full: 429, 503, `RESOURCE_EXHAUSTED`, `UNAVAILABLE`.
+    Refused,
+    /// The server says that the request is wrong: another 4xx, `INVALID_ARGUMENT`.
+    Request,
+    /// The server failed: another 5xx, `INTERNAL`.
+    Server,
+    /// The bytes are no answer of the protocol.
+    Malformed,
+    /// It is one, but of other names, types or shapes than were asked for.
+    Mismatch,
+}
+
+impl Kind {
+    /// What a run's record makes of it.
+    #[must_use]
+    pub fn failure(self) -> Failure {
+        match self {
+            Self::Refused | Self::Request => Failure::Rejected,
+            Self::TimedOut => Failure::TimedOut,
+            Self::Resolve | Self::Connect | Self::Tls | Self::Closed => Failure::Disconnected,
+            Self::Server | Self::Malformed | Self::Mismatch => Failure::Internal,
+        }
+    }
+}
+
+impl Trouble {
+    /// Of a kind, in words.
+    pub fn new(kind: Kind, words: impl Into<String>) -> Self {
+        Self { kind, words: words.into() }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+impl std::error::Error for Trouble {}
