@@ -66,3 +66,19 @@ impl fmt::Display for Trouble {
 }
 
 impl std::error::Error for Trouble {}
+
+/// Characters of what others say that are kept.
+const IN_SHORT: usize = 200;
+
+/// The first line of what a server says, without control characters, and not all of it where
+/// it is long.
+#[must_use]
+pub fn in_short(words: &str) -> String {
+    let line = words.trim().lines().next().unwrap_or_default();
+    let mut characters = line.chars().filter(|character| !character.is_control());
+    let mut short: String = characters.by_ref().take(IN_SHORT).collect();
+    if characters.next().is_some() {
+        short.push_str("...");
+    }
+    short
+}
