@@ -8,6 +8,7 @@
 pub mod exchange;
 pub mod grpc;
 pub mod oip;
+pub mod openai;
 pub mod protocol;
 pub mod sse;
 pub mod trouble;
