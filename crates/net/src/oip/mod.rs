@@ -5,16 +5,20 @@
 //! Source: the protocol's specification ("Open Inference Protocol", KServe), its extension for
 //! binary tensors, and `open_inference_grpc.proto`.
 
+mod client;
 mod datatype;
 mod elements;
 pub mod grpc;
 pub mod http;
 mod json;
 pub mod messages;
+mod samples;
 
 use bytes::Bytes;
 
+pub use client::{Form, Oip};
 pub use datatype::Datatype;
+pub use samples::{Model, random_inputs};
 
 /// Elements of one name, type and shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
