@@ -10,5 +10,8 @@ pub mod grpc;
 pub mod oip;
 pub mod openai;
 pub mod protocol;
+pub mod raw;
 pub mod sse;
+pub mod tokens;
 pub mod trouble;
+pub mod workload;
