@@ -5,6 +5,10 @@
 //! it knows no socket, clock or thread. [`client`] owns those.
 #![forbid(unsafe_code)]
 
+pub mod client;
+pub mod endpoint;
 pub mod exchange;
 pub mod protocol;
+pub mod sink;
+pub mod tls;
 pub mod trouble;
