@@ -1,0 +1,6 @@
+//! Servers that answer at once, with what was prepared: what is measured with one is the
+//! client.
+
+mod http1;
+
+pub use http1::Http1;

@@ -1,0 +1,6 @@
+//! Behaviour of clients through their public surface, against servers that are made for it.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod played;
+mod protocols;
+mod real_time;
