@@ -172,11 +172,7 @@ impl Endpoint {
             Ok(IpAddr::V6(address)) => format!("[{address}]"),
             _ => self.host.clone(),
         };
-        if self.port == default_port(self.is_tls) {
-            host
-        } else {
-            format!("{host}:{}", self.port)
-        }
+        if self.port == default_port(self.is_tls) { host } else { format!("{host}:{}", self.port) }
     }
 
     /// The addresses of the host, as the system's resolver orders them. It may take as long
@@ -193,7 +189,11 @@ impl Endpoint {
             Err(error) => no_address(error.to_string()),
             Ok(addresses) => {
                 let addresses: Vec<_> = addresses.collect();
-                if addresses.is_empty() { no_address("none is known".into()) } else { Ok(addresses) }
+                if addresses.is_empty() {
+                    no_address("none is known".into())
+                } else {
+                    Ok(addresses)
+                }
             }
         }
     }

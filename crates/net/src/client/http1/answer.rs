@@ -60,11 +60,6 @@ impl Framing {
         self.head.clear();
     }
 
-    /// Whether nothing of an answer has come.
-    pub(super) fn is_fresh(&self) -> bool {
-        matches!(self.at, At::Head) && self.head.is_empty()
-    }
-
     /// Whether the connection may carry another request after this answer.
     pub(super) fn is_reusable(&self) -> bool {
         self.is_reusable
@@ -204,7 +199,9 @@ fn no_http(bytes: &[u8], error: httparse::Error) -> Trouble {
 fn keeps_alive(is_1_1: bool, connection: Option<&[u8]>) -> bool {
     let says = |word: &str| {
         connection.is_some_and(|value| {
-            value.split(|&b| b == b',').any(|one| one.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
+            value
+                .split(|&b| b == b',')
+                .any(|one| one.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
         })
     };
     if is_1_1 { !says("close") } else { says("keep-alive") }
@@ -226,7 +223,8 @@ fn body(status: u16, fields: &Head<'_>) -> Result<At, Trouble> {
     let lengths = fields.0.iter().filter(|f| f.name.eq_ignore_ascii_case("content-length"));
     for value in lengths.flat_map(|field| field.value.split(|&b| b == b',')) {
         let value = value.trim_ascii();
-        let is_number = !value.is_empty() && value.len() <= 18 && value.iter().all(u8::is_ascii_digit);
+        let is_number =
+            !value.is_empty() && value.len() <= 18 && value.iter().all(u8::is_ascii_digit);
         if !is_number {
             let value = String::from_utf8_lossy(value).into_owned();
             return Err(malformed(&format!("its content-length is {value:?}")));

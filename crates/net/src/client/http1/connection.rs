@@ -14,8 +14,8 @@ use dyno_loadgen::drive::real::Responder;
 use mio::net::TcpStream;
 use rustls::ClientConnection;
 
-use super::super::library::Encoded;
 use super::super::Job;
+use super::super::library::Encoded;
 
 /// A request whose answer is awaited.
 pub(super) struct Flight {
@@ -126,7 +126,9 @@ impl Connection {
                 Ok(n) if at + n == len => return Written::All,
                 Ok(0) => return Written::Broken(at),
                 Ok(n) => at += n,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Written::UpTo(at),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Written::UpTo(at);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Written::Broken(at),
             }

@@ -9,8 +9,9 @@ use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
 use mio::{Events, Poll, Token, Waker};
 
 use super::Pool;
-use super::dial::{Dialed, Dialing};
+use super::dial::Dialing;
 use super::live::{Ending, Live};
+use crate::client::backoff::Dialed;
 use crate::trouble::{Kind, Trouble};
 
 /// Time limits are looked at, and lost connections dialed again, this often.
@@ -124,7 +125,8 @@ impl EventLoop {
     /// Time limits, connections that are due, and what this thread cost so far.
     fn tick(&mut self, now: Nanos) {
         let shared = self.pool.shared.clone();
-        let received = shared.threads.iter().map(|t| t.bytes_received.load(Ordering::Relaxed)).sum();
+        let received =
+            shared.threads.iter().map(|t| t.bytes_received.load(Ordering::Relaxed)).sum();
         if received != self.heard.0 {
             self.heard = (received, now);
         }
@@ -135,7 +137,8 @@ impl EventLoop {
                     if now - dialing.since > shared.options.connect_limit {
                         let node = &shared.nodes[self.slots[at].node];
                         let seconds = shared.options.connect_limit as f64 / SECOND as f64;
-                        let words = format!("{} accepted no connection within {seconds} s", node.endpoint);
+                        let words =
+                            format!("{} accepted no connection within {seconds} s", node.endpoint);
                         self.dial_failed(at, Trouble::new(Kind::Connect, words));
                     }
                 }
@@ -252,12 +255,10 @@ impl EventLoop {
         }
         let dialed = &mut self.dialed[node];
         let now = self.pool.shared.clock.now();
-        if live.end(&self.pool, ending) {
+        if let Some(trouble) = live.end(&self.pool, ending) {
             dialed.was_fruitless(now);
             if dialed.is_hopeless(now) {
-                let endpoint = &self.pool.shared.nodes[node].endpoint;
-                let words = format!("{endpoint} closes connections without an answer");
-                self.pool.waiting_failed(&Trouble::new(Kind::Closed, words), true);
+                self.pool.waiting_failed(&trouble, true);
             }
         }
         self.dial(at, now);

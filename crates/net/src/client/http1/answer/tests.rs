@@ -39,7 +39,7 @@ fn read(pieces: &[&[u8]]) -> Read {
             }
         }
     }
-    read.begun = !framing.is_fresh();
+    read.begun = !matches!(framing.at, At::Head) || !framing.head.is_empty();
     if framing.ends_with_connection() {
         read.answers.push((status, body, false));
         read.begun = false;
@@ -99,9 +99,14 @@ fn what_is_no_answer_is_said() {
     assert!(wrong(&[0, 0, 18, 4, 0, 0, 0, 0, 0, 0]).contains("speaks HTTP/2"));
     assert!(wrong(&[0x15, 3, 1, 0, 2, 2, 22]).contains("speaks https"));
     assert!(wrong(b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n").contains("\"-1\""));
-    assert!(wrong(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n").contains("two lengths"));
+    assert!(
+        wrong(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n")
+            .contains("two lengths")
+    );
     assert!(wrong(b"HTTP/1.1 101 Switch\r\n\r\n").contains("protocol that nobody asked for"));
-    assert!(wrong(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz").contains("hexadecimal"));
+    assert!(
+        wrong(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz").contains("hexadecimal")
+    );
     let long = [b"HTTP/1.1 200 OK\r\na: ".to_vec(), vec![b'x'; LONGEST_HEAD]].concat();
     assert!(wrong(&long).contains("64 KiB"));
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(MOST_FIELDS + 1));
