@@ -7,21 +7,24 @@ use bytes::Bytes;
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 
 use crate::endpoint::Endpoint;
-use crate::exchange::Request;
+use crate::exchange::{HttpVersion, Method, Request};
 use crate::protocol::Protocol;
+use crate::trouble::{Kind, Trouble};
 
 /// Bodies up to this many bytes are copied behind each head, so that a request is one piece.
 const LARGEST_COPIED: usize = 16 << 10;
 
 /// A request as it goes over the wire.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Encoded {
-    /// By node: the head of HTTP/1.1, and the body too if it is small.
+    /// HTTP/1.1, by node: the head, and the body too if it is small.
     pub heads: Box<[Bytes]>,
+    /// HTTP/2, by node: the head, which each connection compresses for itself.
+    pub streams: Box<[http::Request<()>]>,
     /// What follows the head; empty if the body is there already.
     pub rest: Bytes,
-    /// The request itself, for HTTP/2, which encodes heads for each connection.
-    pub request: Request,
+    /// What keeps it from being sent.
+    pub wrong: Option<Trouble>,
 }
 
 impl Encoded {
@@ -59,19 +62,35 @@ impl Requests {
     }
 
     fn encode(&self, sample: SampleIndex) -> Encoded {
-        let mut request = self.protocol.request(sample);
+        let request = self.protocol.request(sample);
+        let own = request.fields.iter().map(|(name, value)| (*name, value.as_str()));
+        let common = self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let fields: Vec<(&str, &str)> = own.chain(common).collect();
+        // Both versions are checked by the stricter one, which refuses what would break heads.
+        let streams: Result<Box<[_]>, http::Error> =
+            self.nodes.iter().map(|node| stream(node, &fields, &request)).collect();
+        let streams = match (streams, self.protocol.version()) {
+            (Ok(streams), HttpVersion::Http2) => {
+                return Encoded { streams, rest: request.body, ..Encoded::default() };
+            }
+            (streams, _) => streams,
+        };
+        if let Err(error) = streams {
+            let words = format!("the request of sample {sample} cannot be written: {error}");
+            let wrong = Some(Trouble::new(Kind::Request, words));
+            return Encoded { wrong, ..Encoded::default() };
+        }
         let is_small = request.body.len() <= LARGEST_COPIED;
         let heads = self.nodes.iter().map(|node| {
-            let mut bytes = head(node, &self.fields, &request).into_bytes();
+            let mut bytes = head(node, &fields, &request).into_bytes();
             if is_small {
                 bytes.extend_from_slice(&request.body);
             }
             Bytes::from(bytes)
         });
         let heads = heads.collect();
-        let rest = if is_small { Bytes::new() } else { request.body.clone() };
-        request.fields.shrink_to_fit();
-        Encoded { heads, rest, request }
+        let rest = if is_small { Bytes::new() } else { request.body };
+        Encoded { heads, rest, ..Encoded::default() }
     }
 
     fn set(&self, samples: &[SampleIndex], make: impl Fn(SampleIndex) -> Option<Arc<Encoded>>) {
@@ -84,7 +103,7 @@ impl Requests {
 }
 
 /// The head of a request of HTTP/1.1 (RFC 9112, section 3).
-fn head(node: &Endpoint, connection: &[(String, String)], request: &Request) -> String {
+fn head(node: &Endpoint, fields: &[(&str, &str)], request: &Request) -> String {
     let mut head = format!(
         "{} {}{} HTTP/1.1\r\nhost: {}\r\n",
         request.method.name(),
@@ -92,16 +111,32 @@ fn head(node: &Endpoint, connection: &[(String, String)], request: &Request) -> 
         request.path,
         node.authority()
     );
-    let own = request.fields.iter().map(|(name, value)| (*name, value.as_str()));
-    let connection = connection.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    for (name, value) in own.chain(connection) {
+    for (name, value) in fields {
         let _ = write!(head, "{name}: {value}\r\n");
     }
-    if request.method == crate::exchange::Method::Post || !request.body.is_empty() {
+    if request.method == Method::Post || !request.body.is_empty() {
         let _ = write!(head, "content-length: {}\r\n", request.body.len());
     }
     head.push_str("\r\n");
     head
+}
+
+/// The head of a request of HTTP/2 (RFC 9113, section 8.3).
+fn stream(
+    node: &Endpoint,
+    fields: &[(&str, &str)],
+    request: &Request,
+) -> Result<http::Request<()>, http::Error> {
+    let scheme = if node.is_tls() { "https" } else { "http" };
+    let uri = http::Uri::builder()
+        .scheme(scheme)
+        .authority(node.authority())
+        .path_and_query(format!("{}{}", node.path(), request.path))
+        .build()?;
+    let builder = http::Request::builder().method(request.method.name()).uri(uri);
+    let builder =
+        fields.iter().fold(builder, |builder, (name, value)| builder.header(*name, *value));
+    builder.version(http::Version::HTTP_2).body(())
 }
 
 /// The samples of a [`Protocol`] as a library of requests, for the

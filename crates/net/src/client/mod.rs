@@ -5,8 +5,10 @@
 //! system call; where none is free it waits, which is counted. Over HTTP/2 it becomes a stream.
 
 mod accepted;
+mod backoff;
 mod gaps;
 mod http1;
+mod http2;
 mod library;
 mod seen;
 
@@ -40,6 +42,8 @@ use seen::{Counters, ThreadCounters};
 pub struct Options {
     /// Connections to each node (>= 1). Over HTTP/1.1 so many requests are under way at most.
     pub connections: usize,
+    /// Streams on a connection of HTTP/2 at most, where the server permits as many (>= 1).
+    pub streams: usize,
     /// Threads that read answers; `None` is one for each two cores.
     pub threads: Option<NonZero<usize>>,
     /// Time that a request may take from when it is sent, in ns.
@@ -59,6 +63,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             connections: 64,
+            streams: usize::MAX,
             threads: None,
             time_limit: Some(60 * SECOND),
             connect_limit: 5 * SECOND,
@@ -75,6 +80,7 @@ impl fmt::Debug for Options {
         let names: Vec<&str> = self.fields.iter().map(|(name, _)| name.as_str()).collect();
         f.debug_struct("Options")
             .field("connections", &self.connections)
+            .field("streams", &self.streams)
             .field("threads", &self.threads)
             .field("time_limit", &self.time_limit)
             .field("retries", &self.retries)
@@ -125,6 +131,7 @@ pub struct Client {
 
 enum Transport {
     Http1(http1::Http1),
+    Http2(http2::Http2),
 }
 
 /// What all threads of a client share.
@@ -198,10 +205,10 @@ impl Client {
             options,
         });
         let transport = match shared.protocol.version() {
-            HttpVersion::Http1 | HttpVersion::Http2 => {
-                Transport::Http1(http1::Http1::start(shared.clone()).map_err(StartError::System)?)
-            }
+            HttpVersion::Http1 => http1::Http1::start(shared.clone()).map(Transport::Http1),
+            HttpVersion::Http2 => http2::Http2::start(&shared).map(Transport::Http2),
         };
+        let transport = transport.map_err(StartError::System)?;
         let name = format!("{} at {}", shared.protocol.name(), nodes[0]);
         Ok((Self { name, shared, transport }, Library::new(requests)))
     }
@@ -220,6 +227,7 @@ impl Client {
         self.prepare();
         let open = match &self.transport {
             Transport::Http1(http1) => http1.open(),
+            Transport::Http2(http2) => http2.open(),
         };
         if open > 0 {
             return Ok(());
@@ -236,6 +244,7 @@ impl Client {
         self.shared.accepted.expect_run();
         match &self.transport {
             Transport::Http1(http1) => http1.prepare(),
+            Transport::Http2(http2) => http2.prepare(),
         }
     }
 
@@ -269,6 +278,9 @@ fn check(protocol: &dyn Protocol, nodes: &[Endpoint], options: &Options) -> Resu
     }
     if options.connections == 0 {
         return Err(StartError::Nothing("connection"));
+    }
+    if options.streams == 0 {
+        return Err(StartError::Nothing("stream on a connection"));
     }
     let is_sound = |(name, value): &&(String, String)| {
         let is_token = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b);
@@ -338,6 +350,7 @@ impl SystemUnderTest for Client {
     fn issue(&self, samples: &[QuerySample], responder: &Responder) {
         match &self.transport {
             Transport::Http1(http1) => http1.issue(samples, responder),
+            Transport::Http2(http2) => http2.issue(samples, responder),
         }
     }
 

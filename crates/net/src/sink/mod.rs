@@ -2,5 +2,7 @@
 //! client.
 
 mod http1;
+mod http2;
 
 pub use http1::Http1;
+pub use http2::{Http2, Streamed};

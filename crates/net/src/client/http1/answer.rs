@@ -60,11 +60,6 @@ impl Framing {
         self.head.clear();
     }
 
-    /// Whether nothing of an answer has come.
-    pub(super) fn is_fresh(&self) -> bool {
-        matches!(self.at, At::Head) && self.head.is_empty()
-    }
-
     /// Whether the connection may carry another request after this answer.
     pub(super) fn is_reusable(&self) -> bool {
         self.is_reusable

@@ -9,8 +9,9 @@ use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
 use mio::{Events, Poll, Token, Waker};
 
 use super::Pool;
-use super::dial::{Dialed, Dialing};
+use super::dial::Dialing;
 use super::live::{Ending, Live};
+use crate::client::backoff::Dialed;
 use crate::trouble::{Kind, Trouble};
 
 /// Time limits are looked at, and lost connections dialed again, this often.
@@ -254,12 +255,10 @@ impl EventLoop {
         }
         let dialed = &mut self.dialed[node];
         let now = self.pool.shared.clock.now();
-        if live.end(&self.pool, ending) {
+        if let Some(trouble) = live.end(&self.pool, ending) {
             dialed.was_fruitless(now);
             if dialed.is_hopeless(now) {
-                let endpoint = &self.pool.shared.nodes[node].endpoint;
-                let words = format!("{endpoint} closes connections without an answer");
-                self.pool.waiting_failed(&Trouble::new(Kind::Closed, words), true);
+                self.pool.waiting_failed(&trouble, true);
             }
         }
         self.dial(at, now);

@@ -184,9 +184,9 @@ impl Live {
         self.drains_since
     }
 
-    /// Ends the connection, and the request that is under way on it. True if the server
-    /// never answered on it although it was asked, or hung up at once.
-    pub(super) fn end(mut self, pool: &Pool, ending: Ending) -> bool {
+    /// Ends the connection, and the request that is under way on it. Returns what was wrong
+    /// if the server never answered on it although it was asked, or hung up at once.
+    pub(super) fn end(mut self, pool: &Pool, ending: Ending) -> Option<Trouble> {
         let asked = {
             let mut state = self.connection.state();
             (state.is_dead, state.unsent) = (true, None);
@@ -201,15 +201,15 @@ impl Live {
         let was_asked = has_begun || asked.is_some();
         let is_short = pool.shared.clock.now() - self.made_at < SHORT_LIFE;
         let is_agreed = matches!(ending, Ending::Agreed) || is_whole;
+        let trouble = self.trouble(pool, ending, has_begun);
         if let Some(flight) = self.current.take().or(asked) {
-            let trouble = self.trouble(pool, ending, has_begun);
             pool.failed(flight.job, &flight.responder, &trouble, self.last_beat.is_some());
         }
         if !is_agreed {
             let lost = &pool.shared.threads[self.connection.thread].lost_connections;
             lost.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
-        self.answers == 0 && !is_agreed && (was_asked || is_short)
+        (self.answers == 0 && !is_agreed && (was_asked || is_short)).then_some(trouble)
     }
 
     fn trouble(&self, pool: &Pool, ending: Ending, has_begun: bool) -> Trouble {
@@ -222,7 +222,7 @@ impl Live {
             Ending::Closed | Ending::Agreed => {
                 Trouble::new(Kind::Closed, format!("{endpoint} closed the connection {when}"))
             }
-            Ending::Broken(error) => match super::dial::tls_error(endpoint, &error) {
+            Ending::Broken(error) => match crate::client::backoff::tls_error(endpoint, &error) {
                 Some(trouble) => trouble,
                 None => {
                     let words = format!("the connection to {endpoint} broke {when}: {error}");

@@ -226,6 +226,10 @@ impl Pool {
     #[inline]
     fn send(&self, connection: &Connection, job: Job, responder: &Responder) -> Sent {
         let request = self.shared.requests.of(job.index);
+        if let Some(wrong) = &request.wrong {
+            self.failed(job, responder, wrong, false);
+            return Sent::Answered;
+        }
         {
             let mut state = connection.state();
             if state.is_dead {

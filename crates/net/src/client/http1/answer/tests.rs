@@ -39,7 +39,7 @@ fn read(pieces: &[&[u8]]) -> Read {
             }
         }
     }
-    read.begun = !framing.is_fresh();
+    read.begun = !matches!(framing.at, At::Head) || !framing.head.is_empty();
     if framing.ends_with_connection() {
         read.answers.push((status, body, false));
         read.begun = false;
