@@ -130,7 +130,11 @@ impl Trace {
             positions
         };
         let accuracy_order = accuracy.then(|| permutation(&mut sample_rng));
-        let unique_order = permutation(&mut sample_rng);
+        let mut unique_order = permutation(&mut sample_rng);
+        if unique && is_replay(plan) {
+            // A recorded trace tells what came when: query k is the k-th sample.
+            unique_order.sort_unstable_by_key(|&at| set.samples[at as usize]);
+        }
         let equal_issue = EqualIssue::draw(&mut sample_rng, set.samples.len(), min_queries);
 
         let chooser = match (plan.choice, accuracy_order) {
@@ -258,6 +262,11 @@ impl Trace {
         }
         Some(())
     }
+}
+
+/// Whether queries arrive at recorded times.
+fn is_replay(plan: &Plan) -> bool {
+    matches!(&plan.load, Load::Server(server) if matches!(server.arrivals, Arrivals::Replay(_)))
 }
 
 /// Permutation after permutation of the positions `0..n`: a list of whole
