@@ -350,6 +350,19 @@ fn several_nodes_take_turns_and_a_dead_one_is_passed_over() {
 }
 
 #[test]
+fn a_server_at_an_address_of_ipv6() {
+    let Ok(probe) = std::net::TcpListener::bind("[::1]:0") else {
+        return eprintln!("skipped: this machine has no IPv6");
+    };
+    let address = probe.local_addr().unwrap();
+    drop(probe);
+    let server = Faulty::on(address, always(b"HTTP/1.1 204 x\r\n\r\n"));
+    let (client, library) = client(SMALL, &[endpoint(server.address)], options());
+    let played = play(&client, &library, &settings(Scenario::Offline, SAMPLES, 1.0));
+    assert_eq!((played.record.failed.len(), client.seen().answered), (0, SAMPLES));
+}
+
+#[test]
 fn runs_follow_each_other_on_one_client() {
     let server = Faulty::start(always(b"HTTP/1.1 204 x\r\n\r\n"));
     let (client, library) = client(SMALL, &[endpoint(server.address)], options());

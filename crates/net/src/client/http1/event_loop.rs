@@ -138,7 +138,7 @@ impl EventLoop {
                         let node = &shared.nodes[self.slots[at].node];
                         let seconds = shared.options.connect_limit as f64 / SECOND as f64;
                         let words =
-                            format!("{} accepted no connection within {seconds} s", node.endpoint);
+                            format!("{} made no connection within {seconds} s", node.endpoint);
                         self.dial_failed(at, Trouble::new(Kind::Connect, words));
                     }
                 }
