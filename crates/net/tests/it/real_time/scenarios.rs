@@ -1,11 +1,11 @@
-//! Runs in real time; bounds are asserted, not values.
+//! The scenarios, each against a sink.
 
 use dyno_loadgen::settings::Scenario;
 use dyno_net::client::Options;
 use dyno_net::sink;
 
-use crate::played::{client, endpoint, play, settings};
-use crate::protocols::SMALL;
+use super::played::{client, endpoint, play, settings};
+use super::protocols::SMALL;
 
 const LOOPBACK: &str = "127.0.0.1:0";
 

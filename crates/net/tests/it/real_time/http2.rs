@@ -14,10 +14,10 @@ use dyno_net::sink::{Http2, Streamed};
 use dyno_net::trouble::Kind;
 use h2::server::SendResponse;
 
-use crate::faults::{Faulty, nobody, silence};
-use crate::played::{client, endpoint, play, settings};
-use crate::protocols::{Fixed, Lines};
-use crate::troubles::all_fail;
+use super::faults::{Faulty, nobody, silence};
+use super::played::{client, endpoint, play, settings};
+use super::protocols::{Fixed, Lines};
+use super::troubles::all_fail;
 
 const LOOPBACK: &str = "127.0.0.1:0";
 
