@@ -1,5 +1,6 @@
 //! HTTP/2: streams, their limits, and what goes wrong on them.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -13,10 +14,10 @@ use dyno_net::sink::{Http2, Streamed};
 use dyno_net::trouble::Kind;
 use h2::server::SendResponse;
 
-use crate::faults::{Faulty, nobody, silence};
-use crate::played::{client, endpoint, play, settings};
-use crate::protocols::{Fixed, Lines};
-use crate::troubles::all_fail;
+use super::faults::{Faulty, nobody, silence};
+use super::played::{client, endpoint, play, settings};
+use super::protocols::{Fixed, Lines};
+use super::troubles::all_fail;
 
 const LOOPBACK: &str = "127.0.0.1:0";
 
@@ -91,24 +92,29 @@ fn a_server_that_is_not_there() {
 }
 
 #[test]
-fn a_server_that_is_silent() {
+fn a_server_that_says_nothing_at_all() {
     let server = Faulty::start(silence);
-    all_fail(lines, &endpoint(server.address), &options(), Kind::TimedOut, "within 0.3 s");
+    all_fail(lines, &endpoint(server.address), &options(), Kind::Connect, "within 1 s");
+}
+
+#[test]
+fn a_server_that_is_silent_on_streams() {
+    let server = serve(|_, respond| async move {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        drop(respond);
+    });
+    all_fail(lines, &endpoint(server), &options(), Kind::TimedOut, "no answer within 0.3 s");
 }
 
 #[test]
 fn a_server_of_something_else() {
     let answer = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n";
     let server = Faulty::start(move |mut stream| {
-        use std::io::Write;
         let _ = stream.write_all(answer);
         silence(stream);
     });
-    let options = Options { time_limit: Some(2 * SECOND), ..options() };
-    let (client, library) = client(Lines(HttpVersion::Http2), &[endpoint(server.address)], options);
-    let played = play(&client, &library, &settings(Scenario::Offline, 40, 1.0));
-    assert_eq!((played.record.missing(), played.record.failed.len()), (0, 40));
-    assert!(client.trouble().is_some());
+    let words = "does not speak HTTP/2";
+    all_fail(lines, &endpoint(server.address), &options(), Kind::Malformed, words);
 }
 
 #[test]

@@ -16,10 +16,10 @@ use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::faults::{Faulty, request};
-use crate::played::{client, play, settings};
-use crate::protocols::{Fixed, SMALL};
-use crate::troubles::all_fail;
+use super::faults::{Faulty, request};
+use super::played::{client, play, settings};
+use super::protocols::{Fixed, SMALL};
+use super::troubles::all_fail;
 
 /// A server with a certificate that vouches for itself.
 fn server(name: &str, until: i32) -> (Faulty, Vec<u8>) {
@@ -72,7 +72,7 @@ fn echoes_come_back_over_tls() {
             assert_eq!(played.record.missing(), 0, "{:?}", client.trouble());
             for response in played.record.responses.iter() {
                 let sample = played.record.indices[response.sequence as usize];
-                assert_eq!(response.data, crate::protocols::body_of(sample, len));
+                assert_eq!(response.data, super::protocols::body_of(sample, len));
             }
         }
         assert_eq!((client.seen().answered, client.seen().connects), (24, 3));
@@ -106,7 +106,7 @@ fn a_certificate_that_nobody_vouches_for() {
 fn a_server_without_tls() {
     let server = Faulty::start(|mut stream| {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-        crate::faults::silence(stream);
+        super::faults::silence(stream);
     });
     refused(&server, Trust::Public, "speaks http there");
 }
