@@ -130,11 +130,7 @@ impl Trace {
             positions
         };
         let accuracy_order = accuracy.then(|| permutation(&mut sample_rng));
-        let mut unique_order = permutation(&mut sample_rng);
-        if unique && is_replay(plan) {
-            // A recorded trace tells what came when: query k is the k-th sample.
-            unique_order.sort_unstable_by_key(|&at| set.samples[at as usize]);
-        }
+        let unique_order = as_recorded(permutation(&mut sample_rng), plan, set);
         let equal_issue = EqualIssue::draw(&mut sample_rng, set.samples.len(), min_queries);
 
         let chooser = match (plan.choice, accuracy_order) {
@@ -264,9 +260,15 @@ impl Trace {
     }
 }
 
-/// Whether queries arrive at recorded times.
-fn is_replay(plan: &Plan) -> bool {
-    matches!(&plan.load, Load::Server(server) if matches!(server.arrivals, Arrivals::Replay(_)))
+/// A shuffled order of positions, or that of the library where queries arrive at recorded
+/// times: a recorded trace tells what came when, and query k is its k-th sample.
+fn as_recorded(mut positions: Vec<u32>, plan: &Plan, set: &LoadedSet) -> Vec<u32> {
+    if let Load::Server(server) = &plan.load
+        && let Arrivals::Replay(_) = server.arrivals
+    {
+        positions.sort_unstable_by_key(|&at| set.samples[at as usize]);
+    }
+    positions
 }
 
 /// Permutation after permutation of the positions `0..n`: a list of whole
