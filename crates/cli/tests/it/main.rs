@@ -27,6 +27,7 @@ mod rounds;
 mod schema;
 mod score;
 mod search;
+mod servers;
 mod shell;
 mod signals;
 mod streams;
