@@ -153,7 +153,9 @@ impl Program {
             None => self.trials.join(format!("{}-{}.conf", trial.subset, trial.number)),
         };
         let of = |problem: String| Stop::Failed(format!("trial {}: {problem}", trial.number));
-        replace(&config, trial.assignment.dictionary().to_string())
+        let formats = trial.assignment.dictionary().to_text(self.external.radix);
+        let formats = formats.map_err(|problem| of(problem.to_string()))?;
+        replace(&config, formats)
             .map_err(|error| of(format!("cannot write {}: {error}", config.display())))?;
         let command = self.command(trial.subset, &config).map_err(of)?;
         let printed = self.run(&command, trial.subset, &config, interrupt)?;
