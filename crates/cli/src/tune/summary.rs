@@ -1,7 +1,5 @@
 //! What a tuner found, for a terminal.
 
-use std::fmt::Write as _;
-
 use dyno_number::Radix;
 use dyno_number::network::Network;
 use dyno_number::tune::{Answer, End, Outcome, Stop, Subset};
