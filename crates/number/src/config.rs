@@ -7,7 +7,7 @@ use crate::format::{Format, FormatError, Kind, Special};
 
 /// Formats by the names of objects, such as `conv1.weight`, in the order of their file.
 ///
-/// A line of the file is a name, a type (FLOAT, FIXED, EXP or BIN, of either case), its bits, and then,
+/// A line of the file is a name, a type (FLOAT, FIXED, UFIXED, EXP or BIN, of either case), its bits, and then,
 /// optionally, its bias and the bits of a FLOAT's exponent; or a name and a format as it prints. Lines that
 /// are empty or start with `#` or `//` are skipped, but for `# radix ieee` ([`Radix`]). It is written with every
 /// bias, and reads as itself:
@@ -245,9 +245,9 @@ mod tests {
     #[test]
     fn a1_a_file_may_count_biases_by_the_other_reading() {
         let ours =
-            "a.x FIXED 3 -2\nb.x EXP 4 3\nc.x FLOAT 16 15\nd.x BIN 1 2\ne.x U4(1)\nf.x int8\n";
+            "a.x FIXED 3 -2\nb.x EXP 4 3\nc.x FLOAT 16 15\nd.x BIN 1 2\ne.x UFIXED 4 1\nf.x int8\n";
         let theirs = "# radix ieee\na.x FIXED 3 -1\nb.x EXP 4 3\nc.x FLOAT 16 15\nd.x BIN 1 2\n\
-                      e.x U4(2)\nf.x int8\n";
+                      e.x UFIXED 4 2\nf.x int8\n";
         let read: Dictionary = ours.parse().unwrap();
         assert_eq!(read.to_text(Radix::Ieee).unwrap(), theirs);
         assert_eq!(theirs.parse(), Ok(read.clone()));

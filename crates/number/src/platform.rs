@@ -5,7 +5,7 @@ mod literal;
 use toml::de::DeTable;
 
 use crate::descriptor::{DescriptorError, Item, Reader, nearest};
-use crate::format::{Format, FormatError, Kind};
+use crate::format::{Format, Kind};
 
 /// Formats that a platform supports, widest first. Of a format, bits and exponent count; biases are the
 /// tuner's.
@@ -201,10 +201,6 @@ fn read(text: &str) -> Result<Vec<Format>, String> {
 
 fn one(text: &str) -> Result<Format, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
-    // Of no family of the thesis, so that configuration files have its name: U8.
-    if let ["UFIXED", bits] = words[..] {
-        return format!("U{bits}").parse().map_err(|error: FormatError| error.to_string());
-    }
     Format::from_words(&words).map_err(|error| error.to_string())
 }
 

@@ -11,29 +11,28 @@ use super::step::{Phase, shown};
 use super::trial::{Stop, Subset};
 use super::{Answer, Trials};
 
-/// Evaluations of exchanges and climbs at most: those of a small network that pay off take some tens, and a search that is near its end
+/// Evaluations of climbs at most, and of exchanges: those of a small network that pay off take some tens, and a search that is near its end
 /// should end.
 const MOST: u64 = 64;
 
 impl Trials<'_, '_> {
-    /// As long as any exchange or climb ends in a configuration that passes: from there on again as from any other.
+    /// As long as any climb, or else any exchange, ends in a configuration that passes: from there on again as from any
+    /// other.
     pub(super) fn go_below(&mut self, from: Answer) -> Result<Answer, Stop> {
         let (subset, mut current) = (from.subset, from);
-        let mut most = MOST;
+        let [mut climbs, mut exchanges] = [MOST; 2];
         loop {
-            let mut smaller = None;
-            let mut stuck = current.clone();
-            while let Some(exchanged) = self.exchange(subset, &stuck, &mut most)? {
-                stuck = exchanged.clone();
-                smaller = Some(exchanged);
+            if let Some(smaller) = self.below(subset, &current, &mut climbs)? {
+                current = self.fine_tune(subset, smaller)?;
+                continue;
             }
-            let smaller = match smaller {
-                Some(smaller) => smaller,
-                None => match self.below(subset, &current, &mut most)? {
-                    Some(smaller) => smaller,
-                    None => return Ok(current),
-                },
+            let Some(mut smaller) = self.exchange(subset, &current, &mut exchanges)? else {
+                return Ok(current);
             };
+            // One after the other, before anything else is asked again.
+            while let Some(next) = self.exchange(subset, &smaller, &mut exchanges)? {
+                smaller = next;
+            }
             current = self.fine_tune(subset, smaller)?;
         }
     }
