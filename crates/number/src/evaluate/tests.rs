@@ -118,7 +118,9 @@ pub(super) fn format(choice: u32) -> Format {
         1 => Format::exp_with(2 + bits % 3, bias).expect("bits from 2 to 4"),
         2 => [Format::F32, Format::F16, Format::FP8_E4M3FN, Format::BF16][(choice % 4) as usize],
         // Values below zero are the least that there is.
-        _ if choice % 2 == 0 => Format::new(false, 0, bits, bias, Special::Finite).expect("2 to 8"),
+        _ if choice.is_multiple_of(2) => {
+            Format::new(false, 0, bits, bias, Special::Finite).expect("2 to 8")
+        }
         _ => Format::FP4_E2M1,
     }
 }
