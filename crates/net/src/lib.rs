@@ -6,5 +6,9 @@
 #![forbid(unsafe_code)]
 
 pub mod exchange;
+pub mod grpc;
+pub mod oip;
+pub mod openai;
 pub mod protocol;
+pub mod sse;
 pub mod trouble;
