@@ -10,5 +10,6 @@ pub mod grpc;
 pub mod oip;
 pub mod openai;
 pub mod protocol;
+pub mod serve;
 pub mod sse;
 pub mod trouble;
