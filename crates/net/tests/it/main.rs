@@ -1,0 +1,3 @@
+//! Servers and clients over real sockets of the loopback.
+
+mod serve;
