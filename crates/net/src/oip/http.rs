@@ -158,7 +158,7 @@ pub fn error_words(body: &[u8]) -> String {
 }
 
 /// What a path segment cannot hold, as `%XX`.
-fn escaped(segment: &str) -> String {
+pub(crate) fn escaped(segment: &str) -> String {
     let mut out = String::with_capacity(segment.len());
     for byte in segment.bytes() {
         match byte {

@@ -6,10 +6,12 @@
 //! errors in the middle of a stream.
 
 mod answer;
+mod client;
 mod request;
 mod write;
 
 pub use answer::{Part, Usage, error_words, read_part};
+pub use client::{OpenAi, Settings};
 pub use request::{Input, Message, Request};
 pub use write::{Writer, error_body, models_body, write_done};
 
