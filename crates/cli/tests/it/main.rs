@@ -27,6 +27,7 @@ mod rounds;
 mod schema;
 mod score;
 mod search;
+mod serve;
 mod shell;
 mod signals;
 mod streams;
