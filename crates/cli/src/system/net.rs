@@ -6,10 +6,12 @@ mod openai;
 mod prompts;
 mod raw;
 
+use std::num::NonZero;
 use std::sync::Arc;
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Record;
+use dyno_loadgen::settings::{Arrivals, Origin, Setting as _, Settings};
 use dyno_loadgen::sut::SystemUnderTest;
 use dyno_net::client::{Client, Library, Options, Seen};
 use dyno_net::endpoint::Endpoint;
@@ -18,14 +20,10 @@ use dyno_net::oip::Model;
 use dyno_net::protocol::Protocol;
 use dyno_sut::tensors::TensorLibrary;
 
+use crate::environment;
 use crate::exit::Failure;
-use crate::options::RunOptions;
+use crate::options::{RunOptions, is_open};
 use given::Given;
-
-/// For help texts.
-const COMMON: &str = "then any of node=URL (once for each further server; they take turns), \
-     connections=N (64), timeout=TIME (60s), retries=N (0), threads=N, http2=true, ca=FILE.pem, \
-     token-env=NAME (the variable that holds a bearer token; it is written nowhere)";
 
 /// What is said of `oip:`.
 pub const OIP: &str = "a model behind the Open Inference Protocol over HTTP; binary=true sends \
@@ -47,27 +45,26 @@ pub const OPENAI: &str = "a server of texts with the interface of OpenAI: model=
 /// What is said of `raw:`.
 pub const RAW: &str = "any other interface over HTTP: method=GET or POST, body=@FILE, the template of the \
      body, in which {NAME} is a field of the sample; --data FILE holds the samples (JSON lines, JSON, \
-     CSV); pointer=/JSON/POINTER to the answer; header.NAME=TEXT. All of them take connections, \
-     time limits and trust alike: ";
-
-/// The keys that all of these systems take, for help texts.
-pub fn common() -> &'static str {
-    COMMON
-}
+     CSV); pointer=/JSON/POINTER to the answer. It and the three above take any of node=URL (once for \
+     each further server; they take turns), connections=N (64), timeout=TIME (60s), retries=N (0, \
+     counted), threads=N, http2=true, ca=FILE.pem, header.NAME=TEXT, token-env=NAME (the \
+     environment variable that holds a bearer token, which is written nowhere)";
 
 /// A server under test.
 pub struct Remote {
     client: Arc<Client>,
     /// What its answers are.
-    pub answers: Answers,
+    answers: Answers,
     /// Answers come in parts, whose first has a time of its own.
     pub is_streaming: bool,
+    /// Threads of the client.
+    pub threads: usize,
     /// When samples were sent, where that was recorded.
-    pub schedule: Option<Arc<[Nanos]>>,
+    schedule: Option<Arc<[Nanos]>>,
 }
 
 /// What answers are, for whoever scores them.
-pub enum Answers {
+enum Answers {
     /// Elements of a tensor.
     Tensor(Arc<Model>),
     /// Texts, with the right ones where they are known.
@@ -125,6 +122,7 @@ impl Wired {
     fn load(self) -> Result<Loaded, Failure> {
         let is_streaming = self.protocol.is_streaming();
         let name = self.protocol.name().to_owned();
+        let threads = self.options.threads.map_or((environment::cores() / 2).max(1), NonZero::get);
         let (client, library) = Client::start(self.protocol, &self.nodes, self.options)
             .map_err(|error| Failure::set_up(error).hint("see dyno info systems"))?;
         client.reach().map_err(|trouble| {
@@ -139,6 +137,7 @@ impl Wired {
                 client: Arc::new(client),
                 answers: self.answers,
                 is_streaming,
+                threads,
                 schedule: self.schedule,
             },
             library,
@@ -169,6 +168,42 @@ impl Remote {
     /// What went wrong so far.
     pub fn trouble(&self) -> Option<String> {
         self.client.trouble()
+    }
+
+    /// Settings that follow from what the server does, where nobody said anything else.
+    pub fn complete(&self, settings: &mut Settings) {
+        let mut set = |key: &str, value: String, why| {
+            if is_open(settings, key) {
+                settings.set(key, &value, Origin::Code(why)).expect("a setting that exists");
+            }
+        };
+        if self.is_streaming {
+            set("use_token_latencies", "true".into(), "answers come in parts");
+        }
+        if let Some(times) = &self.schedule {
+            let why = "the times of the recorded trace";
+            set("server_arrivals", Arrivals::Replay(times.clone()).show(), why);
+        }
+    }
+
+    /// The class that an answer tells, where it tells one.
+    pub fn class(&self, data: &[u8]) -> Option<i64> {
+        match &self.answers {
+            Answers::Tensor(model) => {
+                let element = model.answer_type()?.element()?;
+                let elements = element.read(data);
+                (!elements.is_empty()).then(|| elements.class())
+            }
+            Answers::Text(_) | Answers::Bytes => None,
+        }
+    }
+
+    /// The right answers, where at least one is known.
+    pub fn references(&self) -> Option<&[Option<String>]> {
+        match &self.answers {
+            Answers::Text(references) if references.iter().any(Option::is_some) => Some(references),
+            _ => None,
+        }
     }
 
     /// How much later than due each request of a tenant was accepted by a socket, ns, in
