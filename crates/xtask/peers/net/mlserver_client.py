@@ -1,10 +1,9 @@
 """Asks `dyno serve` with what MLServer gives to clients, its codecs and its gRPC stubs: root, HTTP and gRPC address."""
 
 import sys
+import urllib.request
 
 import grpc as channels
-import numpy as np
-import requests
 from mlserver.codecs import NumpyCodec
 from mlserver.grpc import converters
 from mlserver.grpc.dataplane_pb2_grpc import GRPCInferenceServiceStub
@@ -17,9 +16,10 @@ ink, labels, expected = digits.load(root)
 request = InferenceRequest(id="7", inputs=[NumpyCodec.encode_input(name="ink", payload=ink)])
 
 body = request.model_dump_json(exclude_none=True)
-answer = requests.post(f"http://{http}/v2/models/digits/infer", data=body, timeout=60)
-answer.raise_for_status()
-found = InferenceResponse.model_validate_json(answer.text)
+headers = {"content-type": "application/json"}
+post = urllib.request.Request(f"http://{http}/v2/models/digits/infer", body.encode(), headers)
+with urllib.request.urlopen(post, timeout=60) as answer:
+    found = InferenceResponse.model_validate_json(answer.read())
 assert (found.id, found.model_name) == ("7", "digits")
 digits.check(NumpyCodec.decode_output(found.outputs[0]), expected, "MLServer's codecs over HTTP")
 

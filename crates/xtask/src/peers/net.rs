@@ -22,8 +22,8 @@ const OPENAI: [&str; 2] = ["openai", "openai==3.57.0"];
 const TRITON: [&str; 2] = ["tritonclient", "tritonclient[http,grpc]==2.73.0"];
 const KSERVE: [&str; 2] = ["kserve", "kserve==0.16.0"];
 const MLSERVER: [&str; 2] =
-    ["mlserver", "mlserver==1.7.1 mlserver-sklearn==1.7.1 scikit-learn requests"];
-const LLAMA: [&str; 2] = ["xllamacpp", "xllamacpp gguf"];
+    ["mlserver", "mlserver==1.7.1 mlserver-sklearn==1.7.1 scikit-learn==1.9.1"];
+const LLAMA: [&str; 2] = ["xllamacpp", "xllamacpp==2026.10.11549 gguf==0.19.0"];
 const RAY: [&str; 2] = ["ray", "ray[serve]==2.60.0"];
 
 /// What a comparison does.
