@@ -1,5 +1,6 @@
 //! What `--system` names: its data set, its labels, and the system itself.
 
+pub mod by_value;
 mod cheat;
 pub mod cost;
 mod model;
@@ -10,6 +11,7 @@ mod policy;
 mod rnn;
 mod sample;
 pub mod task;
+mod tokens;
 pub mod tuned;
 
 use std::num::NonZero;

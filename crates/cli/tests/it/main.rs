@@ -27,6 +27,7 @@ mod rounds;
 mod schema;
 mod score;
 mod search;
+mod serve;
 mod servers;
 mod shell;
 mod signals;
