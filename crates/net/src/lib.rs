@@ -8,3 +8,4 @@
 pub mod exchange;
 pub mod protocol;
 pub mod trouble;
+pub mod worker;
