@@ -31,6 +31,7 @@ use dyno_task::judge::Judge;
 use crate::environment;
 use crate::exit::Failure;
 use crate::options::RunOptions;
+use crate::workers::Remote;
 use cheat::CheatSpec;
 use npu::NpuSpec;
 use policy::Policies;
@@ -123,6 +124,8 @@ pub struct System {
     policies: Policies,
     /// Of the batches that it computed since somebody asked.
     pub batch_sizes: batch::Sizes,
+    /// Workers that measure it in place of this process.
+    pub remote: Option<Remote>,
 }
 
 enum Kind {
@@ -174,6 +177,7 @@ impl System {
             is_synthetic,
             policies,
             batch_sizes: batch::Sizes::default(),
+            remote: Remote::of(run)?,
             spec,
         })
     }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod exchange;
+pub mod launch;
 pub mod protocol;
 pub mod trouble;
 pub mod worker;

@@ -9,6 +9,7 @@ mod fetch;
 mod info;
 mod init;
 mod man;
+mod launch;
 pub mod npu;
 mod package;
 mod probe;
@@ -20,6 +21,7 @@ pub mod selftest;
 mod sweep;
 mod task;
 mod tune;
+mod worker;
 
 #[cfg(test)]
 pub use info::METRICS;
@@ -80,6 +82,10 @@ enum Command {
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
     Info(info::Info),
+    /// Place workers, or the points of a sweep: on this machine, Ray, Slurm or Kubernetes
+    Launch(Box<launch::Launch>),
+    /// Play a share of the runs of a dyno on another machine
+    Worker(worker::Worker),
     /// Say what this machine can measure
     Selftest(selftest::Selftest),
     /// Print what a shell needs to complete commands and flags
@@ -112,6 +118,8 @@ impl Dyno {
             Command::Check(check) => check.execute(),
             Command::Init(init) => init.execute(),
             Command::Info(info) => info.execute(),
+            Command::Launch(launch) => launch.execute(),
+            Command::Worker(worker) => worker.execute(),
             Command::Selftest(selftest) => selftest.execute(),
             Command::Completions(completions) => completions.execute(),
             Command::Man(man) => man.execute(),

@@ -1,7 +1,7 @@
 //! `dyno worker`: plays a share of the runs of a coordinator elsewhere.
 
 use clap::Args;
-use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
+use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos};
 use dyno_net::worker::member::{Join, Member, MemberError};
 
 use crate::exit::{Exit, Failure};
@@ -117,7 +117,7 @@ impl Worker {
                     _ => failure,
                 });
             }
-            crate::sweep::pause(PAUSE.min(SECOND), &mut |_| interrupt.is_asked());
+            crate::sweep::pause(PAUSE, &mut |_| interrupt.is_asked());
             if interrupt.is_asked() {
                 return Ok(None);
             }

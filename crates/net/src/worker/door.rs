@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dyno_loadgen::clock::WallTime;
+use ring::rand::SecureRandom as _;
 use ring::{digest, hmac};
 
 /// A side of the connection.
@@ -34,6 +35,14 @@ pub(super) fn nonce() -> Vec<u8> {
     of.update(&std::process::id().to_le_bytes());
     of.update(&COUNT.fetch_add(1, Ordering::Relaxed).to_le_bytes());
     of.finish().as_ref().to_vec()
+}
+
+/// A token that nobody can guess; `None` if the machine has no random numbers for that.
+#[must_use]
+pub fn new_token() -> Option<String> {
+    let mut bytes = [0_u8; 32];
+    ring::rand::SystemRandom::new().fill(&mut bytes).ok()?;
+    Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn said(role: Role, nonces: [&[u8]; 2]) -> Vec<u8> {

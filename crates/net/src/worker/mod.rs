@@ -20,3 +20,5 @@ pub mod offset;
 mod peer;
 pub mod plans;
 pub mod wire;
+
+pub use door::new_token;
