@@ -14,6 +14,7 @@ mod loadgen;
 pub mod metrics;
 mod number;
 mod onnx;
+mod ray;
 mod release;
 mod rnn;
 pub mod tasks;
@@ -85,6 +86,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("metrics", metrics::run),
     ("number", number::run),
     ("onnx", onnx::run),
+    ("ray", ray::run),
     ("release", release::run),
     ("rnn", rnn::run),
     ("tasks", tasks::run),
