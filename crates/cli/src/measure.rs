@@ -171,8 +171,7 @@ impl Test {
             .collect();
         let settings = self.tenants.iter().map(|tenant| tenant.settings.values.clone()).collect();
         let about = (system.engine_name(), system.library_size());
-        let driver = coordinator.begin(about, self.scenario, settings);
-        let mut driver = driver.map_err(Failure::aborted)?;
+        let mut driver = coordinator.begin(about, self.scenario, settings);
         Ok(std::thread::scope(|scope| {
             let (running, is_over) = mpsc::channel::<()>();
             let mut saw = || watch.progress.saw(Some(&coordinator.glance()));

@@ -170,6 +170,9 @@ impl Launch {
             for seat in 1..=self.workers.get() {
                 let mut command = Command::new(&own);
                 command.args(joining(seat)).env(TOKEN, &secret);
+                // Ctrl-C is the coordinator's, which then sends them away.
+                #[cfg(unix)]
+                std::os::unix::process::CommandExt::process_group(&mut command, 0);
                 helpers.push(Kept::start(command, "a worker")?);
             }
         } else {

@@ -421,9 +421,7 @@ impl Coordinator {
         if let Some(lost) = self.lost() {
             return Err(lost);
         }
-        for (at, peer) in self.peers.iter().enumerate() {
-            peer.send(order.clone()).map_err(|error| self.lose(at, &error.to_string()))?;
-        }
+        self.tell(order);
         let events = lock(&self.events);
         let mut answers: Vec<Option<T>> = self.peers.iter().map(|_| None).collect();
         while answers.iter().any(Option::is_none) {
@@ -445,6 +443,15 @@ impl Drop for Coordinator {
     fn drop(&mut self) {
         self.tell(&Body::Bye(true));
         self.door.close(self.address);
+        // What a process leaves unread when it ends would cut off the last word.
+        let (events, gone) = (lock(&self.events), usize::from(self.lost().is_some()));
+        let mut here = self.peers.len() - gone;
+        let clock = Clock::start();
+        while here > 0 && clock.now() < SECOND {
+            if let Ok((_, Event::Lost(_))) = events.recv_timeout(GLANCE) {
+                here -= 1;
+            }
+        }
     }
 }
 

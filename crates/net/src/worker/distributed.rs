@@ -47,18 +47,17 @@ impl Coordinator {
 
     /// Has every worker start its system, of this name, for a test; the settings are
     /// those of the tenants.
-    ///
-    /// # Errors
-    /// The first worker that could not, or is gone.
+    #[must_use]
     pub fn begin(
         &self,
         (system, library): (&str, Library),
         scenario: Scenario,
         settings: Vec<TestSettings>,
-    ) -> Result<Distributed<'_>, Lost> {
+    ) -> Distributed<'_> {
         let order = Body::Begin(Begin { scenario: scenario.name().into() });
-        self.order(&order, done)?;
-        Ok(Distributed { coordinator: self, system: system.into(), settings, library })
+        // A worker that is lost here is remembered, and the runs that follow say so.
+        let _ = self.order(&order, done);
+        Distributed { coordinator: self, system: system.into(), settings, library }
     }
 }
 
@@ -108,6 +107,10 @@ impl Driver for Distributed<'_> {
 
     fn play(&mut self, job: &Job<'_>) -> Played {
         let mut run = Run::new(self.coordinator, job);
+        if let Some(lost) = self.coordinator.lost() {
+            run.error = Some(lost.to_string());
+            return run.finish(job);
+        }
         if let Err(lost) = self.arm(job).and_then(|()| run.begin()) {
             run.is_ending = true;
             self.coordinator.tell(&Body::Abort(true));

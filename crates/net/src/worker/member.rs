@@ -201,6 +201,11 @@ impl Shared {
                     self.abort();
                     continue;
                 }
+                // Here and not where it is played: an abort may follow at once.
+                Ok(Body::Play(play)) => {
+                    *lock(&self.run) = RunState::default();
+                    Ok(Body::Play(play))
+                }
                 other => other,
             };
             let is_over = body.is_err();
@@ -371,7 +376,6 @@ impl Member {
         driver: &mut dyn Driver,
         play: &Play,
     ) -> Result<(), MemberError> {
-        *lock(&self.shared.run) = RunState::default();
         let (plans, sets) = self.understood(rig, play)?;
         let tenants = plans.into_iter().zip(&sets).zip(&play.tenants);
         let job = Job {

@@ -190,8 +190,7 @@ pub fn tenant<'a>(settings: &TestSettings, library: &'a dyn SampleLibrary) -> Te
 pub fn played(coordinator: &Coordinator, settings: &TestSettings) -> TestLog {
     let library = coordinator.library(&Numbers);
     let system = ("by index", SIZE);
-    let mut driver =
-        coordinator.begin(system, settings.scenario, vec![settings.clone()]).unwrap();
+    let mut driver = coordinator.begin(system, settings.scenario, vec![settings.clone()]);
     let tenants = [tenant(settings, &library)];
     run(&mut driver, &tenants, Keep::Every, &mut |_| {}).swap_remove(0)
 }
