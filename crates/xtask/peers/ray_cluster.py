@@ -5,7 +5,6 @@ points of a sweep run as tasks of the cluster and come to what a sweep in one pr
 """
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -43,10 +42,11 @@ def trace(folder):
     return sorted(samples)
 
 
-def check_load(program, runs):
+def check_load(program, runs, cluster):
     alone = dyno(program, [*RUN, "--out", "alone"], runs)
     assert alone.returncode in (0, 1), alone.returncode
-    launched = ["launch", "--on", "ray", "--workers", "3", "--python", sys.executable, "--host", "127.0.0.1"]
+    launched = ["launch", "--on", "ray", "--workers", "3", "--python", sys.executable]
+    launched += ["--host", "127.0.0.1", "--address", cluster]
     spread = dyno(program, [*launched, "--", *RUN, "--out", "spread"], runs)
     assert spread.returncode in (0, 1), spread.returncode
     nodes = {line.split(" on node ")[1].split()[0] for line in spread.stderr.splitlines() if " on node " in line}
@@ -58,9 +58,9 @@ def check_load(program, runs):
     print(f"load: {len(trace(runs / 'spread'))} samples by 3 workers on 3 nodes, the trace of one process")
 
 
-def check_sweep(program, runs):
+def check_sweep(program, runs, cluster):
     dyno(program, [*SWEEP, "--out", "one-process"], runs)
-    launched = ["launch", "--on", "ray", "--python", sys.executable]
+    launched = ["launch", "--on", "ray", "--python", sys.executable, "--address", cluster]
     spread = dyno(program, [*launched, "--", *SWEEP, "--out", "tasks"], runs)
     ran = [line for line in spread.stderr.splitlines() if "exit code" in line and "on node" in line]
     assert len(ran) == 4, ran
@@ -81,10 +81,9 @@ def main():
         for _ in range(2):
             cluster.add_node(**node)
         cluster.wait_for_nodes()
-        os.environ["RAY_ADDRESS"] = cluster.address
         print(f"cluster of {len(cluster.list_all_nodes())} nodes at {cluster.address}", flush=True)
-        check_load(program, runs)
-        check_sweep(program, runs)
+        check_load(program, runs, cluster.address)
+        check_sweep(program, runs, cluster.address)
     finally:
         cluster.shutdown()
 

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use crate::program::{Folder, Ran};
 
-const OFFLINE: &str = "run --system null --scenario offline --mode performance --duration 200ms \
-                       --set offline_expected_qps=2000 --no-progress";
+const SERVER: &str = "run --system null --scenario server --mode performance --duration 300ms \
+                      --qps 400 --set max_client_lag_ns=0 --set early_stopping=never \
+                      --set server_target_latency_ns=60000000000 --no-progress";
 
 fn shared(folder: &Folder, out: &str, workers: u32) {
     let summary: Value = serde_json::from_str(&folder.read(&format!("{out}/summary.json"))).unwrap();
@@ -19,7 +20,7 @@ fn shared(folder: &Folder, out: &str, workers: u32) {
 #[test]
 fn workers_of_this_machine_share_a_run() {
     let folder = Folder::new();
-    folder.dyno(&format!("launch --on local --workers 3 -- {OFFLINE} --out out")).exits(0);
+    folder.dyno(&format!("launch --on local --workers 3 -- {SERVER} --out out")).exits(0);
     shared(&folder, "out", 3);
 }
 
@@ -64,7 +65,7 @@ fn the_script_for_slurm_runs_under_bash() {
     let script = folder
         .dyno(&format!(
             "launch --on slurm --workers 2 --port {port} --program {program} --name it -- \
-             {OFFLINE} --out out"
+             {SERVER} --out out"
         ))
         .exits(0)
         .stdout;

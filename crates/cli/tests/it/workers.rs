@@ -107,7 +107,7 @@ fn lost(signal: &str) -> (Folder, Option<i32>, String) {
     let mut joined = joined.take_while(|line| !line.contains("joined"));
     assert!(joined.next().is_none());
     // The accuracy test is over in no time: what follows lasts for minutes.
-    let begun = folder.0.join("out/Server/accuracy/mlperf_log_summary.txt");
+    let begun = folder.0.join(".out.partial/Server/accuracy/mlperf_log_summary.txt");
     while std::fs::metadata(&begun).map_or(0, |file| file.len()) == 0 {
         std::thread::yield_now();
     }

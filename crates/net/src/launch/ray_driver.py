@@ -117,8 +117,9 @@ def run_points(task):
 
 def main():
     task = json.load(sys.stdin)
-    # Without an address Ray finds the cluster of RAY_ADDRESS or of this machine.
-    ray.init(address=task["address"] or "auto", log_to_driver=False, logging_level="ERROR")
+    # "auto" looks for processes of any cluster on this machine before it looks at the variable.
+    address = task["address"] or os.environ.get("RAY_ADDRESS") or "auto"
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     say(f"Ray {ray.__version__}: {len([n for n in ray.nodes() if n['Alive']])} nodes")
     return run_points(task) if task["points"] is not None else run_workers(task)
 
