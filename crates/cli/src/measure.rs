@@ -177,7 +177,12 @@ impl Test {
             let mut saw = || watch.progress.saw(Some(&coordinator.glance()));
             let is_shown = watch.progress.is_shown();
             scope.spawn(move || {
-                look_on(&|| coordinator.abort(), is_shown.then_some(&mut saw as &mut dyn FnMut()), &is_over, watch);
+                look_on(
+                    &|| coordinator.abort(),
+                    is_shown.then_some(&mut saw as &mut dyn FnMut()),
+                    &is_over,
+                    watch,
+                );
             });
             let announce = &mut |beginning: run::Beginning<'_>| self.announce(&beginning, watch);
             let logs = run::run(&mut driver, &tenants, self.keep, announce);

@@ -76,8 +76,10 @@ impl Remote {
     /// Why they cannot.
     pub fn check(&self, tests: &[Test], is_simulated: bool) -> Result<(), Failure> {
         if is_simulated {
-            return Err(Failure::usage("a simulated system is played in virtual time by one process")
-                .hint("leave out --remote-workers"));
+            return Err(Failure::usage(
+                "a simulated system is played in virtual time by one process",
+            )
+            .hint("leave out --remote-workers"));
         }
         let plans = tests.iter().flat_map(|test| &test.tenants).map(|tenant| &tenant.plan);
         let whys = plans.filter_map(|plan| share::divisible(plan, self.listen.workers).err());
@@ -215,9 +217,8 @@ impl Rig for WorkerRig {
         self.system = None;
         let mut run = RunOptions::default();
         for Pair { name, value } in options {
-            let key = find_key(name).map_err(|near| {
-                format!("there is no option {name} here; the nearest is {near}")
-            })?;
+            let key = find_key(name)
+                .map_err(|near| format!("there is no option {name} here; the nearest is {near}"))?;
             (key.set)(&mut run, value, std::path::Path::new(""))
                 .map_err(|expected| format!("{name}: {expected}"))?;
         }

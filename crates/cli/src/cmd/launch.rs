@@ -110,7 +110,9 @@ impl Launch {
                 .hint("say how many with --workers, and where with --port"));
         }
         if self.on == Engine::K8s && self.image.is_none() {
-            return Err(Failure::usage("pods need an image that has dyno").hint("add --image IMAGE"));
+            return Err(
+                Failure::usage("pods need an image that has dyno").hint("add --image IMAGE")
+            );
         }
         let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if self.name.is_empty() || !self.name.chars().all(is_name) || self.name.len() > 50 {
@@ -282,7 +284,8 @@ impl Kept {
             self.cut();
         }
         let waited = self.child.wait();
-        waited.map_err(|error| Failure::set_up(format!("cannot wait for {}: {error}", self.what)))?;
+        waited
+            .map_err(|error| Failure::set_up(format!("cannot wait for {}: {error}", self.what)))?;
         Ok(())
     }
 }
@@ -304,9 +307,9 @@ fn free_port() -> Result<u16, Failure> {
 
 /// Nobody else can guess it.
 fn new_token() -> Result<String, Failure> {
-    dyno_net::worker::new_token()
-        .ok_or_else(|| Failure::set_up("this machine has no source of random numbers")
-            .hint(format!("set {TOKEN}")))
+    dyno_net::worker::new_token().ok_or_else(|| {
+        Failure::set_up("this machine has no source of random numbers").hint(format!("set {TOKEN}"))
+    })
 }
 
 fn exit_of(status: ExitStatus) -> Exit {

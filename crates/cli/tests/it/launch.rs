@@ -11,7 +11,8 @@ const SERVER: &str = "run --system null --scenario server --mode performance --d
                       --set server_target_latency_ns=60000000000 --no-progress";
 
 fn shared(folder: &Folder, out: &str, workers: u32) {
-    let summary: Value = serde_json::from_str(&folder.read(&format!("{out}/summary.json"))).unwrap();
+    let summary: Value =
+        serde_json::from_str(&folder.read(&format!("{out}/summary.json"))).unwrap();
     let remarks = summary["remarks"].to_string();
     assert!(remarks.contains(&format!("{workers} workers shared the load")), "{remarks}");
     assert_eq!(summary["tests"][0]["metrics"]["missing"], 0);
@@ -30,9 +31,9 @@ fn points_of_a_sweep_are_jobs_whose_results_are_those_of_a_sweep() {
     let sweep = "sweep --system model:exponential=2ms --scenario server --mode performance \
                  --qps 100 --duration 10s --over seed=1,2,3 --no-progress";
     let alone = folder.dyno(&format!("{sweep} --out alone"));
-    folder.dyno(&format!("launch --on local --workers 2 -- {sweep} --out jobs")).exits(
-        alone.code.unwrap(),
-    );
+    folder
+        .dyno(&format!("launch --on local --workers 2 -- {sweep} --out jobs"))
+        .exits(alone.code.unwrap());
     let of = |out: &str| -> Value {
         serde_json::from_str(&folder.read(&format!("{out}/sweep.json"))).unwrap()
     };
@@ -163,7 +164,10 @@ fn the_manifest_for_kubernetes_keeps_to_its_schema() {
     let job = &manifest["items"][1]["spec"];
     assert_eq!((&job["completions"], &job["parallelism"]), (&json!(5), &json!(5)));
     let script = job["template"]["spec"]["containers"][0]["command"][2].as_str().unwrap();
-    assert!(script.contains(r"'it'\''s a name' --remote-workers 4 --listen 0.0.0.0:7700"), "{script}");
+    assert!(
+        script.contains(r"'it'\''s a name' --remote-workers 4 --listen 0.0.0.0:7700"),
+        "{script}"
+    );
     assert!(script.contains("--join it-0.it:7700 --seat \"$JOB_COMPLETION_INDEX\""), "{script}");
     // Pods find each other by the Service that selects them.
     let labels = &job["template"]["metadata"]["labels"];

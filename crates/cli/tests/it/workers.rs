@@ -46,9 +46,10 @@ impl Coordinator {
 
 /// The samples of the trace log, in order, with the times at which they were due.
 fn trace(folder: &Folder, out: &str) -> Vec<(u64, u64)> {
-    let log: Value =
-        serde_json::from_str(&folder.read(&format!("{out}/Server/performance/mlperf_log_trace.json")))
-            .unwrap();
+    let log: Value = serde_json::from_str(
+        &folder.read(&format!("{out}/Server/performance/mlperf_log_trace.json")),
+    )
+    .unwrap();
     let events = log["traceEvents"].as_array().unwrap();
     let mut samples: Vec<(u64, u64)> = events
         .iter()

@@ -6,8 +6,7 @@ use super::{Placement, WITHIN, quoted};
 #[must_use]
 pub fn script(placement: &Placement) -> String {
     let Placement { name, program, workers, port, .. } = placement;
-    let (tasks, coordinator, program) =
-        (workers + 1, placement.coordinator(), quoted(program));
+    let (tasks, coordinator, program) = (workers + 1, placement.coordinator(), quoted(program));
     format!(
         r#"#!/bin/bash
 #SBATCH --job-name={name}

@@ -158,8 +158,8 @@ impl Listening {
             let address = listener.local_addr()?;
             Ok((listener, address))
         };
-        let (listener, address) = bind()
-            .map_err(|error| GatherError::Bind { address: listen.address.clone(), error })?;
+        let (listener, address) =
+            bind().map_err(|error| GatherError::Bind { address: listen.address.clone(), error })?;
         let door = Arc::new(Door {
             is_full: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),

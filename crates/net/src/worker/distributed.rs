@@ -127,16 +127,15 @@ impl Distributed<'_> {
         for peer in &self.coordinator.peers {
             peer.rewind();
         }
-        let tenant = |(tenant, settings): (&dyno_loadgen::drive::JobTenant<'_>, &TestSettings)| {
-            PlayTenant {
+        let tenant =
+            |(tenant, settings): (&dyno_loadgen::drive::JobTenant<'_>, &TestSettings)| PlayTenant {
                 settings: plans::pairs(settings),
                 load: plans::load(settings, self.library, &tenant.plan),
                 plan_hash: plans::hash(&tenant.plan),
                 set: tenant.set.samples.clone(),
                 set_end: tenant.set.end as u64,
                 samples_before: tenant.samples_before,
-            }
-        };
+            };
         let tenants = job.tenants.iter().zip(&self.settings).map(tenant).collect();
         let epoch = u32::from(job.epoch);
         let order = Body::Play(Play { tenants, accuracy: job.accuracy, epoch });

@@ -239,8 +239,7 @@ impl Member {
     /// # Errors
     /// [`MemberError`].
     pub fn join(join: &Join) -> Result<Self, MemberError> {
-        let unreachable =
-            |error| MemberError::Unreachable { address: join.address.clone(), error };
+        let unreachable = |error| MemberError::Unreachable { address: join.address.clone(), error };
         let mut stream = connect(&join.address).map_err(unreachable)?;
         stream.set_nodelay(true).map_err(unreachable)?;
         stream.set_read_timeout(Some(CONNECT)).map_err(unreachable)?;
@@ -302,11 +301,7 @@ impl Member {
     ///
     /// # Errors
     /// [`MemberError`].
-    pub fn serve(
-        self,
-        rig: &mut dyn Rig,
-        goes_on: &dyn Fn() -> bool,
-    ) -> Result<(), MemberError> {
+    pub fn serve(self, rig: &mut dyn Rig, goes_on: &dyn Fn() -> bool) -> Result<(), MemberError> {
         let (beating, is_over) = mpsc::channel::<()>();
         let shared = self.shared.clone();
         let beat = std::thread::spawn(move || shared.beat(&is_over));
@@ -370,12 +365,7 @@ impl Member {
         }
     }
 
-    fn play(
-        &self,
-        rig: &dyn Rig,
-        driver: &mut dyn Driver,
-        play: &Play,
-    ) -> Result<(), MemberError> {
+    fn play(&self, rig: &dyn Rig, driver: &mut dyn Driver, play: &Play) -> Result<(), MemberError> {
         let (plans, sets) = self.understood(rig, play)?;
         let tenants = plans.into_iter().zip(&sets).zip(&play.tenants);
         let job = Job {

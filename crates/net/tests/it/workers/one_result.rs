@@ -38,11 +38,8 @@ fn placed(mut log: TestLog) -> TestLog {
 /// The four files of a log, byte for byte.
 fn files(log: &TestLog) -> [Vec<u8>; 4] {
     let folder = tempfile::tempdir().unwrap();
-    let settings = LogSettings {
-        outdir: folder.path().into(),
-        enable_trace: true,
-        ..LogSettings::default()
-    };
+    let settings =
+        LogSettings { outdir: folder.path().into(), enable_trace: true, ..LogSettings::default() };
     let mut files = LogFiles::open(&settings, None, 0).unwrap();
     files.write(log).unwrap();
     files.paths().map(|path| std::fs::read(path).unwrap())

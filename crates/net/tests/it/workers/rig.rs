@@ -164,9 +164,7 @@ pub fn join(address: SocketAddr) -> Join {
 pub type Worker = JoinHandle<Result<(), MemberError>>;
 
 pub fn worker(address: SocketAddr, played: Time) -> Worker {
-    std::thread::spawn(move || {
-        Member::join(&join(address))?.serve(&mut TestRig(played), &|| true)
-    })
+    std::thread::spawn(move || Member::join(&join(address))?.serve(&mut TestRig(played), &|| true))
 }
 
 /// Tests are patient, and never wait for ever.
