@@ -19,7 +19,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use super::faults::{Faulty, request};
 use super::played::{client, play, settings};
 use super::protocols::{Fixed, SMALL};
-use super::troubles::all_fail;
+use super::troubles::check_all_fail;
 
 /// A server with a certificate that vouches for itself.
 fn server(name: &str, until: i32) -> (Faulty, Vec<u8>) {
@@ -79,27 +79,27 @@ fn echoes_come_back_over_tls() {
     }
 }
 
-fn refused(server: &Faulty, trust: Trust, words: &str) {
+fn check_refused(server: &Faulty, trust: Trust, words: &str) {
     let protocol = || Box::new(SMALL) as Box<dyn Protocol>;
-    all_fail(protocol, &node(server), &trusting(trust), Kind::Tls, words);
+    check_all_fail(protocol, &node(server), &trusting(trust), Kind::Tls, words);
 }
 
 #[test]
 fn a_certificate_that_has_expired() {
     let (server, pem) = server("localhost", 2001);
-    refused(&server, Trust::And(pem), "renew it");
+    check_refused(&server, Trust::And(pem), "renew it");
 }
 
 #[test]
 fn a_certificate_of_another_name() {
     let (server, pem) = server("elsewhere.example", 2999);
-    refused(&server, Trust::Only(pem), "use a name that it is of");
+    check_refused(&server, Trust::Only(pem), "use a name that it is of");
 }
 
 #[test]
 fn a_certificate_that_nobody_vouches_for() {
     let (server, _) = server("localhost", 2999);
-    refused(&server, Trust::Public, "the certificate of its authority");
+    check_refused(&server, Trust::Public, "the certificate of its authority");
 }
 
 #[test]
@@ -108,5 +108,5 @@ fn a_server_without_tls() {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         super::faults::silence(stream);
     });
-    refused(&server, Trust::Public, "speaks http there");
+    check_refused(&server, Trust::Public, "speaks http there");
 }

@@ -17,7 +17,7 @@ use h2::server::SendResponse;
 use super::faults::{Faulty, nobody, silence};
 use super::played::{client, endpoint, play, settings};
 use super::protocols::{Fixed, Lines};
-use super::troubles::all_fail;
+use super::troubles::check_all_fail;
 
 const LOOPBACK: &str = "127.0.0.1:0";
 
@@ -88,13 +88,13 @@ fn bodies_of_requests_arrive_whole() {
 
 #[test]
 fn a_server_that_is_not_there() {
-    all_fail(lines, &endpoint(nobody()), &options(), Kind::Connect, "is the server running");
+    check_all_fail(lines, &endpoint(nobody()), &options(), Kind::Connect, "is the server running");
 }
 
 #[test]
 fn a_server_that_says_nothing_at_all() {
     let server = Faulty::start(silence);
-    all_fail(lines, &endpoint(server.address), &options(), Kind::Connect, "within 1 s");
+    check_all_fail(lines, &endpoint(server.address), &options(), Kind::Connect, "within 1 s");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_server_that_is_silent_on_streams() {
         tokio::time::sleep(Duration::from_secs(60)).await;
         drop(respond);
     });
-    all_fail(lines, &endpoint(server), &options(), Kind::TimedOut, "no answer within 0.3 s");
+    check_all_fail(lines, &endpoint(server), &options(), Kind::TimedOut, "no answer within 0.3 s");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_server_of_something_else() {
         silence(stream);
     });
     let words = "does not speak HTTP/2";
-    all_fail(lines, &endpoint(server.address), &options(), Kind::Malformed, words);
+    check_all_fail(lines, &endpoint(server.address), &options(), Kind::Malformed, words);
 }
 
 #[test]
@@ -125,7 +125,13 @@ fn a_stream_that_is_reset_in_the_middle() {
         tokio::time::sleep(Duration::from_millis(20)).await;
         sending.send_reset(h2::Reason::INTERNAL_ERROR);
     });
-    all_fail(lines, &endpoint(server), &options(), Kind::Server, "in the middle of an answer");
+    check_all_fail(
+        lines,
+        &endpoint(server),
+        &options(),
+        Kind::Server,
+        "in the middle of an answer",
+    );
 }
 
 #[test]
@@ -133,7 +139,7 @@ fn streams_that_are_refused() {
     let server = serve(|_, mut respond| async move {
         respond.send_reset(h2::Reason::REFUSED_STREAM);
     });
-    all_fail(lines, &endpoint(server), &options(), Kind::Refused, "refused the stream");
+    check_all_fail(lines, &endpoint(server), &options(), Kind::Refused, "refused the stream");
 }
 
 #[test]
@@ -142,7 +148,7 @@ fn a_storm_of_errors() {
         let answer = http::Response::builder().status(500).body(()).unwrap();
         respond.send_response(answer, true).unwrap();
     });
-    all_fail(lines, &endpoint(server), &options(), Kind::Server, "the server says 500");
+    check_all_fail(lines, &endpoint(server), &options(), Kind::Server, "the server says 500");
 }
 
 /// A server of HTTP/2 that does to each stream what a test wants, until the process ends.
