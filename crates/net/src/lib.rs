@@ -14,6 +14,7 @@ pub mod oip;
 pub mod openai;
 pub mod protocol;
 pub mod raw;
+pub mod serve;
 pub mod sink;
 pub mod sse;
 pub mod tls;

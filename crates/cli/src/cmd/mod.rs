@@ -17,6 +17,7 @@ mod rnn;
 mod run;
 mod search;
 pub mod selftest;
+mod serve;
 mod sweep;
 mod task;
 mod tune;
@@ -80,6 +81,8 @@ enum Command {
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
     Info(info::Info),
+    /// Put a system behind the protocols of servers: Open Inference Protocol, OpenAI
+    Serve(Box<serve::Serve>),
     /// Say what this machine can measure
     Selftest(selftest::Selftest),
     /// Print what a shell needs to complete commands and flags
@@ -112,6 +115,7 @@ impl Dyno {
             Command::Check(check) => check.execute(),
             Command::Init(init) => init.execute(),
             Command::Info(info) => info.execute(),
+            Command::Serve(serve) => serve.execute(),
             Command::Selftest(selftest) => selftest.execute(),
             Command::Completions(completions) => completions.execute(),
             Command::Man(man) => man.execute(),

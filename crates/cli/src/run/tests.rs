@@ -151,6 +151,9 @@ fn settle(
     tenant: Option<&TenantTable>,
     mut settings: Settings,
 ) -> Result<TestTenant, Vec<String>> {
+    if let Some(remote) = system.remote() {
+        remote.complete(&mut settings);
+    }
     let messages = options.complete(&mut settings);
     let plan = Plan::resolve(&settings.values, system.library_size()).map_err(|errors| {
         let of = tenant.map(|tenant| format!(" of tenant {}", tenant.name)).unwrap_or_default();

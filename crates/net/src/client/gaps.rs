@@ -60,6 +60,14 @@ impl Gaps {
         }
     }
 
+    /// Those that came after an earlier snapshot of the same client.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let pairs = self.counts.iter().zip(&earlier.counts);
+        let counts: Vec<u64> = pairs.map(|(now, then)| now.saturating_sub(*then)).collect();
+        Self { total: counts.iter().sum(), counts }
+    }
+
     /// How many spans were seen.
     #[must_use]
     pub fn count(&self) -> u64 {

@@ -175,6 +175,30 @@ impl Counters {
 }
 
 impl Seen {
+    /// What was seen after an earlier snapshot of the same client. The longest wait, and the
+    /// first words of each kind of trouble, stay those since it was started.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let more = |now: u64, then: u64| now.saturating_sub(then);
+        Self {
+            sent: more(self.sent, earlier.sent),
+            answered: more(self.answered, earlier.answered),
+            troubles: later_words(&self.troubles, &earlier.troubles),
+            retries: later(&self.retries, &earlier.retries),
+            connects: more(self.connects, earlier.connects),
+            refused_connects: later_words(&self.refused_connects, &earlier.refused_connects),
+            lost_connections: more(self.lost_connections, earlier.lost_connections),
+            connection_waits: more(self.connection_waits, earlier.connection_waits),
+            waited_ns: more(self.waited_ns, earlier.waited_ns),
+            longest_wait_ns: self.longest_wait_ns,
+            bytes_sent: more(self.bytes_sent, earlier.bytes_sent),
+            bytes_received: more(self.bytes_received, earlier.bytes_received),
+            cpu_ns: more(self.cpu_ns, earlier.cpu_ns),
+            counted_by: later(&self.counted_by, &earlier.counted_by),
+            gaps: self.gaps.since(&earlier.gaps),
+        }
+    }
+
     /// What went wrong, for people: a line for each kind; `None` where nothing did.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
@@ -213,4 +237,25 @@ fn note(map: &Mutex<BTreeMap<Kind, (u64, String)>>, trouble: &Trouble, times: u6
 /// A counter is consistent wherever a thread may have panicked.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts beyond earlier ones; those that did not grow are left out.
+fn later<K: Ord + Copy>(now: &BTreeMap<K, u64>, then: &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
+    let grown = |(kind, count): (&K, &u64)| {
+        let more = count.saturating_sub(then.get(kind).copied().unwrap_or(0));
+        (more > 0).then_some((*kind, more))
+    };
+    now.iter().filter_map(grown).collect()
+}
+
+/// The same of counts with words.
+fn later_words(
+    now: &BTreeMap<Kind, (u64, String)>,
+    then: &BTreeMap<Kind, (u64, String)>,
+) -> BTreeMap<Kind, (u64, String)> {
+    let grown = |(kind, (count, words)): (&Kind, &(u64, String))| {
+        let more = count.saturating_sub(then.get(kind).map_or(0, |(count, _)| *count));
+        (more > 0).then(|| (*kind, (more, words.clone())))
+    };
+    now.iter().filter_map(grown).collect()
 }
