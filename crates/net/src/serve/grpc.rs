@@ -98,7 +98,7 @@ async fn call(
     }
     let flight = (path == MODEL_INFER).then(|| state.take_off()).transpose()?;
     let body = in_time(state, Why::Slow, "the message", body::read(state, body)).await?;
-    let message = unary(state, body, encoding.as_ref())?;
+    let message = unary(state, &body, encoding.as_ref())?;
     let decoded = |message: Bytes| {
         ModelName::decode(message)
             .map_err(|error| Why::Invalid.because(format!("the request is no message: {error}")))
@@ -133,7 +133,7 @@ async fn call(
 }
 
 /// The only message of a call.
-fn unary(state: &State, body: Bytes, encoding: Option<&HeaderValue>) -> Result<Bytes, Refusal> {
+fn unary(state: &State, body: &Bytes, encoding: Option<&HeaderValue>) -> Result<Bytes, Refusal> {
     let Some(&[flag, ref length @ ..]) = body.first_chunk::<PREFIX>() else {
         return Err(Why::Invalid.because("the body ends before its first message"));
     };
