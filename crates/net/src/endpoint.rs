@@ -80,9 +80,8 @@ impl FromStr for Endpoint {
         if let Some(found) = text.chars().find(|c| c.is_control() || c.is_whitespace()) {
             return Err(EndpointError::Character { found });
         }
-        let (scheme, rest) = match text.split_once("://") {
-            Some((scheme, rest)) => (scheme, rest),
-            None => return Err(EndpointError::Scheme { found: None }),
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return Err(EndpointError::Scheme { found: None });
         };
         let is_tls = match scheme.to_ascii_lowercase().as_str() {
             "http" => false,

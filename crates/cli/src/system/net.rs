@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Record;
-use dyno_loadgen::settings::{Arrivals, Origin, Setting as _, Settings};
+use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Setting as _, Settings};
 use dyno_loadgen::sut::SystemUnderTest;
 use dyno_net::client::{Client, Library, Options, Seen};
 use dyno_net::endpoint::Endpoint;
@@ -172,6 +172,7 @@ impl Remote {
 
     /// Settings that follow from what the server does, where nobody said anything else.
     pub fn complete(&self, settings: &mut Settings) {
+        let is_server = settings.values.scenario == Scenario::Server;
         let mut set = |key: &str, value: String, why| {
             if is_open(settings, key) {
                 settings.set(key, &value, Origin::Code(why)).expect("a setting that exists");
@@ -180,9 +181,11 @@ impl Remote {
         if self.is_streaming {
             set("use_token_latencies", "true".into(), "answers come in parts");
         }
-        if let Some(times) = &self.schedule {
+        if let (Some(times), true) = (&self.schedule, is_server) {
             let why = "the times of the recorded trace";
             set("server_arrivals", Arrivals::Replay(times.clone()).show(), why);
+            // Each request once, in the order in which they came.
+            set("performance_issue_unique", "true".into(), why);
         }
     }
 

@@ -14,7 +14,7 @@ pub enum Peer {
     Wrk,
     /// A client of asyncio's streams, as little as one can do in Python.
     Asyncio,
-    /// `aiohttp`, on which Python's load generators are built.
+    /// `aiohttp`, on which load generators in Python are built.
     Aiohttp,
 }
 
@@ -23,8 +23,8 @@ pub fn all() -> [(&'static str, Peer); 4] {
     [
         ("net.against_oha", Peer::Oha),
         ("net.against_wrk", Peer::Wrk),
-        ("net.against_python", Peer::Asyncio),
-        ("net.against_aiohttp", Peer::Aiohttp),
+        ("net.against_python", Peer::Aiohttp),
+        ("net.against_python_streams", Peer::Asyncio),
     ]
 }
 

@@ -42,8 +42,14 @@ pub struct RealTime {
     cores: usize,
     issue_threads: Option<Arc<IssueThreads>>,
     announce: Option<Announce>,
+    start: Option<StartGate>,
     monitor: Monitor,
 }
+
+/// Asked when a run is ready to begin: says when by the driver's clock it does,
+/// once that is known; `None` if it does not. A time that is over is that of the
+/// run's start all the same, and what was due since then is late.
+pub type StartGate = Arc<dyn Fn() -> Option<Nanos> + Send + Sync>;
 
 /// Told of the responder of each run when it begins, and `None` when it is over.
 pub type Announce = Arc<dyn Fn(Option<&Responder>) + Send + Sync>;
@@ -65,6 +71,7 @@ impl RealTime {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             issue_threads: None,
             announce: None,
+            start: None,
             monitor: Monitor::default(),
         }
     }
@@ -90,6 +97,37 @@ impl RealTime {
     pub fn announce(mut self, to: Announce) -> Self {
         self.announce = Some(to);
         self
+    }
+
+    /// Asks this when each run begins: for clients that begin together.
+    #[must_use]
+    pub fn start(mut self, gate: StartGate) -> Self {
+        self.start = Some(gate);
+        self
+    }
+
+    /// The clock by which a [`StartGate`] tells times.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// When the run that is ready begins: now, or when the gate says.
+    fn begin(&self) -> Nanos {
+        let Some(at) = self.start.as_ref().and_then(|gate| gate()) else {
+            return self.clock.now();
+        };
+        let mut waiter = Waiter::new(self.clock, self.waiting, self.cores);
+        loop {
+            let now = self.clock.now();
+            if now >= at {
+                return at;
+            }
+            if self.monitor.is_aborted() {
+                return now;
+            }
+            waiter.towards(at.min(now + ABORT_NOTICED_WITHIN));
+        }
     }
 
     fn shards(&self) -> usize {
@@ -141,7 +179,7 @@ impl Driver for RealTime {
         let mut session = job.session();
         let samples: Vec<usize> =
             (0..session.tenant_count()).map(|t| session.generated_samples(t)).collect();
-        let slabs = slabs(job, &samples, self.shards());
+        let slabs = slabs(job, &session, &samples, self.shards());
         let mut issuer = Issuer::new(&session, job.epoch, &*self.system);
         let generated = (generate_begin, self.clock.now());
 
@@ -160,11 +198,13 @@ fn issuing_threads(job: &Job<'_>) -> u64 {
     }
 }
 
-fn slabs(job: &Job<'_>, samples: &[usize], shards: usize) -> Box<[Slab]> {
-    let of = |(tenant, &samples): (&super::JobTenant<'_>, &usize)| {
-        Slab::new(samples, tenant.plan.measures_tokens(), &tenant.logged, shards)
+/// `samples` are those of all lanes, of which `session` is one.
+fn slabs(job: &Job<'_>, session: &Session, samples: &[usize], shards: usize) -> Box<[Slab]> {
+    let of = |(tenant, &samples): (usize, &usize)| {
+        let kept = job.kept(tenant, &session.numbering(tenant), samples);
+        Slab::new(samples, job.tenants[tenant].plan.measures_tokens(), kept, shards)
     };
-    job.tenants.iter().zip(samples).map(of).collect()
+    samples.iter().enumerate().map(of).collect()
 }
 
 /// A run whose clock has started.
@@ -198,8 +238,8 @@ impl StartedRun {
             is_offline: matches!(session.plan(tenant).load, Load::Offline),
         });
         let shapes = shapes.collect();
+        let started_at = driver.begin();
         let started_wall = WallTime::now();
-        let started_at = driver.clock.now();
         let clock = driver.clock.shifted(started_at);
         let run = RunState::new(clock, job.epoch, slabs, notes, driver.shards());
         let responder = Responder { run: Arc::new(run) };

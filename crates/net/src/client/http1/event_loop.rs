@@ -138,8 +138,8 @@ impl EventLoop {
                         let node = &shared.nodes[self.slots[at].node];
                         let seconds = shared.options.connect_limit as f64 / SECOND as f64;
                         let words =
-                            format!("{} accepted no connection within {seconds} s", node.endpoint);
-                        self.dial_failed(at, Trouble::new(Kind::Connect, words));
+                            format!("{} made no connection within {seconds} s", node.endpoint);
+                        self.dial_failed(at, &Trouble::new(Kind::Connect, words));
                     }
                 }
                 Phase::Live(live) => {
@@ -184,7 +184,7 @@ impl EventLoop {
         );
         match begun {
             Ok(dialing) => self.slots[at].phase = Phase::Dialing(dialing),
-            Err(trouble) => self.address_failed(at, tried, trouble),
+            Err(trouble) => self.address_failed(at, tried, &trouble),
         }
     }
 
@@ -202,8 +202,8 @@ impl EventLoop {
                 let tried = dialing.tried;
                 match trouble.kind {
                     // What is wrong with a name is wrong at each of its addresses.
-                    Kind::Tls => self.dial_failed(at, trouble),
-                    _ => self.address_failed(at, tried, trouble),
+                    Kind::Tls => self.dial_failed(at, &trouble),
+                    _ => self.address_failed(at, tried, &trouble),
                 }
             }
         }
@@ -222,7 +222,7 @@ impl EventLoop {
         self.tell_settled();
     }
 
-    fn address_failed(&mut self, at: usize, tried: usize, trouble: Trouble) {
+    fn address_failed(&mut self, at: usize, tried: usize, trouble: &Trouble) {
         let addresses = &self.pool.shared.nodes[self.slots[at].node].addresses;
         if addresses.as_ref().is_ok_and(|addresses| tried + 1 < addresses.len()) {
             self.dial_address(at, tried + 1, self.pool.shared.clock.now());
@@ -231,15 +231,15 @@ impl EventLoop {
         }
     }
 
-    fn dial_failed(&mut self, at: usize, trouble: Trouble) {
+    fn dial_failed(&mut self, at: usize, trouble: &Trouble) {
         let dialed = &mut self.dialed[self.slots[at].node];
         let now = self.pool.shared.clock.now();
         dialed.under_way -= 1;
         dialed.failed(now);
         self.slots[at].phase = Phase::Down;
-        self.pool.shared.counters.no_connection(&trouble);
+        self.pool.shared.counters.no_connection(trouble);
         if dialed.is_hopeless(now) {
-            self.pool.waiting_failed(&trouble, true);
+            self.pool.waiting_failed(trouble, true);
         }
         self.tell_settled();
     }

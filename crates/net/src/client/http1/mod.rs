@@ -18,7 +18,7 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::QuerySample;
 
-use super::{Job, Shared};
+use super::{Job, Shared, make_room};
 use crate::trouble::Trouble;
 use connection::{Connection, Flight, Unsent, Written};
 
@@ -90,9 +90,9 @@ impl Http1 {
 
     /// Forgets what still waits of an aborted run, and waits until connections stand or are
     /// known not to.
-    pub(super) fn prepare(&self) {
+    pub(super) fn prepare(&self, samples: usize) {
         let mut state = self.pool.lock();
-        state.waiting.clear();
+        make_room(&mut state.waiting, samples);
         state.responder = None;
         let longest = Duration::from_nanos(self.pool.shared.options.connect_limit);
         let is_unsettled = |state: &mut PoolState| state.unsettled.iter().any(|&n| n > 0);

@@ -1,9 +1,12 @@
 //! A task that keeps one connection standing.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -49,7 +52,7 @@ pub(super) async fn keep(lane: Arc<Lane>, node: usize) {
             Err(_) => {
                 let endpoint = &lane.shared.nodes[node].endpoint;
                 let seconds = limit.as_secs_f64();
-                let words = format!("{endpoint} accepted no connection within {seconds} s");
+                let words = format!("{endpoint} made no connection within {seconds} s");
                 Err(Trouble::new(Kind::Connect, words))
             }
         };
@@ -122,11 +125,30 @@ async fn dial(
         .initial_connection_window_size(CONNECTION_WINDOW)
         .handshake(wire)
         .await;
-    let (requests, connection) = shaken.map_err(|error| {
-        let words = format!("{} hung up during the HTTP/2 handshake: {error}", node.endpoint);
-        Trouble::new(Kind::Closed, words)
-    })?;
+    let no_answer = |error: &h2::Error| {
+        let kind = if error.is_io() { Kind::Closed } else { Kind::Malformed };
+        Trouble::new(kind, format!("{} does not speak HTTP/2: {error}", node.endpoint))
+    };
+    let (requests, mut connection) = shaken.map_err(|error| no_answer(&error))?;
+    greet(&mut connection).await.map_err(|error| no_answer(&error))?;
     Ok((requests, connection, departures))
+}
+
+/// Waits for a round trip: then it is known that the server speaks HTTP/2, and how many
+/// streams it permits.
+async fn greet(connection: &mut Connection<Wire>) -> Result<(), h2::Error> {
+    let mut ping = connection.ping_pong().expect("nobody has taken it");
+    ping.send_ping(h2::Ping::opaque())?;
+    poll_fn(|cx| match ping.poll_pong(cx) {
+        Poll::Ready(pong) => Poll::Ready(pong.map(|_| ())),
+        Poll::Pending => match Pin::new(&mut *connection).poll(cx) {
+            Poll::Ready(Ok(())) => Poll::Ready(Err(h2::Reason::NO_ERROR.into())),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            // It may just have read the answer, of which the ping is told.
+            Poll::Pending => ping.poll_pong(cx).map(|pong| pong.map(|_| ())),
+        },
+    })
+    .await
 }
 
 async fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {

@@ -18,7 +18,7 @@ use dyno_loadgen::sut::QuerySample;
 use tokio::sync::Notify;
 
 use super::seen::ThreadCounters;
-use super::{Job, Shared};
+use super::{Job, Shared, make_room};
 use crate::client::backoff::Dialed;
 use crate::protocol::Reader;
 use crate::trouble::Trouble;
@@ -107,10 +107,13 @@ impl Http2 {
         Ok(http2)
     }
 
-    pub(super) fn prepare(&self) {
+    pub(super) fn prepare(&self, samples: usize) {
         let longest = Duration::from_nanos(self.lanes[0].shared.options.connect_limit);
         for lane in &self.lanes {
-            *lane.mailbox() = Mailbox::default();
+            let mut mailbox = lane.mailbox();
+            make_room(&mut mailbox.waiting, samples.div_ceil(self.lanes.len()));
+            mailbox.responder = None;
+            drop(mailbox);
             let is_unsettled = |own: &mut Own| own.unsettled > 0;
             let waited = lane.settled.wait_timeout_while(lane.own(), longest, is_unsettled);
             drop(waited.unwrap_or_else(PoisonError::into_inner));

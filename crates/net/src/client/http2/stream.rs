@@ -10,6 +10,7 @@ use std::time::Duration;
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::Response;
+use h2::RecvStream;
 use h2::client::ResponseFuture;
 
 use super::super::Job;
@@ -76,11 +77,20 @@ impl Open {
         let read = match self.lane.shared.options.time_limit {
             None => self.read(answer).await,
             Some(limit) => {
-                match tokio::time::timeout(Duration::from_nanos(limit), self.read(answer)).await {
-                    Ok(read) => read,
-                    Err(_) => Err(self.timed_out()),
-                }
+                let limit = Duration::from_nanos(limit);
+                let read = tokio::time::timeout(limit, self.read(answer)).await;
+                read.unwrap_or_else(|_| Err(self.timed_out()))
             }
+        };
+        let read = match read {
+            Ok(None) => Ok(()),
+            // Complete by its own word: the rest counts no more, but to cut it off would tell
+            // the server that nobody wanted the answer.
+            Ok(Some(rest)) => {
+                let _ = tokio::time::timeout(LONGEST_DRAIN, drain(rest)).await;
+                Ok(())
+            }
+            Err(trouble) => Err(trouble),
         };
         let Self { lane, link, job, responder, reader, last_beat } = self;
         link.streams.fetch_sub(1, Relaxed);
@@ -94,8 +104,9 @@ impl Open {
         lane.list(&link);
     }
 
-    /// Reads the answer and hands it over.
-    async fn read(&mut self, answer: ResponseFuture) -> Result<(), Trouble> {
+    /// Reads the answer and hands it over. What is left of its body is returned where it was
+    /// complete before that ended.
+    async fn read(&mut self, answer: ResponseFuture) -> Result<Option<RecvStream>, Trouble> {
         let mut body = {
             let answer = answer.await.map_err(|error| self.broke(&error, false))?;
             let (head, body) = answer.into_parts();
@@ -109,13 +120,14 @@ impl Open {
             self.lane.hears();
             let _ = body.flow_control().release_capacity(bytes.len());
             if self.hear(&bytes)? {
-                // Complete by its own word; what still comes is thrown away by the connection.
-                return self.complete(None);
+                self.complete(None)?;
+                return Ok(Some(body));
             }
         }
         let trailers = poll_fn(|cx| Pin::new(&mut body).poll_trailers(cx)).await;
         let trailers = trailers.map_err(|error| self.broke(&error, true))?;
-        self.complete(trailers.as_ref().map(|fields| fields as &dyn Fields))
+        self.complete(trailers.as_ref().map(|fields| fields as &dyn Fields))?;
+        Ok(None)
     }
 
     /// Whether the answer is complete by its own word.
@@ -154,6 +166,15 @@ impl Open {
 
     fn broke(&self, error: &h2::Error, has_begun: bool) -> Trouble {
         trouble(&self.lane, &self.link, error, has_begun)
+    }
+}
+
+/// The rest of an answer that was complete by its own word is awaited this long.
+const LONGEST_DRAIN: Duration = Duration::from_secs(1);
+
+async fn drain(mut rest: RecvStream) {
+    while let Some(Ok(bytes)) = poll_fn(|cx| rest.poll_data(cx)).await {
+        let _ = rest.flow_control().release_capacity(bytes.len());
     }
 }
 

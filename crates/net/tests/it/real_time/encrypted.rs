@@ -16,10 +16,10 @@ use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::faults::{Faulty, request};
-use crate::played::{client, play, settings};
-use crate::protocols::{Fixed, SMALL};
-use crate::troubles::all_fail;
+use super::faults::{Faulty, request};
+use super::played::{client, play, settings};
+use super::protocols::{Fixed, SMALL};
+use super::troubles::check_all_fail;
 
 /// A server with a certificate that vouches for itself.
 fn server(name: &str, until: i32) -> (Faulty, Vec<u8>) {
@@ -72,41 +72,41 @@ fn echoes_come_back_over_tls() {
             assert_eq!(played.record.missing(), 0, "{:?}", client.trouble());
             for response in played.record.responses.iter() {
                 let sample = played.record.indices[response.sequence as usize];
-                assert_eq!(response.data, crate::protocols::body_of(sample, len));
+                assert_eq!(response.data, super::protocols::body_of(sample, len));
             }
         }
         assert_eq!((client.seen().answered, client.seen().connects), (24, 3));
     }
 }
 
-fn refused(server: &Faulty, trust: Trust, words: &str) {
+fn check_refused(server: &Faulty, trust: Trust, words: &str) {
     let protocol = || Box::new(SMALL) as Box<dyn Protocol>;
-    all_fail(protocol, &node(server), &trusting(trust), Kind::Tls, words);
+    check_all_fail(protocol, &node(server), &trusting(trust), Kind::Tls, words);
 }
 
 #[test]
 fn a_certificate_that_has_expired() {
     let (server, pem) = server("localhost", 2001);
-    refused(&server, Trust::And(pem), "renew it");
+    check_refused(&server, Trust::And(pem), "renew it");
 }
 
 #[test]
 fn a_certificate_of_another_name() {
     let (server, pem) = server("elsewhere.example", 2999);
-    refused(&server, Trust::Only(pem), "use a name that it is of");
+    check_refused(&server, Trust::Only(pem), "use a name that it is of");
 }
 
 #[test]
 fn a_certificate_that_nobody_vouches_for() {
     let (server, _) = server("localhost", 2999);
-    refused(&server, Trust::Public, "the certificate of its authority");
+    check_refused(&server, Trust::Public, "the certificate of its authority");
 }
 
 #[test]
 fn a_server_without_tls() {
     let server = Faulty::start(|mut stream| {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-        crate::faults::silence(stream);
+        super::faults::silence(stream);
     });
-    refused(&server, Trust::Public, "speaks http there");
+    check_refused(&server, Trust::Public, "speaks http there");
 }

@@ -1,11 +1,11 @@
-//! Runs in real time; bounds are asserted, not values.
+//! The scenarios, each against a sink.
 
-use dyno_loadgen::settings::Scenario;
+use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_net::client::Options;
 use dyno_net::sink;
 
-use crate::played::{client, endpoint, play, settings};
-use crate::protocols::SMALL;
+use super::played::{client, endpoint, play, settings};
+use super::protocols::SMALL;
 
 const LOOPBACK: &str = "127.0.0.1:0";
 
@@ -39,4 +39,22 @@ fn each_scenario_is_played_to_its_end() {
     assert_eq!((seen.failed(), seen.lost_connections, sink.requests()), (0, 0, sent));
     assert!(seen.connection_waits > 0 && seen.longest_wait_ns <= seen.waited_ns);
     assert_eq!(client.trouble(), None);
+}
+
+#[test]
+fn several_threads_issue_through_one_client() {
+    let sink = sink::Http1::start(LOOPBACK.parse().unwrap(), b"yes").unwrap();
+    // Fewer connections than queries under way: threads and event loops hand them over.
+    let threads = std::num::NonZero::new(2);
+    let options = Options { connections: 3, threads, ..Options::default() };
+    let (client, library) = client(SMALL, &[endpoint(sink.address())], options);
+    let settings = TestSettings {
+        server_num_issue_query_threads: 3,
+        ..settings(Scenario::Server, 6_000, 30_000.0)
+    };
+    let played = play(&client, &library, &settings);
+    let record = &played.record;
+    assert_eq!((record.missing(), record.failed.len(), record.misuse.total()), (0, 0, 0));
+    assert_eq!(record.completed_at.len() as u64, client.seen().answered);
+    assert!(client.accepted(0, record.completed_at.len()).iter().all(|&at| at > 0));
 }

@@ -1,5 +1,6 @@
 //! HTTP/2: streams, their limits, and what goes wrong on them.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -13,10 +14,10 @@ use dyno_net::sink::{Http2, Streamed};
 use dyno_net::trouble::Kind;
 use h2::server::SendResponse;
 
-use crate::faults::{Faulty, nobody, silence};
-use crate::played::{client, endpoint, play, settings};
-use crate::protocols::{Fixed, Lines};
-use crate::troubles::all_fail;
+use super::faults::{Faulty, nobody, silence};
+use super::played::{client, endpoint, play, settings};
+use super::protocols::{Fixed, Lines};
+use super::troubles::check_all_fail;
 
 const LOOPBACK: &str = "127.0.0.1:0";
 
@@ -87,28 +88,33 @@ fn bodies_of_requests_arrive_whole() {
 
 #[test]
 fn a_server_that_is_not_there() {
-    all_fail(lines, &endpoint(nobody()), &options(), Kind::Connect, "is the server running");
+    check_all_fail(lines, &endpoint(nobody()), &options(), Kind::Connect, "is the server running");
 }
 
 #[test]
-fn a_server_that_is_silent() {
+fn a_server_that_says_nothing_at_all() {
     let server = Faulty::start(silence);
-    all_fail(lines, &endpoint(server.address), &options(), Kind::TimedOut, "within 0.3 s");
+    check_all_fail(lines, &endpoint(server.address), &options(), Kind::Connect, "within 1 s");
+}
+
+#[test]
+fn a_server_that_is_silent_on_streams() {
+    let server = serve(|_, respond| async move {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        drop(respond);
+    });
+    check_all_fail(lines, &endpoint(server), &options(), Kind::TimedOut, "no answer within 0.3 s");
 }
 
 #[test]
 fn a_server_of_something_else() {
     let answer = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n";
     let server = Faulty::start(move |mut stream| {
-        use std::io::Write;
         let _ = stream.write_all(answer);
         silence(stream);
     });
-    let options = Options { time_limit: Some(2 * SECOND), ..options() };
-    let (client, library) = client(Lines(HttpVersion::Http2), &[endpoint(server.address)], options);
-    let played = play(&client, &library, &settings(Scenario::Offline, 40, 1.0));
-    assert_eq!((played.record.missing(), played.record.failed.len()), (0, 40));
-    assert!(client.trouble().is_some());
+    let words = "does not speak HTTP/2";
+    check_all_fail(lines, &endpoint(server.address), &options(), Kind::Malformed, words);
 }
 
 #[test]
@@ -119,7 +125,13 @@ fn a_stream_that_is_reset_in_the_middle() {
         tokio::time::sleep(Duration::from_millis(20)).await;
         sending.send_reset(h2::Reason::INTERNAL_ERROR);
     });
-    all_fail(lines, &endpoint(server), &options(), Kind::Server, "in the middle of an answer");
+    check_all_fail(
+        lines,
+        &endpoint(server),
+        &options(),
+        Kind::Server,
+        "in the middle of an answer",
+    );
 }
 
 #[test]
@@ -127,7 +139,7 @@ fn streams_that_are_refused() {
     let server = serve(|_, mut respond| async move {
         respond.send_reset(h2::Reason::REFUSED_STREAM);
     });
-    all_fail(lines, &endpoint(server), &options(), Kind::Refused, "refused the stream");
+    check_all_fail(lines, &endpoint(server), &options(), Kind::Refused, "refused the stream");
 }
 
 #[test]
@@ -136,7 +148,7 @@ fn a_storm_of_errors() {
         let answer = http::Response::builder().status(500).body(()).unwrap();
         respond.send_response(answer, true).unwrap();
     });
-    all_fail(lines, &endpoint(server), &options(), Kind::Server, "the server says 500");
+    check_all_fail(lines, &endpoint(server), &options(), Kind::Server, "the server says 500");
 }
 
 /// A server of HTTP/2 that does to each stream what a test wants, until the process ends.

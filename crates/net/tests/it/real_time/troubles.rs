@@ -13,9 +13,9 @@ use dyno_net::exchange::HttpVersion;
 use dyno_net::protocol::Protocol;
 use dyno_net::trouble::Kind;
 
-use crate::faults::{Faulty, always, nobody, once, request, silence};
-use crate::played::{client, endpoint, play, settings};
-use crate::protocols::{Fixed, Lines, SMALL};
+use super::faults::{Faulty, always, nobody, once, request, silence};
+use super::played::{client, endpoint, play, settings};
+use super::protocols::{Fixed, Lines, SMALL};
 
 const SAMPLES: u64 = 40;
 /// No run of these tests has reason to take longer, on however slow a machine.
@@ -28,7 +28,7 @@ fn options() -> Options {
 
 /// Plays Offline, where all samples wait for connections, and Server, where the issuing thread
 /// finds them; checks that all of them failed, of this kind, in these words.
-pub fn all_fail(
+pub fn check_all_fail(
     protocol: impl Fn() -> Box<dyn Protocol>,
     node: &Endpoint,
     options: &Options,
@@ -36,7 +36,8 @@ pub fn all_fail(
     words: &str,
 ) {
     for scenario in [Scenario::Offline, Scenario::Server] {
-        let (client, library) = client(Boxed(protocol()), &[node.clone()], options.clone());
+        let (client, library) =
+            client(Boxed(protocol()), std::slice::from_ref(node), options.clone());
         let clock = Clock::start();
         let played = play(&client, &library, &settings(scenario, SAMPLES, 200.0));
         assert!(clock.now() < DEADLINE, "{scenario:?} took {} ms", clock.now() / MILLISECOND);
@@ -89,13 +90,13 @@ fn lines() -> Box<dyn Protocol> {
 }
 
 fn check(server: &Faulty, kind: Kind, words: &str) {
-    all_fail(small, &endpoint(server.address), &options(), kind, words);
+    check_all_fail(small, &endpoint(server.address), &options(), kind, words);
 }
 
 #[test]
 fn a_server_that_is_not_there() {
     let node = endpoint(nobody());
-    all_fail(small, &node, &options(), Kind::Connect, "is the server running there?");
+    check_all_fail(small, &node, &options(), Kind::Connect, "is the server running there?");
     let (client, _) = client(SMALL, &[node], options());
     assert_eq!(client.reach().map_err(|trouble| trouble.kind), Err(Kind::Connect));
 }
@@ -103,7 +104,7 @@ fn a_server_that_is_not_there() {
 #[test]
 fn a_name_without_an_address() {
     let node = "http://nobody.invalid:8000".parse().unwrap();
-    all_fail(small, &node, &options(), Kind::Resolve, "\"nobody.invalid\" has no address");
+    check_all_fail(small, &node, &options(), Kind::Resolve, "\"nobody.invalid\" has no address");
 }
 
 #[test]
@@ -149,7 +150,7 @@ fn a_server_that_closes_in_the_middle_of_a_body() {
 fn a_stream_that_breaks_off() {
     // Without a length, only the protocol can tell.
     let server = Faulty::start(once(b"HTTP/1.1 200 OK\r\n\r\na\nb\n"));
-    all_fail(lines, &endpoint(server.address), &options(), Kind::Malformed, "has no end");
+    check_all_fail(lines, &endpoint(server.address), &options(), Kind::Malformed, "has no end");
 }
 
 #[test]
@@ -298,7 +299,7 @@ fn large_requests_go_out_piece_by_piece() {
     assert_eq!(played.record.missing(), 0, "{:?}", client.trouble());
     for response in played.record.responses.iter() {
         let sample = played.record.indices[response.sequence as usize];
-        let body = crate::protocols::body_of(sample, LEN);
+        let body = super::protocols::body_of(sample, LEN);
         let sum: u64 = body.iter().map(|&b| u64::from(b)).sum();
         assert_eq!(response.data, format!("{sum:020}").as_bytes());
     }
@@ -314,12 +315,12 @@ fn an_answer_before_the_request_is_out_counts_and_ends_the_connection() {
     });
     let protocol =
         || Box::new(Fixed { version: HttpVersion::Http1, samples: 4, body: 8 << 20 }) as Box<_>;
-    all_fail_softly(protocol, &endpoint(server.address));
+    check_four_fail(protocol, &endpoint(server.address));
 }
 
 /// The answer may come before anything was asked: then it is one too many.
-fn all_fail_softly(protocol: impl Fn() -> Box<dyn Protocol>, node: &Endpoint) {
-    let (client, library) = client(Boxed(protocol()), &[node.clone()], options());
+fn check_four_fail(protocol: impl Fn() -> Box<dyn Protocol>, node: &Endpoint) {
+    let (client, library) = client(Boxed(protocol()), std::slice::from_ref(node), options());
     let played = play(&client, &library, &settings(Scenario::Offline, 4, 1.0));
     assert_eq!((played.record.missing(), played.record.failed.len()), (0, 4));
 }
@@ -347,6 +348,19 @@ fn several_nodes_take_turns_and_a_dead_one_is_passed_over() {
     let played = play(&three, &library, &settings(Scenario::SingleStream, SAMPLES, 1.0));
     assert_eq!((played.record.failed.len(), played.record.missing()), (0, 0));
     assert!(three.trouble().unwrap().contains("could not be made"));
+}
+
+#[test]
+fn a_server_at_an_address_of_ipv6() {
+    let Ok(probe) = std::net::TcpListener::bind("[::1]:0") else {
+        return eprintln!("skipped: this machine has no IPv6");
+    };
+    let address = probe.local_addr().unwrap();
+    drop(probe);
+    let server = Faulty::on(address, always(b"HTTP/1.1 204 x\r\n\r\n"));
+    let (client, library) = client(SMALL, &[endpoint(server.address)], options());
+    let played = play(&client, &library, &settings(Scenario::Offline, SAMPLES, 1.0));
+    assert_eq!((played.record.failed.len(), client.seen().answered), (0, SAMPLES));
 }
 
 #[test]

@@ -16,8 +16,8 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
 
-use crate::played::{client, endpoint, play, settings};
-use crate::protocols::{Fixed, body_of};
+use super::played::{client, endpoint, play, settings};
+use super::protocols::{Fixed, body_of};
 
 /// Echoes bodies; in pieces of `piece` bytes, which hyper sends in chunks, if it is not 0.
 fn echo(piece: usize, keeps_alive: bool) -> SocketAddr {
