@@ -33,7 +33,7 @@ impl Coordinator {
     }
 
     fn command(&self, folder: &Folder, token: &str) -> Command {
-        let mut command = folder.command(&format!("worker --join {}", self.address));
+        let mut command = folder.command(&format!("worker --join {} --within 8s", self.address));
         command.env("DYNO_WORKER_TOKEN", token).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

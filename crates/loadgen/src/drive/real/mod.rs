@@ -5,6 +5,7 @@ mod monitor;
 mod notes;
 mod responder;
 mod slab;
+mod start;
 mod wait;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 pub use issue_threads::IssueThreads;
 pub use monitor::{Monitor, Onlooker};
 pub use responder::Responder;
+pub use start::StartGate;
 pub use wait::Waiting;
 
 use monitor::{Shape, Watched};
@@ -45,11 +47,6 @@ pub struct RealTime {
     start: Option<StartGate>,
     monitor: Monitor,
 }
-
-/// Asked when a run is ready to begin: says when by the driver's clock it does,
-/// once that is known; `None` if it does not. A time that is over is that of the
-/// run's start all the same, and what was due since then is late.
-pub type StartGate = Arc<dyn Fn() -> Option<Nanos> + Send + Sync>;
 
 /// Told of the responder of each run when it begins, and `None` when it is over.
 pub type Announce = Arc<dyn Fn(Option<&Responder>) + Send + Sync>;
@@ -97,37 +94,6 @@ impl RealTime {
     pub fn announce(mut self, to: Announce) -> Self {
         self.announce = Some(to);
         self
-    }
-
-    /// Asks this when each run begins: for clients that begin together.
-    #[must_use]
-    pub fn start(mut self, gate: StartGate) -> Self {
-        self.start = Some(gate);
-        self
-    }
-
-    /// The clock by which a [`StartGate`] tells times.
-    #[must_use]
-    pub fn clock(&self) -> Clock {
-        self.clock
-    }
-
-    /// When the run that is ready begins: now, or when the gate says.
-    fn begin(&self) -> Nanos {
-        let Some(at) = self.start.as_ref().and_then(|gate| gate()) else {
-            return self.clock.now();
-        };
-        let mut waiter = Waiter::new(self.clock, self.waiting, self.cores);
-        loop {
-            let now = self.clock.now();
-            if now >= at {
-                return at;
-            }
-            if self.monitor.is_aborted() {
-                return now;
-            }
-            waiter.towards(at.min(now + ABORT_NOTICED_WITHIN));
-        }
     }
 
     fn shards(&self) -> usize {
