@@ -1,5 +1,6 @@
 //! What `--system` names: its data set, its labels, and the system itself.
 
+pub mod by_value;
 mod cheat;
 pub mod cost;
 mod model;
@@ -10,6 +11,7 @@ mod policy;
 mod rnn;
 mod sample;
 pub mod task;
+mod tokens;
 pub mod tuned;
 
 use std::num::NonZero;
@@ -32,6 +34,7 @@ use dyno_task::judge::Judge;
 use crate::environment;
 use crate::exit::Failure;
 use crate::options::RunOptions;
+use crate::workers::RemoteWorkers;
 use cheat::CheatSpec;
 use npu::NpuSpec;
 use policy::Policies;
@@ -128,6 +131,8 @@ pub struct System {
     policies: Policies,
     /// Of the batches that it computed since somebody asked.
     pub batch_sizes: batch::Sizes,
+    /// Workers that measure it in place of this process.
+    pub remote_workers: Option<RemoteWorkers>,
 }
 
 enum Kind {
@@ -180,6 +185,7 @@ impl System {
             is_synthetic,
             policies,
             batch_sizes: batch::Sizes::default(),
+            remote_workers: RemoteWorkers::of(run)?,
             spec,
         })
     }

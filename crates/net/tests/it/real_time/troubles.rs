@@ -28,7 +28,7 @@ fn options() -> Options {
 
 /// Plays Offline, where all samples wait for connections, and Server, where the issuing thread
 /// finds them; checks that all of them failed, of this kind, in these words.
-pub fn all_fail(
+pub fn check_all_fail(
     protocol: impl Fn() -> Box<dyn Protocol>,
     node: &Endpoint,
     options: &Options,
@@ -90,13 +90,13 @@ fn lines() -> Box<dyn Protocol> {
 }
 
 fn check(server: &Faulty, kind: Kind, words: &str) {
-    all_fail(small, &endpoint(server.address), &options(), kind, words);
+    check_all_fail(small, &endpoint(server.address), &options(), kind, words);
 }
 
 #[test]
 fn a_server_that_is_not_there() {
     let node = endpoint(nobody());
-    all_fail(small, &node, &options(), Kind::Connect, "is the server running there?");
+    check_all_fail(small, &node, &options(), Kind::Connect, "is the server running there?");
     let (client, _) = client(SMALL, &[node], options());
     assert_eq!(client.reach().map_err(|trouble| trouble.kind), Err(Kind::Connect));
 }
@@ -104,7 +104,7 @@ fn a_server_that_is_not_there() {
 #[test]
 fn a_name_without_an_address() {
     let node = "http://nobody.invalid:8000".parse().unwrap();
-    all_fail(small, &node, &options(), Kind::Resolve, "\"nobody.invalid\" has no address");
+    check_all_fail(small, &node, &options(), Kind::Resolve, "\"nobody.invalid\" has no address");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn a_server_that_closes_in_the_middle_of_a_body() {
 fn a_stream_that_breaks_off() {
     // Without a length, only the protocol can tell.
     let server = Faulty::start(once(b"HTTP/1.1 200 OK\r\n\r\na\nb\n"));
-    all_fail(lines, &endpoint(server.address), &options(), Kind::Malformed, "has no end");
+    check_all_fail(lines, &endpoint(server.address), &options(), Kind::Malformed, "has no end");
 }
 
 #[test]
@@ -315,11 +315,11 @@ fn an_answer_before_the_request_is_out_counts_and_ends_the_connection() {
     });
     let protocol =
         || Box::new(Fixed { version: HttpVersion::Http1, samples: 4, body: 8 << 20 }) as Box<_>;
-    all_fail_softly(protocol, &endpoint(server.address));
+    check_four_fail(protocol, &endpoint(server.address));
 }
 
 /// The answer may come before anything was asked: then it is one too many.
-fn all_fail_softly(protocol: impl Fn() -> Box<dyn Protocol>, node: &Endpoint) {
+fn check_four_fail(protocol: impl Fn() -> Box<dyn Protocol>, node: &Endpoint) {
     let (client, library) = client(Boxed(protocol()), std::slice::from_ref(node), options());
     let played = play(&client, &library, &settings(Scenario::Offline, 4, 1.0));
     assert_eq!((played.record.missing(), played.record.failed.len()), (0, 4));

@@ -1,3 +1,5 @@
+//! Answers cut anywhere, of every framing, and bytes that are none.
+
 use proptest::prelude::*;
 
 use super::*;
