@@ -2,6 +2,8 @@
 //! specifications of the protocols: the Open Inference Protocol with its extension for binary
 //! tensors, `open_inference_grpc.proto`, "gRPC over HTTP2", and the OpenAI API reference.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 mod grpc;
 mod oip_grpc;
 mod oip_http;
