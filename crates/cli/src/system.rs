@@ -87,7 +87,7 @@ pub const SYSTEMS: [(&str, &str); 15] = [
 const SAMPLES_DEFAULT: usize = 1_024;
 
 /// Samples in a batch, where nobody says.
-const BATCH_DEFAULT: NonZero<usize> = NonZero::new(32).expect("32 is not 0");
+pub const BATCH_DEFAULT: NonZero<usize> = NonZero::new(32).expect("32 is not 0");
 
 /// The share of the reference's accuracy that the rules ask for.
 const SHARE_OF_REFERENCE: f64 = 0.99;
