@@ -333,7 +333,9 @@ const OF_EXAMPLES: [&str; 1] = ["--designs"];
 /// What is wrong with a command or flag in running text.
 fn misnamed(dyno: &Command, span: &str) -> Option<String> {
     let words: Vec<&str> = span.split_whitespace().collect();
-    let flags = words.iter().filter_map(|word| word.strip_prefix("--"));
+    // What follows a bare `--` is another program's.
+    let own = words.iter().take_while(|word| **word != "--");
+    let flags = own.filter_map(|word| word.strip_prefix("--"));
     let flags = flags.map(|flag| flag.split(['=', ',', '[']).next().unwrap_or(flag));
     let is_of = |command: &Command, flag: &str| {
         let is_setting = |key: &str| FIELDS.iter().any(|field| field.name == key);
