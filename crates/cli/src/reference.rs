@@ -170,7 +170,7 @@ fn metrics() -> String {
         "# Metrics\n\n{MADE}What each figure is: formula and window (`dyno info metrics`).\n\n"
     );
     for metric in METRICS {
-        let _ = write!(text, "## {}\n\n{}\n\n", metric.name, metric.what.replace('<', "&lt;"));
+        let _ = write!(text, "## {}\n\n{}\n\n", metric.name, metric.told().replace('<', "&lt;"));
         let keys: Vec<String> = metric.keys.iter().map(|key| format!("`{key}`")).collect();
         let _ = write!(text, "In `summary.json`: {}.\n\n", keys.join(", "));
     }
@@ -251,7 +251,7 @@ fn the_reference_pages_are_those_of_the_code() {
 fn every_number_of_a_summary_has_its_formula() {
     let schema: serde_json::Value = serde_json::from_str(&Document::Summary.schema()).unwrap();
     let mut missing = Vec::new();
-    for of in ["Metrics", "Rates", "TokenRates", "Headline", "Accuracy"] {
+    for of in ["Metrics", "Rates", "TokenRates", "Goodput", "Headline", "Accuracy"] {
         let properties = schema["$defs"][of]["properties"].as_object().expect("it is there");
         let told = |key: &&String| METRICS.iter().any(|metric| metric.keys.contains(&key.as_str()));
         missing.extend(properties.keys().filter(|key| !told(key)).map(|key| format!("{of}.{key}")));

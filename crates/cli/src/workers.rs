@@ -32,14 +32,14 @@ pub fn token() -> String {
 }
 
 /// The workers of a run, which are waited for when the first test begins.
-pub struct Remote {
+pub struct Crew {
     listen: Listen,
     /// What they measure.
     options: Vec<Pair>,
     gathered: OnceLock<Coordinator>,
 }
 
-impl Remote {
+impl Crew {
     /// What the options say; `None` if they name no workers.
     ///
     /// # Errors

@@ -5,8 +5,21 @@
 //! it knows no socket, clock or thread. [`client`] owns those.
 #![forbid(unsafe_code)]
 
+pub mod ask;
+pub mod client;
+pub mod endpoint;
 pub mod exchange;
+pub mod grpc;
 pub mod launch;
+pub mod oip;
+pub mod openai;
 pub mod protocol;
+pub mod raw;
+pub mod serve;
+pub mod sink;
+pub mod sse;
+pub mod tls;
+pub mod tokens;
 pub mod trouble;
 pub mod worker;
+pub mod workload;

@@ -52,7 +52,32 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// What a status of HTTP means; `None` for those of success.
+    #[must_use]
+    pub fn of_status(status: u16) -> Option<Self> {
+        match status {
+            200..300 => None,
+            429 | 503 => Some(Self::Refused),
+            408 | 504 => Some(Self::TimedOut),
+            400..500 => Some(Self::Request),
+            500.. => Some(Self::Server),
+            // A redirection leads to another server than the one that is measured.
+            ..200 | 300..400 => Some(Self::Malformed),
+        }
+    }
+}
+
 impl Trouble {
+    /// A status of HTTP with what the body says.
+    #[must_use]
+    pub fn of_status(kind: Kind, status: u16, said: &str) -> Self {
+        match said {
+            "" => Self::new(kind, format!("HTTP status {status}")),
+            said => Self::new(kind, format!("HTTP status {status}: {said}")),
+        }
+    }
+
     /// Of a kind, in words.
     pub fn new(kind: Kind, words: impl Into<String>) -> Self {
         Self { kind, words: words.into() }
@@ -66,3 +91,19 @@ impl fmt::Display for Trouble {
 }
 
 impl std::error::Error for Trouble {}
+
+/// Characters of what others say that are kept.
+const IN_SHORT: usize = 200;
+
+/// The first line of what a server says, without control characters, and not all of it where
+/// it is long.
+#[must_use]
+pub fn in_short(words: &str) -> String {
+    let line = words.trim().lines().next().unwrap_or_default();
+    let mut characters = line.chars().filter(|character| !character.is_control());
+    let mut short: String = characters.by_ref().take(IN_SHORT).collect();
+    if characters.next().is_some() {
+        short.push_str("...");
+    }
+    short
+}

@@ -130,6 +130,12 @@ impl Fleet {
         self.servers.iter().filter_map(Server::next_event).min()
     }
 
+    /// When one of them next has an answer, or may have one sooner than it knows; see [`Server::next_answer`].
+    #[must_use]
+    pub fn next_answer(&self) -> Option<Picos> {
+        self.servers.iter().filter_map(Server::next_answer).min()
+    }
+
     /// Plays what happens until `now`, and appends the tickets of the requests that have been computed by then.
     pub fn advance(&mut self, now: Picos, computed: &mut Vec<(Picos, u64)>) {
         for server in &mut self.servers {

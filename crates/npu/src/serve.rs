@@ -196,7 +196,18 @@ impl Server {
             false => Some(free),
             true => ready().map(|ready| ready.max(free)),
         };
-        [ending, decision].into_iter().flatten().min()
+        // Asked for every block: a minimum of two, not of a list.
+        match (ending, decision) {
+            (Some(ending), Some(decision)) => Some(ending.min(decision)),
+            (ending, decision) => ending.or(decision),
+        }
+    }
+
+    /// When something next happens that is seen from outside: an answer, or, as long as none is known, a decision. What is
+    /// decided before an answer cannot make it sooner, so that it may be played when that is due, or somebody arrives.
+    #[must_use]
+    pub fn next_answer(&self) -> Option<Picos> {
+        self.endings.front().map(|ending| ending.at).or_else(|| self.next_event())
     }
 
     /// When the next block may be placed.

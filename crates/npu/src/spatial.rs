@@ -46,6 +46,11 @@ pub enum SplitError {
     },
     /// A part is nothing, or parts are beyond 64 bits.
     Nothing,
+    /// Times that were measured of the whole array say nothing of a part.
+    Measured {
+        /// Of which network.
+        network: String,
+    },
     /// The mapping does not fit a part.
     Mapping(MappingError),
     /// A network cannot be put on its part.
@@ -61,6 +66,10 @@ impl fmt::Display for SplitError {
             Self::Nothing => {
                 f.write_str("a part of the array has no PEs; give whole numbers such as 3:5")
             }
+            Self::Measured { network } => write!(
+                f,
+                "`{network}` holds times that were measured, of a whole array: they say nothing of a part"
+            ),
             Self::Mapping(error) => write!(f, "a part of the array: {error}"),
             Self::Deploy(error) => error.fmt(f),
         }
@@ -82,11 +91,15 @@ impl Parts {
     /// Splits the array in this proportion, one number for each network of the plan.
     ///
     /// # Errors
-    /// Not a part for each network, or a network that does not fit its part.
+    /// Not a part for each network, a network that does not fit its part, or one whose times were measured.
     pub fn new(plan: &Plan, proportion: &[u64]) -> Result<Self, SplitError> {
         let (networks, parts) = (plan.tenants.len(), proportion.len());
         if networks != parts {
             return Err(SplitError::Parts { networks, parts });
+        }
+        let networks = || plan.tenants.iter().map(|tenant| &tenant.network);
+        if let Some(network) = networks().find(|network| network.measured.is_some()) {
+            return Err(SplitError::Measured { network: network.name.clone() });
         }
         let sum = proportion.iter().try_fold(0_u64, |sum, part| sum.checked_add(*part));
         let sum = sum.filter(|sum| *sum > 0).ok_or(SplitError::Nothing)?;

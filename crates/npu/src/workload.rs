@@ -13,6 +13,7 @@ pub use dyno_onnx::products::LayerType;
 
 pub use self::model::{DeriveError, Derived};
 pub use self::presets::{Code, PRESETS, UnknownNetwork};
+use crate::profile::Profile;
 pub use crate::sheet::{Problem, TableError};
 
 /// A layer of one sample: `groups` times a product of `m` x `cin_g rs` and `cin_g rs` x `cout_g` numbers.
@@ -64,10 +65,12 @@ pub struct Grows {
 pub struct Network {
     /// Of the network.
     pub name: String,
-    /// At least one.
+    /// At least one, but for a network that was measured.
     pub layers: Vec<Layer>,
     /// How many tokens a sample has, where that can be changed.
     pub seq_len: Option<u64>,
+    /// Times of its layers on a real engine, in place of layers: of one sample, or of whatever batch was measured.
+    pub measured: Option<Profile>,
 }
 
 /// A network cannot be changed in this way.
@@ -92,6 +95,11 @@ pub enum ChangeError {
     Bits {
         /// How many.
         found: u32,
+    },
+    /// Times that were measured are of the numbers that they were measured of.
+    Measured {
+        /// Of which network.
+        network: String,
     },
     /// Formats of layers that the network has not.
     UnknownLayer {
@@ -121,6 +129,12 @@ impl fmt::Display for ChangeError {
                 write!(f, "layer `{layer}` has sizes that are no multiple of its seq_len {seq_len}")
             }
             Self::Bits { found } => write!(f, "numbers of {found} bits: expected 1 to 64"),
+            Self::Measured { network } => {
+                write!(
+                    f,
+                    "`{network}` holds times that were measured, of the bits that they were measured of"
+                )
+            }
             Self::UnknownLayer { layer, near } => write!(f, "there is no layer `{layer}`{near}"),
             Self::TooLarge { layer } => {
                 write!(f, "layer `{layer}` has sizes beyond what 64 bits count")
@@ -262,19 +276,29 @@ impl Network {
         }
         let layers: Result<_, _> =
             self.layers.iter().map(|layer| layer.at_sequence(from, seq_len)).collect();
-        Ok(Self { name: self.name.clone(), layers: layers?, seq_len: Some(seq_len) })
+        Ok(Self { layers: layers?, seq_len: Some(seq_len), ..self.clone() })
+    }
+
+    /// A network of which nothing is known but what a profiler says of it.
+    #[must_use]
+    pub fn of_times(profile: Profile) -> Self {
+        let name = profile.name.clone();
+        Self { name, layers: Vec::new(), seq_len: None, measured: Some(profile) }
     }
 
     /// With weights and activations of so many bits; of what is not given, as many as before. How long products
     /// take does not change: the PEs are what they are.
     ///
     /// # Errors
-    /// Bits that are not 1 to 64.
+    /// Bits that are not 1 to 64; a network of times.
     pub fn in_bits(
         &self,
         weight: Option<u32>,
         activation: Option<u32>,
     ) -> Result<Self, ChangeError> {
+        if self.measured.is_some() && (weight.is_some() || activation.is_some()) {
+            return Err(ChangeError::Measured { network: self.name.clone() });
+        }
         let of = |layer: &Layer| {
             let [own_weight, own_input, own_output] = layer.bits;
             let [input, output] = [own_input, own_output].map(|own| activation.unwrap_or(own));

@@ -14,7 +14,8 @@ mod tests;
 use std::ops::Range;
 use std::sync::Mutex;
 
-use dyno_kernels::{Ahead, Isa, LANES, MAX_VECTORS, Panels, Precision, Team, multiply_ahead};
+pub use dyno_kernels::Isa;
+use dyno_kernels::{Ahead, LANES, MAX_VECTORS, Panels, Precision, Team, multiply_ahead};
 use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_npu::profile::{Block as Times, Picos, Profile};
 

@@ -66,6 +66,34 @@ impl Machines {
             Self::Split(spatial) => spatial.servers(),
         }
     }
+
+    /// When something next happens, in whole nanoseconds.
+    fn next_event(&self) -> Option<Nanos> {
+        let next = match self {
+            Self::Fleet(fleet) => fleet.next_event(),
+            Self::Split(spatial) => spatial.next_event(),
+        };
+        next.map(|at| at.div_ceil(PICOS_PER_NANO))
+    }
+
+    /// When the instrument must ask next: decisions of a fleet before its next answer are nobody else's business.
+    fn next_answer(&self) -> Option<Nanos> {
+        match self {
+            Self::Fleet(fleet) => fleet.next_answer().map(|at| at.div_ceil(PICOS_PER_NANO)),
+            Self::Split(_) => self.next_event(),
+        }
+    }
+
+    /// Plays all events until `now`, each at its time.
+    fn advance(&mut self, now: Nanos, computed: &mut Vec<(Picos, u64)>) {
+        while let Some(at) = self.next_event().filter(|&at| at <= now) {
+            let at = at.saturating_mul(PICOS_PER_NANO);
+            match self {
+                Self::Fleet(fleet) => fleet.advance(at, computed),
+                Self::Split(spatial) => spatial.advance(at, computed),
+            }
+        }
+    }
 }
 
 /// NPUs behind the instrument: the query of a tenant asks for a pass of the network of the same number, for each of its
@@ -100,12 +128,15 @@ impl First {
     const TIME: Picos = 5_000_000_000;
 
     fn add(&mut self, mut bar: Bar) {
+        if self.bars.len() == Self::MOST {
+            return;
+        }
         let begun = self.begun.unwrap_or(0);
         let placed = &mut bar.placed;
         let times = [&mut placed.fetch_start, &mut placed.fetch_end];
         let more = [&mut placed.compute_start, &mut placed.compute_end];
         times.into_iter().chain(more).for_each(|time| *time = time.saturating_sub(begun));
-        if self.bars.len() < Self::MOST && placed.fetch_start < Self::TIME {
+        if placed.fetch_start < Self::TIME {
             self.bars.push(bar);
         }
     }
@@ -261,6 +292,8 @@ impl SimulatedSystem for Npu {
         if std::mem::take(&mut self.flushed) {
             self.renew();
         }
+        // What was decided before the query came did not know of it.
+        self.machines.advance(now, &mut self.computed);
         let stream = query.tenant % self.deployment.names.len();
         let now = now.saturating_mul(PICOS_PER_NANO);
         self.first.borrow_mut().begun.get_or_insert(now);
@@ -277,19 +310,11 @@ impl SimulatedSystem for Npu {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        let next = match &self.machines {
-            Machines::Fleet(fleet) => fleet.next_event(),
-            Machines::Split(spatial) => spatial.next_event(),
-        };
-        next.map(|at| at.div_ceil(PICOS_PER_NANO))
+        self.machines.next_answer()
     }
 
     fn advance(&mut self, now: Nanos, completions: &mut Vec<SimulatedCompletion>) {
-        let now = now.saturating_mul(PICOS_PER_NANO);
-        match &mut self.machines {
-            Machines::Fleet(fleet) => fleet.advance(now, &mut self.computed),
-            Machines::Split(spatial) => spatial.advance(now, &mut self.computed),
-        }
+        self.machines.advance(now, &mut self.computed);
         completions.extend(self.computed.drain(..).map(|(_, ticket)| SimulatedCompletion {
             id: ResponseId(ticket),
             first_token_at: None,

@@ -12,6 +12,7 @@ mod images;
 mod interop;
 mod loadgen;
 pub mod metrics;
+mod net;
 mod number;
 mod onnx;
 mod ray;
@@ -84,6 +85,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("interop", interop::run),
     ("loadgen", loadgen::run),
     ("metrics", metrics::run),
+    ("net", net::run),
     ("number", number::run),
     ("onnx", onnx::run),
     ("ray", ray::run),

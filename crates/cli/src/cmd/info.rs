@@ -72,7 +72,10 @@ impl Info {
             Some(Topic::Scenarios) => scenarios(),
             Some(Topic::Systems) => definitions(&SYSTEMS),
             Some(Topic::Models) => models(),
-            Some(Topic::Metrics) => definitions(&METRICS.map(|metric| (metric.name, metric.what))),
+            Some(Topic::Metrics) => {
+                let told = METRICS.map(|metric| (metric.name, metric.told()));
+                definitions(&told.each_ref().map(|(name, what)| (*name, what.as_str())))
+            }
             Some(Topic::Audits) => audits(),
             Some(Topic::ExitCodes) => exit_codes(),
             Some(Topic::Environment) => definitions(VARIABLES),

@@ -18,6 +18,7 @@ mod rnn;
 mod run;
 mod search;
 pub mod selftest;
+mod serve;
 mod sweep;
 mod task;
 mod tune;
@@ -86,6 +87,8 @@ enum Command {
     Launch(Box<launch::Launch>),
     /// Play a share of the runs of a dyno on another machine
     Worker(worker::Worker),
+    /// Put a system behind the protocols of servers: Open Inference Protocol, OpenAI
+    Serve(Box<serve::Serve>),
     /// Say what this machine can measure
     Selftest(selftest::Selftest),
     /// Print what a shell needs to complete commands and flags
@@ -120,6 +123,7 @@ impl Dyno {
             Command::Info(info) => info.execute(),
             Command::Launch(launch) => launch.execute(),
             Command::Worker(worker) => worker.execute(),
+            Command::Serve(serve) => serve.execute(),
             Command::Selftest(selftest) => selftest.execute(),
             Command::Completions(completions) => completions.execute(),
             Command::Man(man) => man.execute(),

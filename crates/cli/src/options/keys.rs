@@ -16,6 +16,7 @@ use super::batch::BatchSizes;
 use super::profile::Profile;
 use crate::records::Keep;
 use crate::render;
+use crate::summary::Limits;
 
 /// Which tests are run in each scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +74,7 @@ pub struct RunOptions {
     pub batch: Option<BatchSizes>,
     pub batch_wait: Option<Nanos>,
     pub accuracy_target: Option<f64>,
+    pub goodput: Option<Limits>,
     pub equivalence: Option<PathBuf>,
     pub is_virtual: bool,
     pub conf: Vec<PathBuf>,
@@ -144,7 +146,7 @@ keys! {
         |o, v, _| { o.deadline = Some(render::parse_duration(v)?); Ok(()) };
     "model" "FILE" "ONNX model, for the systems onnx and tract" "named by the system"
         |o, v, base| { o.model = Some(base.join(v)); Ok(()) };
-    "data" "[INPUT=]FILE.npy" "Samples for a model, along the first axis; once for each of its inputs" "random samples"
+    "data" "[INPUT=]FILE" "Samples for a model (.npy, along the first axis; once for each of its inputs), or prompts for a server (.jsonl, .json, .csv)" "random samples"
         |o, v, base| { o.data.push(input_file(v, base)); Ok(()) };
     "labels" "FILE.npy" "Class of each sample, to score accuracy" "none: accuracy is not scored"
         |o, v, base| { o.labels = Some(base.join(v)); Ok(()) };
@@ -172,6 +174,8 @@ keys! {
         |o, v, _| { o.batch_wait = Some(render::parse_duration(v)?); Ok(()) };
     "accuracy-target" "SHARE" "Accuracy that is asked for, from 0 to 1" "99 % of the reference for digits, else none"
         |o, v, _| { o.accuracy_target = Some(share(v)?); Ok(()) };
+    "goodput" "LIMITS" "Also tell what is delivered within these limits, in ms: any of ttft:MS, tpot:MS, e2el:MS with commas" "the bounds of Server alone"
+        |o, v, _| { o.goodput = Some(v.parse()?); Ok(()) };
     "equivalence" "FILE" "What dyno task equivalence --json said of the model, for the statement of the division" "none"
         |o, v, base| { o.equivalence = Some(base.join(v)); Ok(()) };
     "virtual" "" "Play the test in virtual time; only simulated systems can" "model: yes, others: no"

@@ -94,8 +94,8 @@ pub fn tests(
     if !problems.is_empty() {
         return Err(Failure::usages(problems));
     }
-    if let Some(remote) = &system.remote {
-        remote.check(&tests, system.is_simulated())?;
+    if let Some(crew) = &system.crew {
+        crew.check(&tests, system.is_simulated())?;
     }
     Ok(tests)
 }
@@ -147,8 +147,8 @@ pub fn performance(
     }
     let tenant = settle(options, system, scenario, None, settings).map_err(Failure::usages)?;
     let test = Test { scenario, mode, tenants: vec![tenant], keep: keep(options) };
-    if let Some(remote) = &system.remote {
-        remote.check(std::slice::from_ref(&test), system.is_simulated())?;
+    if let Some(crew) = &system.crew {
+        crew.check(std::slice::from_ref(&test), system.is_simulated())?;
     }
     Ok(test)
 }
@@ -161,6 +161,9 @@ fn settle(
     tenant: Option<&TenantTable>,
     mut settings: Settings,
 ) -> Result<TestTenant, Vec<String>> {
+    if let Some(remote) = system.remote() {
+        remote.complete(&mut settings);
+    }
     let messages = options.complete(&mut settings);
     let plan = Plan::resolve(&settings.values, system.library_size()).map_err(|errors| {
         let of = tenant.map(|tenant| format!(" of tenant {}", tenant.name)).unwrap_or_default();

@@ -49,6 +49,7 @@ impl Metrics {
             time_per_output_token_ns: m.time_per_output_token.map(Into::into),
             token_count: m.token_count,
             rates: Rates { goodput_samples_per_s: goodput(m, record, plan), ..m.rates.into() },
+            goodput: None,
             token_rates: m.token_rates.map(Into::into),
             lag_ns: m.lag.map(Into::into),
             client_lag_ns: m.client_lag.map(Into::into),

@@ -28,6 +28,8 @@ mod rounds;
 mod schema;
 mod score;
 mod search;
+mod serve;
+mod servers;
 mod shell;
 mod signals;
 mod streams;

@@ -82,6 +82,32 @@ fn networks_share_an_npu_and_both_resources_are_drawn() {
 }
 
 #[test]
+fn times_that_were_measured_are_played_in_place_of_layers() {
+    let folder = Folder::new();
+    let setting = "--seq 16 --mapping kcpx+1:128";
+    folder.write("bb.csv", &folder.dyno(&format!("npu layers BB {setting} --times")).stdout);
+    let stp = |networks: &str| {
+        let command =
+            format!("npu run {networks} {setting} --passes 20 --scheduler balanced --json");
+        folder.dyno(&command).exits(0).json()["schedulers"][0]["stp"].as_f64().unwrap()
+    };
+    // A model's times read as measured ones are the model.
+    assert_eq!(stp("RN bb.csv"), stp("RN BB"));
+    for (command, expected) in [
+        ("layers bb.csv", "bb.csv holds times that were measured, and no layers"),
+        (
+            "run RN bb.csv --batch 4",
+            "`bb.csv` holds times that were measured: they are of one batch",
+        ),
+        ("run RN bb.csv --weight-bits 8", "of the bits that they were measured of"),
+        ("run RN bb.csv --spatial", "`bb.csv` holds times that were measured, of a whole array"),
+    ] {
+        let ran = folder.dyno(&format!("npu {command}")).exits(2);
+        assert!(ran.stderr.contains(expected), "{command}: {}", ran.stderr);
+    }
+}
+
+#[test]
 fn an_npu_is_a_system_with_a_network_for_each_tenant() {
     let folder = Folder::new();
     let tenant = |name: &str, qps: u32, limit: &str| {

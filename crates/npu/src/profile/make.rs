@@ -132,6 +132,11 @@ pub enum ProfileError {
         /// How many.
         parts: u64,
     },
+    /// Times that were measured are of the batch and the blocks that they were measured of.
+    Measured {
+        /// Of which network.
+        network: String,
+    },
 }
 
 impl fmt::Display for ProfileError {
@@ -149,6 +154,11 @@ impl fmt::Display for ProfileError {
                 f,
                 "`{layer}` would be split into {parts} parts, more than {MOST_PARTS}; take larger blocks or \
                  a larger weight buffer"
+            ),
+            Self::Measured { network } => write!(
+                f,
+                "`{network}` holds times that were measured: they are of one batch, and no layers to fuse; leave the \
+                 batch at 1, and blocks layers or tiles"
             ),
         }
     }
@@ -242,16 +252,23 @@ pub fn make(
     if fused == Some(0) || tile.is_some_and(|(bytes, time)| bytes == 0 || time == 0) {
         return Err(ProfileError::EmptyBlocks);
     }
-    let (units, spilled) = units(network, npu, mapping, options);
-    let units = match fused {
-        Some(bytes) => fuse(units, bytes.min(parts.weight_buffer)),
-        None => units,
+    let mut made = match &network.measured {
+        Some(profile) if options.batch == 1 && fused.is_none() => measured(profile, npu, tile)?,
+        Some(_) => return Err(ProfileError::Measured { network: network.name.clone() }),
+        None => {
+            let (units, spilled) = units(network, npu, mapping, options);
+            let units = match fused {
+                Some(bytes) => fuse(units, bytes.min(parts.weight_buffer)),
+                None => units,
+            };
+            let mut made = Made { spilled, ..Made::default() };
+            for unit in units {
+                made.add(&unit, npu, tile)?;
+            }
+            made
+        }
     };
-    let mut made = Made { spilled, ..Made::default() };
     made.profile.name.clone_from(&network.name);
-    for unit in units {
-        made.add(&unit, npu, tile)?;
-    }
     let all = |time: fn(&Block) -> Picos| made.profile.blocks.iter().map(time);
     let fits = |time: fn(&Block) -> Picos| all(time).try_fold(0, Picos::checked_add).is_some();
     if fits(|block| block.compute) && fits(|block| block.fetch) {
@@ -330,6 +347,19 @@ fn fuse(units: Vec<Unit<'_>>, bytes: u64) -> Vec<Unit<'_>> {
     fused
 }
 
+/// What was measured, of which nothing is changed but that blocks are cut where they must be.
+fn measured(
+    profile: &Profile,
+    npu: &Npu,
+    tile: Option<(u64, Picos)>,
+) -> Result<Made, ProfileError> {
+    let mut made = Made::default();
+    for (block, label) in profile.blocks.iter().zip(&profile.labels) {
+        made.cut(label, *block, npu.parts().weight_buffer, tile)?;
+    }
+    Ok(made)
+}
+
 impl Made {
     fn add(
         &mut self,
@@ -343,7 +373,18 @@ impl Made {
         let fetch = unit.bytes.checked_add(unit.stream).and_then(|bytes| npu.bytes(bytes));
         let fetch = fetch.ok_or_else(too_long)?;
         let bytes = u64::try_from(unit.bytes).map_err(|_| too_long())?;
-        let buffer = npu.parts().weight_buffer;
+        self.cut(&layer, Block { compute, fetch, bytes }, npu.parts().weight_buffer, tile)
+    }
+
+    /// Adds what is one block as parts that fit: into the buffer, and into a tile.
+    fn cut(
+        &mut self,
+        layer: &str,
+        whole: Block,
+        buffer: u64,
+        tile: Option<(u64, Picos)>,
+    ) -> Result<(), ProfileError> {
+        let Block { compute, fetch, bytes } = whole;
         let most = match tile {
             Some((tile, _)) => tile.min(buffer),
             None if bytes > buffer => (buffer / 2).max(1),
@@ -352,10 +393,10 @@ impl Made {
         let slices = tile.map_or(1, |(_, time)| compute.div_ceil(time));
         let parts = bytes.div_ceil(most).max(slices).max(1);
         if parts > MOST_PARTS {
-            return Err(ProfileError::TooMany { layer, parts });
+            return Err(ProfileError::TooMany { layer: layer.to_owned(), parts });
         }
         if bytes > buffer {
-            self.split.push(Split { layer: layer.clone(), bytes, parts });
+            self.split.push(Split { layer: layer.to_owned(), bytes, parts });
         }
         for part in 0..parts {
             self.profile.blocks.push(Block {
@@ -364,7 +405,7 @@ impl Made {
                 bytes: share(bytes, part, parts),
             });
             self.profile.labels.push(match parts {
-                1 => layer.clone(),
+                1 => layer.to_owned(),
                 _ => format!("{layer} ({} of {parts})", part + 1),
             });
         }

@@ -8,6 +8,13 @@ use crate::sheet::{Sheet, TableError};
 const COLUMNS: &[&str] = &["name", "compute_us", "fetch_us", "bytes"];
 
 impl Profile {
+    /// Whether a table is one of times, by its head, and not one of layers.
+    #[must_use]
+    pub fn is_table(text: &str) -> bool {
+        let head = text.lines().next().unwrap_or("");
+        head.split(',').any(|column| column.trim().trim_matches('"') == "compute_us")
+    }
+
     /// Reads a table with the columns `name`, `compute_us`, `fetch_us` and `bytes`, a line a block: times of a
     /// profiler of a real engine serve as well as those of a mapping.
     ///

@@ -141,6 +141,29 @@ fn what_cannot_be_made_is_told() {
 }
 
 #[test]
+fn times_that_were_measured_are_played_as_they_are() {
+    let text = "name,compute_us,fetch_us,bytes\na,10,2,4000000\nb,1,90,60000000\n";
+    assert!(Profile::is_table(text) && !Profile::is_table("name,type,m\n"));
+    let network = Network::of_times(Profile::from_csv("engine.csv", text).unwrap());
+    let npu = Npu::preset("memory-centric").unwrap();
+    let make = |options: Options| make(&network, &npu, mapping("peak"), &options);
+    // The second has no room in the buffer of 48 MB.
+    let Made { profile, split, .. } = make(Options::default()).unwrap();
+    assert_eq!((profile.compute(), profile.fetch()), (11_000_000, 92_000_000));
+    assert_eq!(profile.labels, ["a", "b (1 of 3)", "b (2 of 3)", "b (3 of 3)"]);
+    assert_eq!((split.len(), split[0].layer.as_str()), (1, "b"));
+    let tile = Granularity::Tile { bytes: u64::MAX, time: 5_000_000 };
+    let tiles = make(Options { granularity: tile, ..Options::default() }).unwrap().profile;
+    assert_eq!((tiles.blocks.len(), tiles.compute()), (4, 11_000_000));
+    // Nobody measured these.
+    let fused = Options { granularity: Granularity::Fused { bytes: 1 }, ..Options::default() };
+    for options in [fused, Options { batch: 4, ..Options::default() }] {
+        let told = make(options).unwrap_err().to_string();
+        assert!(told.contains("`engine.csv` holds times that were measured"), "{told}");
+    }
+}
+
+#[test]
 fn profiles_are_tables_too() {
     let profile = made("BB", "memory-centric", "kcp+1", &Options::default()).profile;
     assert_eq!(Profile::from_csv("BB", &profile.to_string()), Ok(profile));

@@ -54,19 +54,40 @@ impl Balanced {
         }
     }
 
-    /// Of a kind, the job that is next.
-    fn least(&self, view: &View<'_>, is_compute_bound: bool) -> Option<usize> {
-        let of_kind = |&at: &usize| view.jobs[at].pass.is_compute_bound() == is_compute_bound;
-        let order = |at: usize| {
-            let job = &view.jobs[at];
-            (is_late(view, job), job.due, self.had[job.stream])
-        };
-        let before = |a: &usize, b: &usize| {
-            let (a, b) = (order(*a), order(*b));
-            (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2))
-        };
-        (0..view.jobs.len()).filter(of_kind).min_by(before)
+    /// Looks at each job once: this is asked for every block.
+    fn next(&self, view: &View<'_>) -> Next {
+        let (mut urgent, mut kinds) = (None, [None; 2]);
+        for (at, job) in view.jobs.iter().enumerate() {
+            let is_asked = job.due < Picos::MAX;
+            let ends = if is_asked { earliest(view, job) } else { 0 };
+            let is_late = ends > job.due;
+            // As long again for what is placed between its blocks; what remains is no more than the whole, which needs no
+            // division.
+            let waits = |time: Picos| ends.saturating_add(time) > job.due;
+            if is_asked && !is_late && waits(job.pass.alone) && waits(remaining_alone(job)) {
+                let this = (job.due, at);
+                urgent = Some(urgent.map_or(this, |first: (Picos, usize)| first.min(this)));
+            }
+            let rank = (is_late, job.due, self.had[job.stream]);
+            let kind = &mut kinds[usize::from(job.pass.is_compute_bound())];
+            if kind.is_none_or(|(first, _)| rank < first) {
+                *kind = Some((rank, at));
+            }
+        }
+        let [memory, compute] = kinds.map(|kind| Some(kind?.1));
+        Next { urgent: urgent.map(|(_, at)| at), memory, compute }
     }
+}
+
+/// Positions of jobs that come next.
+struct Next {
+    /// Of the requests that can still be in time, one that must be placed now to be so: the one that is due first (the one
+    /// of least laxity would be one that has not begun, and two would be late in the place of one).
+    urgent: Option<usize>,
+    /// Of those that wait for the memory, who is next.
+    memory: Option<usize>,
+    /// Of those that wait for the array.
+    compute: Option<usize>,
 }
 
 impl Balanced {
@@ -77,23 +98,6 @@ impl Balanced {
         let longest = (0..view.jobs.len()).filter(is_asked).min_by_key(|&at| since(at))?;
         (view.machine.memory_free() > since(longest).saturating_add(self.patience))
             .then_some(longest)
-    }
-
-    /// Of the requests that can still be in time, one that must be placed now to be so: the one
-    /// that is due first (the one of least laxity would be one that has not begun, and two would be late in the place of one).
-    fn urgent(view: &View<'_>) -> Option<usize> {
-        let laxity = |at: usize| {
-            let job = &view.jobs[at];
-            let ends = earliest(view, job);
-            // As long again for what is placed between its blocks.
-            let is_urgent = ends <= job.due && ends.saturating_add(remaining_alone(job)) > job.due;
-            is_urgent.then_some((job.due, at))
-        };
-        (0..view.jobs.len())
-            .filter(|&at| view.jobs[at].due < Picos::MAX)
-            .filter_map(laxity)
-            .min()
-            .map(|(_, at)| at)
     }
 
     /// Between the best of each kind.
@@ -134,7 +138,16 @@ impl Balanced {
         if queue.ready_at()? > view.now {
             return None;
         }
-        let pass = queue.pass(1);
+        let (pass, first) = (queue.pass(1), queue.due(0)?);
+        // What is under way, in time and due before all of them would only be made late: they need not be looked at.
+        let is_before = |job: &Job| {
+            job.due <= first
+                && job.pass.is_compute_bound() == pass.is_compute_bound()
+                && !is_late(view, job)
+        };
+        if view.jobs.iter().any(is_before) {
+            return None;
+        }
         let fetched = view.machine.memory_free().max(view.now) + pass.fetch;
         let computed = view.machine.compute_free().max(view.now) + pass.compute;
         let hopeless = queue.due_before(fetched.max(computed));
@@ -174,21 +187,24 @@ impl Scheduler for Balanced {
     }
 
     fn pick(&mut self, view: &View<'_>) -> usize {
-        let urgent = Self::urgent(view).map(|at| (at, "would be late if it waited"));
+        let next = self.next(view);
+        let urgent = next.urgent.map(|at| (at, "would be late if it waited"));
         let starving = || Some((self.starving(view)?, "has placed nothing for too long"));
-        let (at, why) = urgent.or_else(starving).unwrap_or_else(|| {
-            match (self.least(view, false), self.least(view, true)) {
+        let (at, why) =
+            urgent.or_else(starving).unwrap_or_else(|| match (next.memory, next.compute) {
                 (Some(memory), Some(compute)) => Self::between(view, memory, compute),
                 (Some(only), None) | (None, Some(only)) => (only, "of its kind, it had least"),
                 (None, None) => (0, ""),
-            }
-        });
+            });
         self.why = why;
         let job = &view.jobs[at];
-        let pass = &job.pass;
-        let whole = (pass.compute + pass.fetch).max(1) as f64;
-        let part = (job.block.compute + job.block.fetch) as f64 / whole;
-        self.had[job.stream] += part * pass.alone as f64;
+        // Where somebody asks, the time that is due decides and nobody looks at this.
+        if job.due == Picos::MAX {
+            let pass = &job.pass;
+            let whole = (pass.compute + pass.fetch).max(1) as f64;
+            let part = (job.block.compute + job.block.fetch) as f64 / whole;
+            self.had[job.stream] += part * pass.alone as f64;
+        }
         self.placed[job.stream] = view.machine.memory_free();
         at
     }

@@ -170,7 +170,7 @@ impl Decoder {
             return Err(wrong("layers have products beyond what 64 bits count"));
         }
         let name = format!("{}-{what}", self.name);
-        Ok(Network { name, layers: table.rows, seq_len: Some(tokens) })
+        Ok(Network { name, layers: table.rows, seq_len: Some(tokens), measured: None })
     }
 
     /// Bytes of keys and values of a token, of all layers.

@@ -74,7 +74,8 @@ impl Network {
         }
         let of = |row| layer(row, [weight, activation]);
         let layers: Result<_, _> = found.rows.into_iter().map(of).collect();
-        let network = Self { name: name.to_owned(), layers: layers?, seq_len: None };
+        let network =
+            Self { name: name.to_owned(), layers: layers?, seq_len: None, measured: None };
         Ok(Derived { network, left_out })
     }
 }

@@ -50,7 +50,7 @@ impl Network {
             sheet.problem(1, "", "has no layers");
         }
         let layers: Vec<Layer> = read.into_iter().map(|(_, (layer, _))| layer).collect();
-        sheet.finish(Self { name: file.to_owned(), layers, seq_len })
+        sheet.finish(Self { name: file.to_owned(), layers, seq_len, measured: None })
     }
 }
 

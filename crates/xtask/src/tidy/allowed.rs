@@ -94,3 +94,13 @@ pub const UNSAFE_CRATES: &[&str] = &[
     // Pointers that C programs pass.
     "rnn-c",
 ];
+
+/// Packages that make functions wait for each other, which one room alone may depend on: package,
+/// crate.
+pub const FENCED: &[(&str, &str)] = &[
+    ("h2", "net"),
+    ("hyper", "net"),
+    ("hyper-util", "net"),
+    ("tokio", "net"),
+    ("tokio-rustls", "net"),
+];

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use dyno_kernels::Isa;
 use dyno_loadgen::clock::Nanos;
 use dyno_npu::bounds::throughput;
 use dyno_npu::machine::Limits;
@@ -14,7 +13,7 @@ use dyno_npu::profile::{Picos, Profile};
 use dyno_npu::schedule::Named;
 use dyno_npu::streams::play_watched;
 use dyno_npu::workload::{LayerType, Network};
-use dyno_sut::interleaved::{Dense, Interleaved, Stack};
+use dyno_sut::interleaved::{Dense, Interleaved, Isa, Stack};
 use serde_json::json;
 
 use super::given::Changes;

@@ -8,7 +8,7 @@ use dyno_loadgen::clock::Nanos;
 use dyno_npu::deploy::{Plan, Tenant};
 use dyno_npu::hardware::{Npu, Parts};
 use dyno_npu::mapping::Mapping;
-use dyno_npu::profile::{Folding, Granularity, Options, Picos, Traffic};
+use dyno_npu::profile::{Folding, Granularity, Options, Picos, Profile, Traffic};
 use dyno_npu::schedule::Named;
 use dyno_npu::workload::language::{DECODERS, Decoder, Phase};
 use dyno_npu::workload::{Network, PRESETS};
@@ -199,7 +199,11 @@ impl Changes {
                 let told = |error: dyno_npu::workload::TableError| {
                     Failure::usages(error.to_string().lines().map(str::to_owned).collect())
                 };
-                return Network::from_csv(name, &text).map_err(told);
+                return match Profile::is_table(&text) {
+                    true => Profile::from_csv(name, &text).map(Network::of_times),
+                    false => Network::from_csv(name, &text),
+                }
+                .map_err(told);
             }
             Some("onnx") => {
                 let model = Model::read(path)

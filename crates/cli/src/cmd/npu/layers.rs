@@ -58,6 +58,11 @@ impl Layers {
     /// A network, an NPU or a mapping that there is not; files that cannot be read.
     pub fn execute(self) -> Result<Exit, Failure> {
         let network = self.changes.network(&self.network)?;
+        if network.measured.is_some() && !self.times {
+            let told = format!("{} holds times that were measured, and no layers", self.network);
+            return Err(Failure::usage(told)
+                .hint("--times prints them as blocks that fit the NPU; dyno npu run plays them"));
+        }
         if self.csv {
             return output::print(network.to_string()).map(|()| Exit::Valid);
         }

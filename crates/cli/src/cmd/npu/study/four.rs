@@ -6,6 +6,7 @@ use dyno_npu::setting::Played;
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;
+use super::streams::PASSES;
 use super::{MAPPING, Studied, TILE, geomean, paper, setting};
 use crate::exit::Failure;
 
@@ -39,7 +40,6 @@ fn fours() -> Vec<[&'static str; 4]> {
 pub fn four(studied: &mut Studied) -> Result<Part, Failure> {
     let all = fours();
     let fours = if studied.quick { &all[..1] } else { &all[..] };
-    let passes = if studied.quick { 5 } else { 300 };
     let title = |(name, granularity): &(&str, Granularity)| match granularity {
         Granularity::Layer => (*name).to_owned(),
         _ => format!("{name}, 100 us"),
@@ -53,7 +53,7 @@ pub fn four(studied: &mut Studied) -> Result<Part, Failure> {
             let one = |(scheduler, granularity): &(&str, Granularity)| {
                 let scheduler = Named::find(scheduler).map_err(Failure::usage)?;
                 let setting = setting(npu, MAPPING, batch, *granularity)?;
-                setting.play(codes, scheduler, passes).map_err(Failure::usage)
+                setting.play(codes, scheduler, PASSES).map_err(Failure::usage)
             };
             SCHEDULERS.iter().map(one).collect::<Result<Vec<Played>, _>>()
         })?;

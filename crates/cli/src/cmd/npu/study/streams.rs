@@ -20,6 +20,9 @@ pub struct Case {
     pub batch: u64,
 }
 
+/// Passes of the slowest stream.
+pub const PASSES: u64 = 300;
+
 /// Single-batch and multi-batch streams.
 pub const CASES: [Case; 2] = [
     Case { title: "memory-centric, batch 1", npu: "memory-centric", batch: 1 },
@@ -67,13 +70,12 @@ pub struct Pairs {
 impl Pairs {
     fn play(quick: bool) -> Result<Self, Failure> {
         let names = names(quick);
-        let passes = if quick { 10 } else { 300 };
         let of = |case: &Case| {
             spread(case.title, &names, |pair| {
                 let one = |way: &Way| {
                     let scheduler = Named::find(way.scheduler).map_err(Failure::usage)?;
                     let setting = setting(case.npu, MAPPING, case.batch, way.granularity)?;
-                    setting.play(pair, scheduler, passes).map_err(Failure::usage)
+                    setting.play(pair, scheduler, PASSES).map_err(Failure::usage)
                 };
                 WAYS.iter().map(one).collect()
             })
