@@ -16,7 +16,7 @@ use crate::interrupt::Interrupt;
 use crate::live::Goals;
 use crate::progress::Progress;
 use crate::system::System;
-use crate::workers::Crew;
+use crate::workers::RemoteWorkers;
 
 /// One test: what is measured of a system in one go.
 #[derive(Debug, Clone)]
@@ -117,8 +117,8 @@ impl Test {
         watch.progress.begin(title, Goals::of(self, system.is_simulated()));
         let logs = if system.is_simulated() {
             self.play_virtual_time(system, &tenants, watch)
-        } else if let Some(crew) = &system.crew {
-            self.play_on_workers((system, crew), watch)?
+        } else if let Some(workers) = &system.remote_workers {
+            self.play_on_workers((system, workers), watch)?
         } else {
             self.play_real_time(system, &tenants, watch)?
         };
@@ -153,11 +153,11 @@ impl Test {
     /// As in real time, on workers that have this system.
     fn play_on_workers(
         &self,
-        (system, crew): (&System, &Crew),
+        (system, remote): (&System, &RemoteWorkers),
         watch: Watch<'_>,
     ) -> Result<Vec<TestLog>, Failure> {
         let interrupted = || Failure::interrupted("interrupted before all workers had joined");
-        let coordinator = crew.coordinator(system, watch)?.ok_or_else(interrupted)?;
+        let coordinator = remote.coordinator(system, watch)?.ok_or_else(interrupted)?;
         let library = coordinator.library(&*system.library);
         let tenants: Vec<Tenant<'_>> = self
             .tenants

@@ -34,7 +34,7 @@ use dyno_task::judge::Judge;
 use crate::environment;
 use crate::exit::Failure;
 use crate::options::RunOptions;
-use crate::workers::Crew;
+use crate::workers::RemoteWorkers;
 use cheat::CheatSpec;
 use npu::NpuSpec;
 use policy::Policies;
@@ -87,7 +87,7 @@ pub const SYSTEMS: [(&str, &str); 15] = [
 const SAMPLES_DEFAULT: usize = 1_024;
 
 /// Samples in a batch, where nobody says.
-const BATCH_DEFAULT: NonZero<usize> = NonZero::new(32).expect("32 is not 0");
+pub const BATCH_DEFAULT: NonZero<usize> = NonZero::new(32).expect("32 is not 0");
 
 /// The share of the reference's accuracy that the rules ask for.
 const SHARE_OF_REFERENCE: f64 = 0.99;
@@ -132,7 +132,7 @@ pub struct System {
     /// Of the batches that it computed since somebody asked.
     pub batch_sizes: batch::Sizes,
     /// Workers that measure it in place of this process.
-    pub crew: Option<Crew>,
+    pub remote_workers: Option<RemoteWorkers>,
 }
 
 enum Kind {
@@ -185,7 +185,7 @@ impl System {
             is_synthetic,
             policies,
             batch_sizes: batch::Sizes::default(),
-            crew: Crew::of(run)?,
+            remote_workers: RemoteWorkers::of(run)?,
             spec,
         })
     }

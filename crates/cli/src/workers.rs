@@ -32,14 +32,14 @@ pub fn token() -> String {
 }
 
 /// The workers of a run, which are waited for when the first test begins.
-pub struct Crew {
+pub struct RemoteWorkers {
     listen: Listen,
     /// What they measure.
     options: Vec<Pair>,
     gathered: OnceLock<Coordinator>,
 }
 
-impl Crew {
+impl RemoteWorkers {
     /// What the options say; `None` if they name no workers.
     ///
     /// # Errors

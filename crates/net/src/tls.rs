@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
 use crate::endpoint::Endpoint;
 use crate::exchange::HttpVersion;
@@ -105,6 +105,9 @@ pub(crate) fn trouble(endpoint: &Endpoint, error: &rustls::Error) -> Trouble {
             }
             _ => "",
         },
+        rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
+            "; it does not offer this version of HTTP"
+        }
         rustls::Error::InvalidMessage(_) => "; perhaps the server speaks http there",
         _ => "",
     };

@@ -19,6 +19,7 @@ use crate::interrupt::Interrupt;
 use crate::options::{BatchSizes, RunOptions};
 use crate::output;
 use crate::render::parse_duration;
+use crate::system::BATCH_DEFAULT;
 use crate::system::by_value::{self, Loaded};
 
 /// Flags of `dyno serve`.
@@ -47,7 +48,7 @@ pub struct Serve {
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
     /// Requests that may wait for the model; one more is refused
-    #[arg(long, value_name = "N", default_value_t = NonZero::new(1_024).expect("1024 is not 0"))]
+    #[arg(long, value_name = "N", default_value_t = QUEUE_DEFAULT)]
     queue: NonZero<usize>,
     /// Bytes of a body at most, before and after it is decompressed
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().body)]
@@ -68,7 +69,7 @@ pub struct Serve {
     #[arg(long, value_name = "N", default_value_t = NonZero::<usize>::MIN)]
     workers: NonZero<usize>,
     /// Requests that are computed together at most
-    #[arg(long, value_name = "N", default_value_t = NonZero::new(32).expect("32 is not 0"))]
+    #[arg(long, value_name = "N", default_value_t = BATCH_DEFAULT)]
     batch: NonZero<usize>,
     /// How long a request waits for others to share its batch
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = nanos)]
@@ -86,6 +87,9 @@ pub struct Serve {
     #[arg(long, value_name = "FILE")]
     ort_lib: Option<PathBuf>,
 }
+
+/// Requests that wait, where nobody says.
+const QUEUE_DEFAULT: NonZero<usize> = NonZero::new(1_024).expect("1024 is not 0");
 
 const AFTER_HELP: &str = "\
 Serves the Open Inference Protocol over HTTP (JSON and binary tensors) and gRPC, and the OpenAI

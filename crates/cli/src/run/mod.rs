@@ -22,7 +22,7 @@ use crate::run_directory::{Finished, RunDirectory};
 use crate::summary::{self, State};
 use crate::system::System;
 use crate::system::net::Remote;
-use crate::workers::Crew;
+use crate::workers::RemoteWorkers;
 use crate::{division, environment, output, render, report, series, throughput};
 
 /// A system that is ready to be measured, and what is to be measured of it.
@@ -240,7 +240,7 @@ impl Prepared {
                 break;
             }
         }
-        run.remarks.extend(self.system.crew.iter().flat_map(Crew::remarks));
+        run.remarks.extend(self.system.remote_workers.iter().flat_map(RemoteWorkers::remarks));
         if !self.system.is_simulated() {
             let now = WallTime::now();
             run.finished_at = render::utc(now);
@@ -308,7 +308,7 @@ impl Prepared {
 
 /// Whether a worker is gone, so that no further test can be played.
 fn has_lost_worker(system: &System) -> bool {
-    system.crew.as_ref().is_some_and(Crew::has_lost_worker)
+    system.remote_workers.as_ref().is_some_and(RemoteWorkers::has_lost_worker)
 }
 
 /// The environment. Values that are no text name no setting.
@@ -379,9 +379,7 @@ fn play(
 ) -> Result<Played, Failure> {
     // A probe, or the test before, is none of this one's business.
     let _ = system.batch_sizes.take();
-    // Workers have clients of their own, and this process's has nothing to tell.
-    let client = system.remote().filter(|_| system.crew.is_none());
-    let (clock, before) = (Clock::start(), client.map(Remote::seen));
+    let (clock, before) = (Clock::start(), system.remote().map(Remote::seen));
     let logs = test.play(system, watch, title)?;
     let took = clock.now();
     let batch_sizes = system.batch_sizes.take();
@@ -408,7 +406,8 @@ fn play(
         }
         outcomes.push(outcome);
     }
-    let client = client
+    let client = system
+        .remote()
         .zip(before.as_ref())
         .and_then(|(remote, before)| seen_by_client(remote, (before, took), &logs, &mut outcomes));
     Ok(Played { outcomes, client })

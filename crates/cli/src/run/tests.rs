@@ -94,8 +94,8 @@ pub fn tests(
     if !problems.is_empty() {
         return Err(Failure::usages(problems));
     }
-    if let Some(crew) = &system.crew {
-        crew.check(&tests, system.is_simulated())?;
+    if let Some(workers) = &system.remote_workers {
+        workers.check(&tests, system.is_simulated())?;
     }
     Ok(tests)
 }
@@ -147,8 +147,8 @@ pub fn performance(
     }
     let tenant = settle(options, system, scenario, None, settings).map_err(Failure::usages)?;
     let test = Test { scenario, mode, tenants: vec![tenant], keep: keep(options) };
-    if let Some(crew) = &system.crew {
-        crew.check(std::slice::from_ref(&test), system.is_simulated())?;
+    if let Some(workers) = &system.remote_workers {
+        workers.check(std::slice::from_ref(&test), system.is_simulated())?;
     }
     Ok(test)
 }

@@ -1,5 +1,4 @@
-//! Behaviour of the network's rooms through their public surfaces: clients against servers that
-//! are made for it, and workers.
+//! Behaviour of the room's clients, servers and workers through their public surfaces.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod real_time;

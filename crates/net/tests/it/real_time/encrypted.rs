@@ -18,11 +18,11 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::faults::{Faulty, request};
 use super::played::{client, play, settings};
-use super::protocols::{Fixed, SMALL};
+use super::protocols::{Fixed, Lines, SMALL};
 use super::troubles::check_all_fail;
 
-/// A server with a certificate that vouches for itself.
-fn server(name: &str, until: i32) -> (Faulty, Vec<u8>) {
+/// A certificate that vouches for itself, as a server and as a client need it.
+fn certified(name: &str, until: i32, alpn: &[u8]) -> (Arc<ServerConfig>, Vec<u8>) {
     let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
     params.not_before = date_time_ymd(2000, 1, 1);
     params.not_after = date_time_ymd(until, 1, 1);
@@ -31,13 +31,19 @@ fn server(name: &str, until: i32) -> (Faulty, Vec<u8>) {
     let chain = vec![CertificateDer::from(certificate.der().to_vec())];
     let private = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
+    let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(chain, private)
         .unwrap();
-    let config = Arc::new(config);
+    config.alpn_protocols = vec![alpn.to_vec()];
+    (Arc::new(config), certificate.pem().into_bytes())
+}
+
+/// A server of echoes.
+fn server(name: &str, until: i32) -> (Faulty, Vec<u8>) {
+    let (config, pem) = certified(name, until, b"http/1.1");
     let script = move |stream: TcpStream| {
         let connection = ServerConnection::new(config.clone()).unwrap();
         let mut stream = StreamOwned::new(connection, stream);
@@ -49,11 +55,15 @@ fn server(name: &str, until: i32) -> (Faulty, Vec<u8>) {
             }
         }
     };
-    (Faulty::start(script), certificate.pem().into_bytes())
+    (Faulty::start(script), pem)
 }
 
 fn node(server: &Faulty) -> Endpoint {
-    format!("https://localhost:{}", server.address.port()).parse().unwrap()
+    at_port(server.address.port())
+}
+
+fn at_port(port: u16) -> Endpoint {
+    format!("https://localhost:{port}").parse().unwrap()
 }
 
 fn trusting(trust: Trust) -> Options {
@@ -109,4 +119,31 @@ fn a_server_without_tls() {
         super::faults::silence(stream);
     });
     check_refused(&server, Trust::Public, "speaks http there");
+}
+
+#[test]
+fn streams_over_tls() {
+    let (config, pem) = certified("localhost", 2999, b"h2");
+    let server = super::http2::serve(Some(config), |_, mut respond| async move {
+        let mut sending = respond.send_response(http::Response::new(()), false).unwrap();
+        sending.send_data(bytes::Bytes::from_static(b"x\nend\n"), true).unwrap();
+    });
+    let protocol = Lines(HttpVersion::Http2);
+    let (client, library) = client(protocol, &[at_port(server.port())], trusting(Trust::Only(pem)));
+    let played = play(&client, &library, &settings(Scenario::Offline, 100, 1.0));
+    assert_eq!(played.record.missing(), 0);
+    assert_eq!(client.seen().answered, 100, "{:?}", client.trouble());
+}
+
+#[test]
+fn bad_certificates_of_servers_of_http2() {
+    let protocol = || Box::new(Lines(HttpVersion::Http2)) as Box<dyn Protocol>;
+    let (config, pem) = certified("localhost", 2001, b"h2");
+    let expired = super::http2::serve(Some(config), |_, _| async {});
+    let options = trusting(Trust::Only(pem));
+    check_all_fail(protocol, &at_port(expired.port()), &options, Kind::Tls, "renew it");
+    // Nothing is wrong with this one, but that it speaks HTTP/1.1 alone.
+    let (sound, pem) = server("localhost", 2999);
+    let options = trusting(Trust::Only(pem));
+    check_all_fail(protocol, &node(&sound), &options, Kind::Tls, "does not offer");
 }

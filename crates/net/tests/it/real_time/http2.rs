@@ -2,6 +2,8 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +15,11 @@ use dyno_net::protocol::{Counted, Protocol};
 use dyno_net::sink::{Http2, Streamed};
 use dyno_net::trouble::Kind;
 use h2::server::SendResponse;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio_rustls::TlsAcceptor;
 
 use super::faults::{Faulty, nobody, silence};
 use super::played::{client, endpoint, play, settings};
@@ -66,7 +73,7 @@ fn more_samples_than_streams_are_all_answered() {
 
 #[test]
 fn bodies_of_requests_arrive_whole() {
-    let server = serve(|request, mut respond| async move {
+    let server = serve(None, |request, mut respond| async move {
         let mut body = request.into_body();
         let mut len = 0_usize;
         while let Some(data) = body.data().await {
@@ -99,7 +106,7 @@ fn a_server_that_says_nothing_at_all() {
 
 #[test]
 fn a_server_that_is_silent_on_streams() {
-    let server = serve(|_, respond| async move {
+    let server = serve(None, |_, respond| async move {
         tokio::time::sleep(Duration::from_secs(60)).await;
         drop(respond);
     });
@@ -119,7 +126,7 @@ fn a_server_of_something_else() {
 
 #[test]
 fn a_stream_that_is_reset_in_the_middle() {
-    let server = serve(|_, mut respond| async move {
+    let server = serve(None, |_, mut respond| async move {
         let mut sending = respond.send_response(http::Response::new(()), false).unwrap();
         sending.send_data(Bytes::from_static(b"x\n"), false).unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -136,7 +143,7 @@ fn a_stream_that_is_reset_in_the_middle() {
 
 #[test]
 fn streams_that_are_refused() {
-    let server = serve(|_, mut respond| async move {
+    let server = serve(None, |_, mut respond| async move {
         respond.send_reset(h2::Reason::REFUSED_STREAM);
     });
     check_all_fail(lines, &endpoint(server), &options(), Kind::Refused, "refused the stream");
@@ -144,15 +151,62 @@ fn streams_that_are_refused() {
 
 #[test]
 fn a_storm_of_errors() {
-    let server = serve(|_, mut respond| async move {
+    let server = serve(None, |_, mut respond| async move {
         let answer = http::Response::builder().status(500).body(()).unwrap();
         respond.send_response(answer, true).unwrap();
     });
     check_all_fail(lines, &endpoint(server), &options(), Kind::Server, "the server says 500");
 }
 
+#[test]
+fn a_server_that_dies_leaves_what_was_measured() {
+    // It answers ten streams, then it and its connections are gone.
+    static LEFT: AtomicUsize = AtomicUsize::new(10);
+    static GONE: Notify = Notify::const_new();
+    let server = serve_until(&GONE, None, |_, mut respond| async move {
+        if LEFT.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_err() {
+            return GONE.notify_one();
+        }
+        let mut sending = respond.send_response(http::Response::new(()), false).unwrap();
+        sending.send_data(Bytes::from_static(b"end\n"), true).unwrap();
+    });
+    let options = Options { connections: 1, streams: 4, ..options() };
+    let (client, library) = client(Lines(HttpVersion::Http2), &[endpoint(server)], options);
+    let played = play(&client, &library, &settings(Scenario::Offline, 100, 1.0));
+    let seen = client.seen();
+    assert_eq!((played.record.missing(), seen.failed() + seen.answered), (0, 100), "{seen:?}");
+    assert!((1..=10).contains(&seen.answered), "{seen:?}");
+    assert!(seen.troubles.contains_key(&Kind::Connect), "{seen:?}");
+}
+
+#[test]
+fn retries_of_streams_are_counted() {
+    let server = serve(None, |_, mut respond| async move {
+        respond.send_reset(h2::Reason::REFUSED_STREAM);
+    });
+    let options = Options { retries: 2, ..options() };
+    let (client, library) = client(Lines(HttpVersion::Http2), &[endpoint(server)], options);
+    let played = play(&client, &library, &settings(Scenario::Offline, 40, 1.0));
+    let seen = client.seen();
+    assert_eq!((played.record.failed.len(), seen.retries[&Kind::Refused]), (40, 80));
+}
+
 /// A server of HTTP/2 that does to each stream what a test wants, until the process ends.
-fn serve<F>(
+pub fn serve<F>(
+    tls: Option<Arc<ServerConfig>>,
+    script: impl Fn(http::Request<h2::RecvStream>, SendResponse<Bytes>) -> F + Send + Copy + 'static,
+) -> SocketAddr
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    static NEVER: Notify = Notify::const_new();
+    serve_until(&NEVER, tls, script)
+}
+
+/// As [`serve`], until it is notified.
+fn serve_until<F>(
+    gone: &'static Notify,
+    tls: Option<Arc<ServerConfig>>,
     script: impl Fn(http::Request<h2::RecvStream>, SendResponse<Bytes>) -> F + Send + Copy + 'static,
 ) -> SocketAddr
 where
@@ -161,19 +215,34 @@ where
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::bind(LOOPBACK).await.unwrap();
-            sender.send(listener.local_addr().unwrap()).unwrap();
+        let listener = runtime.block_on(TcpListener::bind(LOOPBACK)).unwrap();
+        sender.send(listener.local_addr().unwrap()).unwrap();
+        runtime.spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
+                let tls = tls.clone();
                 tokio::spawn(async move {
-                    let Ok(mut connection) = h2::server::handshake(stream).await else { return };
-                    while let Some(Ok((request, respond))) = connection.accept().await {
-                        tokio::spawn(script(request, respond));
+                    let Some(config) = tls else { return streams(stream, script).await };
+                    if let Ok(stream) = TlsAcceptor::from(config).accept(stream).await {
+                        streams(stream, script).await;
                     }
                 });
             }
         });
+        runtime.block_on(gone.notified());
     });
     receiver.recv().unwrap()
+}
+
+async fn streams<T, F>(
+    socket: T,
+    script: impl Fn(http::Request<h2::RecvStream>, SendResponse<Bytes>) -> F + Send + Copy + 'static,
+) where
+    T: AsyncRead + AsyncWrite + Unpin,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let Ok(mut connection) = h2::server::handshake(socket).await else { return };
+    while let Some(Ok((request, respond))) = connection.accept().await {
+        tokio::spawn(script(request, respond));
+    }
 }
