@@ -9,8 +9,9 @@ use dyno_loadgen::drive::{Driver, Job, JobTenant, Played};
 use dyno_loadgen::plan::{Library as Samples, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::settings::{Scenario, TestSettings};
+use dyno_loadgen::share::Share;
 use dyno_loadgen::sut::SystemUnderTest;
-use dyno_loadgen::trace::{LogSelection, loadable_sets};
+use dyno_loadgen::trace::loadable_sets;
 use dyno_net::client::{Client, Library, Options};
 use dyno_net::exchange::{Fields, HttpVersion, Method, Request};
 use dyno_net::protocol::{Answer, Counted, Heard, Protocol, Reader};
@@ -135,8 +136,9 @@ fn play(client: &Arc<Client>, library: &Library, settings: &TestSettings) -> Pla
     let system: Arc<dyn SystemUnderTest> = client.clone();
     let mut driver = RealTime::new(system);
     let epoch = driver.epoch(1);
-    let tenant = JobTenant { plan, set: &set, logged: LogSelection::None };
-    let played = driver.play(&Job { tenants: vec![tenant], accuracy: false, epoch });
+    let tenant = JobTenant { plan, set: &set, samples_before: 0 };
+    let played =
+        driver.play(&Job { tenants: vec![tenant], accuracy: false, share: Share::WHOLE, epoch });
     let record = &played.tenants[0].record;
     assert_eq!((record.missing(), record.failed.len()), (0, 0), "{:?}", client.trouble());
     played

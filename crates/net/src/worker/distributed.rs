@@ -61,6 +61,7 @@ impl Coordinator {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "answers are taken, here for nothing")]
 fn done(body: Body) -> Option<()> {
     matches!(body, Body::Done(_)).then_some(())
 }

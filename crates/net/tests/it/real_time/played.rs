@@ -8,8 +8,9 @@ use dyno_loadgen::drive::{Driver, Job, JobTenant, PlayedTenant};
 use dyno_loadgen::plan::{Library as Samples, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::settings::{Scenario, TestSettings};
+use dyno_loadgen::share::Share;
 use dyno_loadgen::sut::SystemUnderTest;
-use dyno_loadgen::trace::{LogSelection, loadable_sets};
+use dyno_loadgen::trace::loadable_sets;
 use dyno_net::client::{Client, Library, Options};
 use dyno_net::endpoint::Endpoint;
 use dyno_net::protocol::Protocol;
@@ -45,14 +46,16 @@ pub fn settings(scenario: Scenario, queries: u64, qps: f64) -> TestSettings {
 pub fn play(client: &Arc<Client>, library: &Library, settings: &TestSettings) -> PlayedTenant {
     let total = library.total_sample_count() as u64;
     let samples = Samples { total, performance: total };
-    let plan = Arc::new(Plan::resolve(settings, samples).unwrap());
+    let settings = TestSettings { accuracy_log_probability: 1.0, ..settings.clone() };
+    let plan = Arc::new(Plan::resolve(&settings, samples).unwrap());
     let set = loadable_sets(&plan, false, total as usize).swap_remove(0);
     library.load(&set.samples);
     let system: Arc<dyn SystemUnderTest> = client.clone();
     let mut driver = RealTime::new(system);
-    let tenant = JobTenant { plan, set: &set, logged: LogSelection::All };
+    let tenant = JobTenant { plan, set: &set, samples_before: 0 };
     let epoch = driver.epoch(1);
-    let played = driver.play(&Job { tenants: vec![tenant], accuracy: false, epoch });
+    let played =
+        driver.play(&Job { tenants: vec![tenant], accuracy: false, share: Share::WHOLE, epoch });
     library.unload(&set.samples);
     played.tenants.into_iter().next().unwrap()
 }
