@@ -96,6 +96,10 @@ impl Outcome {
                 }
             ));
         }
+        // Of a performance test the verdict says so.
+        if let (Some(Ended::Lost { worker, of }), TestMode::AccuracyOnly) = (ended, test.mode) {
+            summary.reasons.push(Violation::Lost { worker, of }.to_string());
+        }
         summary.verdict = state.verdict(summary.reasons.is_empty()).into();
         kept
     }

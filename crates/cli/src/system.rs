@@ -34,6 +34,7 @@ use dyno_task::judge::Judge;
 use crate::environment;
 use crate::exit::Failure;
 use crate::options::RunOptions;
+use crate::workers::RemoteWorkers;
 use cheat::CheatSpec;
 use npu::NpuSpec;
 use policy::Policies;
@@ -130,6 +131,8 @@ pub struct System {
     policies: Policies,
     /// Of the batches that it computed since somebody asked.
     pub batch_sizes: batch::Sizes,
+    /// Workers that measure it in place of this process.
+    pub remote_workers: Option<RemoteWorkers>,
 }
 
 enum Kind {
@@ -182,6 +185,7 @@ impl System {
             is_synthetic,
             policies,
             batch_sizes: batch::Sizes::default(),
+            remote_workers: RemoteWorkers::of(run)?,
             spec,
         })
     }

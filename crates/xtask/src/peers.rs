@@ -15,6 +15,7 @@ pub mod metrics;
 mod net;
 mod number;
 mod onnx;
+mod ray;
 mod release;
 mod rnn;
 pub mod tasks;
@@ -87,6 +88,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("net", net::run),
     ("number", number::run),
     ("onnx", onnx::run),
+    ("ray", ray::run),
     ("release", release::run),
     ("rnn", rnn::run),
     ("tasks", tasks::run),

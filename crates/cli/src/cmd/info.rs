@@ -229,6 +229,11 @@ pub const VARIABLES: &[(&str, &str)] = &[
          than flags. A name that is no setting is an error.",
     ),
     (
+        "DYNO_WORKER_TOKEN",
+        "the secret that a run with --remote-workers and its workers have in common; whoever does \
+         not know it cannot join.",
+    ),
+    (
         "GITHUB_ACTIONS",
         "if it is true, `dyno compare` prints annotations for GitHub, unless --annotate says otherwise.",
     ),

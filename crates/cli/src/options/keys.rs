@@ -66,6 +66,8 @@ pub struct RunOptions {
     /// Of the data set of the benchmark, where a round is followed.
     pub samples_of_round: Option<NonZero<usize>>,
     pub workers: Option<usize>,
+    pub remote_workers: Option<NonZero<usize>>,
+    pub listen: Option<String>,
     pub threads: Option<NonZero<usize>>,
     pub cores: Option<Cores>,
     pub warm_up: Option<usize>,
@@ -156,6 +158,10 @@ keys! {
         |o, v, _| { o.samples = Some(at_least_one(v)?); Ok(()) };
     "workers" "N" "Threads that compute behind the batcher; 0 computes on the issuing thread" "0, but one a core for Offline"
         |o, v, _| { o.workers = Some(number(v)?); Ok(()) };
+    "remote-workers" "N" "Processes that share the load, here or on other machines, once they have joined with dyno worker" "none: this process issues all of it"
+        |o, v, _| { o.remote_workers = Some(at_least_one(v)?); Ok(()) };
+    "listen" "ADDRESS" "Where remote workers join; port 0 is any free one" "127.0.0.1:7700"
+        |o, v, _| { o.listen = Some(v.into()); Ok(()) };
     "threads" "N" "Threads of ONNX Runtime that work on one call" "its processors, shared by the workers"
         |o, v, _| { o.threads = Some(at_least_one(v)?); Ok(()) };
     "cores" "LIST" "Processors for the threads of the system, such as 0-3,6; the issuing thread stays free (Linux)" "all"

@@ -22,6 +22,7 @@ use crate::run_directory::{Finished, RunDirectory};
 use crate::summary::{self, State};
 use crate::system::System;
 use crate::system::net::Remote;
+use crate::workers::RemoteWorkers;
 use crate::{division, environment, output, render, report, series, throughput};
 
 /// A system that is ready to be measured, and what is to be measured of it.
@@ -235,10 +236,11 @@ impl Prepared {
             if number < tests.len() && watch.interrupt.is_some_and(Interrupt::is_asked) {
                 run.state = State::Interrupted;
             }
-            if run.state != State::Complete {
+            if run.state != State::Complete || has_lost_worker(&self.system) {
                 break;
             }
         }
+        run.remarks.extend(self.system.remote_workers.iter().flat_map(RemoteWorkers::remarks));
         if !self.system.is_simulated() {
             let now = WallTime::now();
             run.finished_at = render::utc(now);
@@ -302,6 +304,11 @@ impl Prepared {
         ])?;
         Ok(Measured { summary, directory })
     }
+}
+
+/// Whether a worker is gone, so that no further test can be played.
+fn has_lost_worker(system: &System) -> bool {
+    system.remote_workers.as_ref().is_some_and(RemoteWorkers::has_lost_worker)
 }
 
 /// The environment. Values that are no text name no setting.

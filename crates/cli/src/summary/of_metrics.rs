@@ -132,6 +132,7 @@ fn name_of_end(ended: Ended) -> &'static str {
         Ended::TooManyOutstanding { .. } => "too many outstanding",
         Ended::Deadline { .. } => "deadline",
         Ended::Aborted => "aborted",
+        Ended::Lost { .. } => "worker lost",
     }
 }
 

@@ -25,6 +25,7 @@ impl Serving {
             }
             said.push(line);
         }
+        let _ = child.wait();
         panic!("it ended before it was ready: {said:?}");
     }
 

@@ -95,7 +95,8 @@ impl Violation {
             | Self::ClientLag { .. }
             | Self::Missing { .. }
             | Self::Failed { .. }
-            | Self::Aborted => return None,
+            | Self::Aborted
+            | Self::Lost { .. } => return None,
         })
     }
 }
@@ -235,6 +236,12 @@ impl fmt::Display for Violation {
                 counted(*samples, "sample")
             ),
             Self::Aborted => f.write_str("the run was aborted; run it again to the end"),
+            Self::Lost { worker, of } => write!(
+                f,
+                "worker {} of {of} was lost while the run was on, and what it measured with it; \
+                 see what became of it, and run again",
+                worker + 1
+            ),
         }
     }
 }

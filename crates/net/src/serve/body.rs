@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
@@ -24,6 +25,7 @@ pub(super) async fn read(state: &State, mut body: Incoming) -> Result<Bytes, Ref
     let most = state.settings.limits.body;
     let said = body.size_hint();
     if said.lower() > most as u64 {
+        linger(body).await;
         return Err(too_large(&format!("of {} bytes", said.lower()), most));
     }
     let mut first: Option<Bytes> = None;
@@ -35,6 +37,7 @@ pub(super) async fn read(state: &State, mut body: Incoming) -> Result<Bytes, Ref
         state.counts.received_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         let so_far = first.as_ref().map_or(0, Bytes::len) + all.len() + data.len();
         if so_far > most {
+            linger(body).await;
             return Err(too_large("that is longer", most));
         }
         // Most bodies come in one piece, which is not copied.
@@ -49,6 +52,15 @@ pub(super) async fn read(state: &State, mut body: Incoming) -> Result<Bytes, Ref
         }
     }
     Ok(first.unwrap_or_else(|| all.freeze()))
+}
+
+/// How long the rest of a body that is refused is read, and thrown away.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// A client that still sends sees its connection reset before it sees why it was refused.
+async fn linger(mut body: Incoming) {
+    let rest = async { while let Some(Ok(_)) = body.frame().await {} };
+    let _ = tokio::time::timeout(LINGER, rest).await;
 }
 
 fn too_large(what: &str, most: usize) -> Refusal {

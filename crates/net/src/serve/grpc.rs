@@ -1,6 +1,9 @@
 //! Requests over gRPC: the service `inference.GRPCInferenceService`.
 
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -95,7 +98,7 @@ async fn call(
     }
     let flight = (path == MODEL_INFER).then(|| state.take_off()).transpose()?;
     let body = in_time(state, Why::Slow, "the message", body::read(state, body)).await?;
-    let message = unary(state, body, encoding.as_ref())?;
+    let message = unary(state, &body, encoding.as_ref())?;
     let decoded = |message: Bytes| {
         ModelName::decode(message)
             .map_err(|error| Why::Invalid.because(format!("the request is no message: {error}")))
@@ -130,7 +133,7 @@ async fn call(
 }
 
 /// The only message of a call.
-fn unary(state: &State, body: Bytes, encoding: Option<&HeaderValue>) -> Result<Bytes, Refusal> {
+fn unary(state: &State, body: &Bytes, encoding: Option<&HeaderValue>) -> Result<Bytes, Refusal> {
     let Some(&[flag, ref length @ ..]) = body.first_chunk::<PREFIX>() else {
         return Err(Why::Invalid.because("the body ends before its first message"));
     };
@@ -228,15 +231,19 @@ async fn converse(
                 return Ok(());
             }
         }
-        if !state.is_ready() {
-            return Err(Why::Draining.because("the server is about to end"));
-        }
-        let frame = match body.frame().await {
-            None if deframer.left() > 0 => {
+        // A client that says nothing more must not hold the end up.
+        let (mut next, mut drains) = (pin!(body.frame()), pin!(state.drains()));
+        let next = poll_fn(|cx| match next.as_mut().poll(cx) {
+            Poll::Ready(next) => Poll::Ready(Ok(next)),
+            Poll::Pending => drains.as_mut().poll(cx).map(Err),
+        });
+        let frame = match next.await {
+            Err(()) => return Err(Why::Draining.because("the server is about to end")),
+            Ok(None) if deframer.left() > 0 => {
                 return Err(Why::Invalid.because("the stream ends within a message"));
             }
-            None => return Ok(()),
-            Some(frame) => frame.map_err(|error| Why::Invalid.because(error.to_string()))?,
+            Ok(None) => return Ok(()),
+            Ok(Some(frame)) => frame.map_err(|error| Why::Invalid.because(error.to_string()))?,
         };
         if let Ok(data) = frame.into_data() {
             if deframer.left() + data.len() > most + PREFIX {

@@ -159,8 +159,7 @@ async fn connect(
 ) {
     // Answers are small and whole: nothing is gained by waiting for more.
     let _ = stream.set_nodelay(true);
-    let asked = AtomicBool::new(false);
-    let asked = Arc::new(asked);
+    let asked = Arc::new(AtomicBool::new(false));
     let talk = async {
         match tls {
             None => talk(state, stream, watcher, &asked).await,

@@ -18,6 +18,7 @@ pub(super) struct State {
     pub counts: Counts,
     pub clock: Clock,
     is_draining: AtomicBool,
+    begun: Notify,
     /// Requests to models that are accepted and whose answers have not gone.
     flights: AtomicUsize,
     landed: Notify,
@@ -34,6 +35,7 @@ impl State {
             counts: Counts::new(),
             clock: Clock::start(),
             is_draining: AtomicBool::new(false),
+            begun: Notify::new(),
             flights: AtomicUsize::new(0),
             landed: Notify::new(),
         }
@@ -46,6 +48,16 @@ impl State {
 
     pub fn begin_drain(&self) {
         self.is_draining.store(true, Ordering::SeqCst);
+        self.begun.notify_waiters();
+    }
+
+    /// When the server begins to end.
+    pub async fn drains(&self) {
+        // Who asks before the question hears what comes after it.
+        let begun = self.begun.notified();
+        if self.is_ready() {
+            begun.await;
+        }
     }
 
     pub fn in_flight(&self) -> usize {

@@ -1,5 +1,6 @@
-//! Behaviour of clients through their public surface, against servers that are made for it.
+//! Behaviour of the room's clients, servers and workers through their public surfaces.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod real_time;
 mod serve;
+mod workers;

@@ -33,7 +33,8 @@ class Digits(Model):
         scores = (np.maximum(ink @ hidden + hidden_bias, 0) @ output + output_bias).astype(np.float32)
         answer = InferOutput(name="scores", shape=list(scores.shape), datatype="FP32")
         answer.set_data_from_numpy(scores, binary_data=False)
-        return InferResponse(response_id=payload.id, model_name=self.name, infer_outputs=[answer])
+        # KServe answers 500 where a response has no id, and a request need not have one.
+        return InferResponse(response_id=payload.id or "none", model_name=self.name, infer_outputs=[answer])
 
 
 lifeline.hold()

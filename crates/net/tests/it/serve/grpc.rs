@@ -241,3 +241,32 @@ fn a_call_in_flight_is_answered_at_the_end() {
     assert_eq!(asked.join().unwrap().code, Code::Ok);
     assert_eq!(drain.join().unwrap(), dyno_net::serve::Drained::Answered);
 }
+
+#[test]
+fn a_stream_that_rests_does_not_hold_the_end_up() {
+    let (server, address) = digits(Limits::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let (client, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let uri = format!("http://{address}{MODEL_STREAM_INFER}");
+        let request = http::Request::post(uri).header("content-type", "application/grpc");
+        let mut client = client.ready().await.unwrap();
+        let (response, mut sending) =
+            client.send_request(request.body(()).unwrap(), false).unwrap();
+        let asked = self::request("digits", "ink", 64).to_message(true);
+        sending.send_data(framed(&asked), false).unwrap();
+        let mut coming = response.await.unwrap().into_body();
+        assert!(coming.data().await.unwrap().is_ok(), "the first message is answered");
+        let drain = std::thread::spawn(move || server.drain(Duration::from_secs(60)));
+        while coming.data().await.is_some() {}
+        let trailers = poll_fn(|cx| coming.poll_trailers(cx)).await.unwrap().unwrap();
+        assert_eq!(Code::parse(trailers[STATUS].as_bytes()), Code::Unavailable);
+        drop((client, sending, coming));
+        while !drain.is_finished() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(drain.join().unwrap(), dyno_net::serve::Drained::Answered);
+    });
+}
