@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::format::{Format, FormatError};
+use crate::format::{Format, FormatError, Kind, Special};
 
 /// Formats by the names of objects, such as `conv1.weight`, in the order of their file.
 ///
-/// A line of the file is a name, a type (FLOAT, FIXED, EXP or BIN, of either case), its bits, and then,
+/// A line of the file is a name, a type (FLOAT, FIXED, UFIXED, EXP or BIN, of either case), its bits, and then,
 /// optionally, its bias and the bits of a FLOAT's exponent; or a name and a format as it prints. Lines that
-/// are empty or start with `#` or `//` are skipped. It is written with every bias, and reads as itself:
+/// are empty or start with `#` or `//` are skipped, but for `# radix ieee` ([`Radix`]). It is written with every
+/// bias, and reads as itself:
 /// ```
 /// use dyno_number::{Dictionary, Format};
 /// let read: Dictionary = "# LeNet\nconv1.weight EXP 8\nfc1.weight fixed 15 -3\n".parse()?;
@@ -25,7 +26,48 @@ pub struct Dictionary {
     places: HashMap<String, usize>,
 }
 
+/// What biases of FIXED count from (SPEC A1), in files and nowhere else: a [`Format`] has one reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Radix {
+    /// F·2^-n_f·2^-B, which the thesis' trace asks for.
+    #[default]
+    Fraction,
+    /// F·2^-n_f·2^(1-B), as equation II.1 has it for exponents of 0: the same numbers have a bias one higher. A line
+    /// `# radix ieee` says so of all lines below.
+    Ieee,
+}
+
+impl Radix {
+    /// The line that says it.
+    const IEEE: [&str; 3] = ["#", "radix", "ieee"];
+
+    /// With a bias as much higher or lower, if it has steps that are equal everywhere.
+    fn shifted(format: Format, by: i32) -> Result<Format, FormatError> {
+        match (format.kind(), format.special()) {
+            (Kind::Fixed, Special::Finite) => format.with_bias(format.bias() + by),
+            _ => Ok(format),
+        }
+    }
+}
+
 impl Dictionary {
+    /// The file, with biases as that reading has them.
+    ///
+    /// # Errors
+    /// A bias of that reading is beyond its limits.
+    pub fn to_text(&self, radix: Radix) -> Result<String, ConfigErrorKind> {
+        if radix == Radix::Fraction {
+            return Ok(self.to_string());
+        }
+        let mut text = Radix::IEEE.join(" ") + "\n";
+        for (name, format) in self.iter() {
+            let shifted = Radix::shifted(format, 1)
+                .map_err(|cause| ConfigErrorKind::Format(name.to_owned(), cause))?;
+            text += &format!("{name} {}\n", shifted.words());
+        }
+        Ok(text)
+    }
+
     /// Without names.
     #[must_use]
     pub fn new() -> Self {
@@ -94,10 +136,14 @@ impl std::str::FromStr for Dictionary {
 
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         let mut dictionary = Self::new();
+        let mut radix = Radix::Fraction;
         for (line, text) in (1..).zip(text.lines()) {
             let words: Vec<&str> = text.split_whitespace().collect();
             let [name, words @ ..] = words.as_slice() else { continue };
             if name.starts_with('#') || name.starts_with("//") {
+                if [&[*name], words].concat() == Radix::IEEE {
+                    radix = Radix::Ieee;
+                }
                 continue;
             }
             let error = |kind| ConfigError { line, kind };
@@ -107,7 +153,11 @@ impl std::str::FromStr for Dictionary {
             if dictionary.find(name).is_some() {
                 return Err(error(ConfigErrorKind::Twice((*name).to_owned())));
             }
-            let format = Format::from_words(words)
+            let read = |words| match radix {
+                Radix::Fraction => Format::from_words(words),
+                Radix::Ieee => Radix::shifted(Format::from_words(words)?, -1),
+            };
+            let format = read(words)
                 .map_err(|cause| error(ConfigErrorKind::Format((*name).to_owned(), cause)))?;
             dictionary.set(name, format).map_err(error)?;
         }
@@ -188,6 +238,29 @@ mod tests {
         ];
         assert!(read.iter().eq(expected), "{read}");
         assert_eq!((read.len(), read.is_empty()), (3, false));
+    }
+
+    /// SPEC A1: the other reading of equation II.1 writes the same numbers with a bias one higher, and only those
+    /// without an exponent.
+    #[test]
+    fn a1_a_file_may_count_biases_by_the_other_reading() {
+        let ours =
+            "a.x FIXED 3 -2\nb.x EXP 4 3\nc.x FLOAT 16 15\nd.x BIN 1 2\ne.x UFIXED 4 1\nf.x int8\n";
+        let theirs = "# radix ieee\na.x FIXED 3 -1\nb.x EXP 4 3\nc.x FLOAT 16 15\nd.x BIN 1 2\n\
+                      e.x UFIXED 4 2\nf.x int8\n";
+        let read: Dictionary = ours.parse().unwrap();
+        assert_eq!(read.to_text(Radix::Ieee).unwrap(), theirs);
+        assert_eq!(theirs.parse(), Ok(read.clone()));
+        assert_eq!(read.to_text(Radix::Fraction).unwrap(), ours);
+        // What II.1 says of F = 3, n_f = 2, B = 0: 3/4 * 2^(1 - 0).
+        let other: Dictionary = "#  radix ieee\na.x FIXED 3".parse().unwrap();
+        assert_eq!(other.format("a.x").decode(3), 1.5);
+        // Any other comment is one.
+        let plain: Dictionary = "# radix of ieee\n// radix ieee\na.x FIXED 3".parse().unwrap();
+        assert_eq!(plain.format("a.x").decode(3), 0.75);
+        let widest: Dictionary = "a.x FIXED 3 512".parse().unwrap();
+        let refused = widest.to_text(Radix::Ieee).expect_err("a bias of 513").to_string();
+        assert_eq!(refused, "a.x: expected a bias from -512 to 512, found 513");
     }
 
     #[test]

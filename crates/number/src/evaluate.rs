@@ -218,17 +218,18 @@ impl Evaluator {
     pub fn profile(&mut self) -> Result<Vec<Layer>, NanError> {
         let Memory { mut scratch, mut from, mut to } = std::mem::take(&mut self.threads[0]);
         let ready = self.ready_for(|_| [Format::F32; 2])?;
-        let mut maxima = vec![0.0_f32; self.stages.len()];
+        // The least, which is no more than 0, and the largest magnitude.
+        let mut ends = vec![[0.0_f32; 2]; self.stages.len()];
         for block in self.sets[Subset::Full as usize].chunks(BLOCK) {
             gather(&self.images, self.stages[0].input, block, &mut from);
-            for ((stage, ready), max) in self.stages.iter().zip(&ready).zip(&mut maxima) {
-                *max = from.iter().fold(*max, |max, x| max.max(x.abs()));
+            for ((stage, ready), ends) in self.stages.iter().zip(&ready).zip(&mut ends) {
+                *ends = from.iter().fold(*ends, |[min, max], x| [min.min(*x), max.max(x.abs())]);
                 stage.run(ready.as_ref(), &from, &mut to, &mut scratch)?;
                 std::mem::swap(&mut from, &mut to);
             }
         }
         self.threads[0] = Memory { scratch, from, to };
-        let layer = |(stage, max): (&Stage, f32)| {
+        let layer = |(stage, [min, max]): (&Stage, [f32; 2])| {
             let product = stage.product.as_ref()?;
             let weight_max = product.weights.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
             Some(Layer {
@@ -238,11 +239,12 @@ impl Evaluator {
                 activation_size: stage.input.len() as u64,
                 weight_max: weight_max.into(),
                 activation_max: max.into(),
+                activation_min: Some(min.into()),
                 macs: (product.weights.len() * product.output.pixels()) as u64,
                 kind: product.kind,
             })
         };
-        Ok(self.stages.iter().zip(maxima).filter_map(layer).collect())
+        Ok(self.stages.iter().zip(ends).filter_map(layer).collect())
     }
 
     /// Scores of some samples, one after the other.

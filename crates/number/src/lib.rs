@@ -26,7 +26,7 @@ pub mod tune;
 
 pub use assignment::Assignment;
 pub use codec::{Conversion, NanError, Overflow, Rounding};
-pub use config::Dictionary;
+pub use config::{Dictionary, Radix};
 pub use descriptor::{DescriptorError, Problem};
 pub use format::{Format, FormatError, Kind, Special};
 pub use network::Network;

@@ -6,6 +6,7 @@ mod read;
 pub(crate) mod tests;
 
 use crate::assignment::Assignment;
+use crate::config::Radix;
 use crate::descriptor::nearest;
 use crate::evaluate::graph::Agreement;
 use crate::format::{Format, Kind};
@@ -93,6 +94,8 @@ pub struct Layer {
     pub weight_max: f64,
     /// The largest magnitude of its activations.
     pub activation_max: f64,
+    /// The least of its activations, where somebody said: those of at least zero need no sign.
+    pub activation_min: Option<f64>,
     /// Products for a sample; 0 where nobody said.
     pub macs: u64,
     /// What it is, for Ristretto's search.
@@ -134,6 +137,8 @@ pub struct External {
     pub result: String,
     /// Likewise of a latency in ns.
     pub latency: Option<String>,
+    /// How the program counts biases of FIXED, in the files that it is given.
+    pub radix: Radix,
     /// Where the program expects its configuration; elsewhere `{config}` stands in the commands.
     pub config_file: Option<String>,
     /// Seconds of one run at most.
@@ -229,6 +234,13 @@ impl Network {
             Role::Weight => layer.weight_size,
             Role::Activation => layer.activation_size,
         }
+    }
+
+    /// Whether a slot may hold values below zero: weights may.
+    #[must_use]
+    pub fn has_negative(&self, slot: Slot) -> bool {
+        let least = self.layers[slot.layer].activation_min;
+        slot.role == Role::Weight || least.is_none_or(|least| least < 0.0)
     }
 
     /// The format with the bias that fits the largest magnitude of a slot: the range of FIXED, and the

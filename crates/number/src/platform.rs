@@ -30,16 +30,18 @@ pub enum Role {
 
 /// Platforms that need no descriptor: name, formats.
 ///
-/// `paper` has the 42 formats of the thesis (chapter III); the others are the numeric lists of the closed
-/// division of MLPerf Inference rounds.
+/// `paper` has the 42 formats of the thesis (chapter III), and `paper-unsigned` FIXED without a sign as well, for
+/// values of which none is below zero; the others are the numeric lists of the closed division of MLPerf
+/// Inference rounds.
 pub const BUILT_IN: &[(&str, &[&str])] = &[
     ("paper", &["FLOAT 32", "FLOAT 16", "FIXED 1..32", "EXP 2..9"]),
+    ("paper-unsigned", &["FLOAT 32", "FLOAT 16", "FIXED 1..32", "UFIXED 1..31", "EXP 2..9"]),
     ("mlperf-v0.5", MLPERF),
     ("mlperf-v0.7", MLPERF),
 ];
 
 /// INT4, INT8 and INT16 as FIXED: integers with a power of two as their scale, of which the most negative one
-/// is not used.
+/// is not used. UINT8 and UINT16 are FIXED without a sign, whose zero point is 0.
 const MLPERF: &[&str] =
     &["FIXED 4", "FIXED 8", "FIXED 16", "UINT8", "UINT16", "FP11", "FP16", "bfloat16", "FP32"];
 
@@ -171,13 +173,13 @@ const ALIASES: &[(&str, &str)] = &[
     ("e5m2", "fp8-e5m2"),
 ];
 
-/// Reads formats of a list: `FIXED 8`, `FIXED 1..32`, `FLOAT32`, `I8`, `INT8`, `bfloat16`.
+/// Reads formats of a list: `FIXED 8`, `FIXED 1..32`, `UFIXED 1..8`, `FLOAT32`, `I8`, `INT8`, `bfloat16`.
 fn read(text: &str) -> Result<Vec<Format>, String> {
     let text = text.trim();
     let split = text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len());
     let (head, bits) = text.split_at(split);
     let head = head.trim_end_matches(|c: char| c.is_whitespace() || c == '(').to_ascii_uppercase();
-    let is_family = matches!(head.as_str(), "FLOAT" | "FIXED" | "EXP" | "BIN");
+    let is_family = matches!(head.as_str(), "FLOAT" | "FIXED" | "UFIXED" | "EXP" | "BIN");
     if let (true, Some((first, last))) = (is_family, bits.split_once("..")) {
         let number = |text: &str| {
             let number = text.trim_matches(|c: char| c.is_whitespace() || c == '=' || c == ')');

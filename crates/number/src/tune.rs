@@ -26,7 +26,7 @@ mod widths;
 use serde_json::{Value, json};
 
 pub use journal::{Journal, JournalError};
-pub(crate) use moves::{Move, kind_and_bits};
+pub(crate) use moves::{Move, is_exp_2, kind_and_bits};
 pub(crate) use step::shown;
 pub use step::{Candidate, Phase, Step};
 pub use trial::{Evaluate, Evaluation, Stop, Subset, Trial};
@@ -262,14 +262,21 @@ pub fn describe(network: &Network, settings: &Settings) -> Value {
         all.map(|format: &Format| Value::from(format.words())).collect::<Vec<_>>()
     };
     let layer = |layer: &Layer| {
-        json!({
+        let mut found = json!({
             "name": layer.name,
             "parts": layer.parts,
             "sizes": [layer.weight_size, layer.activation_size],
             "maxima": [layer.weight_max, layer.activation_max],
             "macs": layer.macs,
             "is_fc": layer.kind == LayerKind::FullyConnected,
-        })
+        });
+        // Journals of before there were formats without a sign are those of the same jobs.
+        let is_unsigned = layer.activation_min.is_some_and(|least| least >= 0.0);
+        let mut formats = network.platform.of(Role::Activation).iter();
+        if is_unsigned && formats.any(|format| !format.has_sign()) {
+            found["is_unsigned"] = true.into();
+        }
+        found
     };
     json!({
         "network": network.name,

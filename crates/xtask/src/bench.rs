@@ -47,6 +47,11 @@ impl<'a> Bench<'a> {
         self.wanted.iter().any(|part| name.contains(part))
     }
 
+    /// Whether figures are named, and each with this part.
+    pub fn asks_only(&self, part: &str) -> bool {
+        !self.is_all() && self.wanted.iter().all(|wanted| wanted.contains(part))
+    }
+
     /// Whether no figure is named.
     pub fn is_all(&self) -> bool {
         self.wanted.is_empty()

@@ -137,44 +137,50 @@ impl Program {
         let found = self.accuracy(trial, interrupt);
         let seconds = clock.now() as f64 / 1e9;
         let is_base = trial.assignment.formats().iter().all(|f| *f == dyno_number::Format::F32);
-        match found {
+        match found? {
             Ok(evaluation) => Ok(Evaluation { seconds, ..evaluation }),
             // Without FLOAT(32) there is nothing to compare with.
-            Err(Stop::Failed(why)) if self.goes_on && !is_base => {
+            Err(why) if self.goes_on && !is_base => {
                 Ok(Evaluation { seconds, note: Some(why), ..Evaluation::of(0.0) })
             }
-            Err(stop) => Err(stop),
+            Err(why) => Err(Stop::Failed(why)),
         }
     }
 
-    fn accuracy(&self, trial: &Trial, interrupt: &Interrupt) -> Result<Evaluation, Stop> {
+    /// What the program found, or why it failed. What fails on this side of it is no fault of a configuration, and
+    /// ends the job: no process to be had, a full disk.
+    fn accuracy(
+        &self,
+        trial: &Trial,
+        interrupt: &Interrupt,
+    ) -> Result<Result<Evaluation, String>, Stop> {
         let config = match &self.external.config_file {
             Some(name) => self.folder.join(name),
             None => self.trials.join(format!("{}-{}.conf", trial.subset, trial.number)),
         };
-        let of = |problem: String| Stop::Failed(format!("trial {}: {problem}", trial.number));
-        replace(&config, trial.assignment.dictionary().to_string())
+        let told_of = |problem: String| format!("trial {}: {problem}", trial.number);
+        let of = |problem: String| Stop::Failed(told_of(problem));
+        let formats = trial.assignment.dictionary().to_text(self.external.radix);
+        let formats = formats.map_err(|problem| of(problem.to_string()))?;
+        replace(&config, formats)
             .map_err(|error| of(format!("cannot write {}: {error}", config.display())))?;
         let command = self.command(trial.subset, &config).map_err(of)?;
         let printed = self.run(&command, trial.subset, &config, interrupt)?;
-        let printed = printed.map_err(|why| of(format!("`{command}` {why}")))?;
-        let accuracy = last_match(&self.result, &printed).map_err(|why| {
-            of(format!(
-                "`{command}` printed no accuracy: {why} `get_result_regex`{}",
-                told(&printed)
-            ))
-        })?;
-        let latency_ns = match &self.latency {
-            Some(regex) => Some(last_match(regex, &printed).map_err(|why| {
-                of(format!(
-                    "`{command}` printed no latency: {why} `get_latency_regex`{}",
-                    told(&printed)
-                ))
-            })?),
-            None => None,
+        let read = |printed: String| self.read(trial.subset, &printed);
+        Ok(printed.and_then(read).map_err(|why| told_of(format!("`{command}` {why}"))))
+    }
+
+    /// Out of what a program printed.
+    fn read(&self, subset: Subset, printed: &str) -> Result<Evaluation, String> {
+        let found = |what: &str, key: &str, regex: &Regex| {
+            last_match(regex, printed)
+                .map_err(|why| format!("printed no {what}: {why} `{key}`{}", told(printed)))
         };
-        let samples = self.external.samples.get(trial.subset as usize).copied().flatten();
-        Ok(Evaluation { latency_ns, samples, ..Evaluation::of(accuracy) })
+        let accuracy = found("accuracy", "get_result_regex", &self.result)?;
+        let latency = self.latency.as_ref();
+        let latency = latency.map(|regex| found("latency", "get_latency_regex", regex));
+        let samples = self.external.samples.get(subset as usize).copied().flatten();
+        Ok(Evaluation { latency_ns: latency.transpose()?, samples, ..Evaluation::of(accuracy) })
     }
 
     fn command(&self, subset: Subset, config: &Path) -> Result<String, String> {
@@ -215,7 +221,7 @@ impl Program {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = match command.spawn() {
             Ok(child) => child,
-            Err(error) => return Ok(Err(format!("cannot be started: {error}"))),
+            Err(error) => return Err(Stop::Failed(format!("`{text}` cannot be started: {error}"))),
         };
         let (sender, outputs) = mpsc::channel();
         listen(child.stdout.take().expect("stdout is a pipe"), 0, sender.clone());
@@ -252,7 +258,9 @@ impl Program {
             match child.try_wait() {
                 Ok(Some(status)) => return Ok(Ok(status)),
                 Ok(None) => {}
-                Err(error) => return Ok(Err(format!("cannot be waited for: {error}"))),
+                Err(error) => {
+                    return Err(Stop::Failed(format!("cannot wait for a program: {error}")));
+                }
             }
             let is_late = clock.now() > limit;
             if is_late || interrupt.is_asked() {

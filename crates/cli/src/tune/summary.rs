@@ -1,7 +1,6 @@
 //! What a tuner found, for a terminal.
 
-use std::fmt::Write as _;
-
+use dyno_number::Radix;
 use dyno_number::network::Network;
 use dyno_number::tune::{Answer, End, Outcome, Stop, Subset};
 
@@ -25,8 +24,9 @@ pub fn best_file(network: &Network, answer: &Answer) -> String {
     if answer.subset == Subset::Small {
         text += "# a part of the samples alone has been asked\n";
     }
-    let _ = write!(text, "{}", answer.assignment.dictionary());
-    text
+    let radix = network.external.as_ref().map_or_else(Radix::default, |external| external.radix);
+    let formats = answer.assignment.dictionary().to_text(radix);
+    text + &formats.expect("a program was given it")
 }
 
 /// A box of at most a screen.

@@ -155,6 +155,67 @@ fn accuracy_is_drawn_against_width() {
     assert!(refused.stderr.contains("cannot read none.txt"), "{}", refused.stderr);
 }
 
+/// What a program fails at has no accuracy, and is told.
+#[test]
+fn widths_that_a_program_fails_at_are_told() {
+    let command = "awk -f net.awk {config} && ! grep -q 'conv2.weight EXP 4' {config}";
+    let line = format!("cmd_smallset = \"{command}\"");
+    let folder = changed(&[("cmd_smallset = \"awk -f net.awk {config}\"", &line)]);
+    let ran = folder.dyno("tune plot net/toy.toml --json").exits(0);
+    // Alone, and with everything.
+    assert!(
+        ran.stderr.contains("2 of 186 trials failed, and have the accuracy 0"),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.stderr.contains("failed (exit status: 1)"), "{}", ran.stderr);
+}
+
+/// A program that reads equation II.1 the other way finds the same answer, and whoever reads it here does.
+#[test]
+fn a_program_may_count_biases_from_another_place() {
+    let ours = folder();
+    let theirs = changed(&[("err_margin", "radix = \"ieee\"\nerr_margin")]);
+    let shifted = NETWORK.replace("file == 1 {", "$2 == \"FIXED\" { $4 -= 1 }\nfile == 1 {");
+    theirs.write("net/net.awk", &shifted);
+    let told = |folder: &Folder| {
+        folder.dyno("tune run net/toy.toml --out out").exits(0);
+        let told: Value = serde_json::from_str(&folder.read("out/tune.json")).unwrap();
+        (
+            told["answer"]["layers"].clone(),
+            folder.dyno("tune emit out/opt_conf.txt").exits(0).stdout,
+        )
+    };
+    let types = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.starts_with("using")).map(str::to_owned).collect()
+    };
+    let ((our_layers, our_types), (layers, of_types)) = (told(&ours), told(&theirs));
+    assert_eq!(layers, our_layers);
+    assert_eq!(types(&of_types), types(&our_types));
+    let [ours, theirs] = [ours, theirs].map(|folder| folder.read("out/opt_conf.txt"));
+    assert!(theirs.contains("# radix ieee\n") && !ours.contains("radix"), "{theirs}");
+    let bias = |text: &str| -> i32 {
+        let line = text.lines().find(|line| line.starts_with("conv2.input FIXED 4 ")).unwrap();
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    assert_eq!(bias(&theirs), bias(&ours) + 1);
+}
+
+/// Inputs of which none is below zero need no sign, if the platform has formats without.
+#[test]
+fn inputs_without_negative_values_have_no_sign() {
+    let lines =
+        "platform = \"paper-unsigned\"\nact_min = [0, -0.5]\nlayerwise_opt = \"BOTH\"\nerr_margin";
+    let folder = changed(&[("err_margin", lines)]);
+    folder.dyno("tune run net/toy.toml --out out").exits(0);
+    let conf = folder.read("out/opt_conf.txt");
+    let of = |name: &str| conf.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(of("conv1.input").starts_with("conv1.input UFIXED 4 "), "{conf}");
+    assert!(of("conv2.input").starts_with("conv2.input FIXED 4 "), "{conf}");
+    let header = folder.dyno("tune emit out/opt_conf.txt").exits(0).stdout;
+    assert!(header.contains("using conv1_input = dyno::Typed<0, 0, 4, "), "{header}");
+}
+
 #[test]
 fn an_ended_job_goes_on_from_its_journal() {
     let (folder, whole) = (folder(), folder());
@@ -263,7 +324,8 @@ fn wrong_descriptors_name_file_line_and_key() {
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     let folder = self::folder();
     let ran = folder.dyno("tune run net/toy.toml --platform papr").exits(2);
-    assert!(ran.stderr.contains("built in are paper, mlperf-v0.5, mlperf-v0.7"), "{}", ran.stderr);
+    let known = "built in are paper, paper-unsigned, mlperf-v0.5, mlperf-v0.7";
+    assert!(ran.stderr.contains(known), "{}", ran.stderr);
     folder.write("fpga.py", "supported_formats = {'FPGA': ['FLOAT 32', 'FIXED 4', 'FIXED 8']}\n");
     folder.dyno("tune run net/toy.toml --platforms fpga.py --platform FPGA --out out").exits(0);
     let ran = folder.dyno("tune run net/toy.toml --algorithm ristreto").exits(2);

@@ -123,7 +123,9 @@ fn accuracy_runs_of_a_system_tune_as_the_engine_inside_does() {
     assert_ne!(inside["answer"]["formats"], Value::Null);
     let found = folder.read("played/opt_conf.txt");
     let of_weight = found.lines().find(|line| line.starts_with("Gemm.weight "));
-    assert!(of_weight.is_some_and(|line| !line.contains("FLOAT")), "{found}");
+    // FIXED or EXP of the same width is decided by a tenth of a percent of 108 images: what counts is how few bits.
+    let words: Vec<&str> = of_weight.expect("a line of its own").split_whitespace().collect();
+    assert!(words[1] != "FLOAT" && words[2].parse::<u32>().is_ok_and(|bits| bits <= 4), "{found}");
     // The answer is of the small set.
     let whole = accuracy(&folder, "tuned:model=digits.onnx,formats=played/opt_conf.txt");
     assert!(whole > 0.8, "{whole}");

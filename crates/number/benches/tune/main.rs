@@ -215,10 +215,10 @@ fn main() {
         return study::print(folder, &train, &test);
     }
     let lenet = weights(folder, "lenet", LENET, &train);
+    let mlp = weights(folder, "mlp-m", MLP_M, &train);
     if let Some(folder) = folder {
-        let bytes = lenet.model("lenet").expect("layers that fit").to_bytes();
-        let path = folder.join("lenet.onnx");
-        std::fs::write(path, bytes.expect("weights")).expect("a folder that may be written to");
+        leave(folder, "lenet", &lenet);
+        leave(folder, "mlp-m", &mlp);
     }
     let (mut evaluator, mut network) = self::evaluator(&lenet, "lenet", &test, 2);
     let settings = Settings { measures_noise: false, ..Settings::default() };
@@ -243,11 +243,17 @@ fn main() {
     found.push(("lenet_1", formats_of(&outcome)));
     let model = lenet.model("lenet").expect("layers that fit");
     latency::print(&model, &found, &test, is_quick, &reach(&mut evaluator));
-    let mlp = weights(folder, "mlp-m", MLP_M, &train);
     let (mut evaluator, network) = self::evaluator(&mlp, "mlp-m", &test, 3);
     let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
     tell("tune.mlp_m", &outcome, seconds, [None, Some(190.0), None]);
     exhaustive(&lenet, &test, &settings, is_quick);
+}
+
+/// The model as a file, for others.
+fn leave(folder: &Path, name: &str, network: &Network) {
+    let bytes = network.model(name).expect("layers that fit").to_bytes();
+    let path = folder.join(format!("{name}.onnx"));
+    std::fs::write(path, bytes.expect("weights")).expect("a folder that may be written to");
 }
 
 /// Evaluations of a search of all, at most: most of them end early, and so many take some ten minutes.

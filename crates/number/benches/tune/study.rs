@@ -362,6 +362,9 @@ fn blocks(case: &mut Case) {
     one.macs = sum(|layer| layer.macs);
     one.weight_max = block.iter().map(|layer| layer.weight_max).fold(0.0, f64::max);
     one.activation_max = block.iter().map(|layer| layer.activation_max).fold(0.0, f64::max);
+    // What is not known of one is not known of all.
+    let least = block.iter().map(|layer| layer.activation_min);
+    one.activation_min = least.reduce(|a, b| Some(a?.min(b?))).flatten();
     shared.layers.insert(1, one);
     for margin in MARGINS {
         for (name, network) in [("own formats", &own), ("shared formats", &shared)] {

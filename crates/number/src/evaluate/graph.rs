@@ -141,6 +141,7 @@ impl Graph {
             activation_size: seen.values.div_ceil(samples),
             weight_max: target.weights.iter().fold(0.0_f32, |max, x| max.max(x.abs())).into(),
             activation_max: seen.max.into(),
+            activation_min: Some(seen.min.into()),
             macs: seen.macs.div_ceil(samples),
             kind: target.kind,
         };

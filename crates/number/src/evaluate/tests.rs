@@ -8,6 +8,7 @@ use dyno_onnx::{Attribute, BuildError, Builder, Dim, Element, Fill, Name, Weight
 use proptest::prelude::*;
 
 use super::*;
+use crate::format::Special;
 use crate::network::{Layerwise, Network};
 use crate::objective::Objective;
 use crate::platform::Platform;
@@ -116,6 +117,10 @@ pub(super) fn format(choice: u32) -> Format {
         0 => Format::fixed(bits, bias).expect("bits from 2 to 8"),
         1 => Format::exp_with(2 + bits % 3, bias).expect("bits from 2 to 4"),
         2 => [Format::F32, Format::F16, Format::FP8_E4M3FN, Format::BF16][(choice % 4) as usize],
+        // Values below zero are the least that there is.
+        _ if choice.is_multiple_of(2) => {
+            Format::new(false, 0, bits, bias, Special::Finite).expect("2 to 8")
+        }
         _ => Format::FP4_E2M1,
     }
 }

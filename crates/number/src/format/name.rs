@@ -74,7 +74,7 @@ impl fmt::Display for Format {
         let text = match self.kind() {
             Kind::Binary => format!("BIN({bias})"),
             Kind::Fixed if self.is_family(Kind::Fixed) => format!("I{bits}({bias})"),
-            Kind::Fixed if self.special() == Special::Finite => format!("U{bits}({bias})"),
+            Kind::Fixed if self.is_unsigned_fixed() => format!("U{bits}({bias})"),
             Kind::Exp if self.is_family(Kind::Exp) => format!("E{bits}({bias})"),
             Kind::Float if Self::float(bits).and_then(|like| like.with_bias(bias)) == Ok(*self) => {
                 format!("F{bits}({bias})")
@@ -155,12 +155,13 @@ fn family(text: &str) -> Option<Result<Format, FormatError>> {
 
 impl Format {
     /// What a Number configuration file says of it after the object's name: `FIXED 15 -3`, `EXP 8 63`,
-    /// `FLOAT 16 127 8` where the exponent is not of the usual width, or what it prints as where it is of no
-    /// family of the thesis.
+    /// `FLOAT 16 127 8` where the exponent is not of the usual width, `UFIXED 8 -8` of FIXED without a sign, or
+    /// what it prints as where it is of no family of the thesis.
     #[must_use]
     pub fn words(self) -> String {
         let (bits, bias, exponent) = (self.bits(), self.bias(), self.exponent_bits());
         match self.kind() {
+            Kind::Fixed if self.is_unsigned_fixed() => format!("UFIXED {bits} {bias}"),
             kind if !self.is_family(kind) => self.to_string(),
             Kind::Binary => format!("BIN 1 {bias}"),
             Kind::Fixed => format!("FIXED {bits} {bias}"),
@@ -171,6 +172,11 @@ impl Format {
                 format!("FLOAT {bits} {bias}{exponent}")
             }
         }
+    }
+
+    /// FIXED, but for the sign.
+    fn is_unsigned_fixed(self) -> bool {
+        !self.has_sign() && self.kind() == Kind::Fixed && self.special() == Special::Finite
     }
 
     /// Reads what [`Format::words`] writes. An omitted bias is the default of the type (SPEC A12).
@@ -197,6 +203,8 @@ impl Format {
             }
             ("FIXED", []) => Self::fixed(bits, 0),
             ("FIXED", [bias]) => Self::fixed(bits, *bias),
+            ("UFIXED", []) => Self::new(false, 0, bits, 0, Special::Finite),
+            ("UFIXED", [bias]) => Self::new(false, 0, bits, *bias, Special::Finite),
             ("EXP", []) => Self::exp(bits),
             ("EXP", [bias]) => Self::exp_with(bits, *bias),
             ("BIN", bias @ ([] | [_])) if bits == 1 => {

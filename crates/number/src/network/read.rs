@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use toml::de::DeTable;
 
 use super::{BuiltIn, External, Layer, LayerKind, Layerwise, Network, Wanted};
+use crate::config::Radix;
 use crate::descriptor::{DescriptorError, Item, Reader, count, nearest, number};
 use crate::objective::Objective;
 use crate::platform::{BUILT_IN, Platform};
@@ -20,6 +21,7 @@ const KEYS: &[&str] = &[
     "act_size",
     "wgt_max_abs",
     "act_max_abs",
+    "act_min",
     "macs",
     "layer_kind",
     "f_obj",
@@ -40,6 +42,7 @@ const KEYS: &[&str] = &[
     "get_result_regex",
     "get_latency_regex",
     "config_file",
+    "radix",
     "time_limit_s",
     "samples_smallset",
     "samples_fullset",
@@ -186,6 +189,10 @@ fn layers(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Vec<Layer>> {
     };
     let weight_max = required(maxima(reader, "wgt_max_abs"), reader, "wgt_max_abs");
     let activation_max = required(maxima(reader, "act_max_abs"), reader, "act_max_abs");
+    let least = of_layers(reader, table, "act_min", &names, "a number", |item| {
+        number(item.value).filter(|number| number.is_finite()).map(Some)
+    });
+    let least = least.unwrap_or_else(|| Some(vec![None; names.len()]))?;
     let kinds = of_layers(reader, table, "layer_kind", &names, "\"conv\" or \"fc\"", |item| {
         match item.value.as_str()? {
             "conv" => Some(LayerKind::Convolution),
@@ -204,6 +211,7 @@ fn layers(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Vec<Layer>> {
         activation_size: activation_size[at],
         weight_max: weight_max[at],
         activation_max: activation_max[at],
+        activation_min: least[at],
         macs: macs[at],
         kind: kinds[at],
     };
@@ -300,6 +308,17 @@ fn layerwise(reader: &mut Reader<'_>, item: Item<'_>) -> Option<Layerwise> {
         Some("NONE") => Some(Layerwise::None),
         _ => {
             reader.expected(item, "\"BOTH\", \"WGT-ONLY\", \"ACT-ONLY\" or \"NONE\"");
+            None
+        }
+    }
+}
+
+fn radix(reader: &mut Reader<'_>, item: Item<'_>) -> Option<Radix> {
+    match item.value.as_str() {
+        Some("fraction") => Some(Radix::Fraction),
+        Some("ieee") => Some(Radix::Ieee),
+        _ => {
+            reader.expected(item, "\"fraction\" or \"ieee\"");
             None
         }
     }
@@ -426,6 +445,10 @@ fn external(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<Exter
     let mut count =
         |key| Reader::item(table, key).map_or(Some(None), |item| reader.count(item).map(Some));
     let samples = [count("samples_smallset")?, count("samples_fullset")?];
+    let radix = match Reader::item(table, "radix") {
+        Some(item) => self::radix(reader, item)?,
+        None => Radix::default(),
+    };
     let time_limit_s = match Reader::item(table, "time_limit_s") {
         Some(item) => reader.number(item)?,
         None => TIME_LIMIT_S,
@@ -456,6 +479,7 @@ fn external(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<Exter
         confirmation_command: confirmation,
         result,
         latency,
+        radix,
         config_file,
         time_limit_s,
         samples,

@@ -146,6 +146,30 @@ fn problems_name_line_key_and_nearest_name() {
     );
 }
 
+/// Without `act_min` nothing is known of signs.
+#[test]
+fn least_activations_and_the_radix_are_read() {
+    let network = lenet();
+    assert!(network.slots().iter().all(|slot| network.has_negative(*slot)));
+    assert_eq!(network.external.unwrap().radix, Radix::Fraction);
+    let text = LENET.replace("f_obj", "act_min = [0, -0.5]\nradix = \"ieee\"\nf_obj");
+    let network = Network::from_descriptor(&text, None).unwrap();
+    let negative: Vec<bool> =
+        network.slots().iter().map(|slot| network.has_negative(*slot)).collect();
+    assert_eq!(negative, [true, true, false, true], "weights may have either");
+    assert_eq!(network.external.unwrap().radix, Radix::Ieee);
+    check(
+        "err_margin",
+        "radix = 2\nerr_margin",
+        "line 11: `radix`: expected \"fraction\" or \"ieee\", found 2",
+    );
+    check(
+        "err_margin",
+        "act_min = [0]\nerr_margin",
+        "line 11: `act_min`: expected 2 values, one a layer, found 1",
+    );
+}
+
 #[test]
 fn objects_that_a_program_has_not_are_told_with_the_nearest() {
     let known = ["conv_2.weight", "conv1.weight", "conv1.input", "conv2.input"];

@@ -23,6 +23,20 @@ fn lists_of_rounds_read() {
     assert_eq!(Platform::named("mlperf-v0.5").unwrap().weight, platform.weight);
 }
 
+/// Those of 1 to 31 bits without a sign have the magnitudes of 2 to 32 with one.
+#[test]
+fn formats_without_a_sign_have_lists_of_their_own() {
+    let platform = Platform::named("paper-unsigned").unwrap();
+    let (with, without): (Vec<Format>, _) = platform.activation.iter().partition(|f| f.has_sign());
+    assert_eq!(with, Platform::named("paper").unwrap().activation);
+    assert_eq!((without.len(), &*names(&without[29..]).join(" ")), (31, "U2(0) U1(0)"));
+    let list = "[supported_formats]\nA = [\"UFIXED 4..5\", \"UFIXED 2\", \"UINT8\"]";
+    let read = Platform::from_descriptor(list, "A").unwrap();
+    assert_eq!(names(&read.weight), ["uint8", "U5(0)", "U4(0)", "U2(0)"]);
+    let wrong = Platform::from_descriptor(&list.replace("UFIXED 2", "UFIXED 33"), "A").unwrap_err();
+    assert!(wrong.to_string().ends_with("found 33"), "{wrong}");
+}
+
 #[test]
 fn a_suffix_is_stronger_than_the_plain_key() {
     let toml =

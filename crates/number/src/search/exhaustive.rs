@@ -6,8 +6,7 @@ use std::collections::{BinaryHeap, HashSet};
 
 use crate::assignment::Assignment;
 use crate::format::{Format, Kind};
-use crate::network::Slot;
-use crate::tune::{Answer, Move, Stop, Subset, Trials, kind_and_bits, shown};
+use crate::tune::{Answer, Move, Stop, Subset, Trials, is_exp_2, kind_and_bits, shown};
 
 /// Widths of all groups, as places in their lists, narrowest first.
 #[derive(Debug, PartialEq)]
@@ -71,15 +70,15 @@ pub(super) fn search(
 
 /// For each group: formats of each width, narrowest first.
 fn lists(trials: &Trials<'_, '_>) -> Vec<Vec<Vec<Format>>> {
-    let of = |role| {
-        let mut all: Vec<Format> = trials.space.formats(role).to_vec();
+    let of = |first: usize| {
+        let mut all: Vec<Format> = trials.space.formats(first).to_vec();
         if !all.contains(&Format::F32) {
             all.push(Format::F32);
         }
         all.sort_by_key(|format| (format.bits(), format.kind() == Kind::Exp));
         all.chunk_by(|a, b| a.bits() == b.bits()).map(<[Format]>::to_vec).collect()
     };
-    trials.space.groups.iter().map(|group| of(group.role)).collect()
+    trials.space.groups.iter().map(|group| of(group.slots[0])).collect()
 }
 
 fn widths(
@@ -104,7 +103,7 @@ fn assignment(
     for (at, group) in trials.space.groups.iter().enumerate() {
         let format = lists[at][places[at]][which[at]];
         for &slot in &group.slots {
-            formats[slot] = trials.network().profiled(trials.space.slots[slot], format);
+            formats[slot] = trials.space.fitted(slot, format);
         }
     }
     base.with(formats)
@@ -122,12 +121,8 @@ fn try_widths(
     let threshold = trials.threshold(subset);
     let choices: Vec<usize> =
         lists.iter().zip(&now.places).map(|(list, at)| list[*at].len()).collect();
-    let has_fixed = |slot: &Slot| {
-        let mut formats = trials.space.formats(slot.role).iter();
-        formats.any(|format| format.kind() == Kind::Fixed && format.bits() == 2)
-    };
-    let twins: Vec<bool> = trials.space.slots.iter().map(has_fixed).collect();
     let mut order: Vec<usize> = (0..trials.space.slots.len()).collect();
+    let twins: Vec<bool> = order.iter().map(|at| trials.space.has_twins(*at)).collect();
     order.sort_by_key(|at| trials.space.slots[*at].layer);
     let mut tried = 0;
     let mut closest = f64::NEG_INFINITY;
@@ -207,7 +202,7 @@ fn raised(from: &Assignment, up: &[usize], below: u32, twins: &[bool]) -> Option
         }
         let bias = format.bias() + *up as i32 - below as i32;
         // ±2^(1 - B) and 0 are ±2^-(B' + 1) and 0 with B' = B - 2.
-        match format.kind() == Kind::Exp && format.bits() == 2 && *twin {
+        match is_exp_2(*format) && *twin {
             true => Format::fixed(2, bias - 2).ok(),
             false => format.with_bias(bias).ok(),
         }

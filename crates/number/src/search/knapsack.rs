@@ -51,14 +51,14 @@ fn of_group(
     group: usize,
 ) -> Result<Vec<Choice>, Stop> {
     let group = trials.space.groups[group].clone();
-    let all = trials.space.formats(group.role).to_vec();
+    let all = trials.space.formats(group.slots[0]).to_vec();
     let mut choices = vec![Choice { formats: Vec::new(), objective: base.objective, loss: 0.0 }];
     let threshold = trials.threshold(subset);
     // Beyond 16 bits nothing is lost that anybody would see.
     let usable =
         all.iter().filter(|f| f.bits() <= 16 && matches!(f.kind(), Kind::Fixed | Kind::Float));
     for format in usable {
-        let of = |at: &usize| (*at, trials.network().profiled(trials.space.slots[*at], *format));
+        let of = |at: &usize| (*at, trials.space.fitted(*at, *format));
         let formats: Vec<(usize, Format)> = group.slots.iter().map(of).collect();
         let mut whole = base.assignment.formats().to_vec();
         formats.iter().for_each(|(at, format)| whole[*at] = *format);

@@ -21,12 +21,6 @@ pub(super) fn search(
     is_usable: fn(u32) -> bool,
 ) -> Result<Answer, Stop> {
     let base = trials.begin(subset)?;
-    let widths = |role| {
-        let formats = trials.space.formats(role).iter().copied();
-        let fixed = formats.filter(|f| f.kind() == Kind::Fixed && is_usable(f.bits()));
-        fixed.collect::<Vec<Format>>()
-    };
-    let (weights, activations) = (widths(Role::Weight), widths(Role::Activation));
     // The widest first; a kind that keeps none stays as it is.
     let mut chosen: Vec<(Vec<usize>, Vec<Format>, Option<usize>)> = Vec::new();
     for (name, role, kind) in KINDS {
@@ -37,7 +31,8 @@ pub(super) fn search(
         if of_kind.is_empty() {
             continue;
         }
-        let formats = if role == Role::Weight { weights.clone() } else { activations.clone() };
+        let mut formats: Vec<Format> = trials.space.shared(&of_kind);
+        formats.retain(|f| f.kind() == Kind::Fixed && is_usable(f.bits()));
         let mut last = None;
         for (at, format) in formats.iter().enumerate() {
             let assignment = with(trials, &base.assignment, &of_kind, *format);
@@ -72,7 +67,7 @@ pub(super) fn search(
 fn with(trials: &Trials<'_, '_>, from: &Assignment, slots: &[usize], format: Format) -> Assignment {
     let mut formats = from.formats().to_vec();
     for &at in slots {
-        formats[at] = trials.network().profiled(trials.space.slots[at], format);
+        formats[at] = trials.space.fitted(at, format);
     }
     from.with(formats)
 }

@@ -34,7 +34,7 @@ fn round(
     let mut moves = Vec::new();
     for (at, slot) in trials.space.slots.iter().enumerate() {
         let old = current.assignment.formats()[at];
-        let formats = trials.space.formats(slot.role).iter();
+        let formats = trials.space.formats(at).iter();
         let mut fixed = formats.filter(|f| f.kind() == Kind::Fixed);
         let Some(next) = fixed.find(|f| f.bits() < old.bits()) else { continue };
         // Only a bit more of the bias for a bit less keeps the steps.

@@ -197,6 +197,31 @@ fn exp_2_is_fixed_2_and_is_not_asked_twice() {
     assert_eq!(outcome.points.iter().filter(all_narrow).count(), 3 * 3 * 7);
 }
 
+/// All searches take formats without a sign where values have none.
+#[test]
+fn searches_know_formats_without_a_sign() {
+    let mut network = lenet();
+    network.platform = Platform::named("paper-unsigned").unwrap();
+    network.layers[0].activation_min = Some(0.0);
+    network.layerwise = crate::network::Layerwise::Both;
+    for algorithm in [
+        Algorithm::Libnumber,
+        Algorithm::Ristretto,
+        Algorithm::RistrettoAll,
+        Algorithm::Stripes,
+        Algorithm::Knapsack,
+        Algorithm::Exhaustive { below: 0, above: 0 },
+    ] {
+        let outcome = searched(&network, algorithm, needs([3, 3, 1, 3]));
+        let answer = outcome.answer.expect("there is one");
+        let signs: Vec<bool> =
+            answer.assignment.formats().iter().map(|format| format.has_sign()).collect();
+        assert_eq!(signs, [true, true, false, true], "{algorithm}: {answer:?}");
+        let least = matches!(algorithm, Algorithm::Libnumber | Algorithm::Exhaustive { .. });
+        assert!(!least || answer.assignment.formats()[2].bits() == 1, "{algorithm}: {answer:?}");
+    }
+}
+
 #[test]
 fn an_order_that_is_none_is_refused() {
     let mut network = lenet();

@@ -1,5 +1,7 @@
-//! A bit less that fails may pass with other biases: of the group that became narrower, and of those around it.
+//! What is smaller than where a search is stuck: a bit of one group for a bit of another, and then other biases.
 //!
+//! Groups give way one by one, each where it costs least then; what the first took may have been what a later one
+//! needed. A bit less that fails may pass with other biases: of the group that became narrower, and of those around it.
 //! Widths give way one by one with the biases that wider formats wanted; where all fail, each of them is a place of its
 //! own from which biases are asked one after the other, up and down, as long as the accuracy rises.
 
@@ -9,19 +11,77 @@ use super::step::{Phase, shown};
 use super::trial::{Stop, Subset};
 use super::{Answer, Trials};
 
-/// Evaluations of climbs at most: those of a small network that pay off take some tens, and a search that is near its end
+/// Evaluations of climbs at most, and of exchanges: those of a small network that pay off take some tens, and a search that is near its end
 /// should end.
 const MOST: u64 = 64;
 
 impl Trials<'_, '_> {
-    /// As long as any climb ends in a configuration that passes: from there on again as from any other.
+    /// As long as any climb, or else any exchange, ends in a configuration that passes: from there on again as from any
+    /// other.
     pub(super) fn go_below(&mut self, from: Answer) -> Result<Answer, Stop> {
         let (subset, mut current) = (from.subset, from);
-        let mut most = MOST;
-        while let Some(smaller) = self.below(subset, &current, &mut most)? {
+        let [mut climbs, mut exchanges] = [MOST; 2];
+        loop {
+            if let Some(smaller) = self.below(subset, &current, &mut climbs)? {
+                current = self.fine_tune(subset, smaller)?;
+                continue;
+            }
+            let Some(mut smaller) = self.exchange(subset, &current, &mut exchanges)? else {
+                return Ok(current);
+            };
+            // One after the other, before anything else is asked again.
+            while let Some(next) = self.exchange(subset, &smaller, &mut exchanges)? {
+                smaller = next;
+            }
             current = self.fine_tune(subset, smaller)?;
         }
-        Ok(current)
+    }
+
+    /// A bit more for one group and a bit less for another, which is smaller in all: those that save least first,
+    /// because they are the most likely to pass, and no more of them than there are groups.
+    fn exchange(
+        &mut self,
+        subset: Subset,
+        current: &Answer,
+        most: &mut u64,
+    ) -> Result<Option<Answer>, Stop> {
+        self.phase = Phase::Width;
+        let mut found: Vec<(f64, Move)> = Vec::new();
+        if !self.network().objective.is_computed() {
+            return Ok(None);
+        }
+        let groups = self.space.groups.len();
+        for wider in 0..groups {
+            let Some(more) = self.space.wider(&current.assignment, wider) else { continue };
+            for narrower in (0..groups).filter(|other| *other != wider) {
+                let less = self.space.narrower(&more.assignment, narrower);
+                let Some(mut both) = less else { continue };
+                let objective = self.objective(&both.assignment, None);
+                if objective < current.objective {
+                    both.change = format!("{}, {}", more.change, both.change);
+                    found.push((objective, both));
+                }
+            }
+        }
+        found.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let threshold = self.threshold(subset);
+        for (_, both) in found.into_iter().take(groups) {
+            if *most == 0 {
+                break;
+            }
+            *most -= 1;
+            let mut candidates = self.candidates(subset, vec![both], Some(threshold))?;
+            let [accuracy, least] = [candidates[0].accuracy, threshold].map(shown);
+            candidates[0].why = format!("accuracy {accuracy} is below {least}");
+            let passes = candidates[0].accuracy >= threshold;
+            let taken = passes
+                .then(|| (0, format!("smaller, and accuracy {accuracy} is at least {least}")));
+            let question = "a bit of one group for a bit of another?";
+            if let Some(smaller) = self.decide(subset, question, candidates, taken) {
+                return Ok(Some(smaller));
+            }
+        }
+        Ok(None)
     }
 
     /// What failed by least, with biases with which it passes; none if there are none.

@@ -1,9 +1,8 @@
 //! Neighbours of an assignment: a bit or a bias more or less, another type.
 
 use crate::assignment::Assignment;
-use crate::format::{Format, Kind};
+use crate::format::{Format, Kind, Special};
 use crate::network::{Group, Network, Slot};
-use crate::platform::Role;
 
 /// An assignment next to another one.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,37 +18,54 @@ pub(crate) struct Space<'a> {
     pub network: &'a Network,
     pub slots: Vec<Slot>,
     pub groups: Vec<Group>,
-    // widest first; FLOAT, FIXED and EXP with a sign, of at least the fewest bits
-    weight: Vec<Format>,
-    activation: Vec<Format>,
+    // of each slot, widest first; FLOAT, FIXED and EXP of at least the fewest bits
+    formats: Vec<Vec<Format>>,
 }
 
 impl<'a> Space<'a> {
     /// `least` is the fewest bits of FIXED (SPEC A16).
     pub fn new(network: &'a Network, least: u32) -> Self {
-        let of = |role| {
-            let all = network.platform.of(role).iter().copied();
-            // Values of both signs need a sign; one of them is all that a sign alone tells.
-            let usable = all.filter(|format| format.has_sign() && format.kind() != Kind::Binary);
-            let wide =
-                usable.filter(|format| format.kind() != Kind::Fixed || format.bits() >= least);
-            wide.collect()
+        let slots = network.slots();
+        let mut space = Self {
+            formats: slots.iter().map(|slot| usable(network, *slot, least)).collect(),
+            groups: network.groups(),
+            slots,
+            network,
         };
-        let (weight, activation) = (of(Role::Weight), of(Role::Activation));
-        Self { network, slots: network.slots(), groups: network.groups(), weight, activation }
-    }
-
-    /// Widest first.
-    pub fn formats(&self, role: Role) -> &[Format] {
-        match role {
-            Role::Weight => &self.weight,
-            Role::Activation => &self.activation,
+        // A width that one of them lacks is none for all.
+        for group in &space.groups {
+            let shared = space.shared(&group.slots);
+            for &at in &group.slots {
+                space.formats[at].retain(|format| shared.iter().any(|one| is_alike(*one, *format)));
+            }
         }
+        space
     }
 
-    /// Widths that an object in either role can have below 32, widest first.
+    /// Those of a slot, widest first: of one type and width without a sign where its values have none.
+    pub fn formats(&self, at: usize) -> &[Format] {
+        &self.formats[at]
+    }
+
+    /// Types and widths that all these slots have, in the formats of the first.
+    pub fn shared(&self, slots: &[usize]) -> Vec<Format> {
+        let Some((first, others)) = slots.split_first() else { return Vec::new() };
+        let has = |at: &usize, one: Format| self.formats[*at].iter().any(|f| is_alike(*f, one));
+        let is_shared = |one: &&Format| others.iter().all(|at| has(at, **one));
+        self.formats[*first].iter().filter(is_shared).copied().collect()
+    }
+
+    /// A type and width of another slot as this one has it, with the bias of its values.
+    pub fn fitted(&self, at: usize, like: Format) -> Format {
+        let own = &self.formats[at];
+        let found =
+            own.iter().find(|format| is_alike(**format, like)).filter(|_| !own.contains(&like));
+        self.network.profiled(self.slots[at], found.copied().unwrap_or(like))
+    }
+
+    /// Widths that any object can have below 32, widest first.
     pub fn widths(&self, kind: Option<Kind>) -> Vec<u32> {
-        let all = self.weight.iter().chain(&self.activation);
+        let all = self.formats.iter().flatten();
         let wanted = all.filter(|format| kind.is_none_or(|kind| format.kind() == kind));
         let mut widths: Vec<u32> =
             wanted.map(|format| format.bits()).filter(|bits| *bits < 32).collect();
@@ -61,9 +77,9 @@ impl<'a> Space<'a> {
     /// Of one width for all, where there is one: the narrowest format of these kinds that has so many bits,
     /// of several the one whose kind comes first. FLOAT(32) where there is none.
     pub fn uniform(&self, bits: u32, kinds: &[Kind]) -> Assignment {
-        let of = |slot: &Slot| {
+        let of = |(at, slot): (usize, &Slot)| {
             let candidates = self
-                .formats(slot.role)
+                .formats(at)
                 .iter()
                 .copied()
                 .filter(|format| format.bits() >= bits && kinds.contains(&format.kind()));
@@ -74,7 +90,7 @@ impl<'a> Space<'a> {
             let found = candidates.min_by_key(rank).unwrap_or(Format::F32);
             self.network.profiled(*slot, found)
         };
-        let formats = self.slots.iter().map(of).collect();
+        let formats = self.slots.iter().enumerate().map(of).collect();
         self.network.base().with(formats)
     }
 
@@ -111,10 +127,10 @@ impl<'a> Space<'a> {
     /// FIXED of a bit more for a group of EXP, whose steps a bit more makes no finer. None where that is
     /// what it would be widened to anyway.
     pub fn finer(&self, from: &Assignment, group: usize) -> Option<Move> {
-        let found = self.of_group(from, group, |space, slot, old| {
-            let wider = space.of_kind(slot.role, Kind::Fixed).filter(|new| new.bits() > old.bits());
+        let found = self.of_group(from, group, |space, at, old| {
+            let wider = space.of_kind(at, Kind::Fixed).filter(|new| new.bits() > old.bits());
             let new = if old.kind() == Kind::Exp { wider.last()? } else { return None };
-            Some(space.network.profiled(slot, new))
+            Some(space.network.profiled(space.slots[at], new))
         })?;
         let known = self.wider(from, group);
         known.is_none_or(|known| known.assignment != found.assignment).then_some(found)
@@ -122,14 +138,14 @@ impl<'a> Space<'a> {
 
     /// FIXED for EXP and the other way, of the same width, for each group.
     pub fn retyped(&self, from: &Assignment) -> Vec<Move> {
-        let other = |space: &Self, slot: Slot, format: Format| {
+        let other = |space: &Self, at: usize, format: Format| {
             let wanted = match format.kind() {
                 Kind::Fixed => Kind::Exp,
                 Kind::Exp => Kind::Fixed,
                 Kind::Float | Kind::Binary => return None,
             };
-            let found = space.of_kind(slot.role, wanted).find(|new| new.bits() == format.bits())?;
-            Some(space.network.profiled(slot, found))
+            let found = space.of_kind(at, wanted).find(|new| new.bits() == format.bits())?;
+            Some(space.network.profiled(space.slots[at], found))
         };
         (0..self.groups.len()).filter_map(|group| self.of_group(from, group, other)).collect()
     }
@@ -138,10 +154,9 @@ impl<'a> Space<'a> {
     /// called so where there is FIXED(2): that has wider ones with finer steps, and EXP has none.
     pub fn without_exp_2(&self, mut found: Move) -> Move {
         let mut formats = found.assignment.formats().to_vec();
-        for (slot, format) in self.slots.iter().zip(&mut formats) {
-            let has_fixed = self.of_kind(slot.role, Kind::Fixed).any(|fixed| fixed.bits() == 2);
-            if has_fixed
-                && (format.kind(), format.bits()) == (Kind::Exp, 2)
+        for (at, format) in formats.iter_mut().enumerate() {
+            if self.has_twins(at)
+                && is_exp_2(*format)
                 && let Ok(fixed) = Format::fixed(2, format.bias() - 2)
             {
                 *format = fixed;
@@ -151,16 +166,21 @@ impl<'a> Space<'a> {
         found
     }
 
+    /// Whether EXP(2) of a slot may be called FIXED(2).
+    pub fn has_twins(&self, at: usize) -> bool {
+        self.of_kind(at, Kind::Fixed).any(|fixed| fixed.has_sign() && fixed.bits() == 2)
+    }
+
     fn of_group(
         &self,
         from: &Assignment,
         group: usize,
-        next: impl Fn(&Self, Slot, Format) -> Option<Format>,
+        next: impl Fn(&Self, usize, Format) -> Option<Format>,
     ) -> Option<Move> {
         let group: &Group = &self.groups[group];
         let mut formats = from.formats().to_vec();
         for &at in &group.slots {
-            formats[at] = next(self, self.slots[at], formats[at])?;
+            formats[at] = next(self, at, formats[at])?;
         }
         let shown = |formats: &[Format]| match group.slots.as_slice() {
             [only] => formats[*only].to_string(),
@@ -171,41 +191,70 @@ impl<'a> Space<'a> {
         Some(Move { change, assignment: from.with(formats) })
     }
 
-    fn of_kind(&self, role: Role, kind: Kind) -> impl Iterator<Item = Format> {
-        self.formats(role).iter().copied().filter(move |format| format.kind() == kind)
+    fn of_kind(&self, at: usize, kind: Kind) -> impl Iterator<Item = Format> {
+        self.formats(at).iter().copied().filter(move |format| format.kind() == kind)
     }
 
     /// The range stays where it is (SPEC A20): FIXED keeps its bias, EXP its largest number.
-    fn narrower_format(&self, slot: Slot, old: Format) -> Option<Format> {
-        let (role, kind) = (slot.role, old.kind());
-        if let Some(new) = self.of_kind(role, kind).find(|new| new.bits() < old.bits()) {
+    fn narrower_format(&self, at: usize, old: Format) -> Option<Format> {
+        let kind = old.kind();
+        if let Some(new) = self.of_kind(at, kind).find(|new| new.bits() < old.bits()) {
             return resized(old, new);
         }
         if kind != Kind::Float {
             return None;
         }
-        let fixed = self.of_kind(role, Kind::Fixed).find(|new| new.bits() < old.bits())?;
-        Some(self.network.profiled(slot, fixed))
+        let fixed = self.of_kind(at, Kind::Fixed).find(|new| new.bits() < old.bits())?;
+        Some(self.network.profiled(self.slots[at], fixed))
     }
 
-    fn wider_format(&self, slot: Slot, old: Format) -> Option<Format> {
-        let role = slot.role;
-        let all: Vec<Format> = self.of_kind(role, old.kind()).collect();
+    fn wider_format(&self, at: usize, old: Format) -> Option<Format> {
+        let all: Vec<Format> = self.of_kind(at, old.kind()).collect();
         if let Some(new) = all.iter().rev().find(|new| new.bits() > old.bits()) {
             return resized(old, *new);
         }
-        let fixed = || self.of_kind(role, Kind::Fixed).filter(|new| new.bits() > old.bits()).last();
+        let fixed = || self.of_kind(at, Kind::Fixed).filter(|new| new.bits() > old.bits()).last();
         if old.kind() == Kind::Exp
             && let Some(new) = fixed()
         {
-            return Some(self.network.profiled(slot, new));
+            return Some(self.network.profiled(self.slots[at], new));
         }
-        let float = || self.of_kind(role, Kind::Float).filter(|new| new.bits() > old.bits()).last();
+        let float = || self.of_kind(at, Kind::Float).filter(|new| new.bits() > old.bits()).last();
         match old.kind() {
             Kind::Float => None,
             _ => float().or((old.bits() < 32).then_some(Format::F32)),
         }
     }
+}
+
+/// What a slot may have: values of both signs need a sign, and those of one sign are better off without; a sign
+/// alone tells no more than itself. `least` bits of FIXED are a sign and what is left, so that without a sign one
+/// bit less holds as many magnitudes.
+fn usable(network: &Network, slot: Slot, least: u32) -> Vec<Format> {
+    let all = || network.platform.of(slot.role).iter().copied();
+    let can = |format: Format| {
+        let is_number = format.kind() != Kind::Binary && format.special() != Special::Powers;
+        let is_wide = format.kind() != Kind::Fixed || format.fraction_bits() + 1 >= least;
+        is_number && is_wide && (format.has_sign() || !network.has_negative(slot))
+    };
+    // Of one type and width, that without a sign has all magnitudes of the other, and as many more.
+    let is_less = |format: Format| {
+        let mut others = all().filter(|other| can(*other) && !other.has_sign());
+        format.has_sign()
+            && format.kind() != Kind::Float
+            && others.any(|other| is_alike(other, format))
+    };
+    all().filter(|format| can(*format) && !is_less(*format)).collect()
+}
+
+/// Of one type and width.
+fn is_alike(a: Format, b: Format) -> bool {
+    (a.kind(), a.bits()) == (b.kind(), b.bits())
+}
+
+/// Zero, and one power of two with a sign.
+pub(crate) fn is_exp_2(format: Format) -> bool {
+    format.kind() == Kind::Exp && format.bits() == 2 && format.has_sign()
 }
 
 /// How far a bias goes from what the largest magnitude asks for.
@@ -269,6 +318,33 @@ mod tests {
         assert_eq!(changes(&space.retyped(&from)), types);
     }
 
+    /// A slot without negative values has finer steps for its bits; a group has the widths that all of it have.
+    #[test]
+    fn what_needs_no_sign_has_none() {
+        let mut network = lenet();
+        network.platform = Platform::named("paper-unsigned").unwrap();
+        network.layers[0].activation_min = Some(0.0);
+        let texts = |space: &Space<'_>, bits| space.uniform(bits, &[Kind::Fixed]).to_string();
+        let space = Space::new(&network, 2);
+        assert_eq!(texts(&space, 3), "I3(0)-I3(2) / U3(0)-I3(-3)");
+        assert_eq!(texts(&space, 1), "I2(0)-I2(2) / U2(0)-I2(-3)", "one width for both");
+        let from = space.uniform(3, &[Kind::Fixed]);
+        assert_eq!(changes(&narrower(&space, &from))[2], "activations U3 -> U2");
+        let types = space.retyped(&from);
+        assert_eq!(types[2].assignment.to_string(), "I3(0)-I3(2) / E3(3)-E3(0)");
+        network.layers[1].activation_min = Some(0.0);
+        let space = Space::new(&network, 2);
+        assert_eq!(texts(&space, 1), "I2(0)-I2(2) / U1(0)-U1(-3)", "0 and 1/2 of the range");
+        // One bit without a sign has the magnitudes of two with one (SPEC A16).
+        let of = |format: Format| [0, 1].map(|code| format.decode(code));
+        let one = space.fitted(2, Format::fixed(2, 0).unwrap().with_bias(0).unwrap());
+        assert_eq!(one.to_string(), "U2(0)");
+        assert_eq!(of("U1(0)".parse().unwrap()), of("I2(0)".parse().unwrap()));
+        // Nothing changes where a platform has none, or where nobody said what the least is.
+        network.platform = Platform::named("paper").unwrap();
+        assert_eq!(texts(&Space::new(&network, 2), 3), "I3(0)-I3(2) / I3(0)-I3(-3)");
+    }
+
     #[test]
     fn a_bit_more_of_exp_may_be_one_of_fixed() {
         let network = lenet();
@@ -308,7 +384,7 @@ mod tests {
     fn a20_a_change_of_width_keeps_the_range() {
         let network = lenet();
         let space = Space::new(&network, 2);
-        let slot = space.slots[0];
+        let slot = 0;
         let reach = |format: Format| (1 << format.exponent_bits()) - 1 - format.bias();
         let mut format = Format::exp_with(9, 250).unwrap();
         let largest = reach(format);
@@ -328,7 +404,7 @@ mod tests {
         network.layerwise = Layerwise::Both;
         network.platform = Platform::named("mlperf-v0.7").unwrap();
         let space = Space::new(&network, 2);
-        let slot = space.slots[0];
+        let slot = 0;
         let narrower = |format| space.narrower_format(slot, format).map(|f| f.to_string());
         assert_eq!(narrower(Format::F32).unwrap(), "F16");
         assert_eq!(narrower(Format::BF16).unwrap(), "fp11");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use dyno_loadgen::clock::Clock;
-use dyno_number::tune::{Stop, Subset, Trial, widths};
+use dyno_number::tune::{Evaluation, Stop, Subset, Trial, widths};
 use dyno_number::{Dictionary, Network};
 
 use super::{Described, read};
@@ -83,6 +83,7 @@ impl Plot {
             }
         }
         line.clear();
+        tell_failures(&found);
         let mut found = found.into_iter();
         let base = found.next().map_or(0.0, |base| base.accuracy);
         let evaluated: Vec<_> = widths(&network).into_iter().zip(found).collect();
@@ -105,6 +106,17 @@ impl Plot {
         })?;
         output::say(format_args!("plot: {}", self.out.display()));
         Ok(Exit::Valid)
+    }
+}
+
+/// A curve shows a width that the program failed at as one without accuracy: here stands why.
+fn tell_failures(found: &[Evaluation]) {
+    let mut notes = found.iter().filter_map(|evaluation| evaluation.note.as_ref());
+    if let Some(first) = notes.next() {
+        let (failed, all) = (1 + notes.count(), found.len());
+        output::say(format_args!(
+            "{failed} of {all} trials failed, and have the accuracy 0; {first}"
+        ));
     }
 }
 

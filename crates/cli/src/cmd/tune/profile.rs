@@ -31,7 +31,7 @@ pub struct Profile {
 
 const AFTER_HELP: &str = "\
 Prints the part of a descriptor that is about layers: names, values of weights and activations, their
-largest magnitudes, products and kinds. What is missing says how an accuracy is found.
+largest magnitudes, the least activations, products and kinds. What is missing says how an accuracy is found.
 Example:
   dyno tune profile lenet.onnx --samples images.npy --layers conv1,conv2 > lenet.toml";
 
@@ -78,13 +78,14 @@ fn descriptor(name: &str, layers: &[&Layer]) -> String {
     };
     format!(
         "name = {name:?}\nlayer_name = [{}]\nlayer_kind = [{}]\nwgt_size = [{}]\nact_size = [{}]\n\
-         wgt_max_abs = [{}]\nact_max_abs = [{}]\nmacs = [{}]\n",
+         wgt_max_abs = [{}]\nact_max_abs = [{}]\nact_min = [{}]\nmacs = [{}]\n",
         list(&|layer| format!("{:?}", layer.name)),
         list(&kind),
         list(&|layer| layer.weight_size.to_string()),
         list(&|layer| layer.activation_size.to_string()),
         list(&|layer| format!("{:?}", layer.weight_max)),
         list(&|layer| format!("{:?}", layer.activation_max)),
+        list(&|layer| format!("{:?}", layer.activation_min.unwrap_or(-layer.activation_max))),
         list(&|layer| layer.macs.to_string()),
     )
 }
@@ -103,6 +104,7 @@ mod tests {
             activation_size: 784,
             weight_max: 0.4,
             activation_max: 255.0 / 256.0,
+            activation_min: Some(-0.5),
             macs: 288_000,
             kind: LayerKind::FullyConnected,
         };

@@ -128,6 +128,8 @@ impl Packed {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Seen {
     pub max: f32,
+    /// 0 where nothing was below.
+    pub min: f32,
     pub values: u64,
     pub macs: u64,
 }
@@ -136,6 +138,7 @@ impl Seen {
     /// With what another one saw.
     pub fn join(&mut self, other: Self) {
         self.max = self.max.max(other.max);
+        self.min = self.min.min(other.min);
         self.values += other.values;
         self.macs += other.macs;
     }
@@ -190,6 +193,7 @@ impl Context<'_> {
         if let Some(seen) = self.seen.as_deref_mut() {
             let seen = &mut seen[target];
             seen.max = values.iter().fold(seen.max, |max, x| max.max(x.abs()));
+            seen.min = values.iter().fold(seen.min, |min, x| min.min(*x));
             seen.values += values.len() as u64;
             seen.macs += macs;
         }

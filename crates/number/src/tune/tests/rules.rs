@@ -308,8 +308,8 @@ fn when_needed_is_no_worse_than_the_other_rules_and_asks_less() {
         }
         smaller += usize::from(ours.1 < before.1);
     }
-    // Hardly ever: what a group lost when it was asked last is no proof of what it loses now.
-    assert!(larger.len() <= 1 && larger.iter().all(|(_, ratio)| *ratio < 1.02), "{larger:?}");
+    // What a group lost when it was asked last is no proof of what it loses now: exchanges at the end mend it.
+    assert!(larger.is_empty(), "{larger:?} {smaller}");
     assert!(smaller > larger.len(), "{smaller} smaller");
     assert!(10 * asked < 7 * asked_before, "{asked} evaluations, {asked_before} with A20");
 }
