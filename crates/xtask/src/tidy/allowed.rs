@@ -41,8 +41,6 @@ pub const EDGES: &[Edge] = &[
         "loadgen",
         "reads the logs with the code that writes them, and names settings and scenarios",
     ),
-    ("net", "loadgen", "a client is a system under test"),
-    ("net", "sut", "serves the engines that are measured in this process"),
     ("npu", "onnx", "derives tables of layers from models"),
     ("number-c", "c-border", "looks at what C programs pass, and keeps panics from them"),
     ("number-c", "number", "gives number formats to C and C++ programs"),
