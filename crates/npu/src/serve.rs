@@ -9,7 +9,7 @@
 //! Time comes from outside ([`Server::advance`]); nothing here sleeps or reads a clock.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,24 +1,11 @@
 //! Balancers against what can be worked out by hand, and against what queueing theory knows.
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
 
 use super::*;
-use crate::machine::Limits;
-use crate::pass::Pass;
-use crate::profile::{Block, Profile};
 use crate::schedule::{Serial, Whole};
+use crate::serve::tests::{LIMITS, pass};
 use crate::serve::{Batching, Served};
-
-const LIMITS: Limits =
-    Limits { capacity: 1_000_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
-
-fn pass(compute: Picos, fetch: Picos) -> Arc<Pass> {
-    let block = Block { compute, fetch, bytes: fetch };
-    let profile = Profile { blocks: vec![block], ..Profile::default() };
-    Arc::new(Pass::new(&profile, LIMITS).expect("it has a block"))
-}
 
 /// NPUs that serve networks with these passes of batches, first come first served.
 fn fleet(npus: usize, balancer: Balancer, networks: &[&[(Picos, Picos)]]) -> Fleet {

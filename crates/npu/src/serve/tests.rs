@@ -5,15 +5,15 @@ use crate::pass::Pass;
 use crate::profile::{Block, Profile};
 use crate::schedule::{Serial, Whole};
 
-const LIMITS: Limits =
+/// Of a machine that has room for everything, and fetches a byte in a picosecond.
+pub(crate) const LIMITS: Limits =
     Limits { capacity: 1_000_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
 
-fn pass(compute: Picos, fetch: Picos) -> Arc<Pass> {
+/// One block.
+pub(crate) fn pass(compute: Picos, fetch: Picos) -> Arc<Pass> {
     let block = Block { compute, fetch, bytes: fetch };
-    Arc::new(
-        Pass::new(&Profile { blocks: vec![block], ..Profile::default() }, LIMITS)
-            .expect("it has a block"),
-    )
+    let profile = Profile { blocks: vec![block], ..Profile::default() };
+    Arc::new(Pass::new(&profile, LIMITS).expect("it has a block"))
 }
 
 fn server(passes: Vec<Arc<Pass>>, window: Picos, active: usize) -> Server {

@@ -3,19 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::machine::Limits;
-use crate::profile::{Block, Profile};
 use crate::schedule::{Serial, Whole};
+use crate::serve::tests::{LIMITS, pass};
 use crate::serve::{Batching, Served, Server};
-
-const LIMITS: Limits =
-    Limits { capacity: 1_000_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
-
-fn pass(compute: Picos, fetch: Picos) -> Arc<Pass> {
-    let block = Block { compute, fetch, bytes: fetch };
-    let profile = Profile { blocks: vec![block], ..Profile::default() };
-    Arc::new(Pass::new(&profile, LIMITS).expect("it has a block"))
-}
 
 fn version(accuracy: f64, compute: Picos, fetch: Picos) -> Version {
     Version { name: format!("{accuracy}"), accuracy, passes: vec![pass(compute, fetch)] }

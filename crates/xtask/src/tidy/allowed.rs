@@ -27,6 +27,7 @@ pub type Edge = (&'static str, &'static str, &'static str);
 pub const EDGES: &[Edge] = &[
     ("cli", "loadgen", "wires a run together: settings, plan, driver, logs"),
     ("cli", "mlperf", "takes settings from a round, and checks, audits and packs what runs left"),
+    ("cli", "net", "loads servers, serves systems, and divides a load among workers"),
     ("cli", "npu", "plays networks and schedules on a model of an accelerator"),
     ("cli", "number", "tunes the formats of a network"),
     ("cli", "onnx", "tells what models cost"),
