@@ -11,7 +11,6 @@ use crate::measure::Watch;
 use crate::options::{CommandLine, GivenKeys, KEYS};
 use crate::progress::Progress;
 use crate::run::{Measured, Prepared, pretty};
-use crate::summary::Limits;
 use crate::{output, render};
 
 /// Flags that only the command line has; the others are keys of dyno.toml, too.
@@ -26,9 +25,6 @@ pub struct Run {
     /// Set any setting: key=value, or Scenario.key=value for one scenario
     #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append)]
     set: Vec<String>,
-    /// Also tell what is delivered within limits, in ms: any of ttft:MS, tpot:MS, e2el:MS with commas
-    #[arg(long, value_name = "LIMITS")]
-    goodput: Option<Limits>,
     /// Print the plan and how long it takes, and stop
     #[arg(long)]
     dry_run: bool,
@@ -81,11 +77,10 @@ impl Run {
             set: self.set.clone(),
             keys: self.keys.clone(),
         };
-        let mut prepared = match self.quiet {
+        let prepared = match self.quiet {
             true => Prepared::silently(&command_line)?,
             false => Prepared::new(&command_line)?,
         };
-        prepared.options.run.goodput = self.goodput;
         let (options, system) = (&prepared.options, &prepared.system);
         if options.sweep.is_some() {
             output::say(format_args!(

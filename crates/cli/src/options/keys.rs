@@ -74,7 +74,6 @@ pub struct RunOptions {
     pub batch: Option<BatchSizes>,
     pub batch_wait: Option<Nanos>,
     pub accuracy_target: Option<f64>,
-    /// Of `dyno run --goodput`.
     pub goodput: Option<Limits>,
     pub equivalence: Option<PathBuf>,
     pub is_virtual: bool,
@@ -175,6 +174,8 @@ keys! {
         |o, v, _| { o.batch_wait = Some(render::parse_duration(v)?); Ok(()) };
     "accuracy-target" "SHARE" "Accuracy that is asked for, from 0 to 1" "99 % of the reference for digits, else none"
         |o, v, _| { o.accuracy_target = Some(share(v)?); Ok(()) };
+    "goodput" "LIMITS" "Also tell what is delivered within these limits, in ms: any of ttft:MS, tpot:MS, e2el:MS with commas" "the bounds of Server alone"
+        |o, v, _| { o.goodput = Some(v.parse()?); Ok(()) };
     "equivalence" "FILE" "What dyno task equivalence --json said of the model, for the statement of the division" "none"
         |o, v, base| { o.equivalence = Some(base.join(v)); Ok(()) };
     "virtual" "" "Play the test in virtual time; only simulated systems can" "model: yes, others: no"
