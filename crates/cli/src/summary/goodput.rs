@@ -166,8 +166,8 @@ mod tests {
             scheduled_at: vec![0; 5],
             issued_at: vec![0; 5],
             // Good; a late first token; slow tokens; failed; missing.
-            first_token_at: vec![10, 30, 10, 10, 0].iter().map(|ms| ms * 1_000_000).collect(),
-            completed_at: vec![50, 50, 90, 50, 0].iter().map(|ms| ms * 1_000_000).collect(),
+            first_token_at: [10, 30, 10, 10, 0].iter().map(|ms| ms * 1_000_000).collect(),
+            completed_at: [50, 50, 90, 50, 0].iter().map(|ms| ms * 1_000_000).collect(),
             tokens: vec![5, 5, 5, 5, 0],
             failed: vec![(3, Failure::Rejected)],
             ..Record::default()

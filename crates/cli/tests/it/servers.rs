@@ -11,13 +11,16 @@ use crate::program::Folder;
 /// What a server answers to a path with a body: status, type, body.
 type Answer = fn(&str, &Value) -> (u16, &'static str, String);
 
+/// What came so far.
+type Seen<T> = Arc<Mutex<Vec<T>>>;
+
 /// A server with a thread for each connection, for as long as the tests run.
 struct Server {
     address: SocketAddr,
     /// Heads that it was sent.
-    heads: Arc<Mutex<Vec<String>>>,
+    heads: Seen<String>,
     /// Bodies that it was sent.
-    bodies: Arc<Mutex<Vec<Value>>>,
+    bodies: Seen<Value>,
 }
 
 impl Server {
@@ -41,11 +44,7 @@ impl Server {
 }
 
 /// Answers one request after the other, until the client goes away.
-fn serve(
-    stream: TcpStream,
-    answer: Answer,
-    (heads, bodies): &(Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<Value>>>),
-) {
+fn serve(stream: TcpStream, answer: Answer, (heads, bodies): &(Seen<String>, Seen<Value>)) {
     let mut writer = stream.try_clone().unwrap();
     let mut reader = BufReader::new(stream);
     loop {

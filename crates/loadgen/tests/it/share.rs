@@ -179,10 +179,10 @@ fn queries_in_flight_are_divided() {
     }
     let whole = joined(&settings, false, of);
     assert_eq!(whole.ended, Ended::Naturally);
-    let queries: usize = parts.iter().map(|part| part.query_count()).sum();
+    let queries: usize = parts.iter().map(dyno_loadgen::record::Record::query_count).sum();
     assert_eq!(whole.record.query_count(), queries, "none that was measured is left out");
     // As long as every worker goes on, the samples are those of the trace.
-    let shortest = parts.iter().map(|part| part.query_count()).min().unwrap();
+    let shortest = parts.iter().map(dyno_loadgen::record::Record::query_count).min().unwrap();
     let alone = played(&settings, false, Share::WHOLE).record;
     let same = (shortest * of as usize).min(alone.query_count());
     assert!(same >= 100);

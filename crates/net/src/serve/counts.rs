@@ -13,12 +13,12 @@ pub(super) struct Spread {
     bounds: Vec<f64>,
     /// One more than bounds: what is above all of them.
     buckets: Vec<AtomicU64>,
-    /// In units of [`UNIT`].
+    /// Times [`PER_ONE`].
     sum: AtomicU64,
 }
 
-/// Sums are whole numbers of these, so that threads can add to them.
-const UNIT: f64 = 1e-9;
+/// Sums are whole numbers of so small a part, so that threads can add to them.
+const PER_ONE: f64 = 1e9;
 
 impl Spread {
     /// Times from 0.1 ms to a minute and more, in seconds.
@@ -47,7 +47,7 @@ impl Spread {
     pub fn add(&self, value: f64) {
         let bucket = self.bounds.partition_point(|bound| *bound < value);
         self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        self.sum.fetch_add((value / UNIT) as u64, Ordering::Relaxed);
+        self.sum.fetch_add((value * PER_ONE).round() as u64, Ordering::Relaxed);
     }
 
     /// Lines of it; `labels` are such as `protocol="oip"`.
@@ -58,7 +58,7 @@ impl Spread {
             count += bucket.load(Ordering::Relaxed);
             let _ = writeln!(page, "{name}_bucket{{{labels},le=\"{bound}\"}} {count}");
         }
-        let sum = self.sum.load(Ordering::Relaxed) as f64 * UNIT;
+        let sum = self.sum.load(Ordering::Relaxed) as f64 / PER_ONE;
         let _ = writeln!(page, "{name}_sum{{{labels}}} {sum}");
         let _ = writeln!(page, "{name}_count{{{labels}}} {count}");
     }

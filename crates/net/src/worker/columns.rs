@@ -201,7 +201,9 @@ fn read_responses(mut rest: &[u8]) -> Option<Responses> {
             rest = left;
             Some(u64::from_le_bytes(*word))
         };
-        let (sequence, tokens) = (word()?, word()?.cast_signed());
+        // No sample has a number that is negative as a signed one; records rely on it.
+        let sequence = word().filter(|&sequence| sequence.cast_signed() >= 0)?;
+        let tokens = word()?.cast_signed();
         let (data, first) = (word()?, word()?);
         let mut bytes = |len: u64| {
             let (bytes, left) = rest.split_at_checked(usize::try_from(len).ok()?)?;
@@ -279,8 +281,12 @@ mod tests {
 
         #[test]
         fn any_bytes_are_responses_or_none(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = read_responses(&bytes);
-            let _ = read_failed(&bytes);
+            if let Some(responses) = read_responses(&bytes) {
+                prop_assert!(responses.iter().all(|response| response.data.len() < bytes.len()));
+            }
+            if let Some(failed) = read_failed(&bytes) {
+                prop_assert_eq!(failed.len() * 9, bytes.len());
+            }
         }
     }
 }

@@ -85,7 +85,7 @@ fn numbers_that_are_none_are_the_clients_fault_alone() {
     let model = ByValue::new("lstm", vec![Box::new(runner)], batching(4)).unwrap();
     let [good] = &zeros(model.inputs())[..] else { panic!("one input") };
     let bad = value(&[1, 1, 2], vec![0.0, f32::NAN]);
-    let answers = model.infer(&[&[good.clone()], &[bad]]);
+    let answers = model.infer(&[std::slice::from_ref(good), &[bad]]);
     assert_eq!(answers[0].as_ref().unwrap()[0].shape, [1, 3]);
     let (failure, why) = answers[1].clone().unwrap_err();
     assert_eq!(failure, Failure::Rejected);

@@ -19,9 +19,8 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Loaded, Failure> {
     let body = body(given)?;
     let method = match given.text("method").as_deref() {
         Some("GET") => Method::Get,
-        Some("POST") => Method::Post,
         None if body.is_empty() => Method::Get,
-        None => Method::Post,
+        Some("POST") | None => Method::Post,
         Some(other) => {
             return Err(given.wrong("method", format!("expected GET or POST, found `{other}`")));
         }
